@@ -1,0 +1,54 @@
+# One virtual environment, .venv, made by `make install`; needs Python 3.10-3.13 and a package registry, nothing else.
+PYTHON ?= python3
+WORKSPACE ?= $(HOME)/tfcluster
+PORT ?= 8888
+BENCH ?=
+PYTEST_ARGS ?=
+BIN := .venv/bin
+CODE := tfcluster_magic tests tools benchmarks examples setup.py
+export PYTHON
+.DEFAULT_GOAL := help
+.PHONY: help install dev run test lint types fix bench lock dist clean
+
+help:  ## this list
+	@echo "TFCluster: distributed TensorFlow from a notebook. Targets:"
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
+	@echo "Options: PORT=8888 WORKSPACE=~/tfcluster (run), PYTHON=python3.12 (install), BENCH=list_50 (bench), PYTEST_ARGS='-k magic' (test)"
+
+install:  ## make .venv with TensorFlow, JupyterLab and the tfcluster command
+	@sh tools/python.sh tools/install.py run
+
+dev:  ## the same, with the tools for tests and lint
+	@sh tools/python.sh tools/install.py dev
+
+run: install  ## open JupyterLab with the examples, on this machine only
+	@$(BIN)/python tools/lab.py --workspace "$(WORKSPACE)" --port "$(PORT)"
+
+test: lint types  ## lint, types, layers, then every test
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: dev  ## style and layers, changes nothing
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo
+
+types: dev  ## mypy --strict
+	$(BIN)/mypy
+
+fix: dev  ## repair what ruff can repair
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: dev  ## measure beside plain TensorFlow, into build/bench/
+	$(BIN)/python -m benchmarks $(BENCH)
+
+lock:  ## pin the newest allowed versions into requirements/
+	@sh tools/lock.sh
+
+dist: dev  ## wheel and sdist into dist/
+	$(BIN)/python -m build
+
+clean:  ## remove what make made: .venv, build, dist, caches
+	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find tfcluster_magic tests tools benchmarks examples -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	rm -f tfcluster_magic/runtime/*.so

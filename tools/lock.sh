@@ -1,0 +1,22 @@
+#!/bin/sh
+# Pin the newest versions that pyproject.toml allows, for every supported Python, into requirements/. Needs a package registry.
+set -eu
+cd "$(dirname "$0")/.."
+uv=build/lock/bin/uv
+[ -x "$uv" ] || { "${PYTHON:-python3}" -m venv build/lock && build/lock/bin/pip install --quiet uv; }
+
+pin() {  # file, then the extras and constraints
+	file=requirements/$1
+	shift
+	{
+		echo "# Exact pins made by \`make lock\` from pyproject.toml; install with --no-deps. See requirements/README.md."
+		"$uv" pip compile --quiet --universal --python-version 3.10 --no-header --annotation-style line \
+			--no-emit-package colorama --no-emit-package pywinpty \
+			--extra tensorflow --extra lab --group no-deps "$@" pyproject.toml
+	} > "$file.new"
+	mv "$file.new" "$file"
+}
+
+pin run.txt
+pin dev.txt --extra test --extra dev --constraint requirements/run.txt
+wc -l requirements/*.txt
