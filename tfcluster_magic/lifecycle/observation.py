@@ -1,0 +1,64 @@
+"""What a backend tells the lifecycle, and what it is told to do: plain frozen values, JSON both
+ways for replays.
+"""
+
+from __future__ import annotations
+
+from ..models import Model, Status, TaskExit, TaskState
+
+
+class ObservedTask(Model, frozen=True):
+    """One task as the world shows it. `attempt` is the number it was started with.
+
+    `exit` is present once the task has ended. A backend reports Cause.STOPPED only for a task that
+    a decision had asked to stop; anybody else's SIGTERM is Cause.KILLED. `idle_since` (epoch
+    seconds) is reported by In-Graph servers while nobody uses them.
+    """
+
+    name: str
+    attempt: int
+    state: TaskState
+    ready: bool = False
+    exit: TaskExit | None = None
+    idle_since: float | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still holds anything."""
+        return self.exit is None
+
+
+class Observation(Model, frozen=True):
+    """The whole run as the world shows it; a task that was never started is absent.
+
+    `waiting_for` says in words what a run that is not admitted waits for; `checkpoint_step` is the
+    newest checkpoint in the run's folder, where known.
+    """
+
+    tasks: dict[str, ObservedTask] = {}
+    admitted: bool = True
+    waiting_for: str = ""
+    nodes_not_ready: bool = False
+    checkpoint_step: int | None = None
+
+
+class StartTask(Model, frozen=True):
+    """Start this task as this attempt; an older attempt is known to be gone."""
+
+    task: str
+    attempt: int
+
+
+class Decision(Model, frozen=True):
+    """What is true now (`status`) and what to do about it.
+
+    `start` and `stop` are level-triggered: repeated on each turn until the observation shows them
+    done, so carrying them out twice must be harmless. `done` means that nothing is left to do,
+    ever. `wake_at` (epoch seconds) is the next moment at which time alone changes something.
+    """
+
+    status: Status
+    start: tuple[StartTask, ...] = ()
+    stop: tuple[str, ...] = ()
+    done: bool = False
+    wake_at: float | None = None

@@ -1,0 +1,199 @@
+"""The rules of each phase: what it waits for, what ends it, and what is given back afterwards."""
+
+from __future__ import annotations
+
+from .. import explain
+from ..models import Cause, Phase, Reason, Reclaimed
+from ..names import parse_task
+from ..quantity import parse_memory
+from .judge import judge, record_failures
+from .turn import Turn
+
+
+def queued(turn: Turn) -> None:
+    """Wait until the world has room."""
+    limit = turn.spec.lifecycle.queue_timeout
+    if turn.spec.stop is not None:
+        _stop_requested(turn)
+    elif turn.seen.admitted:
+        turn.set(phase=Phase.STARTING, started_at=turn.now)
+        turn.event(Reason.STARTING, f"Starting {len(turn.all_tasks)} tasks.")
+        active(turn)
+    elif limit is not None and turn.now >= (since := _queued_at(turn)) + limit:
+        turn.finish(
+            Phase.FAILED,
+            Reason.QUEUE_TIMEOUT,
+            explain.queue_timeout(turn.seen.waiting_for, turn.now - since),
+        )
+    else:
+        if limit is not None:
+            turn.wake(_queued_at(turn) + limit)
+        turn.say(Reason.QUEUED, explain.queued(turn.seen.waiting_for))
+
+
+def _queued_at(turn: Turn) -> float:
+    """When it began to wait; noted on the first turn."""
+    if turn.get("queued_at") is None:
+        turn.set(queued_at=turn.now)
+    since: float = turn.get("queued_at")
+    return since
+
+
+def active(turn: Turn) -> None:
+    """Starting and Running: keep the wanted tasks up, and notice the end."""
+    if _all_succeeded(turn):
+        return
+    if turn.spec.stop is not None:
+        _stop_requested(turn)
+        return
+    turn.say(*_outlook(turn))
+    record_failures(turn)
+    judge(turn)
+    if turn.phase.is_final or _out_of_time(turn):
+        return
+    if turn.get("retry_at") is None:
+        turn.bring_up(turn.all_tasks)
+    else:
+        failed = {f.task for f in turn.fresh_failures()}
+        turn.bring_up(t for t in turn.all_tasks if t not in failed)
+    if turn.phase is Phase.STARTING and all(turn.is_up(t) for t in turn.all_tasks):
+        turn.set(phase=Phase.RUNNING, running_at=turn.now)
+        turn.event(Reason.RUNNING, f"All {len(turn.all_tasks)} tasks are up.")
+        if turn.get("reason") is Reason.STARTING:
+            turn.say(*_outlook(turn))
+
+
+def _outlook(turn: Turn) -> tuple[Reason, str]:
+    """What to say while nothing is wrong; a failure under way keeps its own sentence."""
+    if turn.get("window_opened_at") is not None or turn.get("retry_at") is not None:
+        return turn.get("reason"), turn.get("message")
+    if turn.phase is Phase.STARTING:
+        missing = [t for t in turn.all_tasks if not turn.is_up(t)]
+        return Reason.STARTING, explain.starting(missing, len(turn.all_tasks))
+    finished = [t for t in turn.all_tasks if turn.succeeded(t)]
+    unfinished = [t for t in turn.all_tasks if not turn.succeeded(t)]
+    return Reason.RUNNING, explain.running(turn.spec, unfinished, finished, turn.name)
+
+
+def _all_succeeded(turn: Turn) -> bool:
+    required = turn.required()
+    if not turn.between or not required or not all(turn.succeeded(t) for t in required):
+        return False
+    holding = turn.alive([t for t in turn.all_tasks if t not in turn.trainers])
+    after = turn.spec.lifecycle.reclaim_after
+    turn.set(window_opened_at=None, failures=())
+    if turn.get("running_at") is None:
+        turn.set(running_at=turn.now)
+    turn.finish(Phase.SUCCEEDED, Reason.COMPLETED, explain.succeeded(required, after, holding))
+    release(turn)
+    return True
+
+
+def _out_of_time(turn: Turn) -> bool:
+    """Bounds on starting, on the whole run, and on idling."""
+    limits = turn.spec.lifecycle
+    started: float = turn.get("started_at")
+    missing = [t for t in turn.all_tasks if not turn.is_up(t)]
+    if turn.now >= started + limits.max_duration:
+        message = explain.max_duration(limits.max_duration, turn.unfinished())
+        if turn.between:
+            turn.set(culprit=None)
+            turn.finish(Phase.FAILED, Reason.MAX_DURATION, message)
+        else:
+            _enter_stopping(turn, Reason.MAX_DURATION, message)
+        return True
+    turn.wake(started + limits.max_duration)
+    if turn.phase is Phase.STARTING:
+        if turn.now >= started + limits.start_timeout:
+            turn.set(culprit=missing[0] if missing else None)
+            message = explain.start_timeout(missing, turn.now - started, turn.spec, turn.name)
+            turn.finish(Phase.FAILED, Reason.START_TIMEOUT, message)
+            return True
+        turn.wake(started + limits.start_timeout)
+    idle = _idle_since(turn)
+    if idle is not None:
+        if turn.now >= idle + limits.idle_timeout:
+            _enter_stopping(
+                turn, Reason.IDLE_TIMEOUT, explain.idle_timeout(limits.idle_timeout, idle)
+            )
+            return True
+        turn.wake(idle + limits.idle_timeout)
+    return False
+
+
+def _idle_since(turn: Turn) -> float | None:
+    """When the last server fell idle; None while any is in use, or for programs."""
+    if turn.between or turn.phase is not Phase.RUNNING:
+        return None
+    since = [seen.idle_since if (seen := turn.current(t)) else None for t in turn.all_tasks]
+    known = [s for s in since if s is not None]
+    return max(known) if known and len(known) == len(since) else None
+
+
+def _stop_requested(turn: Turn) -> None:
+    stop = turn.spec.stop
+    assert stop is not None
+    message = explain.stopping(stop.reason, stop.by, turn.alive())
+    _enter_stopping(turn, Reason.STOP_REQUESTED, message)
+
+
+def _enter_stopping(turn: Turn, reason: Reason, message: str) -> None:
+    turn.set(
+        phase=Phase.STOPPING, stop_at=turn.now, retry_at=None, window_opened_at=None, failures=()
+    )
+    turn.say(reason, message)
+    turn.event(reason, message)
+    stopping(turn)
+
+
+def stopping(turn: Turn) -> None:
+    """Wait until every task is gone; the reason for stopping stays the reason."""
+    left = turn.alive()
+    turn.stop += left
+    stop = turn.spec.stop
+    if turn.get("reason") is Reason.STOP_REQUESTED and stop is not None:
+        turn.set(message=explain.stopping(stop.reason, stop.by, left))
+    if not left:
+        turn.set(phase=Phase.STOPPED, finished_at=turn.now)
+        if turn.get("reason") is Reason.STOP_REQUESTED and stop is not None:
+            turn.set(message=explain.stopped(stop.reason, stop.by))
+        turn.event(turn.get("reason"), "Stopped.")
+        release(turn)
+
+
+def release(turn: Turn) -> None:
+    """After the end: give everything back, parameter servers when their time has come, and say what
+    was freed.
+    """
+    holding = turn.alive()
+    reclaim_at = turn.get("finished_at")
+    if turn.phase is Phase.SUCCEEDED and turn.spec.stop is None:
+        reclaim_at += turn.spec.lifecycle.reclaim_after
+    if turn.now >= reclaim_at:
+        turn.stop += holding
+    else:
+        turn.stop += [t for t in holding if t in turn.trainers]
+        turn.wake(reclaim_at)
+    if not holding:
+        turn.set(released_at=turn.now)
+        _reclaimed(turn)
+        turn.done = True
+
+
+def _reclaimed(turn: Turn) -> None:
+    """Record which tasks were ended by us, and what they held."""
+    ended = [
+        t for t in turn.all_tasks if (e := turn.exit_of(t)) is not None and e.cause is Cause.STOPPED
+    ]
+    if not ended or turn.get("reclaimed") is not None:
+        return
+    held = [turn.spec.replicas.of(parse_task(t)[0]).resources for t in ended]
+    freed = Reclaimed(
+        at=turn.now,
+        tasks=tuple(ended),
+        cpu=sum(r.cpu or 0.0 for r in held),
+        memory=sum(parse_memory(r.memory) for r in held if r.memory),
+        gpu=sum(r.gpu for r in held),
+    )
+    turn.set(reclaimed=freed)
+    turn.event(turn.get("reason"), f"Reclaimed {explain.shorten(ended)}.")

@@ -1,0 +1,64 @@
+"""Counts by task type, and the few tasks that need a look: what a status says of 600 tasks in a few
+lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ..models import Cause, Spec, TaskState, TaskStatus, TypeCounts
+from .observation import Observation, ObservedTask
+
+MOST_ATTENTION = 20
+_FIELD = {
+    TaskState.PENDING: "",
+    TaskState.STARTING: "starting",
+    TaskState.RUNNING: "running",
+    TaskState.SUCCEEDED: "succeeded",
+    TaskState.FAILED: "failed",
+    TaskState.STOPPED: "stopped",
+}
+
+
+def task_state(task: ObservedTask | None) -> TaskState:
+    """The state of a task for people."""
+    if task is None:
+        return TaskState.PENDING
+    if task.exit is None:
+        return TaskState.RUNNING if task.ready else TaskState.STARTING
+    if task.exit.cause is Cause.COMPLETED:
+        return TaskState.SUCCEEDED
+    return TaskState.STOPPED if task.exit.cause is Cause.STOPPED else TaskState.FAILED
+
+
+def count(spec: Spec, seen: Observation, names: Sequence[str]) -> dict[str, TypeCounts]:
+    """Tasks by type and state; what is not in any state is pending."""
+    tally: dict[str, dict[str, int]] = {
+        t.value: {"desired": n} for t, n in spec.replicas.counts.items()
+    }
+    for name in names:
+        field = _FIELD[task_state(seen.tasks.get(name))]
+        if field:
+            of_type = tally[name.rpartition("-")[0]]
+            of_type[field] = of_type.get(field, 0) + 1
+    return {t: TypeCounts(**numbers) for t, numbers in tally.items()}
+
+
+def attention(
+    seen: Observation, names: Sequence[str], restarts: Mapping[str, int], culprit: str | None
+) -> tuple[TaskStatus, ...]:
+    """Tasks that failed, were restarted or are not up, the culprit first; at most 20."""
+    ranked = []
+    for position, name in enumerate(names):
+        task = seen.tasks.get(name)
+        state = task_state(task)
+        rank = 0 if name == culprit else _RANK.get(state, 3 if restarts.get(name) else None)
+        if rank is not None:
+            exit_ = task.exit if task else None
+            entry = TaskStatus(name=name, state=state, restarts=restarts.get(name, 0), exit=exit_)
+            ranked.append((rank, position, entry))
+    ranked.sort(key=lambda item: item[:2])
+    return tuple(entry for _, _, entry in ranked[:MOST_ATTENTION])
+
+
+_RANK = {TaskState.FAILED: 1, TaskState.PENDING: 2, TaskState.STARTING: 2}

@@ -1,0 +1,173 @@
+"""One turn of the state machine: the spec, what is seen, and a draft of the next status.
+
+Owns reading and writing that draft; the rules live in `phases` and `judge`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from .. import blame
+from ..models import (
+    Cause,
+    Event,
+    Mode,
+    Phase,
+    Reason,
+    Spec,
+    Status,
+    SuccessPolicy,
+    TaskExit,
+    TaskFailure,
+    TaskType,
+)
+from ..names import task_name
+from .observation import Decision, Observation, ObservedTask, StartTask
+from .tally import attention, count
+
+MOST_EVENTS = 50
+MOST_FAILURES = 20
+
+
+class Turn:
+    """The working copy of one decision."""
+
+    def __init__(
+        self, spec: Spec, name: str, status: Status, seen: Observation, now: float
+    ) -> None:
+        self.spec, self.name, self.before, self.seen, self.now = spec, name, status, seen, now
+        self._draft: dict[str, Any] = {}
+        self._wake: list[float] = []
+        self.start: list[StartTask] = []
+        self.stop: list[str] = []
+        self.done = False
+        counts = spec.replicas.counts
+        self.all_tasks = [task_name(t, i) for t in counts for i in range(counts[t])]
+        self.trainers = [t for t in self.all_tasks if t.startswith(("chief-", "worker-"))]
+        self.between = spec.mode is Mode.BETWEEN_GRAPH
+        self.collective = self.between and TaskType.PS not in counts
+        """Without parameter servers a lost task can only be healed by restarting all workers
+        together.
+        """
+
+    # -- the draft ------------------------------------------------------------------------------------
+
+    def get(self, field: str) -> Any:
+        """A field of the status as it stands in this turn."""
+        return self._draft.get(field, getattr(self.before, field))
+
+    def set(self, **fields: Any) -> None:
+        """Write fields of the status."""
+        self._draft.update(fields)
+
+    def say(self, reason: Reason, message: str) -> None:
+        """Set why the run is where it is."""
+        self.set(reason=reason, message=message)
+
+    def event(self, reason: Reason, message: str) -> None:
+        """Add to the run's history."""
+        entry = Event(at=self.now, reason=reason.value, message=message)
+        self.set(events=(*self.get("events"), entry)[-MOST_EVENTS:])
+
+    def finish(self, phase: Phase, reason: Reason, message: str) -> None:
+        """Enter a final phase."""
+        self.set(phase=phase, finished_at=self.now, retry_at=None)
+        self.say(reason, message)
+        self.event(reason, message)
+
+    def wake(self, at: float) -> None:
+        """Ask for another turn at `at` at the latest."""
+        self._wake.append(at)
+
+    @property
+    def phase(self) -> Phase:
+        """The phase as it stands in this turn."""
+        phase: Phase = self.get("phase")
+        return phase
+
+    # -- tasks ----------------------------------------------------------------------------------------
+
+    def desired_attempt(self, task: str) -> int:
+        """The number of the attempt that should be running."""
+        restarts: dict[str, int] = self.get("restarts")
+        return 1 + restarts.get(task, 0)
+
+    def current(self, task: str) -> ObservedTask | None:
+        """The task as seen, if it is of the desired attempt."""
+        seen = self.seen.tasks.get(task)
+        return seen if seen is not None and seen.attempt >= self.desired_attempt(task) else None
+
+    def exit_of(self, task: str) -> TaskExit | None:
+        """How the desired attempt ended, if it did."""
+        seen = self.current(task)
+        return seen.exit if seen else None
+
+    def succeeded(self, task: str) -> bool:
+        """Whether the desired attempt ended well. A server that ends by itself never does."""
+        task_exit = self.exit_of(task)
+        return self.between and task_exit is not None and task_exit.cause is Cause.COMPLETED
+
+    def is_up(self, task: str) -> bool:
+        """Whether the desired attempt is ready or has already succeeded."""
+        seen = self.current(task)
+        return seen is not None and (seen.ready or self.succeeded(task))
+
+    def alive(self, tasks: Iterable[str] | None = None) -> list[str]:
+        """Tasks that still hold something, of whichever attempt."""
+        names = self.all_tasks if tasks is None else tasks
+        return [t for t in names if (seen := self.seen.tasks.get(t)) is not None and seen.alive]
+
+    def unfinished(self) -> list[str]:
+        """Trainers that have not succeeded."""
+        return [t for t in self.trainers if not self.succeeded(t)]
+
+    def required(self) -> list[str]:
+        """Tasks whose success is the run's success."""
+        if self.spec.lifecycle.success_policy is SuccessPolicy.CHIEF:
+            return self.trainers[:1]
+        return self.trainers
+
+    def restart(self, tasks: Iterable[str]) -> None:
+        """Make the next attempt of these tasks the desired one."""
+        restarts = dict(self.get("restarts"))
+        for task in tasks:
+            restarts[task] = restarts.get(task, 0) + 1
+        self.set(restarts=restarts)
+
+    def bring_up(self, tasks: Iterable[str]) -> None:
+        """Start what should run and does not; an older attempt is ended first."""
+        for task in tasks:
+            seen = self.seen.tasks.get(task)
+            if seen is not None and seen.attempt >= self.desired_attempt(task):
+                continue
+            if seen is not None and seen.alive:
+                self.stop.append(task)
+            else:
+                self.start.append(StartTask(task=task, attempt=self.desired_attempt(task)))
+
+    def fresh_failures(self) -> list[TaskFailure]:
+        """Failures in the ledger whose task has not been restarted since."""
+        return [f for f in self.get("failures") if f.attempt >= self.desired_attempt(f.task)]
+
+    # -- the result -----------------------------------------------------------------------------------
+
+    def decision(self) -> Decision:
+        """The finished turn."""
+        self.set(
+            failures=blame.most_telling(self.get("failures"), MOST_FAILURES),
+            counts=count(self.spec, self.seen, self.all_tasks),
+            attention=attention(
+                self.seen, self.all_tasks, self.get("restarts"), self.get("culprit")
+            ),
+        )
+        due = [at for at in self._wake if at > self.now]
+        return Decision(
+            status=msgspec.structs.replace(self.before, **self._draft),
+            start=tuple(self.start),
+            stop=tuple(dict.fromkeys(self.stop)),
+            done=self.done,
+            wake_at=min(due) if due and not self.done else None,
+        )

@@ -1,0 +1,50 @@
+"""One run as a whole: identity, wish and status, and its JSON Schema."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from .spec import NAME_PATTERN, Model, Spec
+from .status import Phase, Reason, Status
+
+API_VERSION = "tfcluster.dev/v1alpha1"
+KIND = "TFCluster"
+
+
+class Metadata(Model, frozen=True):
+    """Who this run is. `name` is `<cluster>-<run>`, as in `digits-2`."""
+
+    name: str
+    cluster: Annotated[str, Meta(pattern=NAME_PATTERN, description="the name that the user chose")]
+    run: Annotated[int, Meta(ge=1)]
+    uid: str
+    created_at: float
+    owner: str = ""
+
+
+class TFCluster(Model, frozen=True, kw_only=True, omit_defaults=False):
+    """One run of a TFCluster: identity, wish and status."""
+
+    api_version: str = API_VERSION
+    kind: str = KIND
+    metadata: Metadata
+    spec: Spec
+    status: Status = Status(phase=Phase.QUEUED, reason=Reason.QUEUED)
+
+    @property
+    def active(self) -> bool:
+        """Whether the run has not reached a final phase."""
+        return not self.status.phase.is_final
+
+
+def schema() -> dict[str, object]:
+    """The JSON Schema (2020-12) of a TFCluster, for forms, OpenAPI and the custom resource."""
+    return msgspec.json.schema(TFCluster)
+
+
+def to_json(model: Model) -> bytes:
+    """Encode a model as JSON; `apiVersion` and `kind` are written for a whole TFCluster."""
+    return msgspec.json.encode(model)

@@ -1,0 +1,176 @@
+"""Where a run is: phase, reason, tasks, failures, history. Written by one writer only: the
+supervisor, or the operator.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated
+
+from msgspec import Meta
+
+from .spec import Model
+
+
+class Phase(str, enum.Enum):
+    """Where a run is. The last three are final."""
+
+    QUEUED = "Queued"
+    STARTING = "Starting"
+    RUNNING = "Running"
+    STOPPING = "Stopping"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    STOPPED = "Stopped"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether no later phase can follow."""
+        return self in (Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED)
+
+
+class Reason(str, enum.Enum):
+    """Why a run is where it is: the closed list, with its sentences in `explain.py`."""
+
+    QUEUED = "Queued"
+    STARTING = "Starting"
+    RUNNING = "Running"
+    HEALING = "Healing"
+    BACKING_OFF = "BackingOff"
+    INVESTIGATING = "Investigating"
+    STOP_REQUESTED = "StopRequested"
+    COMPLETED = "Completed"
+    PROGRAM_FAILED = "ProgramFailed"
+    OOM_KILLED = "OOMKilled"
+    DISRUPTED = "Disrupted"
+    SERVER_FAILED = "ServerFailed"
+    PS_EXITED = "PSExited"
+    START_FAILED = "StartFailed"
+    QUEUE_TIMEOUT = "QueueTimeout"
+    START_TIMEOUT = "StartTimeout"
+    MAX_DURATION = "MaxDuration"
+    IDLE_TIMEOUT = "IdleTimeout"
+    SUPERVISOR_LOST = "SupervisorLost"
+
+
+class TaskState(str, enum.Enum):
+    """What one task is doing."""
+
+    PENDING = "Pending"
+    STARTING = "Starting"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    STOPPED = "Stopped"
+
+
+class Cause(str, enum.Enum):
+    """Why a task ended."""
+
+    COMPLETED = "Completed"
+    ERROR = "Error"
+    OOM = "OOMKilled"
+    KILLED = "Killed"
+    EVICTED = "Evicted"
+    LOST = "Lost"
+    STOPPED = "Stopped"
+    NOT_STARTED = "NotStarted"
+
+
+class TaskExit(Model, frozen=True):
+    """How one task ended: what the runtime's termination message says, on any backend."""
+
+    cause: Cause
+    finished_at: float
+    exit_code: int | None = None
+    signal: int | None = None
+    follows: Annotated[bool, Meta(description="its last lines say that it lost a peer")] = False
+    last_lines: tuple[str, ...] = ()
+    detail: str = ""
+
+
+class TaskFailure(Model, frozen=True):
+    """One entry of the failure ledger."""
+
+    task: str
+    attempt: int
+    exit: TaskExit
+
+
+class TaskStatus(Model, frozen=True):
+    """One task, for people: `name` is `worker-3`."""
+
+    name: str
+    state: TaskState
+    message: str = ""
+    restarts: int = 0
+    exit: TaskExit | None = None
+
+
+class TypeCounts(Model, frozen=True):
+    """How many tasks of one type are in which state."""
+
+    desired: int
+    starting: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    stopped: int = 0
+
+
+class Event(Model, frozen=True):
+    """Something that happened to the run, worth telling."""
+
+    at: float
+    reason: str
+    message: str
+
+
+class Reclaimed(Model, frozen=True):
+    """What was given back, and when."""
+
+    at: float
+    tasks: tuple[str, ...]
+    cpu: float = 0.0
+    memory: int = 0
+    gpu: int = 0
+
+
+class Status(Model, frozen=True):
+    """Where the run is. Written by one writer only: the supervisor, or the operator."""
+
+    phase: Phase
+    reason: Reason
+    message: str = ""
+    attempt: Annotated[int, Meta(description="group attempt; 1 is the first")] = 1
+    queued_at: float | None = None
+    started_at: float | None = None
+    running_at: float | None = None
+    finished_at: float | None = None
+    released_at: Annotated[float, Meta(description="when the last task was gone")] | None = None
+    stop_at: float | None = None
+    retry_at: float | None = None
+    heals: int = 0
+    program_restarts: int = 0
+    restarts: Annotated[
+        dict[str, int], Meta(description="restarts of single tasks, where above 0")
+    ] = {}
+    window_opened_at: float | None = None
+    failures: Annotated[
+        tuple[TaskFailure, ...],
+        Meta(description="failures in the open window, or those that ended the run"),
+    ] = ()
+    culprit: str | None = None
+    counts: dict[str, TypeCounts] = {}
+    attention: Annotated[
+        tuple[TaskStatus, ...], Meta(description="at most 20 tasks that need a look")
+    ] = ()
+    events: Annotated[tuple[Event, ...], Meta(description="the newest 50")] = ()
+    reclaimed: Reclaimed | None = None
+    addresses: Annotated[
+        dict[str, tuple[str, ...]], Meta(description="host:port by task type")
+    ] = {}
+    paths: Annotated[
+        dict[str, str], Meta(description="output: the run's own folder; logs: its log files")
+    ] = {}
+    warnings: tuple[str, ...] = ()
