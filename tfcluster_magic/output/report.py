@@ -1,0 +1,225 @@
+"""What a run looks like to a person: after a launch, in `status`, in `list`. Pure."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+from .. import explain
+from ..backends.base import Options
+from ..models import Phase, Reclaimed, TaskFailure, TaskState, TaskStatus, TaskType, TFCluster
+from ..names import parse_task, task_name
+from ..quantity import format_bytes, format_duration
+from .text import PLAIN, Paint, age, clean, clock, table
+
+MOST_TASK_ROWS = 40
+MOST_EVENTS = 10
+
+
+def shape(cluster: TFCluster) -> str:
+    """`between-graph · 2 workers, 1 ps`."""
+    counts = cluster.spec.replicas.counts
+    parts = [f"{n} {t.value}{'s' if n > 1 and t.value != 'ps' else ''}" for t, n in counts.items()]
+    return f"{cluster.spec.mode.value} · {', '.join(parts)}"
+
+
+def headline(cluster: TFCluster, paint: Paint = PLAIN) -> str:
+    """The run, its phase and the one sentence."""
+    phase = paint.state(cluster.status.phase)
+    message = clean(cluster.status.message)
+    text = f"{paint(cluster.metadata.name, 'bold')} {phase}"
+    return f"{text}: {message}" if message else text
+
+
+def launched(cluster: TFCluster, paint: Paint = PLAIN) -> str:
+    """The short report of a launch: what there is, where its output goes, what to do next."""
+    name = cluster.metadata.name
+    lines = [headline(cluster, paint), f"  {shape(cluster)}"]
+    lines += [f"  {what:<8}{clean(where)}" for what, where in cluster.status.paths.items()]
+    lines += [f"  {paint('warning', 'yellow')} {clean(w)}" for w in cluster.status.warnings]
+    lines += [f"  {paint(f'tfcluster {words}', 'bold'):<}  {why}" for words, why in _next(name)]
+    return "\n".join(lines)
+
+
+def _next(name: str) -> list[tuple[str, str]]:
+    steps = [
+        (f"logs -f {name}", "what its tasks print"),
+        (f"status {name}", "what it is doing"),
+        (f"stop {name}", "end it"),
+    ]
+    longest = max(len(words) for words, _ in steps)
+    return [(f"{words:<{longest}}", why) for words, why in steps]
+
+
+def status(
+    cluster: TFCluster,
+    paint: Paint = PLAIN,
+    notes: Sequence[str] = (),
+    now: float | None = None,
+    most: int | None = None,
+) -> str:
+    """Everything about one run. `notes` are lines that are not in the record: progress, silence."""
+    now = time.time() if now is None else now
+    state = cluster.status
+    blocks = [f"{headline(cluster, paint)}\n{_facts(cluster, now)}"]
+    if rows := _task_rows(cluster):
+        head = ("TASK", "STATE", "RESTARTS", "MESSAGE")
+        painted = [(n, paint.state(s) if s else t, r, m) for n, s, t, r, m in rows]
+        blocks.append(table(head, painted, paint, most))
+    facts = [*notes]
+    if state.reclaimed is not None:
+        facts.append(reclaimed(state.reclaimed, now))
+    facts += [f"{what}: {clean(where)}" for what, where in state.paths.items()]
+    facts += [f"{paint('warning', 'yellow')}: {clean(w)}" for w in state.warnings]
+    if facts:
+        blocks.append("\n".join(facts))
+    if state.events:
+        lines = [
+            f"  {clock(e.at, now, seconds=True)}  {clean(e.reason):<14}  {clean(e.message)}"
+            for e in state.events[-MOST_EVENTS:]
+        ]
+        blocks.append("\n".join([paint("events", "bold"), *lines]))
+    return "\n\n".join(blocks)
+
+
+def _facts(cluster: TFCluster, now: float) -> str:
+    state = cluster.status
+    parts = [shape(cluster)]
+    parts.append(f"launched {clock(cluster.metadata.created_at, now)}")
+    if state.started_at is not None:
+        end = state.finished_at or now
+        parts.append(f"{'took' if state.finished_at else 'for'} {age(end - state.started_at)}")
+    if cluster.spec.program is not None:
+        parts.append(
+            clean(" ".join([cluster.spec.program.source, *cluster.spec.program.arguments]))
+        )
+    return " · ".join(parts)
+
+
+def reclaimed(what: Reclaimed, now: float | None = None) -> str:
+    """`reclaimed at 22:41: ps-0 (1 CPU, 512Mi)`."""
+    freed = [f"{what.cpu:g} CPU"] if what.cpu else []
+    freed += [format_bytes(what.memory)] if what.memory else []
+    freed += [f"{what.gpu} GPU"] if what.gpu else []
+    amount = f" ({', '.join(freed)})" if freed else ""
+    return (
+        f"reclaimed at {clock(what.at, now, seconds=True)}: {explain.shorten(what.tasks)}{amount}"
+    )
+
+
+Row = tuple[str, "TaskState | None", str, str, str]
+
+
+def _task_rows(cluster: TFCluster) -> list[Row]:
+    """One row a task: those of the record's `attention`, and the others by their type's counts."""
+    told = {t.name: t for t in cluster.status.attention}
+    rows: list[Row] = []
+    for task_type, count in cluster.spec.replicas.counts.items():
+        names = [task_name(task_type, i) for i in range(count)]
+        rows += [_told(told[n], cluster) for n in names if n in told]
+        others = [n for n in names if n not in told]
+        rows += _others(others, _left(cluster, task_type.value, told), cluster.status.restarts)
+    return sorted(rows, key=lambda row: _rank(row[0]))
+
+
+def _rank(name: str) -> tuple[int, int]:
+    """Reading order; `name` may be several names, of which the first counts."""
+    task_type, index = parse_task(name.partition(" ")[0].rstrip(","))
+    return list(TaskType).index(task_type), index
+
+
+def _told(task: TaskStatus, cluster: TFCluster) -> Row:
+    message = task.message
+    if not message and task.exit is not None and task.state is TaskState.FAILED:
+        failure = TaskFailure(task=task.name, attempt=1, exit=task.exit)
+        message = explain.how_it_ended(failure, cluster.spec).removeprefix(f"{task.name} ")
+    return task.name, task.state, task.state.value, str(task.restarts), clean(message)
+
+
+def _left(cluster: TFCluster, kind: str, told: Mapping[str, TaskStatus]) -> dict[TaskState, int]:
+    """How many tasks of a type are in which state, without those that are told one by one."""
+    counts = cluster.status.counts.get(kind)
+    if counts is None:
+        return {TaskState.PENDING: cluster.spec.replicas.of(parse_task(f"{kind}-0")[0]).count}
+    left = {
+        TaskState.STARTING: counts.starting,
+        TaskState.RUNNING: counts.running,
+        TaskState.SUCCEEDED: counts.succeeded,
+        TaskState.FAILED: counts.failed,
+        TaskState.STOPPED: counts.stopped,
+    }
+    left[TaskState.PENDING] = counts.desired - sum(left.values())
+    for task in told.values():
+        if task.name.startswith(f"{kind}-"):
+            left[task.state] -= 1
+    return {state: count for state, count in left.items() if count > 0}
+
+
+def _others(
+    names: Sequence[str], states: Mapping[TaskState, int], restarts: Mapping[str, int]
+) -> list[Row]:
+    if not names:
+        return []
+    if len(states) == 1 and len(names) <= MOST_TASK_ROWS:
+        (state,) = states
+        return [(n, state, state.value, str(restarts.get(n, 0)), "") for n in names]
+    words = ", ".join(f"{count} {state.value}" for state, count in states.items())
+    total = str(sum(restarts.get(n, 0) for n in names))
+    return [(explain.shorten(names, 3), None, words, total, "")]
+
+
+def ready(cluster: TFCluster) -> str:
+    """`2/3`: tasks that are up or have finished well, of all."""
+    counts = cluster.status.counts.values()
+    return f"{sum(c.running + c.succeeded for c in counts)}/{cluster.spec.replicas.total}"
+
+
+def listing(
+    clusters: Sequence[TFCluster],
+    paint: Paint = PLAIN,
+    now: float | None = None,
+    most: int | None = None,
+) -> str:
+    """The table of runs."""
+    now = time.time() if now is None else now
+    rows = [
+        (
+            c.metadata.name,
+            c.spec.mode.value,
+            paint.state(c.status.phase),
+            ready(c),
+            age(now - c.metadata.created_at),
+            clean(c.status.message),
+        )
+        for c in clusters
+    ]
+    return table(("NAME", "MODE", "PHASE", "READY", "AGE", "REASON"), rows, paint, most)
+
+
+def options(what: Options, paint: Paint = PLAIN) -> str:
+    """What fits now."""
+    rows = [
+        ("CPU cores", f"{what.cpu.free:g}", f"{what.cpu.total:g}"),
+        ("memory", format_bytes(what.memory.free), format_bytes(what.memory.total)),
+        ("GPUs", f"{what.gpu.free:g}", f"{what.gpu.total:g}"),
+    ]
+    lines = [table(("", "FREE", "OF"), rows, paint), ""]
+    lines.append(f"backend: {what.backend}; at most {what.max_tasks} tasks for each cluster")
+    for label, value in (
+        ("images", ", ".join(what.images)),
+        ("interpreter", what.interpreter or ""),
+        ("data", what.data_dir),
+        ("logs", what.log_dir),
+    ):
+        if value:
+            lines.append(f"{label}: {clean(value)}")
+    return "\n".join([*lines, *(f"note: {clean(n)}" for n in what.notes)])
+
+
+def outcome(cluster: TFCluster, paint: Paint = PLAIN) -> str:
+    """The last line of a run that was followed."""
+    state = cluster.status
+    if state.phase is Phase.SUCCEEDED and state.started_at and state.finished_at:
+        took = format_duration(state.finished_at - state.started_at)
+        return f"{headline(cluster, paint)} It took {took}."
+    return headline(cluster, paint)
