@@ -1,7 +1,8 @@
-"""Builds the one compiled file of the package: the loopback guard, a shared library that TensorFlow processes preload.
+"""Builds the one compiled file of the package: the loopback guard, which TensorFlow preloads.
 
-It is not a Python extension, so one wheel per platform serves every Python: `py3-none-<platform>`.
-Everything else is said in pyproject.toml. Outside Linux there is no guard and the wheel is `py3-none-any`.
+It is a plain shared library, not a Python extension, so one wheel per platform serves every Python:
+`py3-none-<platform>`. Outside Linux there is no guard and the wheel is `py3-none-any`.
+Everything else is said in pyproject.toml.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import ClassVar
 
 from setuptools import Command, Distribution, setup
 from setuptools.command.bdist_wheel import bdist_wheel
@@ -29,7 +31,7 @@ LINUX = sys.platform == "linux"
 class BuildGuard(Command):
     """Compile the guard into the build folder, or beside its source for an editable install."""
 
-    user_options: list[tuple[str, str | None, str | None]] = []
+    user_options: ClassVar[list[tuple[str, str | None, str]]] = []
     editable_mode = False
     build_lib: str | None = None
 
@@ -71,7 +73,7 @@ class BuildGuard(Command):
 class Build(build):
     """The usual build, then the guard."""
 
-    sub_commands = [*build.sub_commands, *([("build_guard", None)] if LINUX else [])]
+    sub_commands: ClassVar = [*build.sub_commands, *([("build_guard", None)] if LINUX else [])]
 
 
 class PlatformWheel(bdist_wheel):

@@ -1,7 +1,8 @@
-"""The build backend: setuptools, plus a C compiler from PyPI (ziglang) where the machine has none that works.
+"""The build backend: setuptools, plus a C compiler from PyPI (ziglang) where none works here.
 
-It promises that `pip install .` needs nothing but Python and a package registry. It owns the choice of compiler; setup.py
-uses it. `build-system.requires` cannot depend on what is on PATH, these hooks can.
+It promises that `pip install .` needs nothing but Python and a package registry. It owns the choice
+of compiler, which setup.py uses. `build-system.requires` cannot depend on what is on PATH; these
+hooks can.
 """
 
 from __future__ import annotations
@@ -14,18 +15,19 @@ import sys
 import tempfile
 from pathlib import Path
 
-from setuptools import build_meta as setuptools_backend
+from setuptools import build_meta
 from setuptools.build_meta import *  # noqa: F403  every hook that is not replaced below
 
 ZIG = [sys.executable, "-m", "ziglang", "cc"]
 ZIG_REQUIREMENT = "ziglang>=0.13,<1"
-PROBE = "#define _GNU_SOURCE\n#include <dlfcn.h>\n#include <sys/socket.h>\nint probe(void) { return 0; }\n"
+PROBE = "#include <dlfcn.h>\n#include <sys/socket.h>\nint probe(void) { return 0; }\n"
 
 
 def find_compiler() -> list[str] | None:
-    """The command of a C compiler: $CC as it is, else the first of cc, gcc and clang that compiles; None if there is none.
+    """The command of a C compiler: $CC as it is, else the first of cc, gcc and clang that works.
 
-    A gcc without the C library's headers is common in containers, so each is tried on a small library.
+    None where there is none. Each is tried on a small library: containers often have a gcc without
+    the C library's headers.
     """
     if os.environ.get("CC"):
         return shlex.split(os.environ["CC"])
@@ -52,21 +54,16 @@ def _compiles(compiler: str) -> bool:
         return probe.returncode == 0
 
 
-def _compiler_requirement() -> list[str]:
+def _with_compiler(requirements: list[str]) -> list[str]:
     needed = sys.platform == "linux" and find_compiler() is None
-    return [ZIG_REQUIREMENT] if needed else []
+    return [*requirements, ZIG_REQUIREMENT] if needed else requirements
 
 
 def get_requires_for_build_wheel(config_settings=None):  # type: ignore[no-untyped-def]
     """PEP 517: what a wheel needs beyond setuptools."""
-    return (
-        setuptools_backend.get_requires_for_build_wheel(config_settings) + _compiler_requirement()
-    )
+    return _with_compiler(build_meta.get_requires_for_build_wheel(config_settings))
 
 
 def get_requires_for_build_editable(config_settings=None):  # type: ignore[no-untyped-def]
     """PEP 660: what an editable install needs beyond setuptools."""
-    return (
-        setuptools_backend.get_requires_for_build_editable(config_settings)
-        + _compiler_requirement()
-    )
+    return _with_compiler(build_meta.get_requires_for_build_editable(config_settings))

@@ -1,0 +1,260 @@
+"""`make install`: the virtual environment .venv with the pinned packages, and tfcluster in it.
+
+It promises that every step is told with its megabytes, that a second call takes a fraction of a
+second, and that an environment left half made by an interrupted call is made anew. It owns .venv
+and nothing else. Standard library only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+STAMP = VENV / "tfcluster-installed.json"  # for each kind, the digest of what was installed
+BUSY = VENV / "tfcluster-installing"  # exists while packages are being unpacked
+PACKAGE = "tfcluster_magic"
+GUARD = ROOT / PACKAGE / "runtime" / "libloopback_guard.so"
+SOURCES = [
+    "pyproject.toml",
+    "setup.py",
+    "tools/build_backend.py",
+    "tools/install.py",
+    f"{PACKAGE}/runtime/loopback_guard.c",
+]
+NEEDED_MB = {"run": 2600, "dev": 2900}  # the environment while pip unpacks
+DOWNLOAD_MB = {"run": 430, "dev": 470}  # on Linux x86_64, Python 3.12
+DOWNLOAD = re.compile(
+    r"^\s*(Downloading|Using cached) (\S+?)-(\d\S*?)-\S*\.whl \(([\d.]+) (kB|MB|GB)\)"
+)
+UNITS = {"kB": 1e-3, "MB": 1.0, "GB": 1e3}
+
+
+def main() -> int:
+    """Install what `kind` needs, unless it is there."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument(
+        "kind", choices=sorted(NEEDED_MB), help="run: to use it; dev: to work on it"
+    )
+    kind = parser.parse_args().kind
+    with one_at_a_time():
+        if up_to_date(kind):
+            return 0
+        began = time.monotonic()
+        make_environment(kind)
+        BUSY.touch()
+        install_packages(kind)
+        install_ourselves()
+        prepare_jupyter()
+        write_stamp(kind)
+        BUSY.unlink()
+    say(f"ready: .venv is {size_mb(VENV):.0f} MB, {time.monotonic() - began:.0f} s in all")
+    return 0
+
+
+@contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Hold the clone's folder locked: two calls of make never write into one environment."""
+    folder = os.open(str(ROOT), os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("another make is installing into .venv: waiting for it")
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
+
+
+def digest(kind: str) -> str:
+    """What the environment is made from, as one checksum."""
+    total = hashlib.sha256(str(ROOT).encode())
+    for name in [f"requirements/{kind}.txt", *SOURCES]:
+        path = ROOT / name
+        total.update(name.encode() + (path.read_bytes() if path.exists() else b"-"))
+    return total.hexdigest()
+
+
+def stamps() -> dict[str, str]:
+    """The digests that are installed."""
+    try:
+        return dict(json.loads(STAMP.read_text()))
+    except (OSError, ValueError):
+        return {}
+
+
+def write_stamp(kind: str) -> None:
+    """Note what is installed now; dev holds all of run."""
+    kinds = ["run", "dev"] if kind == "dev" else ["run"]
+    STAMP.write_text(json.dumps({**stamps(), **{each: digest(each) for each in kinds}}))
+
+
+def works() -> bool:
+    """Whether .venv's Python starts and finds its packages (not so after an upgrade of Python)."""
+    probe = [str(PYTHON), "-c", "import click, msgspec"]
+    try:
+        return subprocess.run(probe, capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+def up_to_date(kind: str) -> bool:
+    """Whether nothing is to be done."""
+    guard = GUARD.exists() or sys.platform != "linux"
+    return not BUSY.exists() and stamps().get(kind) == digest(kind) and guard and works()
+
+
+def make_environment(kind: str) -> None:
+    """Step 1: a virtual environment, kept when it works."""
+    version = ".".join(map(str, sys.version_info[:3]))
+    if not BUSY.exists() and VENV.exists() and starts(PYTHON):
+        say(f"[1/4] .venv is there, {size_mb(VENV):.0f} MB: bringing it up to date")
+        return
+    if importlib.util.find_spec("ensurepip") is None:
+        short = "{}.{}".format(*sys.version_info[:2])
+        fail(
+            f"{sys.executable} ({version}) cannot make a virtual environment: no ensurepip.",
+            f"Debian/Ubuntu: apt install python{short}-venv. Or: make install PYTHON=/a/python",
+        )
+    free = shutil.disk_usage(str(ROOT)).free / 1e6
+    if free < NEEDED_MB[kind]:
+        fail(
+            f".venv needs {NEEDED_MB[kind]} MB; {ROOT} has {free:.0f} MB free.", "Free some space."
+        )
+    state = "making .venv anew, it was left half made" if VENV.exists() else "new .venv"
+    say(f"[1/4] Python {version} ({sys.executable}): {state}")
+    call([sys.executable, "-m", "venv", "--clear", str(VENV)], "the environment could not be made")
+
+
+def starts(python: Path) -> bool:
+    """Whether this Python runs and has pip."""
+    try:
+        return (
+            subprocess.run(
+                [str(python), "-m", "pip", "--version"], capture_output=True, check=False
+            ).returncode
+            == 0
+        )
+    except OSError:
+        return False
+
+
+def install_packages(kind: str) -> None:
+    """Step 2: the pinned packages, exactly as they stand: pip has nothing to decide."""
+    began, before = time.monotonic(), size_mb(VENV)
+    say(f"[2/4] packages of requirements/{kind}.txt: up to {DOWNLOAD_MB[kind]} MB to fetch, once")
+    fetched = pip_install("--no-deps", "--no-compile", "-r", f"requirements/{kind}.txt")
+    call([str(PYTHON), "-m", "compileall", "-q", "-j0", str(VENV / "lib")], "", check=False)
+    grown, took = size_mb(VENV) - before, time.monotonic() - began
+    say(f"      fetched {fetched:.0f} MB, .venv grew by {grown:.0f} MB, {took:.0f} s")
+
+
+def install_ourselves() -> None:
+    """Step 3: this clone as an editable package, and its guard compiled."""
+    say("[3/4] tfcluster and its loopback guard (a C compiler is fetched if there is none, 100 MB)")
+    pip_install("--no-deps", "--editable", ".")
+    if sys.platform == "linux":
+        say(f"      .venv/bin/tfcluster, {GUARD.name} {GUARD.stat().st_size / 1e3:.0f} kB")
+
+
+def prepare_jupyter() -> None:
+    """Step 4: every IPython of .venv knows %tfcluster; every notebook listens on loopback only."""
+    say("[4/4] Jupyter: %tfcluster is loaded in every notebook")
+    config = VENV / "etc" / "ipython" / "ipython_config.py"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text(f'c = get_config()\nc.InteractiveShellApp.extensions.append("{PACKAGE}")\n')
+    spec = VENV / "share" / "jupyter" / "kernels" / "python3" / "kernel.json"
+    kernel = json.loads(spec.read_text())
+    kernel["argv"][0] = str(PYTHON)
+    kernel["display_name"] = "Python 3 (TFCluster)"
+    if sys.platform == "linux":
+        kernel["env"] = {**kernel.get("env", {}), "LD_PRELOAD": str(GUARD)}
+    spec.write_text(json.dumps(kernel, indent=1))
+
+
+def pip_install(*arguments: str) -> float:
+    """Run pip, tell each large file as it comes, and return the megabytes that were fetched."""
+    command = [str(PYTHON), "-m", "pip", "install", "--progress-bar", "off", *arguments]
+    env = {
+        **os.environ,
+        "PYTHONUNBUFFERED": "1",
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "PIP_ROOT_USER_ACTION": "ignore",
+    }
+    env.pop("PIP_USER", None)
+    fetched, lines = 0.0, []
+    with subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as pip:
+        for line in pip.stdout or ():
+            lines.append(line)
+            if found := DOWNLOAD.match(line):
+                how, name, version, amount, unit = found.groups()
+                size = float(amount) * UNITS[unit]
+                fetched += size if how == "Downloading" else 0
+                if size >= 5:
+                    note = "" if how == "Downloading" else " (cached)"
+                    say(f"      {name} {version}: {size:.0f} MB{note}")
+            elif line.startswith("Installing collected packages"):
+                say("      unpacking")
+    if pip.returncode:
+        sys.stderr.writelines(lines[-25:])
+        fail(
+            "pip failed: the end of what it said is above.",
+            "Check the network and the registry, then run make again.",
+        )
+    return fetched
+
+
+def call(command: list[str], failure: str, *, check: bool = True) -> None:
+    """Run a quiet step; show what it said only when it fails."""
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    if check and done.returncode:
+        sys.stderr.write(done.stdout[-3000:])
+        fail(failure + ".", "What it said is above.")
+
+
+def size_mb(folder: Path) -> float:
+    """Megabytes of all files below a folder."""
+    files = (Path(at, name) for at, _, names in os.walk(folder) for name in names)
+    return sum(file.lstat().st_size for file in files) / 1e6
+
+
+def say(text: str) -> None:
+    """Tell a step at once, in pipes too."""
+    print(text, flush=True)
+
+
+def fail(what: str, cure: str) -> None:
+    """End with what is wrong and what to do."""
+    sys.exit(f"make: {what}\n      {cure}")
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("\ninterrupted: the next make install starts this step again")

@@ -1,0 +1,171 @@
+"""`make run`: JupyterLab on this machine only, in the workspace, with the examples in it.
+
+It promises one clear address with its token, never overwrites an example that the user changed, and
+ends cleanly on Ctrl-C while running clusters go on. It owns the JupyterLab that it starts and
+`<workspace>/examples`. It runs in .venv.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from jupyter_core.paths import jupyter_runtime_dir
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = ROOT / ".venv" / "bin"
+EXAMPLES = ROOT / "examples"
+FIRST = "start.ipynb"  # the example that a newcomer sees
+COPIED = ".tfcluster/examples.json"  # what was copied: path to checksum, to know a changed copy
+START_TIMEOUT = 60.0  # seconds until JupyterLab listens, on a slow disk
+
+
+def main() -> int:
+    """Start JupyterLab and stay until it ends."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--workspace", type=Path, required=True)
+    parser.add_argument("--port", type=int, default=8888, help="the first port to try")
+    options = parser.parse_args()
+    workspace = options.workspace.expanduser().absolute()
+    try:
+        workspace.mkdir(parents=True, exist_ok=True)
+        kept = copy_examples(workspace)
+    except OSError as problem:
+        sys.exit(
+            f"make run: cannot write the workspace {workspace}: {problem.strerror}.\n"
+            "      Choose another: make run WORKSPACE=/a/folder"
+        )
+    if kept:
+        print(f"kept your changed copies of: {', '.join(kept)}")
+    return serve(workspace, free_port(options.port))
+
+
+def copy_examples(workspace: Path) -> list[str]:
+    """Bring new and updated examples into the workspace; return the changed ones that were kept."""
+    note = workspace / COPIED
+    copied = json.loads(note.read_text()) if note.exists() else {}
+    kept = []
+    for source in sorted(EXAMPLES.rglob("*")):
+        name = source.relative_to(EXAMPLES).as_posix()
+        if not source.is_file() or "__pycache__" in name or ".ipynb_checkpoints" in name:
+            continue
+        target, fresh = workspace / "examples" / name, checksum(source)
+        present = checksum(target) if target.exists() else None
+        if present not in (None, fresh, copied.get(name)):
+            kept.append(name)
+            continue
+        if present != fresh:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(source.read_bytes())
+            target.chmod(source.stat().st_mode | 0o200)
+        copied[name] = fresh
+    note.parent.mkdir(exist_ok=True)
+    note.write_text(json.dumps(copied, indent=1))
+    return kept
+
+
+def checksum(file: Path) -> str:
+    """The sha256 of a file."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def free_port(first: int) -> int:
+    """The first port from `first` on that nobody listens on; JupyterLab then takes exactly it."""
+    for port in range(first, min(first + 50, 65536)):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    sys.exit(f"make run: no free port from {first} on. Choose another: make run PORT=9000")
+
+
+def serve(workspace: Path, port: int) -> int:
+    """Run JupyterLab until it ends; Ctrl-C and SIGTERM end it cleanly."""
+    command = [str(BIN / "python"), "-m", "jupyterlab", *arguments(workspace, port)]
+    path = f"{BIN}{os.pathsep}{os.environ.get('PATH', os.defpath)}"  # `tfcluster` in terminals
+    env = {
+        **os.environ,
+        "PATH": path,
+        "VIRTUAL_ENV": str(BIN.parent),
+        "TFCLUSTER_HOME": str(workspace),
+    }
+    with subprocess.Popen(command, cwd=workspace, env=env, stdin=subprocess.DEVNULL) as lab:
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda *_: lab.terminate())
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to JupyterLab as well
+        if address := wait_for_address(
+            lab, Path(jupyter_runtime_dir(), f"jpserver-{lab.pid}.json")
+        ):
+            print(welcome(workspace, address), flush=True)
+        code = lab.wait()
+    print("JupyterLab has ended. Running clusters go on: .venv/bin/tfcluster list", flush=True)
+    return 0 if code in (0, -signal.SIGTERM, -signal.SIGINT) else code
+
+
+def arguments(workspace: Path, port: int) -> list[str]:
+    """JupyterLab's options: loopback only, no questions, quiet, and at the first example."""
+    first = workspace / "examples" / FIRST
+    page = f"/lab/tree/examples/{FIRST}" if first.exists() else "/lab"
+    options = [
+        "--ServerApp.ip=127.0.0.1",
+        f"--ServerApp.port={port}",
+        "--ServerApp.port_retries=0",
+        f"--ServerApp.root_dir={workspace}",
+        f"--LabApp.default_url={page}",
+        "--ServerApp.answer_yes=True",
+        "--Application.log_level=WARN",
+        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+        "--LabApp.news_url=None",
+    ]
+    if os.getuid() == 0:
+        options.append("--allow-root")
+    if not (
+        sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    ):
+        options.append("--no-browser")
+    return options
+
+
+def wait_for_address(lab: subprocess.Popen[bytes], note: Path) -> str | None:
+    """The address with its token, from the file that JupyterLab writes once it listens.
+
+    None if it ended before, having said why on stderr.
+    """
+    deadline = time.monotonic() + START_TIMEOUT
+    while lab.poll() is None and time.monotonic() < deadline:
+        try:
+            server = json.loads(note.read_text())
+        except (OSError, ValueError):
+            time.sleep(0.1)  # another program writes the file: there is no event to wait for
+            continue
+        token = f"?token={server['token']}" if server["token"] else ""
+        return f"{server['url']}{token}"
+    return None
+
+
+def welcome(workspace: Path, address: str) -> str:
+    """What to open, and what to click first."""
+    first = f"examples/{FIRST}" if (workspace / "examples" / FIRST).exists() else "a new notebook"
+    return f"""
+  TFCluster is ready. Open this address in a browser on this machine:
+
+      {address}
+
+  It opens {first}: run its cells with Shift+Enter; the second one launches a real cluster.
+  Your files: {workspace}    Shell: .venv/bin/tfcluster --help    End: Ctrl-C
+"""
+
+
+if __name__ == "__main__":
+    sys.exit(main())
