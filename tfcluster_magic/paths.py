@@ -1,8 +1,8 @@
 """Where things lie on this machine: the state directory and the user's folders.
 
-Promises absolute paths, from the environment alone, and so the same answer to every process that has
-the same environment; an empty variable counts as unset. It owns these four rules and nothing else. It
-reads no file, and creates folders only in `private`.
+Promises absolute paths, from the environment alone, and so the same answer to every process with
+the same environment; an empty variable counts as unset. It owns these four rules and nothing else.
+It reads no file, and creates folders only in `private`.
 
     state_dir()   $TFCLUSTER_STATE_DIR, else $XDG_STATE_HOME/tfcluster,
                   else ~/.local/state/tfcluster
