@@ -1,0 +1,184 @@
+/* LD_PRELOAD shim: a TCP socket that asks for the wildcard address gets loopback instead.
+ *
+ * TensorFlow's gRPC server always binds the wildcard address, whatever its cluster says, and has no
+ * authentication. The guard answers bind() for 0.0.0.0, :: and ::ffff:0.0.0.0 with 127.0.0.1; every other
+ * address, other socket types and other families pass unchanged.
+ *
+ * A process that runs already (a notebook kernel) loads the library itself and calls
+ * tfcluster_guard_loaded_libraries(), which redirects the calls to bind() of the TensorFlow and gRPC
+ * libraries loaded so far, and of no others.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
+#include <netinet/in.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#if defined(__x86_64__)
+#define CALL_SLOT R_X86_64_JUMP_SLOT
+#define DATA_SLOT R_X86_64_GLOB_DAT
+#elif defined(__aarch64__)
+#define CALL_SLOT R_AARCH64_JUMP_SLOT
+#define DATA_SLOT R_AARCH64_GLOB_DAT
+#else
+#error "the loopback guard knows x86_64 and aarch64"
+#endif
+
+typedef int bind_function(int, const struct sockaddr *, socklen_t);
+
+static const unsigned char v4_in_v6[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+
+static int libc_bind(int fd, const struct sockaddr *address, socklen_t length)
+{
+    static bind_function *next;
+    if (!next) {
+        /* RTLD_NEXT finds nothing when the guard was loaded with dlopen() after libc. */
+        next = (bind_function *)dlsym(RTLD_NEXT, "bind");
+        if (!next) {
+            void *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+            next = libc ? (bind_function *)dlsym(libc, "bind") : NULL;
+        }
+    }
+    return next(fd, address, length);
+}
+
+static int is_tcp(int fd)
+{
+    int type = 0;
+    socklen_t size = sizeof type;
+    return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM;
+}
+
+static int guarded_bind(int fd, const struct sockaddr *address, socklen_t length)
+{
+    if (address && address->sa_family == AF_INET && length >= sizeof(struct sockaddr_in)) {
+        struct sockaddr_in v4;
+        memcpy(&v4, address, sizeof v4);
+        if (v4.sin_addr.s_addr == htonl(INADDR_ANY) && is_tcp(fd)) {
+            v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+            return libc_bind(fd, (struct sockaddr *)&v4, sizeof v4);
+        }
+    } else if (address && address->sa_family == AF_INET6 && length >= sizeof(struct sockaddr_in6)) {
+        struct sockaddr_in6 v6;
+        memcpy(&v6, address, sizeof v6);
+        static const unsigned char any[4];
+        int mapped_any = !memcmp(&v6.sin6_addr, v4_in_v6, 12) && !memcmp(v6.sin6_addr.s6_addr + 12, any, 4);
+        if ((IN6_IS_ADDR_UNSPECIFIED(&v6.sin6_addr) || mapped_any) && is_tcp(fd)) {
+            const uint32_t loopback = htonl(INADDR_LOOPBACK);
+            int only_v6 = 0;
+            socklen_t size = sizeof only_v6;
+            getsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only_v6, &size);
+            if (only_v6) {
+                v6.sin6_addr = in6addr_loopback;
+            } else {
+                memcpy(&v6.sin6_addr, v4_in_v6, 12);
+                memcpy(v6.sin6_addr.s6_addr + 12, &loopback, 4);
+            }
+            return libc_bind(fd, (struct sockaddr *)&v6, sizeof v6);
+        }
+    }
+    return libc_bind(fd, address, length);
+}
+
+int bind(int fd, const struct sockaddr *address, socklen_t length)
+{
+    return guarded_bind(fd, address, length);
+}
+
+/* One loaded library's tables, as the dynamic section gives them. */
+struct tables {
+    const ElfW(Sym) *symbols;
+    const char *names;
+    const ElfW(Rela) *calls, *data;
+    size_t calls_size, data_size;
+};
+
+static struct tables read_tables(const struct dl_phdr_info *library, const ElfW(Dyn) *entry)
+{
+    struct tables found = {0};
+    for (; entry->d_tag != DT_NULL; entry++) {
+        /* glibc has relocated these pointers already; musl has not. */
+        ElfW(Addr) value = entry->d_un.d_ptr;
+        ElfW(Addr) pointer = value < library->dlpi_addr ? value + library->dlpi_addr : value;
+        switch (entry->d_tag) {
+        case DT_SYMTAB: found.symbols = (const ElfW(Sym) *)pointer; break;
+        case DT_STRTAB: found.names = (const char *)pointer; break;
+        case DT_JMPREL: found.calls = (const ElfW(Rela) *)pointer; break;
+        case DT_PLTRELSZ: found.calls_size = value; break;
+        case DT_RELA: found.data = (const ElfW(Rela) *)pointer; break;
+        case DT_RELASZ: found.data_size = value; break;
+        }
+    }
+    return found;
+}
+
+/* Write the guard into one slot, which may lie in pages made read-only after relocation (RELRO). */
+static int redirect(const struct dl_phdr_info *library, void **slot)
+{
+    if (*slot == (void *)guarded_bind)
+        return 1;
+    uintptr_t page_size = (uintptr_t)sysconf(_SC_PAGESIZE);
+    void *page = (void *)((uintptr_t)slot & ~(page_size - 1));
+    int protection = PROT_READ | PROT_WRITE;
+    for (int i = 0; i < library->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &library->dlpi_phdr[i];
+        uintptr_t start = library->dlpi_addr + segment->p_vaddr;
+        if (segment->p_type == PT_GNU_RELRO && (uintptr_t)slot >= start
+            && (uintptr_t)slot < start + segment->p_memsz)
+            protection = PROT_READ;
+    }
+    if (mprotect(page, page_size, PROT_READ | PROT_WRITE) != 0)
+        return 0;
+    __atomic_store_n(slot, (void *)guarded_bind, __ATOMIC_RELEASE);
+    mprotect(page, page_size, protection);
+    return 1;
+}
+
+static int redirect_all(const struct dl_phdr_info *library, const struct tables *all,
+                        const ElfW(Rela) *relocation, size_t size)
+{
+    int redirected = 0;
+    if (!relocation || !all->symbols || !all->names)
+        return 0;
+    for (size_t i = 0; i < size / sizeof *relocation; i++, relocation++) {
+        unsigned long type = ELF64_R_TYPE(relocation->r_info);
+        if (type != CALL_SLOT && type != DATA_SLOT)
+            continue;
+        const ElfW(Sym) *symbol = &all->symbols[ELF64_R_SYM(relocation->r_info)];
+        if (strcmp(all->names + symbol->st_name, "bind") == 0)
+            redirected += redirect(library, (void **)(library->dlpi_addr + relocation->r_offset));
+    }
+    return redirected;
+}
+
+static int visit(struct dl_phdr_info *library, size_t size, void *total)
+{
+    (void)size;
+    if (!library->dlpi_name || (!strstr(library->dlpi_name, "tensorflow") && !strstr(library->dlpi_name, "grpc")))
+        return 0;
+    Dl_info own;
+    if (dladdr((void *)visit, &own) && own.dli_fname && strcmp(own.dli_fname, library->dlpi_name) == 0)
+        return 0;
+    for (int i = 0; i < library->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &library->dlpi_phdr[i];
+        if (segment->p_type == PT_DYNAMIC) {
+            struct tables all = read_tables(library, (const ElfW(Dyn) *)(library->dlpi_addr + segment->p_vaddr));
+            *(int *)total += redirect_all(library, &all, all.calls, all.calls_size);
+            *(int *)total += redirect_all(library, &all, all.data, all.data_size);
+        }
+    }
+    return 0;
+}
+
+/* Guard the TensorFlow and gRPC libraries that are loaded now; how many slots point to the guard. */
+__attribute__((visibility("default"))) int tfcluster_guard_loaded_libraries(void)
+{
+    int total = 0;
+    dl_iterate_phdr(visit, &total);
+    return total;
+}
