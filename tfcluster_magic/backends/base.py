@@ -13,16 +13,10 @@ import abc
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ..errors import Problem
 from ..models import Model, Spec, Stop, TFCluster
+from ..preflight import Limit, Preflight
 
-
-@dataclass(frozen=True)
-class Preflight:
-    """What stands against a launch: `problems` refuse it, `warnings` are told and it goes on."""
-
-    problems: tuple[Problem, ...] = ()
-    warnings: tuple[str, ...] = ()
+__all__ = ["Backend", "LaunchRequest", "Limit", "LogLine", "Options", "Preflight"]
 
 
 @dataclass(frozen=True)
@@ -31,13 +25,6 @@ class LogLine:
 
     task: str
     text: str
-
-
-class Limit(Model, frozen=True):
-    """An amount: `total` there is, `free` now. CPU in cores, memory in bytes, gpu in devices."""
-
-    total: float
-    free: float
 
 
 class Options(Model, frozen=True):

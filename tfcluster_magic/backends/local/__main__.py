@@ -1,0 +1,18 @@
+"""Starts a supervisor: `python -I -S __main__.py <run folder> <lock fd> <ready fd> <import path>...`
+
+Detaches by a second fork, so that the process that launches has no child to wait for. Isolated and without
+`site`, so that nothing of the user's (modules in the current folder, PYTHONPATH, .pth files) runs in it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+if __name__ == "__main__":
+    if os.fork():
+        os._exit(0)
+    sys.path += sys.argv[4:]
+    from tfcluster_magic.backends.local.supervisor import main
+
+    main(sys.argv[1], lock_fd=int(sys.argv[2]), ready_fd=int(sys.argv[3]))

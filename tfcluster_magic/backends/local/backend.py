@@ -1,0 +1,303 @@
+"""The local backend: clusters as real processes of this user on this machine.
+
+Promises what `Backend` says. Owns the order of a launch: room, name, number and devices are taken in one
+step under the launch lock; the record is written last; then a detached supervisor takes over. All answers come
+from the files under the state folder; nothing is kept in this process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from ... import names, paths
+from ...errors import Conflict, NotFound, PreflightRefused, Problem, TFClusterError
+from ...models import Metadata, Phase, Reason, Spec, Status, Stop, TFCluster, to_json
+from ...preflight import check
+from ..base import Backend, LaunchRequest, LogLine, Options, Preflight
+from . import description, files, gpus, launcher, logs, repair, room, watching
+from .store import RunFolder, Store, expired
+
+
+class LocalBackend(Backend):
+    """Clusters on this machine.
+
+    Args:
+        state_dir, data_dir, log_dir: folders to use; without them those of the environment (see `paths`).
+    """
+
+    name = "local"
+
+    def __init__(
+        self,
+        state_dir: Path | None = None,
+        data_dir: Path | None = None,
+        log_dir: Path | None = None,
+    ) -> None:
+        self.state_dir = state_dir or paths.state_dir()
+        self.data_dir = data_dir or paths.data_dir()
+        self.log_dir = log_dir or paths.log_dir()
+        self._store = Store(self.state_dir)
+
+    def options(self) -> Options:
+        """See `Backend.options`."""
+        there, _ = room.measure(self._active())
+        notes = [
+            "CPU is shared with everything else on this machine; memory limits and GPUs are not."
+        ]
+        return Options(
+            backend=self.name,
+            cpu=there.cpu,
+            memory=there.memory,
+            gpu=there.gpu,
+            max_tasks=there.max_tasks,
+            interpreter=sys.executable,
+            data_dir=str(self.data_dir),
+            log_dir=str(self.log_dir),
+            notes=(*notes, *room.warnings(self.log_dir)),
+        )
+
+    def preflight(self, spec: Spec) -> Preflight:
+        """See `Backend.preflight`."""
+        return self._preflight(spec)[0]
+
+    def _preflight(self, spec: Spec) -> tuple[Preflight, list[str]]:
+        there, free_gpus = room.measure(self._active(), with_gpus=_wants_gpus(spec))
+        verdict = check(spec, there)
+        problems = (*room.obstacles(spec, self.log_dir, self.state_dir), *verdict.problems)
+        return Preflight(problems, (*room.warnings(self.log_dir), *verdict.warnings)), free_gpus
+
+    def create(self, request: LaunchRequest) -> TFCluster:
+        """See `Backend.create`.
+
+        Raises:
+            BackendUnavailable: the supervisor could not be started.
+            TFClusterError: the state folder cannot be written.
+        """
+        interpreter = launcher.interpreter()
+        with self._store.launch_lock():
+            self._store.sweep()
+            running = {c.metadata.cluster: c for _, c in self._active() if c.active}
+            cluster = self._store.choose_name(request.cluster, request.name_given, running)
+            verdict, free_gpus = self._preflight(request.spec)
+            if verdict.problems:
+                raise PreflightRefused(verdict.problems)
+            folder, lock_fd = self._write(request, cluster, verdict, free_gpus, interpreter)
+        try:
+            launcher.start(folder, lock_fd)
+        except TFClusterError:
+            self._undo(folder)
+            raise
+        finally:
+            os.close(lock_fd)
+        created = folder.load()
+        if created is None:
+            raise TFClusterError(
+                f"the record of this run was removed while it started: {folder.path}"
+            )
+        return created
+
+    def _write(
+        self,
+        request: LaunchRequest,
+        cluster: str,
+        verdict: Preflight,
+        free_gpus: Sequence[str],
+        interpreter: str,
+    ) -> tuple[RunFolder, int]:
+        """Write everything about a run, its record last; all or nothing. Returns it with its lock held."""
+        spec, folder, lock_fd = request.spec, None, None
+        try:
+            run, folder = self._store.allocate(cluster, self.log_dir)
+            lock_fd = folder.lock()
+            if lock_fd is None:
+                raise OSError(None, "its lock cannot be taken")
+            repair.note_boot(lock_fd)
+            folder.tasks.mkdir(mode=0o700)
+            output = self.log_dir / cluster / str(run)
+            try:
+                output.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise PreflightRefused([_unwritable(output, error)]) from None
+            metadata = Metadata(
+                name=names.run_name(cluster, run),
+                cluster=cluster,
+                run=run,
+                uid=str(uuid.uuid4()),
+                created_at=time.time(),
+                owner=request.owner,
+            )
+            given = description.place_program(spec, folder.program)
+            if gpus.present():
+                files.write(folder.gpus_file, msgspec.json.encode(gpus.assign(spec, free_gpus)))
+            described = description.of_tasks(
+                metadata, spec, given, self.data_dir, output, self.log_dir, interpreter
+            )
+            files.write(folder.task_file, msgspec.json.encode(described))
+            folder.write_status(
+                Status(
+                    phase=Phase.QUEUED,
+                    reason=Reason.QUEUED,
+                    paths={"output": str(output), "logs": str(folder.tasks)},
+                    warnings=(*request.warnings, *verdict.warnings),
+                )
+            )
+            self._store.commit(folder, metadata, spec)
+            return folder, lock_fd
+        except BaseException as error:
+            if folder is not None:
+                self._undo(folder)
+            if lock_fd is not None:
+                os.close(lock_fd)
+            if isinstance(error, OSError):
+                raise TFClusterError(
+                    f"the run could not be recorded under {self.state_dir}: {error.strerror}; "
+                    "free space there, or name another folder in TFCLUSTER_STATE_DIR"
+                ) from None
+            raise
+
+    def _undo(self, folder: RunFolder) -> None:
+        """Remove what a launch made: its record, and its output folders while they are empty."""
+        self._store.remove(folder)
+        output = self.log_dir / folder.path.parent.name / folder.path.name
+        with contextlib.suppress(OSError):
+            output.rmdir()
+            output.parent.rmdir()
+
+    def list(self) -> list[TFCluster]:
+        """See `Backend.list`."""
+        now = time.time()
+        found = [c for _, c in self._all() if not expired(c, now)]
+        return sorted(found, key=lambda c: (c.metadata.created_at, c.metadata.run), reverse=True)
+
+    def get(self, ref: str) -> TFCluster:
+        """See `Backend.get`."""
+        return self._find(ref)[1]
+
+    def stop(self, ref: str, stop: Stop) -> TFCluster:
+        """See `Backend.stop`.
+
+        Raises:
+            TFClusterError: the request could neither be written nor told to the supervisor.
+        """
+        folder, cluster = self._find(ref)
+        if cluster.status.released_at is not None:
+            return cluster
+        if cluster.spec.stop is None:
+            stop = replace(stop, at=stop.at or time.time())
+            try:
+                files.write(folder.stop_file, to_json(stop))
+            except OSError as error:  # a full disk must not keep a run alive
+                if not folder.wake(to_json(stop) + b"\n"):
+                    raise TFClusterError(
+                        f"the request to stop {ref} could not be written: {error.strerror}"
+                    ) from None
+            else:
+                folder.wake()
+        return repair.load(folder) or cluster
+
+    def delete(self, ref: str, with_logs: bool = False) -> None:
+        """See `Backend.delete`."""
+        with self._store.launch_lock():
+            folder, cluster = self._find(ref)
+            name = cluster.metadata.name
+            if cluster.status.released_at is None:
+                left = [t for t, c in cluster.status.counts.items() if c.running or c.starting]
+                raise Conflict(
+                    f"{name} still has tasks ({', '.join(left) or 'starting'}): "
+                    f"end it first with `tfcluster stop {name}`"
+                )
+            self._store.remove(folder)
+            output = cluster.status.paths.get("output")
+            if with_logs and output:
+                shutil.rmtree(output, ignore_errors=True)
+                with contextlib.suppress(OSError):
+                    Path(output).parent.rmdir()
+
+    def logs(
+        self, ref: str, tasks: Sequence[str] = (), follow: bool = False, tail: int | None = None
+    ) -> Iterator[LogLine | None]:
+        """See `Backend.logs`."""
+        folder, cluster = self._find(ref)
+        counts = cluster.spec.replicas.counts
+        known = [names.task_name(t, i) for t in counts for i in range(counts[t])]
+        if unknown := [task for task in tasks if task not in known]:
+            raise NotFound(
+                f"{cluster.metadata.name} has no task {', '.join(unknown)}; it has {', '.join(known[:20])}"
+                + (f" and {len(known) - 20} more" if len(known) > 20 else "")
+            )
+        copies = Path(cluster.status.paths.get("output", "/nonexistent"))
+        places = {
+            t: (folder.tasks / f"{t}.log", copies / f"{t}.log")
+            for t in known
+            if t in tasks or not tasks
+        }
+
+        def released() -> bool:
+            now = repair.load(folder)
+            return now is None or now.status.released_at is not None
+
+        return logs.read(places, tail, follow, released)
+
+    def watch(self, ref: str | None = None) -> Iterator[TFCluster | None]:
+        """See `Backend.watch`."""
+        if ref is None:
+            return watching.changes(lambda: list(self._store.folders()), endless=True)
+        folder, _ = self._find(ref)
+        return watching.changes(
+            lambda: [folder] if folder.record_file.exists() else [], endless=False
+        )
+
+    def _all(self) -> Iterator[tuple[RunFolder, TFCluster]]:
+        for folder in self._store.folders():
+            cluster = repair.load(folder)
+            if cluster is not None:
+                yield folder, cluster
+
+    def _active(self) -> Sequence[tuple[RunFolder, TFCluster]]:
+        """Runs that still hold something."""
+        return [(f, c) for f, c in self._all() if c.status.released_at is None]
+
+    def _find(self, ref: str) -> tuple[RunFolder, TFCluster]:
+        cluster, run = names.parse_ref(ref)
+        if names.is_valid(cluster):
+            for number in self._store.numbers(cluster) if run is None else [run]:
+                folder = self._store.folder(cluster, number)
+                found = repair.load(folder)
+                if found is not None:
+                    return folder, found
+        raise NotFound(self._not_found(ref))
+
+    def _not_found(self, ref: str) -> str:
+        import difflib  # only ever needed here
+
+        known = [
+            c
+            for f in self._store.folders()
+            for c in (f.path.parent.name, names.run_name(f.path.parent.name, int(f.path.name)))
+        ]
+        close = difflib.get_close_matches(ref, dict.fromkeys(known), 3)
+        if close:
+            return f"there is no run {ref}; did you mean {' or '.join(close)}?"
+        return f"there is no run {ref}; `tfcluster list` shows those that there are"
+
+
+def _wants_gpus(spec: Spec) -> bool:
+    return any(spec.replicas.of(t).resources.gpu for t in spec.replicas.counts)
+
+
+def _unwritable(folder: Path, error: OSError) -> Problem:
+    return Problem(
+        "log folder",
+        str(folder),
+        f"it cannot be made: {error.strerror}; make it writable, or name another one in TFCLUSTER_LOG_DIR",
+    )

@@ -1,0 +1,77 @@
+"""`task.json`: what `runtime/task.py` must know to be one of a run's tasks, and the program beside it.
+
+Owns the mapping from a spec to that file; the addresses are added by the supervisor, which holds the ports.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from ... import names
+from ...models import Metadata, Spec
+from .room import GUARD
+
+VERSION = 1
+
+
+def of_tasks(
+    metadata: Metadata,
+    spec: Spec,
+    program_dir: Path | None,
+    data_dir: Path,
+    output: Path,
+    log_dir: Path,
+    interpreter: str,
+) -> dict[str, object]:
+    """The content of `task.json`, without addresses."""
+    counts = spec.replicas.counts
+    program: dict[str, object] | None = None
+    if spec.program is not None:
+        program = {
+            "dir": str(program_dir),
+            "entrypoint": spec.program.entrypoint,
+            "arguments": spec.program.arguments,
+            "flags": spec.program.flags,
+            "serves": spec.program.serves,
+            "workingDir": spec.program.working_dir,
+        }
+    cpu = {t.value: spec.replicas.of(t).resources.cpu for t in counts}
+    return {
+        "version": VERSION,
+        "cluster": metadata.cluster,
+        "run": metadata.run,
+        "name": metadata.name,
+        "uid": metadata.uid,
+        "mode": spec.mode.value,
+        "server": spec.server.value,
+        "counts": {t.value: n for t, n in counts.items()},
+        "addresses": {},
+        "program": program,
+        "env": spec.env,
+        "threads": {t: math.ceil(limit) for t, limit in cpu.items() if limit},
+        "dataDir": str(data_dir),
+        "outputDir": str(output),
+        "resumeFrom": _resume_from(spec, log_dir),
+        "grace": spec.lifecycle.grace,
+        "loopback": str(GUARD) if GUARD.is_file() else None,
+        "interpreter": interpreter,
+    }
+
+
+def _resume_from(spec: Spec, log_dir: Path) -> str | None:
+    if spec.resume_from is None:
+        return None
+    cluster, run = names.parse_ref(spec.resume_from)
+    return str(log_dir / cluster / str(run))
+
+
+def place_program(spec: Spec, target: Path) -> Path | None:
+    """Write the program's snapshot into `target`; None when there is no program. Raises OSError."""
+    if spec.program is None:
+        return None
+    from ...paths import home_dir
+    from ...program import materialise
+
+    materialise(spec.program, target, home_dir())
+    return target

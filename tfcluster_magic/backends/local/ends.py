@@ -1,0 +1,64 @@
+"""How a task ended: its own termination message, or what the kernel says when it could leave none."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from ...models import Cause, TaskExit
+from . import files
+from .tasks import Task
+
+_MOST_LINES = 20
+_MOST_CHARACTERS = 500
+
+
+def how_it_ended(task: Task, wait_status: int, message: Path, log: Path) -> TaskExit:
+    """The end of `task`, whose `task.py` ended with `wait_status` (wait(2)).
+
+    Stopped is said only of a task that was asked to end; anybody else's signal is a kill from outside.
+    """
+    told = files.read(message, TaskExit)
+    if told is None:
+        told = _from_kernel(wait_status, log)
+    if task.killed:
+        return replace(
+            told,
+            cause=Cause.STOPPED,
+            detail="it did not end within its grace period and was killed",
+        )
+    if task.stop_asked and told.cause is Cause.KILLED:
+        return replace(told, cause=Cause.STOPPED)
+    if told.cause is Cause.STOPPED and not task.stop_asked:
+        return replace(told, cause=Cause.KILLED)
+    return told
+
+
+def _from_kernel(wait_status: int, log: Path) -> TaskExit:
+    code = os.waitstatus_to_exitcode(wait_status)
+    lines = last_lines(log)
+    if code == 127 and lines and lines[-1].startswith("tfcluster: cannot start"):
+        return TaskExit(
+            cause=Cause.NOT_STARTED, finished_at=time.time(), exit_code=code, detail=lines[-1][11:]
+        )
+    return TaskExit(
+        cause=Cause.KILLED if code < 0 else Cause.ERROR,
+        finished_at=time.time(),
+        exit_code=code if code >= 0 else None,
+        signal=-code if code < 0 else None,
+        last_lines=lines,
+    )
+
+
+def last_lines(log: Path) -> tuple[str, ...]:
+    """The last lines of a log file, as many and as long as a termination message holds."""
+    try:
+        with open(log, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - 2 * _MOST_LINES * _MOST_CHARACTERS))
+            text = file.read().decode("utf-8", "replace")
+    except OSError:
+        return ()
+    return tuple(line[:_MOST_CHARACTERS] for line in text.splitlines()[-_MOST_LINES:])

@@ -1,0 +1,56 @@
+"""Small files that are always whole: written beside their place and moved over it, or not at all.
+
+Promises that a reader sees the old content or the new one, never a part. Owns the mode (private to the
+user) and the temporary names. Never retries and never hides an OSError: the caller knows what a full disk
+means for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+
+def write(path: Path, content: bytes, durable: bool = False) -> None:
+    """Replace `path` with `content`; `durable` also survives a power cut. Raises OSError."""
+    # One name for each process: two writers of one file (readers that repair a record) stay apart.
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            view = memoryview(content)
+            while view:
+                view = view[os.write(fd, view) :]
+            if durable:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.replace(beside, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)
+        raise
+
+
+def read(path: Path, kind: type[T]) -> T | None:
+    """The content of a JSON file as a `kind`; None when it is missing, unreadable, or something else."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a folder and all in it; what cannot be removed is left. Never raises."""
+    # A snapshot may be read-only: give the folders back their write bit first.
+    for folder, _, _ in os.walk(path):
+        with contextlib.suppress(OSError):
+            os.chmod(folder, 0o700)
+    shutil.rmtree(path, ignore_errors=True)

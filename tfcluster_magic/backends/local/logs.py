@@ -1,0 +1,121 @@
+"""Lines of tasks' log files: the last ones first, then those that come, whole and in order for each task.
+
+Promises that a line is given once and whole (a part waits for its newline), that bytes that are no UTF-8 are
+replaced, and that the copy in the output folder is read where the state's own file is gone. It only reads.
+Following polls: file systems such as NFS and GlusterFS tell nobody of changes.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from ..base import LogLine
+
+POLL = 0.2
+_CHUNK = 256 * 1024
+_LONGEST = 64 * 1024
+"""Bytes after which a line without an end (a progress bar, binary) is given in parts."""
+
+
+class TaskLog:
+    """The log of one task, read from where it was left."""
+
+    def __init__(self, task: str, places: Sequence[Path]) -> None:
+        self.task = task
+        self._places = places
+        self._path: Path | None = None
+        self._offset = 0
+        self._partial = b""
+
+    def seek_last(self, lines: int) -> None:
+        """Go to where the last `lines` lines begin."""
+        path = self._find()
+        if path is None:
+            return
+        with open(path, "rb") as file:
+            at = file.seek(0, os.SEEK_END)
+            found, ends_open = 0, True
+            while at > 0:
+                start = max(0, at - _CHUNK)
+                file.seek(start)
+                block = file.read(at - start)
+                if ends_open and block.endswith(b"\n"):
+                    found -= 1  # the newline of the last line begins no further one
+                ends_open = False
+                position = len(block)
+                while (position := block.rfind(b"\n", 0, position)) >= 0:
+                    found += 1
+                    if found >= lines:
+                        self._offset = start + position + 1
+                        return
+                at = start
+
+    def read(self, last: bool = False) -> Iterator[LogLine]:
+        """Every whole line since the last call; with `last` the part that has no newline, too."""
+        path = self._find()
+        if path is not None:
+            try:
+                yield from self._lines(path)
+            except OSError:
+                self._path = None  # removed meanwhile: look for it anew
+        if last and self._partial:
+            yield self._line(self._partial)
+            self._partial = b""
+
+    def _lines(self, path: Path) -> Iterator[LogLine]:
+        size = os.stat(path).st_size
+        if size < self._offset:
+            self._offset, self._partial = 0, b""  # begun anew
+        if size == self._offset:
+            return
+        with open(path, "rb") as file:
+            file.seek(self._offset)
+            while block := file.read(_CHUNK):
+                self._offset += len(block)
+                *whole, rest = (self._partial + block).split(b"\n")
+                self._partial = rest
+                for line in whole:
+                    yield self._line(line)
+                if len(rest) > _LONGEST:
+                    self._partial = b""
+                    yield self._line(rest)
+
+    def _line(self, line: bytes) -> LogLine:
+        return LogLine(self.task, line.decode("utf-8", "replace").rstrip("\r"))
+
+    def _find(self) -> Path | None:
+        if self._path is None:
+            self._path = next((place for place in self._places if place.exists()), None)
+        return self._path
+
+
+def read(
+    places: Mapping[str, Sequence[Path]],
+    tail: int | None,
+    follow: bool,
+    released: Callable[[], bool],
+) -> Iterator[LogLine | None]:
+    """Lines of these tasks; see `Backend.logs`. `released` says whether nobody can write any more."""
+    logs = [TaskLog(task, files) for task, files in places.items()]
+    if tail is not None:
+        for log in logs:
+            log.seek_last(tail)
+    if not follow:
+        for log in logs:
+            yield from log.read(last=True)
+        return
+    while True:
+        over = released()  # before reading, so that nothing written before it is missed
+        quiet = True
+        for log in logs:
+            for line in log.read(last=over):
+                quiet = False
+                yield line
+        if over:
+            return
+        if quiet:
+            yield None
+        time.sleep(POLL)

@@ -1,0 +1,138 @@
+"""The processes of a run as /proc shows them: which there are, how much memory they use, and their end.
+
+Promises to find every process of a run, wherever it was reparented and whatever session it made, by the
+run's uid in its environment, its ancestry, or its session. Owns no process; it only looks and kills. Where
+there is no /proc (macOS) it finds nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+UID_VARIABLE = "TFCLUSTER_RUN_UID"
+TASK_VARIABLE = "TFCLUSTER_TASK"
+
+
+@dataclass(frozen=True)
+class Process:
+    """What /proc/<pid>/stat says, as far as it matters here."""
+
+    pid: int
+    parent: int
+    session: int
+
+
+def snapshot() -> dict[int, Process]:
+    """Every process that is not a zombie, by pid."""
+    found: dict[int, Process] = {}
+    for entry in _pids():
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            with open(f"/proc/{entry}/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+            if fields[0] not in (b"Z", b"X"):
+                found[entry] = Process(pid=entry, parent=int(fields[1]), session=int(fields[3]))
+    return found
+
+
+def of_run(uid: str, task: str | None = None) -> list[int]:
+    """The processes whose environment names this run, and this task of it when given; never ourselves."""
+    marks = [f"{UID_VARIABLE}={uid}".encode()]
+    if task is not None:
+        marks.append(f"{TASK_VARIABLE}={task}".encode())
+    found = []
+    for pid in _pids():
+        with contextlib.suppress(OSError):
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                variables = file.read().split(b"\0")
+            if all(mark in variables for mark in marks) and pid != os.getpid():
+                found.append(pid)
+    return found
+
+
+def tree(root: int, processes: dict[int, Process] | None = None) -> list[int]:
+    """`root`, all its descendants, and whatever else is in its session."""
+    known = snapshot() if processes is None else processes
+    children: dict[int, list[int]] = {}
+    for process in known.values():
+        children.setdefault(process.parent, []).append(process.pid)
+    found: dict[int, None] = dict.fromkeys(p.pid for p in known.values() if p.session == root)
+    if root in known:
+        found[root] = None
+    queue = list(found)
+    while queue:
+        for child in children.get(queue.pop(), ()):
+            if child not in found:
+                found[child] = None
+                queue.append(child)
+    return list(found)
+
+
+def kill(pids: Iterable[int]) -> None:
+    """SIGKILL to each; those that are gone are none of our business."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def end_all(
+    uid: str, task: str | None = None, within: float = 5.0, spare: Collection[int] = ()
+) -> list[int]:
+    """Kill every process of the run (of one task of it), those born meanwhile included.
+
+    Returns what is still there after `within` seconds: a process in an uninterruptible wait.
+    """
+    deadline = time.monotonic() + within
+    while left := [pid for pid in of_run(uid, task) if pid not in spare]:
+        kill(left)
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.01)  # the kernel says nothing when somebody else's child has ended
+    return left
+
+
+def pss(pids: Iterable[int]) -> int:
+    """Bytes of memory of these processes, shared pages counted in parts."""
+    total = 0
+    for pid in pids:
+        with contextlib.suppress(OSError, ValueError, IndexError, StopIteration):
+            with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
+                total += (
+                    next(int(line.split()[1]) for line in file if line.startswith(b"Pss:")) * 1024
+                )
+    return total
+
+
+def rss(pids: Iterable[int]) -> int:
+    """Bytes of memory of these processes, shared pages counted fully: never less than `pss`, and cheap."""
+    total = 0
+    page = os.sysconf("SC_PAGE_SIZE")
+    for pid in pids:
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            with open(f"/proc/{pid}/statm", "rb") as file:
+                total += int(file.read().split()[1]) * page
+    return total
+
+
+def anonymous(pids: Iterable[int]) -> int:
+    """Bytes of memory that these processes alone hold and that cannot be dropped (RssAnon)."""
+    total = 0
+    for pid in pids:
+        with contextlib.suppress(OSError, ValueError, IndexError, StopIteration):
+            with open(f"/proc/{pid}/status", "rb") as file:
+                total += (
+                    next(int(line.split()[1]) for line in file if line.startswith(b"RssAnon:"))
+                    * 1024
+                )
+    return total
+
+
+def _pids() -> list[int]:
+    try:
+        return [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
+    except OSError:
+        return []

@@ -1,0 +1,65 @@
+"""Writes a run's status: at once when it matters, at most five times a second otherwise, again when it fails.
+
+Promises that a full disk never ends a run: what could not be written is kept and tried again. When the
+run's folder is gone there is nobody left to tell.
+"""
+
+from __future__ import annotations
+
+import time
+
+from ...models import Status
+from .store import RunFolder
+
+INTERVAL = 0.2
+RETRY = 1.0
+
+
+class Publisher:
+    """The status file of one run, as its only writer sees it."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        self._written: Status | None = None
+        self._wanted: Status | None = None
+        self._not_before = 0.0
+        self._failed = False
+
+    def put(self, status: Status, urgent: bool = False) -> None:
+        """Make `status` the published one, now or by `due`."""
+        self._wanted = status
+        if status == self._written:
+            return
+        now = time.time()
+        waits = self._failed or not (urgent or _weighty(self._written, status))
+        if waits and now < self._not_before:
+            return
+        try:
+            self._folder.write_status(status)
+        except OSError as error:
+            if not self._failed:
+                print(f"cannot write the status, will try again: {error}", flush=True)
+            self._failed, self._not_before = True, now + RETRY
+        else:
+            self._written, self._failed, self._not_before = status, False, now + INTERVAL
+
+    @property
+    def settled(self) -> bool:
+        """Whether what was put is written, or nobody can read it any more."""
+        return self._written == self._wanted or not self._folder.path.exists()
+
+    @property
+    def due(self) -> float | None:
+        """When `put` must be called again (epoch seconds); None when everything is written."""
+        return None if self._written == self._wanted else self._not_before
+
+
+def _weighty(before: Status | None, after: Status) -> bool:
+    """Whether somebody waits for this change: another phase or reason, or a task that ended."""
+    if before is None or (before.phase, before.reason) != (after.phase, after.reason):
+        return True
+    return _ended(before) != _ended(after)
+
+
+def _ended(status: Status) -> list[tuple[int, int, int]]:
+    return [(c.succeeded, c.failed, c.stopped) for c in status.counts.values()]

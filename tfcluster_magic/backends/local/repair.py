@@ -1,0 +1,113 @@
+"""Ends, in its place, a run whose supervisor is gone: killed, crashed, or lost with a reboot.
+
+Promises that an unreleased record whose lock is free gets its final status from whichever reader comes
+first, and from one only (it holds the lock meanwhile), with no process and no control group left. A
+supervisor that is only starting is not taken for lost: the launch holds the lock before the record exists,
+and hands it over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from ...models import Event, Phase, Reason, Status, TFCluster, TypeCounts
+from . import cgroups, processes
+from .launcher import last_words
+from .store import RunFolder
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def note_boot(lock_fd: int) -> None:
+    """Write into the lock file during which boot of the machine the run lives."""
+    with contextlib.suppress(OSError):
+        os.ftruncate(lock_fd, 0)
+        os.pwrite(lock_fd, _boot(), 0)
+
+
+def load(folder: RunFolder) -> TFCluster | None:
+    """The run in `folder` as it truly is: ended, if its supervisor is gone. None when it is not a run."""
+    cluster = folder.load()
+    if cluster is None or cluster.status.released_at is not None:
+        return cluster
+    lock_fd = folder.lock()
+    if lock_fd is None:
+        return cluster
+    try:
+        cluster = folder.load()  # it may have come to its end before we had the lock
+        if cluster is None or cluster.status.released_at is not None:
+            return cluster
+        processes.end_all(cluster.metadata.uid)
+        with contextlib.suppress(OSError):
+            cgroups.remove_all(Path(folder.cgroup_file.read_text()), cluster.metadata.uid)
+        status = _final(folder, cluster, os.pread(lock_fd, 100, 0))
+        with contextlib.suppress(OSError):  # a full disk: the next reader comes to the same end
+            folder.write_status(status)
+        return replace(cluster, status=status)
+    finally:
+        os.close(lock_fd)
+
+
+def _final(folder: RunFolder, cluster: TFCluster, boot: bytes) -> Status:
+    now = time.time()
+    before, name = cluster.status, cluster.metadata.name
+    what = _what_happened(folder, boot)
+    if before.phase.is_final:
+        told = Event(
+            at=now,
+            reason=Reason.SUPERVISOR_LOST.value,
+            message=f"{what}; what was left of it ended, too.",
+        )
+        return replace(before, released_at=now, events=(*before.events, told)[-50:])
+    if before.phase is Phase.STOPPING:
+        phase, reason, message = (
+            Phase.STOPPED,
+            before.reason,
+            f"Stopped. {what} before it could say so.",
+        )
+    else:
+        phase, reason = Phase.FAILED, Reason.SUPERVISOR_LOST
+        message = f"{what}; its tasks ended with it. Logs are kept; start again with `tfcluster rerun {name}`."
+    return replace(
+        before,
+        phase=phase,
+        reason=reason,
+        message=message,
+        finished_at=now,
+        released_at=now,
+        retry_at=None,
+        window_opened_at=None,
+        counts={t: _all_ended(c) for t, c in before.counts.items()},
+        events=(
+            *before.events,
+            Event(at=now, reason=Reason.SUPERVISOR_LOST.value, message=message),
+        )[-50:],
+    )
+
+
+def _what_happened(folder: RunFolder, boot: bytes) -> str:
+    if boot and boot != _boot():
+        return "The machine was restarted while it ran"
+    words = last_words(folder, lines=1)
+    with contextlib.suppress(OSError):
+        if b"Traceback (most recent call last)" in folder.supervisor_log.read_bytes()[-65536:]:
+            return f"Its supervisor ended with an error ({words})"
+    return "Its supervisor was killed from outside"
+
+
+def _all_ended(counts: TypeCounts) -> TypeCounts:
+    return replace(
+        counts, starting=0, running=0, failed=counts.failed + counts.starting + counts.running
+    )
+
+
+def _boot() -> bytes:
+    try:
+        return _BOOT_ID.read_bytes().strip()
+    except OSError:
+        return b""

@@ -1,0 +1,188 @@
+"""What this machine has and what is free of it, for the preflight; what active runs may use counts as taken.
+
+Promises that memory that a run may still take up to its limits is not given twice, and that what other
+programs use is not given at all. Owns no numbers but those that it reads: /proc, the runs' records, nvidia-smi.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ...errors import Problem
+from ...models import Mode, Spec, TaskType, TFCluster
+from ...preflight import Room, asked, gpu_of, memory_of
+from ..base import Limit
+from . import files, gpus, processes
+from .store import RunFolder
+
+MAX_TASKS = 100
+GUARD = Path(__file__).resolve().parents[2] / "runtime" / "libloopback_guard.so"
+NEEDED_DISK = 1 << 20
+_HELPERS = (TaskType.PS, TaskType.EVALUATOR)
+
+Active = Sequence[tuple[RunFolder, TFCluster]]
+"""Runs that still hold something, with their folders."""
+
+
+def measure(active: Active, with_gpus: bool = True) -> tuple[Room, list[str]]:
+    """What there is, and the free GPUs. Without `with_gpus` nvidia-smi, which may take a second, is not asked."""
+    held = {cluster.metadata.name: _held_memory(cluster) for _, cluster in active}
+    cores = float(_cores())
+    cpu = sum(asked(c.spec, lambda r: r.cpu or 0.0, _holding(c)) for _, c in active)
+    total, available = _memory()
+    # What a run may still take on top of what it has is promised to it.
+    promised = sum(
+        max(0.0, limit - processes.anonymous(processes.of_run(cluster.metadata.uid)))
+        for _, cluster in active
+        if (limit := held[cluster.metadata.name])
+    )
+    free = max(0.0, min(total - sum(held.values()), available - promised))
+    devices = gpus.devices() if with_gpus else []
+    taken = {
+        device for folder, _ in active for given in _assigned(folder).values() for device in given
+    }
+    free_gpus = [device for device in devices if device not in taken]
+    room = Room(
+        cpu=Limit(total=cores, free=max(0.0, cores - cpu)),
+        memory=Limit(total=total, free=free),
+        gpu=Limit(total=len(devices), free=len(free_gpus)),
+        max_tasks=MAX_TASKS,
+        held=held,
+    )
+    return room, free_gpus
+
+
+def obstacles(spec: Spec, log_dir: Path, state_dir: Path) -> list[Problem]:
+    """What is missing here before any number matters."""
+    found = []
+    runs_python = spec.program is None or spec.program.entrypoint.endswith(".py")
+    if runs_python and importlib.util.find_spec("tensorflow") is None:
+        found.append(
+            Problem(
+                "tensorflow",
+                sys.executable,
+                "this Python has no TensorFlow, and the tasks run with it: "
+                f"install it with `{sys.executable} -m pip install tensorflow-cpu`",
+            )
+        )
+    if sys.platform == "linux" and not GUARD.is_file():
+        found.append(
+            Problem(
+                "loopback guard",
+                str(GUARD),
+                "it is missing, and without it TensorFlow would be open to the whole network: reinstall "
+                "tfcluster_magic from a wheel, or build it with a C compiler (`pip install .` does that)",
+            )
+        )
+    for what, folder, variable in (
+        ("log folder", log_dir, "TFCLUSTER_LOG_DIR"),
+        ("state folder", state_dir, "TFCLUSTER_STATE_DIR"),
+    ):
+        if why := unwritable(folder):
+            found.append(
+                Problem(
+                    what,
+                    str(folder),
+                    f"{why}: make it writable, or name another folder in {variable}",
+                )
+            )
+    if (
+        spec.mode is Mode.BETWEEN_GRAPH
+        and spec.resume_from
+        and not _resume_folder(spec, log_dir).is_dir()
+    ):
+        found.append(
+            Problem(
+                "resumeFrom",
+                spec.resume_from,
+                f"its folder {_resume_folder(spec, log_dir)} is gone: launch afresh",
+            )
+        )
+    return found
+
+
+def warnings(log_dir: Path) -> list[str]:
+    """What is bad here, but not bad enough to refuse a launch."""
+    found = []
+    if sys.platform != "linux":
+        found.append(
+            "TensorFlow listens on every network interface: this platform has no loopback guard"
+        )
+    with contextlib.suppress(OSError):
+        if shutil.disk_usage(_existing(log_dir)).free < NEEDED_DISK:
+            found.append(
+                f"the disk of the log folder {log_dir} is full: logs and checkpoints will be lost"
+            )
+    return found
+
+
+def unwritable(folder: Path) -> str | None:
+    """Why nothing could be written in `folder`, which may not exist yet; None when it could."""
+    there = _existing(folder)
+    if not there.is_dir():
+        return f"{there} is not a folder"
+    if not os.access(there, os.W_OK | os.X_OK):
+        return f"user {_user()} may not write in {there}"
+    with contextlib.suppress(OSError):
+        if os.statvfs(there).f_flag & os.ST_RDONLY:
+            return f"{there} is on a read-only file system"
+    return None
+
+
+def _resume_folder(spec: Spec, log_dir: Path) -> Path:
+    cluster, _, run = (spec.resume_from or "").rpartition("-")
+    return log_dir / cluster / run
+
+
+def _existing(folder: Path) -> Path:
+    while not os.path.lexists(folder) and folder != folder.parent:
+        folder = folder.parent
+    return folder
+
+
+def _user() -> str:
+    return os.environ.get("USER") or str(os.getuid())
+
+
+def _holding(cluster: TFCluster) -> Sequence[TaskType]:
+    """The types whose tasks still hold something: after the end only those that are waiting for reclaim."""
+    return _HELPERS if cluster.status.phase.is_final else tuple(TaskType)
+
+
+def _held_memory(cluster: TFCluster) -> float:
+    return asked(cluster.spec, memory_of, _holding(cluster))
+
+
+def _assigned(folder: RunFolder) -> dict[str, tuple[str, ...]]:
+    return files.read(folder.gpus_file, dict[str, tuple[str, ...]]) or {}
+
+
+def _cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # macOS
+        return os.cpu_count() or 1
+
+
+def _memory() -> tuple[float, float]:
+    """Bytes of memory in all and available; a limit of our own control group counts as the machine's."""
+    known: dict[str, float] = {}
+    with contextlib.suppress(OSError, ValueError), open("/proc/meminfo") as file:
+        for line in file:
+            name, _, value = line.partition(":")
+            if name in ("MemTotal", "MemAvailable"):
+                known[name] = float(value.split()[0]) * 1024
+    if not known:
+        total = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+        return total, total
+    total = known["MemTotal"]
+    return total, known.get("MemAvailable", total)
+
+
+__all__ = ["MAX_TASKS", "Active", "gpu_of", "measure", "obstacles", "unwritable", "warnings"]

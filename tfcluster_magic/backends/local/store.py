@@ -1,0 +1,242 @@
+"""The records of all runs as folders: `<state>/runs/<cluster>/<n>/`, one for each run.
+
+Promises that a folder with a readable `record.json` is a run and that everything else (half-made, foreign,
+newer) is passed over; that the names and numbers of two launches never meet (both hold the launch lock);
+and that whoever holds a run's `lock` is the only one who writes its status. It never starts or ends a process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from ... import names, paths
+from ...errors import NameTaken, TFClusterError
+from ...models import Metadata, Model, Phase, Reason, Spec, Status, Stop, TFCluster, to_json
+from . import files
+
+UNREADABLE = Status(
+    phase=Phase.STARTING, reason=Reason.STARTING, message="Its status cannot be read."
+)
+
+
+class Record(Model, frozen=True):
+    """What never changes about a run; written once, and last: with it the run exists."""
+
+    metadata: Metadata
+    spec: Spec
+
+
+class RunFolder:
+    """One run's folder and the files in it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.record_file = path / "record.json"
+        self.status_file = path / "status.json"
+        self.stop_file = path / "stop.json"
+        self.task_file = path / "task.json"
+        self.gpus_file = path / "gpus.json"
+        self.cgroup_file = path / "cgroup"
+        self.control = path / "control"
+        self.lock_file = path / "lock"
+        self.supervisor_log = path / "supervisor.log"
+        self.program = path / "program"
+        self.tasks = path / "tasks"
+
+    def load(self) -> TFCluster | None:
+        """The run as it is on disk, a stop request included; None when this is not a run."""
+        record = files.read(self.record_file, Record)
+        if record is None:
+            return None
+        status = files.read(self.status_file, Status) or UNREADABLE
+        stop = files.read(self.stop_file, Stop)
+        spec = replace(record.spec, stop=stop) if stop is not None else record.spec
+        return TFCluster(metadata=record.metadata, spec=spec, status=status)
+
+    def write_status(self, status: Status) -> None:
+        """Replace the status; only for the holder of the run's lock. Raises OSError."""
+        files.write(self.status_file, to_json(status))
+
+    def lock(self) -> int | None:
+        """Take the run's lock without waiting: its descriptor, or None while a supervisor lives.
+
+        The lock belongs to the open file, so a child that inherits the descriptor holds it, too.
+        """
+        try:
+            fd = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError:
+            return None
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            return None
+        return fd
+
+    def wake(self, line: bytes = b"\n") -> bool:
+        """Make the supervisor look again; False when there is none that listens."""
+        try:
+            fd = os.open(self.control, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            os.write(fd, line)
+            return True
+        except OSError:
+            return False  # full: it has enough to wake up for
+        finally:
+            os.close(fd)
+
+
+class Store:
+    """All runs of one user on this machine."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self.state_dir = state_dir
+        self.runs_dir = state_dir / "runs"
+
+    def folder(self, cluster: str, run: int) -> RunFolder:
+        """The folder of one run, whether it exists or not."""
+        return RunFolder(self.runs_dir / cluster / str(run))
+
+    def numbers(self, cluster: str) -> list[int]:
+        """The run numbers of a cluster that have a folder, newest first."""
+        return sorted(_numbers(self.runs_dir / cluster), reverse=True)
+
+    def folders(self) -> Iterator[RunFolder]:
+        """Every folder that may be a run."""
+        try:
+            clusters = sorted(os.listdir(self.runs_dir))
+        except OSError:
+            return
+        for cluster in clusters:
+            if names.is_valid(cluster):
+                for run in self.numbers(cluster):
+                    yield self.folder(cluster, run)
+
+    @contextlib.contextmanager
+    def launch_lock(self) -> Iterator[None]:
+        """One launch, deletion or sweep at a time, across all processes of the user.
+
+        Raises:
+            TFClusterError: the state folder cannot be written.
+        """
+        paths.private(self.runs_dir)
+        try:
+            fd = os.open(
+                self.state_dir / "launch.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+            )
+        except OSError as error:
+            raise TFClusterError(
+                f"cannot write in the state folder {self.state_dir}: {error.strerror}; "
+                "make it writable, or name another one in TFCLUSTER_STATE_DIR"
+            ) from None
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(fd)
+
+    def choose_name(self, wanted: str, given: bool, active: dict[str, TFCluster]) -> str:
+        """`wanted`, or for a derived name the next free of `wanted-b`, `wanted-c`, ...
+
+        Raises:
+            NameTaken: the name was given, and its newest run (in `active`) has not ended.
+        """
+        if wanted not in active:
+            return wanted
+        if given:
+            run = active[wanted]
+            raise NameTaken(
+                f"{run.metadata.name} is still {run.status.phase.value.lower()}: choose another name, "
+                f"or end it first with `tfcluster stop {wanted}`"
+            )
+        return next(name for name in _variants(wanted) if name not in active)
+
+    def allocate(self, cluster: str, log_dir: Path) -> tuple[int, RunFolder]:
+        """Make the folder of the next run, under the launch lock.
+
+        A number whose logs still lie in `log_dir` is not given again. Raises OSError.
+        """
+        used = [0, *_numbers(self.runs_dir / cluster), *_numbers(log_dir / cluster)]
+        paths.private(self.runs_dir / cluster)
+        run = max(used) + 1
+        while True:
+            folder = self.folder(cluster, run)
+            try:
+                folder.path.mkdir(mode=0o700)
+                return run, folder
+            except FileExistsError:
+                run += 1  # something foreign of that name
+
+    def commit(self, folder: RunFolder, metadata: Metadata, spec: Spec) -> None:
+        """Make the run exist. Raises OSError."""
+        files.write(folder.record_file, to_json(Record(metadata=metadata, spec=spec)), durable=True)
+
+    def remove(self, folder: RunFolder) -> None:
+        """Remove a run's folder, so that no reader ever sees half of it."""
+        hidden = folder.path.with_name(f".removed-{folder.path.name}-{os.getpid()}")
+        try:
+            os.rename(folder.path, hidden)
+        except OSError:
+            hidden = folder.path
+        files.remove_tree(hidden)
+        with contextlib.suppress(OSError):
+            folder.path.parent.rmdir()
+
+    def sweep(self, now: float | None = None) -> None:
+        """Remove, under the launch lock, what nobody needs: ended runs past their `keepFor`, and leftovers
+        of launches and deletions that were killed half-way.
+        """
+        moment = time.time() if now is None else now
+        for folder in list(self.folders()):
+            cluster = folder.load()
+            if cluster is None:
+                if not folder.record_file.exists() and _is_ours(folder):
+                    self.remove(folder)
+            elif expired(cluster, moment):
+                self.remove(folder)
+        for hidden in self.runs_dir.glob("*/.removed-*"):
+            files.remove_tree(hidden)
+
+
+def expired(cluster: TFCluster, now: float) -> bool:
+    """Whether an ended run's record has been kept for as long as it was asked to be."""
+    released = cluster.status.released_at
+    return released is not None and now > released + cluster.spec.lifecycle.keep_for
+
+
+def _is_ours(folder: RunFolder) -> bool:
+    """Whether a folder without a record was begun by a launch (it takes its lock first), and that has ended."""
+    if not folder.lock_file.exists():
+        return False
+    fd = folder.lock()
+    if fd is None:
+        return False
+    os.close(fd)
+    return True
+
+
+def _numbers(folder: Path) -> list[int]:
+    try:
+        return [int(entry) for entry in os.listdir(folder) if entry.isascii() and entry.isdigit()]
+    except OSError:
+        return []
+
+
+def _variants(name: str) -> Iterator[str]:
+    letters = "bcdefghijklmnopqrstuvwxyz"
+    for length in range(1, 4):
+        for position in range(len(letters) ** length):
+            suffix = ""
+            for _ in range(length):
+                position, letter = divmod(position, len(letters))
+                suffix = letters[letter] + suffix
+            yield f"{name[: names.MAX_NAME - length - 1].rstrip('-')}-{suffix}"
