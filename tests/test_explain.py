@@ -1,0 +1,71 @@
+"""Sentences that people read."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfcluster_magic import explain
+from tfcluster_magic.models import Cause, Reason, Spec, TaskExit, TaskFailure
+
+
+def failure(*lines: str, cause: Cause = Cause.ERROR, **how: object) -> TaskFailure:
+    how = {"exit_code": 1} | how
+    task_exit = TaskExit(cause=cause, finished_at=0, last_lines=lines, **how)
+    return TaskFailure(task="worker-0", attempt=1, exit=task_exit)
+
+
+@pytest.mark.parametrize(
+    ("line", "advice"),
+    [
+        ("ModuleNotFoundError: No module named 'foo'", "pip install --user foo"),
+        ("tensorflow...UnknownError: Could not start gRPC server", "a port that is taken"),
+        ("OSError: [Errno 28] No space left on device", "The disk is full"),
+        ("ValueError: Attempt to convert a value (PerReplica:{", "TF_USE_LEGACY_KERAS=1"),
+        ("PermissionError: [Errno 13] Permission denied: '/x'", "TFCLUSTER_OUTPUT_DIR"),
+        ("train.py: error: unrecognized arguments: --epoch 3", "does not know --epoch 3"),
+    ],
+)
+def test_known_errors_come_with_what_to_do(line: str, advice: str) -> None:
+    """An error that many meet is explained in the record's message."""
+    message = explain.failed(Reason.PROGRAM_FAILED, failure(line), (), Spec(), "digits-2")
+    assert advice in message
+    assert message.endswith("Its output: `tfcluster logs digits-2 worker-0`.")
+
+
+def test_log_noise_is_not_the_reason() -> None:
+    """The line that is quoted is the exception, not TensorFlow's chatter or a caret under a line of code."""
+    ended = failure(
+        "Traceback (most recent call last):",
+        '  File "train.py", line 3, in <module>',
+        "    boom()",
+        "    ^^^^^^",
+        "ValueError: bad shape",
+        "2026-11-01 10:00:00.1: I tensorflow/core/x.cc:1] chatter",
+        "",
+    )
+    assert explain.how_it_ended(ended, Spec()) == (
+        "worker-0 failed with exit code 1: ValueError: bad shape"
+    )
+
+
+@pytest.mark.parametrize(
+    ("ended", "words"),
+    [
+        (failure(cause=Cause.KILLED, signal=9), "killed from outside (SIGKILL)"),
+        (failure(cause=Cause.ERROR, exit_code=None, signal=11), "crashed (SIGSEGV)"),
+        (failure(cause=Cause.OOM), "ran out of memory of this machine"),
+        (failure(cause=Cause.NOT_STARTED, detail="no bash"), "could not be started: no bash"),
+        (failure(cause=Cause.LOST), "was lost"),
+    ],
+)
+def test_every_kind_of_end_has_its_words(ended: TaskFailure, words: str) -> None:
+    """A person can tell a kill from a crash from a lack of memory."""
+    assert words in explain.how_it_ended(ended, Spec())
+
+
+def test_long_lists_are_shortened() -> None:
+    """Six hundred tasks fit into one sentence."""
+    names = [f"worker-{i}" for i in range(600)]
+    assert explain.shorten(names) == (
+        "worker-0, worker-1, worker-2, worker-3, worker-4 and 595 more"
+    )

@@ -1,0 +1,284 @@
+"""No order of events may leak a task, lose a record, restart after a stop, or end without a reason.
+
+A world of tasks obeys the lifecycle's orders late, in any order, or dies on its own; hypothesis looks for the
+order of events that breaks a promise.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from tfcluster_magic import blame
+from tfcluster_magic.lifecycle import Decision, Observation, ObservedTask, decide
+from tfcluster_magic.models import (
+    Cause,
+    Lifecycle,
+    Mode,
+    Phase,
+    Program,
+    ProgramKind,
+    Reason,
+    Replicas,
+    ReplicaSet,
+    Spec,
+    Status,
+    Stop,
+    SuccessPolicy,
+    TaskExit,
+    TaskState,
+    TaskType,
+)
+
+PROGRAM = Program(
+    kind=ProgramKind.FILE, source="train.py", entrypoint="train.py", sha256="0" * 64, serves=True
+)
+OWN_ENDS = (Cause.COMPLETED, Cause.ERROR, Cause.KILLED, Cause.OOM, Cause.LOST, Cause.NOT_STARTED)
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> Spec:
+    in_graph = draw(st.booleans())
+    counts = {"worker": draw(st.integers(1, 3)), "ps": draw(st.integers(0, 2))}
+    if not in_graph:
+        counts["chief"] = draw(st.integers(0, 1))
+        counts["evaluator"] = draw(st.integers(0, 1))
+    return Spec(
+        mode=Mode.IN_GRAPH if in_graph else Mode.BETWEEN_GRAPH,
+        program=None if in_graph else PROGRAM,
+        replicas=ReplicaSet(**{t: Replicas(count=n) for t, n in counts.items()}),
+        lifecycle=Lifecycle(
+            restarts=draw(st.integers(0, 2)),
+            heals=draw(st.integers(0, 3)),
+            success_policy=draw(st.sampled_from(SuccessPolicy)),
+            start_timeout=50,
+            max_duration=500,
+            idle_timeout=100,
+            queue_timeout=draw(st.sampled_from([None, 30])),
+        ),
+    )
+
+
+class World(RuleBasedStateMachine):
+    """Tasks, a clock, and the record; every rule is one event, after which the backend asks for a decision."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 1000.0
+        self.tasks: dict[str, ObservedTask] = {}
+        self.asked: set[str] = set()
+        self.started_after_stop = False
+        self.history: list[Status] = []
+        self.decision = Decision(status=Status(phase=Phase.QUEUED, reason=Reason.QUEUED))
+
+    @initialize(spec=specs(), admitted=st.booleans())
+    def launch(self, spec: Spec, admitted: bool) -> None:
+        self.spec, self.admitted = spec, admitted
+        self.turn()
+
+    def turn(self) -> None:
+        before = self.decision.status
+        seen = Observation(tasks=dict(self.tasks), admitted=self.admitted, waiting_for="room")
+        self.decision = decide(self.spec, "digits-2", before, seen, self.now)
+        again = decide(self.spec, "digits-2", self.decision.status, seen, self.now)
+        assert again.status.phase is self.decision.status.phase, "a second look changes nothing"
+        self.history.append(self.decision.status)
+        for order in self.decision.start:
+            old = self.tasks.get(order.task)
+            assert old is None or not old.alive, "two attempts of one task never live together"
+            assert old is None or order.attempt > old.attempt, "an attempt is started once"
+            if self.spec.stop is not None or before.phase.is_final:
+                self.started_after_stop = True
+            self.tasks[order.task] = ObservedTask(
+                name=order.task, attempt=order.attempt, state=TaskState.STARTING
+            )
+            self.asked.discard(order.task)
+        self.asked |= set(self.decision.stop)
+
+    def pick(self, data: st.DataObject, alive: bool = True) -> str | None:
+        names = sorted(n for n, t in self.tasks.items() if t.alive is alive)
+        return data.draw(st.sampled_from(names)) if names else None
+
+    def end(self, name: str, cause: Cause, follows: bool = False) -> None:
+        if name in self.asked:
+            cause = Cause.STOPPED
+        code = 0 if cause in (Cause.COMPLETED, Cause.STOPPED) else 1
+        task_exit = TaskExit(cause=cause, finished_at=self.now, exit_code=code, follows=follows)
+        self.tasks[name] = msgspec.structs.replace(self.tasks[name], exit=task_exit, ready=False)
+
+    @rule(data=st.data())
+    def a_task_becomes_ready(self, data: st.DataObject) -> None:
+        if name := self.pick(data):
+            self.tasks[name] = msgspec.structs.replace(self.tasks[name], ready=True)
+            self.turn()
+
+    @rule(data=st.data(), cause=st.sampled_from(OWN_ENDS), follows=st.booleans())
+    def a_task_ends(self, data: st.DataObject, cause: Cause, follows: bool) -> None:
+        if name := self.pick(data):
+            self.end(name, cause, follows and cause is Cause.ERROR)
+            self.turn()
+
+    @rule(data=st.data())
+    def several_tasks_end_unseen_at_once(self, data: st.DataObject) -> None:
+        for _ in range(3):
+            if name := self.pick(data):
+                self.end(name, data.draw(st.sampled_from(OWN_ENDS)))
+        self.turn()
+
+    @rule(data=st.data(), seen_first=st.booleans())
+    def a_failing_task_takes_its_peers_along(self, data: st.DataObject, seen_first: bool) -> None:
+        """The peers say that they lost it; they may be seen before it, or the other way round."""
+        if not (name := self.pick(data)):
+            return
+        peers = [n for n, t in self.tasks.items() if t.alive and n != name]
+        if not seen_first:
+            self.end(name, Cause.ERROR)
+            self.turn()
+        for peer in peers:
+            self.end(peer, Cause.ERROR, follows=True)
+        self.turn()
+        if seen_first:
+            self.now += 1
+            if self.tasks[name].alive:
+                self.end(name, Cause.ERROR)
+            self.turn()
+
+    @rule()
+    def trainers_finish(self) -> None:
+        for name in [
+            n for n, t in self.tasks.items() if t.alive and n.startswith(("chief", "worker"))
+        ]:
+            self.end(name, Cause.COMPLETED)
+        self.turn()
+
+    @rule(seconds=st.sampled_from([0.2, 1, 5, 12, 31, 61]))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+        self.turn()
+
+    @precondition(lambda self: self.decision.wake_at is not None)
+    @rule()
+    def the_alarm_rings(self) -> None:
+        self.now = max(self.now, self.decision.wake_at or 0)
+        self.turn()
+
+    @rule()
+    def asked_tasks_are_gone(self) -> None:
+        for name in sorted(self.asked):
+            if self.tasks[name].alive:
+                self.end(name, Cause.STOPPED)
+        self.turn()
+
+    @rule()
+    def room_appears(self) -> None:
+        self.admitted = True
+        self.turn()
+
+    @rule(idle=st.booleans())
+    def the_notebook_leaves_or_returns(self, idle: bool) -> None:
+        for name, task in self.tasks.items():
+            self.tasks[name] = msgspec.structs.replace(task, idle_since=self.now if idle else None)
+        self.turn()
+
+    @precondition(lambda self: self.spec.stop is None)
+    @rule()
+    def the_owner_stops_it(self) -> None:
+        self.spec = msgspec.structs.replace(self.spec, stop=Stop(reason="enough"))
+        self.turn()
+
+    # -- promises -------------------------------------------------------------------------------------
+
+    @invariant()
+    def nothing_starts_after_a_stop(self) -> None:
+        assert not self.started_after_stop
+
+    @invariant()
+    def a_final_phase_never_changes(self) -> None:
+        final = [s.phase for s in self.history if s.phase.is_final]
+        assert len(set(final)) <= 1
+        assert not self.history or not final or self.history[-1].phase is final[0]
+
+    @invariant()
+    def there_is_always_a_sentence(self) -> None:
+        for status in self.history[-1:]:
+            assert status.message.strip().endswith("."), status
+            assert "None" not in status.message
+
+    @invariant()
+    def done_means_that_nothing_is_left(self) -> None:
+        if self.decision.done:
+            assert self.decision.status.phase.is_final
+            assert self.decision.status.released_at is not None
+            assert not [t for t in self.tasks.values() if t.alive]
+
+    @invariant()
+    def waiting_always_has_an_end(self) -> None:
+        """Unless it is done, something is due: a task that runs or starts, a stop, a timer, or room."""
+        if self.history and not self.decision.done:
+            assert (
+                any(t.alive for t in self.tasks.values())
+                or self.decision.start
+                or self.decision.wake_at is not None
+                or not self.admitted
+            )
+
+    @invariant()
+    def only_a_cause_is_blamed(self) -> None:
+        status = self.decision.status
+        if status.phase is not Phase.FAILED or not status.failures:
+            return
+        blamed = next(f for f in status.failures if f.task == status.culprit)
+        assert not (blamed.exit.follows and any(not f.exit.follows for f in status.failures)), (
+            "a follower was blamed"
+        )
+        if any(f.exit.cause is Cause.OOM for f in status.failures):
+            assert status.reason is Reason.OOM_KILLED
+
+    @invariant()
+    def heals_and_restarts_keep_their_budgets(self) -> None:
+        status, limits = self.decision.status, getattr(self, "spec", Spec()).lifecycle
+        assert status.heals <= limits.heals
+        assert status.program_restarts <= limits.restarts
+
+    @invariant()
+    def a_record_stays_small(self) -> None:
+        status = self.decision.status
+        assert (
+            len(status.events) <= 50 and len(status.attention) <= 20 and len(status.failures) <= 20
+        )
+
+    def teardown(self) -> None:
+        """Whatever happened, a run that is left alone ends with nothing left."""
+        if not hasattr(self, "spec"):
+            return
+        self.admitted = True
+        for _ in range(400):
+            if self.decision.done:
+                break
+            self.asked_tasks_are_gone()
+            if self.decision.wake_at is not None:
+                self.the_alarm_rings()
+        assert self.decision.done, self.decision
+        assert not [t for t in self.tasks.values() if t.alive]
+        assert self.decision.status.phase.is_final
+
+
+World.TestCase.settings = settings(
+    max_examples=150,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+TestNoOrderOfEvents = World.TestCase
+
+
+def test_every_disruption_is_a_cause_from_outside() -> None:
+    """A program's own failures are never healed as disruptions."""
+    assert not blame.DISRUPTIONS & {Cause.ERROR, Cause.OOM, Cause.NOT_STARTED, Cause.COMPLETED}
+
+
+def test_every_task_type_has_a_place() -> None:
+    """The property test draws every task type that exists."""
+    assert {t.value for t in TaskType} == {"worker", "ps", "chief", "evaluator"}

@@ -1,0 +1,34 @@
+"""Names of clusters, runs and tasks."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfcluster_magic.models import TaskType
+from tfcluster_magic.names import derive, is_valid, parse_ref, parse_task, run_name, task_name
+
+
+@given(st.text(max_size=80))
+def test_any_text_gives_a_valid_name(text: str) -> None:
+    """Whatever a program is called, its cluster has a valid name."""
+    assert is_valid(derive(text))
+
+
+def test_a_derived_name_stays_recognisable() -> None:
+    """Letters and digits of the file's name are kept."""
+    assert derive("My_Train 2") == "my-train2"
+    assert derive("42") == "cluster"
+
+
+@given(st.text(max_size=80).map(derive), st.integers(1, 10**6))
+def test_a_run_reads_back_as_its_cluster_and_number(cluster: str, run: int) -> None:
+    """`digits-2` can only be run 2 of digits."""
+    assert parse_ref(run_name(cluster, run)) == (cluster, run)
+    assert parse_ref(cluster) == (cluster, None)
+
+
+@given(st.sampled_from(TaskType), st.integers(0, 999))
+def test_a_task_reads_back(task_type: TaskType, index: int) -> None:
+    """`worker-3` is worker 3."""
+    assert parse_task(task_name(task_type, index)) == (task_type, index)
