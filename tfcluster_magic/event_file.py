@@ -34,12 +34,16 @@ _FRAME = _HEADER.size + 4
 _TOP_BYTE = re.compile(rb"[^\0]\0{5}")
 
 
-class Scalars(NamedTuple):
-    """The scalars of one event: `wall` in seconds since 1970, `step` as the program gave it."""
+class Event(NamedTuple):
+    """The scalars of one event: `wall` in seconds since 1970, `step` as the program gave it.
+
+    `checkpoint` marks the event by which TensorFlow 1 notes that it saved a checkpoint.
+    """
 
     wall: float
     step: int
     values: dict[str, float]
+    checkpoint: bool = False
 
 
 class EventFile:
@@ -51,12 +55,12 @@ class EventFile:
         self._offset = 0
         self._aligned = True
 
-    def read(self) -> list[Scalars]:
-        """The events with scalars that were appended since the last call, oldest first.
+    def read(self) -> list[Event]:
+        """The events with scalars or a checkpoint appended since the last call, oldest first.
 
-        A first look at a large file gives those in its last `CHUNK` bytes; at most the newest
-        `RECORDS` records are decoded. A missing or unreadable file gives none. A file that became
-        shorter, or was replaced, is read from its start.
+        A first look at a large file gives those in its last 64 KiB, or else in its last `CHUNK`
+        bytes; at most the newest `RECORDS` records are decoded. A missing or unreadable file gives
+        none. A file that became shorter, or was replaced, is read from its start.
         """
         try:
             with open(self.path, "rb", buffering=0) as file:
@@ -64,14 +68,18 @@ class EventFile:
                 identity = (seen.st_dev, seen.st_ino)
                 if identity != self._identity or seen.st_size < self._offset:
                     self._identity, self._offset, self._aligned = identity, 0, True
-                if seen.st_size - self._offset > CHUNK:
-                    self._offset, self._aligned = seen.st_size - CHUNK, False
-                file.seek(self._offset)
-                data = file.read(CHUNK)
+                # a short tail is cheaper to walk, and mostly enough
+                for tail in (CHUNK // 4, CHUNK) if seen.st_size - self._offset > CHUNK else (0,):
+                    if tail:
+                        self._offset, self._aligned = seen.st_size - tail, False
+                    file.seek(self._offset)
+                    data = file.read(CHUNK)
+                    found = _decode_newest(data, self._walk(data))
+                    if found:
+                        break
         except OSError:
             return []
-        records = self._walk(data)
-        return _decode_newest(data, records)
+        return found
 
     def _walk(self, data: bytes) -> list[tuple[int, int]]:
         """Start and length of each whole record's content; moves the offset behind the last."""
@@ -110,8 +118,8 @@ def _find_header(data: bytes, start: int) -> tuple[int, bool]:
     return max(start, len(data) - _HEADER.size + 1), False
 
 
-def _decode_newest(data: bytes, records: list[tuple[int, int]]) -> list[Scalars]:
-    found: list[Scalars] = []
+def _decode_newest(data: bytes, records: list[tuple[int, int]]) -> list[Event]:
+    found: list[Event] = []
     checked = 0
     for start, length in reversed(records[-RECORDS:]):
         content = data[start : start + length]
@@ -119,7 +127,7 @@ def _decode_newest(data: bytes, records: list[tuple[int, int]]) -> list[Scalars]
             event = _event(content)
         except (ValueError, IndexError, struct.error, OverflowError):
             continue  # not a well-formed Event: damaged, or of another format
-        if not event.values:
+        if not event.values and not event.checkpoint:
             continue
         checked += length
         if found and checked > CHECKED_BYTES:
@@ -160,6 +168,8 @@ def _length_checksum(length: int) -> int:
 
 # ---- protocol buffers ----
 
+_CHECKPOINT = 3  # SessionLog.status
+
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     """Number and value of each field: varints as int, everything else as bytes."""
@@ -196,8 +206,8 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
             raise ValueError("varint too long")
 
 
-def _event(data: bytes) -> Scalars:
-    wall, step, values = 0.0, 0, {}
+def _event(data: bytes) -> Event:
+    wall, step, values, checkpoint = 0.0, 0, {}, False
     for number, value in _fields(data):
         if number == 1 and isinstance(value, bytes):
             (wall,) = struct.unpack("<d", value)
@@ -209,7 +219,9 @@ def _event(data: bytes) -> Scalars:
                     tag, scalar = _summary_value(entry)
                     if scalar is not None:
                         values[tag] = scalar
-    return Scalars(wall, step, values)
+        elif number == 7 and isinstance(value, bytes):
+            checkpoint = (1, _CHECKPOINT) in _fields(value)
+    return Event(wall, step, values, checkpoint)
 
 
 def _summary_value(data: bytes) -> tuple[str, float | None]:

@@ -180,7 +180,7 @@ def _loss(
     curve: list[tuple[int, float]] = []
     earlier = [w for w in writers if w.last < speaker.first]
     for writer in [*sorted(earlier, key=lambda w: w.last), speaker]:
-        points = writer.losses.get(tag)
+        points = writer.losses[tag].points if tag in writer.losses else []
         if points:
             curve = [point for point in curve if point[0] < points[0][0]] + points
     every = -(-len(curve) // POINTS) or 1

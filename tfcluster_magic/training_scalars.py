@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
-from .event_file import Scalars
+from .event_file import Event
 
 STEP, EPOCH = "step", "epoch"
 POINTS = 60
@@ -102,6 +102,33 @@ class Track:
         return (last - count) / (last_wall - wall) if last_wall > wall and last > count else None
 
 
+class Curve:
+    """A loss over its steps: `points` are bounded, evenly spread, and end with the newest."""
+
+    def __init__(self) -> None:
+        self.points: list[tuple[int, float]] = []
+        self._gap = 0.0
+
+    def add(self, count: int, value: float) -> None:
+        """Append a point; `count` does not go back."""
+        points = self.points
+        close = len(points) > 1 and points[-1][0] - points[-2][0] < self._gap
+        if close or (points and points[-1][0] == count):
+            points.pop()
+        points.append((count, value))
+        if len(points) > 4 * POINTS:
+            self._gap = (count - points[0][0]) / (2 * POINTS)
+            kept = points[:1]
+            for point in points[1:-1]:
+                if point[0] - kept[-1][0] >= self._gap:
+                    kept.append(point)
+            self.points = [*kept, points[-1]]
+
+    def cut(self, count: int) -> None:
+        """Forget what lies at `count` and beyond."""
+        self.points = [point for point in self.points if point[0] < count]
+
+
 class Writer:
     """What one event file has said so far, from `first` to `last` (seconds since 1970)."""
 
@@ -109,45 +136,45 @@ class Writer:
         self.first = math.inf if first is None else first
         self.last = 0.0
         self.tracks: dict[str, Track] = {}
-        self.losses: dict[str, list[tuple[int, float]]] = {}
+        self.losses: dict[str, Curve] = {}
         self.newest_loss: dict[str, float] = {}
         self.written_rate: float | None = None
 
-    def add(self, event: Scalars) -> None:
+    def add(self, event: Event) -> None:
         """Take note of one event."""
         if not math.isfinite(event.wall):
             return
+        if event.checkpoint:
+            self._count(STEP, "checkpoint", event.wall, event.step)
         for tag, value in event.values.items():
             what = meaning(tag)
             if what is None:
                 continue
-            self.first = min(self.first, event.wall)
-            self.last = max(self.last, event.wall)
             # Keras numbers the epoch that has just ended from 0
             count = event.step + 1 if what.unit == EPOCH else event.step
-            track = self.tracks.setdefault(what.unit, Track(event.wall, count))
-            if track.add(tag, event.wall, count):
-                self._forget(what.unit, count)
+            self._count(what.unit, tag, event.wall, count)
             if what.is_rate:
                 self.written_rate = value if math.isfinite(value) and value > 0 else None
             elif what.loss is not None and (tag in self.losses or len(self.losses) < _MAX_TAGS):
                 self._add_loss(tag, count, value)
 
-    def _forget(self, unit: str, count: int) -> None:
-        self.written_rate = None
-        for tag, points in self.losses.items():
-            what = meaning(tag)
-            if what is not None and what.unit == unit:
-                self.losses[tag] = [point for point in points if point[0] < count]
+    def _count(self, unit: str, tag: str, wall: float, count: int) -> None:
+        self.first = min(self.first, wall)
+        self.last = max(self.last, wall)
+        track = self.tracks.setdefault(unit, Track(wall, count))
+        if track.add(tag, wall, count):
+            self.written_rate = None
+            for loss_tag, curve in self.losses.items():
+                what = meaning(loss_tag)
+                if what is not None and what.unit == unit:
+                    curve.cut(count)
 
     def _add_loss(self, tag: str, count: int, value: float) -> None:
         self.newest_loss[tag] = value
-        points = self.losses.setdefault(tag, [])
         if math.isfinite(value):
-            points.append((count, value))
-        if len(points) > 4 * POINTS:
-            # every second one, counted from the newest: the whole curve stays, at half the detail
-            self.losses[tag] = points[::-2][::-1]
+            self.losses.setdefault(tag, Curve()).add(count, value)
+        else:
+            self.losses.setdefault(tag, Curve())
 
     @property
     def loss_tag(self) -> str | None:
