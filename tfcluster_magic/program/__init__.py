@@ -1,0 +1,135 @@
+"""Programs: what the user named, as one snapshot that never changes.
+
+Promises that a snapshot taken twice of the same files has the same checksum, and that whatever
+could not run is refused before any task starts. Owns reading, checking, storing and writing out of
+programs. Never imports or runs them, and never imports TensorFlow.
+
+    program, warnings = snapshot("train.py", workspace=home, cwd=here)
+    materialise(program, run_folder / "program", home)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from .. import names
+from ..models import Program, ProgramKind
+from . import fetch, mentions, sources, store
+from .mentions import FLAGS
+from .store import INLINE_BYTES, materialise
+from .tree import LIMIT_BYTES, MAX_FILES, checksum
+
+__all__ = [
+    "FLAGS",
+    "INLINE_BYTES",
+    "LIMIT_BYTES",
+    "MAX_FILES",
+    "OWN_FOLDER",
+    "default_name",
+    "materialise",
+    "snapshot",
+    "snapshot_cell",
+    "speaks_of_ps",
+]
+
+OWN_FOLDER = "."
+"""As working directory: the folder in which a task finds the program's files."""
+
+
+def snapshot(
+    source: str | os.PathLike[str],
+    *,
+    arguments: Sequence[str] = (),
+    workspace: Path,
+    cwd: Path,
+    sha256: str | None = None,
+    limit_bytes: int = LIMIT_BYTES,
+    timeout: float = fetch.TIMEOUT,
+) -> tuple[Program, tuple[str, ...]]:
+    """Take a snapshot of a file, a folder or a URL.
+
+    Args:
+        source: as the user wrote it; relative to `cwd`.
+        arguments: what the program is started with.
+        workspace: folder that tasks see too, in which a large snapshot is stored.
+        cwd: folder the user works in, in which a `.py` file runs.
+        sha256: checksum of what a URL gives.
+        limit_bytes: most bytes of all files together.
+        timeout: seconds for a download.
+
+    Returns:
+        The snapshot, and warnings for the user.
+
+    Raises:
+        InvalidRequest: with what is wrong, and what is allowed.
+    """
+    read = sources.read(os.fspath(source), cwd, sha256, limit_bytes, timeout)
+    return _keep(read, arguments, workspace, cwd), read.warnings
+
+
+def snapshot_cell(
+    text: str,
+    *,
+    arguments: Sequence[str] = (),
+    workspace: Path,
+    cwd: Path,
+    limit_bytes: int = LIMIT_BYTES,
+    first_line: int = 2,
+) -> tuple[Program, tuple[str, ...]]:
+    """Take a snapshot of a cell's body, which runs as `cell.py`.
+
+    Args:
+        text: the cell without the line of the magic.
+        arguments: what the program is started with.
+        workspace: as for `snapshot`.
+        cwd: folder of the notebook, in which modules are found and the program runs.
+        limit_bytes: most bytes of all files together.
+        first_line: number of the body's first line in the cell, as a person counts.
+
+    Returns:
+        The snapshot, and warnings for the user.
+
+    Raises:
+        InvalidRequest: with what is wrong, and what is allowed.
+    """
+    read = sources.read_cell(text, cwd, limit_bytes, first_line)
+    return _keep(read, arguments, workspace, cwd), read.warnings
+
+
+def default_name(source: str | os.PathLike[str], cwd: Path | None = None) -> str:
+    """A cluster's name for a program: `train.py` gives `train`, a cell (`"cell"`) `cell`."""
+    return names.derive(sources.name_of(os.fspath(source), cwd or Path.cwd()))
+
+
+def speaks_of_ps(program: Program, workspace: Path) -> bool:
+    """Whether a snapshot is written for parameter servers: `--ps_hosts`, or their strategy.
+
+    Raises:
+        TFClusterError: the snapshot is gone or altered.
+    """
+    return mentions.speaks_of_ps(store.load(program, workspace))
+
+
+def _keep(read: sources.Read, arguments: Sequence[str], workspace: Path, cwd: Path) -> Program:
+    sha256 = checksum(read.tree)
+    files = store.inline(read.tree)
+    if files is None:
+        store.store(read.tree, sha256, workspace, source=read.source)
+    # A shell script expects its files around it; a Python file runs as a person would run it: from
+    # here, where its relative paths lead to data.
+    alone = read.kind in (ProgramKind.FILE, ProgramKind.CELL)
+    runs_here = alone and read.entrypoint.endswith(".py")
+    return Program(
+        kind=read.kind,
+        source=read.source,
+        entrypoint=read.entrypoint,
+        sha256=sha256,
+        files=files,
+        executables=tuple(sorted(path for path, file in read.tree.items() if file.executable)),
+        arguments=tuple(str(argument) for argument in arguments),
+        flags=mentions.flags(read.tree),
+        serves=mentions.serves(read.tree),
+        working_dir=os.path.abspath(cwd) if runs_here else OWN_FOLDER,
+    )

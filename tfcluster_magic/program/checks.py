@@ -1,0 +1,158 @@
+"""What is wrong with a program before any task starts.
+
+Promises that what it refuses could never have run, and that what it warns of names the line. Owns
+the checks for emptiness, syntax, notebook-only lines, undefined names and missing modules. Never
+imports or runs any of the program.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import sys
+import warnings
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+from .imports import Closure
+from .mentions import script_text
+from .tree import File, Tree, refusal
+
+_MAGIC = re.compile(r"\s*(?:%{1,2}[A-Za-z_]|!|\?)|.*\?\s*$|\s*[\w.,\s]+=\s*(?:%[A-Za-z_]|!)")
+"""A line that only IPython understands: `%x`, `%%x`, `!ls`, `?x`, `x?`, `files = !ls`."""
+_PLAIN = "a task runs plain Python"
+
+
+def check_entry(path: str, file: File, *, source: object, called: str = "") -> None:
+    """Refuse an entry file that is empty or has a syntax error; messages name it, or `called`.
+
+    Raises:
+        InvalidRequest: with the line's number and text.
+    """
+    if not path.endswith(".py"):
+        if not (script_text(path, file) or "").strip():
+            raise refusal(source, f"{path} is empty: it has no command to run")
+        return
+    if (error := syntax_error(file.content, path)) is not None:
+        text = f", `{error.text.strip()}`" if error.text and error.text.strip() else ""
+        raise refusal(
+            source,
+            f"{called or path} has a syntax error in line {error.lineno}{text}: "
+            f"{error.msg}. Correct that line; no task was started",
+        )
+    if not ast.parse(file.content).body:
+        raise refusal(source, f"{called or path} is empty: it has no statement to run")
+
+
+def check_cell(text: str, file: File, first_line: int) -> None:
+    """Refuse a cell that is empty, has a syntax error, or lines that only a notebook understands.
+
+    `text` is the cell's body and `file` what becomes of it; line numbers are those of `file`.
+    """
+    magics = _magic_lines(text)
+    lines = text.split("\n")
+    if magics:
+        named = ", ".join(f"line {n + first_line}, `{lines[n].strip()}`" for n in magics[:3])
+        more = f" and {len(magics) - 3} more" if len(magics) > 3 else ""
+        raise refusal(
+            "cell",
+            f"{named}{more}: {_PLAIN}, and magics, shell lines and `?` are the notebook's own. Put "
+            "them into another cell",
+        )
+    check_entry("cell.py", file, source="cell", called="the cell")
+
+
+def syntax_error(content: bytes, path: str) -> SyntaxError | None:
+    """Why Python does not accept `content`, in line 1 if it does not say; None when it does."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(content, path, "exec", dont_inherit=True)
+    except SyntaxError as error:
+        error.lineno = error.lineno or 1
+        return error
+    except (ValueError, RecursionError, MemoryError) as error:
+        return SyntaxError(str(error) or "it is nested too deeply", (path, 1, 0, ""))
+    return None
+
+
+def undefined_names(path: str, file: File) -> str | None:
+    """A warning about names that the file uses and does not define; None when there are none."""
+    from pyflakes import checker, messages  # type: ignore[import-untyped]  # noqa: PLC0415  40 ms
+
+    found: dict[str, int] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        module = ast.parse(file.content)
+    for message in checker.Checker(module, filename=path).messages:
+        if isinstance(message, messages.UndefinedName):
+            name, line = str(message.message_args[0]), int(message.lineno)
+            found[name] = min(line, found.get(name, line))
+    if not found:
+        return None
+    named = ", ".join(
+        f"{name} (line {line})" for name, line in sorted(found.items(), key=lambda i: i[1])
+    )
+    which = "which it does not define"
+    if path == "cell.py":
+        return f"the cell uses {named} {which}: a task runs only this cell, not the notebook"
+    return f"{path} uses {named} {which}: {_PLAIN}, without a notebook's names"
+
+
+def missing_modules(closure: Closure, tree: Tree, cwd: Path) -> list[str]:
+    """Warnings about modules that are neither in the program nor installed for this interpreter."""
+    if closure.moves_path:
+        return []  # it arranges by itself where modules come from
+    stems = {part.removesuffix(".py") for path in tree for part in path.split("/")}
+    return [
+        f"{path} imports {name} (line {line}), which is neither beside the program nor installed "
+        f"for {sys.executable}: a task that cannot find it fails"
+        for name, (path, line) in sorted(closure.missing.items())
+        if name not in stems and not _is_installed(name, cwd)
+    ]
+
+
+def broken_modules(closure: Closure, entry: str) -> list[str]:
+    """Warnings about modules of the program that have syntax errors."""
+    told = []
+    for path, file in sorted(closure.files.items()):
+        if path != entry and path.endswith(".py"):
+            error = syntax_error(file.content, path)
+            if error is not None:
+                told.append(f"{path} has a syntax error in line {error.lineno}: {error.msg}")
+    return told
+
+
+def _is_installed(name: str, cwd: Path) -> bool:
+    """Whether this interpreter finds `name` elsewhere than in the folder this process works in."""
+    if name in sys.stdlib_module_names:
+        return True
+    # A task starts in another folder: what only '' or a leading cwd on sys.path give is not there.
+    mine = {"", str(cwd)} - set(os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    path = [p for i, p in enumerate(sys.path) if p not in mine or (p and i > 0)]
+    for finder in sys.meta_path:
+        if finder is PathFinder:
+            spec = PathFinder.find_spec(name, path)
+        else:
+            spec = finder.find_spec(name, None)
+        if spec is not None:
+            return True
+    return False
+
+
+def _magic_lines(text: str) -> list[int]:
+    """Indexes of the lines of a cell that only IPython understands.
+
+    Only a line at which Python stops can be one: `%d` inside a string or after `(` is not.
+    """
+    lines = text.split("\n")
+    found: list[int] = []
+    while (error := syntax_error("\n".join(lines).encode(), "cell.py")) is not None:
+        at = (error.lineno or 1) - 1
+        if at >= len(lines) or not _MAGIC.match(lines[at]):
+            break
+        found.append(at)
+        indent = lines[at][: len(lines[at]) - len(lines[at].lstrip())]
+        lines[at] = f"{indent}pass"
+    return found

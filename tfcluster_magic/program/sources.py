@@ -1,0 +1,234 @@
+"""The four places a program comes from, each read into a tree with its entry point.
+
+Promises to copy only what the program is: a file with what it imports from beside it, a folder, a
+cell, or a download. Owns which file starts a folder and what may be named at all. Never stores
+anything.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import posixpath
+import re
+import urllib.parse
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..models import ProgramKind
+from . import archive, fetch
+from .checks import broken_modules, check_cell, check_entry, missing_modules, undefined_names
+from .folder import list_files, read_files
+from .imports import Closure, InTree, OnDisk, closure
+from .tree import File, Tree, check_limits, refusal
+
+ENTRIES = ("run.sh", "main.py", "__main__.py")
+"""What starts a folder, the first that is there; without them its only `.py` file."""
+CELL = "cell.py"
+_ALLOWED = "a program is a .py or .sh file, a folder, or a URL"
+_HINTS = {
+    ".ipynb": "a notebook cannot be run by a task: put the code into a .py file, or into one cell "
+    "that starts with %%tfcluster launch",
+    ".zip": "an archive is taken from a URL only: unpack it and name the folder",
+    ".gz": "an archive is taken from a URL only: unpack it and name the folder",
+    ".tgz": "an archive is taken from a URL only: unpack it and name the folder",
+}
+
+
+@dataclass(frozen=True)
+class Read:
+    """A program that was read: everything of a snapshot but where it is kept."""
+
+    kind: ProgramKind
+    source: str
+    entrypoint: str
+    tree: Tree
+    warnings: tuple[str, ...] = ()
+
+
+def read(source: str, cwd: Path, sha256: str | None, limit_bytes: int, timeout: float) -> Read:
+    """Read what the user named.
+
+    Raises:
+        InvalidRequest: with what is wrong, and what is allowed.
+    """
+    if not source.strip():
+        raise refusal(source, f"name a program: {_ALLOWED}")
+    if fetch.is_url(source):
+        return read_url(source, cwd, sha256, limit_bytes, timeout)
+    if sha256 is not None:
+        raise refusal(source, "a checksum (sha256) goes with a URL; leave it out")
+    path = cwd / os.path.expanduser(source)
+    hint = _HINTS.get(path.suffix.lower())
+    try:
+        if path.is_dir():
+            return read_folder(path, source, cwd, limit_bytes)
+        if path.is_file():
+            if path.suffix.lower() not in (".py", ".sh"):
+                raise refusal(source, hint or f"{_ALLOWED}; rename it if it is one")
+            return read_script(path, source, cwd, limit_bytes)
+        if os.path.lexists(path):
+            raise refusal(source, f"it is no regular file; {_ALLOWED}")
+    except (OSError, ValueError) as error:  # a folder without access, a name with a zero byte
+        text = getattr(error, "strerror", None) or error
+        raise refusal(source, f"it cannot be read: {text}") from None
+    raise refusal(
+        source, f"there is no such file or folder in {cwd}{_close_names(path)}; {_ALLOWED}"
+    )
+
+
+def read_script(path: Path, source: str, cwd: Path, limit_bytes: int) -> Read:
+    """A file, with the modules and packages beside it that it imports."""
+    real = Path(
+        os.path.realpath(path)
+    )  # Python looks for modules beside the file, not beside a link
+    beside = OnDisk(real.parent, source, limit_bytes)
+    needed = closure(beside, real.name)
+    check_entry(real.name, needed.files[real.name], source=source)
+    tree, skipped = _with_packages(needed, beside, needed.files)
+    warnings = (*_skipped(skipped), *_warnings(needed, tree, real.name, cwd))
+    return Read(ProgramKind.FILE, source, real.name, tree, warnings)
+
+
+def read_cell(text: str, cwd: Path, limit_bytes: int, first_line: int) -> Read:
+    """The body of a cell, with the modules and packages of the notebook's folder that it imports.
+
+    `first_line` is the number of the body's first line in the cell as the notebook shows it;
+    comments are put in place of those above, so that a traceback has the line numbers of the cell.
+    """
+    text = text.replace("\r\n", "\n")
+    above = "# %%tfcluster\n" * max(first_line - 1, 0)
+    file = File((above + text.rstrip("\n") + "\n").encode("utf-8", "surrogateescape"))
+    check_limits("cell", {CELL: len(file.content)}, limit_bytes)
+    check_cell(text, file, first_line)
+    beside = OnDisk(cwd, "cell", limit_bytes)
+    needed = closure(beside, CELL, file)
+    tree, skipped = _with_packages(needed, beside, needed.files)
+    warnings = (*_skipped(skipped), *_warnings(needed, tree, CELL, cwd))
+    return Read(ProgramKind.CELL, "cell", CELL, tree, warnings)
+
+
+def read_folder(path: Path, source: str, cwd: Path, limit_bytes: int) -> Read:
+    """A folder with everything in it."""
+    real = Path(os.path.realpath(path))
+    home = Path(os.path.realpath(os.path.expanduser("~")))
+    if real == home or real in home.parents:
+        raise refusal(
+            source,
+            "this is your home folder or one above it, with everything that is yours: put the "
+            "program into a folder of its own, or name its .py file",
+        )
+    skipped: list[str] = []
+    sizes = list_files(real, source=source, skipped=skipped)
+    entry = find_entry(sizes, source)
+    tree = read_files(real, sizes, limit_bytes, source=source)
+    warnings = (*_skipped(skipped), *_check_tree(tree, entry, source, cwd))
+    return Read(ProgramKind.FOLDER, source, entry, tree, warnings)
+
+
+def read_url(source: str, cwd: Path, sha256: str | None, limit_bytes: int, timeout: float) -> Read:
+    """A download: a .py or .sh file, or a folder as .zip or .tar.gz."""
+    url, expected = fetch.split_checksum(source, sha256)
+    got = fetch.fetch(url, sha256=expected, limit_bytes=limit_bytes, timeout=timeout)
+    name = next((n for n in map(_last_part, (url, got.url)) if _is_known(n)), _last_part(url))
+    if re.match(rb"\s*<(!doctype|html|head)", got.content[:200], re.IGNORECASE):
+        raise refusal(
+            url, "the server sent a web page, not a program: use the address of the raw file"
+        )
+    if name.lower().endswith(archive.SUFFIXES):
+        tree: Tree = archive.unpack(got.content, source=url, limit_bytes=limit_bytes)
+        entry = find_entry(tree, url)
+    elif name.lower().endswith((".py", ".sh")):
+        plain = re.fullmatch(r"\w[\w.-]*", name) is not None
+        entry = name if plain else f"program{posixpath.splitext(name)[1]}"
+        tree = {entry: File(got.content)}
+    else:
+        raise refusal(
+            url,
+            f"a URL ends in .py, .sh or {', '.join(archive.SUFFIXES)}, and this one in {name!r}",
+        )
+    return Read(ProgramKind.URL, url, entry, tree, _check_tree(tree, entry, url, cwd))
+
+
+def find_entry(paths: Iterable[str], source: str) -> str:
+    """The file that starts a folder; `paths` are those of its files.
+
+    Raises:
+        InvalidRequest: there is none, or more than one could be meant.
+    """
+    here = sorted(path for path in paths if "/" not in path)
+    for name in ENTRIES:
+        if name in here:
+            return name
+    programs = [path for path in here if path.endswith(".py")]
+    if len(programs) == 1:
+        return programs[0]
+    has = f"it has {', '.join(programs[:4])}{', ...' * (len(programs) > 4)}" if programs else ""
+    name_it = f"; or name one of them, {source.rstrip('/')}/{programs[0]}" if programs else ""
+    raise refusal(
+        source,
+        f"no file in it says what to start{f': {has}' if has else ''}. A folder is started by "
+        f"{', '.join(ENTRIES)}, or by its only .py file{name_it}",
+    )
+
+
+def name_of(source: str, cwd: Path) -> str:
+    """What a program may be called after: a file's stem, a folder's name, the URL's last part."""
+    if fetch.is_url(source):
+        name = _last_part(source.partition("#")[0])
+    else:
+        path = Path(os.path.abspath(cwd / os.path.expanduser(source)))
+        name = path.name
+        if path.is_dir():
+            return name
+    return re.sub(r"\.(tar\.gz|tgz|zip|py|sh)$", "", name, flags=re.IGNORECASE)
+
+
+def _with_packages(needed: Closure, beside: OnDisk, files: Tree) -> tuple[Tree, list[str]]:
+    """The single files and all files of the packages, within the limit."""
+    sizes = {path: len(file.content) for path, file in files.items()}
+    skipped: list[str] = []
+    for package in sorted(needed.packages):
+        sizes.update(list_files(beside.root, package, source=beside.source, skipped=skipped))
+    check_limits(beside.source, sizes, beside.limit_bytes)
+    rest = {path: size for path, size in sizes.items() if path not in files}
+    inside = read_files(beside.root, rest, beside.limit_bytes, source=beside.source)
+    return {**files, **inside}, skipped
+
+
+def _check_tree(tree: Tree, entry: str, source: str, cwd: Path) -> tuple[str, ...]:
+    check_entry(entry, tree[entry], source=source)
+    return _warnings(closure(InTree(tree), entry), tree, entry, cwd)
+
+
+def _warnings(needed: Closure, tree: Tree, entry: str, cwd: Path) -> tuple[str, ...]:
+    undefined = undefined_names(entry, tree[entry]) if entry.endswith(".py") else None
+    return (
+        *([undefined] if undefined else []),
+        *broken_modules(needed, entry),
+        *missing_modules(needed, tree, cwd),
+    )
+
+
+def _skipped(paths: list[str]) -> list[str]:
+    return [f"{path} is neither a file nor a folder, and is not copied" for path in sorted(paths)]
+
+
+def _close_names(path: Path) -> str:
+    try:
+        there = os.listdir(path.parent)
+    except OSError:
+        return ""
+    known = [n for n in there if _is_known(n) or (path.parent / n).is_dir()]
+    close = difflib.get_close_matches(path.name, known, 3, cutoff=0.6)
+    return f" (did you mean {' or '.join(close)}?)" if close else ""
+
+
+def _last_part(url: str) -> str:
+    path = urllib.parse.unquote(urllib.parse.urlsplit(url).path)
+    return path.rstrip("/").rpartition("/")[2]
+
+
+def _is_known(name: str) -> bool:
+    return name.lower().endswith((".py", ".sh", *archive.SUFFIXES))
