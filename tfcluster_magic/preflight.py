@@ -1,7 +1,9 @@
-"""Whether a cluster fits: what is asked against what there is. Pure: numbers in, problems and warnings out.
+"""Whether a cluster fits: what is asked against what there is. Pure: numbers in, problems and
+warnings out.
 
-Promises that memory and GPUs beyond what is free are refused with the number that would fit, and that CPU
-beyond the machine is only a warning, since it is shared. It never looks at a machine or a cluster itself.
+Promises that memory and GPUs beyond what is free are refused with the number that would fit, and
+that CPU beyond the machine is only a warning, since it is shared. It never looks at a machine or a
+cluster itself.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ class Preflight:
 class Room:
     """What there is. `held` says who holds how much memory (bytes, by run), for the message.
 
-    `obstacles` are sentences about the place itself, by field: no TensorFlow, a folder that cannot be written.
+    `obstacles` are sentences about the place itself, by field: no TensorFlow, a folder that cannot
+    be written.
     """
 
     cpu: Limit
@@ -48,20 +51,14 @@ class Room:
     warnings: tuple[str, ...] = ()
 
 
-def check(spec: Spec, room: Room) -> Preflight:
-    """Everything that stands against `spec` in `room`."""
-    problems = list(room.obstacles)
-    if spec.replicas.total > room.max_tasks:
-        problems.append(
-            Problem(
-                "replicas",
-                f"{spec.replicas.total} tasks",
-                f"at most {room.max_tasks} tasks run here: use fewer",
-            )
-        )
-    problems += _scarce(spec, "memory", room.memory, memory_of, format_bytes, room.held)
-    problems += _scarce(spec, "gpu", room.gpu, gpu_of, lambda n: f"{n:g} GPU", {})
-    return Preflight(tuple(problems), (*room.warnings, *_warnings(spec, room)))
+@dataclass(frozen=True)
+class _Scarce:
+    """A resource that is given to one task only, and how to speak of it."""
+
+    name: str
+    of: Callable[[Resources], float]
+    show: Callable[[float], str]
+    less: str
 
 
 def memory_of(resources: Resources) -> float:
@@ -74,6 +71,28 @@ def gpu_of(resources: Resources) -> float:
     return float(resources.gpu)
 
 
+def cpu_of(resources: Resources) -> float:
+    """Cores that one such task asks for; 0 when it says nothing."""
+    return resources.cpu or 0.0
+
+
+_MEMORY = _Scarce("memory", memory_of, format_bytes, "less memory for each")
+_GPU = _Scarce(
+    "gpu", gpu_of, lambda n: f"{n:g} GPU" + ("" if n == 1 else "s"), "fewer GPUs for each"
+)
+
+
+def check(spec: Spec, room: Room) -> Preflight:
+    """Everything that stands against `spec` in `room`."""
+    problems = list(room.obstacles)
+    if (total := spec.replicas.total) > room.max_tasks:
+        allowed = f"at most {room.max_tasks} tasks run here: use fewer"
+        problems.append(Problem("replicas", f"{total} tasks", allowed))
+    problems += _shortage(spec, _MEMORY, room.memory, room.held)
+    problems += _shortage(spec, _GPU, room.gpu, {})
+    return Preflight(tuple(problems), (*room.warnings, *_warnings(spec, room)))
+
+
 def asked(
     spec: Spec, of: Callable[[Resources], float], types: Iterable[TaskType] = TaskType
 ) -> float:
@@ -82,46 +101,41 @@ def asked(
     return sum(counts.get(t, 0) * of(spec.replicas.of(t).resources) for t in types)
 
 
-def _scarce(
-    spec: Spec,
-    what: str,
-    limit: Limit,
-    of: Callable[[Resources], float],
-    show: Callable[[float], str],
-    held: Mapping[str, float],
+def _shortage(
+    spec: Spec, scarce: _Scarce, limit: Limit, held: Mapping[str, float]
 ) -> list[Problem]:
-    """The problem of a resource that is not shared, or nothing."""
-    total = asked(spec, of)
+    """The problem with a scarce resource, if any: the type that asks for most gives way."""
+    total = asked(spec, scarce.of)
     if total <= limit.free:
         return []
-    counts = spec.replicas.counts
-    largest = max(counts, key=lambda t: counts[t] * of(spec.replicas.of(t).resources))
-    each, count = of(spec.replicas.of(largest).resources), counts[largest]
+    counts, show = spec.replicas.counts, scarce.show
+    task_type = max(counts, key=lambda t: counts[t] * scarce.of(spec.replicas.of(t).resources))
+    each, count = scarce.of(spec.replicas.of(task_type).resources), counts[task_type]
     fits = int((limit.free - (total - each * count)) // each)
-    name = largest.value
-    there = f"{show(limit.free)} of {show(limit.total)} is free"
+    where = f"replicas.{task_type.value}"
+    free = f"{show(limit.free)} of {show(limit.total)} is free"
     if holders := ", ".join(f"{run} {show(amount)}" for run, amount in held.items() if amount):
-        there += f" (held: {holders})"
-    less = f"less {'memory' if what == 'memory' else 'GPU'} for each"
-    if fits >= 1 and largest in _FLAGS:
-        text = (
-            f"{_plural(largest, fits)} of {show(each)} {'fits' if fits == 1 else 'fit'}, {count} were asked: "
-            f"use {_FLAGS[largest]} {fits}, or {less}; {there}"
+        free += f" (taken by {holders})"
+    if scarce is _GPU and not limit.total:
+        allowed = "this machine has no GPU (nvidia-smi lists none): ask for none"
+        return [Problem(f"{where}.resources.gpu", int(each), allowed)]
+    if fits >= 1 and task_type in _FLAGS:
+        fitting = (
+            f"{fits} {_plural(task_type, fits)} of {show(each)} {'fits' if fits == 1 else 'fit'}"
         )
-        return [Problem(f"replicas.{name}.count", count, text)]
-    text = f"{there}, and {show(total)} are asked in all: ask for {less}, use fewer tasks, or stop another run"
-    if what == "gpu" and not limit.total:
-        text = "this machine has no GPU that TensorFlow could use (nvidia-smi lists none): ask for none"
-    return [Problem(f"replicas.{name}.resources.{what}", show(each), text)]
+        use = f"use {_FLAGS[task_type]} {fits}, or {scarce.less}"
+        return [Problem(f"{where}.count", count, f"{fitting}, {count} were asked: {use}; {free}")]
+    allowed = f"{show(total)} are asked in all, and {free}: use fewer tasks, or {scarce.less}"
+    return [Problem(f"{where}.resources.{scarce.name}", show(each), allowed)]
 
 
 def _plural(task_type: TaskType, count: int) -> str:
-    return f"1 {task_type.value}" if count == 1 else f"{count} {_PLURALS[task_type]}"
+    return task_type.value if count == 1 else _PLURALS[task_type]
 
 
 def _warnings(spec: Spec, room: Room) -> list[str]:
     found = []
-    cpu = asked(spec, lambda r: r.cpu or 0.0)
+    cpu = asked(spec, cpu_of)
     if cpu > room.cpu.free:
         taken = room.cpu.total - room.cpu.free
         others = f", of which other runs asked for {taken:g}" if taken > 0 else ""
@@ -129,14 +143,13 @@ def _warnings(spec: Spec, room: Room) -> list[str]:
             f"{cpu:g} CPU cores are asked for and this machine has {room.cpu.total:g}{others}: "
             "the tasks share them and run slower"
         )
-    unlimited = sum(
-        n for t, n in spec.replicas.counts.items() if not spec.replicas.of(t).resources.memory
-    )
+    replicas = spec.replicas
+    unlimited = sum(n for t, n in replicas.counts.items() if not replicas.of(t).resources.memory)
     need = unlimited * _TYPICAL[spec.mode]
     if need > room.memory.free:
         found.append(
-            f"{unlimited} tasks without a memory limit need about {format_bytes(need)} for TensorFlow alone, and "
-            f"{format_bytes(room.memory.free)} is free: use fewer tasks"
+            f"{unlimited} tasks without a memory limit need about {format_bytes(need)} for "
+            f"TensorFlow alone, and {format_bytes(room.memory.free)} is free: use fewer tasks"
         )
     return found
 

@@ -1,30 +1,30 @@
 """The local backend: clusters as real processes of this user on this machine.
 
-Promises what `Backend` says. Owns the order of a launch: room, name, number and devices are taken in one
-step under the launch lock; the record is written last; then a detached supervisor takes over. All answers come
-from the files under the state folder; nothing is kept in this process.
+Promises what `Backend` says. Owns the order of a launch: room, name, number and devices are taken
+in one step under the launch lock; the record is written last; then a detached supervisor takes
+over. All answers come from the files under the state folder; nothing is kept in this process.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
+import difflib
 import shutil
 import sys
 import time
-import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import msgspec
 from msgspec.structs import replace
 
 from ... import names, paths
-from ...errors import Conflict, NotFound, PreflightRefused, Problem, TFClusterError
-from ...models import Metadata, Phase, Reason, Spec, Status, Stop, TFCluster, to_json
+from ...errors import Conflict, NotFound, PreflightRefused, TFClusterError
+from ...explain import shorten
+from ...models import Spec, Stop, TFCluster, to_json
 from ...preflight import check
 from ..base import Backend, LaunchRequest, LogLine, Options, Preflight
-from . import description, files, gpus, launcher, logs, repair, room, watching
+from . import files, logs, repair, room, watching
+from .launch import Launch
 from .store import RunFolder, Store, expired
 
 
@@ -32,7 +32,9 @@ class LocalBackend(Backend):
     """Clusters on this machine.
 
     Args:
-        state_dir, data_dir, log_dir: folders to use; without them those of the environment (see `paths`).
+        state_dir: folder of the records; without it that of the environment (see `paths`).
+        data_dir: folder of data sets; as above.
+        log_dir: folder under which each run has its output; as above.
     """
 
     name = "local"
@@ -70,7 +72,7 @@ class LocalBackend(Backend):
         """See `Backend.preflight`."""
         return self._preflight(spec)[0]
 
-    def _preflight(self, spec: Spec) -> tuple[Preflight, list[str]]:
+    def _preflight(self, spec: Spec) -> tuple[Preflight, Sequence[str]]:
         there, free_gpus = room.measure(self._active(), with_gpus=_wants_gpus(spec))
         verdict = check(spec, there)
         problems = (*room.obstacles(spec, self.log_dir, self.state_dir), *verdict.problems)
@@ -83,7 +85,7 @@ class LocalBackend(Backend):
             BackendUnavailable: the supervisor could not be started.
             TFClusterError: the state folder cannot be written.
         """
-        interpreter = launcher.interpreter()
+        launch = Launch(self._store, self.data_dir, self.log_dir)
         with self._store.launch_lock():
             self._store.sweep()
             running = {c.metadata.cluster: c for _, c in self._active() if c.active}
@@ -91,87 +93,8 @@ class LocalBackend(Backend):
             verdict, free_gpus = self._preflight(request.spec)
             if verdict.problems:
                 raise PreflightRefused(verdict.problems)
-            folder, lock_fd = self._write(request, cluster, verdict, free_gpus, interpreter)
-        try:
-            launcher.start(folder, lock_fd)
-        except TFClusterError:
-            self._undo(folder)
-            raise
-        finally:
-            os.close(lock_fd)
-        created = folder.load()
-        if created is None:
-            raise TFClusterError(
-                f"the record of this run was removed while it started: {folder.path}"
-            )
-        return created
-
-    def _write(
-        self,
-        request: LaunchRequest,
-        cluster: str,
-        verdict: Preflight,
-        free_gpus: Sequence[str],
-        interpreter: str,
-    ) -> tuple[RunFolder, int]:
-        """Write everything about a run, its record last; all or nothing. Returns it with its lock held."""
-        spec, folder, lock_fd = request.spec, None, None
-        try:
-            run, folder = self._store.allocate(cluster, self.log_dir)
-            lock_fd = folder.lock()
-            if lock_fd is None:
-                raise OSError(None, "its lock cannot be taken")
-            repair.note_boot(lock_fd)
-            folder.tasks.mkdir(mode=0o700)
-            output = self.log_dir / cluster / str(run)
-            try:
-                output.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise PreflightRefused([_unwritable(output, error)]) from None
-            metadata = Metadata(
-                name=names.run_name(cluster, run),
-                cluster=cluster,
-                run=run,
-                uid=str(uuid.uuid4()),
-                created_at=time.time(),
-                owner=request.owner,
-            )
-            given = description.place_program(spec, folder.program)
-            if gpus.present():
-                files.write(folder.gpus_file, msgspec.json.encode(gpus.assign(spec, free_gpus)))
-            described = description.of_tasks(
-                metadata, spec, given, self.data_dir, output, self.log_dir, interpreter
-            )
-            files.write(folder.task_file, msgspec.json.encode(described))
-            folder.write_status(
-                Status(
-                    phase=Phase.QUEUED,
-                    reason=Reason.QUEUED,
-                    paths={"output": str(output), "logs": str(folder.tasks)},
-                    warnings=(*request.warnings, *verdict.warnings),
-                )
-            )
-            self._store.commit(folder, metadata, spec)
-            return folder, lock_fd
-        except BaseException as error:
-            if folder is not None:
-                self._undo(folder)
-            if lock_fd is not None:
-                os.close(lock_fd)
-            if isinstance(error, OSError):
-                raise TFClusterError(
-                    f"the run could not be recorded under {self.state_dir}: {error.strerror}; "
-                    "free space there, or name another folder in TFCLUSTER_STATE_DIR"
-                ) from None
-            raise
-
-    def _undo(self, folder: RunFolder) -> None:
-        """Remove what a launch made: its record, and its output folders while they are empty."""
-        self._store.remove(folder)
-        output = self.log_dir / folder.path.parent.name / folder.path.name
-        with contextlib.suppress(OSError):
-            output.rmdir()
-            output.parent.rmdir()
+            folder, lock_fd = launch.write(cluster, request, verdict.warnings, free_gpus)
+        return launch.hand_over(folder, lock_fd)
 
     def list(self) -> list[TFCluster]:
         """See `Backend.list`."""
@@ -231,10 +154,9 @@ class LocalBackend(Backend):
         counts = cluster.spec.replicas.counts
         known = [names.task_name(t, i) for t in counts for i in range(counts[t])]
         if unknown := [task for task in tasks if task not in known]:
-            raise NotFound(
-                f"{cluster.metadata.name} has no task {', '.join(unknown)}; it has {', '.join(known[:20])}"
-                + (f" and {len(known) - 20} more" if len(known) > 20 else "")
-            )
+            have = shorten(known, most=20)
+            name = cluster.metadata.name
+            raise NotFound(f"{name} has no task {', '.join(unknown)}; it has {have}")
         copies = Path(cluster.status.paths.get("output", "/nonexistent"))
         places = {
             t: (folder.tasks / f"{t}.log", copies / f"{t}.log")
@@ -278,26 +200,14 @@ class LocalBackend(Backend):
         raise NotFound(self._not_found(ref))
 
     def _not_found(self, ref: str) -> str:
-        import difflib  # only ever needed here
-
-        known = [
-            c
-            for f in self._store.folders()
-            for c in (f.path.parent.name, names.run_name(f.path.parent.name, int(f.path.name)))
+        known = [folder.path.parent.name for folder in self._store.folders()]
+        known += [
+            f"{folder.path.parent.name}-{folder.path.name}" for folder in self._store.folders()
         ]
-        close = difflib.get_close_matches(ref, dict.fromkeys(known), 3)
-        if close:
+        if close := difflib.get_close_matches(ref, dict.fromkeys(known), 3):
             return f"there is no run {ref}; did you mean {' or '.join(close)}?"
         return f"there is no run {ref}; `tfcluster list` shows those that there are"
 
 
 def _wants_gpus(spec: Spec) -> bool:
     return any(spec.replicas.of(t).resources.gpu for t in spec.replicas.counts)
-
-
-def _unwritable(folder: Path, error: OSError) -> Problem:
-    return Problem(
-        "log folder",
-        str(folder),
-        f"it cannot be made: {error.strerror}; make it writable, or name another one in TFCLUSTER_LOG_DIR",
-    )

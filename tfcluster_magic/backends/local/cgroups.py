@@ -1,8 +1,8 @@
 """Control groups that enforce a task's memory limit in the kernel, where this user may make them.
 
-Promises that a group is made below a folder this user may write (version 2 or 1), and that every group
-of a run is removed, by whoever comes last: the folder is noted in the run's `cgroup` file. Where nothing
-is writable `find` gives None, and `memory.py` watches instead.
+Promises that a group is made below a folder this user may write (version 2 or 1), and that every
+group of a run is removed, by whoever comes last: the folder is noted in the run's `cgroup` file.
+Where nothing is writable `find` gives None, and `memory.py` watches instead.
 """
 
 from __future__ import annotations
@@ -112,15 +112,17 @@ def find(proc: Path = Path("/proc/self")) -> Parent | None:
 
 def remove_all(parent: Path, uid: str) -> list[Path]:
     """Remove every group of this run below `parent`; returns those that still have processes."""
-    left = []
-    for path in parent.glob(f"{_PREFIX}{uid}-*"):
-        try:
-            path.rmdir()
-        except FileNotFoundError:
-            continue
-        except OSError:
-            left.append(path)
-    return left
+    return [path for path in parent.glob(f"{_PREFIX}{uid}-*") if not _removed(path)]
+
+
+def _removed(path: Path) -> bool:
+    try:
+        path.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
 
 
 def _mount(line: str) -> tuple[str, str, str, Path]:
@@ -136,7 +138,9 @@ def _below(path: str, root: str, point: Path) -> Path:
 
 
 def _delegated(own: Path, point: Path) -> Path:
-    """Version 2 lets no group have both processes and limited children, so ours stands beside or above us."""
+    """Version 2 lets no group have both processes and limited children, so ours stands beside or
+    above us.
+    """
     for folder in (own.parent, *own.parent.parents):
         if not folder.is_relative_to(point):
             break

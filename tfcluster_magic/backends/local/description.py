@@ -1,30 +1,41 @@
-"""`task.json`: what `runtime/task.py` must know to be one of a run's tasks, and the program beside it.
+"""`task.json`: what `runtime/task.py` must know to be one of a run's tasks, and the program beside
+it.
 
-Owns the mapping from a spec to that file; the addresses are added by the supervisor, which holds the ports.
+Owns the mapping from a spec to that file; the addresses are added by the supervisor, which holds
+the ports.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
 
 from ... import names
 from ...models import Metadata, Spec
+from .detach import interpreter
 from .room import GUARD
 
 VERSION = 1
 
 
+@dataclass(frozen=True)
+class Folders:
+    """Where a run's tasks find and leave things."""
+
+    data: Path
+    log: Path
+    output: Path
+
+
 def of_tasks(
-    metadata: Metadata,
-    spec: Spec,
-    program_dir: Path | None,
-    data_dir: Path,
-    output: Path,
-    log_dir: Path,
-    interpreter: str,
+    metadata: Metadata, spec: Spec, program_dir: Path, folders: Folders
 ) -> dict[str, object]:
-    """The content of `task.json`, without addresses."""
+    """The content of `task.json`, without addresses.
+
+    Raises:
+        BackendUnavailable: this Python does not know its own executable.
+    """
     counts = spec.replicas.counts
     program: dict[str, object] | None = None
     if spec.program is not None:
@@ -50,12 +61,12 @@ def of_tasks(
         "program": program,
         "env": spec.env,
         "threads": {t: math.ceil(limit) for t, limit in cpu.items() if limit},
-        "dataDir": str(data_dir),
-        "outputDir": str(output),
-        "resumeFrom": _resume_from(spec, log_dir),
+        "dataDir": str(folders.data),
+        "outputDir": str(folders.output),
+        "resumeFrom": _resume_from(spec, folders.log),
         "grace": spec.lifecycle.grace,
         "loopback": str(GUARD) if GUARD.is_file() else None,
-        "interpreter": interpreter,
+        "interpreter": interpreter(),
     }
 
 
@@ -64,14 +75,3 @@ def _resume_from(spec: Spec, log_dir: Path) -> str | None:
         return None
     cluster, run = names.parse_ref(spec.resume_from)
     return str(log_dir / cluster / str(run))
-
-
-def place_program(spec: Spec, target: Path) -> Path | None:
-    """Write the program's snapshot into `target`; None when there is no program. Raises OSError."""
-    if spec.program is None:
-        return None
-    from ...paths import home_dir
-    from ...program import materialise
-
-    materialise(spec.program, target, home_dir())
-    return target

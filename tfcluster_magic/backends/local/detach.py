@@ -1,8 +1,8 @@
 """Starts the supervisor of a run as a process of its own, and waits until it has taken over.
 
-Promises that the supervisor survives the kernel, the terminal and the notebook server, that the run's lock
-goes over to it without a moment in which nobody holds it, and that an error in its start is told with its
-last words. It never writes into the run's folder but the supervisor's log.
+Promises that the supervisor survives the kernel, the terminal and the notebook server, that the
+run's lock goes over to it without a moment in which nobody holds it, and that an error in its start
+is told with its last words. It never writes into the run's folder but the supervisor's log.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from .store import RunFolder
 from .tasks import scrub
 
 PATIENCE = 30.0
-"""Seconds to wait for a supervisor to say that it is up; a slow one is left alone then, its lock tells."""
+"""Seconds to wait for a supervisor to say that it is up; a slow one is left alone then, its lock
+tells.
+"""
 _BOOTSTRAP = Path(__file__).with_name("__main__.py")
 
 

@@ -1,4 +1,6 @@
-"""How a task ended: its own termination message, or what the kernel says when it could leave none."""
+"""How a task ended: its own termination message, or what the kernel says when it could leave
+none.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ _MOST_CHARACTERS = 500
 def how_it_ended(task: Task, wait_status: int, message: Path, log: Path) -> TaskExit:
     """The end of `task`, whose `task.py` ended with `wait_status` (wait(2)).
 
-    Stopped is said only of a task that was asked to end; anybody else's signal is a kill from outside.
+    Stopped is said only of a task that was asked to end; anybody else's signal is a kill from
+    outside.
     """
     told = files.read(message, TaskExit)
     if told is None:

@@ -1,8 +1,8 @@
 """Small files that are always whole: written beside their place and moved over it, or not at all.
 
-Promises that a reader sees the old content or the new one, never a part. Owns the mode (private to the
-user) and the temporary names. Never retries and never hides an OSError: the caller knows what a full disk
-means for it.
+Promises that a reader sees the old content or the new one, never a part. Owns the mode (private to
+the user) and the temporary names. Never retries and never hides an OSError: the caller knows what a
+full disk means for it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ def write(path: Path, content: bytes, durable: bool = False) -> None:
 
 
 def read(path: Path, kind: type[T]) -> T | None:
-    """The content of a JSON file as a `kind`; None when it is missing, unreadable, or something else."""
+    """The content of a JSON file as a `kind`; None when it is missing, unreadable, or something
+    else.
+    """
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):

@@ -1,8 +1,8 @@
 """GPUs of this machine as `nvidia-smi` lists them, and which task gets which.
 
 Promises whole devices, each for one task of one active run. What this process may see itself
-(CUDA_VISIBLE_DEVICES) bounds what it gives away. Devices are named by UUID, because the numbers of CUDA and of
-nvidia-smi differ. Without nvidia-smi on PATH there are no GPUs.
+(CUDA_VISIBLE_DEVICES) bounds what it gives away. Devices are named by UUID, because the numbers of
+CUDA and of nvidia-smi differ. Without nvidia-smi on PATH there are no GPUs.
 """
 
 from __future__ import annotations

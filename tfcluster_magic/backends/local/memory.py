@@ -1,14 +1,15 @@
-"""Memory limits of tasks: the kernel's where it may be asked, else watched, and told as out of memory.
+"""Memory limits of tasks: the kernel's where it may be asked, else watched, and told as out of
+memory.
 
-Promises that a task above its limit is ended and that its end says so, with the limit and what was used.
-RLIMIT_AS is no way: TensorFlow reserves far more address space than memory. Watching looks every 0.5 s at
-the proportional memory (PSS) of the task's whole tree, and ends everything in it but its `task.py`, which
-then tells the task's last lines.
+Promises that a task above its limit is ended and that its end says so, with the limit and what was
+used. RLIMIT_AS is no way: TensorFlow reserves far more address space than memory. Watching looks
+every 0.5 s at the proportional memory (PSS) of the task's whole tree, and ends everything in it but
+its `task.py`, which then tells the task's last lines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -24,18 +25,17 @@ PERIOD = 0.5
 class MemoryGuard:
     """The limits of one run's tasks."""
 
-    def __init__(self, uid: str, limits: dict[str, int], cgroup_file: Path) -> None:
-        """`limits`: bytes by task name, for those that have a limit. Raises OSError."""
-        self._uid, self._limits = uid, limits
-        self._parent = cgroups.find() if limits else None
+    def __init__(self, uid: str, limits: Mapping[str, int], parent: cgroups.Parent | None) -> None:
+        """`limits`: bytes by task, for those that have one; `parent`: where groups may be made."""
+        self._uid, self._limits, self._parent = uid, limits, parent
         self._groups: dict[str, cgroups.Group] = {}
         self._kills_before: dict[str, int] = {}
         self._ended: dict[str, int] = {}
-        if self._parent:
-            cgroup_file.write_text(str(self._parent.path))
 
     def admit(self, task: str) -> Path | None:
-        """Prepare a start; the file in which the new process writes its pid, or None when it is watched."""
+        """Prepare a start; the file in which the new process writes its pid, or None when it is
+        watched.
+        """
         self._ended.pop(task, None)
         if task not in self._limits or self._parent is None:
             return None

@@ -1,8 +1,9 @@
 """Loopback ports that belong to one run from before its tasks start until it is over.
 
-Promises that no other launch gets one of them: each is bound (never listened on) by the supervisor for as
-long as it lives, with SO_REUSEPORT, so that the task, told so by TF_GRPC_REUSE_PORT=true, can bind it as well.
-The kernel never hands out a port that is bound, shared or not, when it is asked for any (port 0).
+Promises that no other launch gets one of them: each is bound (never listened on) by the supervisor
+for as long as it lives, with SO_REUSEPORT, so that the task, told so by TF_GRPC_REUSE_PORT=true,
+can bind it as well. The kernel never hands out a port that is bound, shared or not, when it is
+asked for any (port 0).
 """
 
 from __future__ import annotations

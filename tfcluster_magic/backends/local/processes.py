@@ -1,8 +1,8 @@
-"""The processes of a run as /proc shows them: which there are, how much memory they use, and their end.
+"""The processes of a run as /proc shows them: which there are, what they use, and their end.
 
-Promises to find every process of a run, wherever it was reparented and whatever session it made, by the
-run's uid in its environment, its ancestry, or its session. Owns no process; it only looks and kills. Where
-there is no /proc (macOS) it finds nothing.
+Promises to find every process of a run, wherever it was reparented and whatever session it made, by
+the run's uid in its environment, its ancestry, or its session. Owns no process; it only looks and
+kills. Where there is no /proc (macOS) it finds nothing.
 """
 
 from __future__ import annotations
@@ -31,24 +31,25 @@ def snapshot() -> dict[int, Process]:
     """Every process that is not a zombie, by pid."""
     found: dict[int, Process] = {}
     for entry in _pids():
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            with open(f"/proc/{entry}/stat", "rb") as file:
-                fields = file.read().rpartition(b")")[2].split()
+        with (
+            contextlib.suppress(OSError, ValueError, IndexError),
+            open(f"/proc/{entry}/stat", "rb") as file,
+        ):
+            fields = file.read().rpartition(b")")[2].split()
             if fields[0] not in (b"Z", b"X"):
                 found[entry] = Process(pid=entry, parent=int(fields[1]), session=int(fields[3]))
     return found
 
 
 def of_run(uid: str, task: str | None = None) -> list[int]:
-    """The processes whose environment names this run, and this task of it when given; never ourselves."""
+    """Processes, not ourselves, whose environment names this run, and this task when given."""
     marks = [f"{UID_VARIABLE}={uid}".encode()]
     if task is not None:
         marks.append(f"{TASK_VARIABLE}={task}".encode())
     found = []
     for pid in _pids():
-        with contextlib.suppress(OSError):
-            with open(f"/proc/{pid}/environ", "rb") as file:
-                variables = file.read().split(b"\0")
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
+            variables = file.read().split(b"\0")
             if all(mark in variables for mark in marks) and pid != os.getpid():
                 found.append(pid)
     return found
@@ -99,22 +100,24 @@ def pss(pids: Iterable[int]) -> int:
     """Bytes of memory of these processes, shared pages counted in parts."""
     total = 0
     for pid in pids:
-        with contextlib.suppress(OSError, ValueError, IndexError, StopIteration):
-            with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
-                total += (
-                    next(int(line.split()[1]) for line in file if line.startswith(b"Pss:")) * 1024
-                )
+        with (
+            contextlib.suppress(OSError, ValueError, IndexError, StopIteration),
+            open(f"/proc/{pid}/smaps_rollup", "rb") as file,
+        ):
+            total += next(int(line.split()[1]) for line in file if line.startswith(b"Pss:")) * 1024
     return total
 
 
 def rss(pids: Iterable[int]) -> int:
-    """Bytes of memory of these processes, shared pages counted fully: never less than `pss`, and cheap."""
+    """Bytes of memory with all shared pages: never less than `pss`, and cheap to read."""
     total = 0
     page = os.sysconf("SC_PAGE_SIZE")
     for pid in pids:
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            with open(f"/proc/{pid}/statm", "rb") as file:
-                total += int(file.read().split()[1]) * page
+        with (
+            contextlib.suppress(OSError, ValueError, IndexError),
+            open(f"/proc/{pid}/statm", "rb") as file,
+        ):
+            total += int(file.read().split()[1]) * page
     return total
 
 
@@ -122,12 +125,13 @@ def anonymous(pids: Iterable[int]) -> int:
     """Bytes of memory that these processes alone hold and that cannot be dropped (RssAnon)."""
     total = 0
     for pid in pids:
-        with contextlib.suppress(OSError, ValueError, IndexError, StopIteration):
-            with open(f"/proc/{pid}/status", "rb") as file:
-                total += (
-                    next(int(line.split()[1]) for line in file if line.startswith(b"RssAnon:"))
-                    * 1024
-                )
+        with (
+            contextlib.suppress(OSError, ValueError, IndexError, StopIteration),
+            open(f"/proc/{pid}/status", "rb") as file,
+        ):
+            total += (
+                next(int(line.split()[1]) for line in file if line.startswith(b"RssAnon:")) * 1024
+            )
     return total
 
 

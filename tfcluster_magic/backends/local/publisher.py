@@ -1,7 +1,8 @@
-"""Writes a run's status: at once when it matters, at most five times a second otherwise, again when it fails.
+"""Writes a run's status: at once when it matters, at most five times a second otherwise, again when
+it fails.
 
-Promises that a full disk never ends a run: what could not be written is kept and tried again. When the
-run's folder is gone there is nobody left to tell.
+Promises that a full disk never ends a run: what could not be written is kept and tried again. When
+the run's folder is gone there is nobody left to tell.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Ends, in its place, a run whose supervisor is gone: killed, crashed, or lost with a reboot.
 
-Promises that an unreleased record whose lock is free gets its final status from whichever reader comes
-first, and from one only (it holds the lock meanwhile), with no process and no control group left. A
-supervisor that is only starting is not taken for lost: the launch holds the lock before the record exists,
-and hands it over.
+Promises that an unreleased record whose lock is free gets its final status from whichever reader
+comes first, and from one only (it holds the lock meanwhile), with no process and no control group
+left. A supervisor that is only starting is not taken for lost: the launch holds the lock before the
+record exists, and hands it over.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from ...models import Event, Phase, Reason, Status, TFCluster, TypeCounts
 from . import cgroups, processes
-from .launcher import last_words
+from .detach import last_words
 from .store import RunFolder
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -31,7 +31,9 @@ def note_boot(lock_fd: int) -> None:
 
 
 def load(folder: RunFolder) -> TFCluster | None:
-    """The run in `folder` as it truly is: ended, if its supervisor is gone. None when it is not a run."""
+    """The run in `folder` as it truly is: ended, if its supervisor is gone. None when it is not a
+    run.
+    """
     cluster = folder.load()
     if cluster is None or cluster.status.released_at is not None:
         return cluster
@@ -65,14 +67,14 @@ def _final(folder: RunFolder, cluster: TFCluster, boot: bytes) -> Status:
         )
         return replace(before, released_at=now, events=(*before.events, told)[-50:])
     if before.phase is Phase.STOPPING:
-        phase, reason, message = (
-            Phase.STOPPED,
-            before.reason,
-            f"Stopped. {what} before it could say so.",
-        )
+        phase, reason = Phase.STOPPED, before.reason
+        message = f"Stopped. {what} before it could say so."
     else:
         phase, reason = Phase.FAILED, Reason.SUPERVISOR_LOST
-        message = f"{what}; its tasks ended with it. Logs are kept; start again with `tfcluster rerun {name}`."
+        message = (
+            f"{what}; its tasks ended with it. Logs are kept; "
+            f"start again with `tfcluster rerun {name}`."
+        )
     return replace(
         before,
         phase=phase,

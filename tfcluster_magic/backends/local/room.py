@@ -1,7 +1,9 @@
-"""What this machine has and what is free of it, for the preflight; what active runs may use counts as taken.
+"""What this machine has and what is free of it, for the preflight; what active runs may use counts
+as taken.
 
-Promises that memory that a run may still take up to its limits is not given twice, and that what other
-programs use is not given at all. Owns no numbers but those that it reads: /proc, the runs' records, nvidia-smi.
+Promises that memory that a run may still take up to its limits is not given twice, and that what
+other programs use is not given at all. Owns no numbers but those that it reads: /proc, the runs'
+records, nvidia-smi.
 """
 
 from __future__ import annotations
@@ -16,8 +18,7 @@ from pathlib import Path
 
 from ...errors import Problem
 from ...models import Mode, Spec, TaskType, TFCluster
-from ...preflight import Room, asked, gpu_of, memory_of
-from ..base import Limit
+from ...preflight import Limit, Room, asked, cpu_of, memory_of
 from . import files, gpus, processes
 from .store import RunFolder
 
@@ -31,10 +32,12 @@ Active = Sequence[tuple[RunFolder, TFCluster]]
 
 
 def measure(active: Active, with_gpus: bool = True) -> tuple[Room, list[str]]:
-    """What there is, and the free GPUs. Without `with_gpus` nvidia-smi, which may take a second, is not asked."""
+    """What there is, and the free GPUs. Without `with_gpus` nvidia-smi, which may take a second, is
+    not asked.
+    """
     held = {cluster.metadata.name: _held_memory(cluster) for _, cluster in active}
     cores = float(_cores())
-    cpu = sum(asked(c.spec, lambda r: r.cpu or 0.0, _holding(c)) for _, c in active)
+    cpu = sum(asked(c.spec, cpu_of, _holding(c)) for _, c in active)
     total, available = _memory()
     # What a run may still take on top of what it has is promised to it.
     promised = sum(
@@ -72,14 +75,11 @@ def obstacles(spec: Spec, log_dir: Path, state_dir: Path) -> list[Problem]:
             )
         )
     if sys.platform == "linux" and not GUARD.is_file():
-        found.append(
-            Problem(
-                "loopback guard",
-                str(GUARD),
-                "it is missing, and without it TensorFlow would be open to the whole network: reinstall "
-                "tfcluster_magic from a wheel, or build it with a C compiler (`pip install .` does that)",
-            )
+        allowed = (
+            "it is missing, and without it TensorFlow would be open to the whole network: "
+            "reinstall tfcluster_magic, with a C compiler (cc) where there is no wheel"
         )
+        found.append(Problem("loopback guard", str(GUARD), allowed))
     for what, folder, variable in (
         ("log folder", log_dir, "TFCLUSTER_LOG_DIR"),
         ("state folder", state_dir, "TFCLUSTER_STATE_DIR"),
@@ -151,7 +151,9 @@ def _user() -> str:
 
 
 def _holding(cluster: TFCluster) -> Sequence[TaskType]:
-    """The types whose tasks still hold something: after the end only those that are waiting for reclaim."""
+    """The types whose tasks still hold something: after the end only those that are waiting for
+    reclaim.
+    """
     return _HELPERS if cluster.status.phase.is_final else tuple(TaskType)
 
 
@@ -171,7 +173,9 @@ def _cores() -> int:
 
 
 def _memory() -> tuple[float, float]:
-    """Bytes of memory in all and available; a limit of our own control group counts as the machine's."""
+    """Bytes of memory in all and available; a limit of our own control group counts as the
+    machine's.
+    """
     known: dict[str, float] = {}
     with contextlib.suppress(OSError, ValueError), open("/proc/meminfo") as file:
         for line in file:
@@ -183,6 +187,3 @@ def _memory() -> tuple[float, float]:
         return total, total
     total = known["MemTotal"]
     return total, known.get("MemAvailable", total)
-
-
-__all__ = ["MAX_TASKS", "Active", "gpu_of", "measure", "obstacles", "unwritable", "warnings"]

@@ -1,14 +1,16 @@
 """The records of all runs as folders: `<state>/runs/<cluster>/<n>/`, one for each run.
 
-Promises that a folder with a readable `record.json` is a run and that everything else (half-made, foreign,
-newer) is passed over; that the names and numbers of two launches never meet (both hold the launch lock);
-and that whoever holds a run's `lock` is the only one who writes its status. It never starts or ends a process.
+Promises that a folder with a readable `record.json` is a run and that everything else (half-made,
+foreign, newer) is passed over; that the names and numbers of two launches never meet (both hold the
+launch lock); and that whoever holds a run's `lock` is the only one who writes its status. It never
+starts or ends a process.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import os
 import time
 from collections.abc import Iterator
@@ -155,8 +157,8 @@ class Store:
         if given:
             run = active[wanted]
             raise NameTaken(
-                f"{run.metadata.name} is still {run.status.phase.value.lower()}: choose another name, "
-                f"or end it first with `tfcluster stop {wanted}`"
+                f"{run.metadata.name} is still {run.status.phase.value.lower()}: "
+                f"choose another name, or end it first with `tfcluster stop {wanted}`"
             )
         return next(name for name in _variants(wanted) if name not in active)
 
@@ -192,8 +194,8 @@ class Store:
             folder.path.parent.rmdir()
 
     def sweep(self, now: float | None = None) -> None:
-        """Remove, under the launch lock, what nobody needs: ended runs past their `keepFor`, and leftovers
-        of launches and deletions that were killed half-way.
+        """Remove, under the launch lock, what nobody needs: ended runs past their `keepFor`, and
+        leftovers of launches and deletions that were killed half-way.
         """
         moment = time.time() if now is None else now
         for folder in list(self.folders()):
@@ -214,7 +216,9 @@ def expired(cluster: TFCluster, now: float) -> bool:
 
 
 def _is_ours(folder: RunFolder) -> bool:
-    """Whether a folder without a record was begun by a launch (it takes its lock first), and that has ended."""
+    """Whether a folder without a record was begun by a launch (it takes its lock first), and that
+    has ended.
+    """
     if not folder.lock_file.exists():
         return False
     fd = folder.lock()
@@ -232,11 +236,8 @@ def _numbers(folder: Path) -> list[int]:
 
 
 def _variants(name: str) -> Iterator[str]:
-    letters = "bcdefghijklmnopqrstuvwxyz"
+    """`name-b` to `name-z`, then `name-bb` and so on; never longer than a name may be."""
     for length in range(1, 4):
-        for position in range(len(letters) ** length):
-            suffix = ""
-            for _ in range(length):
-                position, letter = divmod(position, len(letters))
-                suffix = letters[letter] + suffix
-            yield f"{name[: names.MAX_NAME - length - 1].rstrip('-')}-{suffix}"
+        for letters in itertools.product("bcdefghijklmnopqrstuvwxyz", repeat=length):
+            stem = name[: names.MAX_NAME - length - 1].rstrip("-")
+            yield f"{stem}-{''.join(letters)}"

@@ -1,8 +1,9 @@
 """One task as a process: its start, its environment, and its end.
 
-Promises that a task runs in a session of its own, dies with the supervisor (parent-death signal), leaves no
-core file, knows nothing of the notebook server's credentials, and writes to its log file, or to nowhere when
-that cannot be opened. Forks by hand: the supervisor has one thread, and `subprocess` is bigger than this.
+Promises that a task runs in a session of its own, dies with the supervisor (parent-death signal),
+leaves no core file, knows nothing of the notebook server's credentials, and writes to its log file,
+or to nowhere when that cannot be opened. Forks by hand: the supervisor has one thread, and
+`subprocess` is bigger than this.
 """
 
 from __future__ import annotations
@@ -85,8 +86,8 @@ def environment(
     termination_log: Path,
     gpus: Sequence[str] | None,
 ) -> dict[str, str]:
-    """The environment of a task's `task.py`. `gpus`: device ids, () for none of those there are, None for
-    a machine without any (then the variable is left alone).
+    """The environment of a task's `task.py`. `gpus`: device ids, () for none of those there are,
+    None for a machine without any (then the variable is left alone).
     """
     env = scrub(environ)
     env.update(ports.ENVIRONMENT)
@@ -124,9 +125,9 @@ def spawn(
     """
     parent = os.getpid()
     pid = os.fork()
-    if pid:
-        return pid
-    _become(argv, env, log, cwd, keep_fd, members, parent)
+    if not pid:
+        _become(argv, env, log, cwd, keep_fd, members, parent)
+    return pid
 
 
 def _become(
@@ -138,7 +139,9 @@ def _become(
     members: Path | None,
     parent: int,
 ) -> NoReturn:
-    """In the child: arrange the process and turn into the task. Nothing may return or raise out of here."""
+    """In the child: arrange the process and turn into the task. Nothing may return or raise out of
+    here.
+    """
     try:
         signal.set_wakeup_fd(-1)
         for number in _IGNORED_HERE:
@@ -159,10 +162,8 @@ def _become(
         with contextlib.suppress(OSError):
             os.chdir(cwd)
         os.set_inheritable(keep_fd, True)
-        os.execve(argv[0], list(argv), dict(env))
-    except (
-        BaseException
-    ) as error:  # whatever it is, the child must not go on as a second supervisor
+        os.execve(argv[0], list(argv), dict(env))  # noqa: S606 - a shell would be between us
+    except BaseException as error:  # noqa: BLE001 - this must not go on as a second supervisor
         with contextlib.suppress(OSError):
             os.write(2, f"tfcluster: cannot start {argv[0]}: {error}\n".encode())
     finally:

@@ -1,7 +1,8 @@
 """Changes of runs, seen by looking at their files.
 
-Polls `stat` four times a second: that costs less than a millisecond for fifty runs, works on any file system
-(inotify does not on NFS), and also finds a supervisor that was killed, which changes no file.
+Polls `stat` four times a second: that costs less than a millisecond for fifty runs, works on any
+file system (inotify does not on NFS), and also finds a supervisor that was killed, which changes no
+file.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from ...models import TFCluster
 from . import repair
@@ -66,11 +68,12 @@ def _recheck(folder: RunFolder, cluster: TFCluster) -> TFCluster | None:
 
 
 def _stamp(folder: RunFolder) -> Stamp:
-    found = []
-    for file in (folder.status_file, folder.stop_file):
-        try:
-            info = os.stat(file)
-            found.append((info.st_mtime_ns, info.st_ino, info.st_size))
-        except OSError:
-            found.append((0, 0, 0))
-    return tuple(found)
+    return _stamp_of(folder.status_file), _stamp_of(folder.stop_file)
+
+
+def _stamp_of(file: Path) -> tuple[int, int, int]:
+    try:
+        info = os.stat(file)
+    except OSError:
+        return 0, 0, 0
+    return info.st_mtime_ns, info.st_ino, info.st_size

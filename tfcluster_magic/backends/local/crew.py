@@ -1,0 +1,185 @@
+"""All tasks of a run as processes: started, asked to end, killed, and how each of them ended.
+
+Promises that starting or ending twice is harmless, that nothing of an attempt outlives it (it would
+keep the port of the next), and that at the end no process of the run is left. It decides nothing:
+it does what the lifecycle says and reports what it sees.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from ...lifecycle import ObservedTask, StartTask
+from ...models import Cause, Spec, TaskExit
+from ...names import task_name
+from ...quantity import parse_memory
+from . import cgroups, files, processes
+from .ends import how_it_ended
+from .memory import PERIOD, MemoryGuard
+from .store import RunFolder
+from .tasks import Task, adopt_orphans, environment, spawn
+from .wakeups import Report
+
+RUNTIME = Path(__file__).resolve().parents[2] / "runtime" / "task.py"
+KILL_MARGIN = 2.0
+"""Seconds beyond the grace period for a `task.py` to end its child and to say how it ended."""
+
+
+class Crew:
+    """The processes of one run."""
+
+    def __init__(self, folder: RunFolder, uid: str, spec: Spec, cwd: Path, report_fd: int) -> None:
+        """Become the parent that they need. Raises OSError."""
+        self._folder, self._uid, self._spec, self._cwd = folder, uid, spec, cwd
+        self._report_fd = report_fd
+        self._tasks: dict[str, Task] = {}
+        self._gpus = files.read(folder.gpus_file, dict[str, tuple[str, ...]])
+        limits = _limits(spec)
+        parent = cgroups.find() if limits else None
+        if parent is not None:
+            folder.cgroup_file.write_text(str(parent.path))  # for who cleans up if we cannot
+        self._memory = MemoryGuard(uid, limits, parent)
+        self._next_look: float | None = None
+        adopt_orphans()
+
+    def observe(self) -> dict[str, ObservedTask]:
+        """Every task that was ever started, as it is now."""
+        return {
+            task.name: ObservedTask(
+                name=task.name,
+                attempt=task.attempt,
+                state=task.state,
+                ready=task.ready,
+                exit=task.exit,
+                idle_since=task.idle_since,
+            )
+            for task in self._tasks.values()
+        }
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether a task ended other than well."""
+        ends = (task.exit for task in self._tasks.values() if task.exit is not None)
+        return any(task_exit.cause is not Cause.COMPLETED for task_exit in ends)
+
+    def start(self, wanted: StartTask) -> None:
+        """Start one attempt of a task."""
+        old = self._tasks.get(wanted.task)
+        if old is not None and (old.exit is None or old.attempt >= wanted.attempt):
+            return
+        task = self._tasks[wanted.task] = Task(wanted.task, wanted.attempt)
+        message = self._termination_message(task)
+        message.unlink(missing_ok=True)
+        env = environment(
+            os.environ, self._uid, task, self._report_fd, message, self._gpus_of(task)
+        )
+        runtime = [sys.executable, "-S", "-E", str(RUNTIME), str(self._folder.task_file), task.name]
+        members = self._memory.admit(task.name)
+        try:
+            task.pid = spawn(runtime, env, self._log(task), self._cwd, self._report_fd, members)
+        except OSError as error:
+            task.exit = TaskExit(
+                cause=Cause.NOT_STARTED,
+                finished_at=time.time(),
+                detail=f"this machine gives no more processes ({error.strerror})",
+            )
+
+    def _gpus_of(self, task: Task) -> tuple[str, ...] | None:
+        """Its devices; None leaves the choice to the user or, without any GPU, to nobody."""
+        if self._gpus is None:
+            return None
+        given = self._gpus.get(task.name, ())
+        return None if not given and "CUDA_VISIBLE_DEVICES" in self._spec.env else given
+
+    def end(self, names: Iterable[str]) -> None:
+        """Ask tasks to end; one that does not within the grace period is killed by `look_after`."""
+        for name in names:
+            task = self._tasks[name]
+            if task.exit is None and task.pid is not None and not task.stop_asked:
+                task.kill_at = time.time() + self._spec.lifecycle.grace + KILL_MARGIN
+                os.kill(task.pid, signal.SIGTERM)  # not reaped, so the pid is still its own
+
+    def note(self, reports: Iterable[Report]) -> None:
+        """Take down what tasks say of themselves."""
+        for report in reports:
+            task = self._tasks.get(report.task)
+            if task is None or task.attempt != report.attempt:
+                continue
+            if report.event == "ready":
+                task.ready = True
+            elif report.event == "idle":
+                task.idle_since = report.since
+
+    def reap(self) -> None:
+        """Collect every child that has ended: tasks, and their orphans, which came to us."""
+        ended = dict(_ended_children())
+        for task in self._alive():
+            if task.pid in ended:
+                processes.end_all(self._uid, task.name)
+                message = self._termination_message(task)
+                told = how_it_ended(task, ended[task.pid], message, self._log(task))
+                task.exit = self._memory.explain(task.name, told)
+
+    @property
+    def due(self) -> float | None:
+        """When `look_after` has something to do (epoch seconds)."""
+        watched = self._memory.watched(task.name for task in self._alive())
+        self._next_look = (self._next_look or time.time() + PERIOD) if watched else None
+        kills = [task.kill_at for task in self._alive() if task.kill_at is not None]
+        return min(filter(None, [self._next_look, *kills]), default=None)
+
+    def look_after(self) -> None:
+        """Kill what was asked to end and did not, and what uses more memory than it may."""
+        now = time.time()
+        if self._next_look is not None and now >= self._next_look:
+            roots = {task.name: task.pid for task in self._alive() if task.pid is not None}
+            self._memory.look({name: roots[name] for name in self._memory.watched(roots)})
+            self._next_look = now + PERIOD
+        for task in self._alive():
+            if task.pid is not None and task.kill_at is not None and now >= task.kill_at:
+                task.killed = True
+                task.kill_at = now + 1.0  # again, for what was born meanwhile
+                members = processes.tree(task.pid)
+                processes.kill({*members, *processes.of_run(self._uid, task.name)})
+
+    def clean_up(self) -> None:
+        """Leave no process and no control group of the run."""
+        processes.end_all(self._uid)
+        # What hid its environment is still below us, since we adopt orphans.
+        processes.kill(pid for pid in processes.tree(os.getpid()) if pid != os.getpid())
+        self._memory.close()
+
+    def _alive(self) -> list[Task]:
+        return [task for task in self._tasks.values() if task.exit is None]
+
+    def _termination_message(self, task: Task) -> Path:
+        return self._folder.tasks / f"{task.name}.exit.json"
+
+    def _log(self, task: Task) -> Path:
+        return self._folder.tasks / f"{task.name}.log"
+
+
+def _limits(spec: Spec) -> dict[str, int]:
+    """Bytes by task, for those that have a limit."""
+    return {
+        task_name(task_type, index): parse_memory(memory)
+        for task_type, count in spec.replicas.counts.items()
+        if (memory := spec.replicas.of(task_type).resources.memory)
+        for index in range(count)
+    }
+
+
+def _ended_children() -> Iterable[tuple[int, int]]:
+    while True:
+        try:
+            pid, wait_status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if not pid:
+            return
+        yield pid, wait_status

@@ -1,0 +1,105 @@
+"""What ends a supervisor's sleep: an ended child, SIGTERM, a task's report, a knock on `control`.
+
+Promises that nothing that happens while the supervisor is busy is missed, and that nothing else
+wakes it. Owns the pipes, the FIFO and the signal handlers; knows nothing of tasks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from ...models import Stop
+
+
+class Report(msgspec.Struct):
+    """One line of the report pipe, from a task's `task.py`."""
+
+    task: str
+    attempt: int
+    event: str
+    since: float | None = None
+
+
+@dataclass
+class Woken:
+    """What happened; `stop` is a request that could not be written to the disk."""
+
+    children: bool = False
+    terminate: bool = False
+    knocked: bool = False
+    stop: Stop | None = None
+    reports: tuple[Report, ...] = ()
+
+
+class Wakeups:
+    """The sources of events of one supervisor. `report_fd` is for its tasks to write to."""
+
+    def __init__(self, control: Path) -> None:
+        """Take over the process's signals. Raises OSError."""
+        self._signals, wake = os.pipe()
+        self._reports, self.report_fd = os.pipe()
+        if not control.exists():
+            os.mkfifo(control, 0o600)
+        # Open for writing as well, so that it never comes to its end.
+        self._control = os.open(control, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        for fd in (self._signals, wake, self._reports):
+            os.set_blocking(fd, False)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        for number in (signal.SIGCHLD, signal.SIGTERM):
+            signal.signal(number, _noted)
+        for number in (signal.SIGHUP, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+        self._partial = b""
+        self._selector = selectors.DefaultSelector()
+        for fd in (self._signals, self._reports, self._control):
+            self._selector.register(fd, selectors.EVENT_READ)
+
+    def wait(self, until: float | None) -> Woken:
+        """Sleep until something happens, at the latest until `until` (epoch seconds)."""
+        seconds = None if until is None else max(0.0, until - time.time())
+        self._selector.select(seconds)
+        numbers, knocks = _drain(self._signals), _drain(self._control)
+        return Woken(
+            children=signal.SIGCHLD in numbers,
+            terminate=signal.SIGTERM in numbers,
+            knocked=bool(knocks),
+            stop=_stop_in(knocks),
+            reports=self._read_reports(),
+        )
+
+    def _read_reports(self) -> tuple[Report, ...]:
+        *lines, self._partial = (self._partial + _drain(self._reports)).split(b"\n")
+        found = []
+        for line in lines:
+            # Whatever else a program writes there is not from task.py.
+            with contextlib.suppress(msgspec.MsgspecError):
+                found.append(msgspec.json.decode(line, type=Report))
+        return tuple(found)
+
+
+def _noted(number: int, frame: object) -> None:
+    """Nothing: the number is read from the wake-up descriptor."""
+
+
+def _drain(fd: int) -> bytes:
+    pieces = []
+    with contextlib.suppress(BlockingIOError):
+        while piece := os.read(fd, 65536):
+            pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _stop_in(knocks: bytes) -> Stop | None:
+    for line in knocks.splitlines():
+        if line:
+            with contextlib.suppress(msgspec.MsgspecError):
+                return msgspec.json.decode(line, type=Stop)
+    return None
