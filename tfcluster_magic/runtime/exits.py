@@ -1,6 +1,6 @@
-"""How a task ended, as its report says it: cause, code, signal, last lines (models.TaskExit in JSON).
+"""How a task ended, as its report says it: cause, code, signal, last lines (TaskExit in JSON).
 
-Pure but for the memory counters it is given. Standard library only, Python 3.8 syntax.
+Pure but for the counters and lines it is given. Standard library only, Python 3.8 syntax.
 """
 
 from __future__ import annotations
@@ -10,91 +10,96 @@ import signal
 import time
 
 import oom
-from lastlines import LastLines
-from taskconfig import TaskConfig
 
-# Signals by which somebody outside ends a process; any other (SEGV, ABRT, ...) is the program's own doing.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from lastlines import LastLines
+
+# By these somebody outside ends a process; any other (SEGV, ABRT, ...) is the program's own doing.
 FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+# What Python ends with after an exception that nobody caught.
+RAISED = 1
+SHELL_SIGNAL = 128
 
 
-def not_started(detail: str) -> dict:
-    """The exit of a task whose child never ran."""
-    return _taken("NotStarted", time.time(), detail=detail)
+class Child:
+    """How the child itself ended; all None when it never ran or could not be collected."""
 
-
-def _taken(cause: str, at: float, **more: object) -> dict:
-    taken = {"cause": cause, "finishedAt": at, "exitCode": None, "signal": None}
-    return dict(taken, **dict({"follows": False, "lastLines": [], "detail": ""}, **more))
-
-
-class Ending:
-    """What is known at the end; `stopping` and `problem` (why nothing was started) are set by the owner."""
-
-    def __init__(self, config: TaskConfig, status, at: float, last: LastLines, memory: oom.OomWatch) -> None:  # type: ignore[no-untyped-def]
-        self._at = at
-        self._last = last
-        self._memory = memory
-        self._shell = config.is_shell
-        self.stopping = False
-        self.problem = ""
-        self.code = None  # type: ignore[var-annotated]
-        self.signal = None  # type: ignore[var-annotated]
+    def __init__(self, status: int | None, shell: bool) -> None:
+        self.ran = status is not None
+        self.shell = shell
+        self.code: int | None = None
+        self.signal: int | None = None
         if status is not None and os.WIFSIGNALED(status):
             self.signal = os.WTERMSIG(status)
         elif status is not None:
             self.code = os.WEXITSTATUS(status)
 
-    def _cause(self) -> tuple:
-        """(cause, detail)."""
-        ended_by = self.signal
-        if self._shell and self.code and self.code - 128 in FROM_OUTSIDE:
-            # The shell's way of saying that what it ran was killed.
-            ended_by = self.code - 128
-        if self.stopping:
-            forced = self.signal == signal.SIGKILL
-            return "Stopped", "did not end within the grace period, killed" if forced else ""
-        if self.problem:
-            return "NotStarted", self.problem
-        if ended_by == signal.SIGKILL and self._memory.anywhere():
-            return "OOMKilled", _memory_detail()
-        if self._memory.own() and (self.code != 0 or self._shell):
-            return "OOMKilled", _memory_detail()
-        if self.code == 0:
-            return "Completed", ""
-        if ended_by in FROM_OUTSIDE:
-            return "Killed", "killed by %s from outside" % signal.Signals(ended_by).name
-        return "Error", "ended by %s" % _name(self.signal) if self.signal else ""
-
-    def taken(self) -> dict:
-        """The report."""
-        cause, detail = self._cause()
-        failed = cause in ("Error", "OOMKilled", "Killed")
-        return _taken(
-            cause,
-            self._at,
-            exitCode=self.code,
-            signal=self.signal,
-            follows=failed and cause == "Error" and self._last.follows(),
-            lastLines=self._last.lines(),
-            detail=detail,
-        )
-
-    def exit_status(self) -> int:
-        """What our own process ends with: the child's code, 128 + signal, 0 when stopped in time."""
-        if self.signal and not (self.stopping and self.signal != signal.SIGKILL):
-            return 128 + self.signal
-        if self.stopping:
-            return 0
-        return 1 if self.problem else int(self.code or 0)
+    @property
+    def killed_by(self) -> int | None:
+        """The signal that ended it, or that ended what the shell ran, as the shell tells it."""
+        if self.shell and self.code and self.code - SHELL_SIGNAL in FROM_OUTSIDE:
+            return self.code - SHELL_SIGNAL
+        return self.signal
 
 
-def _name(number: int) -> str:
+def judge(child: Child, memory: oom.OomWatch) -> tuple[str, str]:
+    """(cause, detail) of a child that ended by itself."""
+    by = child.killed_by
+    # A shell hides that what it ran was killed for memory, so its exit code does not count; another
+    # program that lost a helper and still says 0 has coped.
+    if (by == signal.SIGKILL and memory.anywhere()) or (
+        memory.own() and (child.shell or child.code != 0)
+    ):
+        limit = oom.limit()
+        return "OOMKilled", "killed by the kernel for memory" + (limit and f" (limit {limit})")
+    if child.code == 0:
+        return "Completed", ""
+    if by in FROM_OUTSIDE:
+        return "Killed", f"killed by {_name(by)} from outside"
+    return "Error", f"ended by {_name(child.signal)}" if child.signal else ""
+
+
+def stopped(child: Child) -> tuple[str, str]:
+    """(cause, detail) of a child that was asked to end."""
+    if child.signal == signal.SIGKILL:
+        return "Stopped", "it did not end within the grace period and was killed"
+    return "Stopped", ""
+
+
+def taken(
+    cause: str,
+    detail: str,
+    at: float = 0.0,
+    child: Child | None = None,
+    last: LastLines | None = None,
+) -> dict[str, Any]:
+    """The report of an exit at `at` (epoch seconds, now when 0)."""
+    raised = child is not None and child.code == RAISED
+    return {
+        "cause": cause,
+        "finishedAt": at or time.time(),
+        "exitCode": child.code if child else None,
+        "signal": child.signal if child else None,
+        "follows": cause == "Error" and last is not None and last.follows(raised),
+        "lastLines": last.lines(raised) if last else [],
+        "detail": detail,
+    }
+
+
+def exit_status(cause: str, child: Child) -> int:
+    """What our own process ends with: 0 when stopped in time, the child's code, 128 + signal."""
+    if cause == "Stopped" and child.signal != signal.SIGKILL:
+        return 0
+    if child.signal:
+        return SHELL_SIGNAL + child.signal
+    return 1 if child.code is None else child.code
+
+
+def _name(number: int | None) -> str:
     try:
-        return signal.Signals(number).name
+        return signal.Signals(number or 0).name
     except ValueError:
-        return "signal %d" % number
-
-
-def _memory_detail() -> str:
-    limit = oom.limit()
-    return "the kernel killed it for memory%s" % (" (limit %s)" % limit if limit else "")
+        return f"signal {number}"

@@ -1,6 +1,6 @@
-"""One poll() over file descriptors, signals and timers; it sleeps when there is nothing to do.
+"""One poll() over file descriptors, signals and timers; it sleeps while there is nothing to do.
 
-Owns the wake-up pipe through which signals and threads end the sleep. Standard library only, Python 3.8.
+Owns the wake-up pipe by which signals and threads end the sleep. Standard library only, Python 3.8.
 """
 
 from __future__ import annotations
@@ -10,15 +10,19 @@ import select
 import signal
 import time
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 
 class Loop:
-    """Callbacks by descriptor, signal number and timer name."""
+    """Callbacks by descriptor, signal number and timer name, all called from run()."""
 
     def __init__(self) -> None:
         self._poll = select.poll()
-        self._fds = {}  # type: dict
-        self._timers = {}  # type: dict
-        self._signals = {}  # type: dict
+        self._fds: dict[int, Callable[[], None]] = {}
+        self._signals: dict[int, Callable[[], None]] = {}
+        self._timers: dict[str, tuple[float, Callable[[], None]]] = {}
         self.wakeup, self._wake = os.pipe()
         os.set_blocking(self.wakeup, False)
         os.set_blocking(self._wake, False)
@@ -26,21 +30,22 @@ class Loop:
         self._poll.register(self.wakeup, select.POLLIN)
 
     def wake(self) -> None:
-        """End the sleep; safe from any thread."""
+        """End the sleep and call what was given for signal 0; safe from any thread."""
         try:
             os.write(self._wake, b"\0")
-        except OSError:
+        except BlockingIOError:
             # Full: the loop is about to wake up anyway.
             pass
 
-    def on_signal(self, number: int, callback) -> None:  # type: ignore[no-untyped-def]
+    def on_signal(self, number: int, callback: Callable[[], None]) -> None:
         """Call back for a signal, outside of signal context. 0 stands for wake()."""
         self._signals[number] = callback
         if number:
+            # Any handler will do: without one the signal's default is taken, or nothing as PID 1.
             signal.signal(number, lambda _number, _frame: None)
 
-    def on_fd(self, fd: int, events: int, callback) -> None:  # type: ignore[no-untyped-def]
-        """Call back with the poll events of a descriptor."""
+    def on_fd(self, fd: int, events: int, callback: Callable[[], None]) -> None:
+        """Call back when poll() reports any of these events, an error or a hang-up."""
         self._fds[fd] = callback
         self._poll.register(fd, events)
 
@@ -49,7 +54,7 @@ class Loop:
         if self._fds.pop(fd, None):
             self._poll.unregister(fd)
 
-    def after(self, name: str, seconds: float, callback) -> None:  # type: ignore[no-untyped-def]
+    def after(self, name: str, seconds: float, callback: Callable[[], None]) -> None:
         """Call back once; a timer of the same name is replaced."""
         self._timers[name] = (time.monotonic() + seconds, callback)
 
@@ -57,31 +62,27 @@ class Loop:
         """Forget a timer; unknown ones are fine."""
         self._timers.pop(name, None)
 
-    def run(self, done) -> None:  # type: ignore[no-untyped-def]
+    def run(self, done: Callable[[], bool]) -> None:
         """Work until done() is true."""
         while not done():
-            for fd, events in self._poll.poll(self._milliseconds()):
+            for fd, _events in self._poll.poll(self._milliseconds()):
                 if fd == self.wakeup:
                     self._read_signals()
                 elif fd in self._fds:
-                    self._fds[fd](events)
+                    self._fds[fd]()
             now = time.monotonic()
             for name, (when, callback) in list(self._timers.items()):
                 if when <= now:
                     self._timers.pop(name, None)
                     callback()
 
-    def _milliseconds(self):  # type: ignore[no-untyped-def]
+    def _milliseconds(self) -> int | None:
         if not self._timers:
             return None
         first = min(when for when, _ in self._timers.values())
         return max(0, int((first - time.monotonic()) * 1000) + 1)
 
     def _read_signals(self) -> None:
-        try:
-            numbers = set(os.read(self.wakeup, 4096))
-        except BlockingIOError:
-            return
-        for number in numbers:
+        for number in set(os.read(self.wakeup, 4096)):
             if number in self._signals:
                 self._signals[number]()

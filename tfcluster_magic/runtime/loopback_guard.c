@@ -1,12 +1,12 @@
 /* LD_PRELOAD shim: a TCP socket that asks for the wildcard address gets loopback instead.
  *
  * TensorFlow's gRPC server always binds the wildcard address, whatever its cluster says, and has no
- * authentication. The guard answers bind() for 0.0.0.0, :: and ::ffff:0.0.0.0 with 127.0.0.1; every other
- * address, other socket types and other families pass unchanged.
+ * authentication. The guard answers bind() for 0.0.0.0, :: and ::ffff:0.0.0.0 with 127.0.0.1 (::1
+ * for a socket that is v6 only); other addresses, socket types and families pass unchanged.
  *
  * A process that runs already (a notebook kernel) loads the library itself and calls
- * tfcluster_guard_loaded_libraries(), which redirects the calls to bind() of the TensorFlow and gRPC
- * libraries loaded so far, and of no others.
+ * tfcluster_guard_loaded_libraries(), which redirects the calls to bind() of the TensorFlow and
+ * gRPC libraries loaded so far, and of no others.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -67,7 +67,8 @@ static int guarded_bind(int fd, const struct sockaddr *address, socklen_t length
         struct sockaddr_in6 v6;
         memcpy(&v6, address, sizeof v6);
         static const unsigned char any[4];
-        int mapped_any = !memcmp(&v6.sin6_addr, v4_in_v6, 12) && !memcmp(v6.sin6_addr.s6_addr + 12, any, 4);
+        int mapped_any = !memcmp(&v6.sin6_addr, v4_in_v6, 12)
+                         && !memcmp(v6.sin6_addr.s6_addr + 12, any, 4);
         if ((IN6_IS_ADDR_UNSPECIFIED(&v6.sin6_addr) || mapped_any) && is_tcp(fd)) {
             const uint32_t loopback = htonl(INADDR_LOOPBACK);
             int only_v6 = 0;
@@ -156,18 +157,30 @@ static int redirect_all(const struct dl_phdr_info *library, const struct tables 
     return redirected;
 }
 
+/* Whether a library is TensorFlow's or gRPC's. Only what follows the last "-packages/" counts, or
+ * the file's name: a folder may be called tensorflow without everything in it being so. */
+static int is_tensorflow(const char *path)
+{
+    const char *part = NULL, *next = path;
+    while ((next = strstr(next, "-packages/")) != NULL)
+        part = next += strlen("-packages/");
+    if (!part) {
+        part = strrchr(path, '/');
+        part = part ? part + 1 : path;
+    }
+    return strstr(part, "tensorflow") || strstr(part, "grpc");
+}
+
 static int visit(struct dl_phdr_info *library, size_t size, void *total)
 {
     (void)size;
-    if (!library->dlpi_name || (!strstr(library->dlpi_name, "tensorflow") && !strstr(library->dlpi_name, "grpc")))
-        return 0;
-    Dl_info own;
-    if (dladdr((void *)visit, &own) && own.dli_fname && strcmp(own.dli_fname, library->dlpi_name) == 0)
+    if (!library->dlpi_name || !is_tensorflow(library->dlpi_name))
         return 0;
     for (int i = 0; i < library->dlpi_phnum; i++) {
         const ElfW(Phdr) *segment = &library->dlpi_phdr[i];
         if (segment->p_type == PT_DYNAMIC) {
-            struct tables all = read_tables(library, (const ElfW(Dyn) *)(library->dlpi_addr + segment->p_vaddr));
+            uintptr_t entries = library->dlpi_addr + segment->p_vaddr;
+            struct tables all = read_tables(library, (const ElfW(Dyn) *)entries);
             *(int *)total += redirect_all(library, &all, all.calls, all.calls_size);
             *(int *)total += redirect_all(library, &all, all.data, all.data_size);
         }

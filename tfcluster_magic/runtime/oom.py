@@ -1,7 +1,8 @@
-"""Whether the kernel killed for memory: counters read before and after, from the task's own cgroup if it has one.
+"""Whether the kernel killed for memory: counters read before and after, from the own cgroup.
 
-The counter of the own cgroup (v2 memory.events, v1 memory.oom_control) counts its own processes only; the
-machine's (/proc/vmstat) is taken where no cgroup can be read, and proves less. Standard library only.
+The own cgroup's counter (v2 memory.events, v1 memory.oom_control) counts its own processes only;
+the machine's (/proc/vmstat) is taken where no cgroup can be read, and proves less. Standard library
+only, Python 3.8 syntax.
 """
 
 from __future__ import annotations
@@ -10,6 +11,12 @@ import os
 
 ROOT = "/sys/fs/cgroup"
 VMSTAT = "/proc/vmstat"
+# (controller as /proc/self/cgroup names it, where it is mounted, counters, limit); v2 has no name.
+HIERARCHIES = (
+    ("", (ROOT, ROOT + "/unified"), "memory.events", "memory.max"),
+    ("memory", (ROOT + "/memory",), "memory.oom_control", "memory.limit_in_bytes"),
+)
+NO_LIMIT = 1 << 50
 
 
 class OomWatch:
@@ -20,12 +27,11 @@ class OomWatch:
 
     def own(self) -> bool:
         """Whether a process of this task's own cgroup was killed for memory since."""
-        return any(
-            count > self._before.get(path, 0) for path, count in _counters().items() if path != VMSTAT
-        )
+        now = _counters()
+        return any(now[path] > self._before.get(path, 0) for path in now if path != VMSTAT)
 
     def anywhere(self) -> bool:
-        """As own(); where no cgroup can be read, whether that happened on this machine."""
+        """As own(); where no cgroup can be read, whether it happened on this machine."""
         now = _counters()
         if set(now) - {VMSTAT}:
             return self.own()
@@ -33,53 +39,42 @@ class OomWatch:
 
 
 def limit() -> str:
-    """The memory limit of the own cgroup for people, such as '512 MiB', or ''."""
-    for folder, names in _folders():
-        for name in names:
-            try:
-                with open(os.path.join(folder, name)) as file:
-                    value = file.read().strip()
-            except OSError:
-                continue
-            if value.isdigit() and int(value) < 1 << 50:
-                return "%d MiB" % (int(value) >> 20)
+    """The own cgroup's memory limit for people, such as '512 MiB', or ''."""
+    for _, path in _files():
+        value = _read(path).strip()
+        if value.isdigit() and int(value) < NO_LIMIT:
+            return f"{int(value) >> 20} MiB"
     return ""
 
 
-def _counters() -> dict:
+def _counters() -> dict[str, int]:
     found = {}
-    places = [os.path.join(f, n) for f, _ in _folders() for n in ("memory.events", "memory.oom_control")]
-    for path in places + [VMSTAT]:
-        try:
-            with open(path) as file:
-                for line in file:
-                    if line.startswith("oom_kill "):
-                        found[path] = int(line.split()[1])
-        except OSError:
-            continue
+    for path in [counters for counters, _ in _files()] + [VMSTAT]:
+        for line in _read(path).splitlines():
+            if line.startswith("oom_kill "):
+                found[path] = int(line.split()[1])
     return found
 
 
-def _folders() -> list:
-    """(folder, names of limit files): v2 and v1; inside a container the own path may be the mount's root."""
-    try:
-        with open("/proc/self/cgroup") as file:
-            lines = file.read().splitlines()
-    except OSError:
-        return []
+def _files() -> list[tuple[str, str]]:
+    """(counters, limit) of the own cgroup, which in a container may be the mount's root."""
     found = []
-    for line in lines:
-        number, controllers, path = line.split(":", 2)
-        if number == "0" and not controllers:
-            roots, names = (ROOT, ROOT + "/unified"), ("memory.max",)
-        elif "memory" in controllers.split(","):
-            roots, names = (ROOT + "/memory",), ("memory.limit_in_bytes",)
-        else:
-            continue
-        for root in roots:
-            own = os.path.join(root, path.lstrip("/"))
-            if path != "/" and os.path.isdir(own):
-                found.append((own, names))
-            elif os.path.isfile(os.path.join(root, names[0])):
-                found.append((root, names))
+    for line in _read("/proc/self/cgroup").splitlines():
+        controllers, path = line.split(":", 2)[1:]
+        for controller, mounts, counters, maximum in HIERARCHIES:
+            if controller not in controllers.split(","):
+                continue
+            for mount in mounts:
+                for folder in (mount + path.rstrip("/"), mount):
+                    if os.path.exists(os.path.join(folder, counters)):
+                        found.append((f"{folder}/{counters}", f"{folder}/{maximum}"))
+                        break
     return found
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""

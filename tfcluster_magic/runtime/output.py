@@ -1,7 +1,7 @@
-"""The child's output on its way: from the pipe to our stdout at once and unchanged, then to memory and the copy.
+"""The child's output on its way: from its pipe to our stdout at once, then to memory and the copy.
 
-stdout that does not take more holds the child back, as a pipe does; a stdout that fails is given up, and the
-copy never matters. Standard library only, Python 3.8 syntax.
+Bytes stay as they are. A stdout that takes no more for now holds the child back, as any pipe does;
+one that fails loses lines and says so; the copy never matters. Standard library only, Python 3.8.
 """
 
 from __future__ import annotations
@@ -12,126 +12,134 @@ import stat
 import time
 
 from lastlines import LastLines
-from logcopy import LogCopy
-from loop import Loop
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from logcopy import LogCopy
+    from loop import Loop
+
+STDOUT = 1
 CHUNK = 64 * 1024
-# A pipe that poll() calls writable takes a page without blocking.
+# A pipe that poll() calls writable takes so much without blocking.
 PAGE = 4096
 
 
 class Output:
-    """Owns the read end of the child's pipe."""
+    """Owns the read end of the child's pipe, and our stdout."""
 
     def __init__(self, loop: Loop, copy: LogCopy) -> None:
         self.last = LastLines()
         self._loop = loop
         self._copy = copy
-        self._told = False
+        self._copy_told = False
         self._pipe = -1
         self._pending = b""
-        self._fresh_line = True
-        self._stdout = 1
+        self._at_line_start = True
+        self._lost = 0
+        self._piece = PAGE
         try:
-            self._is_file = stat.S_ISREG(os.fstat(1).st_mode)
+            if stat.S_ISREG(os.fstat(STDOUT).st_mode):
+                self._piece = CHUNK
         except OSError:
-            self._stdout, self._is_file = -1, True
-        loop.on_signal(0, self._check_copy)
+            # Started without a stdout: the copy is all there is.
+            self._piece = 0
+        loop.on_signal(0, self._tell_copy)
 
     def open(self) -> int:
-        """A new pipe for a child; its write end, to be closed by the caller after the fork."""
+        """A pipe for a child: its write end, to be closed by the caller after the fork."""
         self._pipe, write = os.pipe()
         os.set_blocking(self._pipe, False)
         self._loop.on_fd(self._pipe, select.POLLIN, self._readable)
         return write
 
     def say(self, text: str) -> None:
-        """A line of our own in the task's log."""
+        """Put a line of our own into the task's log."""
         self._pass_on(self._line(text))
 
-    def close(self, seconds: float) -> None:
-        """Pass on what is left in the pipe, then give stdout and the copy so long to take it.
+    def drain(self, seconds: float) -> None:
+        """Pass on what the pipe still holds, and give stdout at most so long to take it.
 
-        Does not wait for the end of the pipe: a process that got hold of its other end may live on.
+        Does not wait for the pipe's end: a process that got hold of its other end may live on.
         """
         until = time.monotonic() + seconds
-        while self._pipe >= 0 and time.monotonic() < until:
-            if self._pending:
-                self._drain(max(0.0, until - time.monotonic()))
-            elif not self._read():
-                break
-        self._drain(max(0.0, until - time.monotonic()))
-        self._copy.close(max(0.1, until - time.monotonic()))
-        self._check_copy()
+        while self._read() and time.monotonic() < until:
+            self._write(until)
+        self._write(until)
+
+    def close(self, seconds: float) -> None:
+        """Give the copy at most so long to be complete, else say what is missing in it."""
+        self._copy.close(seconds)
+        self._tell_copy()
         if self._copy.dropped:
-            text = "%d lines are missing at the end of %s" % (self._copy.dropped, self._copy.path)
+            text = f"{self._copy.dropped} lines are missing at the end of {self._copy.path}"
             self._pending += self._line(text)
-        self._drain(0.1)
+            self._write(time.monotonic() + 0.1)
 
     def _line(self, text: str) -> bytes:
-        line = ("" if self._fresh_line else "\n") + "tfcluster: " + text + "\n"
-        return line.encode("utf-8", "replace")
+        newline = "" if self._at_line_start else "\n"
+        return f"{newline}tfcluster: {text}\n".encode("utf-8", "replace")
 
-    def _readable(self, _events: int) -> None:
-        if not self._read():
-            self._loop.off_fd(self._pipe)
+    def _readable(self) -> None:
+        self._read()
 
     def _read(self) -> bool:
-        """Pass one piece on; whether there may be more now."""
+        """Pass one piece on; whether there was one."""
+        if self._pipe < 0:
+            return False
         try:
             data = os.read(self._pipe, CHUNK)
         except BlockingIOError:
             return False
-        if not data:
+        if data:
+            self.last.put(data)
+            self._pass_on(data)
+        else:
             self._loop.off_fd(self._pipe)
             os.close(self._pipe)
             self._pipe = -1
-            return False
-        self.last.put(data)
-        self._pass_on(data)
-        return True
+        return bool(data)
 
     def _pass_on(self, data: bytes) -> None:
-        self._fresh_line = data.endswith(b"\n")
+        self._at_line_start = data.endswith(b"\n")
         self._pending += data
-        self._drain(0)
+        self._write(0.0)
         self._copy.put(data)
         if self._pending:
             # Hold the child back until stdout takes more.
             self._loop.off_fd(self._pipe)
-            self._loop.on_fd(self._stdout, select.POLLOUT, self._writable)
+            self._loop.on_fd(STDOUT, select.POLLOUT, self._resume)
 
-    def _writable(self, _events: int) -> None:
-        self._drain(0)
+    def _resume(self) -> None:
+        self._write(0.0)
         if not self._pending:
-            self._loop.off_fd(self._stdout)
+            self._loop.off_fd(STDOUT)
             if self._pipe >= 0:
                 self._loop.on_fd(self._pipe, select.POLLIN, self._readable)
 
-    def _drain(self, seconds: float) -> None:
-        """Write what is pending as far as stdout takes it without blocking, waiting at most so long."""
-        until = time.monotonic() + seconds
-        while self._pending and self._stdout >= 0:
-            if not self._is_file:
-                poll = select.poll()
-                poll.register(self._stdout, select.POLLOUT)
-                if not poll.poll(max(0, int((until - time.monotonic()) * 1000))):
-                    return
+    def _write(self, until: float) -> None:
+        """Write what is pending as far as stdout takes it without blocking, waiting until then."""
+        if not self._piece:
+            self._pending = b""
+        poll = select.poll()
+        poll.register(STDOUT, select.POLLOUT)
+        while self._pending:
+            if not poll.poll(max(0, int((until - time.monotonic()) * 1000))):
+                return
             try:
-                size = CHUNK if self._is_file else PAGE
-                written = os.write(self._stdout, self._pending[:size])
+                if self._lost:
+                    gap = f"\ntfcluster: {self._lost} lines are missing here\n".encode()
+                    os.write(STDOUT, gap)
+                    self._lost = 0
+                self._pending = self._pending[os.write(STDOUT, self._pending[: self._piece]) :]
             except BlockingIOError:
-                continue
+                return
             except OSError:
-                # A full disk or a closed reader: training matters more than its output.
-                break
-            self._pending = self._pending[written:]
-        self._pending = b""
+                # A full disk, or a reader that has gone: training matters more than its output.
+                self._lost += self._pending.count(b"\n")
+                self._pending = b""
 
-    def _check_copy(self) -> None:
-        if self._copy.problem and not self._told:
-            self._told = True
-            self.say(
-                "the copy of this log in %s was stopped: %s; training goes on"
-                % (self._copy.path, self._copy.problem)
-            )
+    def _tell_copy(self) -> None:
+        if self._copy.problem and not self._copy_told:
+            self._copy_told = True
+            path, problem = self._copy.path, self._copy.problem
+            self.say(f"the copy of this log in {path} was stopped: {problem}; training goes on")

@@ -1,61 +1,110 @@
-"""What has to be true before the program starts: names resolve, and the checkpoints of the old run are here.
+"""What has to be true before the child starts: the folder is there, names resolve, checkpoints too.
 
-Runs in a thread of its own, because a name server or a volume may hang and SIGTERM must still be answered.
+Runs in a thread, because a volume or a name server may hang and SIGTERM must be answered still.
 Standard library only, Python 3.8 syntax.
 """
 
 from __future__ import annotations
 
+import _thread
 import os
 import select
 import time
 
+from checkpoints import copy_checkpoints, wait_for_copy
 from taskconfig import ConfigError, TaskConfig
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from loop import Loop
 
 # How long names may stay unresolved and the copy of checkpoints unfinished, in seconds.
 PATIENCE = 600.0
-MARKER = ".resumed-from"
+QUIET_SECONDS = 2.0
 
 
-def prepare(config: TaskConfig, say) -> None:  # type: ignore[no-untyped-def]
-    """Make the output folder, wait for names, bring or await checkpoints. Raises ConfigError."""
-    try:
-        os.makedirs(config.output_dir, exist_ok=True)
-    except OSError as error:
-        raise ConfigError("cannot make the output folder %s: %s" % (config.output_dir, error.strerror))
-    patience = float(os.environ.get("TFCLUSTER_PATIENCE") or PATIENCE)
-    wait_for_names(config.hosts, say, patience)
-    if config.resume_from and config.program:
-        if config.copies_checkpoints:
-            copy_checkpoints(config.resume_from, config.output_dir, say)
-        else:
-            wait_for_marker(config.output_dir, say, patience)
+class Preparation:
+    """The thread's work and what it says; `finished` and `problem` are set from the loop."""
+
+    def __init__(self, config: TaskConfig, loop: Loop, say: Callable[[str], None]) -> None:
+        self.finished = False
+        self.problem = ""
+        self._config = config
+        self._loop = loop
+        self._say = say
+        self._lines: list[str] = []
+        self._result: list[str] = []
+        self._told, self._tell = os.pipe()
+        loop.on_fd(self._told, select.POLLIN, self._heard)
+        _thread.start_new_thread(self._run, ())
+
+    def _run(self) -> None:
+        problem = ""
+        try:
+            self._prepare()
+        except ConfigError as error:
+            problem = str(error)
+        except Exception as error:  # the task must end with a reason, never wait on
+            problem = f"cannot prepare the task: {error!r}"
+        self._result.append(problem)
+        os.write(self._tell, b".")
+
+    def _heard(self) -> None:
+        os.read(self._told, 512)
+        while self._lines:
+            self._say(self._lines.pop(0))
+        if self._result:
+            self._loop.off_fd(self._told)
+            self.problem, self.finished = self._result[0], True
+
+    def _later(self, text: str) -> None:
+        self._lines.append(text)
+        os.write(self._tell, b".")
+
+    def _prepare(self) -> None:
+        config = self._config
+        patience = float(os.environ.get("TFCLUSTER_PATIENCE") or PATIENCE)
+        try:
+            os.makedirs(config.output_dir, exist_ok=True)
+        except OSError as error:
+            problem = f"cannot make the output folder {config.output_dir}: {error.strerror}"
+            raise ConfigError(problem) from None
+        wait_for_names(config.hosts, patience, self._later)
+        if config.resume_from and not config.in_graph:
+            if config.copies_checkpoints:
+                copy_checkpoints(config.resume_from, config.output_dir, self._later)
+            else:
+                wait_for_copy(config.output_dir, patience)
 
 
-def wait_for_names(hosts: list, say, patience: float) -> None:  # type: ignore[no-untyped-def]
+def wait_for_names(hosts: list[str], patience: float, say: Callable[[str], None]) -> None:
     """Return once every host has an address. Raises ConfigError naming those that have none."""
-    names = [host for host in hosts if not _is_address(host)]
-    if not names:
+    missing = [host for host in hosts if not _is_address(host)]
+    if not missing:
         return
     import socket
 
+    def has_address(name: str) -> bool:
+        try:
+            return bool(socket.getaddrinfo(name, None))
+        except OSError:
+            return False
+
     started, pause, told = time.monotonic(), 0.1, False
     while True:
-        missing = []
-        for name in names:
-            try:
-                socket.getaddrinfo(name, None)
-            except OSError:
-                missing.append(name)
-        names = missing
-        waited = time.monotonic() - started
-        if not names:
+        missing = [name for name in missing if not has_address(name)]
+        if not missing:
             return
-        shown = ", ".join(names[:3]) + (" and %d more" % (len(names) - 3) if len(names) > 3 else "")
+        shown = ", ".join(missing[:3])
+        if len(missing) > 3:
+            shown += f" and {len(missing) - 3} more"
+        waited = time.monotonic() - started
         if waited > patience:
-            raise ConfigError("after %d s there is still no address for %s" % (waited, shown))
-        if waited > 2 and not told:
-            say("waiting for the address of %s" % shown)
+            raise ConfigError(f"after {waited:.0f} s there is no address for {shown}")
+        if waited > QUIET_SECONDS and not told:
+            say(f"waiting for the address of {shown}")
             told = True
         # A name server has no event to wait for.
         time.sleep(pause)
@@ -64,94 +113,3 @@ def wait_for_names(hosts: list, say, patience: float) -> None:  # type: ignore[n
 
 def _is_address(host: str) -> bool:
     return host == "localhost" or ":" in host or host.replace(".", "").isdigit()
-
-
-def copy_checkpoints(old: str, new: str, say) -> None:  # type: ignore[no-untyped-def]
-    """Copy everything but logs and event files, once; raises ConfigError when there is nothing to copy."""
-    marker = os.path.join(new, MARKER)
-    if os.path.exists(marker):
-        # An earlier attempt of this run has done it, and may have trained on since.
-        return
-    if not os.path.isdir(old):
-        raise ConfigError(
-            "cannot resume: the old run's folder %s does not exist; launch without resuming" % old
-        )
-    import shutil
-
-    count = 0
-    try:
-        for folder, folders, files in os.walk(old):
-            target = os.path.normpath(os.path.join(new, os.path.relpath(folder, old)))
-            os.makedirs(target, exist_ok=True)
-            folders.sort()
-            for name in sorted(files):
-                if name.endswith(".log") or ".tfevents." in name or name == MARKER:
-                    continue
-                partial = os.path.join(target, name + ".partial")
-                shutil.copy2(os.path.join(folder, name), partial)
-                if name == "checkpoint":
-                    _make_relative(partial, folder)
-                os.replace(partial, os.path.join(target, name))
-                count += 1
-        with open(marker + ".partial", "w") as file:
-            file.write(old + "\n")
-        os.replace(marker + ".partial", marker)
-    except OSError as error:
-        raise ConfigError("cannot resume: copying %s to %s failed: %s" % (old, new, error))
-    say("resumes from %s (%d files)" % (old, count))
-
-
-def _make_relative(index: str, folder: str) -> None:
-    # TensorFlow writes absolute paths into the file "checkpoint"; kept as they are, the new run would restore
-    # from the old folder, and fail when that is deleted.
-    with open(index, encoding="utf-8", errors="surrogateescape") as file:
-        lines = file.read().split("\n")
-    for number, line in enumerate(lines):
-        head, quote, rest = line.partition(': "')
-        base = os.path.basename(rest.rstrip('"'))
-        if quote and os.path.isabs(rest) and os.path.exists(os.path.join(folder, base + ".index")):
-            lines[number] = '%s: "%s"' % (head, base)
-    with open(index, "w", encoding="utf-8", errors="surrogateescape") as file:
-        file.write("\n".join(lines))
-
-
-def wait_for_marker(new: str, say, patience: float) -> None:  # type: ignore[no-untyped-def]
-    """Wait until the first task has copied. Raises ConfigError when it does not come."""
-    started, pause = time.monotonic(), 0.05
-    while not os.path.exists(os.path.join(new, MARKER)):
-        if time.monotonic() - started > patience:
-            raise ConfigError("cannot resume: the checkpoints were not copied within %d s" % patience)
-        # The folder is on a network volume, where other machines' changes raise no event.
-        time.sleep(pause)
-        pause = min(1.0, pause * 1.5)
-
-
-def start_preparing(config: TaskConfig, say, done, loop) -> None:  # type: ignore[no-untyped-def]
-    """Run prepare() in a thread; in the loop, call say(text) for each line and at last done(problem)."""
-    import _thread
-
-    lines, result = [], []  # type: ignore[var-annotated]
-    told, tell = os.pipe()
-
-    def work() -> None:
-        problem = ""
-        try:
-            prepare(config, lambda text: (lines.append(text), os.write(tell, b"."))) 
-        except ConfigError as error:
-            problem = str(error)
-        except Exception as error:
-            # Whatever it was, the task must end with a reason instead of waiting for ever.
-            problem = "cannot prepare the task: %r" % error
-        result.append(problem)
-        os.write(tell, b".")
-
-    def heard(_events: int) -> None:
-        os.read(told, 512)
-        while lines:
-            say(lines.pop(0))
-        if result:
-            loop.off_fd(told)
-            done(result[0])
-
-    loop.on_fd(told, select.POLLIN, heard)
-    _thread.start_new_thread(work, ())

@@ -1,12 +1,11 @@
-"""Processes: start the child so that it dies with us, find all that descends from us, end it, read exits.
+"""Processes: start a child that dies with us, find all that descends from us, end it, read exits.
 
-Owns prctl and fork; never decides why something ended. Standard library only, Python 3.8 syntax.
+Owns prctl, fork and wait; never decides why something ended. Standard library only, Python 3.8.
 """
 
 from __future__ import annotations
 
 import ctypes
-import errno
 import os
 import select
 import signal
@@ -18,87 +17,86 @@ PR_SET_CHILD_SUBREAPER = 36
 LINUX = sys.platform.startswith("linux")
 # Sent to us when the thread that started us ends; not SIGTERM, which must go on meaning "stop".
 PARENT_DIED = signal.SIGUSR2
-RESET = (signal.SIGPIPE, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGUSR2)
 
 
 class SpawnError(Exception):
-    """The child could not be started; `number` is the errno."""
-
-    def __init__(self, number: int, what: str) -> None:
-        super().__init__("%s: %s" % (what, os.strerror(number)))
-        self.number = number
+    """The child could not be started; the message says what and why."""
 
 
 def _prctl(option: int, value: int) -> None:
     if LINUX:
-        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every descendant whose own parent ends, so that none can slip away."""
+    """Become the parent of every descendant whose own parent ends, so that none slips away."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def tell_when_parent_dies() -> None:
-    """Ask for PARENT_DIED when the parent's starting thread ends."""
+    """Ask for PARENT_DIED when the parent's thread that started us ends."""
     _prctl(PR_SET_PDEATHSIG, PARENT_DIED)
 
 
-def spawn(argv: list, env: dict, cwd: str, output: int) -> int:
-    """Start argv in its own session, stdout and stderr on `output`; it dies with us. Raises SpawnError."""
-    libc = ctypes.CDLL(None) if LINUX else None
+def spawn(argv: list[str], env: dict[str, str], cwd: str, output: int) -> int:
+    """Start argv in a session of its own, stdout and stderr on `output`; it dies with us.
+
+    Raises:
+        SpawnError: the folder or the file cannot be used, or there is no room for a process.
+    """
     told, tell = os.pipe()
     parent = os.getpid()
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError as error:
+        raise SpawnError(f"no new process: {error.strerror}") from None
     if pid == 0:
-        what = cwd
-        try:
-            os.setsid()
-            if libc:
-                libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-                if os.getppid() != parent:
-                    os._exit(1)
-            for number in RESET:
-                signal.signal(number, signal.SIG_DFL)
-            null = os.open(os.devnull, os.O_RDONLY)
-            os.dup2(null, 0)
-            os.dup2(output, 1)
-            os.dup2(output, 2)
-            for fd in _open_fds():
-                if fd > 2 and fd != tell:
-                    os.close(fd)
-            os.chdir(cwd)
-            what = argv[0]
-            os.execve(argv[0], argv, env)
-        except OSError as error:
-            os.write(tell, ("%d %s" % (error.errno or 0, what)).encode("utf-8", "replace"))
-        finally:
-            os._exit(127)
+        _become(argv, env, cwd, output, parent, tell)
     os.close(tell)
-    answer = b""
-    while True:
-        piece = os.read(told, 4096)
-        if not piece:
-            break
-        answer += piece
-    os.close(told)
-    if answer:
+    with open(told, "rb") as file:
+        problem = file.read().decode("utf-8", "replace")
+    if problem:
         os.waitpid(pid, 0)
-        number, _, what = answer.decode("utf-8", "replace").partition(" ")
-        raise SpawnError(int(number), what)
+        raise SpawnError(problem)
     return pid
 
 
-def _open_fds() -> list:
-    # The listing holds the descriptor that lists; closing it again fails, which is why it is checked.
-    found = []
-    for name in os.listdir("/proc/self/fd" if LINUX else "/dev/fd"):
-        try:
-            os.fstat(int(name))
-        except OSError:
-            continue
-        found.append(int(name))
-    return found
+def _become(
+    argv: list[str], env: dict[str, str], cwd: str, output: int, parent: int, tell: int
+) -> None:
+    """In the child: never returns."""
+    at = cwd
+    try:
+        os.setsid()
+        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            # It died before it could be told.
+            os._exit(1)
+        signal.set_wakeup_fd(-1)
+        for number in range(1, signal.NSIG):
+            if signal.getsignal(number) not in (signal.SIG_DFL, None):
+                signal.signal(number, signal.SIG_DFL)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        for name in os.listdir("/proc/self/fd" if LINUX else "/dev/fd"):
+            if int(name) > 2 and int(name) != tell:
+                _close(int(name))
+        os.chdir(cwd)
+        at = argv[0]
+        os.execve(argv[0], argv, env)
+    except OSError as error:
+        os.write(tell, f"{at}: {error.strerror}".encode("utf-8", "replace"))
+    finally:
+        os._exit(127)
+
+
+def _close(fd: int) -> None:
+    try:
+        os.close(fd)
+    except OSError:
+        # The descriptor of the listing itself, closed by now.
+        pass
 
 
 def find_program(name: str, path: str) -> str:
@@ -110,19 +108,17 @@ def find_program(name: str, path: str) -> str:
     return ""
 
 
-def descendants() -> list:
+def descendants() -> list[int]:
     """Every process below this one, nearest first. Empty where there is no /proc."""
-    children = {}  # type: dict
-    try:
-        names = os.listdir("/proc")
-    except OSError:
+    children: dict[int, list[int]] = {}
+    if not os.path.isdir("/proc/self"):
         return []
-    for name in names:
-        if name.isdigit():
-            stat = read_stat(int(name))
-            if stat:
-                children.setdefault(int(stat[1]), []).append(int(name))
-    found, queue = [], [os.getpid()]
+    for name in os.listdir("/proc"):
+        stat = read_stat(int(name)) if name.isdigit() else []
+        if stat:
+            children.setdefault(int(stat[1]), []).append(int(name))
+    found: list[int] = []
+    queue = [os.getpid()]
     while queue:
         below = children.get(queue.pop(0), [])
         found += below
@@ -130,27 +126,30 @@ def descendants() -> list:
     return found
 
 
-def read_stat(pid: int) -> list:
-    """Fields of /proc/<pid>/stat from the state on ([0] state, [1] ppid, [11] utime, [12] stime)."""
+def read_stat(pid: int) -> list[bytes]:
+    """Fields of /proc/<pid>/stat from the state on: [0] state, [1] ppid, [11] utime, [12] stime.
+
+    Empty when the process is gone.
+    """
     try:
-        with open("/proc/%d/stat" % pid, "rb") as file:
+        with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()
     except OSError:
         return []
 
 
 def send(pid: int, number: int) -> None:
-    """Send a signal; a process (or group, when negative) that is gone is fine."""
+    """Send a signal to a process, or to a group when negative; one that is gone is fine."""
     try:
         os.kill(pid, number)
-    except OSError as error:
-        if error.errno not in (errno.ESRCH, errno.EPERM):
-            raise
+    except (ProcessLookupError, PermissionError):
+        # Gone, or it has changed its user (sudo) and is beyond us.
+        pass
 
 
-def reap() -> tuple:
-    """Collect every child that has ended: ([(pid, wait status)], whether any child is left)."""
-    ended = []
+def reap() -> tuple[list[tuple[int, int]], bool]:
+    """Collect every child that has ended: [(pid, wait status)], and whether any child is left."""
+    ended: list[tuple[int, int]] = []
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -161,23 +160,21 @@ def reap() -> tuple:
         ended.append((pid, status))
 
 
-def kill_tree(child: int, wakeup: int, limit: float = 5.0) -> list:
+def kill_tree(child: int, wakeup: int, limit: float = 5.0) -> list[tuple[int, int]]:
     """SIGKILL everything below us until nothing is left, at most `limit` seconds; what was reaped.
 
-    An orphan becomes our child (see adopt_orphans), so no child left means no descendant left.
+    An orphan becomes our child (adopt_orphans), so no child left means no descendant left.
     """
     until = time.monotonic() + limit
     poll = select.poll()
     poll.register(wakeup, select.POLLIN)
     ended, left = reap()
     while left and time.monotonic() < until:
-        if not LINUX and child:
-            send(-child, signal.SIGKILL)
-        for pid in descendants():
+        for pid in descendants() or [-child]:
             send(pid, signal.SIGKILL)
-        # SIGCHLD ends the wait; the time-out is for those that were forked between listing and killing.
+        # SIGCHLD ends the wait; the time-out is for those forked between listing and killing.
         if poll.poll(50):
-            os.read(wakeup, 512)
+            os.read(wakeup, 4096)
         more, left = reap()
         ended += more
     return ended

@@ -1,50 +1,70 @@
-"""TCP as the kernel shows it: who listens on a port, who is connected to it, and which processes own sockets.
+"""TCP as the kernel shows it: who listens on a port, who is connected to it, who owns a socket.
 
-Reads /proc only; opens no connection (a connection attempt to a port in the ephemeral range can connect to
-itself and then keeps the port from its server). Standard library only, Python 3.8 syntax.
+Reads /proc only and opens no connection: an attempt to connect to a port nobody listens on can
+connect to itself, and then keeps the port from its server. Standard library only, Python 3.8.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 
+TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 ESTABLISHED = "01"
 LISTEN = "0A"
-TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
-# The last 4 bytes of an address are the whole of a v4 one; v4-mapped v6 ones end alike.
-ANY = "00000000"
+V4_IN_V6 = bytes(10) + b"\xff\xff"
 
 
-def entries() -> list:
-    """(local port, remote address, remote port, state, inode) of every TCP socket in hexadecimal."""
+class Socket:
+    """One row: local port, remote address (4 or 16 bytes) and port, state, inode."""
+
+    __slots__ = ("inode", "local", "remote", "remote_port", "state")
+
+    def __init__(self, row: str) -> None:
+        part = row.split()
+        remote, _, remote_port = part[2].rpartition(":")
+        self.local = int(part[1].rpartition(":")[2], 16)
+        self.remote = _address(remote)
+        self.remote_port = int(remote_port, 16)
+        self.state = part[3]
+        self.inode = part[9]
+
+
+def _address(hexadecimal: str) -> bytes:
+    # Words of 32 bits in this machine's byte order; a v4 address inside v6 is taken as v4.
+    words = [hexadecimal[i : i + 8] for i in range(0, len(hexadecimal), 8)]
+    packed = b"".join(int(word, 16).to_bytes(4, sys.byteorder) for word in words)
+    return packed[12:] if packed.startswith(V4_IN_V6) else packed
+
+
+def touching(port: int) -> list[Socket]:
+    """Every TCP socket with this port at either end."""
     found = []
+    end = f":{port:04X} "
     for table in TABLES:
         try:
             with open(table, encoding="ascii") as file:
-                rows = file.read().split("\n")[1:-1]
+                found += [Socket(row) for row in file if end in row]
         except OSError:
+            # A machine without v6.
             continue
-        for row in rows:
-            part = row.split()
-            local, remote = part[1].rpartition(":"), part[2].rpartition(":")
-            found.append((int(local[2], 16), remote[0], int(remote[2], 16), part[3], part[9]))
     return found
 
 
-def can_look() -> bool:
+def visible() -> bool:
     """Whether this system shows its sockets."""
     return os.path.exists(TABLES[0])
 
 
-def listeners(port: int) -> set:
+def listeners(port: int) -> set[str]:
     """Inodes of the sockets that listen on a port."""
-    return {entry[4] for entry in entries() if entry[0] == port and entry[3] == LISTEN}
+    return {each.inode for each in touching(port) if each.local == port and each.state == LISTEN}
 
 
-def inodes(pid: int) -> set:
+def inodes(pid: int) -> set[str]:
     """Inodes of the sockets that a process has open; empty when it may not be looked at."""
     found = set()
-    folder = "/proc/%d/fd" % pid
+    folder = f"/proc/{pid}/fd"
     try:
         for name in os.listdir(folder):
             link = os.readlink(os.path.join(folder, name))
@@ -54,11 +74,3 @@ def inodes(pid: int) -> set:
         # Ended, or another user's.
         pass
     return found
-
-
-def address(hexadecimal: str) -> str:
-    """The last 8 digits of an address of /proc/net/tcp as 127.0.0.1; '' for a real v6 address."""
-    if len(hexadecimal) == 32 and not hexadecimal.startswith("0" * 16 + "FFFF0000"):
-        return "127.0.0.1" if hexadecimal == "0" * 24 + "01000000" else ""
-    tail = hexadecimal[-8:]
-    return ".".join(str(int(tail[i : i + 2], 16)) for i in (6, 4, 2, 0))

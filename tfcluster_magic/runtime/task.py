@@ -1,9 +1,10 @@
-"""PID 1 of a task: `python -S -E task.py <task.json> <task>` runs one member of a TFCluster to its end.
+"""PID 1 of a task: `python -S -E task.py <task.json> <task>` runs one member of a TFCluster.
 
-Promises: the program (or server) gets its addresses and environment, everything it prints comes through, it
-ends when asked or when whoever started us ends, nothing that descends from it survives, and how it ended is
-left as a report and a termination message. It never restarts anything and never looks at what the program
-does. The same files run on this machine and in a container: standard library only, Python 3.8 syntax.
+Promises: the program (or server) gets its addresses and environment, all it prints comes through,
+it ends when asked or when whoever started us ends, nothing that descends from it survives, and how
+it ended is left as report and termination message. It restarts nothing and never looks at what the
+program does. The same files run on this machine and in a container: standard library only, Python
+3.8 syntax; the modules beside this one are found because the script's folder is sys.path[0].
 """
 
 from __future__ import annotations
@@ -11,179 +12,192 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 
-sys.path[0] = os.path.dirname(os.path.abspath(__file__))
-
-import time  # noqa: E402
-
-import process  # noqa: E402
-import sockets  # noqa: E402
-from exits import Ending, not_started  # noqa: E402
-from idle import IdleWatch  # noqa: E402
-from logcopy import LogCopy  # noqa: E402
-from loop import Loop  # noqa: E402
-from oom import OomWatch  # noqa: E402
-from output import Output  # noqa: E402
-from prepare import start_preparing  # noqa: E402
-from report import Report  # noqa: E402
-from taskconfig import ConfigError, TaskConfig  # noqa: E402
+import exits
+import process
+import sockets
+from idle import IdleWatch
+from logcopy import LogCopy
+from loop import Loop
+from oom import OomWatch
+from output import Output
+from prepare import Preparation
+from report import Report
+from taskconfig import ConfigError, TaskConfig
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-# Looking whether the port is open has no event to wait for: (up to this many seconds, every so many).
+# An open port raises no event: look every so many seconds, for the first so many.
 READY_PACE = ((5.0, 0.02), (60.0, 0.1), (float("inf"), 1.0))
+# Whoever stops us kills us after the same grace period: be this much earlier, to tell how it ended.
+HEADROOM = 1.0
+GIVE_UP = 5.0
+DRAIN = 5.0
+COPY = 2.0
 
 
 class Task:
-    """One run of one child, from preparation to its last report."""
+    """One child, from its preparation to its last report."""
 
     def __init__(self, config: TaskConfig, report: Report, loop: Loop) -> None:
         self.config = config
         self.report = report
         self.loop = loop
-        name = "%s.log" % config.task
-        self.copy = LogCopy(os.path.join(config.output_dir, name), loop.wake)
+        copy = os.path.join(config.output_dir, f"{config.task}.log")
+        self.copy = LogCopy(copy, loop.wake)
         self.output = Output(loop, self.copy)
+        self.memory = OomWatch()
         self.child = 0
-        self.status = None  # type: ignore[var-annotated]
+        self.status: int | None = None
         self.ended_at = 0.0
+        self.problem = ""
         self.stopping = False
         self.orphaned = False
-        self.problem = ""
-        self.prepared = False
-        self.oom = OomWatch()
-        self._ready_since = 0.0
-        self._left = True
+        self.given_up = False
+        self._alone = False
 
     def run(self) -> int:
-        """The exit status of this process."""
-        parent = os.getppid()
-        process.adopt_orphans()
-        process.tell_when_parent_dies()
-        for number in STOP_SIGNALS:
-            self.loop.on_signal(number, self._stop)
-        self.loop.on_signal(signal.SIGCHLD, self._reap)
-        self.loop.on_signal(process.PARENT_DIED, lambda: self._check_parent(parent))
-        if self.report.fd >= 0:
-            # No events but those that always come: the error that says that the reader is gone.
-            self.loop.on_fd(self.report.fd, 0, lambda _events: self._lost_parent())
-        self._check_parent(parent)
-        start_preparing(self.config, self.output.say, self._prepared, self.loop)
-        self.loop.run(lambda: self.prepared or self.stopping or self.orphaned)
-        if not (self.stopping or self.orphaned or self.problem):
+        """Our own exit status."""
+        self._watch_signals_and_parent()
+        preparation = Preparation(self.config, self.loop, self.output.say)
+        self.loop.run(lambda: preparation.finished or self.stopping or self.orphaned)
+        self.problem = preparation.problem
+        if not (self.problem or self.stopping or self.orphaned):
             self._spawn()
         self.copy.start()
         if self.child:
-            self._watch()
-            self.loop.run(lambda: self.orphaned or (self.status is not None and not self._lingers()))
+            self.report.event("started", pid=self.child)
+            self._watch_ready()
+            self.loop.run(self._is_over)
         return self._finish()
 
-    def _prepared(self, problem: str) -> None:
-        self.prepared, self.problem = True, problem
-
-    def _spawn(self) -> None:
-        config = self.config
-        try:
-            env = config.environment(dict(os.environ))
-            argv = config.command(lambda name: process.find_program(name, env.get("PATH", "")))
-            folder = config.program.get("workingDir") if config.program else None
-            cwd = folder if folder and os.path.isdir(folder) else config.output_dir
-            write = self.output.open()
-            try:
-                self.child = process.spawn(argv, env, cwd, write)
-            finally:
-                os.close(write)
-        except (ConfigError, process.SpawnError) as error:
-            self.problem = "cannot start the program: %s" % error
-
-    def _watch(self) -> None:
-        self.report.event("started", pid=self.child)
-        if self.config.opens_port and sockets.can_look():
-            self._ready_since = time.monotonic()
-            self._look_ready()
-        else:
-            self.report.event("ready")
-
-    def _look_ready(self) -> None:
-        found = sockets.listeners(self.config.port)
-        if found and any(found & sockets.inodes(pid) for pid in process.descendants()):
-            self.report.event("ready")
-            if self.config.in_graph:
-                self._watch_idle()
-            return
-        waited = time.monotonic() - self._ready_since
-        pace = next(every for until, every in READY_PACE if waited < until)
-        self.loop.after("ready", pace, self._look_ready)
-
-    def _watch_idle(self) -> None:
-        every = float(os.environ.get("TFCLUSTER_IDLE_SAMPLE") or 5.0)
-        watch = IdleWatch(
-            self.child, self.config.port, os.environ.get("TFCLUSTER_RUN_UID", ""), self.config.hosts
-        )
-
-        def sample() -> None:
-            if watch.sample():
-                self.report.event("idle", since=watch.since)
-            self.loop.after("idle", every, sample)
-
-        self.loop.after("idle", every, sample)
-
-    def _stop(self) -> None:
-        if self.stopping:
-            return
-        self.stopping = True
-        if self.child and self.status is None:
-            # A shell does not pass signals on to what it runs, so its whole group is asked.
-            process.send(-self.child if self.config.is_shell else self.child, signal.SIGTERM)
-        # Sooner than the backend's own limit, so that how it ended can still be told.
-        grace = max(self.config.grace - 1.0, self.config.grace / 2)
-        self.loop.after("grace", grace, lambda: self._kill("grace"))
-
-    def _kill(self, _why: str) -> None:
-        for pid in process.descendants() or [-self.child]:
-            process.send(pid, signal.SIGKILL)
-        self._left = False
-
-    def _lingers(self) -> bool:
-        """Whether others below us are still using the time they have after SIGTERM."""
-        return self.stopping and self._left
-
-    def _reap(self) -> None:
-        ended, self._left = process.reap()
-        for pid, status in ended:
-            if pid == self.child:
-                self.status, self.ended_at = status, time.time()
-                self.loop.cancel("ready")
-                self.loop.cancel("idle")
-                if self.stopping and self._left:
-                    for other in process.descendants():
-                        process.send(other, signal.SIGTERM)
+    def _watch_signals_and_parent(self) -> None:
+        parent = os.getppid()
+        for number in STOP_SIGNALS:
+            self.loop.on_signal(number, self._stop)
+        self.loop.on_signal(signal.SIGCHLD, self._reap)
+        # The signal comes when the parent's thread ends, which need not be the parent's own end.
+        self.loop.on_signal(process.PARENT_DIED, lambda: self._check_parent(parent))
+        process.adopt_orphans()
+        process.tell_when_parent_dies()
+        self._check_parent(parent)
+        if self.report.fd >= 0:
+            # Without events poll() tells errors only: that nobody has the reading end any more,
+            # also when the parent ended before we could look who it is.
+            self.loop.on_fd(self.report.fd, 0, self._orphan)
 
     def _check_parent(self, parent: int) -> None:
         if os.getppid() != parent:
-            self._lost_parent()
+            self._orphan()
 
-    def _lost_parent(self) -> None:
+    def _orphan(self) -> None:
         self.orphaned = True
-        if self.report.fd >= 0:
-            self.loop.off_fd(self.report.fd)
+        self.loop.off_fd(self.report.fd)
+
+    def _spawn(self) -> None:
+        config = self.config
+        folder = str(config.program.get("workingDir") or "")
+        write = self.output.open()
+        try:
+            env = config.environment(dict(os.environ))
+            argv = config.command(lambda name: process.find_program(name, env.get("PATH", "")))
+            cwd = folder if os.path.isdir(folder) else config.output_dir
+            self.child = process.spawn(argv, env, cwd, write)
+        except (ConfigError, process.SpawnError) as error:
+            self.problem = f"cannot start the program: {error}"
+        finally:
+            os.close(write)
+
+    def _watch_ready(self) -> None:
+        if not (self.config.opens_port and sockets.visible()):
+            self.report.event("ready")
+            return
+        began = time.monotonic()
+
+        def look() -> None:
+            found = sockets.listeners(self.config.port)
+            if found and any(found & sockets.inodes(pid) for pid in process.descendants()):
+                self.report.event("ready")
+                if self.config.in_graph:
+                    self._watch_idle()
+                return
+            waited = time.monotonic() - began
+            self.loop.after("look", next(s for until, s in READY_PACE if waited < until), look)
+
+        look()
+
+    def _watch_idle(self) -> None:
+        every = float(os.environ.get("TFCLUSTER_IDLE_SAMPLE") or 5.0)
+        uid = os.environ.get("TFCLUSTER_RUN_UID", "")
+        watch = IdleWatch(self.child, self.config.port, uid, self.config.hosts)
+
+        def look() -> None:
+            if watch.sample():
+                self.report.event("idle", since=watch.since)
+            self.loop.after("look", every, look)
+
+        self.loop.after("look", every, look)
+
+    def _stop(self) -> None:
+        if self.stopping or self.status is not None:
+            return
+        self.stopping = True
+        self.loop.cancel("look")
+        if self.child:
+            # A shell does not pass signals on to what it runs, so its whole group is asked.
+            target = -self.child if self.config.is_shell else self.child
+            process.send(target, signal.SIGTERM)
+        grace = max(self.config.grace - HEADROOM, self.config.grace / 2)
+        self.loop.after("grace", grace, self._kill)
+
+    def _kill(self) -> None:
+        for pid in process.descendants() or [-self.child]:
+            process.send(pid, signal.SIGKILL)
+        self.loop.after("grace", GIVE_UP, self._give_up)
+
+    def _give_up(self) -> None:
+        # Not even SIGKILL ends a process that waits for a dead volume; do not wait with it.
+        self.given_up = True
+
+    def _reap(self) -> None:
+        ended, left = process.reap()
+        self._alone = not left
+        for pid, status in ended:
+            if pid == self.child:
+                self.status, self.ended_at = status, time.time()
+                self.loop.cancel("look")
+                if self.stopping:
+                    # Now it is the turn of those that it has left behind.
+                    for other in process.descendants():
+                        process.send(other, signal.SIGTERM)
+
+    def _is_over(self) -> bool:
+        ended = self.status is not None and (self._alone or not self.stopping)
+        return ended or self.orphaned or self.given_up
 
     def _finish(self) -> int:
-        killed = process.kill_tree(self.child, self.loop.wakeup)
-        for pid, status in killed:
-            if pid == self.child and self.status is None:
-                self.status, self.ended_at = status, time.time()
+        for pid, status in process.kill_tree(self.child, self.loop.wakeup):
+            if pid == self.child:
+                self.status = status
+        child = exits.Child(self.status, self.config.is_shell)
         if self.problem:
             self.output.say(self.problem)
-        ending = Ending(self.config, self.status, self.ended_at or time.time(), self.output.last, self.oom)
-        ending.stopping = self.stopping or self.orphaned
-        ending.problem = self.problem
-        self.output.close(2.0)
-        self.report.exit(ending.taken())
-        return ending.exit_status()
+            cause, detail = "NotStarted", self.problem
+        elif self.orphaned:
+            cause, detail = "Killed", "whoever started it is gone, so it was ended"
+        elif self.stopping:
+            cause, detail = exits.stopped(child)
+        else:
+            cause, detail = exits.judge(child, self.memory)
+        self.output.drain(DRAIN)
+        last = self.output.last
+        self.report.exit(exits.taken(cause, detail, self.ended_at, child, last))
+        self.output.close(COPY)
+        return exits.exit_status(cause, child)
 
 
-def main(argv: list) -> int:
-    """Run the task named on the command line."""
+def main(argv: list[str]) -> int:
+    """Run the task that the command line names."""
     if len(argv) != 3:
         sys.stderr.write("use: task.py <task.json> <task>, such as task.py task.json worker-0\n")
         return 2
@@ -191,13 +205,13 @@ def main(argv: list) -> int:
     try:
         config = TaskConfig.load(argv[1], argv[2])
     except ConfigError as error:
-        os.write(1, ("tfcluster: %s\n" % error).encode("utf-8", "replace"))
-        report.exit(not_started(str(error)))
+        os.write(1, f"tfcluster: {error}\n".encode("utf-8", "replace"))
+        report.exit(exits.taken("NotStarted", str(error)))
         return 1
     return Task(config, report, Loop()).run()
 
 
 if __name__ == "__main__":
     status = main(sys.argv)
-    # Not sys.exit: a thread that hangs on a volume must not keep us, and nothing is left to clean up.
+    # Not sys.exit: a thread that hangs on a volume must not keep us, and all is written.
     os._exit(status)

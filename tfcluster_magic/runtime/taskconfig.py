@@ -1,7 +1,8 @@
-"""What one task is told: TF_CONFIG, addresses, flags, environment and command, computed from task.json.
+"""What one task is told: TF_CONFIG, addresses, flags, environment and command, from task.json.
 
-Pure but for reading the file: it decides nothing about processes. `tfcluster_magic/tf_config.py` holds the
-same rules for the package's own use, and a test keeps the two equal. Standard library only, Python 3.8.
+Pure but for reading that file: it decides nothing about processes. `tfcluster_magic/tf_config.py`
+holds the same rules for the package's own use, and a test keeps the two equal. Standard library
+only, Python 3.8 syntax.
 """
 
 from __future__ import annotations
@@ -10,19 +11,29 @@ import json
 import os
 import sys
 
-# The order in which people read task types, and those that TensorFlow has in "cluster": an evaluator is
-# never part of it (MultiWorkerMirroredStrategy and ParameterServerStrategy both refuse it there).
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+# An evaluator is never in "cluster": strategies refuse it there, and nobody connects to it.
 CLUSTER_TYPES = ("chief", "worker", "ps")
-# Servers need at least 8 inter-op threads: with 1 ParameterServerStrategy deadlocks, with 2 two clients do.
+# With 1 inter-op thread on a server ParameterServerStrategy deadlocks, with 2 two clients do.
 MIN_INTEROP_THREADS = 8
-# Keepalive turns the silent loss of a node into an error within seconds instead of a hang; a proxy in the
-# environment breaks TensorFlow's gRPC even to 127.0.0.1.
+# Keepalive turns the silent loss of a node into an error within seconds instead of a hang; a proxy
+# in the environment breaks TensorFlow's gRPC even to 127.0.0.1.
 GRPC_OPTIONS = (
     "grpc.keepalive_time_ms=10000,grpc.keepalive_timeout_ms=5000,grpc.enable_http_proxy=0"
 )
-PROXY_VARIABLES = ("grpc_proxy", "https_proxy", "http_proxy", "HTTPS_PROXY", "HTTP_PROXY")
+PROXIES = ("grpc_proxy", "https_proxy", "http_proxy", "HTTPS_PROXY", "HTTP_PROXY")
+# The hub's and the kernel's secrets, and what the backend tells this runtime alone.
 PRIVATE_PREFIXES = ("JUPYTERHUB_", "JPY_")
-PRIVATE_VARIABLES = ("TFCLUSTER_REPORT_FD", "TFCLUSTER_TERMINATION_LOG", "TFCLUSTER_IDLE_SAMPLE")
+PRIVATE = (
+    "TFCLUSTER_REPORT_FD",
+    "TFCLUSTER_TERMINATION_LOG",
+    "TFCLUSTER_IDLE_SAMPLE",
+    "TFCLUSTER_PATIENCE",
+)
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -33,57 +44,55 @@ class ConfigError(Exception):
 class TaskConfig:
     """One task of the run that task.json describes."""
 
-    def __init__(self, data: dict, task: str) -> None:
+    def __init__(self, data: dict[str, Any], task: str) -> None:
         self.data = data
         self.task = task
+        self.counts: dict[str, int] = {kind: n for kind, n in data["counts"].items() if n}
         self.task_type, _, index = task.rpartition("-")
-        if not index.isdigit() or int(index) >= int(data["counts"].get(self.task_type, 0)):
-            known = ", ".join("%s 0..%d" % (t, n - 1) for t, n in data["counts"].items() if n)
-            raise ConfigError("there is no task %r in this run; it has %s" % (task, known))
+        if not index.isdigit() or int(index) >= self.counts.get(self.task_type, 0):
+            known = ", ".join(f"{kind}-0..{n - 1}" for kind, n in self.counts.items())
+            raise ConfigError(f"there is no task {task!r} in this run; it has {known}")
         self.index = int(index)
-        self.in_graph = data["mode"] == "in-graph"
-        self.program = data.get("program")
-        self.output_dir = data["outputDir"]
-        self.resume_from = data.get("resumeFrom")
+        self.in_graph: bool = data["mode"] == "in-graph"
+        self.program: dict[str, Any] = data.get("program") or {}
+        self.output_dir: str = data["outputDir"]
+        self.resume_from: str | None = data.get("resumeFrom")
         self.grace = float(data.get("grace", 10.0))
         self.addresses = self._addresses()
 
     @classmethod
     def load(cls, path: str, task: str) -> TaskConfig:
-        """Read task.json. Raises ConfigError when it cannot be read or is of a later version."""
+        """Read task.json. Raises ConfigError when it cannot be read or is of another version."""
         try:
             with open(path, encoding="utf-8") as file:
                 data = json.load(file)
         except (OSError, ValueError) as error:
-            raise ConfigError("cannot read the task's description %s: %s" % (path, error))
-        if data.get("version") != 1:
-            raise ConfigError(
-                "%s is of version %r; this runtime reads version 1" % (path, data.get("version"))
-            )
+            raise ConfigError(f"cannot read the task's description {path}: {error}") from None
+        version = data.get("version") if isinstance(data, dict) else None
+        if version != 1:
+            raise ConfigError(f"{path} is of version {version!r}; this runtime reads version 1")
         return cls(data, task)
 
-    def _addresses(self) -> dict:
+    def _addresses(self) -> dict[str, list[str]]:
         given = self.data.get("addresses")
         if given is not None:
             return {kind: list(hosts) for kind, hosts in given.items() if hosts}
-        found = {}
-        for kind, count in self.data["counts"].items():
-            found[kind] = [
-                "%s:%d" % (self._host(kind, index), self.data["port"]) for index in range(count)
+        template, port = self.data["addressTemplate"], self.data["port"]
+        return {
+            kind: [
+                f"{template.format(name=self.data['name'], type=kind, index=index)}:{port}"
+                for index in range(count)
             ]
-        return {kind: hosts for kind, hosts in found.items() if hosts}
-
-    def _host(self, kind: str, index: int) -> str:
-        template = self.data["addressTemplate"]
-        return str(template.format(name=self.data["name"], type=kind, index=index))
+            for kind, count in self.counts.items()
+        }
 
     @property
-    def cluster(self) -> dict:
-        """TensorFlow's cluster: host:port by type, without evaluators."""
+    def cluster(self) -> dict[str, list[str]]:
+        """TensorFlow's cluster: host:port by type, without evaluators and empty types."""
         return {kind: self.addresses[kind] for kind in CLUSTER_TYPES if self.addresses.get(kind)}
 
     @property
-    def tf_config(self) -> dict:
+    def tf_config(self) -> dict[str, Any]:
         """The value of TF_CONFIG."""
         return {"cluster": self.cluster, "task": {"type": self.task_type, "index": self.index}}
 
@@ -94,31 +103,27 @@ class TaskConfig:
         return int(own[self.index].rpartition(":")[2]) if own else 0
 
     @property
-    def hosts(self) -> list:
+    def hosts(self) -> list[str]:
         """Hosts of the whole cluster, each once, in order."""
-        seen = {}
-        for hosts in self.cluster.values():
-            for address in hosts:
-                seen[address.rpartition(":")[0].strip("[]")] = True
-        return list(seen)
+        every = [address for hosts in self.cluster.values() for address in hosts]
+        return list(dict.fromkeys(each.rpartition(":")[0].strip("[]") for each in every))
 
     @property
     def copies_checkpoints(self) -> bool:
         """Whether this task brings the checkpoints of `resumeFrom`: the chief, else worker-0."""
-        first = "chief" if self.data["counts"].get("chief") else "worker"
-        return self.task_type == first and self.index == 0
+        return self.task == ("chief-0" if self.counts.get("chief") else "worker-0")
 
     @property
     def is_shell(self) -> bool:
         """Whether the program is a shell script."""
-        return bool(self.program) and self.program["entrypoint"].endswith(".sh")
+        return str(self.program.get("entrypoint", "")).endswith(".sh")
 
     @property
     def opens_port(self) -> bool:
         """Whether the task is ready only when its own port accepts."""
         return bool(self.port) and (self.in_graph or bool(self.program.get("serves")))
 
-    def flags(self) -> list:
+    def flags(self) -> list[str]:
         """Address flags that the program mentions and the user did not give."""
         values = {
             "ps_hosts": ",".join(self.addresses.get("ps", [])),
@@ -128,37 +133,37 @@ class TaskConfig:
             "data_dir": self.data["dataDir"],
             "log_path": self.output_dir,
         }
-        given = {a.lstrip("-").partition("=")[0] for a in self.program.get("arguments", []) if a[:1] == "-"}
-        wanted = self.program.get("flags", [])
-        return ["--%s=%s" % (n, values[n]) for n in values if n in wanted and n not in given]
+        arguments = self.program.get("arguments", [])
+        given = {a.lstrip("-").partition("=")[0] for a in arguments if a.startswith("-")}
+        wanted = [n for n in values if n in self.program.get("flags", []) and n not in given]
+        return [f"--{name}={values[name]}" for name in wanted]
 
-    def command(self, find) -> list:  # type: ignore[no-untyped-def]
+    def command(self, find: Callable[[str], str]) -> list[str]:
         """The child's argv; `find(name)` looks a program up on PATH. Raises ConfigError."""
         if self.in_graph:
             server = os.path.join(HERE, "tf_server.py")
             return [sys.executable, server, "--server", self.data.get("server", "native")]
         script = os.path.join(self.program["dir"], self.program["entrypoint"])
         if not os.path.isfile(script):
-            raise ConfigError("the program's file %s does not exist" % script)
-        tail = [script] + self.flags() + list(self.program.get("arguments", []))
+            raise ConfigError(f"its file {script} does not exist")
+        tail = [script, *self.flags(), *self.program.get("arguments", [])]
         if script.endswith(".py"):
-            return [sys.executable, "-u"] + tail
-        if self.is_shell:
-            shell = find("bash") or find("sh")
-            if not shell:
-                raise ConfigError("%s needs a shell, and neither bash nor sh is on PATH" % script)
-            return [shell] + tail
-        raise ConfigError("%s can not be started: a program ends in .py or .sh" % script)
+            return [sys.executable, "-u", *tail]
+        if not self.is_shell:
+            raise ConfigError(f"{script} is neither Python (.py) nor a shell script (.sh)")
+        shell = find("bash") or find("sh")
+        if not shell:
+            raise ConfigError(f"{script} needs a shell, and neither bash nor sh is on PATH")
+        return [shell, *tail]
 
-    def environment(self, base: dict) -> dict:
-        """The child's environment: `base`, the user's, ours; defaults never replace what is set."""
-        env = dict(base)
-        env.update(self.data.get("env") or {})
+    def environment(self, base: dict[str, str]) -> dict[str, str]:
+        """The child's environment: `base`, the user's, ours. Raises ConfigError."""
+        env = {**base, **(self.data.get("env") or {})}
         for name in list(env):
-            if name.startswith(PRIVATE_PREFIXES) or name in PRIVATE_VARIABLES:
+            if name.startswith(PRIVATE_PREFIXES) or name in PRIVATE:
                 del env[name]
-        env["TF_CONFIG"] = json.dumps(self.tf_config)
         env.update(
+            TF_CONFIG=json.dumps(self.tf_config),
             TFCLUSTER_CLUSTER=self.data["cluster"],
             TFCLUSTER_RUN=str(self.data["run"]),
             TFCLUSTER_NAME=self.data["name"],
@@ -173,36 +178,38 @@ class TaskConfig:
         )
         for name, value in self.defaults().items():
             env.setdefault(name, value)
-        if any(env.get(name) for name in PROXY_VARIABLES):
+        if any(env.get(name) for name in PROXIES):
             direct = env.get("no_grpc_proxy") or env.get("no_proxy") or env.get("NO_PROXY") or ""
-            env["no_grpc_proxy"] = ",".join([d for d in direct.split(",") if d] + self.hosts)
-        if self.program:
-            path = [os.path.join(HERE, "site"), env.get("PYTHONPATH", "")]
-            env["PYTHONPATH"] = os.pathsep.join(p for p in path if p)
-        self._guard(env)
+            env["no_grpc_proxy"] = ",".join([*filter(None, direct.split(",")), *self.hosts])
+        if not self.in_graph:
+            path = (os.path.join(HERE, "site"), env.get("PYTHONPATH", ""))
+            env["PYTHONPATH"] = os.pathsep.join(filter(None, path))
+        if self.data.get("loopback"):
+            path = (_preloadable(self.data["loopback"]), env.get("LD_PRELOAD", ""))
+            env["LD_PRELOAD"] = ":".join(filter(None, path))
         return env
 
-    def defaults(self) -> dict:
+    def defaults(self) -> dict[str, str]:
         """TensorFlow's threads and gRPC options, for variables that nobody set."""
         limit = (self.data.get("threads") or {}).get(self.task_type)
-        usable = limit or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else limit
-        found = {"TF_GRPC_DEFAULT_OPTIONS": GRPC_OPTIONS}
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+        found = {
+            "TF_GRPC_DEFAULT_OPTIONS": GRPC_OPTIONS,
+            "TF_NUM_INTEROP_THREADS": str(max(MIN_INTEROP_THREADS, limit or cores)),
+        }
         if limit:
             found["TF_NUM_INTRAOP_THREADS"] = str(limit)
-        found["TF_NUM_INTEROP_THREADS"] = str(max(MIN_INTEROP_THREADS, usable or 1))
         return found
 
-    def _guard(self, env: dict) -> None:
-        guard = self.data.get("loopback")
-        if not guard:
-            return
-        # The dynamic linker only warns about a preload that it cannot load, and the ports would be open to
-        # the network: so say it here.
-        if not os.path.isfile(guard):
-            raise ConfigError("the loopback guard %s is missing; reinstall tfcluster-magic" % guard)
-        if ":" in guard or " " in guard:
-            raise ConfigError(
-                "the loopback guard %r has a space or colon in its path, which the dynamic linker "
-                "cannot preload; install tfcluster-magic in a folder without them" % guard
-            )
-        env["LD_PRELOAD"] = ":".join(p for p in (guard, env.get("LD_PRELOAD", "")) if p)
+
+def _preloadable(guard: str) -> str:
+    # The dynamic linker only warns about a preload that it cannot load, and the ports would then be
+    # open to the network.
+    if not os.path.isfile(guard):
+        raise ConfigError(f"the loopback guard {guard} is missing; reinstall tfcluster-magic")
+    if ":" in guard or " " in guard:
+        raise ConfigError(
+            f"the loopback guard {guard!r} has a space or colon in its path, which the dynamic "
+            "linker cannot preload; install tfcluster-magic in a folder without them"
+        )
+    return guard

@@ -1,8 +1,8 @@
-"""A bare TensorFlow server for one In-Graph task, through TensorFlow's C API and without importing TensorFlow.
+"""A bare TensorFlow server for an In-Graph task: the C API, without importing TensorFlow's Python.
 
-Reads TF_CONFIG; `--server python` runs tf.distribute.Server instead (for programs that use py_function), and
-the C API falls back to it by itself where it is missing or fails, saying so in one line. It never ends by
-itself once it serves. Standard library only, Python 3.8 syntax.
+Reads TF_CONFIG. `--server python` runs tf.distribute.Server instead (programs with py_function need
+it); the C API falls back to it by itself where it is missing or fails, saying so in one line. Once
+it serves it never ends by itself. Standard library only, Python 3.8 syntax.
 """
 
 from __future__ import annotations
@@ -12,21 +12,23 @@ import os
 import signal
 import sys
 
-# Our folder must not offer its modules to TensorFlow's imports.
-sys.path[:1] = []
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
+# The exit status when the port is taken; 98 is EADDRINUSE on Linux.
 PORT_TAKEN = 98
 FRAMEWORK = "libtensorflow_framework.so.2"
+# Where TensorFlow keeps its C API: from 2.12 on, and before.
 LIBRARIES = ("libtensorflow_cc.so.2", "python/_pywrap_tensorflow_internal.so")
-FUNCTIONS = ("TF_NewStatus", "TF_GetCode", "TF_Message", "TF_NewServer", "TF_ServerStart", "TF_ServerJoin")
 
 
-class Unusable(Exception):
-    """The C API cannot be used here; the message says why."""
+class UnusableError(Exception):
+    """The C API cannot serve here; the message says why."""
 
 
 def varint(number: int) -> bytes:
-    """A number in protobuf's variable length."""
+    """A number as protobuf writes it."""
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
@@ -35,107 +37,116 @@ def varint(number: int) -> bytes:
     return bytes(out)
 
 
-def field(number: int, value: object) -> bytes:
-    """One protobuf field: an int as varint, text or bytes with its length."""
+def field(number: int, value: int | str | bytes) -> bytes:
+    """One protobuf field: an int as varint, text and messages with their length."""
     if isinstance(value, int):
         return varint(number << 3) + varint(value)
-    data = value.encode("utf-8") if isinstance(value, str) else bytes(value)  # type: ignore[call-overload]
+    data = value.encode("utf-8") if isinstance(value, str) else value
     return varint(number << 3 | 2) + varint(len(data)) + data
 
 
-def server_def(cluster: dict, job: str, index: int, intra: int, inter: int) -> bytes:
-    """tensorflow.ServerDef: cluster=1 job_name=2 task_index=3 default_session_config=4 protocol=5."""
+def server_def(
+    cluster: dict[str, list[str]], job: str, index: int, intra: int, inter: int
+) -> bytes:
+    """A tensorflow.ServerDef (tensorflow_server.proto); 0 threads leave TensorFlow's default."""
     jobs = b""
     for name, hosts in cluster.items():
-        # JobDef: name=1 tasks=2 (a map: key=1 value=2)
-        job_def = field(1, name)
-        for number, host in enumerate(hosts):
-            job_def += field(2, field(1, number) + field(2, host))
-        jobs += field(1, job_def)
-    # ConfigProto: intra_op_parallelism_threads=2 inter_op_parallelism_threads=5; 0 is TensorFlow's default
+        # JobDef: name=1, tasks=2, a map with key=1 and value=2
+        tasks = [field(2, field(1, number) + field(2, host)) for number, host in enumerate(hosts)]
+        jobs += field(1, field(1, name) + b"".join(tasks))
+    # ConfigProto: intra_op_parallelism_threads=2, inter_op_parallelism_threads=5
     config = field(2, intra) + field(5, inter)
+    # ServerDef: cluster=1, job_name=2, task_index=3, default_session_config=4, protocol=5
     return field(1, jobs) + field(2, job) + field(3, index) + field(4, config) + field(5, "grpc")
 
 
-def _load(names: tuple) -> dict:
-    import ctypes
-    import importlib.util
+class NativeApi:
+    """The few functions of TensorFlow's C API that a server needs. Raises UnusableError."""
 
-    spec = importlib.util.find_spec("tensorflow")
-    if spec is None or not spec.submodule_search_locations:
-        raise Unusable("TensorFlow is not installed for %s" % sys.executable)
-    folder = list(spec.submodule_search_locations)[0]
-    libraries = []
-    try:
-        # The others find its symbols only when it is loaded first and for all to see.
-        libraries.append(ctypes.CDLL(os.path.join(folder, FRAMEWORK), mode=ctypes.RTLD_GLOBAL))
-        for name in LIBRARIES:
-            path = os.path.join(folder, name)
-            if os.path.exists(path):
-                libraries.insert(0, ctypes.CDLL(path))
-                break
-    except OSError as error:
-        raise Unusable(str(error))
-    found = {}
-    for name in names:
-        for library in libraries:
+    def __init__(self) -> None:
+        import ctypes
+
+        self._ctypes = ctypes
+        self._libraries = self._load()
+        pointer, text = ctypes.c_void_p, ctypes.c_char_p
+        self._code = self._function("TF_GetCode", ctypes.c_int, pointer)
+        self._message = self._function("TF_Message", text, pointer)
+        self._new = self._function("TF_NewServer", pointer, text, ctypes.c_size_t, pointer)
+        self._start = self._function("TF_ServerStart", None, pointer, pointer)
+        self._join = self._function("TF_ServerJoin", None, pointer, pointer)
+        self._status = self._function("TF_NewStatus", pointer)()
+
+    def _load(self) -> list[Any]:
+        from importlib.util import find_spec
+
+        spec = find_spec("tensorflow")
+        if spec is None or not spec.submodule_search_locations:
+            raise UnusableError(f"no TensorFlow for {sys.executable}")
+        folder = next(iter(spec.submodule_search_locations))
+        paths = [os.path.join(folder, name) for name in LIBRARIES]
+        path = next(filter(os.path.exists, paths), paths[0])
+        try:
+            # The other finds its symbols only when this is loaded first and for all to see.
+            framework = self._ctypes.CDLL(
+                os.path.join(folder, FRAMEWORK), mode=self._ctypes.RTLD_GLOBAL
+            )
+            return [self._ctypes.CDLL(path), framework]
+        except OSError as error:
+            raise UnusableError(str(error)) from None
+
+    def _function(self, name: str, result: Any, *arguments: Any) -> Any:
+        for library in self._libraries:
             if hasattr(library, name):
-                found[name] = getattr(library, name)
-                break
-        else:
-            raise Unusable("this TensorFlow has no %s" % name)
-    pointer = ctypes.c_void_p
-    types = {
-        "TF_NewStatus": (pointer, []),
-        "TF_GetCode": (ctypes.c_int, [pointer]),
-        "TF_Message": (ctypes.c_char_p, [pointer]),
-        "TF_NewServer": (pointer, [ctypes.c_char_p, ctypes.c_size_t, pointer]),
-        "TF_ServerStart": (None, [pointer, pointer]),
-        "TF_ServerJoin": (None, [pointer, pointer]),
-    }
-    for name, (result, arguments) in types.items():
-        found[name].restype, found[name].argtypes = result, arguments
-    return found
+                found = getattr(library, name)
+                found.restype, found.argtypes = result, arguments
+                return found
+        raise UnusableError(f"this TensorFlow has no {name}")
+
+    def _check(self) -> None:
+        if self._code(self._status):
+            raise UnusableError(self._message(self._status).decode("utf-8", "replace").strip())
+
+    def start(self, definition: bytes) -> Any:
+        """A server that serves."""
+        server = self._new(definition, len(definition), self._status)
+        self._check()
+        self._start(server, self._status)
+        self._check()
+        return server
+
+    def join(self, server: Any) -> None:
+        """Wait for ever."""
+        self._join(server, self._status)
 
 
-def serve_native(cluster: dict, job: str, index: int) -> None:
-    """Serve through the C API; does not return once the server is up. Raises Unusable."""
-    api = _load(FUNCTIONS)
-    status = api["TF_NewStatus"]()
-
-    def check() -> None:
-        if api["TF_GetCode"](status):
-            raise Unusable(api["TF_Message"](status).decode("utf-8", "replace").strip())
-
-    threads = [int(os.environ.get("TF_NUM_%s_THREADS" % n) or 0) for n in ("INTRAOP", "INTEROP")]
-    wanted = server_def(cluster, job, index, *threads)
-    server = api["TF_NewServer"](wanted, len(wanted), status)
-    check()
-    api["TF_ServerStart"](server, status)
-    check()
-    say("%s-%d serves on %s" % (job, index, cluster[job][index]))
-    api["TF_ServerJoin"](server, status)
+def serve_native(cluster: dict[str, list[str]], job: str, index: int) -> None:
+    """Serve through the C API; does not return. Raises UnusableError before it serves."""
+    api = NativeApi()
+    threads = [int(os.environ.get(f"TF_NUM_{n}_THREADS") or 0) for n in ("INTRAOP", "INTEROP")]
+    server = api.start(server_def(cluster, job, index, *threads))
+    say(f"{job}-{index} serves on {cluster[job][index]}")
+    api.join(server)
 
 
-def serve_python(cluster: dict, job: str, index: int) -> None:
-    """Serve through tf.distribute.Server; does not return."""
+def serve_python(cluster: dict[str, list[str]], job: str, index: int) -> None:
+    """Serve through tf.distribute.Server; does not return. Raises what TensorFlow raises."""
     import tensorflow as tf
 
     server = tf.distribute.Server(cluster, job_name=job, task_index=index, protocol="grpc")
-    say("%s-%d serves on %s with tf.distribute.Server" % (job, index, cluster[job][index]))
+    say(f"{job}-{index} serves on {cluster[job][index]}, through tf.distribute.Server")
     server.join()
 
 
 def port_is_taken(address: str) -> bool:
-    """Whether somebody else holds the port; a reserved one that may be shared counts as free."""
+    """Whether somebody else holds the port; one that is reserved to be shared with us is free."""
     import errno
     import socket
 
     shared = os.environ.get("TF_GRPC_REUSE_PORT", "").lower() in ("true", "1")
+    option = socket.SO_REUSEPORT if shared else socket.SO_REUSEADDR
     for family, host in ((socket.AF_INET, ""), (socket.AF_INET6, "::")):
         try:
             with socket.socket(family, socket.SOCK_STREAM) as probe:
-                option = socket.SO_REUSEPORT if shared else socket.SO_REUSEADDR
                 probe.setsockopt(socket.SOL_SOCKET, option, 1)
                 probe.bind((host, int(address.rpartition(":")[2])))
         except OSError as error:
@@ -145,47 +156,47 @@ def port_is_taken(address: str) -> bool:
 
 
 def say(text: str) -> None:
-    """One line in the task's log."""
-    sys.stdout.write("tfcluster: %s\n" % text)
+    """Put one line into the task's log."""
+    sys.stdout.write(f"tfcluster: {text}\n")
     sys.stdout.flush()
 
 
-def main(argv: list) -> int:
-    """Serve the task that TF_CONFIG names; the exit status."""
-    # A signal must end the server although its main thread never comes back from C.
+def main(argv: list[str]) -> int:
+    """Serve the task that TF_CONFIG names; the exit status when that is impossible."""
+    # The main thread never comes back from C, where Python's own handler would have to wait.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         config = json.loads(os.environ["TF_CONFIG"])
-        cluster, job, index = config["cluster"], config["task"]["type"], int(config["task"]["index"])
+        cluster, task = config["cluster"], config["task"]
+        job, index = task["type"], int(task["index"])
         address = cluster[job][index]
     except (KeyError, ValueError, IndexError, TypeError) as error:
-        say("TF_CONFIG does not describe a task of a cluster: %r" % error)
+        say(f"TF_CONFIG does not describe a task of a cluster: {error!r}")
         return 2
+    serve = serve_python if argv[1:] == ["--server", "python"] else serve_native
+    taken = (
+        f"port {address.rpartition(':')[2]} is taken by another process: {job}-{index} cannot serve"
+    )
     if port_is_taken(address):
-        return _say_taken(address)
+        say(taken)
+        return PORT_TAKEN
     try:
-        if argv[1:] == ["--server", "python"]:
-            serve_python(cluster, job, index)
-        else:
-            serve_native(cluster, job, index)
-    except Exception as error:
-        # TensorFlow raises its own kinds; which one says less than whether the port was free.
+        serve(cluster, job, index)
+    except UnusableError as error:
+        say(f"TensorFlow's C API cannot serve ({error}); going on with tf.distribute.Server")
+        # A fresh process, which looks at the port again: what the C API has left in this one must
+        # not matter.
+        os.execv(sys.executable, [sys.executable, __file__, "--server", "python"])
+    except Exception as error:  # TensorFlow's own kinds, not imported here
         if port_is_taken(address):
-            return _say_taken(address)
-        if not isinstance(error, Unusable):
-            say("the server cannot start: %s" % (str(error).strip() or repr(error)))
-            return 1
-        say("TensorFlow's C API cannot serve (%s); going on with tf.distribute.Server" % error)
-        # A fresh process: what the C API has left in this one must not matter.
-        os.execv(sys.executable, [sys.executable, os.path.abspath(__file__), "--server", "python"])
+            say(taken)
+            return PORT_TAKEN
+        say(f"the server cannot start: {error}")
+        return 1
     return 0
 
 
-def _say_taken(address: str) -> int:
-    port = address.rpartition(":")[2]
-    say("port %s is taken by another process; the server of %s cannot start" % (port, address))
-    return PORT_TAKEN
-
-
 if __name__ == "__main__":
+    # Our folder must not offer its modules to TensorFlow's imports.
+    del sys.path[0]
     sys.exit(main(sys.argv))

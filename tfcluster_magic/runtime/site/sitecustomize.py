@@ -1,78 +1,81 @@
-"""Shortens one wait of TensorFlow 1 programs, which stay unmodified: a worker that looks before the chief
-has initialised the variables sleeps 30 s (SessionManager's recovery_wait_secs); here 1 s.
+"""Shortens one wait of TensorFlow 1 programs, which themselves stay unmodified.
 
-Does nothing until the program itself imports TensorFlow, never imports it, never breaks a program, and hands
-on to any other sitecustomize on the path. Standard library only, Python 3.8 syntax.
+A worker that looks before the chief has initialised the variables sleeps 30 s (the default
+recovery_wait_secs of SessionManager and Supervisor); here 1 s. Does nothing until the program
+itself imports TensorFlow, never imports it, never breaks a program, and hands on to the
+sitecustomize that Python would have found otherwise. Standard library only, Python 3.8 syntax.
 """
 
+import os
 import sys
 
-_MODULE = "tensorflow.python.training.session_manager"
-_SECONDS = 1
+# Module and class whose __init__ has the default.
+_PATIENT = {
+    "tensorflow.python.training.session_manager": "SessionManager",
+    "tensorflow.python.training.supervisor": "Supervisor",
+}
+_PARAMETER = "recovery_wait_secs"
+_DEFAULT = 30
+_SHORT = 1
 
 
 def _shorten(module):
-    """Replace the default of SessionManager(recovery_wait_secs=30); an explicit value stays."""
+    """Replace the default of the class in this module; a value that a program gives stays."""
     import inspect
 
-    init = module.SessionManager.__init__
-    names = list(inspect.signature(init).parameters)
-    after = len(names) - names.index("recovery_wait_secs")
-    without_default = sum(p.default is p.empty for p in inspect.signature(init).parameters.values())
-    defaults = list(init.__defaults__)
-    position = names.index("recovery_wait_secs") - without_default
-    if after > 0 and defaults[position] == 30:
-        defaults[position] = _SECONDS
-        init.__defaults__ = tuple(defaults)
+    init = inspect.unwrap(getattr(module, _PATIENT[module.__name__]).__init__)
+    parameters = inspect.signature(init).parameters.values()
+    with_default = [p for p in parameters if p.default is not p.empty]
+    if len(with_default) == len(init.__defaults__ or ()):
+        init.__defaults__ = tuple(
+            _SHORT if p.name == _PARAMETER and p.default == _DEFAULT else p.default
+            for p in with_default
+        )
 
 
 class _Finder:
-    """Stands first in sys.meta_path until the module is imported; finds nothing itself."""
+    """Stands first in sys.meta_path; lets the others find, and follows up the few modules above."""
 
     @staticmethod
     def find_spec(name, path=None, target=None):
-        """Let the others find the module, then run _shorten after it was executed."""
-        if name != _MODULE:
+        """The spec that the next finder gives, its module to be shortened after it has run."""
+        if name not in _PATIENT:
             return None
-        sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not _Finder]
-        from importlib.util import find_spec
+        others = [finder for finder in sys.meta_path if finder is not _Finder]
+        specs = (finder.find_spec(name, path, target) for finder in others)
+        spec = next(filter(None, specs), None)
+        if spec is not None and hasattr(spec.loader, "exec_module"):
+            execute = spec.loader.exec_module
 
-        spec = find_spec(name)
-        if spec is None or spec.loader is None:
-            return spec
-        execute = spec.loader.exec_module
+            def exec_module(module):
+                execute(module)
+                try:
+                    _shorten(module)
+                except Exception:
+                    # Another TensorFlow than we know: the program runs as it would without us.
+                    pass
 
-        def exec_module(module):
-            execute(module)
             try:
-                _shorten(module)
-            except Exception:
-                # Another TensorFlow than we know: the program runs as it would without us.
+                spec.loader.exec_module = exec_module
+            except AttributeError:
+                # A loader that cannot be changed: as above.
                 pass
-
-        try:
-            spec.loader.exec_module = exec_module
-        except Exception:
-            # A loader that cannot be changed: as above.
-            pass
         return spec
 
 
-def _chain():
-    """Run the sitecustomize that Python would have found without this one."""
-    import os
+def _hand_on():
+    """Run the next sitecustomize on the path, if there is one."""
     from importlib.machinery import PathFinder
+    from importlib.util import module_from_spec
 
     here = os.path.dirname(os.path.abspath(__file__))
-    path = [p for p in sys.path if os.path.abspath(p or ".") != here]
-    spec = PathFinder.find_spec("sitecustomize", path)
+    spec = PathFinder.find_spec(
+        "sitecustomize", [p for p in sys.path if os.path.abspath(p) != here]
+    )
     if spec is not None and spec.loader is not None:
-        from importlib.util import module_from_spec
-
-        module = module_from_spec(spec)
-        sys.modules["sitecustomize"] = module
+        module = sys.modules["sitecustomize"] = module_from_spec(spec)
         spec.loader.exec_module(module)
 
 
 sys.meta_path.insert(0, _Finder)
-_chain()
+_hand_on()
