@@ -2,6 +2,7 @@
 do.
 
     TFClusterError            anything that a face may show as it is, without a traceback
+    ├── UsageError            the words are not a command
     ├── InvalidRequest        the request itself is wrong: all problems at once
     │   └── PreflightRefused  well formed, but it does not fit: the number that would fit
     ├── NameTaken             a run of this name is still active
@@ -42,6 +43,17 @@ class TFClusterError(Exception):
 
     exit_code = 1
     http_status = 500
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows below the failed cell: the message, with commands as cells have them."""
+        return [f"{type(self).__name__}: {self}".replace("`tfcluster ", "`%tfcluster ")]
+
+
+class UsageError(TFClusterError):
+    """The words are not a command: an unknown verb or option, or some that exclude each other."""
+
+    exit_code = 2
+    http_status = 400
 
 
 class InvalidRequest(TFClusterError):

@@ -23,7 +23,7 @@ def document(what: Model | Sequence[Model], form: str) -> str:
 
 def to_yaml(data: object) -> str:
     """JSON-like data as YAML in its own order."""
-    import yaml  # noqa: PLC0415 - costs every other command its start
+    import yaml
 
     text: str = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100)
     return text.rstrip("\n")

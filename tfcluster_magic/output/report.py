@@ -88,7 +88,9 @@ def _facts(cluster: TFCluster, now: float) -> str:
     parts.append(f"launched {clock(cluster.metadata.created_at, now)}")
     if state.started_at is not None:
         end = state.finished_at or now
-        parts.append(f"{'took' if state.finished_at else 'for'} {age(end - state.started_at)}")
+        parts.append(
+            f"{'took' if state.finished_at else 'for'} {format_duration(end - state.started_at)}"
+        )
     if cluster.spec.program is not None:
         parts.append(
             clean(" ".join([cluster.spec.program.source, *cluster.spec.program.arguments]))
@@ -214,6 +216,26 @@ def options(what: Options, paint: Paint = PLAIN) -> str:
         if value:
             lines.append(f"{label}: {clean(value)}")
     return "\n".join([*lines, *(f"note: {clean(n)}" for n in what.notes)])
+
+
+def reachable(cluster: TFCluster, paint: Paint = PLAIN) -> str:
+    """The addresses of an In-Graph cluster, and the lines that use them."""
+    lines = [headline(cluster, paint)]
+    for task_type, hosts in cluster.status.addresses.items():
+        lines.append(f"  {task_type:<7} {', '.join(hosts)}")
+    target = f"grpc://{cluster.status.addresses['worker'][0]}"
+    name = cluster.metadata.name
+    return "\n".join(
+        [
+            *lines,
+            "",
+            paint("in Python", "bold"),
+            "  from tfcluster_magic import Cluster",
+            f'  cluster = Cluster("{name}")',
+            "  cluster.strategy()                   # tf.distribute.ParameterServerStrategy",
+            f"  cluster.session()                    # tf.compat.v1.Session on {target}",
+        ]
+    )
 
 
 def outcome(cluster: TFCluster, paint: Paint = PLAIN) -> str:

@@ -1,0 +1,94 @@
+"""The command line: `tfcluster VERB …`, and the parser behind `%tfcluster VERB …`.
+
+Promises one grammar and one set of messages to the shell and the notebook, every error as one
+message with an exit code that means something, and a start that imports only what the verb needs.
+Owns the group of commands; each lives in its own module and calls one method of the manager.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from ..errors import TFClusterError, UsageError
+from .group import LazyGroup
+from .terminal import Detached, Interrupted, Terminal
+
+DETACHED = 130
+
+EPILOG = """\b
+Exit codes:
+  0   done
+  1   an error that has no number of its own
+  2   the request is wrong; nothing was created
+  3   there is no room; the message names what would fit
+  4   it does not apply to the run as it is now, or the name is taken
+  5   no such run, task or log
+  6   the backend cannot be used
+  10  a run that was waited for ended without success
+  11  it did not get there in time; it goes on
+  130 detached by Ctrl-C; the run goes on
+
+A run is called NAME-N, as in digits-2; NAME alone means its newest run.
+In a notebook: %load_ext tfcluster_magic, then %tfcluster with the same words."""
+
+
+@click.command(
+    cls=LazyGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]}
+)
+@click.version_option(package_name="tfcluster-magic", prog_name="tfcluster")
+def tfcluster() -> None:
+    """Launch and watch distributed TensorFlow clusters."""
+
+
+def run(argv: Sequence[str], terminal: Terminal) -> object:
+    """Do what `argv` says and return what the verb made (a `TFCluster`, or None).
+
+    Raises:
+        TFClusterError: what was asked for is wrong or failed; the message says it all.
+        Detached: the person stopped watching a run that goes on.
+        Interrupted: the person broke off something else.
+    """
+    try:
+        made = tfcluster.main(
+            args=list(argv), prog_name=terminal.program, standalone_mode=False, obj=terminal
+        )
+    except click.Abort:
+        raise Interrupted from None
+    except click.ClickException as error:
+        raise UsageError(_explained(error)) from None
+    return None if isinstance(made, int) else made
+
+
+def _explained(error: click.ClickException) -> str:
+    text = error.format_message().rstrip(".")
+    ctx = getattr(error, "ctx", None)
+    if ctx is None:
+        return text
+    text = f"{ctx.command_path}: {text[:1].lower()}{text[1:]}"
+    return f"{text}{'' if text.endswith('?') else '.'} See `{ctx.command_path} --help`"
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """The console script: run the words of the command line and leave with an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a Latin-1 terminal gets `?` and no traceback
+    terminal = Terminal()
+    try:
+        run(sys.argv[1:] if argv is None else argv, terminal)
+        sys.stdout.flush()
+    except TFClusterError as error:
+        terminal.note(str(error))
+        code = error.exit_code
+    except (Detached, Interrupted):
+        code = DETACHED
+    except BrokenPipeError:  # `tfcluster logs | head`: the reader has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 141
+    else:
+        code = terminal.exit_code
+    sys.exit(code)

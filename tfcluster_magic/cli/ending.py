@@ -1,0 +1,95 @@
+"""`stop` and `delete`: end a run, and remove what it left."""
+
+from __future__ import annotations
+
+import click
+
+from ..errors import UsageError
+from ..models import TFCluster
+from ..output import report
+from ..waiting import Until
+from . import grammar
+from .terminal import Terminal
+
+YES = click.option("-y", "--yes", is_flag=True, help="do not ask")
+
+
+@click.command("stop")
+@grammar.ref_argument(required=False, nargs=-1)
+@click.option("--all", "every", is_flag=True, help="every run that still holds tasks")
+@click.option("--reason", help="why, for the record")
+@click.option("--no-wait", is_flag=True, help="return at once")
+@YES
+@grammar.backend_option
+@click.pass_obj
+def stop_command(
+    terminal: Terminal,
+    refs: tuple[str, ...],
+    every: bool,
+    reason: str | None,
+    no_wait: bool,
+    yes: bool,
+) -> None:
+    """End the runs REF…; their records, output and checkpoints stay."""
+    manager = terminal.manager
+    clusters = _chosen(terminal, refs, every)
+    names = [c.metadata.name for c in clusters]
+    if every and names and not terminal.confirm(f"stop {', '.join(names)}", yes, "stop --all"):
+        terminal.note("nothing was stopped")
+        return
+    for name in names:
+        manager.stop(name, reason)
+    for before in clusters:
+        name = before.metadata.name
+        if no_wait:
+            terminal.say(report.headline(manager.status(name), terminal.paint))
+            continue
+        with terminal.detaching(name):
+            after = manager.wait(name, until=Until.RELEASED, on_change=terminal.changed)
+        ended = "" if before.active else " (it had already ended)"
+        terminal.say(f"{report.headline(after, terminal.paint)}{ended}")
+
+
+def _chosen(terminal: Terminal, refs: tuple[str, ...], every: bool) -> list[TFCluster]:
+    """The runs that are meant, each once, all of them known before anything is done."""
+    if bool(refs) == every:
+        raise UsageError("stop: name the runs, or say --all")
+    if not every:
+        return _each(terminal, refs)
+    clusters = [c for c in terminal.manager.list(all_runs=True) if c.status.released_at is None]
+    if not clusters:
+        terminal.say("Nothing is running.")
+    return clusters
+
+
+def _each(terminal: Terminal, refs: tuple[str, ...]) -> list[TFCluster]:
+    clusters = [terminal.manager.status(ref) for ref in refs]
+    return list({c.metadata.name: c for c in clusters}.values())
+
+
+@click.command("delete")
+@grammar.ref_argument(nargs=-1)
+@click.option("--with-logs", is_flag=True, help="its folder of logs and checkpoints, too")
+@YES
+@grammar.backend_option
+@click.pass_obj
+def delete_command(terminal: Terminal, refs: tuple[str, ...], with_logs: bool, yes: bool) -> None:
+    """Remove the records of the runs REF…; a run that is active is stopped first."""
+    clusters = _each(terminal, refs)
+    active = [c.metadata.name for c in clusters if c.active]
+    names = ", ".join(c.metadata.name for c in clusters)
+    deeds = [f"stop {', '.join(active)}"] if active else []
+    deeds.append(f"delete {names}")
+    if with_logs:
+        folders = [c.status.paths["output"] for c in clusters if "output" in c.status.paths]
+        deeds.append(f"remove its output and checkpoints in {', '.join(folders)}")
+    words = " ".join(["delete", *refs, *(["--with-logs"] if with_logs else [])])
+    asks = bool(active) or with_logs
+    if asks and not terminal.confirm(", ".join(deeds), yes, words):
+        terminal.note("nothing was deleted")
+        return
+    for cluster in clusters:
+        name = cluster.metadata.name
+        with terminal.detaching(name):
+            terminal.manager.delete(name, with_logs=with_logs)
+        terminal.say(f"deleted {name}")

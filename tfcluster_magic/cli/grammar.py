@@ -1,0 +1,181 @@
+"""Words that several commands share: references, durations, `-o`, the options of a launch."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from ..errors import TFClusterError
+from ..manager import BACKENDS
+from ..output.documents import FORMS
+from ..quantity import DURATION_RULE, parse_duration
+from ..request import OPTIONS, Kind
+from .terminal import Terminal
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Duration(click.ParamType[float]):
+    """Seconds, or a duration such as 10m."""
+
+    name = "time"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Seconds."""
+        try:
+            return float(value) if isinstance(value, (int, float)) else parse_duration(str(value))
+        except ValueError:
+            self.fail(f"{value!r} is not a duration: {DURATION_RULE}", param, ctx)
+
+
+class Words(click.ParamType[str]):
+    """One of some words, offered for completion; the manager refuses others."""
+
+    name = "word"
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self.words = words
+
+    def shell_complete(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        param: click.Parameter,  # noqa: ARG002
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """The words that fit."""
+        return [CompletionItem(word) for word in self.words if word.startswith(incomplete)]
+
+
+def complete_runs(
+    ctx: click.Context,
+    param: click.Parameter,  # noqa: ARG001 - click's signature
+    incomplete: str,
+) -> list[CompletionItem]:
+    """Names of runs, with their phase; none when the backend does not answer."""
+    terminal = ctx.find_object(Terminal) or Terminal()
+    try:
+        clusters = terminal.manager.list(all_runs=True)
+    except TFClusterError:
+        return []
+    names = {c.metadata.name: c.status.phase.value for c in clusters}
+    return [CompletionItem(n, help=p) for n, p in names.items() if n.startswith(incomplete)]
+
+
+def ref_argument(required: bool = True, nargs: int = 1) -> Callable[[F], F]:
+    """REF: a run (digits-2) or the newest run of a name (digits)."""
+    name = "refs" if nargs == -1 else "ref"
+    return click.argument(
+        name, metavar="REF", required=required, nargs=nargs, shell_complete=complete_runs
+    )
+
+
+def output_option(forms: Sequence[str] = FORMS) -> Callable[[F], F]:
+    """`-o`: how a result is printed."""
+    return click.option(
+        "-o",
+        "--output",
+        "form",
+        type=click.Choice(forms),
+        default="table",
+        help="form of the output [table]",
+    )
+
+
+def backend_option(command: F) -> F:
+    """`--backend`: which world the verb means."""
+
+    def use(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+        if value is not None and not ctx.resilient_parsing:
+            terminal = ctx.find_object(Terminal)
+            assert terminal is not None
+            terminal.use_backend(value)
+
+    return click.option(
+        "--backend",
+        type=click.Choice(BACKENDS),
+        expose_value=False,
+        callback=use,
+        help="where clusters run [local]",
+    )(command)
+
+
+def launch_options(command: F) -> F:
+    """Every option of `request.OPTIONS`, as it was typed; the manager reads the values."""
+    for option in reversed(OPTIONS):
+        settings: dict[str, Any] = {"help": option.help, "default": None}
+        if option.kind is Kind.SWITCH:
+            names = f"{option.flag}/--no-{option.flag[2:]}"
+        else:
+            names = option.flag
+            settings["metavar"] = "|".join(option.words) or option.kind.value
+            settings["type"] = Words(option.words)
+            settings["multiple"] = option.kind is Kind.PAIRS
+        command = click.option(names, option.key, **settings)(command)
+    return command
+
+
+def given(options: dict[str, Any]) -> dict[str, Any]:
+    """The launch options that were said."""
+    return {key: value for key, value in options.items() if value not in (None, ())}
+
+
+def arguments_of(ctx: click.Context) -> list[str] | None:
+    """What followed `--`, or None when there was no `--`."""
+    words: list[str] | None = ctx.meta.get(_ARGUMENTS)
+    return words
+
+
+_ARGUMENTS = "tfcluster.arguments"
+_OWN_ARGUMENTS = "the program's own arguments follow ` -- ` at the end"
+_SECTIONS = (
+    ("Cluster", ("mode", "workers", "ps", "chief", "evaluator", "server", "env")),
+    ("Resources", ("cpu", "memory", "gpu")),
+    ("Limits and policies", tuple(o.key for o in OPTIONS if o.path[0] == "lifecycle")),
+)
+
+
+class LaunchCommand(click.Command):
+    """A command that takes the options of a launch, and the program's own arguments after `--`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take what follows the first `--`; an option that is not ours may be the program's."""
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta[_ARGUMENTS], args = args[at + 1 :], args[:at]
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            flags = [flag for param in self.params for flag in param.opts]
+            close = difflib.get_close_matches(error.option_name, flags, 1, cutoff=0.7)
+            hint = f"did you mean {close[0]}?" if close else _OWN_ARGUMENTS
+            raise click.UsageError(f"no such option: {error.option_name}; {hint}", ctx) from None
+        except click.UsageError as error:
+            if "unexpected extra argument" not in error.message:
+                raise
+            text = f"{error.message.rstrip('.')}; {_OWN_ARGUMENTS}"
+            raise click.UsageError(text, ctx) from None
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Options in sections: forty in one column cannot be read."""
+        sections: dict[str, list[tuple[str, str]]] = {"This command": []}
+        sections |= {title: [] for title, _ in _SECTIONS}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None and isinstance(param, click.Option):
+                sections[_section(param.name or "")].append(record)
+        for title, records in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
+def _section(key: str) -> str:
+    for title, keys in _SECTIONS:
+        if key in keys or (title == "Resources" and key.endswith(("_cpu", "_memory", "_gpu"))):
+            return title
+    return "This command"

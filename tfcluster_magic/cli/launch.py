@@ -1,0 +1,164 @@
+"""`launch` and `rerun`: start a run, and see it through when asked to."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..errors import UsageError
+from ..models import Mode, TFCluster
+from ..output.documents import document
+from ..waiting import Until
+from . import grammar
+from .logs import follow_output
+from .terminal import Terminal
+
+if TYPE_CHECKING:
+    from ..planning import Plan
+
+
+def _watching(command: grammar.F) -> grammar.F:
+    """The options that say how long to stay."""
+    for option in (
+        grammar.backend_option,
+        grammar.output_option(),
+        click.option("--timeout", type=grammar.Duration(), help="stop waiting after this long"),
+        click.option("--follow", is_flag=True, help="show the tasks' output and wait for the end"),
+        click.option(
+            "--wait",
+            is_flag=True,
+            help="wait for the end (in-graph: until all servers accept); fail when the run fails",
+        ),
+        click.option("--dry-run", is_flag=True, help="show what would be launched; create nothing"),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command("launch", cls=grammar.LaunchCommand)
+@click.argument("program", required=False, type=click.Path())
+@grammar.launch_options
+@click.option("--name", help="name of the cluster [from the program]")
+@click.option("--sha256", help="checksum that a program from a URL must have")
+@click.option("-f", "--file", type=click.Path(), help="cluster file in YAML; options go before it")
+@_watching
+@click.pass_context
+def launch_command(ctx: click.Context, /, **words: Any) -> TFCluster | None:
+    """Launch a cluster that runs PROGRAM: a file, a folder with run.sh, or a URL.
+
+    The program's own arguments follow ` -- `. In a notebook, %%tfcluster launch runs the rest of
+    the cell. With --mode in-graph there is no program: TensorFlow servers wait for this notebook.
+
+    \b
+    Examples:
+      tfcluster launch train.py
+      tfcluster launch --workers 4 --ps 2 train.py -- --epochs 3
+      tfcluster launch --mode in-graph --workers 2 --ps 1
+    """  # noqa: D301 - click reads \b
+    terminal: Terminal = ctx.obj
+    stay = {key: words.pop(key) for key in ("wait", "follow", "timeout", "form", "dry_run")}
+    _refuse_mixed(stay)
+    asked = {
+        "arguments": grammar.arguments_of(ctx) or (),
+        "cell": terminal.cell,
+        **{key: words.pop(key) for key in ("program", "name", "sha256", "file")},
+        **grammar.given(words),
+    }
+    if stay["dry_run"]:
+        _show_plan(terminal, terminal.manager.plan(**asked), stay["form"])
+        return None
+    return _see_through(terminal, terminal.manager.launch(**asked), **stay)
+
+
+@click.command("rerun", cls=grammar.LaunchCommand)
+@grammar.ref_argument()
+@grammar.launch_options
+@click.option("--name", help="name of the new cluster [that of REF]")
+@click.option("--resume", is_flag=True, help="start from the checkpoints of REF")
+@_watching
+@click.pass_context
+def rerun_command(ctx: click.Context, /, **words: Any) -> TFCluster | None:
+    """Launch the program of REF again: the same snapshot and options, changed where you say so.
+
+    What follows ` -- ` replaces the program's arguments.
+    """
+    terminal: Terminal = ctx.obj
+    stay = {key: words.pop(key) for key in ("wait", "follow", "timeout", "form", "dry_run")}
+    _refuse_mixed(stay)
+    asked = {
+        "arguments": grammar.arguments_of(ctx),
+        **{key: words.pop(key) for key in ("ref", "name", "resume")},
+        **grammar.given(words),
+    }
+    if stay["dry_run"]:
+        _show_plan(terminal, terminal.manager.plan_rerun(**asked), stay["form"])
+        return None
+    return _see_through(terminal, terminal.manager.rerun(**asked), **stay)
+
+
+def _refuse_mixed(stay: dict[str, Any]) -> None:
+    if stay["follow"] and stay["form"] != "table":
+        raise UsageError(
+            "--follow prints the tasks' output, so -o json|yaml|name cannot go with it"
+        )
+    if stay["dry_run"] and (stay["follow"] or stay["wait"]):
+        raise UsageError("--dry-run creates nothing, so there is nothing to --wait for or --follow")
+    if stay["timeout"] is not None and not (stay["follow"] or stay["wait"]):
+        raise UsageError(
+            "--timeout bounds --wait or --follow; for the run itself use --max-duration"
+        )
+
+
+def _show_plan(terminal: Terminal, plan: Plan, form: str) -> None:
+    """What would be created, and what stands against it."""
+    for warning in plan.cluster.status.warnings:
+        terminal.note(f"warning: {warning}")
+    if form == "table":
+        terminal.note("this would be created (nothing was):")
+        form = "yaml"
+    terminal.emit(document(plan.cluster, form))
+    plan.check()
+
+
+def _see_through(
+    terminal: Terminal,
+    cluster: TFCluster,
+    *,
+    wait: bool,
+    follow: bool,
+    timeout: float | None,
+    form: str,
+    dry_run: bool,
+) -> TFCluster:
+    """Report a new run; stay with it as long as the person asked."""
+    assert not dry_run
+    name = cluster.metadata.name
+    if form == "table":
+        terminal.launched(cluster)
+    elif not wait:
+        terminal.emit(document(cluster, form))
+        for warning in cluster.status.warnings:
+            terminal.note(f"warning: {warning}")
+    if not (wait or follow):
+        return cluster
+    deadline = None if timeout is None else time.monotonic() + timeout
+    with terminal.detaching(name):
+        if follow:
+            follow_output(terminal, cluster, deadline=deadline)
+        ready = cluster.spec.mode is Mode.IN_GRAPH and not follow
+        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        try:
+            cluster = terminal.manager.wait(
+                name,
+                left,
+                until=Until.READY if ready else Until.END,
+                on_change=None if follow or form != "table" else terminal.changed,
+            )
+        finally:
+            if form != "table":
+                terminal.emit(document(terminal.manager.status(name), form))
+    if form == "table":
+        terminal.finished(cluster)
+    return cluster

@@ -1,0 +1,90 @@
+"""`logs`: what the tasks print, as one stream."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+
+import click
+
+from ..errors import TFClusterError, WaitTimeout
+from ..models import TFCluster
+from ..output import report
+from ..output.stream import Prefixer, task_names
+from ..output.text import PLAIN
+from . import grammar
+from .terminal import Terminal
+
+
+def _complete_tasks(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Names of the run's tasks."""
+    terminal = ctx.find_object(Terminal) or Terminal()
+    try:
+        names = task_names(terminal.manager.status(ctx.params["ref"]))
+    except (TFClusterError, KeyError):
+        return []
+    return [name for name in names if name.startswith(incomplete)]
+
+
+@click.command("logs")
+@grammar.ref_argument()
+@click.argument("tasks", metavar="[TASK]...", nargs=-1, shell_complete=_complete_tasks)
+@click.option("-f", "--follow", is_flag=True, help="go on until the run has ended")
+@click.option("--tail", type=click.IntRange(min=0), help="the last lines of each task only [all]")
+@click.option("--no-prefix", is_flag=True, help="lines as the tasks printed them")
+@click.option("--no-color", is_flag=True, help="no colours, as with NO_COLOR=1")
+@grammar.backend_option
+@click.pass_obj
+def logs_command(
+    terminal: Terminal,
+    ref: str,
+    tasks: tuple[str, ...],
+    follow: bool,
+    tail: int | None,
+    no_prefix: bool,
+    no_color: bool,
+) -> None:
+    """Show what the tasks of REF printed; all of them, or those that are named.
+
+    \b
+    Examples:
+      tfcluster logs -f digits
+      tfcluster logs --tail 20 digits-2 worker-0 ps-0
+    """  # noqa: D301 - click reads \b
+    cluster = terminal.manager.status(ref)
+    show = {"tasks": tasks, "tail": tail, "prefix": not no_prefix, "colour": not no_color}
+    if follow:
+        with terminal.detaching(cluster.metadata.name):
+            follow_output(terminal, cluster, **show)  # type: ignore[arg-type]
+        terminal.note(report.outcome(terminal.manager.status(cluster.metadata.name)))
+    else:
+        follow_output(terminal, cluster, follow=False, **show)  # type: ignore[arg-type]
+
+
+def follow_output(
+    terminal: Terminal,
+    cluster: TFCluster,
+    *,
+    tasks: Sequence[str] = (),
+    tail: int | None = None,
+    prefix: bool = True,
+    colour: bool = True,
+    follow: bool = True,
+    deadline: float | None = None,
+) -> None:
+    """Print the lines of a run, to its end with `follow`.
+
+    Raises:
+        WaitTimeout: `deadline` (monotonic seconds) came first.
+    """
+    name = cluster.metadata.name
+    show = Prefixer(tasks or task_names(cluster), terminal.paint if colour else PLAIN, prefix)
+    for line in terminal.manager.logs(name, tasks, follow=follow, tail=tail):
+        if line is not None:
+            terminal.emit(show(line))
+        else:
+            sys.stdout.flush()
+        if deadline is not None and time.monotonic() >= deadline:
+            raise WaitTimeout(f"{name} has not ended in time; it goes on")
+    sys.stdout.flush()

@@ -1,0 +1,162 @@
+"""Where a command talks to: a shell's two streams here, a notebook's cell in `magic.py`.
+
+Promises that commands never ask whether they run in a shell or a cell: they say, show, ask and
+detach through this. Owns colours and width of the terminal, and what Ctrl-C means while watching.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+from ..errors import UsageError
+from ..manager import ClusterManager
+from ..models import TFCluster
+from ..output import report
+from ..output.text import Paint
+
+
+class Detached(Exception):
+    """The person stopped watching; the run goes on."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(name)
+
+
+class Interrupted(Exception):
+    """The person broke off what was not the watching of a run."""
+
+
+class Terminal:
+    """A shell: results on stdout, remarks on stderr.
+
+    Attributes:
+        program: how the person calls us, for messages.
+        cell: the body of a cell as the program, in a notebook.
+        exit_code: what a command that did its work wants to leave with.
+    """
+
+    program = "tfcluster"
+    cell: str | None = None
+
+    def __init__(self, manager: ClusterManager | None = None) -> None:
+        self._manager = manager
+        self._live_lines = 0
+        self._last_note = ""
+        self.exit_code = 0
+        self.paint = Paint(self.colours())
+
+    @property
+    def manager(self) -> ClusterManager:
+        """The door to the clusters, made when first needed."""
+        if self._manager is None:
+            self._manager = ClusterManager()
+        return self._manager
+
+    def use_backend(self, name: str) -> None:
+        """Talk to the backend called `name` from now on."""
+        if self.manager.backend_name != name:
+            self._manager = ClusterManager(backend_name=name)
+
+    def colours(self) -> bool:
+        """Whether stdout shows colours."""
+        return sys.stdout.isatty() and self.wants_colours()
+
+    @staticmethod
+    def wants_colours() -> bool:
+        """Whether the person wants colours where they can be shown. NO_COLOR: https://no-color.org."""
+        return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+    @property
+    def columns(self) -> int | None:
+        """Width to cut tables to; None when the output is not for eyes."""
+        return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether a person sits there who can answer."""
+        return sys.stdin.isatty() and sys.stdout.isatty()
+
+    def say(self, text: str) -> None:
+        """A result, in words."""
+        self.emit(self.words(text))
+
+    def emit(self, text: str) -> None:
+        """A result exactly as it is: a document, a line of a log."""
+        click.echo(text, color=self.paint.enabled)
+
+    def words(self, text: str) -> str:
+        """Commands in a message as this person writes them."""
+        return text
+
+    def note(self, text: str) -> None:
+        """A remark, which must not spoil the output of a pipe."""
+        click.echo(text, err=True)
+
+    def launched(self, cluster: TFCluster) -> None:
+        """Show a run that has just been launched."""
+        self.say(report.launched(cluster, self.paint))
+
+    def changed(self, cluster: TFCluster) -> None:
+        """Tell a change of a run that is waited for; its end is told by whoever waits."""
+        text = report.headline(cluster)
+        if cluster.active and text != self._last_note:
+            self._last_note = text
+            self.note(text)
+
+    def live(self, cluster: TFCluster, text: str) -> None:
+        """Show a run that is being watched, in place of what was shown before."""
+        if not sys.stdout.isatty():
+            self.changed(cluster)
+            return
+        lines = text.split("\n")[: shutil.get_terminal_size().lines - 1]
+        up = f"\x1b[{self._live_lines}A\x1b[J" if self._live_lines else ""
+        click.echo(up + "\n".join(lines), color=True)
+        self._live_lines = len(lines)
+
+    def finished(self, cluster: TFCluster) -> None:
+        """The last word on a run that was waited for and succeeded."""
+        self.note(report.outcome(cluster))
+
+    def connected(self, cluster: TFCluster) -> None:
+        """Show how an In-Graph cluster is used."""
+        self.say(report.reachable(cluster, self.paint))
+
+    def link(self, url: str, what: str) -> None:
+        """Show an address to open."""
+        self.note(f"{what}:")
+        self.say(url)
+
+    def confirm(self, deed: str, yes: bool, command: str) -> bool:
+        """Ask before `deed`; where nobody can answer, refuse and say the `command` that does it.
+
+        Raises:
+            UsageError: nobody can be asked and `yes` is false.
+        """
+        if yes:
+            return True
+        if not self.can_ask:
+            raise UsageError(f"this would {deed}; to do it: `{self.program} {command} --yes`")
+        return click.confirm(f"This will {deed}. Go on?", err=True)
+
+    @contextmanager
+    def detaching(self, name: str) -> Iterator[None]:
+        """Ctrl-C inside stops watching run `name` and nothing else.
+
+        Raises:
+            Detached: it was interrupted.
+        """
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.note(
+                f"\ndetached; {name} goes on: `{self.program} logs -f {name}` shows its output, "
+                f"`{self.program} stop {name}` ends it"
+            )
+            raise Detached(name) from None

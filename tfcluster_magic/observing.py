@@ -1,0 +1,75 @@
+"""What can be told about a running cluster beside its record: how far it is, and who is silent.
+
+Reads what the run's tasks write (event files, log files) and nothing else, and only where this
+machine sees those files. Never raises for what it finds.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from .explain import shorten
+from .models import Mode, Phase, TaskType, TFCluster
+from .names import task_name
+from .program_totals import total_from_arguments
+from .progress import Progress, ProgressReader, describe
+
+SILENCE = 300.0
+"""Seconds without output after which a running task is told to be silent."""
+
+
+class Observer:
+    """Looks at runs; one for a manager, so that following a run reads each event file once."""
+
+    def __init__(self) -> None:
+        self._readers: dict[str, ProgressReader] = {}
+
+    def progress(self, cluster: TFCluster) -> Progress | None:
+        """How far the program is; None when it does not say, and for in-graph clusters."""
+        folder = cluster.status.paths.get("output")
+        program = cluster.spec.program
+        if folder is None or program is None:
+            return None
+        reader = self._readers.get(cluster.metadata.uid)
+        if reader is None:
+            totals = total_from_arguments(program.arguments)
+            reader = ProgressReader(folder, totals.steps, totals.epochs)
+            self._readers[cluster.metadata.uid] = reader
+        return reader.read()
+
+    def notes(self, cluster: TFCluster, now: float | None = None) -> list[str]:
+        """Lines for people: progress, and silence."""
+        found = []
+        if progress := self.progress(cluster):
+            found.append(f"progress: {describe(progress)}")
+        if silent := silence(cluster, time.time() if now is None else now):
+            found.append(silent)
+        return found
+
+
+def silence(cluster: TFCluster, now: float) -> str | None:
+    """`no output since 22:41 from worker-0`, when running programs have been silent for long."""
+    folder = cluster.status.paths.get("logs")
+    if (
+        cluster.status.phase is not Phase.RUNNING
+        or cluster.spec.mode is Mode.IN_GRAPH
+        or not folder
+    ):
+        return None
+    silent: dict[str, float] = {}
+    for task_type in (TaskType.CHIEF, TaskType.WORKER):
+        counts = cluster.status.counts.get(task_type.value)
+        if counts is None or counts.running < counts.desired:
+            continue  # some have finished: their silence says nothing
+        for task in (task_name(task_type, i) for i in range(counts.desired)):
+            try:
+                last = os.stat(os.path.join(folder, f"{task}.log")).st_mtime
+            except OSError:
+                continue
+            if now - last > SILENCE:
+                silent[task] = last
+    if not silent:
+        return None
+    since = time.strftime("%H:%M", time.localtime(max(silent.values())))
+    return f"no output since {since} from {shorten(list(silent))}"

@@ -1,0 +1,214 @@
+"""From a person's words to a `LaunchRequest`: program, name, counts and limits, checked together.
+
+Promises every problem of a launch in one refusal, called by the option that caused it. Owns the
+choice of the name and of the program's source. Creates nothing but, in the workspace that it is
+given, the snapshot of a large program. Never asks a backend what fits.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from . import manifest, names, program, request, validation
+from .backends.base import LaunchRequest, Preflight
+from .errors import InvalidRequest, PreflightRefused, Problem
+from .models import Metadata, Mode, Phase, Program, Reason, Status, TFCluster
+from .request import Wish
+
+IN_GRAPH_NAME = "in-graph"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A launch thought through and not done: the run as it would be, and what stands against it."""
+
+    cluster: TFCluster
+    preflight: Preflight
+
+    def check(self) -> None:
+        """Raise PreflightRefused when there is no room."""
+        if self.preflight.problems:
+            raise PreflightRefused(self.preflight.problems)
+
+
+def foresee(request: LaunchRequest, known: Sequence[TFCluster], preflight: Preflight) -> Plan:
+    """The run that `request` would make beside the `known` ones."""
+    runs = [c.metadata.run for c in known if c.metadata.cluster == request.cluster]
+    number = max(runs, default=0) + 1
+    metadata = Metadata(
+        name=names.run_name(request.cluster, number),
+        cluster=request.cluster,
+        run=number,
+        uid=str(uuid.UUID(int=0)),
+        created_at=time.time(),
+    )
+    warnings = (*request.warnings, *preflight.warnings)
+    status = Status(phase=Phase.QUEUED, reason=Reason.QUEUED, warnings=warnings)
+    return Plan(TFCluster(metadata=metadata, spec=request.spec, status=status), preflight)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the program of a launch comes from: at most one of `path` and `cell`.
+
+    `workspace` is the folder for a snapshot that is too large for the record.
+    """
+
+    workspace: Path
+
+    path: str | None = None
+    cell: str | None = None
+    sha256: str | None = None
+    arguments: Sequence[str] = ()
+
+
+@dataclass
+class _Draft:
+    """A launch under construction: problems are collected, and raised once."""
+
+    wish: Wish
+    warnings: list[str] = field(default_factory=list)
+
+    def attempt(self, make: Callable[[], T]) -> T | None:
+        """The result of `make`; what it refuses goes on the list."""
+        try:
+            return make()
+        except InvalidRequest as error:
+            self.wish.problems += error.problems
+            return None
+
+
+def request_launch(
+    source: Source, name: str | None, file: str | None, options: Mapping[str, object]
+) -> LaunchRequest:
+    """The request for a launch.
+
+    Raises:
+        InvalidRequest: with every problem.
+    """
+    read = manifest.read(file) if file else manifest.Manifest(None, {})
+    draft = _Draft(request.wish(options, read.spec))
+    if source.path is None and source.cell is None and read.program is not None:
+        arguments = source.arguments or read.arguments
+        source = replace(source, path=read.program, arguments=arguments)
+    speaks_of_ps = _put_program(draft, source)
+    request.settle(draft.wish, speaks_of_ps)
+    chosen = name if name is not None else read.name
+    return _finish(draft, chosen, lambda: _derived_name(draft.wish, source))
+
+
+def request_rerun(
+    old: TFCluster,
+    name: str | None,
+    resume: bool,
+    arguments: Sequence[str] | None,
+    options: Mapping[str, object],
+) -> LaunchRequest:
+    """The request for another run of the same snapshot.
+
+    Raises:
+        InvalidRequest: with every problem.
+    """
+    spec: dict[str, Any] = msgspec.to_builtins(old.spec)
+    spec.pop("stop", None)
+    spec.pop("resumeFrom", None)
+    draft = _Draft(request.wish(options, spec))
+    runs_program = old.spec.program is not None
+    if resume:
+        draft.wish.put(("resumeFrom",), old.metadata.name)
+        if not runs_program:
+            allowed = "in-graph, the notebook restores its own checkpoints"
+            draft.wish.problems.append(Problem("--resume", old.metadata.name, allowed))
+    if arguments is not None:
+        if runs_program:
+            draft.wish.put(("program", "arguments"), list(arguments))
+        else:
+            draft.wish.problems.append(_no_program_for(arguments))
+    request.settle(draft.wish, speaks_of_ps=False)
+    chosen = name if name is not None else old.metadata.cluster
+    return _finish(draft, chosen, lambda: chosen)
+
+
+def _put_program(draft: _Draft, source: Source) -> bool:
+    """Take the snapshot, if there is a program; returns whether it speaks of parameter servers."""
+    wish = draft.wish
+    if source.path is not None and source.cell is not None:
+        allowed = "the cell is the program here: leave it out, or use %tfcluster for a file"
+        wish.problems.append(Problem("program", source.path, allowed))
+        return False
+    if source.path is None and source.cell is None:
+        if source.arguments and wish.get(("program",)) is None:
+            wish.problems.append(_no_program_for(source.arguments))
+        elif source.arguments:
+            wish.put(("program", "arguments"), list(source.arguments))
+        if source.sha256 is not None:
+            allowed = "it is the checksum of a program from a URL: name the URL"
+            wish.problems.append(Problem("--sha256", source.sha256, allowed))
+        return False
+    taken = draft.attempt(lambda: _snapshot(source))
+    if taken is None:
+        wish.put(("program",), None)
+        return False
+    snapshot, warnings = taken
+    draft.warnings += warnings
+    wish.put(("program",), msgspec.to_builtins(snapshot))
+    return program.speaks_of_ps(snapshot, source.workspace)
+
+
+def _snapshot(source: Source) -> tuple[Program, tuple[str, ...]]:
+    place: dict[str, Any] = {"workspace": source.workspace, "cwd": _here()}
+    if source.cell is not None:
+        return program.snapshot_cell(source.cell, arguments=source.arguments, **place)
+    assert source.path is not None
+    return program.snapshot(source.path, arguments=source.arguments, sha256=source.sha256, **place)
+
+
+def _here() -> Path:
+    try:
+        return Path.cwd()
+    except OSError:
+        allowed = "the folder you are in was removed: change to another one"
+        raise InvalidRequest([Problem("program", None, allowed)]) from None
+
+
+def _no_program_for(arguments: Sequence[str]) -> Problem:
+    return Problem("arguments after --", " ".join(arguments), "there is no program that takes them")
+
+
+def _derived_name(wish: Wish, source: Source) -> str:
+    """A name for a launch that was given none. The program, if any, could be read."""
+    if source.path is not None:
+        return program.default_name(source.path, _here())
+    if source.cell is not None:
+        return "cell"
+    return IN_GRAPH_NAME if wish.get(("mode",)) == Mode.IN_GRAPH.value else "cluster"
+
+
+def _finish(draft: _Draft, name: str | None, derive: Callable[[], str]) -> LaunchRequest:
+    """Check everything that can be checked, and raise all that is wrong."""
+    wish = draft.wish
+    refused_program = any(p.field == "program" for p in wish.problems)
+    before = len(wish.problems)
+    spec = draft.attempt(lambda: validation.validate(wish.spec))
+    found = wish.in_its_words(wish.problems[before:])
+    if refused_program:  # it was named, so "name a program" would mislead
+        found = [p for p in found if p.field != "spec.program"]
+    wish.problems[before:] = found
+    if name is not None and not names.is_valid(name):
+        wish.problems.append(Problem("--name", name, names.NAME_RULE))
+    if wish.problems or spec is None:
+        raise InvalidRequest(wish.problems)
+    return LaunchRequest(
+        cluster=name if name is not None else derive(),
+        spec=spec,
+        name_given=name is not None,
+        warnings=tuple(draft.warnings),
+    )

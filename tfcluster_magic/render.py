@@ -1,0 +1,166 @@
+"""A run as documents: its record, and each task as this machine runs it. Pure.
+
+Promises that what is printed is what `runtime/task.py` computes (a test keeps the two equal), and
+YAML that any program can read. Creates nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from . import tf_config
+from .models import Mode, TaskType, TFCluster
+from .names import task_name
+
+TEMPLATE = "local.yaml.j2"
+RUNTIME = Path(__file__).with_name("runtime")
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a task finds where it runs; `program_dir` is where the snapshot is written out."""
+
+    interpreter: str
+    data_dir: str
+    output_dir: str
+    program_dir: str
+    cpus: int
+
+
+def place_of(cluster: TFCluster, interpreter: str, data_dir: str, log_dir: str, cpus: int) -> Place:
+    """Where the tasks of `cluster` run; a run that is only planned has a word for some of it."""
+    paths = cluster.status.paths
+    logs = paths.get("logs")
+    return Place(
+        interpreter=interpreter,
+        data_dir=data_dir,
+        output_dir=paths.get("output")
+        or os.path.join(log_dir, cluster.metadata.cluster, str(cluster.metadata.run)),
+        program_dir=str(Path(logs).with_name("program")) if logs else "<copy of the program>",
+        cpus=cpus,
+    )
+
+
+@dataclass(frozen=True)
+class RenderedTask:
+    """One task: its `command`, the `env` that is set for it, and TF_CONFIG as it is read."""
+
+    name: str
+    command: Sequence[str]
+    env: Mapping[str, str]
+    tf_config: Mapping[str, Any]
+
+
+def render(cluster: TFCluster, place: Place) -> str:
+    """The record and the tasks as a stream of YAML documents."""
+    environment = Environment(
+        loader=PackageLoader("tfcluster_magic"),
+        undefined=StrictUndefined,
+        autoescape=False,  # noqa: S701 - YAML; every value passes through json or yaml
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"json": _json, "yaml": _yaml}
+    template = environment.get_template(TEMPLATE)
+    return template.render(record=msgspec.to_builtins(cluster), tasks=tasks(cluster, place))
+
+
+def tasks(cluster: TFCluster, place: Place) -> list[RenderedTask]:
+    """Every task of the run as it would be started."""
+    counts = cluster.spec.replicas.counts
+    addresses = _addresses(cluster)
+    found = []
+    for task_type, count in counts.items():
+        for index in range(count):
+            config = tf_config.tf_config(counts, addresses, task_type, index)
+            found.append(
+                RenderedTask(
+                    name=task_name(task_type, index),
+                    command=_command(cluster, place, addresses, task_type, index),
+                    env=_env(cluster, place, task_type, index, config),
+                    tf_config=config,
+                )
+            )
+    return found
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)  # JSON is YAML
+
+
+def _yaml(value: object) -> str:
+    text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=100)
+    return text.rstrip("\n")
+
+
+def _addresses(cluster: TFCluster) -> dict[str, tuple[str, ...]]:
+    """Those of the record; before the launch a word in place of each port."""
+    counts = cluster.spec.replicas.counts
+    return {
+        t.value: cluster.status.addresses.get(t.value)
+        or tuple(f"127.0.0.1:<port of {task_name(t, i)}>" for i in range(count))
+        for t, count in counts.items()
+    }
+
+
+def _command(
+    cluster: TFCluster,
+    place: Place,
+    addresses: Mapping[str, Sequence[str]],
+    task_type: TaskType,
+    index: int,
+) -> list[str]:
+    spec = cluster.spec
+    if spec.mode is Mode.IN_GRAPH:
+        server = str(RUNTIME / "tf_server.py")
+        return [place.interpreter, server, "--server", spec.server.value]
+    assert spec.program is not None
+    script = os.path.join(place.program_dir, spec.program.entrypoint)
+    flags = tf_config.flags(
+        spec.program.flags,
+        spec.program.arguments,
+        addresses,
+        task_type,
+        index,
+        data_dir=place.data_dir,
+        log_path=place.output_dir,
+    )
+    start = ["bash"] if script.endswith(".sh") else [place.interpreter, "-u"]
+    return [*start, script, *flags, *spec.program.arguments]
+
+
+def _env(
+    cluster: TFCluster,
+    place: Place,
+    task_type: TaskType,
+    index: int,
+    config: tf_config.TFConfig,
+) -> dict[str, str]:
+    """What is set for the task on top of the environment of whoever launches."""
+    limit = cluster.spec.replicas.of(task_type).resources.cpu
+    threads = math.ceil(limit) if limit else None
+    return {
+        **tf_config.environment_defaults(threads, place.cpus),
+        **cluster.spec.env,
+        "TF_CONFIG": json.dumps(config),
+        "TFCLUSTER_CLUSTER": cluster.metadata.cluster,
+        "TFCLUSTER_RUN": str(cluster.metadata.run),
+        "TFCLUSTER_NAME": cluster.metadata.name,
+        "TFCLUSTER_TASK": task_name(task_type, index),
+        "TFCLUSTER_TASK_TYPE": task_type.value,
+        "TFCLUSTER_TASK_INDEX": str(index),
+        "TFCLUSTER_DATA_DIR": place.data_dir,
+        "TFCLUSTER_OUTPUT_DIR": place.output_dir,
+        "TFCLUSTER_ATTEMPT": "1",
+        "PYTHONUNBUFFERED": "1",
+    }

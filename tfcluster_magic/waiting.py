@@ -1,0 +1,68 @@
+"""Waiting for a run: until its tasks are up, until it has ended, until nothing is left of it.
+
+Promises an answer within half a second of the event, and an error instead of a wait that cannot end
+well. Never polls: the backend's `watch` says when there is something new.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from enum import Enum
+
+from .backends.base import Backend
+from .errors import ClusterFailed, WaitTimeout
+from .models import Phase, TFCluster
+from .quantity import format_duration
+
+
+class Until(Enum):
+    """What a wait is for."""
+
+    READY = "all tasks are up"
+    END = "the run has ended"
+    RELEASED = "no task is left"
+
+
+def wait(
+    backend: Backend,
+    name: str,
+    until: Until,
+    timeout: float | None,
+    on_change: Callable[[TFCluster], None] | None,
+) -> TFCluster:
+    """Wait for the run `name`; see `ClusterManager.wait`."""
+    cluster = backend.get(name)
+    deadline = None if timeout is None else time.monotonic() + timeout
+    for change in backend.watch(name):
+        if change is not None:
+            cluster = change
+            if on_change is not None:
+                on_change(cluster)
+        if _reached(cluster, until):
+            return cluster
+        if deadline is not None and time.monotonic() >= deadline:
+            break
+    else:
+        cluster = backend.get(name)  # NotFound when it was deleted meanwhile
+        if _reached(cluster, until):
+            return cluster
+    raise WaitTimeout(
+        f"{name} is still {cluster.status.phase.value} after {format_duration(timeout or 0)}: "
+        f"{cluster.status.message} It goes on"
+    )
+
+
+def _reached(cluster: TFCluster, until: Until) -> bool:
+    """Whether the wait is over. Raises ClusterFailed when it cannot be any more."""
+    state = cluster.status
+    if until is Until.RELEASED:
+        return state.released_at is not None
+    if until is Until.READY and state.phase is Phase.RUNNING:
+        return True
+    if not state.phase.is_final:
+        return False
+    if state.phase is Phase.SUCCEEDED:
+        return True
+    verb = "failed" if state.phase is Phase.FAILED else "was stopped"
+    raise ClusterFailed(f"{cluster.metadata.name} {verb}: {state.message}")
