@@ -71,6 +71,9 @@ def syntax_error(content: bytes, path: str) -> SyntaxError | None:
             compile(content, path, "exec", dont_inherit=True)
     except SyntaxError as error:
         error.lineno = error.lineno or 1
+        if error.text is None:  # found after parsing, when Python no longer has the line
+            lines = content.decode("utf-8", "replace").split("\n")
+            error.text = lines[error.lineno - 1] if error.lineno <= len(lines) else None
         return error
     except (ValueError, RecursionError, MemoryError) as error:
         return SyntaxError(str(error) or "it is nested too deeply", (path, 1, 0, ""))
@@ -79,7 +82,7 @@ def syntax_error(content: bytes, path: str) -> SyntaxError | None:
 
 def undefined_names(path: str, file: File) -> str | None:
     """A warning about names that the file uses and does not define; None when there are none."""
-    from pyflakes import checker, messages  # type: ignore[import-untyped]  # noqa: PLC0415  40 ms
+    from pyflakes import checker, messages  # type: ignore[import-untyped]  # 40 ms
 
     found: dict[str, int] = {}
     with warnings.catch_warnings():

@@ -52,7 +52,7 @@ def split_checksum(url: str, sha256: str | None) -> tuple[str, str | None]:
     """
     try:
         parts = urllib.parse.urlsplit(url)
-        host = parts.hostname
+        host, _ = parts.hostname, parts.port  # both are parsed when asked for
     except ValueError as error:
         raise refusal(url, f"it is not a valid URL ({error}); {_SCHEME_RULE}") from None
     if parts.scheme.lower() not in SCHEMES:
@@ -96,8 +96,8 @@ def fetch(
     try:
         content, final = _read(url, limit_bytes, deadline, silence)
     except urllib.error.HTTPError as error:
-        with error:
-            raise refusal(url, _status_text(error)) from None
+        error.close()
+        raise refusal(url, _status_text(error)) from None
     except (OSError, http.client.HTTPException, ValueError) as error:
         if deadline.passed:
             raise refusal(url, f"the download took longer than {timeout:g} seconds") from None
@@ -151,6 +151,8 @@ def _read(url: str, limit_bytes: int, deadline: _Deadline, silence: float) -> tu
 
 
 def _status_text(error: urllib.error.HTTPError) -> str:
+    if error.code in range(300, 400):
+        return f"the server answered {error.code} and redirects in a circle, or too often"
     hint = {401: "it wants a sign-in", 403: "it refuses access", 404: "there is no such file"}
     why = f": {hint[error.code]}" if error.code in hint else ""
     reason = " ".join(str(error.reason).split())[:200]

@@ -88,9 +88,10 @@ def check_limits(source: object, sizes: Mapping[str, int], limit_bytes: int) -> 
     more = " or more" if len(sizes) > MAX_FILES else ""
     raise refusal(
         source,
-        f"it has {len(sizes)} files{more} of {size_text(total)}, and a program may have "
-        f"{MAX_FILES} of {size_text(limit_bytes)}; the largest: {named}. Keep data out of the "
-        "program's folder: tasks read it from the data folder (TFCLUSTER_DATA_DIR)",
+        f"it has {len(sizes)} files{more} with {size_text(total)} together, and a program may have "
+        f"at most {MAX_FILES} files with {size_text(limit_bytes)}; the largest: "
+        f"{named}. Keep data out of the program's folder: tasks read it from the data folder "
+        "(TFCLUSTER_DATA_DIR)",
     )
 
 
