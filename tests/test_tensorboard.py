@@ -1,0 +1,208 @@
+"""TensorBoard on a folder: one real process, shared, and gone when nobody uses it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import event_writer as ev
+import pytest
+
+from tfcluster_magic import tensorboard
+from tfcluster_magic.errors import TFClusterError
+from tfcluster_magic.tensorboard_server import started
+
+OPEN = """
+import sys
+from tfcluster_magic import tensorboard
+print(tensorboard.open(sys.argv[1], state_dir=sys.argv[2]).pid)
+"""
+
+
+def wait_for(condition: Callable[[], object], what: str, seconds: float = 60) -> None:
+    """Wait until `condition` holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+def get(url: str) -> bytes:
+    """The body that `url` answers with, without any proxy."""
+    return urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=30).read()
+
+
+def processes(state: Path) -> list[int]:
+    """Every process of a session whose leader names this state folder in its arguments."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and started(int(entry)):
+            try:
+                session = os.getsid(int(entry))
+                lines = [Path(f"/proc/{p}/cmdline").read_bytes() for p in {int(entry), session}]
+            except OSError:
+                continue
+            if any(os.fsencode(state) in line for line in lines):
+                found.append(int(entry))
+    return found
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Iterator[Path]:
+    """A state folder of its own; the boards in it are stopped in the end."""
+    folder = tmp_path / "state"
+    yield folder
+    for board in tensorboard.list_boards(folder):
+        tensorboard.stop(board.folder, state_dir=folder)
+    wait_for(lambda: not processes(folder), "a process is left")
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    """A folder with the events of one run."""
+    path = ev.event_file(tmp_path / "log" / "digits" / "1")
+    path.write_bytes(ev.version() + ev.event(1, {"loss": 0.5}))
+    return tmp_path / "log"
+
+
+def test_life_of_a_board(
+    state: Path, logs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A board serves the runs, without TensorFlow or the notebook server's secrets, and stops."""
+    monkeypatch.setenv("JUPYTERHUB_API_TOKEN", "secret")
+    monkeypatch.setenv("JPY_PARENT_PID", "1")
+    monkeypatch.setenv("TFCLUSTER_RUN_UID", "some-run")
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    (tmp_path / "tensorboard.py").write_text("raise SystemExit('the wrong tensorboard')")
+    monkeypatch.chdir(tmp_path)
+
+    board = tensorboard.open(logs, state_dir=state)
+    assert board.url == f"http://127.0.0.1:{board.port}/"
+    assert board.folder == str(logs)
+    assert tensorboard.list_boards(state) == [board]
+    wait_for(lambda: json.loads(get(board.url + "data/runs")) == ["digits/1"], "no run is served")
+
+    assert "tensorflow" not in Path(f"/proc/{board.pid}/maps").read_text()
+    environment = Path(f"/proc/{board.pid}/environ").read_text().split("\0")
+    names = {variable.partition("=")[0] for variable in environment}
+    assert not names & {"JUPYTERHUB_API_TOKEN", "JPY_PARENT_PID", "TFCLUSTER_RUN_UID"}
+    assert os.getsid(board.pid) == board.pid
+    assert (state / "tensorboard").stat().st_mode & 0o077 == 0
+    assert len(processes(state)) == 2  # with the data server
+
+    assert tensorboard.stop(logs, state_dir=state)
+    assert started(board.pid) is None
+    wait_for(lambda: not processes(state), "a process is left")
+    assert tensorboard.list_boards(state) == []
+    assert not list((state / "tensorboard").glob("*.json"))
+    assert not tensorboard.stop(logs, state_dir=state)
+
+
+def test_two_callers_at_once_share_one_board(state: Path, logs: Path) -> None:
+    """Callers in several processes, one of them by a link, get one board that outlives them."""
+    link = logs.parent / "link"
+    link.symlink_to(logs)
+    callers = [
+        subprocess.Popen(
+            [sys.executable, "-c", OPEN, str(folder), str(state)], stdout=subprocess.PIPE, text=True
+        )
+        for folder in (logs, link, logs)
+    ]
+    pids = {int(caller.communicate(timeout=120)[0]) for caller in callers}
+    assert len(pids) == 1
+    assert tensorboard.open(logs, state_dir=state).pid in pids
+
+
+def test_killed_board_is_replaced(state: Path, logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A board that was killed, or does not answer any more, is replaced by a new one."""
+    first = tensorboard.open(logs, state_dir=state)
+    os.kill(first.pid, signal.SIGKILL)
+    wait_for(lambda: started(first.pid) is None, "SIGKILL has no effect")
+    assert tensorboard.list_boards(state) == []
+    second = tensorboard.open(logs, state_dir=state)
+    assert second.pid != first.pid
+
+    monkeypatch.setattr(tensorboard, "_ANSWER_TIMEOUT", 1.0)
+    monkeypatch.setattr(tensorboard, "_GRACE", 0.2)
+    os.kill(second.pid, signal.SIGSTOP)
+    monkeypatch.setattr(tensorboard, "_start", lambda *_: "started anew")
+    assert tensorboard.open(logs, state_dir=state) == "started anew"
+    assert started(second.pid) is None
+
+
+def test_idle_board_ends(state: Path, logs: Path) -> None:
+    """A board ends by itself once the last connection has been closed for the idle timeout."""
+    board = tensorboard.open(logs, state_dir=state, idle_timeout=1)
+    used = socket.create_connection(("127.0.0.1", board.port))
+    busy_until = time.monotonic() + 2.5
+    wait_for(lambda: time.monotonic() > busy_until or started(board.pid) is None, "unreachable")
+    assert started(board.pid) is not None
+    used.close()
+    wait_for(lambda: not processes(state), "it does not end")
+    assert not list((state / "tensorboard").glob("*.json"))
+
+
+def test_path_prefix(state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a path prefix everything is below it, and the log root is made where it is missing."""
+    monkeypatch.setenv("TFCLUSTER_LOG_DIR", str(tmp_path / "new" / "log"))
+    folder = tmp_path / "new" / "log"
+    board = tensorboard.open(folder, state_dir=state, path_prefix="/user/ada/board/")
+    assert board.url == f"http://127.0.0.1:{board.port}/user/ada/board/"
+    assert json.loads(get(board.url + "data/runs")) == []
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        get(f"http://127.0.0.1:{board.port}/data/runs")
+
+
+def test_folder_that_cannot_be_shown(state: Path, tmp_path: Path) -> None:
+    """A folder that does not exist, or is a file, is named, and nothing is started or made."""
+    (tmp_path / "file").write_text("")
+    for name, why in (("missing", "No such file"), ("file", "Not a directory")):
+        with pytest.raises(TFClusterError, match=f"{name}: {why}.*may be empty"):
+            tensorboard.open(tmp_path / name, state_dir=state)
+    assert not (tmp_path / "missing").exists()
+    with pytest.raises(TFClusterError, match="idle_timeout"):
+        tensorboard.open(tmp_path, state_dir=state, idle_timeout=0)
+
+
+def test_state_folder_that_cannot_be_written(logs: Path, tmp_path: Path) -> None:
+    """A state folder that cannot be written is named, with the variable that names another."""
+    (tmp_path / "state").write_text("a file")
+    with pytest.raises(TFClusterError, match=r"state.*TFCLUSTER_STATE_DIR"):
+        tensorboard.open(logs, state_dir=tmp_path / "state")
+
+
+def test_tensorboard_is_not_installed(
+    state: Path, logs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Without TensorBoard the error says how to install it, and for which Python."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "v")], check=True)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "v" / "bin" / "python"))
+    with pytest.raises(TFClusterError, match=r"v/bin/python: pip install tensorboard"):
+        tensorboard.open(logs, state_dir=state)
+    assert tensorboard.list_boards(state) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [("raise ImportError('boom')", "ImportError: boom"), ("while True: pass", "said nothing")],
+)
+def test_tensorboard_that_does_not_start(
+    state: Path, logs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, body: str, told: str
+) -> None:
+    """A TensorBoard that fails or hangs as it starts is told with its last lines, and is gone."""
+    broken = tmp_path / "broken" / "tensorboard"
+    broken.mkdir(parents=True)
+    (broken / "__init__.py").write_text(body)
+    monkeypatch.setenv("PYTHONPATH", str(broken.parent))
+    with pytest.raises(TFClusterError, match=f"did not start.*(?s:.*){told}(?s:.*)output is in"):
+        tensorboard.open(logs, state_dir=state, start_timeout=1)
+    wait_for(lambda: not processes(state), "a process is left")

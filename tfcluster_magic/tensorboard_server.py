@@ -1,0 +1,146 @@
+"""The TensorBoard process: a script that `tensorboard.py` starts, apart from whoever started it.
+
+    python tensorboard_server.py '{"folder": ..., "prefix": ..., "idle": seconds, "register": path,
+                                   "lock": fd, "report": fd, "startTimeout": seconds}'
+
+Promises a process of its own session with no parent that waits for it, bound to 127.0.0.1 on a
+port that the kernel chose, without TensorFlow; it writes its registry file once it listens,
+releases the starter's lock only then, and ends by itself after `idle` seconds without a connection.
+It removes its registry file when it ends. It imports nothing of ours, so it runs by path; what it
+needs of TensorBoard is public but for the stub of `tensorboard.compat.notf`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import sys
+import threading
+import time
+import types
+from typing import Any
+
+HOST = "127.0.0.1"
+
+
+def started(pid: int) -> str | None:
+    """When process `pid` began, in the kernel's ticks: with the pid it names one process for good.
+
+    None if there is no such process (a zombie is none); "" where there is no /proc.
+    """
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+    except ProcessLookupError:
+        return None
+    except OSError:
+        if os.path.exists("/proc/self/stat"):
+            return None
+        with contextlib.suppress(OSError):
+            os.kill(pid, 0)
+            return ""
+        return None
+    return None if fields[0] in (b"Z", b"X") else fields[19].decode()
+
+
+def main(options: dict[str, Any]) -> int:
+    """Serve until idle or told to end; the return value is the exit status."""
+    if os.fork():
+        os._exit(0)  # the starter waits for this one; the board itself belongs to init
+    os.setsid()
+    signal.alarm(int(options["startTimeout"]))  # a start that hangs ends, and gives the lock back
+    # TensorBoard asks for this module to be told not to import TensorFlow
+    sys.modules["tensorboard.compat.notf"] = types.ModuleType("tensorboard.compat.notf")
+    try:
+        import tensorboard  # noqa: F401 - is it there?
+    except ModuleNotFoundError:
+        os.write(options["report"], b"missing")
+        return 1
+    from tensorboard import default, main_lib, program
+
+    class Server(program.WerkzeugServer):  # type: ignore[misc] # TensorBoard has no types
+        """TensorBoard's server, which counts its connections and tells when it listens."""
+
+        def __init__(self, wsgi_app: Any, flags: Any) -> None:
+            self._connections = 0
+            self._used_at = time.monotonic()
+            self._counting = threading.Lock()
+            super().__init__(wsgi_app, flags)
+
+        def _count(self, change: int) -> None:
+            with self._counting:
+                self._connections += change
+                self._used_at = time.monotonic()
+
+        def get_request(self) -> Any:
+            request = super().get_request()
+            self._count(1)
+            return request
+
+        def shutdown_request(self, request: Any) -> None:
+            self._count(-1)
+            super().shutdown_request(request)
+
+        def service_actions(self) -> None:
+            super().service_actions()
+            with self._counting:
+                idle = not self._connections and time.monotonic() - self._used_at
+            if idle > options["idle"]:
+                print(f"ends after {idle:.0f} s without a connection", flush=True)
+                raise SystemExit(0)
+
+        def serve_forever(self, poll_interval: float = 0.5) -> None:
+            del poll_interval  # TensorBoard's: twice a second, to notice what comes rarely here
+            super().serve_forever(poll_interval=min(5.0, options["idle"] / 4))
+
+        def print_serving_message(self) -> None:
+            _announce(options, self.server_port)
+
+    board = program.TensorBoard(plugins=default.get_plugins(), server_class=Server)
+    arguments = ["--logdir", options["folder"], "--host", HOST, "--port", "0"]
+    board.configure(["tensorboard", *arguments, "--path_prefix", options["prefix"]])
+    main_lib.global_init()
+    status: int = board.main()
+    return status
+
+
+def _announce(options: dict[str, Any], port: int) -> None:
+    """Say that the board listens: in the registry first, then to the starter."""
+    path = options["register"]
+    facts = {
+        "folder": options["folder"],
+        "prefix": options["prefix"],
+        "port": port,
+        "pid": os.getpid(),
+        "started": started(os.getpid()),
+    }
+    with open(f"{path}.new", "w", encoding="utf-8") as file:
+        json.dump(facts, file)
+    os.replace(f"{path}.new", path)
+    atexit.register(_leave, path)
+    signal.alarm(0)
+    os.close(options["lock"])
+    with contextlib.suppress(BrokenPipeError):  # the starter may be gone: the board stays
+        os.write(options["report"], b"ready")
+    os.close(options["report"])
+
+
+def _leave(path: str) -> None:
+    """Remove our registry file, unless somebody is just replacing it."""
+    with contextlib.suppress(OSError, ValueError), open(f"{path[:-5]}.lock", "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with open(path, encoding="utf-8") as file:
+            ours = json.load(file)["pid"] == os.getpid()
+        if ours:
+            os.unlink(path)
+
+
+if __name__ == "__main__":
+    # our folder holds a tensorboard.py too
+    _here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != _here]
+    sys.exit(main(json.loads(sys.argv[1])))
