@@ -1,0 +1,109 @@
+"""What TensorFlow's errors mean to somebody who drives a cluster, and what to do: one table.
+
+Pure: reads an exception's type name and text, never TensorFlow. Every pattern is the text of a
+real error of TensorFlow 2.21 or Keras 3, kept true by `tests/test_client.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What an error means; `lost` says that a task may be gone, so it is worth looking which."""
+
+    text: str
+    lost: bool = False
+
+
+@dataclass(frozen=True)
+class _Rule:
+    types: tuple[str, ...]
+    pattern: str
+    explanation: Explanation
+
+
+_PYTHON_STAYS_HERE = (
+    "tf.py_function, tf.numpy_function and Dataset.from_generator run Python in the process of "
+    "the task that they are placed on, and a function of this notebook lives in this notebook's "
+    "process. "
+)
+_WHAT_WORKS = (
+    "What works: compute it here and feed the result; or cluster.strategy(), where TensorFlow "
+    "calls back into this notebook; or a Between-Graph program, in which each worker defines the "
+    "function itself."
+)
+
+KERAS_3 = (
+    "model.fit of Keras 3 does not work with ParameterServerStrategy. Use the Keras that does: "
+    "set TF_USE_LEGACY_KERAS=1 before TensorFlow is imported{tf_keras}; or write the training "
+    "loop with cluster.coordinator()."
+)
+
+_RULES = (
+    _Rule(
+        ("InvalidArgumentError", "NotFoundError"),
+        r"No OpKernel was registered to support Op '(Eager)?PyFunc(Stateless)?'",
+        Explanation(
+            f"This cluster's native servers hold no Python. {_PYTHON_STAYS_HERE}Servers launched "
+            "with `--server python` hold one, but know only functions that their own process "
+            f"defined. {_WHAT_WORKS}"
+        ),
+    ),
+    _Rule(
+        ("InvalidArgumentError", "UnknownError", "InternalError"),
+        r"Could not find callback with key=\w+ in the registry",
+        Explanation(f"{_PYTHON_STAYS_HERE}{_WHAT_WORKS}"),
+    ),
+    _Rule(
+        ("ValueError",),
+        r"you need to pass this dataset to ClusterCoordinator\.create_per_worker_dataset",
+        Explanation(KERAS_3.format(tf_keras="")),
+    ),
+    _Rule(
+        ("AbortedError", "InvalidArgumentError"),
+        r"Unable to find a context_id matching",
+        Explanation(
+            "A parameter server was restarted and its variables are gone. Run the cells again from "
+            "cluster.strategy() on; then restore your last checkpoint."
+        ),
+    ),
+    _Rule(
+        ("FailedPreconditionError",),
+        r"(uninitialized|was not initialized|Could not find variable)",
+        Explanation(
+            "The parameter servers do not hold this variable. Run its initializer; if it ran "
+            "before, a parameter server was restarted since: open a new session, initialise, and "
+            "restore your last checkpoint."
+        ),
+    ),
+    _Rule(
+        ("DeadlineExceededError",),
+        r"",
+        Explanation(
+            "TensorFlow gave no answer in time. If every task is there and one step simply takes "
+            "longer, give connect(..., operation_timeout=SECONDS).",
+            lost=True,
+        ),
+    ),
+    _Rule(
+        ("UnavailableError", "AbortedError"),
+        r"",
+        Explanation(
+            "A task was lost. Once it is back, use a new session, or call cluster.strategy() "
+            "again.",
+            lost=True,
+        ),
+    ),
+)
+
+
+def explain(error: BaseException) -> Explanation | None:
+    """What `error` means on a cluster and what to do, or None when it is not one that we know."""
+    kind, text = type(error).__name__, str(error)
+    for rule in _RULES:
+        if kind in rule.types and re.search(rule.pattern, text, re.DOTALL):
+            return rule.explanation
+    return None
