@@ -1,0 +1,88 @@
+"""In-Graph with ParameterServerStrategy: a loop of its own, scheduled onto the workers.
+
+    python examples/in_graph_pss.py --steps 600
+
+Variables live on the parameter servers. The client schedules steps; whichever worker is free runs
+the next one, so a lost worker costs its step and no more. Works with any Keras, because it uses
+none.
+"""
+
+import argparse
+import os
+
+import digits
+import numpy as np
+import tensorflow as tf
+
+from tfcluster_magic import ClusterManager
+
+
+def train(cluster, steps, log_path):
+    """Train on a connected cluster; the share of held-out digits that are read correctly."""
+    data, (held_out_x, held_out_y) = digits.load()
+    strategy = cluster.strategy()
+    coordinator = cluster.coordinator()
+
+    with strategy.scope():
+        initial = tf.initializers.GlorotUniform(seed=1)
+        w1 = tf.Variable(initial([digits.PIXELS, 128]))
+        b1 = tf.Variable(tf.zeros([128]))
+        w2 = tf.Variable(initial([128, digits.CLASSES]))
+        b2 = tf.Variable(tf.zeros([digits.CLASSES]))
+        step = tf.Variable(0, dtype=tf.int64)
+    weights = [w1, b1, w2, b2]
+
+    def network(x):
+        return tf.matmul(tf.nn.relu(tf.matmul(x, w1) + b1), w2) + b2
+
+    def make_dataset():
+        return tf.data.Dataset.from_tensor_slices(data).shuffle(digits.TRAIN).repeat().batch(64)
+
+    @tf.function
+    def train_step(iterator):
+        x, y = next(iterator)
+        with tf.GradientTape() as tape:
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=network(x))
+            loss = tf.reduce_mean(losses)
+        for weight, gradient in zip(weights, tape.gradient(loss, weights), strict=True):
+            weight.assign_sub(0.5 * gradient)
+        step.assign_add(1)
+        return loss
+
+    batches = iter(coordinator.create_per_worker_dataset(make_dataset))
+    checkpoint = tf.train.Checkpoint(w1=w1, b1=b1, w2=w2, b2=b2, step=step)
+    writer = tf.summary.create_file_writer(log_path)
+    done = 0
+    while done < steps:
+        some = min(100, steps - done)
+        losses = [coordinator.schedule(train_step, args=(batches,)) for _ in range(some)]
+        coordinator.join()
+        done += some
+        loss = np.mean([value.fetch() for value in losses])
+        with writer.as_default(step=done):
+            tf.summary.scalar("loss", loss)
+        writer.flush()
+        print(f"step {step.numpy()} loss {loss:.4f}", flush=True)
+    checkpoint.save(os.path.join(log_path, "ckpt"))
+    return np.mean(network(held_out_x).numpy().argmax(axis=1) == held_out_y)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--log_path", help="folder for checkpoints and summaries")
+    arguments = parser.parse_args()
+
+    manager = ClusterManager()
+    run = manager.launch(mode="in-graph", name="in-graph-pss", ps=1, workers=2)
+    name = run.metadata.name
+    try:
+        cluster = manager.connect(name)
+        log_path = arguments.log_path or run.status.paths["output"]
+        print(f"held-out accuracy: {train(cluster, arguments.steps, log_path):.4f}")
+    finally:
+        manager.stop(name)
+
+
+if __name__ == "__main__":
+    main()
