@@ -19,7 +19,7 @@ from .waiting import Until
 
 if TYPE_CHECKING:
     from .client import Client
-    from .tensorboard import Board
+    from .tensorboard_registry import Board
 
 
 class Cluster:

@@ -20,6 +20,7 @@ from .cluster import Cluster
 from .errors import UsageError
 from .manager import ClusterManager
 from .models import TFCluster
+from .output import report
 from .output.bundle import bundle
 from .output.html import link
 
@@ -69,11 +70,11 @@ class Cell(Terminal):
         if self.rich:
             self._show(cluster)
         else:
-            super().launched(cluster)
+            self.say(report.launched(cluster, self.paint, self.program))
 
     def changed(self, cluster: TFCluster) -> None:
         """Bring what is shown up to date."""
-        if self.rich:
+        if self.rich and cluster.metadata.name in self.shown:
             self._show(cluster)
         else:
             super().changed(cluster)
@@ -81,7 +82,7 @@ class Cell(Terminal):
     def live(self, cluster: TFCluster, text: str) -> None:
         """Bring what is shown up to date."""
         if self.rich:
-            self._show(cluster, text)
+            self._show(cluster)
         else:
             super().live(cluster, text)
 
@@ -103,12 +104,12 @@ class Cell(Terminal):
         else:
             super().link(url, what)
 
-    def _show(self, cluster: TFCluster, text: str | None = None) -> None:
+    def _show(self, cluster: TFCluster) -> None:
         name = cluster.metadata.name
         again = name in self.shown
         self.shown.add(name)
         notes: tuple[str, ...] = tuple(self.manager.notes(cluster))
-        content = bundle(cluster, None if text is None else self.words(text), notes)
+        content = bundle(cluster, notes=notes)
         content["text/plain"] = self.words(content["text/plain"])
         display(content, raw=True, display_id=f"{name}-{id(self)}", update=again)
 

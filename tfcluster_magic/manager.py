@@ -24,19 +24,27 @@ from traitlets.config import LoggingConfigurable
 
 from . import workspace
 from .backends.base import Backend, LaunchRequest, LogLine, Options
-from .errors import Conflict, NotFound
-from .models import Mode, Stop, TFCluster
-from .waiting import Until, wait
+from .errors import NotFound
+from .models import Stop, TFCluster
+from .waiting import Until, wait, wait_reachable
 
 if TYPE_CHECKING:
     from .client import Client
     from .observing import Observer
     from .planning import Plan
     from .progress import Progress
-    from .tensorboard import Board
+    from .tensorboard_registry import Board
 
 BACKENDS = ("local",)
 Clusters = list[TFCluster]
+
+
+def newest(clusters: Sequence[TFCluster]) -> Clusters:
+    """The newest run of each name, and those that have not ended, in the given order."""
+    last: dict[str, int] = {}
+    for c in clusters:
+        last[c.metadata.cluster] = max(c.metadata.run, last.get(c.metadata.cluster, 0))
+    return [c for c in clusters if c.active or c.metadata.run == last[c.metadata.cluster]]
 
 
 class ClusterManager(LoggingConfigurable):
@@ -74,20 +82,18 @@ class ClusterManager(LoggingConfigurable):
         if self._backend is None:
             from .backends.local.backend import LocalBackend
 
-            folders = {
-                "state_dir": self.state_dir,
-                "data_dir": self.data_dir,
-                "log_dir": self.log_dir,
-            }
-            self._backend = LocalBackend(**{k: Path(v).absolute() for k, v in folders.items() if v})
+            given = {key: getattr(self, key) for key in ("state_dir", "data_dir", "log_dir")}
+            self._backend = LocalBackend(**{k: Path(v).absolute() for k, v in given.items() if v})
         return self._backend
 
     # -- launching ---------------------------------------------------------------------------------
 
     def plan(self, *words: Any, **options: Any) -> Plan:
         """What `launch` with the same words would create. Creates nothing; raises as `launch`."""
+        from .planning import request_launch
+
         with workspace.scratch() as folder:
-            return self._plan(self._request(folder, *words, **options))
+            return self._plan(request_launch(folder, *words, **options))
 
     def launch(
         self,
@@ -116,23 +122,25 @@ class ClusterManager(LoggingConfigurable):
             PreflightRefused: there is no room; the numbers that fit are named.
             NameTaken: a run of this name is active.
         """
+        from .planning import request_launch
+
         with workspace.scratch() as folder:
-            request = self._request(
-                folder,
-                program,
-                arguments,
-                cell=cell,
-                name=name,
-                sha256=sha256,
-                file=file,
+            given: dict[str, Any] = {
+                "cell": cell,
+                "name": name,
+                "sha256": sha256,
+                "file": file,
                 **options,
-            )
+            }
+            request = request_launch(folder, program, arguments, **given)
             with workspace.kept(request.spec.program, folder):
                 return self.backend.create(request)
 
     def plan_rerun(self, ref: str, **words: Any) -> Plan:
         """What `rerun` with the same words would create. Creates nothing; raises as `rerun`."""
-        return self._plan(self._rerun_request(ref, **words))
+        from .planning import request_rerun
+
+        return self._plan(request_rerun(self.status(ref), **words))
 
     def rerun(
         self,
@@ -154,39 +162,10 @@ class ClusterManager(LoggingConfigurable):
 
         Raises: as `launch`, and NotFound.
         """
-        return self.backend.create(
-            self._rerun_request(ref, resume=resume, name=name, arguments=arguments, **options)
-        )
-
-    def _request(
-        self,
-        folder: Path,
-        program: str | None = None,
-        arguments: Sequence[str] = (),
-        *,
-        cell: str | None = None,
-        name: str | None = None,
-        sha256: str | None = None,
-        file: str | None = None,
-        **options: object,
-    ) -> LaunchRequest:
-        from .planning import Source, request_launch
-
-        source = Source(folder, program, cell, sha256, arguments)
-        return request_launch(source, name, file, options)
-
-    def _rerun_request(
-        self,
-        ref: str,
-        *,
-        resume: bool = False,
-        name: str | None = None,
-        arguments: Sequence[str] | None = None,
-        **options: object,
-    ) -> LaunchRequest:
         from .planning import request_rerun
 
-        return request_rerun(self.status(ref), name, resume, arguments, options)
+        wish: dict[str, Any] = {"resume": resume, "name": name, "arguments": arguments, **options}
+        return self.backend.create(request_rerun(self.status(ref), **wish))
 
     def _plan(self, request: LaunchRequest) -> Plan:
         from .planning import foresee
@@ -202,7 +181,7 @@ class ClusterManager(LoggingConfigurable):
     def list(self, wanted: Iterable[str] = (), *, all_runs: bool = False) -> Clusters:
         """The runs of these names (all when empty), newest first.
 
-        Without `all_runs`, only the newest run of each name and those that still hold tasks.
+        Without `all_runs`, only the newest run of each name and those that have not ended.
         """
         wanted = set(wanted)
         clusters = [
@@ -210,16 +189,7 @@ class ClusterManager(LoggingConfigurable):
             for c in self.backend.list()
             if not wanted or c.metadata.name in wanted or c.metadata.cluster in wanted
         ]
-        return clusters if all_runs else self.newest(clusters)
-
-    @staticmethod
-    def newest(clusters: Iterable[TFCluster]) -> Clusters:
-        """The newest run of each name, and the runs that still hold tasks, in the given order."""
-        clusters = [*clusters]
-        last: dict[str, int] = {}
-        for c in clusters:
-            last[c.metadata.cluster] = max(c.metadata.run, last.get(c.metadata.cluster, 0))
-        return [c for c in clusters if c.active or c.metadata.run == last[c.metadata.cluster]]
+        return clusters if all_runs else newest(clusters)
 
     def status(self, ref: str) -> TFCluster:
         """The run `digits-2`, or the newest run of `digits`. Raises NotFound."""
@@ -290,19 +260,7 @@ class ClusterManager(LoggingConfigurable):
             Conflict: it runs programs, or has ended.
             WaitTimeout: it is not up in time.
         """
-        cluster = self.status(ref)
-        name = cluster.metadata.name
-        if cluster.spec.mode is not Mode.IN_GRAPH:
-            raise Conflict(
-                f"{name} is between-graph: its tasks run a program and there is nothing to connect "
-                "to; `tfcluster launch --mode in-graph` starts servers for a notebook"
-            )
-        if not cluster.active:
-            raise Conflict(
-                f"{name} has ended ({cluster.status.phase.value}): `tfcluster rerun {name}` starts "
-                "its servers again"
-            )
-        return self.wait(name, timeout, until=Until.READY)
+        return wait_reachable(self.backend, self.status(ref), timeout)
 
     def connect(self, ref: str, timeout: float = 60.0) -> Client:
         """A client for the In-Graph run `ref`. Raises as `reachable`."""

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
-from . import manifest, names, program, request, validation
+from . import manifest, names, request, validation
+from . import program as programs
 from .backends.base import LaunchRequest, Preflight
 from .errors import InvalidRequest, PreflightRefused, Problem
 from .models import Metadata, Mode, Phase, Program, Reason, Status, TFCluster
@@ -87,13 +88,24 @@ class _Draft:
 
 
 def request_launch(
-    source: Source, name: str | None, file: str | None, options: Mapping[str, object]
+    workspace: Path,
+    program: str | None = None,
+    arguments: Sequence[str] = (),
+    *,
+    cell: str | None = None,
+    name: str | None = None,
+    sha256: str | None = None,
+    file: str | None = None,
+    **options: object,
 ) -> LaunchRequest:
-    """The request for a launch.
+    """The request for a launch; the words are those of `ClusterManager.launch`.
+
+    `workspace` is the folder for a snapshot that is too large for the record.
 
     Raises:
         InvalidRequest: with every problem.
     """
+    source = Source(workspace, program, cell, sha256, arguments)
     read = manifest.read(file) if file else manifest.Manifest(None, {})
     draft = _Draft(request.wish(options, read.spec))
     if source.path is None and source.cell is None and read.program is not None:
@@ -107,12 +119,13 @@ def request_launch(
 
 def request_rerun(
     old: TFCluster,
-    name: str | None,
-    resume: bool,
-    arguments: Sequence[str] | None,
-    options: Mapping[str, object],
+    *,
+    resume: bool = False,
+    name: str | None = None,
+    arguments: Sequence[str] | None = None,
+    **options: object,
 ) -> LaunchRequest:
-    """The request for another run of the same snapshot.
+    """The request for another run of the same snapshot; the words are those of `rerun`.
 
     Raises:
         InvalidRequest: with every problem.
@@ -160,15 +173,15 @@ def _put_program(draft: _Draft, source: Source) -> bool:
     snapshot, warnings = taken
     draft.warnings += warnings
     wish.put(("program",), msgspec.to_builtins(snapshot))
-    return program.speaks_of_ps(snapshot, source.workspace)
+    return programs.speaks_of_ps(snapshot, source.workspace)
 
 
 def _snapshot(source: Source) -> tuple[Program, tuple[str, ...]]:
     place: dict[str, Any] = {"workspace": source.workspace, "cwd": _here()}
     if source.cell is not None:
-        return program.snapshot_cell(source.cell, arguments=source.arguments, **place)
+        return programs.snapshot_cell(source.cell, arguments=source.arguments, **place)
     assert source.path is not None
-    return program.snapshot(source.path, arguments=source.arguments, sha256=source.sha256, **place)
+    return programs.snapshot(source.path, arguments=source.arguments, sha256=source.sha256, **place)
 
 
 def _here() -> Path:
@@ -186,7 +199,7 @@ def _no_program_for(arguments: Sequence[str]) -> Problem:
 def _derived_name(wish: Wish, source: Source) -> str:
     """A name for a launch that was given none. The program, if any, could be read."""
     if source.path is not None:
-        return program.default_name(source.path, _here())
+        return programs.default_name(source.path, _here())
     if source.cell is not None:
         return "cell"
     return IN_GRAPH_NAME if wish.get(("mode",)) == Mode.IN_GRAPH.value else "cluster"

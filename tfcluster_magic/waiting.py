@@ -11,8 +11,8 @@ from collections.abc import Callable
 from enum import Enum
 
 from .backends.base import Backend
-from .errors import ClusterFailed, WaitTimeout
-from .models import Phase, TFCluster
+from .errors import ClusterFailed, Conflict, WaitTimeout
+from .models import Mode, Phase, TFCluster
 from .quantity import format_duration
 
 
@@ -51,6 +51,22 @@ def wait(
         f"{name} is still {cluster.status.phase.value} after {format_duration(timeout or 0)}: "
         f"{cluster.status.message} It goes on"
     )
+
+
+def wait_reachable(backend: Backend, cluster: TFCluster, timeout: float) -> TFCluster:
+    """Wait until a notebook can connect; see `ClusterManager.reachable`."""
+    name = cluster.metadata.name
+    if cluster.spec.mode is not Mode.IN_GRAPH:
+        raise Conflict(
+            f"{name} is between-graph: its tasks run a program and there is nothing to connect "
+            "to; `tfcluster launch --mode in-graph` starts servers for a notebook"
+        )
+    if not cluster.active:
+        raise Conflict(
+            f"{name} has ended ({cluster.status.phase.value}): `tfcluster rerun {name}` starts "
+            "its servers again"
+        )
+    return wait(backend, name, Until.READY, timeout, None)
 
 
 def _reached(cluster: TFCluster, until: Until) -> bool:

@@ -7,21 +7,21 @@ import importlib
 
 import click
 
-VERBS: dict[str, str] = {
-    "launch": "launch",
-    "list": "runs",
-    "status": "runs",
-    "logs": "logs",
-    "stop": "ending",
-    "delete": "ending",
-    "rerun": "launch",
-    "connect": "reach",
-    "tensorboard": "reach",
-    "render": "render",
-    "options": "options",
-    "completion": "completion",
+VERBS: dict[str, tuple[str, str]] = {
+    "launch": ("launch", "start a cluster"),
+    "list": ("runs", "the runs there are"),
+    "status": ("runs", "how a run is doing, in one sentence and task by task"),
+    "logs": ("logs", "what the tasks print"),
+    "stop": ("ending", "end runs; their records and output stay"),
+    "delete": ("ending", "remove records, and output when asked"),
+    "rerun": ("launch", "launch the same snapshot again, or resume it"),
+    "connect": ("reach", "how to use an in-graph cluster"),
+    "tensorboard": ("reach", "open TensorBoard on a run or on all"),
+    "render": ("render", "a run or a launch as documents, task by task"),
+    "options": ("options", "what a launch can ask for, and what fits now"),
+    "completion": ("completion", "the completion script of a shell"),
 }
-"""Each verb and the module of this package that holds it, in the order of `--help`."""
+"""Each verb, the module of this package that holds it, and its line in `--help`, in that order."""
 
 
 class LazyGroup(click.Group):
@@ -35,9 +35,14 @@ class LazyGroup(click.Group):
         """The verb's command, its module imported now."""
         if cmd_name not in VERBS:
             return None
-        module = importlib.import_module(f".{VERBS[cmd_name]}", __package__)
+        module = importlib.import_module(f".{VERBS[cmd_name][0]}", __package__)
         command: click.Command = getattr(module, f"{cmd_name}_command")
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """The verbs with a line each, without importing their modules."""
+        with formatter.section("Verbs"):
+            formatter.write_dl([(name, line) for name, (_, line) in VERBS.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from ..manager import newest
 from ..models import Mode, Phase, TFCluster
 from ..output import report
 from ..output.documents import document
@@ -33,7 +34,7 @@ def list_command(
     everything = terminal.manager.list(names, all_runs=True)
     clusters = [
         c
-        for c in (everything if all_runs else terminal.manager.newest(everything))
+        for c in (everything if all_runs else newest(everything))
         if (not active or c.active)
         and (not phase or c.status.phase.value in phase)
         and (mode is None or c.spec.mode.value == mode)

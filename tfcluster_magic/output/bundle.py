@@ -21,7 +21,7 @@ def bundle(
 ) -> dict[str, Any]:
     """The bundle of `cluster`; `text` replaces its plain text, `notes` are added lines."""
     return {
-        "text/plain": launched(cluster) if text is None else text,
+        "text/plain": launched(cluster, program="%tfcluster") if text is None else text,
         "text/html": card(cluster, notes),
         MIME_TYPE: msgspec.to_builtins(cluster),
     }

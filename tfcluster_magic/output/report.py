@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from .. import explain
 from ..backends.base import Options
-from ..models import Phase, Reclaimed, TaskFailure, TaskState, TaskStatus, TaskType, TFCluster
+from ..models import Mode, Phase, Reclaimed, TaskFailure, TaskState, TaskStatus, TaskType, TFCluster
 from ..names import parse_task, task_name
 from ..quantity import format_bytes, format_duration
 from .text import PLAIN, Paint, age, clean, clock, table
@@ -31,24 +31,31 @@ def headline(cluster: TFCluster, paint: Paint = PLAIN) -> str:
     return f"{text}: {message}" if message else text
 
 
-def launched(cluster: TFCluster, paint: Paint = PLAIN) -> str:
-    """The short report of a launch: what there is, where its output goes, what to do next."""
-    name = cluster.metadata.name
+def launched(cluster: TFCluster, paint: Paint = PLAIN, program: str = "tfcluster") -> str:
+    """The short report of a launch: what there is, where its output goes, what to do next.
+
+    `program` is how this person calls us.
+    """
     lines = [headline(cluster, paint), f"  {shape(cluster)}"]
     lines += [f"  {what:<8}{clean(where)}" for what, where in cluster.status.paths.items()]
     lines += [f"  {paint('warning', 'yellow')} {clean(w)}" for w in cluster.status.warnings]
-    lines += [f"  {paint(f'tfcluster {words}', 'bold'):<}  {why}" for words, why in _next(name)]
-    return "\n".join(lines)
+    return "\n".join(
+        [*lines, *(f"  {paint(w, 'bold')}  {why}" for w, why in _next(cluster, program))]
+    )
 
 
-def _next(name: str) -> list[tuple[str, str]]:
-    steps = [
-        (f"logs -f {name}", "what its tasks print"),
-        (f"status {name}", "what it is doing"),
-        (f"stop {name}", "end it"),
-    ]
+def _next(cluster: TFCluster, program: str) -> list[tuple[str, str]]:
+    """Commands and what they are good for, one under the other."""
+    name = cluster.metadata.name
+    steps = [(f"status {name}", "how it is doing"), (f"stop {name}", "end it")]
+    if not cluster.active:
+        steps = [(f"logs {name}", "what its tasks printed"), (f"rerun {name}", "launch it again")]
+    elif cluster.spec.mode is Mode.IN_GRAPH:
+        steps.insert(0, (f"connect {name}", "use it"))
+    else:
+        steps.insert(0, (f"logs -f {name}", "what its tasks print"))
     longest = max(len(words) for words, _ in steps)
-    return [(f"{words:<{longest}}", why) for words, why in steps]
+    return [(f"{program} {words:<{longest}}", why) for words, why in steps]
 
 
 def status(
