@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ... import names
+from ...loopback import guard_path
 from ...models import Metadata, Spec
 from .detach import interpreter
-from .room import GUARD
 
 VERSION = 1
 
@@ -65,7 +65,7 @@ def of_tasks(
         "outputDir": str(folders.output),
         "resumeFrom": _resume_from(spec, folders.log),
         "grace": spec.lifecycle.grace,
-        "loopback": str(GUARD) if GUARD.is_file() else None,
+        "loopback": guard_path(),
         "interpreter": interpreter(),
     }
 

@@ -17,13 +17,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...errors import Problem
+from ...loopback import guard_path
 from ...models import Mode, Spec, TaskType, TFCluster
 from ...preflight import Limit, Room, asked, cpu_of, memory_of
 from . import files, gpus, processes
 from .store import RunFolder
 
 MAX_TASKS = 100
-GUARD = Path(__file__).resolve().parents[2] / "runtime" / "libloopback_guard.so"
 NEEDED_DISK = 1 << 20
 _HELPERS = (TaskType.PS, TaskType.EVALUATOR)
 
@@ -74,12 +74,12 @@ def obstacles(spec: Spec, log_dir: Path, state_dir: Path) -> list[Problem]:
                 f"install it with `{sys.executable} -m pip install tensorflow-cpu`",
             )
         )
-    if sys.platform == "linux" and not GUARD.is_file():
+    if sys.platform == "linux" and guard_path() is None:
         allowed = (
-            "it is missing, and without it TensorFlow would be open to the whole network: "
+            "the library is missing, and without it TensorFlow would be open to the whole network: "
             "reinstall tfcluster_magic, with a C compiler (cc) where there is no wheel"
         )
-        found.append(Problem("loopback guard", str(GUARD), allowed))
+        found.append(Problem("loopback guard", None, allowed))
     for what, folder, variable in (
         ("log folder", log_dir, "TFCLUSTER_LOG_DIR"),
         ("state folder", state_dir, "TFCLUSTER_STATE_DIR"),

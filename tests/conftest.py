@@ -1,0 +1,92 @@
+"""What every test gets: folders of its own, and the promise that it leaves no process behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tfcluster_magic import program
+from tfcluster_magic.models import Program
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A home, a state folder and a user folder of the test's own; afterwards nothing runs there.
+
+    Whatever a test starts inherits TFCLUSTER_STATE_DIR, and is found by it.
+    """
+    state = tmp_path / "state"
+    home = tmp_path / "home"
+    home.mkdir()
+    for name in [*os.environ]:
+        if name.startswith(("TFCLUSTER_", "JUPYTERHUB_", "JPY_")) or name == "XDG_STATE_HOME":
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("TFCLUSTER_HOME", str(tmp_path / "tfcluster"))
+    monkeypatch.setenv("TFCLUSTER_STATE_DIR", str(state))
+    yield tmp_path
+    left = _still_there(state, patience=5.0)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert not left, f"the test left processes behind: {list(left.values())}"
+
+
+def _still_there(state: Path, patience: float) -> dict[int, str]:
+    """Processes of this state folder, by pid; those that are about to end get time for it."""
+    mark = f"TFCLUSTER_STATE_DIR={state}".encode()
+    deadline = time.monotonic() + patience
+    while found := dict(_processes_with(mark)):
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.02)
+    return found
+
+
+def _processes_with(mark: bytes) -> Iterator[tuple[int, str]]:
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit() or int(entry) == os.getpid():
+            continue
+        try:
+            variables = Path("/proc", entry, "environ").read_bytes().split(b"\0")
+            if mark in variables:
+                words = Path("/proc", entry, "cmdline").read_bytes().decode().split("\0")
+                yield int(entry), " ".join(words)
+        except OSError:
+            continue
+
+
+@pytest.fixture
+def program_of(tmp_path: Path) -> Callable[..., Program]:
+    """Makes a snapshot of a Python program's text, as a launch does."""
+
+    def take(text: str, *arguments: str, name: str = "train.py") -> Program:
+        source = tmp_path / "source" / name
+        source.parent.mkdir(exist_ok=True)
+        source.write_text(text)
+        taken, _ = program.snapshot(
+            str(source),
+            arguments=arguments,
+            workspace=Path(os.environ["TFCLUSTER_HOME"]),
+            cwd=source.parent,
+        )
+        return taken
+
+    return take
+
+
+@pytest.fixture
+def wait_for() -> Callable[..., None]:
+    """Waits until something is true, and says what was not."""
+
+    def wait(condition: Callable[[], object], what: str = "", within: float = 30.0) -> None:
+        deadline = time.monotonic() + within
+        while not condition():
+            assert time.monotonic() < deadline, f"not within {within:g} s: {what or condition}"
+            time.sleep(0.02)
+
+    return wait
