@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 import stat
 import string
@@ -601,6 +602,49 @@ def test_serving_is_what_opens_the_tasks_port(
     write(here, {"a.py": text + "\n"})
     program, _ = snapshot("a.py", workspace=workspace, cwd=here)
     assert (program.serves, speaks_of_ps(program, workspace)) == (serves, ps)
+
+
+# --- in a task ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("source", "folder"), [("job", "program"), ("job/run.sh", "program"), ("job/a.py", "here")]
+)
+def test_task_runs_a_program_where_it_belongs(
+    source: str, folder: str, here: Path, workspace: Path, tmp_path: Path
+) -> None:
+    """A folder or script runs among its files with the task's Python, a file where the user is."""
+    write(
+        here / "job",
+        {"run.sh": 'python a.py "$@"\n', "a.py": "import os, sys\nprint(os.getcwd(), *sys.argv)\n"},
+    )
+    program = take(source, here, workspace, arguments=["--x", "1 2"])
+    materialise(program, tmp_path / "program", workspace)
+    description = {
+        "version": 1, "cluster": "job", "run": 1, "name": "job-1", "uid": "u", "grace": 5,
+        "mode": "between-graph", "counts": {"worker": 1}, "addresses": {"worker": ["127.0.0.1:9"]},
+        "env": {}, "threads": {}, "dataDir": str(tmp_path), "outputDir": str(tmp_path / "out"),
+        "program": {
+            "dir": str(tmp_path / "program"),
+            "entrypoint": program.entrypoint,
+            "arguments": program.arguments,
+            "flags": program.flags,
+            "serves": program.serves,
+            "workingDir": program.working_dir,
+        },
+    }  # fmt: skip
+    (tmp_path / "task.json").write_text(json.dumps(description))
+    task = Path(__file__).parent.parent / "tfcluster_magic" / "runtime" / "task.py"
+    result = subprocess.run(
+        [sys.executable, "-S", "-E", task, tmp_path / "task.json", "worker-0"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": "/usr/bin:/bin"},
+    )
+    script = "a.py" if folder == "program" and source != "job/a.py" else tmp_path / "program/a.py"
+    assert f"{tmp_path / folder} {script} --x 1 2\n" in result.stdout, result.stderr
+    assert result.returncode == 0
 
 
 # --- storing and writing out ------------------------------------------------------------------

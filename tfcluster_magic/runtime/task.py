@@ -96,7 +96,7 @@ class Task:
 
     def _spawn(self) -> None:
         config = self.config
-        folder = str(config.program.get("workingDir") or "")
+        folder = config.working_dir
         write = self.output.open()
         try:
             env = config.environment(dict(os.environ))

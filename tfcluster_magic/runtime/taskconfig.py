@@ -119,9 +119,19 @@ class TaskConfig:
         return str(self.program.get("entrypoint", "")).endswith(".sh")
 
     @property
+    def working_dir(self) -> str:
+        """Where the program starts; relative to its own folder. Empty when nothing was said."""
+        said = self.program.get("workingDir")
+        return os.path.normpath(os.path.join(self.program["dir"], said)) if said else ""
+
+    @property
     def opens_port(self) -> bool:
-        """Whether the task is ready only when its own port accepts."""
-        return bool(self.port) and (self.in_graph or bool(self.program.get("serves")))
+        """Whether the task is ready only when its own port accepts.
+
+        A lone worker with MultiWorkerMirroredStrategy opens none.
+        """
+        serves = bool(self.program.get("serves")) and sum(map(len, self.cluster.values())) > 1
+        return bool(self.port) and (self.in_graph or serves)
 
     def flags(self) -> list[str]:
         """Address flags that the program mentions and the user did not give."""
@@ -146,6 +156,8 @@ class TaskConfig:
         script = os.path.join(self.program["dir"], self.program["entrypoint"])
         if not os.path.isfile(script):
             raise ConfigError(f"its file {script} does not exist")
+        if not os.access(script, os.R_OK):
+            raise ConfigError(f"its file {script} may not be read by this user")
         tail = [script, *self.flags(), *self.program.get("arguments", [])]
         if script.endswith(".py"):
             return [sys.executable, "-u", *tail]
@@ -184,6 +196,9 @@ class TaskConfig:
         if not self.in_graph:
             path = (os.path.join(HERE, "site"), env.get("PYTHONPATH", ""))
             env["PYTHONPATH"] = os.pathsep.join(filter(None, path))
+            # `python` in a shell script is this interpreter, also when its venv is not activated.
+            path = (os.path.dirname(sys.executable), env.get("PATH") or os.defpath)
+            env["PATH"] = os.pathsep.join(path)
         if self.data.get("loopback"):
             path = (_preloadable(self.data["loopback"]), env.get("LD_PRELOAD", ""))
             env["LD_PRELOAD"] = ":".join(filter(None, path))
