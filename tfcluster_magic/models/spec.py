@@ -129,7 +129,9 @@ class Program(Model, frozen=True):
     serves: Annotated[
         bool, Meta(description="the program mentions TensorFlow's distributed runtime")
     ] = False
-    working_dir: str | None = None
+    working_dir: (
+        Annotated[str, Meta(description="where it starts; relative to its own folder")] | None
+    ) = None
 
 
 class ServerKind(str, enum.Enum):
