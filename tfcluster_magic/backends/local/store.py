@@ -49,6 +49,7 @@ class RunFolder:
         self.control = path / "control"
         self.lock_file = path / "lock"
         self.supervisor_log = path / "supervisor.log"
+        self.decisions_file = path / "decisions.jsonl"
         self.program = path / "program"
         self.tasks = path / "tasks"
 

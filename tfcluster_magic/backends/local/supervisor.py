@@ -23,6 +23,7 @@ from ...models import Spec, Status, Stop
 from . import files, ports
 from .crew import Crew
 from .publisher import Publisher
+from .recorder import Recorder
 from .store import RunFolder
 from .wakeups import Wakeups
 
@@ -52,6 +53,7 @@ class Supervisor:
             folder, cluster.metadata.uid, self._spec, self._output, self._wakeups.report_fd
         )
         self._publisher = Publisher(folder)
+        self._recorder = Recorder(folder, self._name, self._spec, self._status)
         folder.write_status(self._status)
 
     def run(self) -> None:
@@ -71,7 +73,9 @@ class Supervisor:
         while True:
             step = checkpoint_step(self._output) if self._crew.disturbed else None
             seen = Observation(tasks=self._crew.observe(), checkpoint_step=step)
-            decision = decide(self._spec, self._name, self._status, seen, time.time())
+            now = time.time()
+            decision = decide(self._spec, self._name, self._status, seen, now)
+            self._recorder.note(now, seen, self._spec.stop, decision)
             self._status = decision.status
             self._crew.end(decision.stop)
             for wanted in decision.start:
