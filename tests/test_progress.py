@@ -320,6 +320,30 @@ def test_600_tasks(tmp_path: Path) -> None:
     assert len(reader._sources) <= 64
 
 
+def test_reading_needs_no_tensorflow(tmp_path: Path) -> None:
+    """Reading progress imports nothing beyond the standard library and this package."""
+    write(ev.event_file(tmp_path), ev.event(3, {"loss": 1.0}))
+    code = (
+        "import sys; from tfcluster_magic.progress import ProgressReader\n"
+        f"assert ProgressReader({str(tmp_path)!r}).read().step\n"
+        "found = {m.split('.')[0] for m in sys.modules} - set(sys.stdlib_module_names)\n"
+        "print(sorted(found))"
+    )
+    told = subprocess.run(
+        [
+            sys.executable,
+            "-I",
+            "-S",
+            "-c",
+            f"import sys; sys.path.insert(0, {os.getcwd()!r})\n" + code,
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout.strip() == "['__main__', 'tfcluster_magic']"
+
+
 # ---- real files ----
 
 TRAIN = """
@@ -390,26 +414,3 @@ def test_real_keras(real_runs: Path) -> None:
     now = progress(real_runs / "keras", total_epochs=3)
     assert (now.unit, now.step, now.total) == ("epoch", 3, 3)
     assert now.loss < 5
-
-
-def test_reading_needs_no_tensorflow(real_runs: Path) -> None:
-    """Reading progress imports nothing beyond the standard library and this package."""
-    code = (
-        "import sys; from tfcluster_magic.progress import ProgressReader\n"
-        f"assert ProgressReader({str(real_runs)!r}).read().step\n"
-        "found = {m.split('.')[0] for m in sys.modules} - set(sys.stdlib_module_names)\n"
-        "print(sorted(found))"
-    )
-    told = subprocess.run(
-        [
-            sys.executable,
-            "-I",
-            "-S",
-            "-c",
-            f"import sys; sys.path.insert(0, {os.getcwd()!r})\n" + code,
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert told.stdout.strip() == "['__main__', 'tfcluster_magic']"
