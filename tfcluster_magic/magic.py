@@ -1,180 +1,51 @@
 """`%tfcluster` and `%%tfcluster`: the command line's parser in a cell.
 
-Promises the words and messages of the command line, output that is right for a notebook, and a
-failed cell with one message (never a traceback) for what goes wrong. Owns the display and the
-completion; what a verb does is not known here.
+Promises that loading the extension costs nothing that a notebook would feel: whatever a line needs
+is imported when it is run. Owns the registration of the magics and of their completion; `cell.py`
+does the rest.
 """
 
 from __future__ import annotations
 
-import shlex
-import sys
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.magic import Magics, line_cell_magic, magics_class
-from IPython.display import HTML, display
 
-from . import cli
-from .cli.terminal import Detached, Interrupted, Terminal
-from .cluster import Cluster
-from .errors import UsageError
-from .manager import ClusterManager
-from .models import TFCluster
-from .output import report
-from .output.bundle import bundle
-from .output.html import link
-
-HOW_TO = """\
-%tfcluster launch train.py -- --epochs 3       run a program on a cluster
-%%tfcluster launch --workers 4                 run the rest of the cell
-cluster = %tfcluster launch --mode in-graph    servers for this notebook
-%tfcluster --help                              everything else"""
-
-
-class Cell(Terminal):
-    """The output below a cell. In a plain IPython (no kernel) it is a terminal as any other."""
-
-    program = "%tfcluster"
-
-    def __init__(self, shell: Any, manager: ClusterManager, cell: str | None) -> None:
-        self.rich = hasattr(shell, "kernel")
-        super().__init__(manager)
-        self.shell = shell
-        self.cell = cell
-        self.shown: set[str] = set()
-
-    def colours(self) -> bool:
-        """A notebook understands colours."""
-        return (self.rich and self.wants_colours()) or super().colours()
-
-    @property
-    def columns(self) -> int | None:
-        """A notebook's lines are as long as they are."""
-        return None if self.rich else super().columns
-
-    @property
-    def can_ask(self) -> bool:
-        """Nobody answers below a cell: Run All must not hang."""
-        return False
-
-    def words(self, text: str) -> str:
-        """Commands in a message as they are written in a cell."""
-        return text.replace("`tfcluster ", "`%tfcluster ")
-
-    def note(self, text: str) -> None:
-        """A remark; not on stderr, which a notebook shows as if something was wrong."""
-        self.say(text)
-
-    def launched(self, cluster: TFCluster) -> None:
-        """Show a new run; what becomes of it while the cell waits is shown in the same place."""
-        if self.rich:
-            self._show(cluster)
-        else:
-            self.say(report.launched(cluster, self.paint, self.program))
-
-    def changed(self, cluster: TFCluster) -> None:
-        """Bring what is shown up to date."""
-        if self.rich and cluster.metadata.name in self.shown:
-            self._show(cluster)
-        else:
-            super().changed(cluster)
-
-    def live(self, cluster: TFCluster, text: str) -> None:
-        """Bring what is shown up to date."""
-        if self.rich:
-            self._show(cluster)
-        else:
-            super().live(cluster, text)
-
-    def finished(self, cluster: TFCluster) -> None:
-        """The last word: in place where the run is shown."""
-        if self.rich and cluster.metadata.name in self.shown:
-            self._show(cluster)
-        else:
-            super().finished(cluster)
-
-    def connected(self, cluster: TFCluster) -> None:
-        """Show the cluster whose handle is returned."""
-        self.launched(cluster)
-
-    def link(self, url: str, what: str) -> None:
-        """A link that opens a tab."""
-        if self.rich:
-            display(HTML(link(url, what)), metadata={})
-        else:
-            super().link(url, what)
-
-    def _show(self, cluster: TFCluster) -> None:
-        name = cluster.metadata.name
-        again = name in self.shown
-        self.shown.add(name)
-        notes: tuple[str, ...] = tuple(self.manager.notes(cluster))
-        content = bundle(cluster, notes=notes)
-        content["text/plain"] = self.words(content["text/plain"])
-        display(content, raw=True, display_id=f"{name}-{id(self)}", update=again)
+if TYPE_CHECKING:
+    from .cluster import Cluster
+    from .manager import ClusterManager
 
 
 @magics_class
 class TFClusterMagics(Magics):  # type: ignore[misc]  # IPython's classes are untyped here
     """The magics of a shell."""
 
-    def __init__(self, shell: Any) -> None:
-        super().__init__(shell)
-        self.manager = ClusterManager(parent=shell)
+    @cached_property
+    def manager(self) -> ClusterManager:
+        """The door to the clusters, configured by `c.ClusterManager` of the kernel."""
+        from .manager import ClusterManager
+
+        return ClusterManager(parent=self.shell)
 
     @line_cell_magic  # type: ignore[untyped-decorator]  # IPython's decorators are untyped
     def tfcluster(self, line: str, cell: str | None = None) -> Cluster | None:
         """Launch and watch TensorFlow clusters; `%tfcluster --help` says how."""
-        terminal = Cell(self.shell, self.manager, cell)
-        words = _words(line)
-        _check_cell(words, cell)
-        sys.stdout.flush()
-        try:
-            if not words:
-                cli.run(["list"], terminal)
-                terminal.say(f"\n{HOW_TO}")
-                return None
-            made = cli.run(words, terminal)
-        except Detached as detached:
-            return self._handle(detached.name) if words[0] in _MAKING else None
-        except Interrupted:
-            raise KeyboardInterrupt from None
-        if isinstance(made, TFCluster):
-            return self._handle(made.metadata.name)
-        return None
+        from .cell import run
 
-    def _handle(self, name: str) -> Cluster:
-        return Cluster(name, self.manager).shown_in(self.shell.execution_count)
+        return run(self.shell, self.manager, line, cell)
 
 
-_MAKING = ("launch", "rerun", "connect")
+def _complete(shell: Any, event: Any) -> list[str]:
+    from .cli.tab import complete
 
-
-def _words(line: str) -> list[str]:
-    try:
-        return shlex.split(line)
-    except ValueError as error:
-        raise UsageError(
-            f"%tfcluster {line}: {error}: a quote or backslash is not closed"
-        ) from None
-
-
-def _check_cell(words: list[str], cell: str | None) -> None:
-    """A cell's body is a program, so only what takes a program takes a cell."""
-    if cell is not None and (not words or words[0] not in ("launch", "render")):
-        verb = words[0] if words else "no verb"
-        raise UsageError(
-            f"%%tfcluster runs the rest of the cell as a program, and {verb} takes none: "
-            "write %%tfcluster launch …, or put %tfcluster on a line of its own"
-        )
+    return complete(shell, event)
 
 
 def load(shell: Any) -> None:
     """Register the magics and their completion."""
-    from .completion import complete
-
     shell.register_magics(TFClusterMagics(shell))
-    shell.set_hook("complete_command", complete, re_key=r".*%tfcluster\s")
+    shell.set_hook("complete_command", _complete, re_key=r".*%tfcluster\s")
 
 
 def unload(shell: Any) -> None:

@@ -19,8 +19,9 @@ import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from . import tf_config
+from .loopback import guard_path
 from .models import Mode, TaskType, TFCluster
-from .names import task_name
+from .names import parse_ref, task_name
 
 TEMPLATE = "local.yaml.j2"
 RUNTIME = Path(__file__).with_name("runtime")
@@ -28,12 +29,17 @@ RUNTIME = Path(__file__).with_name("runtime")
 
 @dataclass(frozen=True)
 class Place:
-    """What a task finds where it runs; `program_dir` is where the snapshot is written out."""
+    """What a task finds where it runs.
+
+    `program_dir` is where the snapshot is written out, `guard` the library that keeps TensorFlow on
+    loopback, `cpus` the cores that a task without a limit may use.
+    """
 
     interpreter: str
     data_dir: str
     output_dir: str
     program_dir: str
+    guard: str | None
     cpus: int
 
 
@@ -47,6 +53,7 @@ def place_of(cluster: TFCluster, interpreter: str, data_dir: str, log_dir: str, 
         output_dir=paths.get("output")
         or os.path.join(log_dir, cluster.metadata.cluster, str(cluster.metadata.run)),
         program_dir=str(Path(logs).with_name("program")) if logs else "<copy of the program>",
+        guard=guard_path(),
         cpus=cpus,
     )
 
@@ -147,11 +154,12 @@ def _env(
     config: tf_config.TFConfig,
 ) -> dict[str, str]:
     """What is set for the task on top of the environment of whoever launches."""
-    limit = cluster.spec.replicas.of(task_type).resources.cpu
-    threads = math.ceil(limit) if limit else None
-    return {
-        **tf_config.environment_defaults(threads, place.cpus),
-        **cluster.spec.env,
+    spec = cluster.spec
+    limit = spec.replicas.of(task_type).resources.cpu
+    env = {
+        **tf_config.environment_defaults(math.ceil(limit) if limit else None, place.cpus),
+        "TF_GRPC_REUSE_PORT": "true",
+        **spec.env,
         "TF_CONFIG": json.dumps(config),
         "TFCLUSTER_CLUSTER": cluster.metadata.cluster,
         "TFCLUSTER_RUN": str(cluster.metadata.run),
@@ -162,5 +170,24 @@ def _env(
         "TFCLUSTER_DATA_DIR": place.data_dir,
         "TFCLUSTER_OUTPUT_DIR": place.output_dir,
         "TFCLUSTER_ATTEMPT": "1",
+        "TFCLUSTER_RESUME_FROM": _resume_from(cluster, place),
         "PYTHONUNBUFFERED": "1",
     }
+    if spec.mode is Mode.BETWEEN_GRAPH:
+        env["PATH"] = _joined(os.path.dirname(place.interpreter), env.get("PATH", "$PATH"))
+        env["PYTHONPATH"] = _joined(str(RUNTIME / "site"), env.get("PYTHONPATH", "$PYTHONPATH"))
+    if place.guard:
+        env["LD_PRELOAD"] = _joined(place.guard, env.get("LD_PRELOAD", ""))
+    return env
+
+
+def _joined(first: str, rest: str) -> str:
+    return f"{first}:{rest}" if rest else first
+
+
+def _resume_from(cluster: TFCluster, place: Place) -> str:
+    """The output folder of the run to resume: beside that of this run, at `<log>/<cluster>/<n>`."""
+    if cluster.spec.resume_from is None:
+        return ""
+    name, run = parse_ref(cluster.spec.resume_from)
+    return str(Path(place.output_dir).parents[1] / name / str(run))

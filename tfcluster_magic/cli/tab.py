@@ -9,8 +9,8 @@ from typing import Any
 
 from click.shell_completion import CompletionItem, ShellComplete, split_arg_string
 
-from . import cli
-from .cli.terminal import Terminal
+from . import tfcluster
+from .terminal import Terminal
 
 
 def complete(shell: Any, event: Any) -> list[str]:
@@ -26,7 +26,7 @@ def words(text: str, terminal: Terminal) -> list[str]:
     """The words that may stand at the end of `text`, what was typed after `%tfcluster`."""
     args = split_arg_string(text)
     unfinished = args.pop() if args and not text[-1:].isspace() else ""
-    completer = ShellComplete(cli.tfcluster, {"obj": terminal}, terminal.program, "")
+    completer = ShellComplete(tfcluster, {"obj": terminal}, terminal.program, "")
     found: list[str] = []
     for item in completer.get_completions(args, unfinished):
         found += _files(item, unfinished)
