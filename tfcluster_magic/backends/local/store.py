@@ -217,11 +217,9 @@ def expired(cluster: TFCluster, now: float) -> bool:
 
 
 def _is_ours(folder: RunFolder) -> bool:
-    """Whether a folder without a record was begun by a launch (it takes its lock first), and that
-    has ended.
-    """
+    """Whether a folder without a record is all that a launch left, which takes its lock first."""
     if not folder.lock_file.exists():
-        return False
+        return not os.listdir(folder.path)
     fd = folder.lock()
     if fd is None:
         return False
