@@ -90,3 +90,17 @@ def wait_for() -> Callable[..., None]:
             time.sleep(0.02)
 
     return wait
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    """The folder the user works in."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """The folder that tasks see too; it need not exist before."""
+    return tmp_path / "workspace"

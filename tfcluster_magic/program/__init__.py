@@ -16,7 +16,7 @@ from pathlib import Path
 
 from .. import names
 from ..models import Program, ProgramKind
-from . import fetch, mentions, sources, store
+from . import mentions, sources, store
 from .mentions import FLAGS
 from .store import INLINE_BYTES, materialise
 from .tree import LIMIT_BYTES, MAX_FILES, checksum
@@ -46,7 +46,7 @@ def snapshot(
     cwd: Path,
     sha256: str | None = None,
     limit_bytes: int = LIMIT_BYTES,
-    timeout: float = fetch.TIMEOUT,
+    timeout: float = sources.TIMEOUT,
 ) -> tuple[Program, tuple[str, ...]]:
     """Take a snapshot of a file, a folder or a URL.
 

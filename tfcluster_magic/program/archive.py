@@ -17,7 +17,6 @@ from typing import IO
 
 from .tree import MAX_FILES, File, check_limits, check_paths, is_ignored, is_safe, refusal
 
-SUFFIXES = (".zip", ".tar.gz", ".tgz")
 Entry = tuple[str, int, bool, IO[bytes]]
 """Path, size as the archive states it, executable, and the content."""
 

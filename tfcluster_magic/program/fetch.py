@@ -23,8 +23,6 @@ from typing import IO, cast
 
 from .tree import refusal, size_text
 
-TIMEOUT = 120.0
-"""Seconds that a whole download may take."""
 SILENCE = 20.0
 """Seconds without a byte after which the server counts as gone."""
 SCHEMES = ("http", "https")
@@ -37,11 +35,6 @@ class Download:
 
     content: bytes
     url: str
-
-
-def is_url(source: str) -> bool:
-    """Whether `source` is written as a URL of whatever scheme, and not as a path."""
-    return re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", source) is not None
 
 
 def split_checksum(url: str, sha256: str | None) -> tuple[str, str | None]:
@@ -77,7 +70,7 @@ def fetch(
     *,
     sha256: str | None = None,
     limit_bytes: int,
-    timeout: float = TIMEOUT,
+    timeout: float,
     silence: float = SILENCE,
 ) -> Download:
     """Download a file into memory.

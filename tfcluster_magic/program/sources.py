@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..models import ProgramKind
-from . import archive, fetch
 from .checks import broken_modules, check_cell, check_entry, missing_modules, undefined_names
 from .folder import list_files, read_files
 from .imports import Closure, InTree, OnDisk, closure
@@ -26,6 +25,9 @@ from .tree import File, Tree, check_limits, refusal
 ENTRIES = ("run.sh", "main.py", "__main__.py")
 """What starts a folder, the first that is there; without them its only `.py` file."""
 CELL = "cell.py"
+ARCHIVES = (".zip", ".tar.gz", ".tgz")
+TIMEOUT = 120.0
+"""Seconds that a download may take."""
 _ALLOWED = "a program is a .py or .sh file, a folder, or a URL"
 _HINTS = {
     ".ipynb": "a notebook cannot be run by a task: put the code into a .py file, or into one cell "
@@ -47,6 +49,11 @@ class Read:
     warnings: tuple[str, ...] = ()
 
 
+def is_url(source: str) -> bool:
+    """Whether `source` is written as a URL of whatever scheme, and not as a path."""
+    return re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", source) is not None
+
+
 def read(source: str, cwd: Path, sha256: str | None, limit_bytes: int, timeout: float) -> Read:
     """Read what the user named.
 
@@ -55,7 +62,7 @@ def read(source: str, cwd: Path, sha256: str | None, limit_bytes: int, timeout: 
     """
     if not source.strip():
         raise refusal(source, f"name a program: {_ALLOWED}")
-    if fetch.is_url(source):
+    if is_url(source):
         return read_url(source, cwd, sha256, limit_bytes, timeout)
     if sha256 is not None:
         raise refusal(source, "a checksum (sha256) goes with a URL; leave it out")
@@ -129,6 +136,8 @@ def read_folder(path: Path, source: str, cwd: Path, limit_bytes: int) -> Read:
 
 def read_url(source: str, cwd: Path, sha256: str | None, limit_bytes: int, timeout: float) -> Read:
     """A download: a .py or .sh file, or a folder as .zip or .tar.gz."""
+    from . import archive, fetch  # 60 ms of http and ssl, which only this source needs
+
     url, expected = fetch.split_checksum(source, sha256)
     got = fetch.fetch(url, sha256=expected, limit_bytes=limit_bytes, timeout=timeout)
     name = next((n for n in map(_last_part, (url, got.url)) if _is_known(n)), _last_part(url))
@@ -136,7 +145,7 @@ def read_url(source: str, cwd: Path, sha256: str | None, limit_bytes: int, timeo
         raise refusal(
             url, "the server sent a web page, not a program: use the address of the raw file"
         )
-    if name.lower().endswith(archive.SUFFIXES):
+    if name.lower().endswith(ARCHIVES):
         tree: Tree = archive.unpack(got.content, source=url, limit_bytes=limit_bytes)
         entry = find_entry(tree, url)
     elif name.lower().endswith((".py", ".sh")):
@@ -146,7 +155,7 @@ def read_url(source: str, cwd: Path, sha256: str | None, limit_bytes: int, timeo
     else:
         raise refusal(
             url,
-            f"a URL ends in .py, .sh or {', '.join(archive.SUFFIXES)}, and this one in {name!r}",
+            f"a URL ends in .py, .sh or {', '.join(ARCHIVES)}, and this one in {name!r}",
         )
     return Read(ProgramKind.URL, url, entry, tree, _check_tree(tree, entry, url, cwd))
 
@@ -175,7 +184,7 @@ def find_entry(paths: Iterable[str], source: str) -> str:
 
 def name_of(source: str, cwd: Path) -> str:
     """What a program may be called after: a file's stem, a folder's name, the URL's last part."""
-    if fetch.is_url(source):
+    if is_url(source):
         name = _last_part(source.partition("#")[0])
     else:
         path = Path(os.path.abspath(cwd / os.path.expanduser(source)))
@@ -231,4 +240,4 @@ def _last_part(url: str) -> str:
 
 
 def _is_known(name: str) -> bool:
-    return name.lower().endswith((".py", ".sh", *archive.SUFFIXES))
+    return name.lower().endswith((".py", ".sh", *ARCHIVES))
