@@ -100,10 +100,12 @@ def serve(workspace: Path, port: int) -> int:
         "VIRTUAL_ENV": str(BIN.parent),
         "TFCLUSTER_HOME": str(workspace),
     }
-    with subprocess.Popen(command, cwd=workspace, env=env, stdin=subprocess.DEVNULL) as lab:
-        for number in (signal.SIGTERM, signal.SIGHUP):
+    # A session of its own: Ctrl-C reaches JupyterLab once, through us, and none of its children.
+    with subprocess.Popen(
+        command, cwd=workspace, env=env, stdin=subprocess.DEVNULL, start_new_session=True
+    ) as lab:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda *_: lab.terminate())
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to JupyterLab as well
         if address := wait_for_address(
             lab, Path(jupyter_runtime_dir(), f"jpserver-{lab.pid}.json")
         ):
