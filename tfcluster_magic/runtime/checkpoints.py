@@ -51,7 +51,8 @@ def _copy(old: str, new: str) -> int:
         os.makedirs(target, exist_ok=True)
         folders.sort()
         for name in sorted(files):
-            if name.endswith((".log", PARTIAL)) or ".tfevents." in name or name == MARKER:
+            stays = name.endswith((".log", PARTIAL)) or ".tfevents." in name or name == MARKER
+            if stays or not os.path.isfile(os.path.join(folder, name)):
                 continue
             partial = os.path.join(target, name + PARTIAL)
             shutil.copy2(os.path.join(folder, name), partial)

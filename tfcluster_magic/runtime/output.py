@@ -34,6 +34,7 @@ class Output:
         self._copy_told = False
         self._pipe = -1
         self._pending = b""
+        self._notes: list[bytes] = []
         self._at_line_start = True
         self._lost = 0
         self._piece = PAGE
@@ -52,9 +53,14 @@ class Output:
         self._loop.on_fd(self._pipe, select.POLLIN, self._readable)
         return write
 
-    def say(self, text: str) -> None:
-        """Put a line of our own into the task's log."""
-        self._pass_on(self._line(text))
+    def say(self, text: str, copied: bool = True) -> None:
+        """Put a line of our own into the task's log, as soon as the child's line is complete."""
+        line = f"tfcluster: {text}\n".encode("utf-8", "replace")
+        self._notes.append(line)
+        if self._at_line_start:
+            self._pass_on(b"")
+        if copied:
+            self._copy.put(line)
 
     def drain(self, seconds: float) -> None:
         """Pass on what the pipe still holds, and give stdout at most so long to take it.
@@ -64,6 +70,7 @@ class Output:
         until = time.monotonic() + seconds
         while self._read() and time.monotonic() < until:
             self._write(until)
+        self._end_line()
         self._write(until)
 
     def close(self, seconds: float) -> None:
@@ -71,13 +78,15 @@ class Output:
         self._copy.close(seconds)
         self._tell_copy()
         if self._copy.dropped:
-            text = f"{self._copy.dropped} lines are missing at the end of {self._copy.path}"
-            self._pending += self._line(text)
-            self._write(time.monotonic() + 0.1)
+            text = f"lines missing at the end of {self._copy.path}: {self._copy.dropped}"
+            self.say(text, copied=False)
+        self._end_line()
+        self._write(time.monotonic() + 0.1)
 
-    def _line(self, text: str) -> bytes:
-        newline = "" if self._at_line_start else "\n"
-        return f"{newline}tfcluster: {text}\n".encode("utf-8", "replace")
+    def _end_line(self) -> None:
+        """Let our own lines out although the child's last one has no end, and never will."""
+        if self._notes and not self._at_line_start:
+            self._pass_on(b"\n")
 
     def _readable(self) -> None:
         self._read()
@@ -93,6 +102,7 @@ class Output:
         if data:
             self.last.put(data)
             self._pass_on(data)
+            self._copy.put(data)
         else:
             self._loop.off_fd(self._pipe)
             os.close(self._pipe)
@@ -100,10 +110,14 @@ class Output:
         return bool(data)
 
     def _pass_on(self, data: bytes) -> None:
-        self._at_line_start = data.endswith(b"\n")
-        self._pending += data
+        self._at_line_start = data.endswith(b"\n") if data else self._at_line_start
+        complete = data.rfind(b"\n") + 1
+        if self._notes and (complete or self._at_line_start):
+            self._pending += b"".join([data[:complete], *self._notes, data[complete:]])
+            self._notes.clear()
+        else:
+            self._pending += data
         self._write(0.0)
-        self._copy.put(data)
         if self._pending:
             # Hold the child back until stdout takes more.
             self._loop.off_fd(self._pipe)
@@ -142,4 +156,5 @@ class Output:
         if self._copy.problem and not self._copy_told:
             self._copy_told = True
             path, problem = self._copy.path, self._copy.problem
-            self.say(f"the copy of this log in {path} was stopped: {problem}; training goes on")
+            text = f"the copy of this log in {path} was stopped: {problem}; training goes on"
+            self.say(text, copied=False)

@@ -1,0 +1,142 @@
+"""What a task waits for before its program starts: addresses, and the checkpoints of an old run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from task_process import Run, new_run, until
+
+from tfcluster_magic.tf_config import tf_cluster
+
+NAMESPACE = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Run]:
+    """A run whose processes are gone afterwards."""
+    with new_run(tmp_path) as made:
+        yield made.program("print('started')")
+
+
+@pytest.fixture
+def old(run: Run, tmp_path: Path) -> Path:
+    """The folder of an old run with two checkpoints, logs and event files."""
+    folder = tmp_path / "old"
+    (folder / "train").mkdir(parents=True)
+    for name in ("model.ckpt-5.index", "model.ckpt-5.data-00000-of-00001", "train/backup"):
+        (folder / name).write_text(name)
+    for name in ("worker-0.log", "events.out.tfevents.1.host", "train/events.out.tfevents.2.h.v2"):
+        (folder / name).write_text("stays behind")
+    os.mkfifo(folder / "pipe")
+    (folder / "checkpoint").write_text(
+        f'model_checkpoint_path: "{folder}/model.ckpt-5"\n'
+        f'all_model_checkpoint_paths: "{folder}/model.ckpt-5"\n'
+        'all_model_checkpoint_paths: "/elsewhere/model.ckpt-4"\n'
+    )
+    run.config["resumeFrom"] = str(folder)
+    return folder
+
+
+def test_waits_for_names(run: Run, tmp_path: Path) -> None:
+    """A task whose peers have no address yet waits for them, saying so, and then starts."""
+    hosts = tmp_path / "hosts"
+    hosts.write_text("127.0.0.1 localhost\n")
+    run.config["addresses"] = None
+    run.config.update(addressTemplate="{name}-{type}-{index}.invalid", port=2222)
+    shell = f'mount --bind {hosts} /etc/hosts && exec "$@"'
+    task = run.task().start(prefix=[*NAMESPACE, shell, ""])
+    until(lambda: "waiting for the address of digits-2-worker-0.invalid" in task.output, "the wait")
+    with hosts.open("a") as file:
+        for name in ("worker-0", "worker-1", "ps-0"):
+            file.write(f"127.0.0.1 digits-2-{name}.invalid\n")
+    assert task.wait()["cause"] == "Completed"
+    assert task.output.endswith("started\n")
+
+
+def test_names_that_never_come(run: Run) -> None:
+    """A task does not wait for ever: it ends naming the peer that has no address."""
+    run.config["addresses"]["ps"] = ["gone.invalid:2222"]
+    message = run.task().start({"TFCLUSTER_PATIENCE": "0.2"}).wait()
+    assert message["cause"] == "NotStarted"
+    assert "there is no address for gone.invalid" in message["detail"]
+
+
+def test_stop_while_waiting(run: Run) -> None:
+    """SIGTERM ends a task that waits for an address at once."""
+    run.config["addresses"]["ps"] = ["gone.invalid:2222"]
+    task = run.task().start()
+    until(lambda: "waiting for the address of gone.invalid" in task.output, "the wait")
+    task.process.terminate()
+    assert (task.wait()["cause"], task.process.returncode) == ("Stopped", 0)
+    assert "started" not in task.output
+
+
+def test_addresses_from_the_template(run: Run) -> None:
+    """Where addresses follow a pattern, TF_CONFIG is computed from the counts."""
+    run.program("import os; print(os.environ['TF_CONFIG'])")
+    run.config.pop("addresses")
+    run.config.update(addressTemplate="127.0.0.{index}", port=2222, counts={"worker": 2, "ps": 0})
+    task = run.task("worker-1").start()
+    task.wait()
+    addresses = {"worker": ["127.0.0.0:2222", "127.0.0.1:2222"]}
+    assert f'"cluster": {tf_cluster(addresses)}'.replace("'", '"') in task.output
+
+
+def test_resume(run: Run, old: Path) -> None:
+    """A resumed run starts with copies of the old checkpoints, not of logs and event files."""
+    other = run.task("ps-0").start()
+    task = run.task("worker-0").start()
+    assert task.wait()["cause"] == other.wait()["cause"] == "Completed"
+    assert f"tfcluster: resumes from {old}, 4 files" in task.output
+    copied = {str(f.relative_to(run.output)) for f in run.output.rglob("*") if f.is_file()}
+    assert copied == {
+        "checkpoint",
+        "model.ckpt-5.index",
+        "model.ckpt-5.data-00000-of-00001",
+        "train/backup",
+        ".resumed-from",
+        "worker-0.log",
+        "ps-0.log",
+    }
+    assert (run.output / "checkpoint").read_text() == (
+        'model_checkpoint_path: "model.ckpt-5"\n'
+        'all_model_checkpoint_paths: "model.ckpt-5"\n'
+        'all_model_checkpoint_paths: "/elsewhere/model.ckpt-4"\n'
+    )
+
+
+def test_resume_waits_for_the_copy(run: Run, old: Path) -> None:
+    """The other tasks start their programs only when the copy is complete."""
+    task = run.task("worker-1").start({"TFCLUSTER_PATIENCE": "0.5"})
+    message = task.wait()
+    assert message["cause"] == "NotStarted"
+    assert "no checkpoints were copied" in message["detail"]
+    assert "started" not in task.output
+
+
+def test_resume_copies_once(run: Run, old: Path) -> None:
+    """A restart within the resumed run keeps the checkpoints that were made since."""
+    run.task().start().wait()
+    (run.output / "model.ckpt-5.index").write_text("newer")
+    run.task().start({"TFCLUSTER_ATTEMPT": "2"}).wait()
+    assert (run.output / "model.ckpt-5.index").read_text() == "newer"
+
+
+def test_resume_of_nothing(run: Run, tmp_path: Path) -> None:
+    """Resuming from a folder that is gone is refused with its name."""
+    run.config["resumeFrom"] = str(tmp_path / "gone")
+    message = run.task().start().wait()
+    assert message["cause"] == "NotStarted"
+    assert f"the old run's folder {tmp_path}/gone does not exist" in message["detail"]
+
+
+def test_stop_while_copying(run: Run, old: Path) -> None:
+    """SIGTERM ends a task that waits for another one's copy."""
+    task = run.task("worker-1").start()
+    until(run.output.exists, "the task")
+    task.process.terminate()
+    assert task.wait()["cause"] == "Stopped"
+    assert task.process.returncode == 0
