@@ -19,6 +19,8 @@ def failure(*lines: str, cause: Cause = Cause.ERROR, **how: object) -> TaskFailu
     [
         ("ModuleNotFoundError: No module named 'foo'", "pip install --user foo"),
         ("tensorflow...UnknownError: Could not start gRPC server", "a port that is taken"),
+        ("run.sh: line 3: nvcc: command not found", "There is no command nvcc"),
+        ("run.sh: line 1: exec: nvcc: not found", "There is no command nvcc"),
         ("OSError: [Errno 28] No space left on device", "The disk is full"),
         ("ValueError: Attempt to convert a value (PerReplica:{", "TF_USE_LEGACY_KERAS=1"),
         ("PermissionError: [Errno 13] Permission denied: '/x'", "TFCLUSTER_OUTPUT_DIR"),
@@ -30,6 +32,36 @@ def test_known_errors_come_with_what_to_do(line: str, advice: str) -> None:
     message = explain.failed(Reason.PROGRAM_FAILED, failure(line), (), Spec(), "digits-2")
     assert advice in message
     assert message.endswith("Its output: `tfcluster logs digits-2 worker-0`.")
+
+
+def test_a_syntax_error_comes_with_its_place() -> None:
+    """A program that Python cannot read is failed with the file and the line to look at."""
+    told = (
+        'File "/home/ada/project/main.py", line 12',
+        "    print(",
+        "         ^",
+        "SyntaxError: '(' was never closed",
+    )
+    message = explain.failed(Reason.PROGRAM_FAILED, failure(*told), (), Spec(), "digits-2")
+    assert "SyntaxError: '(' was never closed. It is in line 12 of main.py." in message
+
+
+@pytest.mark.parametrize(
+    ("ended", "sentence"),
+    [
+        (
+            failure(cause=Cause.KILLED, signal=9, detail="killed by SIGKILL from outside"),
+            "worker-0 was killed from outside (SIGKILL)",
+        ),
+        (
+            failure(exit_code=None, signal=11, detail="ended by SIGSEGV"),
+            "worker-0 crashed (SIGSEGV)",
+        ),
+    ],
+)
+def test_what_was_said_is_not_said_again(ended: TaskFailure, sentence: str) -> None:
+    """A detail that repeats the sentence is left out."""
+    assert explain.how_it_ended(ended, Spec()) == sentence
 
 
 def test_log_noise_is_not_the_reason() -> None:
@@ -52,6 +84,7 @@ def test_log_noise_is_not_the_reason() -> None:
     ("ended", "words"),
     [
         (failure(cause=Cause.KILLED, signal=9), "killed from outside (SIGKILL)"),
+        (failure(cause=Cause.KILLED, detail="killed by SIGTERM from outside"), "(SIGTERM)"),
         (failure(cause=Cause.ERROR, exit_code=None, signal=11), "crashed (SIGSEGV)"),
         (failure(cause=Cause.OOM), "ran out of memory of this machine"),
         (failure(cause=Cause.NOT_STARTED, detail="no bash"), "could not be started: no bash"),

@@ -257,6 +257,25 @@ def test_start_timeout_names_who_is_missing() -> None:
 
 
 @pytest.mark.parametrize(
+    ("limits", "ready"),
+    [
+        (Lifecycle(start_timeout=3), False),
+        (Lifecycle(start_timeout=8, restarts=1), False),
+        (Lifecycle(max_duration=8, restarts=1), True),
+    ],
+)
+def test_a_limit_reached_amid_a_failure_blames_the_failure(limits: Lifecycle, ready: bool) -> None:
+    """When time runs out while a failure is looked into or waits for its retry, that is the cause."""
+    story = Story(spec_of(lifecycle=limits), obeys=ready)
+    story.obeys = True
+    story.ends("worker-0", Cause.ERROR, exit_code=1, follows=True)
+    story.ends("worker-1", Cause.OOM, exit_code=137)
+    story.passes(8)
+    assert story.outcome == (Phase.FAILED, Reason.OOM_KILLED, "worker-1")
+    assert story.decision.done
+
+
+@pytest.mark.parametrize(
     ("mode", "phase"), [(Mode.BETWEEN_GRAPH, Phase.FAILED), (Mode.IN_GRAPH, Phase.STOPPED)]
 )
 def test_max_duration_ends_a_run(mode: Mode, phase: Phase) -> None:

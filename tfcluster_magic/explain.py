@@ -25,6 +25,15 @@ _HINTS: tuple[tuple[str, str], ...] = (
         r"(?:Could not start gRPC server|Address already in use|Failed to add port|errno: ?98)",
         "The program asked for a port that is taken: use the address in TF_CONFIG or the --*_hosts flags",
     ),
+    (
+        r"File \"(?:[^\"]*/)?([^\"/]+)\", line (\d+)\n(?:.*\n){0,2}"
+        r"(?:Syntax|Indentation|Tab)Error: ",
+        "It is in line {1} of {0}",
+    ),
+    (
+        r"(?:exec|line \d+): ([\w./+-]+): (?:command )?not found",
+        "There is no command {0} where the tasks run",
+    ),
     (r"No space left on device", "The disk is full: free space, or write somewhere else"),
     (
         r"create_per_worker_dataset|Attempt to convert a value \(PerReplica",
@@ -79,28 +88,41 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
+def _times(number: int) -> str:
+    return "1 time" if number == 1 else f"{number} times"
+
+
+def _named_signal(detail: str) -> str:
+    """The signal of which only a detail tells: a shell hides what ended its child."""
+    found = re.search(r"\bSIG[A-Z0-9]+", detail)
+    return found.group() if found else "a signal"
+
+
+def _beside(detail: str, said: str | None = None) -> str:
+    """A detail in brackets, unless it only repeats what was `said`."""
+    return f" ({detail})" if detail and not (said and said in detail) else ""
+
+
 def how_it_ended(failure: TaskFailure, spec: Spec) -> str:
     """`worker-1 failed with exit code 1: ValueError: …`, without a full stop."""
     task, task_exit = failure.task, failure.exit
     words = last_words(task_exit)
     said = f": {words}" if words else ""
-    detail = f" ({task_exit.detail})" if task_exit.detail else ""
+    more = task_exit.detail
     if task_exit.cause is Cause.OOM:
         limit = spec.replicas.of(parse_task(task)[0]).resources.memory
-        return (
-            f"{task} ran out of memory"
-            + (f" at its limit of {limit}" if limit else " of this machine")
-            + detail
-        )
+        where = f" at its limit of {limit}" if limit else " of this machine"
+        return f"{task} ran out of memory{where}{_beside(more.removeprefix(f'limit {limit}, '))}"
     if task_exit.cause is Cause.KILLED:
-        by = _signal_name(task_exit.signal) if task_exit.signal else "a signal"
-        return f"{task} was killed from outside ({by}){detail}"
+        by = _signal_name(task_exit.signal) if task_exit.signal else _named_signal(more)
+        return f"{task} was killed from outside ({by}){_beside(more, by)}"
     if task_exit.cause is Cause.NOT_STARTED:
         return f"{task} could not be started: {task_exit.detail or words or 'no reason was given'}"
     if task_exit.cause in (Cause.EVICTED, Cause.LOST):
-        return f"{task} was {task_exit.cause.value.lower()}{detail}"
+        return f"{task} was {task_exit.cause.value.lower()}{_beside(more)}"
     if task_exit.signal:
-        return f"{task} crashed ({_signal_name(task_exit.signal)}){detail}{said}"
+        by = _signal_name(task_exit.signal)
+        return f"{task} crashed ({by}){_beside(more, by)}{said}"
     return f"{task} {'exited' if task_exit.exit_code == 0 else 'failed'} with exit code {task_exit.exit_code}{said}"
 
 
@@ -115,7 +137,7 @@ def failed(
         )
     if reason is Reason.DISRUPTED:
         parts.append(
-            f"It had been restarted {spec.lifecycle.heals} times already; raise that with --heals"
+            f"It had been restarted {_times(spec.lifecycle.heals)} already; raise that with --heals"
         )
     if reason is Reason.OOM_KILLED:
         parts.append(_raise_memory(blamed.task, spec, name))
@@ -153,7 +175,8 @@ def healing(
     else:
         after = f"training resumes from the checkpoint at step {checkpoint_step}"
     return (
-        f"{how_it_ended(failure, spec)}. {what} ({heals} of {spec.lifecycle.heals} times); {after}."
+        f"{how_it_ended(failure, spec)}. {what} "
+        f"({heals} of {_times(spec.lifecycle.heals)}); {after}."
     )
 
 
@@ -197,10 +220,11 @@ def running(spec: Spec, unfinished: Sequence[str], finished: Sequence[str], name
             f"connect a notebook with `%tfcluster connect {name}`."
         )
     tail = f"; {shorten(finished)} finished" if finished else ""
-    return f"{len(unfinished)} tasks are running{tail}."
+    are = "task is" if len(unfinished) == 1 else "tasks are"
+    return f"{len(unfinished)} {are} running{tail}."
 
 
-def start_timeout(missing: Sequence[str], waited: float, spec: Spec, name: str) -> str:
+def start_timeout(missing: Sequence[str], spec: Spec, name: str) -> str:
     """Who never came up."""
     advice = (
         "its TensorFlow server did not open its port"
@@ -208,16 +232,17 @@ def start_timeout(missing: Sequence[str], waited: float, spec: Spec, name: str) 
         else "its program was not started"
     )
     return (
-        f"{shorten(missing)} did not come up within {format_duration(waited)}: {advice}. "
+        f"{shorten(missing)} did not come up within "
+        f"{format_duration(spec.lifecycle.start_timeout)}: {advice}. "
         f"Its output: `tfcluster logs {name} {missing[0] if missing else ''}`. "
         "If it only needs longer: --start-timeout 30m."
     )
 
 
-def queue_timeout(waiting_for: str, waited: float) -> str:
+def queue_timeout(waiting_for: str, limit: float) -> str:
     """It never got room."""
     return (
-        f"No room within {format_duration(waited)}: it waited for {waiting_for or 'room'}. "
+        f"No room within {format_duration(limit)}: it waited for {waiting_for or 'room'}. "
         "Ask for less, or raise --queue-timeout."
     )
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from .. import explain
+from .. import blame, explain
 from ..models import Cause, Phase, Reason, Reclaimed
 from ..names import parse_task
 from ..quantity import parse_memory
-from .judge import judge, record_failures
+from .judge import fail, judge, record_failures
 from .turn import Turn
 
 
@@ -19,11 +19,11 @@ def queued(turn: Turn) -> None:
         turn.set(phase=Phase.STARTING, started_at=turn.now)
         turn.event(Reason.STARTING, f"Starting {len(turn.all_tasks)} tasks.")
         active(turn)
-    elif limit is not None and turn.now >= (since := _queued_at(turn)) + limit:
+    elif limit is not None and turn.now >= _queued_at(turn) + limit:
         turn.finish(
             Phase.FAILED,
             Reason.QUEUE_TIMEOUT,
-            explain.queue_timeout(turn.seen.waiting_for, turn.now - since),
+            explain.queue_timeout(turn.seen.waiting_for, limit),
         )
     else:
         if limit is not None:
@@ -94,6 +94,8 @@ def _out_of_time(turn: Turn) -> bool:
     limits = turn.spec.lifecycle
     started: float = turn.get("started_at")
     missing = [t for t in turn.all_tasks if not turn.is_up(t)]
+    if _fails_at_its_limit(turn):
+        return True
     if turn.now >= started + limits.max_duration:
         message = explain.max_duration(limits.max_duration, turn.unfinished())
         if turn.between:
@@ -106,7 +108,7 @@ def _out_of_time(turn: Turn) -> bool:
     if turn.phase is Phase.STARTING:
         if turn.now >= started + limits.start_timeout:
             turn.set(culprit=missing[0] if missing else None)
-            message = explain.start_timeout(missing, turn.now - started, turn.spec, turn.name)
+            message = explain.start_timeout(missing, turn.spec, turn.name)
             turn.finish(Phase.FAILED, Reason.START_TIMEOUT, message)
             return True
         turn.wake(started + limits.start_timeout)
@@ -118,6 +120,19 @@ def _out_of_time(turn: Turn) -> bool:
             )
             return True
         turn.wake(idle + limits.idle_timeout)
+    return False
+
+
+def _fails_at_its_limit(turn: Turn) -> bool:
+    """A bound that is reached while a failure is looked into or retried: the failure is why."""
+    limits = turn.spec.lifecycle
+    over = turn.now - turn.get("started_at")
+    starts_no_more = turn.phase is Phase.STARTING and over >= limits.start_timeout
+    runs_no_more = turn.between and over >= limits.max_duration
+    fresh = turn.fresh_failures()
+    if fresh and (starts_no_more or runs_no_more):
+        fail(turn, blame.culprit(fresh), fresh)
+        return True
     return False
 
 
