@@ -88,17 +88,16 @@ def folder_of(run: TFCluster) -> RunFolder:
 def supervisor_of(run: TFCluster) -> int:
     """The pid of the run's supervisor."""
     mark = os.fsencode(folder_of(run).path)
-    (pid,) = [
-        int(entry)
-        for entry in os.listdir("/proc")
-        if entry.isdigit() and mark in _words(entry) and b"-I" in _words(entry)
-    ]
+    known = processes.snapshot()
+    found = {pid for pid in known if {mark, b"-I"} <= {*_words(pid)}}
+    # A child that is about to become a task is still a copy of it.
+    (pid,) = [pid for pid in found if known[pid].parent not in found]
     return pid
 
 
-def _words(pid: str) -> list[bytes]:
+def _words(pid: int) -> list[bytes]:
     try:
-        return Path("/proc", pid, "cmdline").read_bytes().split(b"\0")
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return []
 
@@ -418,7 +417,7 @@ def test_a_killed_task_runner_is_healed(
     """When even a task's runner is killed, its program is gone and the task is started again."""
     run = launch(SLEEP, worker=1)
     wait_for(is_up(backend))
-    (runner,) = [pid for pid in tasks_of(run) if b"-E" in _words(str(pid))]
+    (runner,) = [pid for pid in tasks_of(run) if b"-E" in _words(pid)]
     os.kill(runner, signal.SIGKILL)
     wait_for(is_up(backend, 2))
     assert backend.get("digits").status.heals == 1
@@ -573,6 +572,25 @@ def test_a_status_that_cannot_be_written_is_written_later(
     assert over(backend, "digits").status.phase is Phase.SUCCEEDED
 
 
+def test_the_end_of_a_task_is_known_without_its_termination_message(
+    backend: LocalBackend, launch: Launch, wait_for: Wait
+) -> None:
+    """How a task ended is known even where it could not leave its message, as on a full disk."""
+    text = """
+import os, signal, time
+print("up", flush=True)
+time.sleep(1)
+if os.environ["TFCLUSTER_ATTEMPT"] == "1":
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    run = launch(text, worker=1)
+    wait_for(is_up(backend))
+    (folder_of(run).tasks / "worker-0.exit.json").mkdir()
+    status = over(backend, "digits").status
+    assert status.phase is Phase.SUCCEEDED
+    assert "worker-0 was killed from outside (SIGKILL)" in status.events[-2].message
+
+
 def _made(folder: Path) -> bool:
     try:
         folder.mkdir()
@@ -602,7 +620,7 @@ def test_a_record_that_is_removed_by_hand_ends_its_run(
     store = Store(backend.state_dir)
     pid = supervisor_of(run)
     store.remove(folder_of(run))
-    wait_for(lambda: not tasks_of(run) and not _words(str(pid)))
+    wait_for(lambda: not tasks_of(run) and not _words(pid))
 
 
 def test_a_log_folder_that_cannot_be_made(

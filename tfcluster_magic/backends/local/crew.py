@@ -7,6 +7,7 @@ it does what the lifecycle says and reports what it sees.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -74,7 +75,8 @@ class Crew:
             return
         task = self._tasks[wanted.task] = Task(wanted.task, wanted.attempt)
         message = self._termination_message(task)
-        message.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            message.unlink()
         env = environment(
             os.environ, self._uid, task, self._report_fd, message, self._gpus_of(task)
         )
@@ -114,6 +116,8 @@ class Crew:
                 task.ready = True
             elif report.event == "idle":
                 task.idle_since = report.since
+            elif report.event == "exit":
+                task.told = report.exit
 
     def reap(self) -> None:
         """Collect every child that has ended: tasks, and their orphans, which came to us."""

@@ -1,5 +1,5 @@
-"""How a task ended: its own termination message, or what the kernel says when it could leave
-none.
+"""How a task ended: its termination message (from its file, or from its report when the disk is
+full), else what the kernel says.
 """
 
 from __future__ import annotations
@@ -24,9 +24,7 @@ def how_it_ended(task: Task, wait_status: int, message: Path, log: Path) -> Task
     Stopped is said only of a task that was asked to end; anybody else's signal is a kill from
     outside.
     """
-    told = files.read(message, TaskExit)
-    if told is None:
-        told = _from_kernel(wait_status, log)
+    told = files.read(message, TaskExit) or task.told or _from_kernel(wait_status, log)
     if task.killed:
         return replace(
             told,

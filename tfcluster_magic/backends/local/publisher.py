@@ -7,6 +7,7 @@ the run's folder is gone there is nobody left to tell.
 
 from __future__ import annotations
 
+import contextlib
 import time
 
 from ...models import Status
@@ -39,7 +40,7 @@ class Publisher:
             self._folder.write_status(status)
         except OSError as error:
             if not self._failed:
-                print(f"cannot write the status, will try again: {error}", flush=True)
+                _say(f"cannot write the status, will try again: {error}")
             self._failed, self._not_before = True, now + RETRY
         else:
             self._written, self._failed, self._not_before = status, False, now + INTERVAL
@@ -53,6 +54,12 @@ class Publisher:
     def due(self) -> float | None:
         """When `put` must be called again (epoch seconds); None when everything is written."""
         return None if self._written == self._wanted else self._not_before
+
+
+def _say(text: str) -> None:
+    # The log lies on the same disk, which may be full.
+    with contextlib.suppress(OSError):
+        print(text, flush=True)
 
 
 def _weighty(before: Status | None, after: Status) -> bool:

@@ -8,6 +8,7 @@ nothing itself.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -116,7 +117,8 @@ def main(path: str, lock_fd: int, ready_fd: int) -> None:
         os.close(ready_fd)
         supervisor.run()
     except BaseException:  # noqa: BLE001 - readers look for the last words in supervisor.log
-        traceback.print_exc(file=sys.stdout)
-        sys.stdout.flush()
+        with contextlib.suppress(OSError):
+            traceback.print_exc(file=sys.stdout)
+            sys.stdout.flush()
         os._exit(1)
     os._exit(0)  # nothing is left to finalise, and that would cost time

@@ -50,6 +50,7 @@ class Task:
     ready: bool = False
     idle_since: float | None = None
     exit: TaskExit | None = None
+    told: TaskExit | None = None
     kill_at: float | None = None
     killed: bool = field(default=False, repr=False)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from ...models import Stop
+from ...models import Stop, TaskExit
 
 
 class Report(msgspec.Struct):
@@ -26,6 +26,7 @@ class Report(msgspec.Struct):
     attempt: int
     event: str
     since: float | None = None
+    exit: TaskExit | None = None
 
 
 @dataclass
@@ -81,8 +82,17 @@ class Wakeups:
         for line in lines:
             # Whatever else a program writes there is not from task.py.
             with contextlib.suppress(msgspec.MsgspecError):
-                found.append(msgspec.json.decode(line, type=Report))
+                found.append(_report(line))
         return tuple(found)
+
+
+def _report(line: bytes) -> Report:
+    report = msgspec.json.decode(line, type=Report)
+    if report.event == "exit":  # the termination message stands beside the report's own fields
+        fields = msgspec.json.decode(line, type=dict[str, object])
+        message = {k: v for k, v in fields.items() if k not in Report.__struct_fields__}
+        report.exit = msgspec.convert(message, TaskExit)
+    return report
 
 
 def _noted(number: int, frame: object) -> None:
