@@ -153,6 +153,9 @@ def request_rerun(
 def _put_program(draft: _Draft, source: Source) -> bool:
     """Take the snapshot, if there is a program; returns whether it speaks of parameter servers."""
     wish = draft.wish
+    if source.sha256 is not None and source.path is None:
+        allowed = "it is the checksum of a program from a URL: name the URL"
+        wish.problems.append(Problem("--sha256", source.sha256, allowed))
     if source.path is not None and source.cell is not None:
         allowed = "the cell is the program here: leave it out, or use %tfcluster for a file"
         wish.problems.append(Problem("program", source.path, allowed))
@@ -162,9 +165,6 @@ def _put_program(draft: _Draft, source: Source) -> bool:
             wish.problems.append(_no_program_for(source.arguments))
         elif source.arguments:
             wish.put(("program", "arguments"), list(source.arguments))
-        if source.sha256 is not None:
-            allowed = "it is the checksum of a program from a URL: name the URL"
-            wish.problems.append(Problem("--sha256", source.sha256, allowed))
         return False
     taken = draft.attempt(lambda: _snapshot(source))
     if taken is None:

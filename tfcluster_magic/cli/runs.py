@@ -78,6 +78,8 @@ def status_command(terminal: Terminal, ref: str, follow: bool, form: str) -> Non
                 terminal.emit(document(cluster, form))
             if cluster.status.released_at is not None:
                 break
+    if form == "table":
+        terminal.finished(cluster)
 
 
 def _show(terminal: Terminal, cluster: TFCluster, form: str) -> None:

@@ -121,7 +121,7 @@ class Terminal:
         self._live_lines = len(lines)
 
     def finished(self, cluster: TFCluster) -> None:
-        """The last word on a run that was waited for and succeeded."""
+        """The last word on a run that was waited for or watched."""
         self.note(report.outcome(cluster))
 
     def connected(self, cluster: TFCluster) -> None:

@@ -1,0 +1,294 @@
+"""`%tfcluster` in IPython and in a real kernel; no program needs TensorFlow."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import nbformat
+import pytest
+from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
+from IPython.testing.globalipapp import start_ipython
+from nbclient import NotebookClient
+
+from tfcluster_magic import Cluster, ClusterManager
+from tfcluster_magic.errors import ClusterFailed, InvalidRequest, UsageError
+from tfcluster_magic.models import Phase
+from tfcluster_magic.output.bundle import MIME_TYPE
+from tfcluster_magic.waiting import Until
+
+ROOT = Path(__file__).parents[1]
+HELLO = "import os\nprint('hello from', os.environ['TFCLUSTER_TASK'], flush=True)\n"
+SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(600)\n"
+FAIL = (
+    "import os, time\n"
+    "if os.environ['TFCLUSTER_TASK_TYPE'] == 'ps': time.sleep(600)\n"
+    "raise ValueError('no such column')\n"
+)
+
+
+@pytest.fixture
+def here(own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The notebook's folder, with programs; what is launched from it is stopped."""
+    folder = own_folders / "work"
+    folder.mkdir()
+    for name, text in (("hello", HELLO), ("sleep", SLEEP), ("fail", FAIL)):
+        (folder / f"{name}.py").write_text(text)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    yield folder
+    manager = ClusterManager()
+    for run in manager.list(all_runs=True):
+        manager.stop(run.metadata.name)
+    for run in manager.list(all_runs=True):
+        manager.wait(run.metadata.name, 30, until=Until.RELEASED)
+
+
+@pytest.fixture
+def shell(here: Path) -> Iterator[InteractiveShell]:
+    """IPython with the extension loaded."""
+    start_ipython()
+    shell = InteractiveShell.instance()
+    shell.extension_manager.load_extension("tfcluster_magic")
+    yield shell
+    shell.extension_manager.unload_extension("tfcluster_magic")
+
+
+def execute(shell: InteractiveShell, cell: str) -> ExecutionResult:
+    """Run a cell as a notebook does."""
+    return shell.run_cell(cell, store_history=True)
+
+
+def test_the_value_of_a_launch_is_the_handle_of_the_run(shell: InteractiveShell) -> None:
+    """`cluster = %tfcluster launch …` can be waited for and read."""
+    execute(shell, "cluster = %tfcluster launch hello.py --workers 1")
+    cluster = shell.user_ns["cluster"]
+
+    assert isinstance(cluster, Cluster)
+    assert cluster.name == "hello-1"
+    assert cluster.wait(60).status.phase is Phase.SUCCEEDED
+    assert cluster.logs("worker-0") == "hello from worker-0"
+    assert cluster.logs() == "worker-0 | hello from worker-0"
+
+
+def test_the_rest_of_a_cell_is_the_program(
+    shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`%%tfcluster launch` takes every option of the line, and the arguments."""
+    line = "%%tfcluster launch --workers 1 --name mine --follow -- a b"
+    result = execute(shell, f"{line}\nimport sys\nprint(sys.argv[1:])")
+
+    assert result.success
+    assert "worker-0 | ['a', 'b']" in capsys.readouterr().out
+
+
+def test_variables_of_the_notebook_are_filled_in(shell: InteractiveShell) -> None:
+    """`{name}` and `$name` work as in other magics."""
+    shell.user_ns.update(count=3, program="hello.py")
+    execute(shell, "cluster = %tfcluster launch $program --workers {count}")
+
+    assert shell.user_ns["cluster"].record.spec.replicas.worker.count == 3
+
+
+def test_a_failed_run_that_was_waited_for_fails_the_cell(shell: InteractiveShell) -> None:
+    """Run All, nbconvert and papermill stop at a failed cluster."""
+    result = execute(shell, "%tfcluster launch fail.py --workers 1 --ps 1 --wait")
+
+    assert isinstance(result.error_in_exec, ClusterFailed)
+    assert "no such column" in str(result.error_in_exec)
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        ("%tfcluster lunch", "did you mean launch?"),
+        ("%tfcluster launch --workers 0 hello.py", "--workers: got 0; at least 1 worker"),
+        ("%tfcluster launch 'hello.py", "a quote or backslash is not closed"),
+        ("%tfcluster status nothing", "there is no run nothing; `%tfcluster list`"),
+        ("%%tfcluster launch\nx = 1\nif x\n", "syntax error in line 3"),
+        ("%%tfcluster launch\n# nothing\n", "is empty"),
+        ("%%tfcluster list\nx = 1", "%%tfcluster runs the rest of the cell as a program"),
+        ("%%tfcluster launch hello.py\nx = 1", "the cell is the program here"),
+    ],
+)
+def test_what_is_wrong_fails_the_cell_with_one_message_and_no_traceback(
+    shell: InteractiveShell,
+    own_folders: Path,
+    capsys: pytest.CaptureFixture[str],
+    cell: str,
+    said: str,
+) -> None:
+    """A wrong line stops Run All, shows its message alone, and leaves nothing behind."""
+    result = execute(shell, cell)
+    shown = capsys.readouterr().out
+
+    assert isinstance(result.error_in_exec, (InvalidRequest, UsageError, Exception))
+    assert said in shown
+    assert "Traceback" not in shown
+    assert "tfcluster_magic/" not in shown
+    assert not [*(own_folders / "state").rglob("record.json")]
+
+
+def test_names_that_a_cell_does_not_define_are_told(
+    shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A task runs only the cell, so a name of the notebook is a warning before it is an error."""
+    execute(shell, "%%tfcluster launch --dry-run\nprint(data_of_the_notebook)")
+
+    assert "data_of_the_notebook" in capsys.readouterr().out
+
+
+def test_the_bare_magic_shows_the_runs_and_how_to_launch(
+    shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who knows nothing but the name of the magic gets on."""
+    execute(shell, "%tfcluster")
+
+    assert "%tfcluster launch train.py" in capsys.readouterr().out
+
+
+def test_deleting_output_is_refused_with_the_line_that_does_it(
+    shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A notebook asks no question: Run All would hang."""
+    execute(shell, "_ = %tfcluster launch hello.py --workers 1 --wait")
+    execute(shell, "%tfcluster delete hello --with-logs")
+
+    assert "to do it: `%tfcluster delete hello --with-logs --yes`" in capsys.readouterr().out
+    assert execute(shell, "%tfcluster delete hello --with-logs --yes").success
+
+
+def test_tab_offers_the_words_of_the_command_line(shell: InteractiveShell) -> None:
+    """After `%tfcluster`, also behind an assignment, and on the first line of a cell."""
+    execute(shell, "_ = %tfcluster launch hello.py --workers 1 --wait")
+    hook = shell.Completer.custom_completers
+
+    def offered(line: str) -> list[str]:
+        symbol = line.rpartition(" ")[2]
+        event = SimpleNamespace(
+            line=line, symbol=symbol, command=line.partition(" ")[0], text_until_cursor=line
+        )
+        return [word for found in hook.flat_matches(line) for word in found(event)]
+
+    assert offered("%tfcluster sta") == ["status"]
+    assert offered("x = %tfcluster launch --wor")[0] == "--workers"
+    assert offered("%%tfcluster launch --mode in") == ["in-graph"]
+    assert offered("%tfcluster logs he") == ["hello-1"]
+
+
+def test_a_handle_shows_itself_as_of_now(shell: InteractiveShell) -> None:
+    """The bundle of a handle is made from the record each time."""
+    execute(shell, "cluster = %tfcluster launch hello.py --workers 1")
+    cluster = shell.user_ns["cluster"].wait(60)
+    made = cluster._repr_mimebundle_()
+
+    assert made["text/plain"].startswith("hello-1 Succeeded")
+    assert made[MIME_TYPE]["status"]["phase"] == "Succeeded"
+    assert repr(cluster).startswith("hello-1 Succeeded")
+
+
+def test_a_handle_stops_its_run(shell: InteractiveShell) -> None:
+    """After `cluster.stop()` nothing is left."""
+    execute(shell, "cluster = %tfcluster launch sleep.py --workers 1")
+    cluster = shell.user_ns["cluster"]
+
+    assert cluster.wait_ready(60).stop("enough").status.released_at is not None
+    assert "enough" in cluster.status.message
+
+
+def test_the_configuration_of_the_kernel_reaches_the_manager(
+    shell: InteractiveShell, own_folders: Path
+) -> None:
+    """`c.ClusterManager.log_dir` in ipython_config.py decides where output goes."""
+    shell.config.ClusterManager.log_dir = str(own_folders / "elsewhere")
+    try:
+        execute(shell, "_ = %tfcluster launch hello.py --workers 1 --wait")
+    finally:
+        del shell.config["ClusterManager"]
+
+    assert (own_folders / "elsewhere" / "hello" / "1").is_dir()
+
+
+def test_loading_the_extension_imports_nothing_but_itself(here: Path) -> None:
+    """What a line needs is imported when it is run, so that no notebook starts later."""
+    script = (
+        "import sys\nfrom IPython.core.interactiveshell import InteractiveShell\n"
+        "shell = InteractiveShell.instance()\nbefore = set(sys.modules)\n"
+        "shell.extension_manager.load_extension('tfcluster_magic')\n"
+        "print(sorted(set(sys.modules) - before))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.strip() == "['tfcluster_magic', 'tfcluster_magic.magic']"
+
+
+# -- a real kernel ---------------------------------------------------------------------------------
+
+
+def test_a_notebook_shows_a_run_once_and_keeps_it_up_to_date(here: Path) -> None:
+    """One output of three forms, brought up to date in place, stdout for the stream of lines."""
+    waited, followed, last, error = _notebook(
+        "%tfcluster launch hello.py --workers 1 --wait",
+        "run = %tfcluster launch hello.py --workers 1 --follow\nrun",
+        "run",
+        "%tfcluster status nothing",
+    )
+
+    assert [output.output_type for output in waited] == ["display_data"]
+    assert waited[0].data[MIME_TYPE]["status"]["phase"] == "Succeeded"
+    assert "as of" in waited[0].data["text/html"]
+    assert [output.output_type for output in followed] == ["display_data", "stream"]
+    assert "hello from worker-0" in followed[1].text
+    assert "\x1b[36mworker-0 |" in followed[1].text
+    assert last[0].data["text/plain"].startswith("hello-2 Succeeded")
+    assert error[0].ename == "NotFound"
+    assert error[0].traceback == ["NotFound: " + error[0].evalue.replace("`tf", "`%tf")]
+
+
+def test_interrupting_a_cell_detaches_and_the_run_goes_on(
+    here: Path, wait_for: Callable[..., None]
+) -> None:
+    """The cell ends without an error and says how to come back; the handle is there."""
+    notebook = _make(
+        "%load_ext tfcluster_magic",
+        "run = %tfcluster launch sleep.py --workers 1 --follow",
+        "print(run.name, run.status.phase.value)",
+    )
+    client = NotebookClient(notebook, timeout=60, kernel_name="python3")
+
+    def interrupt_the_cell() -> None:
+        manager = ClusterManager()
+        wait_for(lambda: [r for r in manager.list() if r.status.phase is Phase.RUNNING])
+        wait_for(lambda: "up" in str(notebook.cells[1].outputs), "the cell shows the output")
+        os.kill(client.km.provisioner.pid, signal.SIGINT)
+
+    other = threading.Thread(target=interrupt_the_cell)
+    other.start()
+    client.execute()
+    other.join()
+    _, cell, after = (c.outputs for c in notebook.cells)
+    said = "".join(output.get("text", "") for output in cell)
+
+    assert "detached; sleep-1 goes on: `%tfcluster logs -f sleep-1`" in said
+    assert not [output for output in cell if output.output_type == "error"]
+    assert after[0].text == "sleep-1 Running\n"
+
+
+def _make(*cells: str) -> Any:
+    return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+
+
+def _notebook(*cells: str) -> list[Any]:
+    """The outputs of these cells in a kernel that has the extension."""
+    notebook = _make("%load_ext tfcluster_magic", *cells)
+    NotebookClient(notebook, timeout=120, kernel_name="python3", allow_errors=True).execute()
+    return [cell.outputs for cell in notebook.cells[1:]]

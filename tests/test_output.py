@@ -1,0 +1,232 @@
+"""What people and programs see of a run."""
+
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+
+import msgspec
+import pytest
+import yaml
+
+from tfcluster_magic.backends.base import Limit, LogLine, Options
+from tfcluster_magic.models import (
+    Cause,
+    Event,
+    Metadata,
+    Phase,
+    Reason,
+    Reclaimed,
+    Replicas,
+    ReplicaSet,
+    Spec,
+    Status,
+    TaskExit,
+    TaskState,
+    TaskStatus,
+    TFCluster,
+    TypeCounts,
+)
+from tfcluster_magic.output import report
+from tfcluster_magic.output.bundle import MIME_TYPE, bundle
+from tfcluster_magic.output.documents import document
+from tfcluster_magic.output.stream import Prefixer, task_names
+from tfcluster_magic.output.text import PLAIN, Paint, age, clean, cut, table, width
+
+NOW = 1_800_000_000.0
+
+
+def cluster(name: str = "digits", **status: object) -> TFCluster:
+    """A run of 2 workers and 1 parameter server."""
+    state = {"phase": Phase.RUNNING, "reason": Reason.RUNNING, "message": "3 tasks are running."}
+    state |= {
+        "counts": {
+            "worker": TypeCounts(desired=2, running=2),
+            "ps": TypeCounts(desired=1, running=1),
+        }
+    }
+    return TFCluster(
+        metadata=Metadata(name=f"{name}-2", cluster=name, run=2, uid="0" * 36, created_at=NOW - 60),
+        spec=Spec(replicas=ReplicaSet(worker=Replicas(count=2), ps=Replicas(count=1))),
+        status=Status(**(state | status)),  # type: ignore[arg-type]
+    )
+
+
+def test_the_json_of_a_run_reads_back_as_the_same_run() -> None:
+    """`-o json` is the model's own JSON."""
+    run = cluster()
+
+    assert msgspec.json.decode(document(run, "json"), type=TFCluster) == run
+
+
+def test_yaml_says_what_json_says() -> None:
+    """`-o yaml` and `-o json` hold the same data."""
+    run = cluster()
+
+    assert yaml.safe_load(document(run, "yaml")) == json.loads(document(run, "json"))
+
+
+def test_a_list_as_names_is_one_name_a_line() -> None:
+    """`-o name` of several runs can be read by a shell's loop."""
+    assert document([cluster("a"), cluster("b")], "name") == "a-2\nb-2"
+
+
+def test_status_begins_with_one_sentence_and_has_a_row_for_each_task() -> None:
+    """A person reads first what is going on, then who does what."""
+    text = report.status(cluster(), now=NOW)
+
+    assert text.startswith("digits-2 Running: 3 tasks are running.\n")
+    rows = [line.split()[:3] for line in text.splitlines() if line.startswith(("worker-", "ps-"))]
+    assert rows == [
+        ["worker-0", "Running", "0"],
+        ["worker-1", "Running", "0"],
+        ["ps-0", "Running", "0"],
+    ]
+
+
+def test_a_failed_task_has_its_last_words_in_its_row() -> None:
+    """The row of a failed task says how it ended."""
+    ended = TaskExit(cause=Cause.ERROR, finished_at=NOW, exit_code=1, last_lines=("ValueError: x",))
+    run = cluster(
+        phase=Phase.FAILED,
+        attention=(TaskStatus(name="worker-1", state=TaskState.FAILED, restarts=2, exit=ended),),
+        counts={"worker": TypeCounts(desired=2, failed=1, stopped=1), "ps": TypeCounts(desired=1)},
+    )
+    lines = report.status(run, now=NOW).splitlines()
+
+    assert next(line.split() for line in lines if line.startswith("worker-0")) == [
+        "worker-0", "Stopped", "0",
+    ]  # fmt: skip
+    assert "worker-1  Failed   2         failed with exit code 1: ValueError: x" in lines
+
+
+def test_tasks_whose_states_are_not_told_one_by_one_share_a_row() -> None:
+    """Where the record only counts, status claims no more than the counts."""
+    run = cluster(counts={"worker": TypeCounts(desired=2, running=1, succeeded=1)})
+
+    assert "worker-0, worker-1  1 Running, 1 Succeeded" in report.status(run, now=NOW)
+
+
+def test_status_says_what_was_reclaimed_and_when() -> None:
+    """Freed resources are told with their time."""
+    freed = Reclaimed(at=NOW, tasks=("ps-0",), cpu=1.0, memory=2**29)
+
+    assert report.reclaimed(freed, NOW).endswith(": ps-0 (1 CPU, 512Mi)")
+
+
+def test_a_program_cannot_move_the_cursor_through_a_message() -> None:
+    """Control characters of a program's last words never reach a terminal by status or list."""
+    run = cluster(
+        message="bad \x1b[2J\x07thing\r\nline",
+        events=(Event(at=NOW, reason="x", message="\x1b]0;title\x07"),),
+    )
+    shown = report.status(run, now=NOW) + report.listing([run], now=NOW)
+
+    assert "\x1b" not in shown
+    assert "\x07" not in shown
+    assert "\r" not in shown
+
+
+class _Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.tags.add(tag)
+
+
+def test_html_escapes_everything_that_is_not_ours() -> None:
+    """A message, a warning, a note or a path with HTML in it is shown as text."""
+    evil = "<script>alert(1)</script><img src=x>"
+    run = cluster(message=evil, warnings=(evil,), paths={"output": evil})
+    parser = _Tags()
+    parser.feed(bundle(run, notes=(evil,))["text/html"])
+
+    assert parser.tags == {"div", "strong", "span", "code"}
+
+
+def test_the_bundle_says_as_of_when_and_carries_the_run() -> None:
+    """Text, HTML with its time, and the model's JSON for the Lab extension."""
+    made = bundle(cluster())
+
+    assert set(made) == {"text/plain", "text/html", MIME_TYPE}
+    assert "as of" in made["text/html"]
+    assert msgspec.convert(made[MIME_TYPE], TFCluster) == cluster()
+    assert "%tfcluster logs -f digits-2" in made["text/plain"]
+
+
+def test_every_line_of_the_stream_names_its_task() -> None:
+    """Names are padded to one width, so that the output stays in columns."""
+    show = Prefixer(["worker-0", "ps-0"], PLAIN)
+
+    assert show(LogLine("ps-0", "step 1")) == "ps-0     | step 1"
+    assert show(LogLine("worker-0", "")) == "worker-0 |"
+
+
+def test_a_progress_bar_is_shown_as_its_last_state() -> None:
+    """A line that rewrites itself with carriage returns does not wipe out its prefix."""
+    show = Prefixer(["worker-0"], PLAIN)
+
+    assert show(LogLine("worker-0", "1/3\r2/3\r3/3\r")) == "worker-0 | 3/3"
+
+
+def test_without_prefix_a_line_is_as_it_was_printed() -> None:
+    """`--no-prefix` changes nothing."""
+    assert Prefixer(["w"], PLAIN, prefix=False)(LogLine("w", " a\rb ")) == " a\rb "
+
+
+def test_tasks_have_colours_of_their_own() -> None:
+    """Two tasks of a small cluster never have the same colour."""
+    show = Prefixer(task_names(cluster()), Paint(enabled=True))
+    starts = {show(LogLine(task, "x")).split(task)[0] for task in task_names(cluster())}
+
+    assert len(starts) == 3
+
+
+def test_list_is_cut_to_the_terminal_and_only_there() -> None:
+    """A long reason is cut on a terminal and whole in a pipe."""
+    run = cluster(message="word " * 60)
+
+    assert max(map(width, report.listing([run], now=NOW, most=80).splitlines())) <= 80
+    assert "word " * 59 in report.listing([run], now=NOW)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0, "0s"), (119, "119s"), (120, "2m"), (7500, "2h5m"), (7200, "2h"), (200000, "2d")],
+)
+def test_age_is_rough(seconds: float, shown: str) -> None:
+    """An age has one unit or two."""
+    assert age(seconds) == shown
+
+
+def test_wide_characters_take_two_columns() -> None:
+    """A table with Chinese text stays in columns."""
+    lines = table(("A", "B"), [("数字", "x"), ("ab", "y")]).splitlines()
+
+    assert {
+        width(line[: line.index(mark)]) for line, mark in zip(lines[1:], "xy", strict=True)
+    } == {6}
+    assert cut("数字数字", 5) == "数字…"
+
+
+def test_clean_leaves_text_alone() -> None:
+    """Ordinary text, of any language, passes unchanged."""
+    assert clean("Ein Würfel · 数字") == "Ein Würfel · 数字"
+
+
+def test_options_say_what_is_free() -> None:
+    """Every resource has what is free and what there is."""
+    gib = 2.0**30
+    text = report.options(
+        Options(
+            backend="local",
+            cpu=Limit(total=2, free=1.5),
+            memory=Limit(total=8 * gib, free=2 * gib),
+            gpu=Limit(total=0, free=0),
+        )
+    )
+
+    assert "CPU cores  1.5   2" in text
+    assert "memory     2Gi   8Gi" in text

@@ -1,0 +1,62 @@
+"""Write docs/cli.md: every verb's help, as the program says it. `python tools/cli_docs.py`.
+
+A test keeps the file current, so the documentation cannot say what the program does not.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "cli.md"
+WIDTH = 96
+HEAD = """\
+# The command line and `%tfcluster`
+
+This page is made from the program's own help by `python tools/cli_docs.py`; a test keeps it current.
+
+Everything below works in a shell as `tfcluster VERB …` and in a notebook, after
+`%load_ext tfcluster_magic`, as `%tfcluster VERB …`, with the same words and the same messages.
+In a notebook also:
+
+- `%%tfcluster launch …` runs the rest of the cell as the program.
+- `cluster = %tfcluster launch …` gives a handle: `cluster.wait()`, `.status`, `.logs()`, `.stop()`,
+  `.tensorboard()`, and for in-graph clusters `.target`, `.session()`, `.strategy()`,
+  `.coordinator()`, `.resolver()`.
+- `{name}` and `$name` are filled in with the notebook's variables.
+- Interrupting a cell detaches: the run goes on.
+- What goes wrong fails the cell with one message, so that *Run All*, nbconvert and papermill stop.
+
+In Python: `from tfcluster_magic import ClusterManager`; a verb is a method, an option is a keyword
+(`manager.launch("train.py", ["--epochs", "3"], workers=4, worker_cpu=2)`).
+
+Durations are seconds or 30s, 10m, 1h30m, 7d. Memory is 512Mi, 2Gi. `NO_COLOR=1` takes colours away.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    sys.path.insert(0, str(ROOT))
+    from tfcluster_magic import cli
+    from tfcluster_magic.cli.group import VERBS
+
+    settings = cli.tfcluster.context_settings
+    root = click.Context(cli.tfcluster, info_name="tfcluster", terminal_width=WIDTH, **settings)
+    parts = [HEAD, _block("tfcluster", cli.tfcluster.get_help(root))]
+    for verb in VERBS:
+        command = cli.tfcluster.get_command(root, verb)
+        assert command is not None
+        context = click.Context(command, info_name=verb, parent=root, terminal_width=WIDTH)
+        parts.append(_block(verb, command.get_help(context)))
+    return "\n".join(parts)
+
+
+def _block(title: str, text: str) -> str:
+    return f"## {title}\n\n```text\n{text}\n```\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
