@@ -21,9 +21,9 @@ from pathlib import Path
 from jupyter_core.paths import jupyter_runtime_dir
 
 ROOT = Path(__file__).resolve().parent.parent
-BIN = ROOT / ".venv" / "bin"
+BIN = Path(sys.executable).parent
 EXAMPLES = ROOT / "examples"
-FIRST = "start.ipynb"  # the example that a newcomer sees
+FIRST = "01-between-graph.ipynb"  # the example that a newcomer sees
 COPIED = ".tfcluster/examples.json"  # what was copied: path to checksum, to know a changed copy
 START_TIMEOUT = 60.0  # seconds until JupyterLab listens, on a slow disk
 
@@ -92,7 +92,7 @@ def free_port(first: int) -> int:
 
 def serve(workspace: Path, port: int) -> int:
     """Run JupyterLab until it ends; Ctrl-C and SIGTERM end it cleanly."""
-    command = [str(BIN / "python"), "-m", "jupyterlab", *arguments(workspace, port)]
+    command = [sys.executable, "-m", "jupyterlab", *arguments(workspace, port)]
     path = f"{BIN}{os.pathsep}{os.environ.get('PATH', os.defpath)}"  # `tfcluster` in terminals
     env = {
         **os.environ,

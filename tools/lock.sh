@@ -12,7 +12,7 @@ pin() {  # file, then the extras and constraints
 		echo "# Exact pins made by \`make lock\` from pyproject.toml; install with --no-deps. See requirements/README.md."
 		"$uv" pip compile --quiet --universal --python-version 3.10 --no-header --annotation-style line \
 			--no-emit-package colorama --no-emit-package pywinpty \
-			--extra tensorflow --extra lab --group no-deps "$@" pyproject.toml
+			--extra tensorflow --extra lab --group no-deps "$@" pyproject.toml | sed '/^$/,$d' # the list ends at an empty line, then come remarks
 	} > "$file.new"
 	mv "$file.new" "$file"
 }

@@ -1,0 +1,102 @@
+"""`make run`: the workspace it prepares and the JupyterLab it starts."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+LAB = Path(__file__).resolve().parent.parent / "tools" / "lab.py"
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The tool, with a folder of two examples of its own."""
+    spec = importlib.util.spec_from_file_location("lab", LAB)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    examples = tmp_path / "examples"
+    (examples / "project").mkdir(parents=True)
+    (examples / "train.py").write_text("first")
+    (examples / "project" / "run.sh").write_text("run")
+    monkeypatch.setattr(module, "EXAMPLES", examples)
+    return module
+
+
+def test_examples_come_with_their_folders(lab: ModuleType, tmp_path: Path) -> None:
+    """A new workspace gets every example."""
+    assert lab.copy_examples(tmp_path / "new") == []
+    assert (tmp_path / "new" / "examples" / "project" / "run.sh").read_text() == "run"
+
+
+def test_an_updated_example_replaces_an_unchanged_copy(lab: ModuleType, tmp_path: Path) -> None:
+    """Who never touched an example has its newest text."""
+    workspace = tmp_path / "workspace"
+    lab.copy_examples(workspace)
+    (lab.EXAMPLES / "train.py").write_text("second")
+
+    assert lab.copy_examples(workspace) == []
+    assert (workspace / "examples" / "train.py").read_text() == "second"
+
+
+def test_a_changed_copy_is_kept(lab: ModuleType, tmp_path: Path) -> None:
+    """What the user changed stays, is named, and stays at the next start, too."""
+    workspace = tmp_path / "workspace"
+    lab.copy_examples(workspace)
+    (workspace / "examples" / "train.py").write_text("mine")
+    (lab.EXAMPLES / "train.py").write_text("second")
+
+    for _ in range(2):
+        assert lab.copy_examples(workspace) == ["train.py"]
+        assert (workspace / "examples" / "train.py").read_text() == "mine"
+
+
+def test_a_file_that_was_there_before_is_kept(lab: ModuleType, tmp_path: Path) -> None:
+    """A user's own file of an example's name is not an example."""
+    own = tmp_path / "workspace" / "examples" / "train.py"
+    own.parent.mkdir(parents=True)
+    own.write_text("mine")
+
+    assert lab.copy_examples(tmp_path / "workspace") == ["train.py"]
+    assert own.read_text() == "mine"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A real `make run` without make, in a workspace of its own."""
+    command = [sys.executable, str(LAB), "--workspace", str(tmp_path / "workspace"), "--port", "0"]
+    env = {key: value for key, value in os.environ.items() if key != "DISPLAY"}
+    with subprocess.Popen(
+        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as running:
+        yield running
+        running.kill()
+
+
+def test_the_printed_address_opens_jupyterlab_and_ctrl_c_ends_it(
+    server: subprocess.Popen[str],
+) -> None:
+    """The address answers with the token, refuses without, and an interrupt ends all of it."""
+    assert server.stdout is not None
+    address = next(line.strip() for line in server.stdout if "?token=" in line)
+    base, token = re.fullmatch(r"(http://127\.0\.0\.1:\d+/)\?token=(\w+)", address).groups()  # type: ignore[union-attr]
+    with urllib.request.urlopen(f"{base}api/kernelspecs?token={token}") as answer:
+        assert "python3" in json.load(answer)["kernelspecs"]
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        urllib.request.urlopen(f"{base}api/kernelspecs")
+
+    server.send_signal(signal.SIGINT)
+
+    assert "JupyterLab has ended" in server.stdout.read()
+    assert server.wait() == 0

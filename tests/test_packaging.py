@@ -1,0 +1,154 @@
+"""What a user installs, what the layout promises, and what must not be in the project."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tfcluster_magic
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "tfcluster_magic"
+LONGEST = 300
+NOT_OURS = {"build", "dist", "tfcluster_magic.egg-info", "__pycache__"}
+
+
+def _files(*endings: str) -> Iterator[Path]:
+    for folder, folders, names in os.walk(ROOT):
+        hidden = {name for name in folders if name.startswith(".") and name != ".ci"}
+        folders[:] = sorted({*folders} - hidden - NOT_OURS)
+        yield from (Path(folder, name) for name in names if Path(name).suffix in endings)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel as a release builds it, from a copy of the sources without anything built."""
+    copy = tmp_path_factory.mktemp("sources")
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE", "MANIFEST.in"):
+        shutil.copy(ROOT / name, copy)
+    built = shutil.ignore_patterns("__pycache__", "*.so")
+    shutil.copytree(PACKAGE, copy / PACKAGE.name, ignore=built)
+    shutil.copytree(ROOT / "tools", copy / "tools", ignore=built)
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", "dist"]
+    done = subprocess.run(build, cwd=copy, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return next((copy / "dist").iterdir())
+
+
+def test_one_wheel_serves_every_python_of_a_platform(wheel: Path) -> None:
+    """The wheel is tagged for the platform, because of the guard, and for no single Python."""
+    assert re.fullmatch(r"tfcluster_magic-[\d.]+-py3-none-linux_\w+\.whl", wheel.name)
+
+
+def test_the_wheel_holds_everything_that_is_started_or_read_by_path(wheel: Path) -> None:
+    """Runtime, guard, templates and types are in the wheel; C sources are not."""
+    names = set(zipfile.ZipFile(wheel).namelist())
+    source = {
+        path.relative_to(ROOT).as_posix()
+        for path in PACKAGE.rglob("*")
+        if path.suffix in {".py", ".j2"} or path.name == "py.typed"
+    }
+    assert source <= names
+    assert "tfcluster_magic/runtime/libloopback_guard.so" in names
+    assert "tfcluster_magic/runtime/site/sitecustomize.py" in names
+    assert not [name for name in names if name.endswith(".c")]
+
+
+def test_the_guard_in_the_wheel_can_be_preloaded(wheel: Path, tmp_path: Path) -> None:
+    """A process starts with the compiled guard without a word of complaint."""
+    guard = zipfile.ZipFile(wheel).extract("tfcluster_magic/runtime/libloopback_guard.so", tmp_path)
+    said = subprocess.run(
+        [sys.executable, "-S", "-c", "print('hello')"],
+        env={"LD_PRELOAD": guard},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (said.stdout, said.stderr) == ("hello\n", "")
+
+
+def test_the_wheel_carries_the_version_of_the_package(wheel: Path) -> None:
+    """`tfcluster --version`, the wheel's name and the package agree."""
+    said = subprocess.run(
+        [sys.executable, "-c", "from tfcluster_magic.cli import main; main()", "--version"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert tfcluster_magic.__version__ in said.stdout
+    assert wheel.name.startswith(f"tfcluster_magic-{tfcluster_magic.__version__}-")
+
+
+def test_make_tells_its_targets() -> None:
+    """`make` alone lists what can be made, each with a line."""
+    said = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for target in ("install", "run", "test", "lint", "fix", "bench", "clean"):
+        assert re.search(rf"^  make {target} +\w", said, re.MULTILINE), target
+
+
+def test_every_pin_is_exact_and_dev_differs_from_run_only_by_more() -> None:
+    """`make test` after `make run` changes no version, it only adds."""
+
+    def pins(name: str) -> set[str]:
+        lines = (ROOT / "requirements" / name).read_text().splitlines()
+        found = {re.split(r"[ ;]", line)[0] for line in lines if line[:1] not in "#"}
+        assert all(re.fullmatch(r"[a-z0-9-]+==[\w.]+", pin) for pin in found)
+        return found
+
+    assert pins("run.txt") < pins("dev.txt")
+
+
+def test_faces_know_nothing_of_each_other_and_imports_only_go_down() -> None:
+    """The layers of ARCHITECTURE.md hold."""
+    tool = Path(sys.executable).with_name("lint-imports")
+    done = subprocess.run(
+        [tool, "--no-logo", "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "runtime").rglob("*.py")), ids=lambda p: p.name)
+def test_what_runs_in_a_task_needs_only_python_3_8(path: Path) -> None:
+    """A runtime module parses as Python 3.8 and imports the standard library and its siblings."""
+    tree = ast.parse(path.read_text(), feature_version=(3, 8))
+    siblings = {sibling.stem for sibling in (PACKAGE / "runtime").glob("*.py")}
+    late = {"tensorflow"}  # `--server python` alone
+    for node in ast.walk(tree):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0
+            names = [node.module or ""]
+        for name in names:
+            assert name.split(".")[0] in {*sys.stdlib_module_names, *siblings, *late}, name
+
+
+def test_every_file_can_be_read_in_one_sitting() -> None:
+    """No Python file is longer than 300 lines."""
+    long = {
+        str(path.relative_to(ROOT)): count
+        for path in _files(".py")
+        if (count := len(path.read_text().splitlines())) > LONGEST
+    }
+    assert not long
+
+
+def test_the_project_names_no_machine_and_no_registry() -> None:
+    """Paths of a developer's machine and host names of registries are nowhere in the project."""
+    words = [r"(?<![\w.~$}])/(work|root)/", r"[s]pikes?/", r"\b[i]ssue \d", r"pypi\.o[r]g/simple"]
+    forbidden = re.compile("|".join(words))
+    endings = (".py", ".md", ".txt", ".toml", ".sh", ".ipynb", ".j2", ".c", ".yaml", ".in", "")
+    found = [
+        f"{path.relative_to(ROOT)}: {match.group()}"
+        for path in _files(*endings)
+        if (match := forbidden.search(path.read_text(errors="replace")))
+    ]
+    assert not found
