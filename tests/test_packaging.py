@@ -100,7 +100,7 @@ def test_every_pin_is_exact_and_dev_differs_from_run_only_by_more() -> None:
 
     def pins(name: str) -> set[str]:
         lines = (ROOT / "requirements" / name).read_text().splitlines()
-        found = {re.split(r"[ ;]", line)[0] for line in lines if line[:1] not in "#"}
+        found = {re.split(r"[ ;]", line)[0] for line in lines if line[0] != "#"}
         assert all(re.fullmatch(r"[a-z0-9-]+==[\w.]+", pin) for pin in found)
         return found
 
