@@ -553,6 +553,27 @@ def test_a_machine_without_gpus(backend: LocalBackend, launch: Launch) -> None:
     assert devices_of(backend, "digits") == {"worker-0": "all"}
 
 
+def test_an_ended_run_keeps_only_what_its_parameter_servers_hold(
+    backend: LocalBackend, two_gpus: None, program_of: Callable[..., Program]
+) -> None:
+    """While parameter servers wait for their reclaim, what the workers had can be had again."""
+    text = "import os, time\nif os.environ['TFCLUSTER_TASK_TYPE'] == 'ps': time.sleep(600)\n"
+    each = Resources(gpu=1, memory="1Gi")
+    replicas = ReplicaSet(
+        worker=Replicas(count=1, resources=each), ps=Replicas(count=1, resources=each)
+    )
+    limits = Lifecycle(reclaim_after=600.0)
+    spec = Spec(program=program_of(text), replicas=replicas, lifecycle=limits)
+    backend.create(LaunchRequest(cluster="digits", spec=spec))
+    assert backend.options().gpu.free == 0
+    for run in backend.watch("digits"):
+        if run is not None and run.status.phase is Phase.SUCCEEDED:
+            break
+    there = backend.options()
+    assert there.gpu.free == 1
+    assert there.memory.free <= there.memory.total - 2**30
+
+
 # -- disks -----------------------------------------------------------------------------------------
 
 
@@ -681,3 +702,21 @@ def test_a_list_of_fifty_runs_is_quick_to_read(backend: LocalBackend, launch: La
         folder.status_file.write_bytes(status)
     assert len(backend.list()) == 50
     assert not any(Store(backend.state_dir).folder("digits", 50).path.glob("lock"))
+
+
+def test_resuming_from_what_is_gone(
+    backend: LocalBackend, program_of: Callable[..., Program]
+) -> None:
+    """A run can resume from the folder of another whose record is gone, but not from nothing."""
+    spec = Spec(
+        program=program_of("import os\nprint(os.environ['TFCLUSTER_RESUME_FROM'])\n"),
+        replicas=ReplicaSet(worker=Replicas(count=1)),
+        resume_from="digits-1",
+    )
+    with pytest.raises(PreflightRefused, match="digits-1"):
+        backend.create(LaunchRequest(cluster="digits", spec=spec))
+    (backend.log_dir / "digits" / "1").mkdir(parents=True)
+    assert backend.create(LaunchRequest(cluster="digits", spec=spec)).metadata.run == 2
+    over(backend, "digits")
+    told = [line.text for line in backend.logs("digits") if line]
+    assert told[-1] == str(backend.log_dir / "digits" / "1")

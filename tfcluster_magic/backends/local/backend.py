@@ -75,7 +75,9 @@ class LocalBackend(Backend):
     def _preflight(self, spec: Spec) -> tuple[Preflight, Sequence[str]]:
         there, free_gpus = room.measure(self._active(), with_gpus=_wants_gpus(spec))
         verdict = check(spec, there)
-        problems = (*room.obstacles(spec, self.log_dir, self.state_dir), *verdict.problems)
+        resume_from = self._output_of(spec.resume_from)
+        missing = room.obstacles(spec, self.log_dir, self.state_dir, resume_from)
+        problems = (*missing, *verdict.problems)
         return Preflight(problems, (*room.warnings(self.log_dir), *verdict.warnings)), free_gpus
 
     def create(self, request: LaunchRequest) -> TFCluster:
@@ -85,7 +87,8 @@ class LocalBackend(Backend):
             BackendUnavailable: the supervisor could not be started.
             TFClusterError: the state folder cannot be written.
         """
-        launch = Launch(self._store, self.data_dir, self.log_dir)
+        resume_from = self._output_of(request.spec.resume_from)
+        launch = Launch(self._store, self.data_dir, self.log_dir, resume_from)
         with self._store.launch_lock():
             self._store.sweep()
             running = {c.metadata.cluster: c for _, c in self._active() if c.active}
@@ -198,6 +201,15 @@ class LocalBackend(Backend):
                 if found is not None:
                     return folder, found
         raise NotFound(self._not_found(ref))
+
+    def _output_of(self, ref: str | None) -> Path | None:
+        """The output folder of a run, whether its record is still there or not."""
+        if ref is None:
+            return None
+        with contextlib.suppress(NotFound):
+            return Path(self._find(ref)[1].status.paths["output"])
+        cluster, run = names.parse_ref(ref)
+        return self.log_dir / cluster / str(run)
 
     def _not_found(self, ref: str) -> str:
         known = [folder.path.parent.name for folder in self._store.folders()]

@@ -11,7 +11,6 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from ... import names
 from ...loopback import guard_path
 from ...models import Metadata, Spec
 from .detach import interpreter
@@ -24,8 +23,8 @@ class Folders:
     """Where a run's tasks find and leave things."""
 
     data: Path
-    log: Path
     output: Path
+    resume_from: Path | None
 
 
 def of_tasks(
@@ -63,15 +62,8 @@ def of_tasks(
         "threads": {t: math.ceil(limit) for t, limit in cpu.items() if limit},
         "dataDir": str(folders.data),
         "outputDir": str(folders.output),
-        "resumeFrom": _resume_from(spec, folders.log),
+        "resumeFrom": str(folders.resume_from) if folders.resume_from else None,
         "grace": spec.lifecycle.grace,
         "loopback": guard_path(),
         "interpreter": interpreter(),
     }
-
-
-def _resume_from(spec: Spec, log_dir: Path) -> str | None:
-    if spec.resume_from is None:
-        return None
-    cluster, run = names.parse_ref(spec.resume_from)
-    return str(log_dir / cluster / str(run))

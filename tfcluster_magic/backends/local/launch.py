@@ -34,6 +34,7 @@ class Launch:
     store: Store
     data_dir: Path
     log_dir: Path
+    resume_from: Path | None
 
     def write(
         self,
@@ -105,7 +106,7 @@ class Launch:
         if gpus.present():
             files.write(folder.gpus_file, msgspec.json.encode(gpus.assign(spec, free_gpus)))
         described = description.of_tasks(
-            metadata, spec, folder.program, Folders(self.data_dir, self.log_dir, output)
+            metadata, spec, folder.program, Folders(self.data_dir, output, self.resume_from)
         )
         files.write(folder.task_file, msgspec.json.encode(described))
 

@@ -18,14 +18,14 @@ from pathlib import Path
 
 from ...errors import Problem
 from ...loopback import guard_path
-from ...models import Mode, Spec, TaskType, TFCluster
+from ...models import Spec, TaskType, TFCluster
+from ...names import parse_task
 from ...preflight import Limit, Room, asked, cpu_of, memory_of
 from . import files, gpus, processes
 from .store import RunFolder
 
 MAX_TASKS = 100
 NEEDED_DISK = 1 << 20
-_HELPERS = (TaskType.PS, TaskType.EVALUATOR)
 
 Active = Sequence[tuple[RunFolder, TFCluster]]
 """Runs that still hold something, with their folders."""
@@ -47,9 +47,7 @@ def measure(active: Active, with_gpus: bool = True) -> tuple[Room, list[str]]:
     )
     free = max(0.0, min(total - sum(held.values()), available - promised))
     devices = gpus.devices() if with_gpus else []
-    taken = {
-        device for folder, _ in active for given in _assigned(folder).values() for device in given
-    }
+    taken = {device for folder, cluster in active for device in _held_gpus(folder, cluster)}
     free_gpus = [device for device in devices if device not in taken]
     room = Room(
         cpu=Limit(total=cores, free=max(0.0, cores - cpu)),
@@ -61,8 +59,10 @@ def measure(active: Active, with_gpus: bool = True) -> tuple[Room, list[str]]:
     return room, free_gpus
 
 
-def obstacles(spec: Spec, log_dir: Path, state_dir: Path) -> list[Problem]:
-    """What is missing here before any number matters."""
+def obstacles(
+    spec: Spec, log_dir: Path, state_dir: Path, resume_from: Path | None
+) -> list[Problem]:
+    """What is missing here before any number matters; `resume_from` has the old checkpoints."""
     found = []
     runs_python = spec.program is None or spec.program.entrypoint.endswith(".py")
     if runs_python and importlib.util.find_spec("tensorflow") is None:
@@ -92,18 +92,9 @@ def obstacles(spec: Spec, log_dir: Path, state_dir: Path) -> list[Problem]:
                     f"{why}: make it writable, or name another folder in {variable}",
                 )
             )
-    if (
-        spec.mode is Mode.BETWEEN_GRAPH
-        and spec.resume_from
-        and not _resume_folder(spec, log_dir).is_dir()
-    ):
-        found.append(
-            Problem(
-                "resumeFrom",
-                spec.resume_from,
-                f"its folder {_resume_folder(spec, log_dir)} is gone: launch afresh",
-            )
-        )
+    if resume_from is not None and not resume_from.is_dir():
+        allowed = f"its folder {resume_from} is gone: launch without it"
+        found.append(Problem("resumeFrom", spec.resume_from, allowed))
     return found
 
 
@@ -135,11 +126,6 @@ def unwritable(folder: Path) -> str | None:
     return None
 
 
-def _resume_folder(spec: Spec, log_dir: Path) -> Path:
-    cluster, _, run = (spec.resume_from or "").rpartition("-")
-    return log_dir / cluster / run
-
-
 def _existing(folder: Path) -> Path:
     while not os.path.lexists(folder) and folder != folder.parent:
         folder = folder.parent
@@ -150,19 +136,22 @@ def _user() -> str:
     return os.environ.get("USER") or str(os.getuid())
 
 
-def _holding(cluster: TFCluster) -> Sequence[TaskType]:
-    """The types whose tasks still hold something: after the end only those that are waiting for
-    reclaim.
-    """
-    return _HELPERS if cluster.status.phase.is_final else tuple(TaskType)
+def _holding(cluster: TFCluster) -> list[TaskType]:
+    """Task types that hold something: all of an active run, what still runs of an ended one."""
+    counts = cluster.status.counts
+    if not cluster.status.phase.is_final:
+        return [*TaskType]
+    return [t for t in TaskType if (c := counts.get(t.value)) and c.running + c.starting]
 
 
 def _held_memory(cluster: TFCluster) -> float:
     return asked(cluster.spec, memory_of, _holding(cluster))
 
 
-def _assigned(folder: RunFolder) -> dict[str, tuple[str, ...]]:
-    return files.read(folder.gpus_file, dict[str, tuple[str, ...]]) or {}
+def _held_gpus(folder: RunFolder, cluster: TFCluster) -> set[str]:
+    assigned = files.read(folder.gpus_file, dict[str, tuple[str, ...]]) or {}
+    holding = _holding(cluster)
+    return {gpu for task in assigned if parse_task(task)[0] in holding for gpu in assigned[task]}
 
 
 def _cores() -> int:
