@@ -16,6 +16,20 @@ from typing import Any
 
 RUNTIME = Path(__file__).parents[1] / "tfcluster_magic" / "runtime"
 PATIENCE = 90.0
+# A process that outlives its parent and its session, keeps the pipe open and ignores SIGTERM.
+STRAY = """
+import os, signal, sys, time
+def stray():
+    if os.fork() == 0:
+        os.setsid()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if os.fork() == 0:
+            open("stray.pid", "w").write(str(os.getpid()) + "\\n")
+            time.sleep(600)
+        os._exit(0)
+    while not os.path.exists("stray.pid") or not open("stray.pid").read().endswith("\\n"):
+        time.sleep(0.01)
+"""
 
 
 def until(condition: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:
@@ -45,14 +59,15 @@ def alive(pid: int) -> bool:
 
 def carrying(mark: str) -> list[int]:
     """Processes whose environment has this entry."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if mark.encode() in (folder / "environ").read_bytes().split(b"\0"):
-                found.append(int(folder.name))
-        except OSError:
-            continue
-    return [pid for pid in found if alive(pid)]
+    folders = [f for f in Path("/proc").glob("[0-9]*") if mark in _environment(f)]
+    return [int(f.name) for f in folders if alive(int(f.name))]
+
+
+def _environment(folder: Path) -> list[str]:
+    try:
+        return (folder / "environ").read_text(errors="replace").split("\0")
+    except OSError:
+        return []
 
 
 class TaskProcess:
@@ -186,6 +201,10 @@ class Run:
         program = {"dir": str(self.code), "entrypoint": name, "arguments": [], "flags": []}
         self.config["program"] = {**program, "serves": False, "workingDir": None, **more}
         return self
+
+    def stray(self) -> int:
+        """The process that STRAY's `stray()` left behind."""
+        return int(until((self.output / "stray.pid").read_text, "the stray"))
 
     def task(self, name: str = "worker-0") -> TaskProcess:
         self.tasks.append(TaskProcess(self.folder, name, self.config))

@@ -13,6 +13,11 @@ import pytest
 from task_process import PATIENCE, Run, new_run, until
 
 MANY = 'import sys\nfor n in range(200_000): print(f"{n:08d} " + "x" * 40)\nprint("done")\n'
+ABORTED = (
+    "import os\n"
+    "print('F0000 00:00:17.1 1 agent.cc:9] Terminating: ABORTED: heartbeat', flush=True)\n"
+    "os.abort()"
+)
 EVERYTHING = [f"{n:08d} " + "x" * 40 for n in range(200_000)] + ["done"]
 
 
@@ -25,7 +30,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
 
 
 def test_bytes_stay_as_they_are(run: Run) -> None:
-    """Bytes, carriage returns and a missing last newline come through unchanged, and so does the copy."""
+    """Bytes, carriage returns and a missing last newline come through, and into the copy."""
     run.program(
         "import os, random, sys\n"
         "data = random.Random(1).randbytes(3_000_000) + b'\\r 1/2\\r 2/2 no newline'\n"
@@ -62,22 +67,31 @@ def test_full_volume(run: Run) -> None:
     task = run.task().start()
     assert task.wait()["cause"] == "Completed"
     lines = task.output.splitlines()
-    assert [line for line in lines if "stopped" in line] == [
-        f"tfcluster: the copy of this log in {run.output}/worker-0.log was stopped: "
-        "No space left on device; training goes on"
-    ]
+    said = f"tfcluster: the copy of this log in {run.output}/worker-0.log was stopped: "
+    why = "No space left on device; training goes on"
+    assert [line for line in lines if "stopped" in line] == [said + why]
     assert lines[-1] == f"tfcluster: lines missing at the end of {run.output}/worker-0.log: 200001"
     assert len(lines) == 200_001 + 2
 
 
 def test_volume_fills_up(run: Run, tmp_path: Path) -> None:
-    """When the log volume fills up on the way, the copy holds what fitted and the rest is counted."""
+    """When the log volume fills up, the copy holds what fitted and the rest is counted."""
     mount = f"mount -t tmpfs -o size=1m none {run.output}"
     seen = tmp_path / "copied"
     run.program(
-        MANY + f"import os, shutil; shutil.copy({str(run.output)!r} + '/worker-0.log', {str(seen)!r})"
+        MANY
+        + f"import os, shutil; shutil.copy({str(run.output)!r} + '/worker-0.log', {str(seen)!r})"
     )
-    shell = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", f'{mount} && exec "$@"', ""]
+    shell = [
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "--mount",
+        "sh",
+        "-c",
+        f'{mount} && exec "$@"',
+        "",
+    ]
     task = run.task().start(prefix=shell)
     assert task.wait()["cause"] == "Completed"
     text = task.output
@@ -103,7 +117,7 @@ def test_hanging_volume(run: Run) -> None:
 
 
 def test_short_task_on_a_hanging_volume(run: Run) -> None:
-    """A task that ends while its volume hangs says what the copy misses, and its report comes first."""
+    """A task that ends while its volume hangs reports first, then says what the copy misses."""
     os.mkfifo(run.output / "worker-0.log")
     run.program("print('only')")
     task = run.task().start()
@@ -153,7 +167,8 @@ def test_last_lines_of_an_exception(run: Run) -> None:
         "print('\\x1b[1m\\r10/10 loss 0.5', flush=True)\n"
         "log = '2024-05-01 10:00:00.123456: {} tensorflow/core/x.cc:1] {}'\n"
         "print(log.format('I', 'noise'), file=sys.stderr)\n"
-        "sys.excepthook, hook = (lambda *a: (hook(*a), print(log.format('W', 'UNAVAILABLE: x')))), sys.excepthook\n"
+        "hook = sys.excepthook\n"
+        "sys.excepthook = lambda *a: (hook(*a), print(log.format('W', 'UNAVAILABLE: x')))\n"
         "raise ValueError('shapes differ\\nfirst: 3')\n"
     )
     message = run.task().start().wait()
@@ -168,11 +183,7 @@ def test_last_lines_of_an_exception(run: Run) -> None:
         ("raise RuntimeError('UNAVAILABLE: failed to connect to all addresses')", True),
         ("class UnavailableError(Exception): pass\nraise UnavailableError('{{node x}}')", True),
         ("raise ConnectionResetError(104, 'Connection reset by peer')", True),
-        (
-            "import os\nprint('F0000 00:00:17.1 1 agent.cc:9] Terminating: ABORTED: heartbeat')\n"
-            "os.abort()",
-            True,
-        ),
+        (ABORTED, True),
         ("raise KeyError('x')", False),
         ("print('step 10: connection refused by nobody')\nraise KeyError('x')", False),
         ("import sys; print('UNAVAILABLE'); sys.exit(0)", False),
@@ -184,8 +195,10 @@ def test_follows(run: Run, text: str, follows: bool) -> None:
 
 
 def test_report_is_small(run: Run) -> None:
-    """However much a program says last, its report fits one atomic write and one termination message."""
-    run.program("for n in range(40): print(str(n) * 1000 + 'é\\udc80'.encode('utf8', 'replace').decode())")
+    """However much a program says last, its report fits one pipe write and one message."""
+    run.program(
+        "for n in range(40): print(str(n) * 1000 + 'é\\udc80'.encode('utf8', 'replace').decode())"
+    )
     task = run.task().start()
     message = task.wait()
     assert task.exit_file.stat().st_size <= 4000
@@ -194,23 +207,32 @@ def test_report_is_small(run: Run) -> None:
 
 
 def test_termination_message_on_a_mounted_file(run: Run, tmp_path: Path) -> None:
-    """A termination message file that is mounted by itself, as in a container, is written in place."""
+    """A termination message that is mounted as a file, as in a container, is written in place."""
     mounted = tmp_path / "mounted"
     mounted.touch()
     task = run.program("pass").task()
     task.exit_file.touch()
     bind = f"mount --bind {mounted} {task.exit_file}"
     task.start(
-        prefix=["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", f'{bind} && exec "$@"', ""]
+        prefix=[
+            "unshare",
+            "--user",
+            "--map-root-user",
+            "--mount",
+            "sh",
+            "-c",
+            f'{bind} && exec "$@"',
+            "",
+        ]
     ).process.wait(PATIENCE)
     assert '"Completed"' in mounted.read_text()
     assert not [f for f in tmp_path.iterdir() if f.name.startswith("worker-0.exit.json.")]
 
 
 def test_oom_counters(tmp_path: Path) -> None:
-    """The counters of the task's own cgroup are found for both kinds of cgroup, in a container too."""
+    """Memory kills are counted in the own cgroup of either kind; a shared one proves less."""
     script = """
-import sys; sys.path.insert(0, sys.argv[1])
+import os, sys; sys.path.insert(0, sys.argv[1])
 import oom
 root, lines, counter = sys.argv[2:]
 oom.ROOT = root
@@ -218,9 +240,13 @@ oom.HIERARCHIES = (("", (root, root + "/unified"), "memory.events", "memory.max"
                    ("memory", (root + "/memory",), "memory.oom_control", "memory.limit_in_bytes"))
 oom._read, read = (lambda p: lines if p == "/proc/self/cgroup" else read(p)), oom._read
 watch = oom.OomWatch()
-assert not watch.own() and not watch.anywhere()
+assert not watch.own() and not watch.around()
 open(counter, "w").write("oom 1\\noom_kill 1\\n")
-assert watch.own() and watch.anywhere()
+procs = os.path.dirname(counter) + "/cgroup.procs"
+open(procs, "w").write(f"{os.getpid()}\\n1\\n")
+assert not watch.own() and watch.around()
+open(procs, "w").write(f"{os.getpid()}\\n")
+assert watch.own() and watch.around()
 print(oom.limit())
 """
     cases = {

@@ -1,53 +1,31 @@
-"""What a task promises about processes: how it starts its program, ends it, and what it reports."""
+"""What a task promises about its program: how it starts, when it is ready, what is reported."""
 
 from __future__ import annotations
 
 import ast
 import json
-import os
-import signal
 import socket
-import subprocess
 import sys
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from task_process import PATIENCE, RUNTIME, Run, alive, free_port, new_run, until
+from task_process import RUNTIME, Run, free_port, new_run, until
 
 from tfcluster_magic.models import TaskExit
-
-# A process that outlives its parent and its session, keeps the pipe open and ignores SIGTERM.
-STRAY = """
-import os, signal, sys, time
-def stray():
-    if os.fork() == 0:
-        os.setsid()
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        if os.fork() == 0:
-            open("stray.pid", "w").write(str(os.getpid()) + "\\n")
-            time.sleep(600)
-        os._exit(0)
-    while not os.path.exists("stray.pid") or not open("stray.pid").read().endswith("\\n"):
-        time.sleep(0.01)
-"""
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
+    """A run whose processes are gone afterwards."""
     with new_run(tmp_path) as made:
         yield made
 
 
-def stray_of(run: Run) -> int:
-    return int(until((run.output / "stray.pid").read_text, "the stray"))
-
-
 def test_program_is_told_its_place(run: Run) -> None:
-    """A program gets TF_CONFIG, the flags it mentions, its arguments, the user's variables and TFCLUSTER_*."""
+    """A program gets TF_CONFIG, its flags and arguments, the user's variables and TFCLUSTER_*."""
     seen = "import json, os, sys; print(json.dumps([sys.argv[1:], dict(os.environ), os.getcwd()]))"
     run.program(
         seen, arguments=["--task_index=7", "x y"], flags=["ps_hosts", "worker_hosts", "task_index"]
@@ -113,7 +91,7 @@ def test_program_has_no_descriptor_of_ours(run: Run) -> None:
 def test_cause(
     run: Run, text: str, cause: str, code: int | None, number: int | None, detail: str
 ) -> None:
-    """The report tells an error of the program from a kill from outside, and keeps the exit status."""
+    """The report tells an error from a kill from outside, and keeps the exit status."""
     run.program(text)
     task = run.task().start()
     message = task.wait()
@@ -148,145 +126,6 @@ def test_shell_script_gets_flags_and_folder(run: Run, tmp_path: Path) -> None:
     assert task.output == f"--job_name=ps -v\n{tmp_path}\n"
 
 
-def test_stop_gives_time(run: Run) -> None:
-    """SIGTERM reaches the program, which may end in its own time; the task then ends with 0."""
-    run.program(
-        """
-        import signal, sys, time
-        def end(*_):
-            print("saved"); sys.exit(3)
-        signal.signal(signal.SIGTERM, end)
-        print("up", flush=True)
-        time.sleep(600)
-        """.replace("\n        ", "\n")
-    )
-    task = run.task().start()
-    until(lambda: "up" in task.output, "the program")
-    task.process.terminate()
-    message = task.wait()
-    assert (message["cause"], message["exitCode"], task.process.returncode) == ("Stopped", 3, 0)
-    assert "saved" in task.output
-
-
-def test_stop_reaches_through_a_shell(run: Run) -> None:
-    """SIGTERM also reaches the program that a shell script runs, and its time counts."""
-    inner = "import signal,sys,time; signal.signal(15, lambda *_: (time.sleep(0.3), print('saved'), sys.exit()))"
-    (run.code / "inner.py").write_text(f"{inner}\nprint('up', flush=True)\ntime.sleep(600)\n")
-    run.program(f"{sys.executable} -u $(dirname $0)/inner.py\n", name="run.sh")
-    task = run.task().start()
-    until(lambda: "up" in task.output, "the program")
-    task.process.terminate()
-    assert task.wait()["cause"] == "Stopped"
-    assert "saved" in task.output
-
-
-def test_stop_ends_who_will_not(run: Run) -> None:
-    """A program that ignores SIGTERM is killed with all it started before the grace period is over."""
-    run.program(STRAY + "signal.signal(15, signal.SIG_IGN); stray(); print('up'); time.sleep(600)")
-    run.config["grace"] = 1.0
-    task = run.task().start()
-    until(lambda: "up" in task.output, "the program")
-    stray = stray_of(run)
-    task.process.terminate()
-    message = task.wait()
-    assert (message["cause"], message["signal"], task.process.returncode) == ("Stopped", 9, 137)
-    assert "grace" in message["detail"]
-    assert not alive(stray)
-
-
-def test_strays_do_not_outlive_the_program(run: Run) -> None:
-    """What a program leaves behind is gone when its task ends, and does not keep the task waiting."""
-    run.program(STRAY + "stray(); print('done')")
-    task = run.task().start()
-    assert task.wait()["cause"] == "Completed"
-    assert task.output == "done\n"
-    assert not alive(stray_of(run))
-
-
-@pytest.mark.parametrize("report", [True, False], ids=["report pipe", "death signal alone"])
-def test_nothing_survives_who_started_it(run: Run, tmp_path: Path, report: bool) -> None:
-    """When the process that started a task is killed, program and strays go with it."""
-    run.program(STRAY + "stray(); open('child.pid', 'w').write(str(os.getpid())); time.sleep(600)")
-    task = run.task()
-    starter = tmp_path / "starter.py"
-    starter.write_text(
-        textwrap.dedent(
-            f"""
-            import os, subprocess, time
-            read, write = os.pipe()
-            env = dict(os.environ, TFCLUSTER_REPORT_FD=str(write)) if {report} else None
-            child = subprocess.Popen({task.command!r}, pass_fds=[write], env=env)
-            os.close(write)
-            print(child.pid, flush=True)
-            time.sleep(600)
-            """
-        )
-    )
-    mark = {**os.environ, "TFCLUSTER_RUN_UID": run.config["uid"]}
-    with subprocess.Popen([sys.executable, starter], stdout=subprocess.PIPE, env=mark) as parent:
-        assert parent.stdout is not None
-        pid = int(parent.stdout.readline())
-        child = until(
-            lambda: (run.output / "child.pid").exists() and (run.output / "child.pid").read_text(),
-            "it",
-        )
-        everyone = [pid, int(child), stray_of(run)]
-        assert all(map(alive, everyone))
-        parent.kill()
-    until(lambda: not any(map(alive, everyone)), "the end of all")
-
-
-def test_a_thread_may_end(run: Run, tmp_path: Path) -> None:
-    """A task goes on when only the thread that started it ends."""
-    run.program("import sys, time; print('up', flush=True); time.sleep(1); print('done')")
-    starter = tmp_path / "starter.py"
-    starter.write_text(
-        textwrap.dedent(
-            f"""
-            import subprocess, threading
-            started = []
-            def start():
-                started.append(subprocess.Popen({run.task().command!r}, stdout=subprocess.PIPE))
-                started[0].stdout.readline()
-            thread = threading.Thread(target=start); thread.start(); thread.join()
-            print(started[0].communicate()[0].decode(), started[0].returncode)
-            """
-        )
-    )
-    done = subprocess.run(
-        [sys.executable, starter], capture_output=True, check=True, timeout=PATIENCE
-    )
-    assert done.stdout == b"done\n 0\n"
-
-
-def test_as_process_1(run: Run) -> None:
-    """As process 1 of a container it answers SIGTERM, collects orphans and passes the exit code on."""
-    names = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
-    run.program(
-        STRAY
-        + "stray(); print('ppid', os.getppid(), flush=True)\n"
-        + "signal.signal(15, lambda *_: sys.exit(5))\n"
-        + "time.sleep(600)"
-    )
-    run.config["grace"] = 2.0
-    task = run.task().start(prefix=names)
-    until(lambda: "ppid 1" in task.output, "the program")
-    # unshare itself does not pass SIGTERM on: process 1 is its only child.
-    children = Path(f"/proc/{task.process.pid}/task/{task.process.pid}/children").read_text()
-    os.kill(int(children), signal.SIGTERM)
-    message = task.wait()
-    assert (message["cause"], message["exitCode"], task.process.returncode) == ("Stopped", 5, 0)
-
-
-def test_without_rights(run: Run) -> None:
-    """A process without any capability, as an ordinary user's is, runs a task just so."""
-    run.program(STRAY + "stray(); print(open('/proc/self/status').read())")
-    task = run.task().start(prefix=["unshare", "--user"])
-    assert task.wait()["cause"] == "Completed", task.output
-    assert "CapEff:\t0000000000000000" in task.output
-    assert not alive(stray_of(run))
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -299,7 +138,7 @@ def test_without_rights(run: Run) -> None:
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
 def test_cannot_start(run: Run, change: dict[str, Any], said: str) -> None:
-    """A program that cannot be started at all ends as NotStarted with the reason, also in its log."""
+    """A program that cannot be started ends as NotStarted with the reason, also in its log."""
     run.program("pass", name=change.get("name", "train.py"))
     (run.code / "train.txt").touch()
     for key, value in change.items():
@@ -314,7 +153,7 @@ def test_cannot_start(run: Run, change: dict[str, Any], said: str) -> None:
 
 
 def test_bad_description(run: Run, tmp_path: Path) -> None:
-    """A task that the description does not have, or a description of another version, is said so."""
+    """A task that does not exist, or a description of another version, is said so."""
     run.program("pass")
     assert "it has worker-0..1, ps-0..0" in run.task("worker-2").start().wait()["detail"]
     run.config["version"] = 2
@@ -322,7 +161,7 @@ def test_bad_description(run: Run, tmp_path: Path) -> None:
 
 
 def test_ready_when_its_own_port_is_open(run: Run, tmp_path: Path) -> None:
-    """A program that serves is ready when it listens on its own port, not when somebody else does."""
+    """A program that serves is ready when it listens itself, not when somebody else does."""
     port = free_port()
     run.config["addresses"]["worker"][0] = f"127.0.0.1:{port}"
     go = tmp_path / "go"
@@ -364,7 +203,7 @@ def test_sleeps_while_nothing_happens(run: Run) -> None:
 
 
 def test_runs_on_any_python() -> None:
-    """What runs inside a task is Python 3.8 and imports the standard library and its siblings only."""
+    """What runs inside a task is Python 3.8, with the standard library and its siblings only."""
     files = [*RUNTIME.glob("*.py"), *RUNTIME.glob("site/*.py")]
     siblings = {file.stem for file in files}
     assert {"task", "tf_server", "sitecustomize"} <= siblings

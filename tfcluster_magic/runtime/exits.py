@@ -50,7 +50,7 @@ def judge(child: Child, memory: oom.OomWatch) -> tuple[str, str]:
     by = child.killed_by
     # A shell hides that what it ran was killed for memory, so its exit code does not count; another
     # program that lost a helper and still says 0 has coped.
-    if (by == signal.SIGKILL and memory.anywhere()) or (
+    if (by == signal.SIGKILL and memory.around()) or (
         memory.own() and (child.shell or child.code != 0)
     ):
         limit = oom.limit()

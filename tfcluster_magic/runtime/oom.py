@@ -26,16 +26,22 @@ class OomWatch:
         self._before = _counters()
 
     def own(self) -> bool:
-        """Whether a process of this task's own cgroup was killed for memory since."""
-        now = _counters()
-        return any(now[path] > self._before.get(path, 0) for path in now if path != VMSTAT)
+        """Whether a process of this task was killed for memory since.
 
-    def anywhere(self) -> bool:
-        """As own(); where no cgroup can be read, whether it happened on this machine."""
+        To be asked when our children are gone: a cgroup in which others live is not ours, and what
+        was killed there may have been another task.
+        """
+        return any(_is_ours(path) for path in self._risen())
+
+    def around(self) -> bool:
+        """Whether it happened in the cgroup, ours or not, or without one on this machine."""
+        return bool(self._risen())
+
+    def _risen(self) -> list[str]:
         now = _counters()
-        if set(now) - {VMSTAT}:
-            return self.own()
-        return now.get(VMSTAT, 0) > self._before.get(VMSTAT, now.get(VMSTAT, 0))
+        before = {VMSTAT: now.get(VMSTAT, 0), **self._before}
+        cgroups = [path for path in now if path != VMSTAT]
+        return [path for path in cgroups or now if now[path] > before.get(path, 0)]
 
 
 def limit() -> str:
@@ -45,6 +51,11 @@ def limit() -> str:
         if value.isdigit() and int(value) < NO_LIMIT:
             return f"{int(value) >> 20} MiB"
     return ""
+
+
+def _is_ours(counters: str) -> bool:
+    members = _read(os.path.join(os.path.dirname(counters), "cgroup.procs")).split()
+    return members == [str(os.getpid())]
 
 
 def _counters() -> dict[str, int]:

@@ -1,0 +1,132 @@
+"""TensorFlow listens on loopback only: in tasks, and in a kernel that runs already."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tfcluster_magic import loopback
+from tfcluster_magic.errors import TFClusterError
+
+SOURCE = Path(loopback.__file__).with_name("runtime") / "loopback_guard.c"
+# What listens, as (address, port) in hexadecimal, of this process alone.
+LISTENING = """
+def listening():
+    import os
+    own = set()
+    for fd in os.listdir("/proc/self/fd"):
+        try: own.add(os.readlink("/proc/self/fd/" + fd)[8:-1])
+        except OSError: pass
+    rows = [row.split() for t in ("tcp", "tcp6") for row in open("/proc/net/" + t)]
+    return [r[1] for r in rows if r[3] == "0A" and r[9] in own]
+"""
+
+
+def python(script: str, **env: str) -> list[object]:
+    """What a fresh Python prints as JSON, one value a line."""
+    import os
+
+    done = subprocess.run(
+        [sys.executable, "-c", LISTENING + textwrap.dedent(script)],
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **env},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines() if line[:1] in '[{"0123456789']
+
+
+@pytest.fixture(scope="module")
+def guard() -> str:
+    """The guard as the package builds it."""
+    path = loopback.guard_path()
+    assert path, "the package is installed without its guard"
+    return path
+
+
+def test_source_is_clean(tmp_path: Path) -> None:
+    """The guard compiles without a warning."""
+    command = ["cc", "-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Werror"]
+    subprocess.run([*command, "-o", str(tmp_path / "g.so"), str(SOURCE), "-ldl"], check=True)
+
+
+@pytest.mark.parametrize(
+    ("family", "asked", "got"),
+    [
+        ("AF_INET", "0.0.0.0", "127.0.0.1"),
+        ("AF_INET", "127.0.0.2", "127.0.0.2"),
+        ("AF_INET6", "::ffff:0.0.0.0", "::ffff:127.0.0.1"),
+        ("AF_INET6", "::1", "::1"),
+    ],
+)
+def test_wildcard_becomes_loopback(guard: str, family: str, asked: str, got: str) -> None:
+    """A socket that asks for every address gets loopback; one that names an address gets it."""
+    script = f"""
+        import json, socket
+        s = socket.socket(socket.{family}); s.bind(({asked!r}, 0))
+        print(json.dumps(s.getsockname()[0]))
+    """
+    assert python(script, LD_PRELOAD=guard) == [got]
+
+
+def test_other_sockets_pass(guard: str) -> None:
+    """Both kinds of v6 wildcard are guarded; datagrams and sockets of the file system are not."""
+    script = """
+        import json, os, socket, tempfile
+        def name(family, kind, address, only=None):
+            s = socket.socket(family, kind)
+            if only is not None: s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, only)
+            s.bind(address); return s.getsockname()
+        print(json.dumps([
+            name(socket.AF_INET6, socket.SOCK_STREAM, ("::", 0), 0)[0],
+            name(socket.AF_INET6, socket.SOCK_STREAM, ("::", 0), 1)[0],
+            name(socket.AF_INET, socket.SOCK_DGRAM, ("0.0.0.0", 0))[0],
+            os.path.basename(name(socket.AF_UNIX, socket.SOCK_STREAM, tempfile.mkdtemp() + "/s")),
+        ]))
+    """
+    assert python(script, LD_PRELOAD=guard) == [["::ffff:127.0.0.1", "::1", "0.0.0.0", "s"]]
+
+
+@pytest.mark.cluster
+def test_kernel_that_runs_already(guard: str) -> None:
+    """After guard_this_process() TensorFlow listens on loopback only; other sockets do as asked."""
+    script = """
+        import json, os, socket
+        assert "LD_PRELOAD" not in os.environ
+        from tfcluster_magic.loopback import guard_this_process
+        print(guard_this_process())
+        import tensorflow as tf
+        print(json.dumps([guard_this_process(), guard_this_process()]))
+        server = tf.distribute.Server({"worker": ["localhost:0"]}, job_name="worker", task_index=0)
+        print(json.dumps([row.rpartition(":")[0] for row in listening()]))
+        with tf.compat.v1.Session(server.target, graph=tf.Graph()) as session:
+            with session.graph.as_default():
+                print(session.run(tf.constant(42)))
+        own = socket.socket(); own.bind(("0.0.0.0", 0)); print(json.dumps(own.getsockname()[0]))
+        os._exit(0)
+    """
+    before, after, addresses, answer, own = python(script)
+    assert before == 0
+    assert isinstance(after, list)
+    assert after[0] == after[1] >= 1
+    assert addresses == ["0000000000000000FFFF00000100007F"]
+    assert answer == 42
+    assert own == "0.0.0.0"
+
+
+def test_missing_guard_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without its library the guard is an error that says what is exposed and how to build it."""
+    monkeypatch.setattr(loopback, "_LIBRARY", tmp_path / "libloopback_guard.so")
+    assert loopback.guard_path() is None
+    with pytest.raises(TFClusterError, match=r"every network address.*build it: cc -shared"):
+        loopback.guard_this_process()
+    (tmp_path / "libloopback_guard.so").write_text("not a library")
+    with pytest.raises(TFClusterError, match="cannot be used here"):
+        loopback.guard_this_process()
