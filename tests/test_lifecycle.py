@@ -168,6 +168,17 @@ def test_a_follower_seen_first_is_not_blamed() -> None:
     assert story.status.culprit == "worker-1"
 
 
+def test_the_window_closes_when_everybody_has_ended() -> None:
+    """A failure is told at once when no task is left whose end could change the verdict."""
+    story = Story(spec_of(worker=2))
+    story.ends("worker-0", Cause.ERROR, exit_code=1, follows=True)
+    story.passes(3)
+    assert story.status.reason is Reason.INVESTIGATING
+    story.ends("worker-1", Cause.ERROR, exit_code=1)
+    assert story.outcome == (Phase.FAILED, Reason.PROGRAM_FAILED, "worker-1")
+    assert story.decision.done
+
+
 def test_out_of_memory_is_the_cause_whatever_came_first() -> None:
     """OOM is reported as OOM, with the limit and the command that raises it."""
     memory = Replicas(count=2, resources=Resources(memory="512Mi"))

@@ -64,7 +64,7 @@ def judge(turn: Turn) -> None:
     if fresh and _heal(turn, fresh, healed):
         turn.wake(closes)
         return
-    if turn.now < closes:
+    if turn.now < closes and not turn.all_ended():
         turn.wake(closes)
         if fresh:
             blamed = blame.culprit(fresh)

@@ -120,6 +120,10 @@ class Turn:
         names = self.all_tasks if tasks is None else tasks
         return [t for t in names if (seen := self.seen.tasks.get(t)) is not None and seen.alive]
 
+    def all_ended(self) -> bool:
+        """Whether no task is left that could tell more."""
+        return all(self.exit_of(task) is not None for task in self.all_tasks)
+
     def unfinished(self) -> list[str]:
         """Trainers that have not succeeded."""
         return [t for t in self.trainers if not self.succeeded(t)]
