@@ -52,7 +52,7 @@ def train(cluster, server, data):
         )
         accuracy = tf.reduce_mean(tf.cast(tf.equal(tf.argmax(logits, 1), y), tf.float32))
         step = tf.train.get_or_create_global_step()
-        train_op = tf.train.AdamOptimizer(5e-3).minimize(loss, global_step=step)
+        train_op = tf.train.AdamOptimizer(3e-3).minimize(loss, global_step=step)
         tf.summary.scalar("loss", loss)
         tf.summary.scalar("accuracy", accuracy)
 
@@ -84,6 +84,7 @@ def evaluate(held_out):
 
 
 def main(_):
+    tf.logging.set_verbosity(tf.logging.ERROR)  # TensorFlow 1 tells every step of a session
     cluster = tf.train.ClusterSpec({"ps": FLAGS.ps_hosts, "worker": FLAGS.worker_hosts})
     server = tf.train.Server(cluster, job_name=FLAGS.job_name, task_index=FLAGS.task_index)
     if FLAGS.job_name == "ps":

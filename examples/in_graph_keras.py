@@ -15,7 +15,7 @@ os.environ["TF_USE_LEGACY_KERAS"] = "1"
 import digits
 import tensorflow as tf
 
-from tfcluster_magic import ClusterManager
+from tfcluster_magic import Cluster, ClusterManager
 
 STEPS_PER_EPOCH = 100
 
@@ -60,15 +60,13 @@ def main():
     parser.add_argument("--log_path", help="folder for checkpoints and summaries")
     arguments = parser.parse_args()
 
-    manager = ClusterManager()
-    run = manager.launch(mode="in-graph", name="in-graph-keras", ps=1, workers=2)
-    name = run.metadata.name
+    run = ClusterManager().launch(mode="in-graph", name="in-graph-keras", ps=1, workers=2)
+    cluster = Cluster(run.metadata.name).wait_ready()
     try:
-        cluster = manager.connect(name)
-        log_path = arguments.log_path or run.status.paths["output"]
+        log_path = arguments.log_path or cluster.status.paths["output"]
         print(f"held-out accuracy: {train(cluster, arguments.epochs, log_path):.4f}")
     finally:
-        manager.stop(name)
+        cluster.stop()
 
 
 if __name__ == "__main__":

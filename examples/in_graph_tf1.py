@@ -15,7 +15,7 @@ import digits
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from tfcluster_magic import ClusterManager
+from tfcluster_magic import Cluster, ClusterManager
 
 
 def build(workers):
@@ -60,7 +60,7 @@ def build(workers):
 def train(cluster, steps, log_path):
     """Train on a connected cluster; the share of held-out digits that are read correctly."""
     data, (held_out_x, held_out_y) = digits.load()
-    workers = len(cluster.addresses["worker"])
+    workers = cluster.resolver().cluster_spec().num_tasks("worker")
     with tf.Graph().as_default() as graph:
         inputs, loss, train_op, step, (x, scores) = build(workers)
         summary = tf.summary.scalar("loss", loss)
@@ -91,15 +91,13 @@ def main():
     parser.add_argument("--log_path", help="folder for checkpoints and summaries")
     arguments = parser.parse_args()
 
-    manager = ClusterManager()
-    run = manager.launch(mode="in-graph", name="in-graph-tf1", ps=1, workers=2)
-    name = run.metadata.name
+    run = ClusterManager().launch(mode="in-graph", name="in-graph-tf", ps=1, workers=2)
+    cluster = Cluster(run.metadata.name).wait_ready()
     try:
-        cluster = manager.connect(name)
-        log_path = arguments.log_path or run.status.paths["output"]
+        log_path = arguments.log_path or cluster.status.paths["output"]
         print(f"held-out accuracy: {train(cluster, arguments.steps, log_path):.4f}")
     finally:
-        manager.stop(name)
+        cluster.stop()
 
 
 if __name__ == "__main__":

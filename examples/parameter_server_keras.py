@@ -78,8 +78,10 @@ def coordinate(resolver, arguments, checkpoints):
 def evaluate(arguments, checkpoints):
     """Measure each checkpoint as it appears, without a strategy: it is not in the cluster."""
     _, held_out = digits.load()
+    model = make_model()
+    model.optimizer.build(model.trainable_variables)  # checkpoints hold the optimizer's state too
     evaluator = tf.keras.utils.SidecarEvaluator(
-        make_model(),
+        model,
         tf.data.Dataset.from_tensor_slices(held_out).batch(99),
         checkpoints,
         max_evaluations=arguments.epochs,

@@ -12,6 +12,7 @@ inter-op threads: only servers run out of them (`runtime/` gives those at least 
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import sys
 import warnings
@@ -68,6 +69,17 @@ def load_tensorflow() -> Any:
         return sys.modules["tensorflow"]
     with _default(LOG_LEVEL, "3"):
         return importlib.import_module("tensorflow")
+
+
+def quieten_coordination(tensorflow: Any) -> None:
+    """Take back the INFO level that TensorFlow's Python log has in notebooks only.
+
+    There each `coordinator.join()` would print a line, twice. A level that the user sets after this
+    stays.
+    """
+    logger = tensorflow.get_logger()
+    if logger.level == logging.INFO:
+        logger.setLevel(logging.WARNING)
 
 
 @contextmanager

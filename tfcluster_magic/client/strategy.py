@@ -21,10 +21,11 @@ from typing import Any
 
 from ..errors import ClientUnsupported, WaitTimeout
 from ..loopback import guard_this_process
-from .environment import load_tensorflow
+from .environment import load_tensorflow, quieten_coordination
 from .explanation import KERAS_3
 from .gate import closed_ports
 
+_PACKAGE = __name__.partition(".")[0]
 _RECOVERY = (
     15.0  # after a restart a stale channel answers for a few seconds; the same as the keepalive's
 )
@@ -72,6 +73,8 @@ def strategy_for(
             return _attached.strategy
         if sys.platform == "linux" and _is_loopback(tasks):  # elsewhere tasks have no guard either
             guard_this_process()
+        if _attached is None:
+            quieten_coordination(tf)
         _warn_about_keras(tf)
         make = tf.distribute.ParameterServerStrategy
         strategy = _bounded(
@@ -152,7 +155,15 @@ def _warn_about_keras(tf: Any) -> None:
         return
     installed = importlib.util.find_spec("tf_keras") is not None
     hint = " (tf_keras is installed)" if installed else " (after `pip install --no-deps tf-keras`)"
-    warnings.warn(KERAS_3.format(tf_keras=hint), LegacyKerasNeeded, stacklevel=4)
+    warnings.warn(KERAS_3.format(tf_keras=hint), LegacyKerasNeeded, stacklevel=_depth_of_caller())
+
+
+def _depth_of_caller() -> int:
+    """The stack level of the line outside this package that asked: the one to show."""
+    depth, frame = 1, sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
+        depth, frame = depth + 1, frame.f_back
+    return depth
 
 
 def _is_loopback(tasks: Mapping[str, str]) -> bool:

@@ -1,0 +1,150 @@
+"""The examples do what they teach, on real held-out digits, and leave nothing behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from tfcluster_magic import Cluster, ClusterManager
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+NOTEBOOKS = sorted(path.name for path in EXAMPLES.glob("*.ipynb"))
+CLIENTS = ("in_graph_tf1.py", "in_graph_pss.py", "in_graph_keras.py")
+PROGRAMS: dict[str, dict[str, object]] = {
+    "mirrored.py": {"workers": 1},
+    "multi_worker_mirrored.py": {"workers": 2},
+    "parameter_server_keras.py": {
+        "workers": 2,
+        "ps": 1,
+        "chief": 1,
+        "evaluator": 1,
+        "success_policy": "chief",
+    },
+}
+ACCURACY = re.compile(r"held-out accuracy: (\S+)")
+
+pytestmark = pytest.mark.cluster
+
+
+def accuracy_in(text: str) -> float:
+    """The accuracy that an example has printed."""
+    found = ACCURACY.search(text)
+    assert found, f"no accuracy in: {text[-2000:]}"
+    return float(found[1])
+
+
+@pytest.fixture
+def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The examples as a user has them: a copy in a folder of their own, in which they work."""
+    folder = tmp_path / "examples"
+    shutil.copytree(EXAMPLES, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("TF_USE_LEGACY_KERAS", raising=False)
+    monkeypatch.setenv("PYTHONPATH", str(EXAMPLES.parent))
+    yield folder
+    active = [cluster.metadata.name for cluster in ClusterManager().list() if cluster.active]
+    for name in active:
+        Cluster(name).stop("its test has ended")
+    assert not active, "an example left a run active"
+
+
+def test_every_kind_of_example_is_tested() -> None:
+    """No example goes untested: each file is a program, a client or a module of one."""
+    modules = {"digits.py", "between_graph.py"}
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {*PROGRAMS, *CLIENTS, *modules}
+    assert len(NOTEBOOKS) == 6
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_notebooks_are_stored_without_outputs(name: str) -> None:
+    """A stored notebook has no outputs, no counts and nothing of the machine it was written on."""
+    notebook = nbformat.read(EXAMPLES / name, nbformat.NO_CONVERT)
+    nbformat.validate(notebook)
+    for cell in notebook.cells:
+        assert not cell.get("outputs")
+        assert cell.get("execution_count") is None
+    assert set(notebook.metadata) == {"kernelspec", "language_info"}
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_notebook_trains_and_cleans_up(name: str, copy: Path) -> None:
+    """Run All in an example trains to 95 % on held-out digits and deletes what it launched."""
+    notebook = nbformat.read(copy / name, nbformat.NO_CONVERT)
+    client = NotebookClient(
+        notebook, timeout=180, resources={"metadata": {"path": str(copy)}}, kernel_name="python3"
+    )
+    client.execute()
+    texts = [
+        output.get("text", "") for cell in notebook.cells for output in cell.get("outputs", ())
+    ]
+    assert any("of the held-out digits are read correctly" in text for text in texts)
+    assert ClusterManager().list() == []
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program_trains_on_a_cluster(name: str, copy: Path) -> None:
+    """A launched example reaches 95 % and leaves checkpoints and event files in its folder."""
+    manager = ClusterManager()
+    run = manager.launch(name, **PROGRAMS[name]).metadata.name
+    cluster = Cluster(run, manager).wait(timeout=180)
+    chief = "chief-0" if "chief" in PROGRAMS[name] else "worker-0"
+    assert accuracy_in(cluster.logs(chief)) >= 0.95
+    output = Path(cluster.status.paths["output"])
+    assert list(output.rglob("*tfevents*"))
+    cluster.stop()
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_client_program_trains_on_its_cluster(name: str, copy: Path, tmp_path: Path) -> None:
+    """An example that launches its own cluster reaches 95 %, stops it, and leaves a checkpoint."""
+    done = subprocess.run(
+        [sys.executable, name, "--log_path", str(tmp_path / "log")],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert accuracy_in(done.stdout) >= 0.95
+    assert list((tmp_path / "log").rglob("checkpoint"))
+    assert list((tmp_path / "log").rglob("*tfevents*"))
+
+
+def test_between_graph_is_plain_tensorflow(copy: Path, tmp_path: Path) -> None:
+    """The Between-Graph example trains without TFCluster, with processes started by hand."""
+    reserved = [socket.socket() for _ in range(2)]
+    for each in reserved:
+        each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        each.bind(("127.0.0.1", 0))
+    ps, worker = (f"127.0.0.1:{each.getsockname()[1]}" for each in reserved)
+    flags = [f"--ps_hosts={ps}", f"--worker_hosts={worker}", f"--log_path={tmp_path / 'log'}"]
+    tasks = [
+        subprocess.Popen(
+            [sys.executable, "between_graph.py", *flags, f"--job_name={job}", "--steps=400"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=dict(os.environ, TF_GRPC_REUSE_PORT="true"),
+        )
+        for job in ("ps", "worker")
+    ]
+    try:
+        printed, _ = tasks[1].communicate(timeout=180)
+    finally:
+        for task in tasks:
+            task.kill()
+            task.communicate()
+        for each in reserved:
+            each.close()
+    assert tasks[1].returncode == 0
+    assert accuracy_in(printed) >= 0.95
