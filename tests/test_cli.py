@@ -20,6 +20,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import yaml
+from event_writer import event, event_file
 
 from tfcluster_magic import ClusterManager, cli
 from tfcluster_magic.cli.group import VERBS
@@ -382,7 +383,8 @@ def test_render_shows_what_the_runtime_really_starts(run: Run, here: Path) -> No
         "p = argparse.ArgumentParser()\n"
         "p.add_argument('--ps_hosts'); p.add_argument('--job_name')\n"
     )
-    run(*"launch tell.py --workers 1 --ps 1 --cpu 1.5 --env A=b --wait -- --more x".split())
+    line = "launch tell.py --workers 1 --ps 1 --cpu 1.5 --env A=b --wait -- --more x"
+    run(*line.split())
     found = json.loads(run("logs", "tell", "worker-0", "--no-prefix", "--tail", "1").out)
     record, *tasks = yaml.safe_load_all(run("render", "tell").out)
     worker = next(task for task in tasks if task["task"] == "worker-0")
@@ -405,6 +407,16 @@ def test_render_of_a_launch_creates_nothing(run: Run, own_folders: Path) -> None
 
     assert task["tfConfig"]["cluster"] == {"worker": ["127.0.0.1:<port of worker-0>"]}
     assert left_behind(own_folders) == []
+
+
+def test_status_says_how_far_the_program_is(run: Run, own_folders: Path) -> None:
+    """Step, speed and loss come from the event files in the run's own folder."""
+    run("launch", "sleep.py", "--workers", "1", "--", "--max_steps", "400")
+    events = event_file(own_folders / "tfcluster" / "log" / "sleep" / "1")
+    with open(events, "ab") as file:
+        file.writelines(event(s, {"loss": 0.5}, wall=1000.0 + s / 50) for s in (100, 200))
+
+    assert "progress: step 200/400 · 50 steps/s · loss 0.5" in run("status", "sleep").out
 
 
 def test_options_say_what_fits(run: Run) -> None:

@@ -13,13 +13,13 @@ backend does. Never prints.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from traitlets import TraitError, Unicode, validate
+from traitlets import Enum, Unicode
 from traitlets.config import LoggingConfigurable
 
 from . import workspace
@@ -54,27 +54,14 @@ class ClusterManager(LoggingConfigurable):
         backend: an object to use; without it the one that `backend_name` names is made when needed.
     """
 
-    backend_name = Unicode("local", help="where clusters run: local").tag(config=True)
-    state_dir = Unicode("", help="folder of records; empty: as the environment says").tag(
-        config=True
-    )
-    data_dir = Unicode("", help="folder of data sets; empty: as the environment says").tag(
-        config=True
-    )
-    log_dir = Unicode("", help="folder of all output; empty: as the environment says").tag(
-        config=True
-    )
+    backend_name = Enum(BACKENDS, "local", help="where clusters run").tag(config=True)
+    state_dir = Unicode("", help="folder of records; empty: the environment's").tag(config=True)
+    data_dir = Unicode("", help="folder of data sets; empty: the environment's").tag(config=True)
+    log_dir = Unicode("", help="folder of all output; empty: the environment's").tag(config=True)
 
     def __init__(self, backend: Backend | None = None, **traits: object) -> None:
         super().__init__(**traits)
         self._backend = backend
-
-    @validate("backend_name")
-    def _known_backend(self, proposal: Mapping[str, str]) -> str:
-        if proposal["value"] not in BACKENDS:
-            allowed = ", ".join(BACKENDS)
-            raise TraitError(f"backend_name: got {proposal['value']!r}; use one of {allowed}")
-        return proposal["value"]
 
     @property
     def backend(self) -> Backend:
@@ -197,7 +184,7 @@ class ClusterManager(LoggingConfigurable):
 
     def follow(self, ref: str) -> Iterator[TFCluster | None]:
         """The run now, then each change; None at least every 0.5 s; ends when no task is left."""
-        yield from self.backend.watch(self.status(ref).metadata.name)
+        return self.backend.watch(self.status(ref).metadata.name)
 
     def logs(
         self, ref: str, tasks: Sequence[str] = (), *, follow: bool = False, tail: int | None = None

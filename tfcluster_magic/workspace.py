@@ -7,7 +7,6 @@ stays. Owns nothing else of the folder; `program` knows how a snapshot is stored
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +23,8 @@ def scratch() -> Iterator[Path]:
     Raises:
         TFClusterError: no temporary folder can be made.
     """
+    import tempfile
+
     try:
         folder = tempfile.mkdtemp(prefix="tfcluster-")
     except OSError as error:

@@ -16,7 +16,7 @@ WIDTH = 96
 HEAD = """\
 # The command line and `%tfcluster`
 
-This page is made from the program's own help by `python tools/cli_docs.py`; a test keeps it current.
+This page is made of the program's own help by `python tools/cli_docs.py`; a test keeps it current.
 
 Everything below works in a shell as `tfcluster VERB …` and in a notebook, after
 `%load_ext tfcluster_magic`, as `%tfcluster VERB …`, with the same words and the same messages.

@@ -44,7 +44,7 @@ def stop_command(
         if no_wait:
             terminal.say(report.headline(manager.status(name), terminal.paint))
             continue
-        with terminal.detaching(name):
+        with terminal.detaching(name, f"{name} is being stopped all the same"):
             after = manager.wait(name, until=Until.RELEASED, on_change=terminal.changed)
         ended = "" if before.active else " (it had already ended)"
         terminal.say(f"{report.headline(after, terminal.paint)}{ended}")
@@ -90,6 +90,6 @@ def delete_command(terminal: Terminal, refs: tuple[str, ...], with_logs: bool, y
         return
     for cluster in clusters:
         name = cluster.metadata.name
-        with terminal.detaching(name):
+        with terminal.detaching(name, f"{name} is being stopped, and its record is still there"):
             terminal.manager.delete(name, with_logs=with_logs)
         terminal.say(f"deleted {name}")

@@ -16,6 +16,8 @@ from ..output.text import PLAIN
 from . import grammar
 from .terminal import Terminal
 
+_LOOK_EVERY = 0.5  # seconds between looks at the run while its output goes by
+
 
 def _complete_tasks(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Names of the run's tasks."""
@@ -80,11 +82,15 @@ def follow_output(
     """
     name = cluster.metadata.name
     show = Prefixer(tasks or task_names(cluster), terminal.paint if colour else PLAIN, prefix)
+    look = 0.0
     for line in terminal.manager.logs(name, tasks, follow=follow, tail=tail):
         if line is not None:
             terminal.emit(show(line))
         else:
             sys.stdout.flush()
+        if follow and time.monotonic() >= look:
+            terminal.changed(terminal.manager.status(name))
+            look = time.monotonic() + _LOOK_EVERY
         if deadline is not None and time.monotonic() >= deadline:
             raise WaitTimeout(f"{name} has not ended in time; it goes on")
     sys.stdout.flush()

@@ -146,8 +146,8 @@ class Terminal:
         return click.confirm(f"This will {deed}. Go on?", err=True)
 
     @contextmanager
-    def detaching(self, name: str) -> Iterator[None]:
-        """Ctrl-C inside stops watching run `name` and nothing else.
+    def detaching(self, name: str, then: str = "") -> Iterator[None]:
+        """Ctrl-C inside stops watching run `name` and nothing else; `then` says what goes on.
 
         Raises:
             Detached: it was interrupted.
@@ -155,8 +155,9 @@ class Terminal:
         try:
             yield
         except KeyboardInterrupt:
-            self.note(
-                f"\ndetached; {name} goes on: `{self.program} logs -f {name}` shows its output, "
-                f"`{self.program} stop {name}` ends it"
+            goes_on = (
+                f"{name} goes on: `tfcluster logs -f {name}` shows its output, "
+                f"`tfcluster stop {name}` ends it"
             )
+            self.note(self.words(f"\ndetached; {then or goes_on}"))
             raise Detached(name) from None
