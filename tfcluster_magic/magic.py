@@ -7,6 +7,7 @@ does the rest.
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,8 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class
 if TYPE_CHECKING:
     from .cluster import Cluster
     from .manager import ClusterManager
+
+_OUR_LINES = r".*%tfcluster\s"
 
 
 @magics_class
@@ -44,11 +47,14 @@ def _complete(shell: Any, event: Any) -> list[str]:
 
 def load(shell: Any) -> None:
     """Register the magics and their completion."""
+    unload(shell)  # IPython keeps every hook it was ever given, and would offer each word twice
     shell.register_magics(TFClusterMagics(shell))
-    shell.set_hook("complete_command", _complete, re_key=r".*%tfcluster\s")
+    shell.set_hook("complete_command", _complete, re_key=_OUR_LINES)
 
 
 def unload(shell: Any) -> None:
-    """Forget the magics."""
+    """Forget the magics and their completion."""
     for kind in ("line", "cell"):
         shell.magics_manager.magics[kind].pop("tfcluster", None)
+    if completers := shell.strdispatchers.get("complete_command"):
+        completers.regexs.pop(re.compile(_OUR_LINES), None)

@@ -270,11 +270,12 @@ class ClusterManager(LoggingConfigurable):
         from . import tensorboard
 
         if ref is None:
-            return tensorboard.open(self.options().log_dir)
-        cluster = self.status(ref)
-        if not (folder := cluster.status.paths.get("output")):
-            raise NotFound(f"{cluster.metadata.name} has no output folder yet")
-        return tensorboard.open(folder)
+            folder: str | None = self.options().log_dir
+        else:
+            folder = self.status(ref).status.paths.get("output")
+        if not folder:
+            raise NotFound(f"{ref} has no output folder yet")
+        return tensorboard.open(folder, state_dir=self.state_dir or None)
 
     def render(self, cluster: TFCluster) -> str:
         """The record of a run (or of a plan) and each of its tasks as they are run, as YAML."""
