@@ -68,14 +68,21 @@ def drive(first: dict[str, Any], second: dict[str, Any], log: str) -> dict[str, 
 
     other = connect(second["addresses"], name="other-1", server="python")
 
-    def python_function_on(client: Any) -> BaseException:
+    def python_function_on(client: Any) -> None:
         with tf.Graph().as_default() as graph, tf.device("/job:worker/task:0"):
             add_one = tf.numpy_function(lambda x: x + 1, [tf.constant(1.0)], tf.float32)
             with client.session(graph) as session:
-                return error_of(lambda: session.run(add_one))
+                session.run(add_one)
 
-    said["native_python_function"] = cluster.explain(python_function_on(cluster))
-    said["python_python_function"] = other.explain(python_function_on(other))
+    native = error_of(lambda: python_function_on(cluster))
+    said["native_python_function"] = cluster.explain(native)
+    said["python_python_function"] = other.explain(error_of(lambda: python_function_on(other)))
+
+    def in_a_script() -> None:
+        with cluster.explained():
+            python_function_on(cluster)
+
+    said["explained"] = type(error_of(in_a_script)).__name__
 
     said["second"] = str(error_of(other.strategy))
     print("please stop the first", flush=True)

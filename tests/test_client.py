@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -95,6 +96,15 @@ def test_gate_waits_for_a_late_task() -> None:
         opening.join()
 
 
+def test_gate_can_be_interrupted(closed_port: str) -> None:
+    """An interrupt ends the wait for a task that does not come."""
+    interrupt = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    interrupt.start()
+    with pytest.raises(KeyboardInterrupt):
+        connect({"worker": [closed_port]}, name="digits-1", timeout=120)
+    interrupt.join()
+
+
 def test_unresolvable_name_is_said() -> None:
     """A task whose name does not resolve is told apart from one that refuses."""
     with pytest.raises(WaitTimeout, match="its name does not resolve"):
@@ -153,6 +163,7 @@ def test_a_notebook_drives_a_cluster(tmp_path: Path) -> None:
     assert "--server python" in said["native_python_function"]
     assert "cluster.strategy()" in said["native_python_function"]
     assert "feed the result" in said["python_python_function"]
+    assert said["explained"] == "ClientUnsupported", "a script gets the explanation as an error"
     assert "already drives digits-1" in said["second"]
     assert "restart the kernel" in said["second"]
     assert said["after_stop"] == 2.0, "once the first cluster is gone the second may be driven"

@@ -88,6 +88,7 @@ def test_notebook_trains_and_cleans_up(name: str, copy: Path) -> None:
         output.get("text", "") for cell in notebook.cells for output in cell.get("outputs", ())
     ]
     assert any("of the held-out digits are read correctly" in text for text in texts)
+    assert not any("INFO:tensorflow" in text for text in texts), "TensorFlow's log fills the cells"
     assert ClusterManager().list() == []
 
 
