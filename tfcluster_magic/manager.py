@@ -269,10 +269,7 @@ class ClusterManager(LoggingConfigurable):
         """
         from . import tensorboard
 
-        if ref is None:
-            folder: str | None = self.options().log_dir
-        else:
-            folder = self.status(ref).status.paths.get("output")
+        folder = self.status(ref).status.paths.get("output") if ref else self.options().log_dir
         if not folder:
             raise NotFound(f"{ref} has no output folder yet")
         return tensorboard.open(folder, state_dir=self.state_dir or None)

@@ -24,7 +24,6 @@ from ...models import Spec, Stop, TFCluster, to_json
 from ...preflight import check
 from ..base import Backend, LaunchRequest, LogLine, Options, Preflight
 from . import files, logs, repair, room, watching
-from .launch import Launch
 from .store import RunFolder, Store, expired
 
 
@@ -87,6 +86,8 @@ class LocalBackend(Backend):
             BackendUnavailable: the supervisor could not be started.
             TFClusterError: the state folder cannot be written.
         """
+        from .launch import Launch  # reads programs, which no other verb does
+
         resume_from = self._output_of(request.spec.resume_from)
         launch = Launch(self._store, self.data_dir, self.log_dir, resume_from)
         with self._store.launch_lock():
