@@ -11,6 +11,8 @@ import os
 
 # Keras 3 cannot train on this strategy; tf_keras, the Keras before it, can.
 os.environ["TF_USE_LEGACY_KERAS"] = "1"
+# TensorFlow complains at length when the cluster that it is connected to ends.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import digits
 import tensorflow as tf

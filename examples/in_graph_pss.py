@@ -10,6 +10,9 @@ none.
 import argparse
 import os
 
+# TensorFlow complains at length when the cluster that it is connected to ends.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
 import digits
 import numpy as np
 import tensorflow as tf
