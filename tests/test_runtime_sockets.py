@@ -16,7 +16,7 @@ from tfcluster_magic.runtime import sockets
 def test_a_listening_socket_is_found_by_its_port(
     family: socket.AddressFamily, address: str
 ) -> None:
-    """The kernel's answer by netlink is the one of its tables, and names the socket of its owner."""
+    """The kernel's answer by netlink is the one of its tables, and names the owner's socket."""
     with socket.socket(family) as server:
         server.bind((address, 0))
         port = server.getsockname()[1]

@@ -48,7 +48,7 @@ def _address(hexadecimal: str) -> bytes:
 
 def touching(port: int) -> list[Socket]:
     """Every TCP socket with this port at either end."""
-    found = []
+    found: list[Socket] = []
     end = f":{port:04X} "
     for table in TABLES:
         try:
@@ -85,7 +85,7 @@ def _listening(family: int, port: int) -> list[str]:
     wanted = struct.pack("=BBBxI", family, socket.IPPROTO_TCP, 0, 1 << TCP_LISTEN)
     wanted += struct.pack(">HH", port, 0) + bytes(44)
     header = struct.pack("=IHHII", 16 + len(wanted), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST_DUMP, 1, 0)
-    found = []
+    found: list[str] = []
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as asked:
         asked.send(header + wanted)
         while True:

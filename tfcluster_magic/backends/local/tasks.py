@@ -125,9 +125,15 @@ def spawn(
     `keep_fd` is inherited; `members` is the file of a control group to join.
     """
     parent = os.getpid()
-    pid = os.fork()
-    if not pid:
-        _become(argv, env, log, cwd, keep_fd, members, parent)
+    # A stop may come before the child has let go of the supervisor's handlers, which would swallow
+    # it: blocked, it waits until the child means what it says.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _IGNORED_HERE)
+    try:
+        pid = os.fork()
+        if not pid:
+            _become(argv, env, log, cwd, keep_fd, members, parent, before)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return pid
 
 
@@ -139,6 +145,7 @@ def _become(
     keep_fd: int,
     members: Path | None,
     parent: int,
+    mask: set[signal.Signals],
 ) -> NoReturn:
     """In the child: arrange the process and turn into the task. Nothing may return or raise out of
     here.
@@ -147,6 +154,7 @@ def _become(
         signal.set_wakeup_fd(-1)
         for number in _IGNORED_HERE:
             signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.setsid()
         if _prctl is not None:
             _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # until task.py asks for its own
