@@ -1,0 +1,1 @@
+"""Figures of TFCluster beside plain TensorFlow started by hand: `python -m benchmarks [NAME]`."""

@@ -1,0 +1,59 @@
+"""Runs the benches that are named (all by default), prints their rows, writes build/bench/*.json.
+
+The exit code is 1 when a goal is not met, so that a nightly job notices.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from . import between_graph, housekeeping, in_graph, latency, limits
+from .rows import Row, save, table
+
+Bench = Callable[[bool], list[Row]]
+BENCHES: dict[str, Bench] = {
+    "in_graph_start": in_graph.start,
+    "in_graph_memory": in_graph.memory,
+    "between_graph": between_graph.training,
+    "one_cpu_limit": limits.one_cpu,
+    "supervisor": housekeeping.supervisor,
+    "list_50": housekeeping.list_of_50,
+    "load_ext": housekeeping.load_ext,
+    "ps_reclaim": latency.ps_reclaim,
+    "exit_visible": latency.exit_visible,
+    "log_line": latency.log_line,
+}
+COVERS = {
+    "between_graph": ("between_first_step", "workers_spread", "steps_per_second"),
+}
+"""Benches that measure several rows at once; each row's name is accepted, too."""
+OUTPUT = Path("build", "bench")
+
+
+def main() -> int:
+    """Run benches."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    rows_of = {row: bench for bench, rows in COVERS.items() for row in rows}
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"of: {', '.join([*BENCHES, *rows_of])}"
+    )
+    parser.add_argument("--quick", action="store_true", help="one round instead of three or more")
+    options = parser.parse_args()
+    if unknown := [name for name in options.names if name not in {*BENCHES, *rows_of}]:
+        parser.error(f"no bench {', '.join(unknown)}; there are {', '.join([*BENCHES, *rows_of])}")
+    chosen = dict.fromkeys(rows_of.get(name, name) for name in options.names or BENCHES)
+    results: list[Row] = []
+    for name in chosen:
+        print(f"{name} …", file=sys.stderr, flush=True)
+        rows = BENCHES[name](options.quick)
+        save(rows, OUTPUT / f"{name}.json")
+        results += rows
+    print(table(results))
+    return 1 if any(row.met is False for row in results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

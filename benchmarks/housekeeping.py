@@ -1,0 +1,89 @@
+"""What TFCluster itself costs: its supervisor, its command, its extension."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from . import by_hand
+from .processes import cpu_seconds, pss_mib
+from .product import COMMAND, Workbench, workbench
+from .rows import Row, bounded, interleaved
+
+RUNS = 50
+IN_GRAPH = ("launch", "--mode", "in-graph", "--workers", "2", "--ps", "1", "--name", "bench")
+LOAD = """
+import sys, time
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+began = time.perf_counter()
+shell.run_line_magic("load_ext", "{extension}")
+print(time.perf_counter() - began)
+assert "tensorflow" not in sys.modules
+"""
+
+
+def supervisor(quick: bool) -> list[Row]:
+    """Memory and CPU of a supervisor while nothing happens."""
+    seconds = 5.0 if quick else 30.0
+    with workbench() as bench:
+        bench.tfcluster(*IN_GRAPH, "--wait")
+        pid = bench.supervisor("bench")
+        memory = pss_mib([pid])
+        before = cpu_seconds(pid)
+        time.sleep(seconds)  # nothing happens meanwhile: that is what is measured
+        percent = (cpu_seconds(pid) - before) / seconds * 100
+    return [
+        bounded("supervisor_memory", "MiB", [memory], at_most=30.0),
+        bounded("supervisor_cpu", "% of a core", [percent], at_most=0.5),
+    ]
+
+
+def list_of_50(quick: bool) -> list[Row]:
+    """`tfcluster list` of 50 runs, as a process; beside it what Python itself takes."""
+    with workbench() as bench:
+        clock = str(by_hand.PROGRAMS / "clock.py")
+        options = ["--workers", "1", "--ps", "0", "--name", "bench", "--wait"]
+        bench.tfcluster("launch", *options, clock, "--", "1")
+        _multiply(bench.folder / "state" / "runs" / "bench" / "1")
+        command = [COMMAND, "list", "--all", "-o", "name"]
+        listed = subprocess.run(command, env=bench.env, check=True, stdout=subprocess.PIPE)
+        assert len(listed.stdout.split()) == RUNS, listed.stdout
+        ours, theirs = interleaved(
+            3 if quick else 15,
+            lambda: _timed([COMMAND, "list", "--all"], bench),
+            lambda: _timed([sys.executable, "-c", "pass"], bench),
+        )
+    return [bounded("list_50", "s", ours, at_most=0.4, baseline=theirs)]
+
+
+def _multiply(run: Path) -> None:
+    record = json.loads((run / "record.json").read_text())
+    for number in range(2, RUNS + 1):
+        copy = run.with_name(str(number))
+        shutil.copytree(run, copy, ignore=shutil.ignore_patterns("control"))
+        metadata = {**record["metadata"], "name": f"bench-{number}", "run": number}
+        (copy / "record.json").write_text(json.dumps({**record, "metadata": metadata}))
+
+
+def _timed(command: list[str], bench: Workbench) -> float:
+    began = time.monotonic()
+    subprocess.run(command, env=bench.env, check=True, stdout=subprocess.DEVNULL)
+    return time.monotonic() - began
+
+
+def load_ext(quick: bool) -> list[Row]:
+    """`%load_ext tfcluster_magic` in a fresh IPython, beside TensorBoard's extension."""
+    ours, theirs = interleaved(
+        1 if quick else 7, lambda: _load("tfcluster_magic"), lambda: _load("tensorboard")
+    )
+    return [bounded("load_ext", "s", ours, at_most=0.15, baseline=theirs)]
+
+
+def _load(extension: str) -> float:
+    command = [sys.executable, "-c", LOAD.format(extension=extension)]
+    return float(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout.split()[-1])

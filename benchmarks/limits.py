@@ -1,0 +1,86 @@
+"""A task under a CPU limit, beside TensorFlow's own choice of threads under the same limit.
+
+On one machine CPU is shared and a limit only sets the threads; the quota that a container would
+have is made here with a control group, for both sides. TensorFlow looks at the machine's cores, not
+at the quota, and is throttled.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from .by_hand import PROGRAMS
+from .processes import until
+from .product import Workbench, workbench
+from .rows import Row, compared, interleaved
+
+VERSION_1 = Path("/sys/fs/cgroup/cpu")
+VERSION_2 = Path("/sys/fs/cgroup")
+PERIOD = 100_000  # microseconds
+
+
+def one_cpu(quick: bool) -> list[Row]:
+    """Steps per second in a quota of one core."""
+    seconds = 4.0 if quick else 10.0
+    with quota(1.0) as enter, workbench() as bench:
+        if enter is None:
+            note = "not measured: no CPU control group may be made here (root can)"
+            return [Row("one_cpu_limit", None, "1/s", goal="ratio >= 1.1", note=note)]
+        ours, theirs = interleaved(
+            1 if quick else 3,
+            lambda: _ours(bench, enter, seconds),
+            lambda: _by_hand(enter, seconds),
+        )
+    return [compared("one_cpu_limit", "1/s", ours, theirs, at_least=1.1)]
+
+
+@contextmanager
+def quota(cores: float) -> Iterator[list[str] | None]:
+    """A command prefix that runs the rest in a group of so many cores; None where that fails."""
+    version_1 = (VERSION_1 / "cpu.cfs_quota_us").parent.is_dir()
+    group = (VERSION_1 if version_1 else VERSION_2) / f"tfcluster-bench-{os.getpid()}"
+    try:
+        group.mkdir()
+        if version_1:
+            (group / "cpu.cfs_period_us").write_text(str(PERIOD))
+            (group / "cpu.cfs_quota_us").write_text(str(int(cores * PERIOD)))
+        else:
+            (group / "cpu.max").write_text(f"{int(cores * PERIOD)} {PERIOD}")
+    except OSError:
+        yield None
+    else:
+        yield ["sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh"]
+    finally:
+        if group.is_dir():
+            until("the end of the group's processes", lambda: _removed(group), timeout=60)
+
+
+def _removed(group: Path) -> bool:
+    try:
+        group.rmdir()
+    except OSError:
+        return False
+    return True
+
+
+def _ours(bench: Workbench, enter: list[str], seconds: float) -> float:
+    with tempfile.TemporaryDirectory() as folder:
+        result = Path(folder, "rate")
+        program = [str(PROGRAMS / "compute.py"), "--", str(seconds), str(result)]
+        limits = ["--workers", "1", "--ps", "0", "--worker-cpu", "1"]
+        bench.tfcluster("launch", "--name", "bench", *limits, "--wait", *program, before=enter)
+        return float(result.read_text())
+
+
+def _by_hand(enter: list[str], seconds: float) -> float:
+    with tempfile.TemporaryDirectory() as folder:
+        result = Path(folder, "rate")
+        program = [sys.executable, str(PROGRAMS / "compute.py"), str(seconds), str(result)]
+        subprocess.run([*enter, *program], check=True, stderr=subprocess.DEVNULL)
+        return float(result.read_text())

@@ -1,0 +1,66 @@
+"""What the kernel says of processes: memory, CPU time, ports; and how to wait for any of it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+LISTEN = "0A"
+
+
+def until(
+    what: str, look: Callable[[], T | None], timeout: float = 180.0, every: float = 0.01
+) -> T:
+    """The first answer of `look` that is not None or False; RuntimeError when it does not come."""
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        answer = look()
+        if answer is not None and answer is not False:
+            return answer
+        time.sleep(every)  # other processes are watched from outside: nothing else tells
+    raise RuntimeError(f"waited {timeout:.0f} s in vain for {what}")
+
+
+def listening() -> set[int]:
+    """Ports that somebody listens on, without connecting to any."""
+    ports = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in Path(table).read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == LISTEN:
+                ports.add(int(fields[1].rsplit(":", 1)[1], 16))
+    return ports
+
+
+def carrying(variable: str) -> Iterator[int]:
+    """Pids of processes with this `NAME=value` in their environment."""
+    mark = variable.encode()
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                if mark in Path("/proc", entry, "environ").read_bytes().split(b"\0"):
+                    yield int(entry)
+            except OSError:
+                continue  # it ended, or it is not ours
+
+
+def pss_mib(pids: Iterable[int]) -> float:
+    """Proportional memory of these processes together, in MiB."""
+    total = 0
+    for pid in pids:
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                total += int(line.split()[1])
+    return total / 1024
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time of all threads that the process has now, in nanosecond resolution."""
+    spent = 0
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        spent += int((thread / "schedstat").read_text().split()[0])
+    return spent / 1e9

@@ -1,0 +1,98 @@
+"""TFCluster as its users start it, with folders of the bench's own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from tfcluster_magic import ClusterManager
+from tfcluster_magic.errors import TFClusterError
+from tfcluster_magic.models import TFCluster
+from tfcluster_magic.waiting import Until
+
+from .processes import carrying, listening, until
+
+COMMAND = str(Path(sys.executable).with_name("tfcluster"))
+
+
+class Workbench:
+    """A state folder, a home, and a manager that uses them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.env = {
+            **os.environ,
+            "TFCLUSTER_STATE_DIR": str(folder / "state"),
+            "TFCLUSTER_HOME": str(folder / "home"),
+        }
+        self.manager = ClusterManager(
+            state_dir=self.env["TFCLUSTER_STATE_DIR"],
+            data_dir=str(folder / "home" / "data"),
+            log_dir=str(folder / "home" / "log"),
+        )
+
+    def tfcluster(self, *words: str, before: Sequence[str] = ()) -> None:
+        """The command in a process of its own; CalledProcessError with its words when it fails."""
+        command = [*before, COMMAND, *words]
+        subprocess.run(command, env=self.env, cwd=self.folder, check=True, stdout=subprocess.PIPE)
+
+    def ports(self, name: str) -> set[int]:
+        """The ports of all tasks of a run, once its supervisor has them."""
+        cluster = until(f"the addresses of {name}", lambda: self._addressed(name))
+        addresses = [one for some in cluster.status.addresses.values() for one in some]
+        return {int(address.rsplit(":", 1)[1]) for address in addresses}
+
+    def _addressed(self, name: str) -> TFCluster | None:
+        cluster = self.manager.status(name)
+        return cluster if cluster.status.addresses else None
+
+    def wait_listening(self, name: str) -> None:
+        """Until every task of the run accepts connections."""
+        ports = self.ports(name)
+        until(f"the ports of {name}", lambda: ports <= listening())
+
+    def pids(self, name: str) -> list[int]:
+        """All processes of a run: tasks, what they started, and the supervisor."""
+        uid = self.manager.status(name).metadata.uid
+        return [*carrying(f"TFCLUSTER_RUN_UID={uid}"), self.supervisor(name)]
+
+    def supervisor(self, name: str) -> int:
+        """The pid of a run's supervisor."""
+        found = [
+            int(entry)
+            for entry in os.listdir("/proc")
+            if entry.isdigit() and self._supervises(Path("/proc", entry, "cmdline"), name)
+        ]
+        return found[0]
+
+    def _supervises(self, cmdline: Path, name: str) -> bool:
+        run = self.manager.status(name).metadata
+        folder = self.folder / "state" / "runs" / run.cluster / str(run.run)
+        try:
+            words = cmdline.read_bytes().split(b"\0")
+        except OSError:
+            return False
+        return str(folder).encode() in words and any(w.endswith(b"__main__.py") for w in words)
+
+    def end(self, name: str) -> None:
+        """Stop a run and wait until nothing of it is left."""
+        with suppress(TFClusterError):
+            self.manager.stop(name)
+            self.manager.wait(name, until=Until.RELEASED)
+
+
+@contextmanager
+def workbench() -> Iterator[Workbench]:
+    """A workbench; afterwards nothing of it runs or lies anywhere."""
+    with tempfile.TemporaryDirectory(prefix="tfcluster-bench-") as folder:
+        bench = Workbench(Path(folder))
+        try:
+            yield bench
+        finally:
+            for cluster in bench.manager.list(all_runs=True):
+                bench.end(cluster.metadata.name)

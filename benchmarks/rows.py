@@ -1,0 +1,100 @@
+"""One measured figure beside what it is compared to and its goal; as a table and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+
+COLUMNS = ("name", "value", "unit", "baseline", "ratio", "goal", "met")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the result; `goal` is words such as "ratio <= 0.4"."""
+
+    name: str
+    value: float | None
+    unit: str
+    baseline: float | None = None
+    ratio: float | None = None
+    goal: str = ""
+    met: bool | None = None
+    note: str = ""
+
+
+def compared(
+    name: str,
+    unit: str,
+    ours: Sequence[float],
+    theirs: Sequence[float],
+    *,
+    at_most: float | None = None,
+    at_least: float | None = None,
+    note: str = "",
+) -> Row:
+    """Medians of both sides, and the median of the ratios of each round, against a goal for it."""
+    ratio = median(own / other for own, other in zip(ours, theirs, strict=True))
+    goal, met = _goal("ratio", ratio, at_most, at_least)
+    return Row(name, median(ours), unit, median(theirs), ratio, goal, met, note)
+
+
+def bounded(
+    name: str,
+    unit: str,
+    values: Sequence[float],
+    *,
+    at_most: float,
+    baseline: Sequence[float] = (),
+    note: str = "",
+) -> Row:
+    """The median of some values against a bound; the baseline is for orientation."""
+    value = median(values)
+    goal, met = _goal("value", value, at_most, None)
+    beside = median(baseline) if baseline else None
+    return Row(name, value, unit, beside, value / beside if beside else None, goal, met, note)
+
+
+def _goal(
+    what: str, value: float, at_most: float | None, at_least: float | None
+) -> tuple[str, bool | None]:
+    if at_most is not None:
+        return f"{what} <= {at_most:g}", value <= at_most
+    if at_least is not None:
+        return f"{what} >= {at_least:g}", value >= at_least
+    return "", None
+
+
+def interleaved(
+    rounds: int, ours: Callable[[], float], theirs: Callable[[], float]
+) -> tuple[list[float], list[float]]:
+    """Both sides in turn, so that a machine that gets slower meanwhile is slower for both."""
+    pairs = [(ours(), theirs()) for _ in range(rounds)]
+    return [own for own, _ in pairs], [other for _, other in pairs]
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The rows for people."""
+    lines = [COLUMNS, *(tuple(_cell(getattr(row, name)) for name in COLUMNS) for row in rows)]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(COLUMNS))]
+    text = [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    ]
+    return "\n".join([*text, *(f"{row.name}: {row.note}" for row in rows if row.note)])
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "NO"
+    return f"{value:.3g}" if isinstance(value, float) and value < 1000 else str(value)
+
+
+def save(rows: Sequence[Row], file: Path) -> None:
+    """Write the rows as JSON."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
