@@ -7,11 +7,15 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tfcluster_magic import program
 from tfcluster_magic.models import Program
+
+if TYPE_CHECKING:
+    from real_runs import Runs
 
 
 @pytest.fixture(autouse=True)
@@ -104,3 +108,12 @@ def here(tmp_path: Path) -> Path:
 def workspace(tmp_path: Path) -> Path:
     """The folder that tasks see too; it need not exist before."""
     return tmp_path / "workspace"
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Iterator[Runs]:
+    """Launches real runs; in the end nothing of them is left, and their recordings replay."""
+    from real_runs import runs_in
+
+    with runs_in(tmp_path / "runs") as own:
+        yield own

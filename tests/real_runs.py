@@ -57,11 +57,13 @@ class Run:
     def until(
         self, true: Callable[[Status], object], what: str, within: float = PATIENCE
     ) -> Status:
-        """The first status of which something is true."""
+        """The first status of which something is true; looked at every 0.2 s at least."""
         deadline = time.monotonic() + within
+        status = self.status
         for seen in self.manager.follow(self.name):
-            if seen is not None and true(seen.status):
-                return seen.status
+            status = seen.status if seen is not None else status
+            if true(status):
+                return status
             assert time.monotonic() < deadline, f"{what}: not within {within:g} s\n{self.story()}"
         raise AssertionError(f"{what}: it never came to that\n{self.story()}")
 

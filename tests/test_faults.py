@@ -48,13 +48,6 @@ def _launched(runs: Runs, name: str, fault: Fault) -> Run:
     return runs.launch(program, name=name, **fault.options)
 
 
-@pytest.fixture
-def runs(tmp_path: Path) -> Iterator[Runs]:
-    """Runs of one test alone."""
-    with runs_in(tmp_path / "runs") as own:
-        yield own
-
-
 @pytest.mark.cluster
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_told_with_its_cause_and_its_task(faulty: Mapping[str, Run], fault: str) -> None:
@@ -193,7 +186,7 @@ def test_a_stop_while_it_starts(runs: Runs) -> None:
     status = run.until_released()
 
     assert (status.phase, status.reason) == (Phase.STOPPED, Reason.STOP_REQUESTED)
-    assert status.message == "Stopped by ada: wrong data."
+    assert status.message == "Ended by ada: wrong data."
     assert status.culprit is None
     run.assert_nothing_left()
 
