@@ -348,7 +348,7 @@ def test_status_names_each_task_and_status_f_ends_with_the_run(run: Run) -> None
     assert text.startswith("sleep-1 Running: 2 tasks are running.\n")
     assert "worker-1  Running  0" in text
     assert followed.code == 0
-    assert followed.err.endswith("sleep-1 Stopped: Stopped: stopped by its owner.\n")
+    assert followed.err.endswith("sleep-1 Stopped: Ended by its owner.\n")
 
 
 def test_logs_can_be_limited_to_tasks_and_lines(run: Run, here: Path) -> None:
@@ -434,7 +434,7 @@ def test_stop_waits_until_nothing_is_left_and_keeps_the_record(run: Run) -> None
     done = run("stop", "sleep", "--reason", "lunch time")
 
     assert done.code == 0
-    assert "sleep-1 Stopped: Stopped: lunch time" in done.out
+    assert "sleep-1 Stopped: Ended by its owner: lunch time" in done.out
     assert ClusterManager().status("sleep").status.released_at is not None
 
 

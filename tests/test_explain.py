@@ -65,7 +65,9 @@ def test_what_was_said_is_not_said_again(ended: TaskFailure, sentence: str) -> N
 
 
 def test_log_noise_is_not_the_reason() -> None:
-    """The line that is quoted is the exception, not TensorFlow's chatter or a caret under a line of code."""
+    """The line that is quoted is the exception, not TensorFlow's chatter or a caret under a line of
+    code.
+    """
     ended = failure(
         "Traceback (most recent call last):",
         '  File "train.py", line 3, in <module>',

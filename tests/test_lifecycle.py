@@ -108,7 +108,9 @@ def test_a_cluster_whose_tasks_are_up_is_running() -> None:
 
 
 def test_parameter_servers_are_reclaimed_after_success() -> None:
-    """Thirty seconds after the last worker's success the parameter servers are gone, and the record says so."""
+    """Thirty seconds after the last worker's success the parameter servers are gone, and the record
+    says so.
+    """
     story = Story(spec_of())
     story.ends("worker-0", Cause.COMPLETED, exit_code=0)
     assert story.status.phase is Phase.RUNNING
@@ -125,7 +127,9 @@ def test_parameter_servers_are_reclaimed_after_success() -> None:
 
 
 def test_a_stop_after_success_reclaims_at_once() -> None:
-    """Stopping a run that has succeeded gives its parameter servers back now and keeps it Succeeded."""
+    """Stopping a run that has succeeded gives its parameter servers back now and keeps it
+    Succeeded.
+    """
     story = Story(spec_of())
     for task in ("worker-0", "worker-1"):
         story.ends(task, Cause.COMPLETED, exit_code=0)
@@ -135,7 +139,9 @@ def test_a_stop_after_success_reclaims_at_once() -> None:
 
 
 def test_the_chiefs_success_is_enough_when_asked_for() -> None:
-    """With successPolicy chief the run succeeds with the chief, and the workers are stopped at once."""
+    """With successPolicy chief the run succeeds with the chief, and the workers are stopped at
+    once.
+    """
     spec = spec_of(lifecycle=Lifecycle(success_policy=SuccessPolicy.CHIEF), chief=1, worker=2, ps=1)
     story = Story(spec)
     story.ends("chief-0", Cause.COMPLETED, exit_code=0)
@@ -144,7 +150,7 @@ def test_the_chiefs_success_is_enough_when_asked_for() -> None:
 
 
 def test_a_failing_program_fails_the_cluster_when_the_window_closes() -> None:
-    """The first failure is blamed with its last line; those that followed are counted, not blamed."""
+    """The first failure is blamed with its last words; those that followed are only counted."""
     story = Story(spec_of())
     story.ends("worker-1", Cause.ERROR, exit_code=1, last_lines=("ValueError: bad shape",))
     assert story.status.reason is Reason.INVESTIGATING
@@ -194,7 +200,9 @@ def test_out_of_memory_is_the_cause_whatever_came_first() -> None:
 
 
 def test_a_killed_parameter_server_is_restarted_at_once() -> None:
-    """A kill from outside is healed without asking, and the record says from which step training resumes."""
+    """A kill from outside is healed without asking, and the record says from which step training
+    resumes.
+    """
     story = Story(spec_of())
     story.step = 278
     story.ends("ps-0", Cause.KILLED, signal=9)
@@ -276,7 +284,7 @@ def test_start_timeout_names_who_is_missing() -> None:
     ],
 )
 def test_a_limit_reached_amid_a_failure_blames_the_failure(limits: Lifecycle, ready: bool) -> None:
-    """When time runs out while a failure is looked into or waits for its retry, that is the cause."""
+    """When time runs out while a failure is looked into or retried, that failure is the cause."""
     story = Story(spec_of(lifecycle=limits), obeys=ready)
     story.obeys = True
     story.ends("worker-0", Cause.ERROR, exit_code=1, follows=True)
@@ -324,7 +332,7 @@ def test_stop_wins_over_healing() -> None:
     story.obeys = True
     story.turn()
     assert story.outcome == (Phase.STOPPED, Reason.STOP_REQUESTED, None)
-    assert story.status.message == "Stopped by ada: enough."
+    assert story.status.message == "Ended by ada: enough."
 
 
 def test_a_parameter_server_that_leaves_early_is_named() -> None:

@@ -1,7 +1,7 @@
 """No order of events may leak a task, lose a record, restart after a stop, or end without a reason.
 
-A world of tasks obeys the lifecycle's orders late, in any order, or dies on its own; hypothesis looks for the
-order of events that breaks a promise.
+A world of tasks obeys the lifecycle's orders late, in any order, or dies on its own; hypothesis
+looks for the order of events that breaks a promise.
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ def specs(draw: st.DrawFn) -> Spec:
 
 
 class World(RuleBasedStateMachine):
-    """Tasks, a clock, and the record; every rule is one event, after which the backend asks for a decision."""
+    """Tasks, a clock, and the record; every rule is one event, after which the backend asks for a
+    decision.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -188,7 +190,7 @@ class World(RuleBasedStateMachine):
         self.spec = msgspec.structs.replace(self.spec, stop=Stop(reason="enough"))
         self.turn()
 
-    # -- promises -------------------------------------------------------------------------------------
+    # -- promises ---------------------------------------------------------------------------------
 
     @invariant()
     def nothing_starts_after_a_stop(self) -> None:
@@ -215,7 +217,9 @@ class World(RuleBasedStateMachine):
 
     @invariant()
     def waiting_always_has_an_end(self) -> None:
-        """Unless it is done, something is due: a task that runs or starts, a stop, a timer, or room."""
+        """Unless it is done, something is due: a task that runs or starts, a stop, a timer, or
+        room.
+        """
         if self.history and not self.decision.done:
             assert (
                 any(t.alive for t in self.tasks.values())

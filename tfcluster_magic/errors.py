@@ -45,7 +45,7 @@ class TFClusterError(Exception):
     http_status = 500
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython shows below the failed cell: the message, with commands as cells have them."""
+        """What IPython shows below the failed cell: the message, commands as cells have them."""
         return [f"{type(self).__name__}: {self}".replace("`tfcluster ", "`%tfcluster ")]
 
 

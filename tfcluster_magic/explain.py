@@ -23,11 +23,10 @@ _HINTS: tuple[tuple[str, str], ...] = (
     ),
     (
         r"(?:Could not start gRPC server|Address already in use|Failed to add port|errno: ?98)",
-        "The program asked for a port that is taken: use the address in TF_CONFIG or the --*_hosts flags",
+        "The program asked for a port that is taken: use its address in TF_CONFIG or --*_hosts",
     ),
     (
-        r"File \"(?:[^\"]*/)?([^\"/]+)\", line (\d+)\n(?:.*\n){0,2}"
-        r"(?:Syntax|Indentation|Tab)Error: ",
+        r"File \"(?:[^\"]*/)?([^\"/]+)\", line (\d+)\n(?:.*\n){0,2}(?:Syntax|Indentation|Tab)Error",
         "It is in line {1} of {0}",
     ),
     (
@@ -123,7 +122,8 @@ def how_it_ended(failure: TaskFailure, spec: Spec) -> str:
     if task_exit.signal:
         by = _signal_name(task_exit.signal)
         return f"{task} crashed ({by}){_beside(more, by)}{said}"
-    return f"{task} {'exited' if task_exit.exit_code == 0 else 'failed'} with exit code {task_exit.exit_code}{said}"
+    verb = "exited" if task_exit.exit_code == 0 else "failed"
+    return f"{task} {verb} with exit code {task_exit.exit_code}{said}"
 
 
 def failed(
@@ -250,7 +250,8 @@ def queue_timeout(waiting_for: str, limit: float) -> str:
 def max_duration(limit: float, unfinished: Sequence[str]) -> str:
     """It ran out of its time."""
     return (
-        f"Not finished after {format_duration(limit)} (--max-duration): {shorten(unfinished)} still ran. "
+        f"Not finished after {format_duration(limit)} (--max-duration): "
+        f"{shorten(unfinished)} still ran. "
         "Raise the limit, or look with `tfcluster logs` whether it hung."
     )
 
@@ -265,14 +266,17 @@ def idle_timeout(limit: float, since: float) -> str:
 
 def stopping(reason: str, by: str, left: Sequence[str]) -> str:
     """A stop under way."""
-    who = f" by {by}" if by else ""
     waits = f"; waiting for {shorten(left)} to end" if left else ""
-    return f"Stop requested{who}: {reason}{waits}."
+    return f"A stop was requested by {_asked(reason, by)}{waits}."
 
 
 def stopped(reason: str, by: str) -> str:
     """A stop that was carried out."""
-    return f"Stopped{f' by {by}' if by else ''}: {reason}."
+    return f"Ended by {_asked(reason, by)}."
+
+
+def _asked(reason: str, by: str) -> str:
+    return f"{by or 'its owner'}{f': {reason}' if reason else ''}"
 
 
 def succeeded(finished: Sequence[str], reclaim_after: float, holding: Sequence[str]) -> str:

@@ -18,7 +18,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from traitlets import Enum, Unicode
 from traitlets.config import LoggingConfigurable
 
@@ -224,9 +223,7 @@ class ClusterManager(LoggingConfigurable):
 
     def stop(self, ref: str, reason: str | None = None, *, by: str = "") -> TFCluster:
         """Ask for the end of a run; return at once. What an ended run still holds is given back."""
-        stop = Stop(by=by, at=time.time())
-        if reason:
-            stop = msgspec.structs.replace(stop, reason=reason)
+        stop = Stop(reason=reason or "", by=by, at=time.time())
         return self.backend.stop(self.status(ref).metadata.name, stop)
 
     def delete(self, ref: str, *, with_logs: bool = False) -> None:

@@ -23,7 +23,7 @@ def is_valid(name: str) -> bool:
 
 
 def derive(text: str) -> str:
-    """A valid cluster name from any text (a file's stem, a folder): `My_Train 2` gives `my-train2`."""
+    """A valid cluster name from any text, such as a file's stem: `My_Train 2` gives `my-train2`."""
     name = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
     name = re.sub(r"^[^a-z]+", "", name)
     while match := re.search(r"-(\d+)$", name):

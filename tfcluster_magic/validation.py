@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import enum
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, get_args, get_origin
 
@@ -50,7 +51,7 @@ def check(spec: Spec) -> list[Problem]:
     return [problem for rule in _RULES for problem in rule(spec)]
 
 
-# -- shapes: one problem for each leaf, where msgspec alone would stop at the first ------------------------
+# -- shapes: one problem for each leaf, where msgspec alone would stop at the first ---------------
 
 
 def _check(data: object, kind: type[Model], path: str, problems: list[Problem]) -> object:
@@ -89,7 +90,7 @@ def _check_field(field: FieldInfo, value: object, path: str, problems: list[Prob
         msgspec.convert(value, field.type)
     except msgspec.ValidationError as error:
         text = str(error).split(" - at `$")[0]
-        problems.append(Problem(path, value, _allowed(field, path) or text[:1].lower() + text[1:]))
+        problems.append(Problem(path, value, _allowed(field, path) or _in_words(text)))
     return value
 
 
@@ -99,6 +100,28 @@ def _allowed(field: FieldInfo, path: str) -> str:
         if isinstance(candidate, type) and issubclass(candidate, enum.Enum):
             return "use " + " or ".join(str(member.value) for member in candidate)
     return MEMORY_RULE if path.endswith(".memory") else ""
+
+
+def _in_words(text: str) -> str:
+    """Msgspec's message for people: "expected `int` >= 0" gives "use a whole number >= 0"."""
+    for kind, words in _KINDS:
+        text = text.replace(f"`{kind}`", words)
+    text = text.replace("Expected ", "use ")
+    return re.sub(r", got `\w+`$", "", text)
+
+
+_KINDS = (
+    ("float | null", "a number"),
+    ("int | null", "a whole number"),
+    ("str | null", "text"),
+    ("float", "a number"),
+    ("int", "a whole number"),
+    ("str", "text"),
+    ("bool", "true or false"),
+    ("object | null", "an object"),
+    ("object", "an object"),
+    ("array", "a list"),
+)
 
 
 def _model_in(annotation: Any) -> type[Model] | None:
@@ -116,21 +139,16 @@ def _is_seconds(annotation: Any) -> bool:
     return get_origin(annotation) is not None and any(_is_seconds(a) for a in get_args(annotation))
 
 
-# -- rules between fields ----------------------------------------------------------------------------------
+# -- rules between fields -------------------------------------------------------------------------
 
 
 def _counts(spec: Spec) -> list[Problem]:
-    problems = []
     replicas = spec.replicas
-    for single in (TaskType.CHIEF, TaskType.EVALUATOR):
-        if replicas.of(single).count > 1:
-            problems.append(
-                Problem(
-                    f"spec.replicas.{single.value}.count",
-                    replicas.of(single).count,
-                    "there is at most 1",
-                )
-            )
+    problems = [
+        Problem(f"spec.replicas.{single.value}.count", count, "there is at most 1")
+        for single in (TaskType.CHIEF, TaskType.EVALUATOR)
+        if (count := replicas.of(single).count) > 1
+    ]
     if not replicas.worker.count and not replicas.chief.count:
         problems.append(
             Problem("spec.replicas.worker.count", 0, "at least 1 worker (or a chief) is needed")

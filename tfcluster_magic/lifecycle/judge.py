@@ -42,7 +42,7 @@ def record_failures(turn: Turn) -> None:
 
 
 def _as_failure(task_exit: TaskExit) -> TaskExit:
-    """Nobody asked it to end: a clean end of a server is an error, a stop is somebody else's kill."""
+    """Nobody asked it to end: a server's clean end is an error, a stop is somebody else's kill."""
     unasked = {Cause.COMPLETED: Cause.ERROR, Cause.STOPPED: Cause.KILLED}
     return msgspec.structs.replace(task_exit, cause=unasked.get(task_exit.cause, task_exit.cause))
 

@@ -1,7 +1,7 @@
 """Recorded decisions: what a run saw and decided, as JSON lines that replay without a cluster.
 
-A recording is one `Header`, then one `Step` for each decision that changed something. Backends write them
-(`tests/replay/` holds some of real runs); `replay` decides each step again and yields what differs. Pure.
+A recording is one `Header`, then one `Step` for each decision that changed something. Backends
+write them (`tests/replay/` holds some of real runs); `replay` decides each step again. Pure.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def encode(entry: Header | Step) -> bytes:
 
 
 def replay(lines: Iterable[bytes]) -> Iterator[tuple[Step, Decision]]:
-    """Each recorded step with the decision that is made today; raises msgspec errors on foreign lines."""
+    """Each recorded step with the decision of today. Raises msgspec errors on foreign lines."""
     source = iter(lines)
     header = msgspec.json.decode(next(source), type=Header)
     status = header.status

@@ -47,12 +47,16 @@ def count(spec: Spec, seen: Observation, names: Sequence[str]) -> dict[str, Type
 def attention(
     seen: Observation, names: Sequence[str], restarts: Mapping[str, int], culprit: str | None
 ) -> tuple[TaskStatus, ...]:
-    """Tasks that failed, were restarted or are not up, the culprit first; at most 20."""
+    """Tasks that failed, were restarted or are not up, the culprit first; at most 20.
+
+    A cluster of up to 20 tasks lists all of them.
+    """
+    others = _REST if len(names) <= MOST_ATTENTION else None
     ranked = []
     for position, name in enumerate(names):
         task = seen.tasks.get(name)
         state = task_state(task)
-        rank = 0 if name == culprit else _RANK.get(state, 3 if restarts.get(name) else None)
+        rank = 0 if name == culprit else _RANK.get(state, 3 if restarts.get(name) else others)
         if rank is not None:
             exit_ = task.exit if task else None
             entry = TaskStatus(name=name, state=state, restarts=restarts.get(name, 0), exit=exit_)
@@ -61,4 +65,5 @@ def attention(
     return tuple(entry for _, _, entry in ranked[:MOST_ATTENTION])
 
 
+_REST = 4
 _RANK = {TaskState.FAILED: 1, TaskState.PENDING: 2, TaskState.STARTING: 2}

@@ -53,7 +53,7 @@ class Turn:
         together.
         """
 
-    # -- the draft ------------------------------------------------------------------------------------
+    # -- the draft --------------------------------------------------------------------------------
 
     def get(self, field: str) -> Any:
         """A field of the status as it stands in this turn."""
@@ -88,7 +88,7 @@ class Turn:
         phase: Phase = self.get("phase")
         return phase
 
-    # -- tasks ----------------------------------------------------------------------------------------
+    # -- tasks ------------------------------------------------------------------------------------
 
     def desired_attempt(self, task: str) -> int:
         """The number of the attempt that should be running."""
@@ -156,7 +156,7 @@ class Turn:
         """Failures in the ledger whose task has not been restarted since."""
         return [f for f in self.get("failures") if f.attempt >= self.desired_attempt(f.task)]
 
-    # -- the result -----------------------------------------------------------------------------------
+    # -- the result -------------------------------------------------------------------------------
 
     def decision(self) -> Decision:
         """The finished turn."""

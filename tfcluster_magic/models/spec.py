@@ -176,7 +176,7 @@ class Lifecycle(Model, frozen=True):
 class Stop(Model, frozen=True):
     """A request to end the run; the only part of a spec that may change."""
 
-    reason: str = "stopped by its owner"
+    reason: str = ""
     by: str = ""
     at: float = 0.0
 

@@ -92,11 +92,11 @@ class Supervisor:
             self._crew.reap()
         self._crew.look_after()
         if woken.terminate:
-            self._take_stop(Stop(reason=TERMINATED, at=time.time()))
+            self._take_stop(Stop(reason=TERMINATED, by="this machine", at=time.time()))
         elif woken.knocked:
             self._take_stop(woken.stop)
         elif self._publisher.due is not None and not self._folder.path.exists():
-            self._take_stop(Stop(reason=REMOVED, at=time.time()))
+            self._take_stop(Stop(reason=REMOVED, by="this machine", at=time.time()))
 
     def _take_stop(self, asked: Stop | None) -> None:
         """Make a stop request, the written one first, part of the spec; the first one counts."""

@@ -145,7 +145,7 @@ def _become(
     keep_fd: int,
     members: Path | None,
     parent: int,
-    mask: set[signal.Signals],
+    mask: set[int | signal.Signals],
 ) -> NoReturn:
     """In the child: arrange the process and turn into the task. Nothing may return or raise out of
     here.
