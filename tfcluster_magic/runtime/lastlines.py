@@ -23,7 +23,7 @@ LOG = re.compile(
 )
 NOISE = re.compile(
     r"WARNING: All log messages before absl|To enable the following instructions:"
-    r"|Additional GRPC error information from remote target|:\{\"created\""
+    r"|Additional GRPC error information from remote target|:UNKNOWN:Error received from peer"
 )
 TRACEBACK = "Traceback (most recent call last)"
 LOST_PEER = re.compile(
