@@ -188,7 +188,7 @@ static int visit(struct dl_phdr_info *library, size_t size, void *total)
     return 0;
 }
 
-/* Guard the TensorFlow and gRPC libraries that are loaded now; how many slots point to the guard. */
+/* Guard the TensorFlow and gRPC libraries loaded now; how many slots point to the guard. */
 __attribute__((visibility("default"))) int tfcluster_guard_loaded_libraries(void)
 {
     int total = 0;
