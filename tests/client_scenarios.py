@@ -104,7 +104,8 @@ def lose_tasks(cluster: dict[str, Any]) -> dict[str, Any]:
 
     shell = InteractiveShell.instance()
     client = connect(cluster["addresses"], name="digits-1", operation_timeout=3)
-    said: dict[str, Any] = {}
+    said: dict[str, Any] = {"timeout": client.session_config().operation_timeout_in_ms}
+    said["log_level"] = os.environ.get("TF_CPP_MIN_LOG_LEVEL")
     import tensorflow as tf
 
     warnings.simplefilter("ignore")
@@ -155,7 +156,6 @@ def fit(cluster: dict[str, Any], log: str) -> dict[str, Any]:
         "accuracy": float(accuracy),
         "warnings": [str(w.message) for w in caught if w.category is LegacyKerasNeeded],
         "options": os.environ["TF_GRPC_DEFAULT_OPTIONS"],
-        "log_level": os.environ.get("TF_CPP_MIN_LOG_LEVEL"),
     }
 
 

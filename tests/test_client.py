@@ -188,6 +188,8 @@ def test_a_notebook_loses_tasks() -> None:
                 "please kill worker-0": lambda _: cluster.kill("worker-0"),
             },
         )
+    assert said["timeout"] == 3000
+    assert said["log_level"] is None, "a task that inherits this environment is not silenced"
     assert "parameter server was restarted" in said["ps_restarted"]
     assert said["new_strategy"]
     assert said["after_restart"] == 5.0
@@ -214,7 +216,6 @@ def test_keras_fits_behind_a_proxy(tmp_path: Path) -> None:
     assert said["accuracy"] >= 0.95
     assert said["warnings"] == []
     assert "grpc.enable_http_proxy=0" in said["options"]
-    assert said["log_level"] is None, "what a task inherits from this notebook is not silenced"
 
 
 @pytest.mark.cluster
