@@ -1,0 +1,32 @@
+"""Pages that are made by the program itself."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+ROOT = Path(__file__).parents[1]
+
+
+def tool(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_about_the_command_line_is_what_the_program_says() -> None:
+    """docs/cli.md is current; `python tools/cli_docs.py` makes it so."""
+    made = tool("cli_docs")
+
+    assert made.PAGE.read_text("utf-8") == made.page()
+
+
+def test_the_exported_schema_is_the_one_of_the_models() -> None:
+    """docs/tfcluster.schema.json is current; `python tools/schema.py` makes it so."""
+    made = tool("schema")
+
+    assert made.FILE.read_text("utf-8") == made.text()
