@@ -1,6 +1,6 @@
 """Write docs/tfcluster.schema.json: the JSON Schema of a TFCluster. `python tools/schema.py`.
 
-Editors use it for cluster files, and other programs for what `-o json` prints. A test keeps it current.
+Editors use it for cluster files, programs for what `-o json` prints. A test keeps it current.
 """
 
 from __future__ import annotations
