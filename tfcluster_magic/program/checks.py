@@ -132,7 +132,9 @@ def _is_installed(name: str, cwd: Path) -> bool:
     if name in sys.stdlib_module_names:
         return True
     # A task starts in another folder: what only '' or a leading cwd on sys.path give is not there.
-    mine = {"", str(cwd)} - set(os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    mine = {"", str(cwd)}
+    if given := os.environ.get("PYTHONPATH"):
+        mine -= set(given.split(os.pathsep))
     path = [p for i, p in enumerate(sys.path) if p not in mine or (p and i > 0)]
     for finder in sys.meta_path:
         if finder is PathFinder:
