@@ -32,6 +32,12 @@ def error_of(call: Any) -> BaseException:
     raise AssertionError("it raised nothing")
 
 
+def listening() -> list[str]:
+    """The addresses on which this process listens."""
+    connections = psutil.Process().net_connections()
+    return sorted({c.laddr.ip for c in connections if c.status == "LISTEN"})
+
+
 def wait_for_death(address: str) -> None:
     """Return once nothing listens there: the test has then ended that server."""
     while not closed_ports({"ps-0": address}):
@@ -56,9 +62,7 @@ def drive(first: dict[str, Any], second: dict[str, Any], log: str) -> dict[str, 
     said["warnings"] = [str(w.message) for w in caught if w.category is LegacyKerasNeeded]
     said["same_strategy"] = strategy is cluster.strategy()
     said["same_coordinator"] = cluster.coordinator() is cluster.coordinator()
-    said["listening"] = sorted(
-        {c.laddr.ip for c in psutil.Process().net_connections() if c.status == "LISTEN"}
-    )
+    said["listening"] = listening()
 
     with strategy.scope():
         model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
@@ -169,7 +173,23 @@ def silent() -> dict[str, Any]:
     return {"kind": type(error).__name__, "message": str(error)}
 
 
-SCENARIOS = {"drive": drive, "lose_tasks": lose_tasks, "fit": fit, "silent": silent}
+def resolve(cluster: dict[str, Any]) -> dict[str, Any]:
+    """A notebook that makes its own strategy of the resolver."""
+    client = connect(cluster["addresses"], name="digits-1")
+    resolver = client.resolver()
+    import tensorflow as tf
+
+    tf.distribute.ParameterServerStrategy(resolver)
+    return {"listening": listening()}
+
+
+SCENARIOS = {
+    "drive": drive,
+    "lose_tasks": lose_tasks,
+    "fit": fit,
+    "resolve": resolve,
+    "silent": silent,
+}
 
 if __name__ == "__main__":
     result = SCENARIOS[sys.argv[1]](**json.loads(sys.argv[2]))

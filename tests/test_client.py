@@ -170,6 +170,14 @@ def test_a_notebook_drives_a_cluster(tmp_path: Path) -> None:
 
 
 @pytest.mark.cluster
+def test_own_strategy_of_the_resolver_stays_on_loopback() -> None:
+    """A strategy that the user makes of `resolver()` opens no port to the network either."""
+    with servers(workers=1) as cluster:
+        said = notebook("resolve", cluster={"addresses": cluster.wait().addresses})
+    assert said["listening"] in (["127.0.0.1"], ["::ffff:127.0.0.1"])
+
+
+@pytest.mark.cluster
 def test_a_notebook_loses_tasks() -> None:
     """A restarted parameter server gives a new strategy; a dead master is named in time."""
     with servers() as cluster:

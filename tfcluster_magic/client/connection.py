@@ -17,7 +17,7 @@ from . import notebook
 from .environment import load_tensorflow, prepare_channels
 from .explanation import explain
 from .gate import by_task, closed_ports, enumerate_closed, wait_until_open
-from .strategy import strategy_for
+from .strategy import stay_on_loopback, strategy_for
 
 _SERVERS = ("ps", "worker")
 
@@ -83,6 +83,7 @@ class Client:
     def resolver(self) -> Any:
         """A `tf.distribute.cluster_resolver.SimpleClusterResolver` of the cluster."""
         tf = load_tensorflow()
+        stay_on_loopback(self._tasks)  # whoever asks makes a strategy of it, which listens here
         spec = tf.train.ClusterSpec({kind: list(hosts) for kind, hosts in self.addresses.items()})
         return tf.distribute.cluster_resolver.SimpleClusterResolver(spec, rpc_layer="grpc")
 

@@ -71,8 +71,7 @@ def strategy_for(
         tf = load_tensorflow()
         if _attached and (_attached.name, _attached.tasks) == (name, tasks) and _alive(tf, tasks):
             return _attached.strategy
-        if sys.platform == "linux" and _is_loopback(tasks):  # elsewhere tasks have no guard either
-            guard_this_process()
+        stay_on_loopback(tasks)
         if _attached is None:
             quieten_coordination(tf)
         _warn_about_keras(tf)
@@ -83,6 +82,18 @@ def strategy_for(
         _attached = _Attached(name, dict(tasks), strategy)
         _wait_until_alive(tf, name, tasks)
         return strategy
+
+
+def stay_on_loopback(tasks: Mapping[str, str]) -> None:
+    """Make the server that a strategy starts in this process listen where `tasks` do.
+
+    Call after TensorFlow was imported. Elsewhere than on Linux tasks have no guard either.
+
+    Raises:
+        TFClusterError: the guard cannot be used here.
+    """
+    if sys.platform == "linux" and _is_loopback(tasks):
+        guard_this_process()
 
 
 def _refuse_second(name: str, tasks: Mapping[str, str]) -> None:
