@@ -161,7 +161,9 @@ def test_a_dry_run_prints_the_cluster_and_creates_nothing(run: Run, own_folders:
     """`--dry-run` shows the TFCluster as YAML, and says that nothing was made."""
     done = run("launch", "hello.py", "--dry-run", "--workers", "3")
 
-    assert yaml.safe_load(done.out)["spec"]["replicas"]["worker"] == {"count": 3}
+    spec = yaml.safe_load(done.out)["spec"]
+    assert spec["replicas"]["worker"] == {"count": 3}
+    assert re.fullmatch(r"\(\d+ bytes\)", spec["program"]["files"]["hello.py"])
     assert "nothing was" in done.err
     assert left_behind(own_folders) == []
 

@@ -124,6 +124,7 @@ def test_parameter_servers_are_reclaimed_after_success() -> None:
     assert story.status.reclaimed is not None
     assert story.status.reclaimed.tasks == ("ps-0",)
     assert story.status.reclaimed.at == story.now
+    assert story.status.message == "worker-0, worker-1 finished successfully."
 
 
 def test_a_stop_after_success_reclaims_at_once() -> None:

@@ -40,7 +40,7 @@ _HINTS: tuple[tuple[str, str], ...] = (
     ),
     (
         r"py_function|PyFunc|EagerPyFunc",
-        "py_function needs a Python server: launch with --server python",
+        "py_function runs only in the process that defined it: place it there",
     ),
     (
         r"Permission denied: '?([^']+)",

@@ -26,14 +26,14 @@ class Observer:
         self._readers: dict[str, ProgressReader] = {}
 
     def progress(self, cluster: TFCluster) -> Progress | None:
-        """How far the program is; None when it does not say, and for in-graph clusters."""
+        """How far the training is; None when it does not say."""
         folder = cluster.status.paths.get("output")
         program = cluster.spec.program
-        if folder is None or program is None:
+        if folder is None:
             return None
         reader = self._readers.get(cluster.metadata.uid)
         if reader is None:
-            totals = total_from_arguments(program.arguments)
+            totals = total_from_arguments(program.arguments if program else ())
             reader = ProgressReader(folder, totals.steps, totals.epochs)
             self._readers[cluster.metadata.uid] = reader
         return reader.read()

@@ -101,7 +101,7 @@ OPTIONS: tuple[Option, ...] = (
         "--server",
         ("server",),
         Kind.WORD,
-        "in-graph: TensorFlow's C API, or Python (for py_function) [native]",
+        "in-graph: TensorFlow's C API, or tf.distribute.Server [native]",
         _words(ServerKind),
     ),
     Option(

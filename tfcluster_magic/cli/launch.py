@@ -9,7 +9,7 @@ import click
 
 from ..errors import UsageError
 from ..models import Mode, TFCluster
-from ..output.documents import document
+from ..output.documents import document, readable
 from ..waiting import Until
 from . import grammar
 from .logs import follow_output
@@ -117,8 +117,9 @@ def _show_plan(terminal: Terminal, plan: Plan, form: str) -> None:
         terminal.note(f"warning: {warning}")
     if form == "table":
         terminal.note("this would be created (nothing was):")
-        form = "yaml"
-    terminal.emit(document(plan.cluster, form))
+        terminal.emit(readable(plan.cluster))
+    else:
+        terminal.emit(document(plan.cluster, form))
     plan.check()
 
 

@@ -191,6 +191,8 @@ def release(turn: Turn) -> None:
         turn.wake(reclaim_at)
     if not holding:
         turn.set(released_at=turn.now)
+        if turn.phase is Phase.SUCCEEDED:
+            turn.set(message=explain.succeeded(turn.required(), 0, ()))
         _reclaimed(turn)
         turn.done = True
 

@@ -135,9 +135,7 @@ class Program(Model, frozen=True):
 
 
 class ServerKind(str, enum.Enum):
-    """What an In-Graph task runs: TensorFlow's C API, or tf.distribute.Server (needed by
-    py_function).
-    """
+    """What an In-Graph task runs: TensorFlow's C API, or tf.distribute.Server."""
 
     NATIVE = "native"
     PYTHON = "python"

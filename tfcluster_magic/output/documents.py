@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 
 import msgspec
@@ -19,6 +20,15 @@ def document(what: Model | Sequence[Model], form: str) -> str:
         clusters = [what] if isinstance(what, Model) else what
         return "\n".join(c.metadata.name for c in clusters if isinstance(c, TFCluster))
     return to_yaml(msgspec.to_builtins(what))
+
+
+def readable(cluster: TFCluster) -> str:
+    """A cluster as YAML for a person: with the sizes of its program's files, not their contents."""
+    data = msgspec.to_builtins(cluster)
+    files = (data["spec"].get("program") or {}).get("files") or {}
+    for path, content in files.items():
+        files[path] = f"({len(base64.b64decode(content))} bytes)"
+    return to_yaml(data)
 
 
 def to_yaml(data: object) -> str:

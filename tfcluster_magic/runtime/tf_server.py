@@ -1,8 +1,8 @@
 """A bare TensorFlow server for an In-Graph task: the C API, without importing TensorFlow's Python.
 
-Reads TF_CONFIG. `--server python` runs tf.distribute.Server instead (programs with py_function need
-it); the C API falls back to it by itself where it is missing or fails, saying so in one line. Once
-it serves it never ends by itself. Standard library only, Python 3.8 syntax.
+Reads TF_CONFIG. `--server python` runs tf.distribute.Server instead; the C API falls back to it by
+itself where it is missing or fails, saying so in one line. Once it serves it never ends by itself.
+Standard library only, Python 3.8 syntax.
 """
 
 from __future__ import annotations
