@@ -215,7 +215,7 @@ FAULTS = {
         Reason.DISRUPTED,
         "worker-0",
         ("worker-0 was killed from outside (SIGKILL)", "restarted 1 time already", "--heals"),
-        {"workers": 1, "ps": 1, "heals": 1},
+        {"workers": 1, "ps": 0, "heals": 1},
         logged="up",
     ),
 }

@@ -1,4 +1,4 @@
-"""At which step a run can be resumed."""
+"""From which checkpoint a run can be resumed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfcluster_magic.checkpoint_state import checkpoint_step
+from tfcluster_magic.checkpoint_state import newest_checkpoint
 
 STATE = 'model_checkpoint_path: "{0}"\nall_model_checkpoint_paths: "model.ckpt-1"\n'
 
@@ -23,29 +23,29 @@ def write(folder: Path, name: str, at: float) -> Path:
 
 
 def test_newest_checkpoint(tmp_path: Path) -> None:
-    """The state file that was written last gives the step, wherever it lies."""
+    """The state file that was written last gives the name, wherever it lies."""
     write(tmp_path, "model.ckpt-278", 1000)
-    assert checkpoint_step(tmp_path) == 278
+    assert newest_checkpoint(tmp_path) == "model.ckpt-278"
     write(tmp_path / "worker" / "chief", '/abs/pa\\"th/ckpt-30', 2000)
-    assert checkpoint_step(tmp_path) == 30
+    assert newest_checkpoint(tmp_path) == "ckpt-30"
     write(tmp_path / "too" / "deep" / "down", "ckpt-99", 3000)
-    assert checkpoint_step(tmp_path) == 30
+    assert newest_checkpoint(tmp_path) == "ckpt-30"
 
 
 def test_nothing_to_resume_from(tmp_path: Path) -> None:
-    """Without a folder, a state file or a number in its name there is no step."""
-    assert checkpoint_step(tmp_path / "missing") is None
-    assert checkpoint_step(tmp_path) is None
+    """Without a folder or a state file that names one there is no checkpoint."""
+    assert newest_checkpoint(tmp_path / "missing") is None
+    assert newest_checkpoint(tmp_path) is None
     (tmp_path / "checkpoint").mkdir()
-    assert checkpoint_step(tmp_path) is None
-    write(tmp_path / "a", "model.ckpt", 1000)
-    assert checkpoint_step(tmp_path) is None
+    assert newest_checkpoint(tmp_path) is None
+    write(tmp_path / "a", "", 1000)
+    assert newest_checkpoint(tmp_path) is None
 
 
 @given(cut=st.integers(0, 33))
-def test_partial_state_file_names_no_other_step(tmp_path_factory, cut: int) -> None:
-    """A state file cut off anywhere gives its step or none, never a part of it."""
+def test_partial_state_file_names_no_other_checkpoint(tmp_path_factory, cut: int) -> None:
+    """A state file cut off anywhere gives its checkpoint or none, never a part of it."""
     folder = tmp_path_factory.mktemp("cut")
     path = write(folder, "model.ckpt-278", 1000)
     path.write_text(path.read_text()[:cut])
-    assert checkpoint_step(folder) in (None, 278)
+    assert newest_checkpoint(folder) in (None, "model.ckpt-278")

@@ -104,3 +104,22 @@ def test_long_lists_are_shortened() -> None:
     assert explain.shorten(names) == (
         "worker-0, worker-1, worker-2, worker-3, worker-4 and 595 more"
     )
+
+
+@pytest.mark.parametrize(
+    ("task", "checkpoint", "words"),
+    [
+        ("ps-0", "model.ckpt-278", "training resumes from the checkpoint at step 278."),
+        ("ps-0", "ckpt-3", "training resumes from its checkpoint ckpt-3."),
+        ("ps-0", None, "no checkpoint was found, so what was not saved starts again."),
+        ("worker-0", "model.ckpt-278", "training resumes from the checkpoint at step 278."),
+        ("worker-1", "model.ckpt-278", "the others go on meanwhile."),
+    ],
+)
+def test_a_restart_says_what_becomes_of_training(
+    task: str, checkpoint: str | None, words: str
+) -> None:
+    """Who reads of a restart knows whether training goes on or resumes, and from where."""
+    lost = TaskFailure(task=task, attempt=1, exit=TaskExit(cause=Cause.LOST, finished_at=0))
+    message = explain.healing(lost, False, 1, checkpoint, Spec())
+    assert message == f"{task} was lost. It is restarted (1 of 3 times); {words}"

@@ -52,7 +52,7 @@ class Story:
         self.status = Status(phase=Phase.QUEUED, reason=Reason.QUEUED)
         self.tasks: dict[str, ObservedTask] = {}
         self.admitted, self.obeys = admitted, obeys
-        self.step: int | None = None
+        self.checkpoint: str | None = None
         self.not_ready = False
         self.turn()
 
@@ -62,7 +62,7 @@ class Story:
             seen = Observation(
                 tasks=dict(self.tasks),
                 admitted=self.admitted,
-                checkpoint_step=self.step,
+                checkpoint=self.checkpoint,
                 nodes_not_ready=self.not_ready,
             )
             self.decision = decide(self.spec, "digits-2", self.status, seen, self.now)
@@ -205,7 +205,7 @@ def test_a_killed_parameter_server_is_restarted_at_once() -> None:
     resumes.
     """
     story = Story(spec_of())
-    story.step = 278
+    story.checkpoint = "model.ckpt-278"
     story.ends("ps-0", Cause.KILLED, signal=9)
     assert story.tasks["ps-0"].attempt == 2 and story.tasks["ps-0"].alive
     assert story.status.heals == 1

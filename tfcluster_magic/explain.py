@@ -160,7 +160,7 @@ def _raise_memory(task: str, spec: Spec, name: str) -> str:
 
 
 def healing(
-    failure: TaskFailure, together: bool, heals: int, checkpoint_step: int | None, spec: Spec
+    failure: TaskFailure, together: bool, heals: int, checkpoint: str | None, spec: Spec
 ) -> str:
     """What was disrupted and what is done about it."""
     what = "All workers restart together" if together else "It is restarted"
@@ -170,21 +170,33 @@ def healing(
             if failure.task.startswith("ps-")
             else "the client goes on, or opens a new session"
         )
-    elif checkpoint_step is None:
+    elif not (together or _carries_training(failure.task, spec)):
+        after = "the others go on meanwhile"
+    elif checkpoint is None:
         after = "no checkpoint was found, so what was not saved starts again"
     else:
-        after = f"training resumes from the checkpoint at step {checkpoint_step}"
+        after = f"training resumes from {_place_of(checkpoint)}"
     return (
         f"{how_it_ended(failure, spec)}. {what} "
         f"({heals} of {_times(spec.lifecycle.heals)}); {after}."
     )
 
 
-def collateral(task: str, checkpoint_step: int | None) -> str:
+def _carries_training(task: str, spec: Spec) -> bool:
+    """Whether training cannot go on without this task: it holds the variables, or leads."""
+    leader = "chief-0" if spec.replicas.chief.count else "worker-0"
+    return task.startswith("ps-") or task == leader
+
+
+def _place_of(checkpoint: str) -> str:
+    """TensorFlow 1 ends a checkpoint's name with the step; TensorFlow 2 may only count them."""
+    step = re.fullmatch(r"model\.ckpt-(\d+)", checkpoint)
+    return f"the checkpoint at step {step.group(1)}" if step else f"its checkpoint {checkpoint}"
+
+
+def collateral(task: str, checkpoint: str | None) -> str:
     """Why the workers restart together after a disruption elsewhere."""
-    where = (
-        "the beginning" if checkpoint_step is None else f"the checkpoint at step {checkpoint_step}"
-    )
+    where = "the beginning" if checkpoint is None else _place_of(checkpoint)
     return f"{task} ended after the disruption, so the workers restart together from {where}."
 
 

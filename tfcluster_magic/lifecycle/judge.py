@@ -99,13 +99,13 @@ def _heal(turn: Turn, fresh: Sequence[TaskFailure], healed: bool) -> bool:
         restart |= set(turn.trainers if turn.collective else turn.unfinished())
         turn.set(attempt=turn.get("attempt") + 1)
     turn.restart(t for t in turn.all_tasks if t in restart)
-    step = turn.seen.checkpoint_step
+    checkpoint = turn.seen.checkpoint
     if disrupted:
         message = explain.healing(
-            blame.culprit(disrupted), together, turn.get("heals"), step, turn.spec
+            blame.culprit(disrupted), together, turn.get("heals"), checkpoint, turn.spec
         )
     else:
-        message = explain.collateral(collateral[0].task, step)
+        message = explain.collateral(collateral[0].task, checkpoint)
     turn.say(Reason.HEALING, message)
     turn.event(Reason.HEALING, message)
     return True

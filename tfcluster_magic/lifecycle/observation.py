@@ -31,15 +31,15 @@ class ObservedTask(Model, frozen=True):
 class Observation(Model, frozen=True):
     """The whole run as the world shows it; a task that was never started is absent.
 
-    `waiting_for` says in words what a run that is not admitted waits for; `checkpoint_step` is the
-    newest checkpoint in the run's folder, where known.
+    `waiting_for` says in words what a run that is not admitted waits for; `checkpoint` is the
+    name of the newest checkpoint in the run's folder, where there is one.
     """
 
     tasks: dict[str, ObservedTask] = {}
     admitted: bool = True
     waiting_for: str = ""
     nodes_not_ready: bool = False
-    checkpoint_step: int | None = None
+    checkpoint: str | None = None
 
 
 class StartTask(Model, frozen=True):

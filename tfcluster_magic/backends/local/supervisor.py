@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from ...checkpoint_state import checkpoint_step
+from ...checkpoint_state import newest_checkpoint
 from ...lifecycle import Decision, Observation, decide
 from ...models import Spec, Status, Stop
 from . import files, ports
@@ -72,8 +72,8 @@ class Supervisor:
     def _turn(self) -> Decision:
         """Decide, and do it; again at once when that started something."""
         while True:
-            step = checkpoint_step(self._output) if self._crew.disturbed else None
-            seen = Observation(tasks=self._crew.observe(), checkpoint_step=step)
+            checkpoint = newest_checkpoint(self._output) if self._crew.disturbed else None
+            seen = Observation(tasks=self._crew.observe(), checkpoint=checkpoint)
             now = time.time()
             decision = decide(self._spec, self._name, self._status, seen, now)
             self._recorder.note(now, seen, self._spec.stop, decision)
