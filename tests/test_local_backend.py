@@ -637,7 +637,9 @@ def test_a_record_that_is_removed_by_hand_ends_its_run(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
     """A run whose folder somebody removed does not go on where nobody can see it."""
-    run = launch("import os, time\ntime.sleep(1)\nos._exit(1)\n", worker=1)
+    run = launch(SLEEP, worker=1)
+    wait_for(is_up(backend))
+    wait_for(lambda: backend.get("digits").status.phase is Phase.RUNNING)
     store = Store(backend.state_dir)
     pid = supervisor_of(run)
     store.remove(folder_of(run))

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+# The most that poll() takes is 24 days.
+LONGEST = 24 * 3600.0
+
+
 class Loop:
     """Callbacks by descriptor, signal number and timer name, all called from run()."""
 
@@ -80,7 +84,7 @@ class Loop:
         if not self._timers:
             return None
         first = min(when for when, _ in self._timers.values())
-        return max(0, int((first - time.monotonic()) * 1000) + 1)
+        return max(0, int(min(first - time.monotonic(), LONGEST) * 1000) + 1)
 
     def _read_signals(self) -> None:
         for number in set(os.read(self.wakeup, 4096)):

@@ -11,7 +11,6 @@ import contextlib
 import os
 import signal
 import sys
-import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from ...lifecycle import ObservedTask, StartTask
 from ...models import Cause, Spec, TaskExit
 from ...names import task_name
 from ...quantity import parse_memory
-from . import cgroups, files, processes
+from . import cgroups, clock, files, processes
 from .ends import how_it_ended
 from .memory import PERIOD, MemoryGuard
 from .store import RunFolder
@@ -87,7 +86,7 @@ class Crew:
         except OSError as error:
             task.exit = TaskExit(
                 cause=Cause.NOT_STARTED,
-                finished_at=time.time(),
+                finished_at=clock.now(),
                 detail=f"this machine gives no more processes ({error.strerror})",
             )
 
@@ -103,7 +102,7 @@ class Crew:
         for name in names:
             task = self._tasks[name]
             if task.exit is None and task.pid is not None and not task.stop_asked:
-                task.kill_at = time.time() + self._spec.lifecycle.grace + KILL_MARGIN
+                task.kill_at = clock.now() + self._spec.lifecycle.grace + KILL_MARGIN
                 os.kill(task.pid, signal.SIGTERM)  # not reaped, so the pid is still its own
 
     def note(self, reports: Iterable[Report]) -> None:
@@ -115,7 +114,7 @@ class Crew:
             if report.event == "ready":
                 task.ready = True
             elif report.event == "idle":
-                task.idle_since = report.since
+                task.idle_since = None if report.since is None else clock.from_wall(report.since)
             elif report.event == "exit":
                 task.told = report.exit
 
@@ -133,13 +132,13 @@ class Crew:
     def due(self) -> float | None:
         """When `look_after` has something to do (epoch seconds)."""
         watched = self._memory.watched(task.name for task in self._alive())
-        self._next_look = (self._next_look or time.time() + PERIOD) if watched else None
+        self._next_look = (self._next_look or clock.now() + PERIOD) if watched else None
         kills = [task.kill_at for task in self._alive() if task.kill_at is not None]
         return min(filter(None, [self._next_look, *kills]), default=None)
 
     def look_after(self) -> None:
         """Kill what was asked to end and did not, and what uses more memory than it may."""
-        now = time.time()
+        now = clock.now()
         if self._next_look is not None and now >= self._next_look:
             roots = {task.name: task.pid for task in self._alive() if task.pid is not None}
             self._memory.look({name: roots[name] for name in self._memory.watched(roots)})

@@ -5,13 +5,12 @@ full), else what the kernel says.
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from ...models import Cause, TaskExit
-from . import files
+from . import clock, files
 from .tasks import Task
 
 _MOST_LINES = 20
@@ -24,7 +23,11 @@ def how_it_ended(task: Task, wait_status: int, message: Path, log: Path) -> Task
     Stopped is said only of a task that was asked to end; anybody else's signal is a kill from
     outside.
     """
-    told = files.read(message, TaskExit) or task.told or _from_kernel(wait_status, log)
+    told = files.read(message, TaskExit) or task.told
+    if told is None:
+        told = _from_kernel(wait_status, log)
+    else:
+        told = replace(told, finished_at=clock.from_wall(told.finished_at))
     if task.killed:
         return replace(
             told,
@@ -43,11 +46,11 @@ def _from_kernel(wait_status: int, log: Path) -> TaskExit:
     lines = last_lines(log)
     if code == 127 and lines and lines[-1].startswith("tfcluster: cannot start"):
         return TaskExit(
-            cause=Cause.NOT_STARTED, finished_at=time.time(), exit_code=code, detail=lines[-1][11:]
+            cause=Cause.NOT_STARTED, finished_at=clock.now(), exit_code=code, detail=lines[-1][11:]
         )
     return TaskExit(
         cause=Cause.KILLED if code < 0 else Cause.ERROR,
-        finished_at=time.time(),
+        finished_at=clock.now(),
         exit_code=code if code >= 0 else None,
         signal=-code if code < 0 else None,
         last_lines=lines,

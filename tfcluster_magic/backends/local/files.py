@@ -49,6 +49,17 @@ def read(path: Path, kind: type[T]) -> T | None:
         return None
 
 
+def is_gone(path: Path) -> bool:
+    """Whether there is surely nothing at `path`; a volume that fails for now has it still."""
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def remove_tree(path: Path) -> None:
     """Remove a folder and all in it; what cannot be removed is left. Never raises."""
     # A snapshot may be read-only: give the folders back their write bit first.

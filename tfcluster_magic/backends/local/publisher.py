@@ -8,9 +8,9 @@ the run's folder is gone there is nobody left to tell.
 from __future__ import annotations
 
 import contextlib
-import time
 
 from ...models import Status
+from . import clock, files
 from .store import RunFolder
 
 INTERVAL = 0.2
@@ -32,7 +32,7 @@ class Publisher:
         self._wanted = status
         if status == self._written:
             return
-        now = time.time()
+        now = clock.now()
         waits = self._failed or not (urgent or _weighty(self._written, status))
         if waits and now < self._not_before:
             return
@@ -48,7 +48,7 @@ class Publisher:
     @property
     def settled(self) -> bool:
         """Whether what was put is written, or nobody can read it any more."""
-        return self._written == self._wanted or not self._folder.path.exists()
+        return self._written == self._wanted or files.is_gone(self._folder.path)
 
     @property
     def due(self) -> float | None:

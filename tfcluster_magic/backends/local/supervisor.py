@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import time
 import traceback
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from msgspec.structs import replace
 from ...checkpoint_state import newest_checkpoint
 from ...lifecycle import Decision, Observation, decide
 from ...models import Spec, Status, Stop
-from . import files, ports
+from . import clock, files, ports
 from .crew import Crew
 from .publisher import Publisher
 from .recorder import Recorder
@@ -32,6 +31,10 @@ TERMINATED = (
     "its supervisor was asked to end (SIGTERM: the machine shuts down, or somebody sent it)"
 )
 REMOVED = "its record was removed"
+PATROL = 5.0
+"""Seconds after which it looks round although nothing happened: nobody tells when its folder is
+removed, and the kernel takes no sleep of weeks.
+"""
 
 
 class Supervisor:
@@ -74,7 +77,7 @@ class Supervisor:
         while True:
             checkpoint = newest_checkpoint(self._output) if self._crew.disturbed else None
             seen = Observation(tasks=self._crew.observe(), checkpoint=checkpoint)
-            now = time.time()
+            now = clock.now()
             decision = decide(self._spec, self._name, self._status, seen, now)
             self._recorder.note(now, seen, self._spec.stop, decision)
             self._status = decision.status
@@ -85,18 +88,18 @@ class Supervisor:
                 return decision
 
     def _sleep(self, wake_at: float | None) -> None:
-        due = (wake_at, self._crew.due, self._publisher.due)
-        woken = self._wakeups.wait(min((at for at in due if at is not None), default=None))
+        due = (clock.now() + PATROL, wake_at, self._crew.due, self._publisher.due)
+        woken = self._wakeups.wait(min(at for at in due if at is not None))
         self._crew.note(woken.reports)
         if woken.children:
             self._crew.reap()
         self._crew.look_after()
         if woken.terminate:
-            self._take_stop(Stop(reason=TERMINATED, by="this machine", at=time.time()))
+            self._take_stop(Stop(reason=TERMINATED, by="this machine", at=clock.now()))
         elif woken.knocked:
             self._take_stop(woken.stop)
-        elif self._publisher.due is not None and not self._folder.path.exists():
-            self._take_stop(Stop(reason=REMOVED, by="this machine", at=time.time()))
+        elif files.is_gone(self._folder.path):
+            self._take_stop(Stop(reason=REMOVED, by="this machine", at=clock.now()))
 
     def _take_stop(self, asked: Stop | None) -> None:
         """Make a stop request, the written one first, part of the spec; the first one counts."""

@@ -10,13 +10,13 @@ import contextlib
 import os
 import selectors
 import signal
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from ...models import Stop, TaskExit
+from . import clock
 
 
 class Report(msgspec.Struct):
@@ -63,10 +63,9 @@ class Wakeups:
         for fd in (self._signals, self._reports, self._control):
             self._selector.register(fd, selectors.EVENT_READ)
 
-    def wait(self, until: float | None) -> Woken:
+    def wait(self, until: float) -> Woken:
         """Sleep until something happens, at the latest until `until` (epoch seconds)."""
-        seconds = None if until is None else max(0.0, until - time.time())
-        self._selector.select(seconds)
+        self._selector.select(max(0.0, until - clock.now()))
         numbers, knocks = _drain(self._signals), _drain(self._control)
         return Woken(
             children=signal.SIGCHLD in numbers,

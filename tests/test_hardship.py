@@ -1,0 +1,75 @@
+"""Runs in bad conditions: clocks that jump, limits of weeks, launchers that die."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from real_runs import Runs, runs_in
+
+from tfcluster_magic.models import Phase, Reason
+
+Wait = Callable[..., None]
+
+SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(600)\n"
+WEEKS = "30d"
+CLOCK = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+/* The machine's clock as if somebody had set it back by an hour, once the file JUMPED is there. */
+int clock_gettime(clockid_t id, struct timespec *at)
+{
+    int (*real)(clockid_t, struct timespec *) = dlsym(RTLD_NEXT, "clock_gettime");
+    int result = real(id, at);
+    if (id == CLOCK_REALTIME && access(getenv("JUMPED"), F_OK) == 0)
+        at->tv_sec -= 3600;
+    return result;
+}
+"""
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Iterator[Runs]:
+    """Launches runs, and ends them."""
+    with runs_in(tmp_path / "user") as made:
+        yield made
+
+
+def test_limits_of_weeks(runs: Runs) -> None:
+    """A run may last for weeks and take weeks to end: no sleep is too long for its supervisor."""
+    program = (
+        "import os, time\nif os.environ['TFCLUSTER_TASK_INDEX'] == '1':\n    time.sleep(600)\n"
+    )
+    run = runs.launch(program, workers=2, max_duration=WEEKS, grace=WEEKS, idle_timeout=WEEKS)
+    run.until(lambda s: "worker-0 finished" in s.message, "worker-0 has finished")
+    runs.manager.stop(run.name, "that is enough")
+    status = run.until_released()
+    assert status.phase is Phase.STOPPED
+    assert status.reason is Reason.STOP_REQUESTED
+    assert "with an error" not in " ".join(run.events())
+
+
+def test_a_clock_that_is_set_back(runs: Runs, tmp_path: Path) -> None:
+    """Parameter servers are reclaimed in time although the clock was set back meanwhile."""
+    source, shim, jumped = tmp_path / "clock.c", tmp_path / "clock.so", tmp_path / "jumped"
+    source.write_text(CLOCK)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(shim), str(source), "-ldl"], check=True)
+    runs.environment |= {"LD_PRELOAD": str(shim), "JUMPED": str(jumped)}
+    program = (
+        "import os, time\nif os.environ['TFCLUSTER_TASK_TYPE'] == 'ps':\n    time.sleep(600)\n"
+    )
+    run = runs.launch(program, workers=1, ps=1, reclaim_after="2s")
+    run.until_phase(Phase.SUCCEEDED)
+    jumped.touch()
+    began = time.monotonic()
+    status = run.until_released()
+    assert time.monotonic() - began < 60
+    assert status.reclaimed is not None
+    assert status.reclaimed.tasks == ("ps-0",)
