@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import resource
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -10,6 +13,7 @@ from pathlib import Path
 import pytest
 from real_runs import Runs, runs_in
 
+from tfcluster_magic.backends.local import detach
 from tfcluster_magic.models import Phase, Reason
 
 Wait = Callable[..., None]
@@ -73,3 +77,22 @@ def test_a_clock_that_is_set_back(runs: Runs, tmp_path: Path) -> None:
     assert time.monotonic() - began < 60
     assert status.reclaimed is not None
     assert status.reclaimed.tasks == ("ps-0",)
+
+
+def test_a_launcher_with_many_open_files(runs: Runs) -> None:
+    """A kernel with more than a thousand open files launches as any other."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], 2000), limits[1]))
+    with contextlib.ExitStack() as stack:
+        for _ in range(1100):
+            stack.enter_context(open(os.devnull))
+        run = runs.launch("print('hello')", workers=1)
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert run.until_released().phase is Phase.SUCCEEDED
+
+
+def test_a_supervisor_that_starts_slowly(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run goes on although its launcher did not wait for its supervisor, or was killed."""
+    monkeypatch.setattr(detach, "PATIENCE", 0.0)
+    run = runs.launch("print('hello')", workers=1)
+    assert run.until_released().phase is Phase.SUCCEEDED

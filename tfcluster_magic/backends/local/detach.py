@@ -71,10 +71,9 @@ def start(folder: RunFolder, lock_fd: int) -> None:
         os.close(tell)
         tell = -1
         process.wait()  # the first of the two forks; it ends at once
-        if select.select([ready], [], [], PATIENCE)[0] and not os.read(ready, 1):
-            raise BackendUnavailable(
-                f"the supervisor of this run could not start: {last_words(folder)}"
-            )
+        if _says_something(ready) and not os.read(ready, 1):
+            words = last_words(folder, lines=1)
+            raise BackendUnavailable(f"the supervisor of this run could not start: {words}")
     except OSError as error:
         raise BackendUnavailable(f"the supervisor of this run could not start: {error}") from None
     finally:
@@ -83,7 +82,14 @@ def start(folder: RunFolder, lock_fd: int) -> None:
             os.close(tell)
 
 
-def last_words(folder: RunFolder, lines: int = 3) -> str:
+def _says_something(ready: int) -> bool:
+    """Whether there is something to read, or an end, within PATIENCE."""
+    poll = select.poll()  # unlike select(), it takes the high descriptors of a busy kernel
+    poll.register(ready, select.POLLIN)
+    return bool(poll.poll(PATIENCE * 1000))
+
+
+def last_words(folder: RunFolder, lines: int) -> str:
     """The last lines of the supervisor's log, for a message."""
     with contextlib.suppress(OSError):
         text = folder.supervisor_log.read_bytes()[-8192:].decode("utf-8", "replace")

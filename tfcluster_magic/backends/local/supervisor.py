@@ -116,7 +116,8 @@ def main(path: str, lock_fd: int, ready_fd: int) -> None:
     os.set_inheritable(ready_fd, False)
     try:
         supervisor = Supervisor(RunFolder(Path(path)))
-        os.write(ready_fd, b"1")
+        with contextlib.suppress(BrokenPipeError):  # the launcher has left
+            os.write(ready_fd, b"1")
         os.close(ready_fd)
         supervisor.run()
     except BaseException:  # noqa: BLE001 - readers look for the last words in supervisor.log
