@@ -116,7 +116,7 @@ def test_mirrored_workers_restart_together(runs: Runs) -> None:
     assert status.attempt == 2
     assert status.restarts == {"worker-0": 1, "worker-1": 1}
     assert healing(run)[0].startswith("worker-1 was killed from outside (SIGKILL). All workers res")
-    assert healing(run)[0].endswith("training resumes from its checkpoint ckpt-1.")
+    assert re.search(r"training resumes from its checkpoint ckpt-\d+\.$", healing(run)[0])
     epochs = [int(n) for n in re.findall(r"Epoch (\d+)/5", run.log("worker-0"))]
     assert epochs.count(1) == 1, "the second attempt took up what the first had done"
     assert epochs[-1] == 5
