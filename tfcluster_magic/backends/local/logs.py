@@ -17,6 +17,8 @@ from ..base import LogLine
 
 POLL = 0.2
 _CHUNK = 256 * 1024
+_ROUND = 4 * _CHUNK
+"""Bytes of one task after which the others have their turn while all are followed."""
 _LONGEST = 64 * 1024
 """Bytes after which a line without an end (a progress bar, binary) is given in parts."""
 
@@ -30,6 +32,7 @@ class TaskLog:
         self._path: Path | None = None
         self._offset = 0
         self._partial = b""
+        self.behind = False
 
     def seek_last(self, lines: int) -> None:
         """Go to where the last `lines` lines begin."""
@@ -54,27 +57,34 @@ class TaskLog:
                         return
                 at = start
 
-    def read(self, last: bool = False) -> Iterator[LogLine]:
-        """Every whole line since the last call; with `last` the part that has no newline, too."""
+    def read(self, most: int | None = None, last: bool = False) -> Iterator[LogLine]:
+        """Every whole line that was there when this was called and was not given before.
+
+        Stops after `most` bytes; `behind` then says that there is more. With `last` the part that
+        has no newline is given, too.
+        """
         path = self._find()
         if path is not None:
             try:
-                yield from self._lines(path)
+                yield from self._lines(path, most)
             except OSError:
                 self._path = None  # removed meanwhile: look for it anew
         if last and self._partial:
             yield self._line(self._partial)
             self._partial = b""
 
-    def _lines(self, path: Path) -> Iterator[LogLine]:
+    def _lines(self, path: Path, most: int | None) -> Iterator[LogLine]:
         size = os.stat(path).st_size
         if size < self._offset:
             self._offset, self._partial = 0, b""  # begun anew
-        if size == self._offset:
+        # Not to the end of the file: it may grow faster than its lines are shown.
+        end = size if most is None else min(size, self._offset + most)
+        self.behind = end < size
+        if end == self._offset:
             return
         with open(path, "rb") as file:
             file.seek(self._offset)
-            while block := file.read(_CHUNK):
+            while block := file.read(min(_CHUNK, end - self._offset)):
                 self._offset += len(block)
                 *whole, rest = (self._partial + block).split(b"\n")
                 self._partial = rest
@@ -114,11 +124,12 @@ def read(
         over = released()  # before reading, so that nothing written before it is missed
         quiet = True
         for log in logs:
-            for line in log.read(last=over):
+            for line in log.read(None if over else _ROUND, last=over):
                 quiet = False
                 yield line
         if over:
             return
         if quiet:
             yield None
-        time.sleep(POLL)
+        if not any(log.behind for log in logs):
+            time.sleep(POLL)
