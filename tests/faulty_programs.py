@@ -90,7 +90,7 @@ def mwms_that_fails() -> dict[str, str]:
     text = text.replace("STEPS_PER_EPOCH = 30", f"STEPS_PER_EPOCH = 5\n{DIES_AT_EPOCH}")
     text = text.replace(callback, f"{callback}Fault(), ")
     files = {"train.py": text, "digits.py": (EXAMPLES / "digits.py").read_text()}
-    return {**files, "run.sh": 'exec python train.py "$@"\n'}
+    return {**files, "run.sh": 'exec python3 train.py "$@"\n'}
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ FAULTS = {
         Reason.OOM_KILLED,
         "worker-0",
         (
-            "worker-0 ran out of memory at its limit of 1500Mi (used 1500Mi)",
+            "worker-0 ran out of memory at its limit of 1500Mi (used 15",
             "--worker-memory 3000Mi",
         ),
         {"workers": 1, "ps": 0, "worker_memory": "1500Mi"},
@@ -156,7 +156,7 @@ FAULTS = {
         logged="starting",
     ),
     "syntax-error": Fault(
-        {"run.sh": "exec python main.py\n", "main.py": "print('x'\nimport os\n"},
+        {"run.sh": "exec python3 main.py\n", "main.py": "print('x'\nimport os\n"},
         Reason.PROGRAM_FAILED,
         "worker-0",
         (

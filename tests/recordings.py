@@ -1,7 +1,8 @@
 """Keeps recordings of real runs for `tests/replay/`, without what belongs to one machine only.
 
 Off unless RECORDINGS names a folder, as in `RECORDINGS=tests/replay pytest tests/test_faults.py`.
-Then each run whose cluster is named like a file in `WANTED` is written there.
+Then each run whose cluster is named in `WANTED` is written there. When only the words of messages
+have changed, `python tests/recordings.py` decides those in `tests/replay/` anew.
 """
 
 from __future__ import annotations
@@ -100,3 +101,9 @@ def _acts(decision: Decision) -> tuple[Any, ...]:
     status = decision.status
     said = (status.phase, status.reason, status.culprit, status.restarts, status.heals)
     return (*said, decision.start, decision.stop, decision.done)
+
+
+if __name__ == "__main__":
+    for file in sorted((Path(__file__).parent / "replay").glob("*.jsonl")):
+        lines = file.read_bytes().splitlines()
+        file.write_bytes(b"".join(scrubbed(lines, Path(__file__).parent)))
