@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tfcluster_magic.backends.local import files
+from tfcluster_magic.backends.local import files, repair
 from tfcluster_magic.backends.local.store import RunFolder, Store
 from tfcluster_magic.errors import NameTaken, TFClusterError
 from tfcluster_magic.models import Lifecycle, Metadata, Phase, Reason, Spec, Status, Stop, TFCluster
@@ -62,6 +63,47 @@ def test_a_status_that_cannot_be_read(store: Store, content: bytes) -> None:
     folder = record(store)
     folder.status_file.write_bytes(content)
     assert not loaded(folder).status.phase.is_final
+
+
+def test_a_run_of_a_newer_version(store: Store) -> None:
+    """What a newer version wrote is read without what this one does not know, at whatever depth."""
+    folder = record(store, phase=Phase.SUCCEEDED, reason=Reason.COMPLETED, released_at=5.0)
+    for file, change in (
+        (folder.record_file, lambda d: d["spec"].update(schedule="daily", mode="pipelined")),
+        (folder.record_file, lambda d: d["spec"]["lifecycle"].update(patience=3)),
+        (folder.status_file, lambda d: d.update(quality="good", heals="many")),
+        (folder.status_file, lambda d: d.update(counts={"worker": {"desired": 1, "asleep": 1}})),
+    ):
+        content = json.loads(file.read_bytes())
+        change(content)
+        file.write_bytes(json.dumps(content).encode())
+    before = folder.status_file.read_bytes()
+    run = repair.load(folder)
+    assert run is not None
+    assert run.status.phase is Phase.SUCCEEDED
+    assert run.status.released_at == 5.0
+    assert run.spec.lifecycle.keep_for == 60.0
+    assert folder.status_file.read_bytes() == before, "an ended run is not ended again"
+
+
+@pytest.mark.parametrize("kind", [Stop, Status, dict[str, object]])
+@pytest.mark.parametrize("content", ["[]", "3", '{"at": {}}', "{", '"x"'])
+def test_something_else_than_was_written(tmp_path: Path, kind: type, content: str) -> None:
+    """A file with other content than ours is as good as none, and never an error."""
+    (tmp_path / "file").write_text(content)
+    found = files.read(tmp_path / "file", kind)
+    assert found in (None, Stop(), {"at": {}})
+
+
+def test_an_ended_run_whose_status_is_damaged(store: Store) -> None:
+    """It is said to be damaged, not that somebody killed its supervisor; its output is known."""
+    folder = record(store)
+    files.write(folder.task_file, b'{"outputDir": "/user/log/digits/1"}')
+    folder.status_file.write_bytes(b"{")
+    run = repair.load(folder)
+    assert run is not None
+    assert "damaged" in run.status.message
+    assert run.status.paths["output"] == "/user/log/digits/1"
 
 
 def test_numbers_go_up_and_are_not_given_twice(store: Store, tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from typing import TypeVar
 
 import msgspec
 
+from . import newer
+
 T = TypeVar("T")
 
 
@@ -40,11 +42,17 @@ def write(path: Path, content: bytes, durable: bool = False) -> None:
 
 
 def read(path: Path, kind: type[T]) -> T | None:
-    """The content of a JSON file as a `kind`; None when it is missing, unreadable, or something
-    else.
+    """The content of a JSON file as a `kind`, as far as this version knows it; None when it is
+    missing, unreadable, or something else.
     """
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        content = path.read_bytes()
+        try:
+            return msgspec.json.decode(content, type=kind)
+        except msgspec.ValidationError:
+            known = msgspec.json.decode(content)
+            is_struct = hasattr(kind, "__struct_fields__")
+            return newer.known_part(known, kind) if is_struct and isinstance(known, dict) else None  # type: ignore[type-var]
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
 

@@ -93,6 +93,8 @@ def _final(folder: RunFolder, cluster: TFCluster, boot: bytes) -> Status:
 
 
 def _what_happened(folder: RunFolder, boot: bytes) -> str:
+    if folder.is_damaged:
+        return "Its status file is damaged and its supervisor is gone"
     if boot and boot != _boot():
         return "The machine was restarted while it ran"
     words = last_words(folder, lines=1)

@@ -23,10 +23,6 @@ from ...errors import NameTaken, TFClusterError
 from ...models import Metadata, Model, Phase, Reason, Spec, Status, Stop, TFCluster, to_json
 from . import files
 
-UNREADABLE = Status(
-    phase=Phase.STARTING, reason=Reason.STARTING, message="Its status cannot be read."
-)
-
 
 class Record(Model, frozen=True):
     """What never changes about a run; written once, and last: with it the run exists."""
@@ -58,10 +54,26 @@ class RunFolder:
         record = files.read(self.record_file, Record)
         if record is None:
             return None
-        status = files.read(self.status_file, Status) or UNREADABLE
+        status = files.read(self.status_file, Status) or self._unreadable()
         stop = files.read(self.stop_file, Stop)
         spec = replace(record.spec, stop=stop) if stop is not None else record.spec
         return TFCluster(metadata=record.metadata, spec=spec, status=status)
+
+    def _unreadable(self) -> Status:
+        """In place of a status that is damaged; the launch has left where the output lies."""
+        described = files.read(self.task_file, dict[str, object]) or {}
+        paths = {"output": str(described.get("outputDir", "")), "logs": str(self.tasks)}
+        return Status(
+            phase=Phase.STARTING,
+            reason=Reason.STARTING,
+            message="Its status cannot be read.",
+            paths={what: where for what, where in paths.items() if where},
+        )
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether the status cannot be read."""
+        return files.read(self.status_file, Status) is None
 
     def write_status(self, status: Status) -> None:
         """Replace the status; only for the holder of the run's lock. Raises OSError."""
