@@ -8,7 +8,7 @@ BIN := .venv/bin
 CODE := tfcluster_magic tests tools benchmarks examples setup.py
 export PYTHON
 .DEFAULT_GOAL := help
-.PHONY: help install dev run test lint types fix bench lock dist clean
+.PHONY: help install dev run test lint types fix bench docs lock dist clean
 
 help:  ## this list
 	@echo "TFCluster: distributed TensorFlow from a notebook. Targets:"
@@ -42,10 +42,15 @@ fix: dev  ## repair what ruff can repair
 bench: dev  ## measure beside plain TensorFlow, into build/bench/
 	$(BIN)/python -m benchmarks $(BENCH)
 
+docs: dev  ## rewrite docs/cli.md and the JSON Schema from the code
+	$(BIN)/python tools/cli_docs.py
+	$(BIN)/python tools/schema.py
+
 lock:  ## pin the newest allowed versions into requirements/
 	@sh tools/lock.sh
 
 dist: dev  ## wheel and sdist into dist/
+	rm -rf build/lib*
 	$(BIN)/python -m build
 
 clean:  ## remove what make made: .venv, build, dist, caches
