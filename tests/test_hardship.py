@@ -14,6 +14,8 @@ import pytest
 from real_runs import Runs, runs_in
 
 from tfcluster_magic.backends.local import detach
+from tfcluster_magic.errors import TFClusterError
+from tfcluster_magic.manager import ClusterManager
 from tfcluster_magic.models import Phase, Reason
 
 Wait = Callable[..., None]
@@ -89,6 +91,25 @@ def test_a_launcher_with_many_open_files(runs: Runs) -> None:
         run = runs.launch("print('hello')", workers=1)
     resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     assert run.until_released().phase is Phase.SUCCEEDED
+
+
+@pytest.mark.parametrize("which", ["state_dir", "log_dir", "data_dir"])
+def test_folders_that_are_not_utf8(which: str, tmp_path: Path) -> None:
+    """A folder whose name no record could hold is refused in one sentence, and no run is left."""
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    manager = ClusterManager(**{"state_dir": str(tmp_path / "state"), which: str(folder)})
+    source = tmp_path / "train.py"
+    source.write_text("print('hello')")
+    with pytest.raises(TFClusterError, match="not UTF-8 text"):
+        manager.launch(str(source), workers=1)
+    assert manager.list() == []
+
+
+def test_a_reason_that_is_not_utf8(runs: Runs) -> None:
+    """A run is stopped whatever bytes the reason holds."""
+    run = runs.launch(SLEEP, workers=1)
+    runs.manager.stop(run.name, os.fsdecode(b"caf\xe9"))
+    assert run.until_released().phase is Phase.STOPPED
 
 
 def test_a_supervisor_that_starts_slowly(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:

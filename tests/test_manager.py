@@ -240,6 +240,7 @@ def test_the_record_of_a_run_is_a_cluster_file(manager: ClusterManager, here: Pa
     ("text", "said"),
     [
         ("a: [", "it is not YAML"),
+        ("a: " + "[" * 5000, "it is nested too deeply"),
         ("- 1", "holds a TFCluster or its spec"),
         ("kind: Pod\napiVersion: v1\n", "describes a TFCluster"),
         ("spec: 3", "`spec` holds fields"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +27,12 @@ def test_a_run_reads_back_as_its_cluster_and_number(cluster: str, run: int) -> N
     """`digits-2` can only be run 2 of digits."""
     assert parse_ref(run_name(cluster, run)) == (cluster, run)
     assert parse_ref(cluster) == (cluster, None)
+
+
+@pytest.mark.parametrize("ref", ["digits-" + "9" * 5000, "digits-\u0663", "digits-1\n", "-1"])
+def test_a_ref_that_is_no_run(ref: str) -> None:
+    """A number that no run can have is no number of a run."""
+    assert parse_ref(ref) == (ref, None)
 
 
 @given(st.sampled_from(TaskType), st.integers(0, 999))

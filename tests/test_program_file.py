@@ -196,6 +196,15 @@ def test_strange_source_is_refused(source: str, says: str, here: Path, workspace
     assert says in refusal(source, here, workspace)
 
 
+@pytest.mark.parametrize("name", ["a\nb.py", "a\x1b[31m.py", os.fsdecode(b"a\xff.py")])
+def test_strange_name_is_refused(name: str, here: Path, workspace: Path) -> None:
+    """A file whose name no record could hold, or that would spoil a terminal, has to be renamed."""
+    (here / name).write_text("print(1)\n")
+    says = refusal(name, here, workspace)
+    assert "rename that file" in says
+    assert says.isprintable()
+
+
 def test_program_above_the_limit_is_refused(here: Path, workspace: Path) -> None:
     """A program above the size limit is refused with both sizes and its largest files."""
     write(

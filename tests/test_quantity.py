@@ -18,6 +18,13 @@ def test_memory_is_read_as_kubernetes_does(text: str, count: int) -> None:
     assert parse_memory(text) == count
 
 
+@pytest.mark.parametrize("text", ["9" * 400 + "Gi", "\u0663Mi", "-1", "1e5", "Mi", ""])
+def test_what_is_no_memory_is_refused(text: str) -> None:
+    """An amount that nobody can mean is refused, however it is written."""
+    with pytest.raises(ValueError, match="is not an amount of memory"):
+        parse_memory(text)
+
+
 @given(st.integers(0, 2**45).map(lambda n: n * 1024))
 def test_formatted_memory_is_close_to_the_amount(count: int) -> None:
     """What is shown differs from the amount by less than a tenth."""

@@ -62,6 +62,10 @@ def test_every_problem_is_reported_at_once() -> None:
             "memory",
             "64Mi",
         ),
+        ({"program": CELL, "env": {"A\n": "x"}}, "env", "letters"),
+        ({"program": CELL, "env": {"A": "\udcff"}}, "env.A", "UTF-8"),
+        ({"program": {**CELL, "arguments": ["a", "\udcff"]}}, "arguments[1]", "UTF-8"),
+        ({"program": {**CELL, "arguments": ["a\0b"]}}, "arguments[0]", "NUL"),
     ],
 )
 def test_rules_between_fields(data: dict[str, object], field: str, allowed: str) -> None:
@@ -86,7 +90,9 @@ def test_a_valid_spec_survives_json() -> None:
     assert msgspec.json.decode(raw, type=Spec) == spec
 
 
-@pytest.mark.parametrize("name", ["", "Digits", "digits-2", "-a", "a_b", "x" * 41, "1a", "a-"])
+@pytest.mark.parametrize(
+    "name", ["", "Digits", "digits-2", "-a", "a_b", "x" * 41, "1a", "a-", "a\n"]
+)
 def test_bad_names_are_refused_with_the_rule(name: str) -> None:
     """A name that could not be a host name, or reads as a run, is refused."""
     with pytest.raises(InvalidRequest, match="lower-case"):

@@ -223,7 +223,8 @@ class ClusterManager(LoggingConfigurable):
 
     def stop(self, ref: str, reason: str | None = None, *, by: str = "") -> TFCluster:
         """Ask for the end of a run; return at once. What an ended run still holds is given back."""
-        stop = Stop(reason=reason or "", by=by, at=time.time())
+        text = (reason or "").encode("utf-8", "replace").decode()  # the record is UTF-8
+        stop = Stop(reason=text, by=by, at=time.time())
         return self.backend.stop(self.status(ref).metadata.name, stop)
 
     def delete(self, ref: str, *, with_logs: bool = False) -> None:

@@ -88,6 +88,8 @@ def _parse(path: str, text: str) -> Mapping[str, object]:
         raise _refused(
             path, path, f"it is not YAML: {where}{getattr(error, 'problem', error)}"
         ) from None
+    except RecursionError:
+        raise _refused(path, path, "it is nested too deeply") from None
     if not isinstance(data, Mapping):
         raise _refused(
             path, data, "a file holds a TFCluster or its spec, as `tfcluster render` prints it"

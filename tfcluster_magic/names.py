@@ -19,7 +19,7 @@ NAME_RULE = (
 
 def is_valid(name: str) -> bool:
     """Whether `name` may name a cluster."""
-    return re.match(NAME_PATTERN, name) is not None and re.search(r"-\d+$", name) is None
+    return re.fullmatch(NAME_PATTERN, name) is not None and re.search(r"-\d+$", name) is None
 
 
 def derive(text: str) -> str:
@@ -38,7 +38,7 @@ def run_name(cluster: str, run: int) -> str:
 
 def parse_ref(ref: str) -> tuple[str, int | None]:
     """Split what a user typed: `digits-2` gives ("digits", 2); `digits` gives ("digits", None)."""
-    match = re.match(r"^(.*[^-])-(\d+)$", ref)
+    match = re.fullmatch(r"(.*[^-])-([0-9]{1,9})", ref)
     return (match.group(1), int(match.group(2))) if match else (ref, None)
 
 

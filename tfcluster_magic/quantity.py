@@ -26,7 +26,7 @@ DURATION_RULE = "write seconds, or a duration such as 30s, 10m, 1h30m or 7d"
 
 def parse_memory(text: str) -> int:
     """Bytes of a memory quantity: "2Gi" gives 2147483648. Raises ValueError."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(Ki|Mi|Gi|Ti|k|M|G|T)?", text.strip())
+    match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]+)?)\s*(Ki|Mi|Gi|Ti|k|M|G|T)?", text.strip())
     if not match:
         raise ValueError(f"{text!r} is not an amount of memory: {MEMORY_RULE}")
     return int(float(match.group(1)) * _MEMORY_UNITS[match.group(2) or ""])

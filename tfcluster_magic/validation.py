@@ -11,14 +11,14 @@ from __future__ import annotations
 import difflib
 import enum
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, get_args, get_origin
 
 import msgspec
 from msgspec.structs import FieldInfo, fields
 
 from .errors import InvalidRequest, Problem
-from .models import Mode, Model, ServerKind, Spec, TaskType
+from .models import ENV_NAME_PATTERN, Mode, Model, ServerKind, Spec, TaskType
 from .names import NAME_RULE, is_valid
 from .quantity import MEMORY_RULE, parse_duration, parse_memory
 
@@ -210,15 +210,54 @@ def _memory(spec: Spec) -> list[Problem]:
 
 
 def _env(spec: Spec) -> list[Problem]:
+    found = []
+    for key, value in spec.env.items():
+        where = f"spec.env.{key}"
+        if not re.fullmatch(ENV_NAME_PATTERN, key):  # a schema's `$` lets a last newline pass
+            rule = "a name has letters, digits and '_', and no digit first"
+            found.append(Problem("spec.env", key, rule))
+        if key.startswith(RESERVED_ENV):
+            rule = "this name is set by TFCluster itself; choose another"
+            found.append(Problem(where, value, rule))
+        if "\0" in value:
+            found.append(Problem(where, value, "a value cannot hold a NUL character"))
+    return found
+
+
+def _arguments(spec: Spec) -> list[Problem]:
+    arguments = spec.program.arguments if spec.program else ()
     return [
-        Problem(f"spec.env.{key}", value, "this name is set by TFCluster itself; choose another")
-        for key, value in spec.env.items()
-        if key.startswith(RESERVED_ENV)
-    ] + [
-        Problem(f"spec.env.{key}", value, "a value cannot hold a NUL character")
-        for key, value in spec.env.items()
-        if "\0" in value
+        Problem(f"spec.program.arguments[{i}]", text, "an argument cannot hold a NUL character")
+        for i, text in enumerate(arguments)
+        if "\0" in text
     ]
 
 
-_RULES: tuple[Callable[[Spec], list[Problem]], ...] = (_counts, _mode, _memory, _env)
+def _text(spec: Spec) -> list[Problem]:
+    """What came from the disk or a command line may be any bytes, and a record is UTF-8."""
+    try:
+        msgspec.json.encode(spec)
+    except UnicodeEncodeError:
+        return list(_undecodable(msgspec.to_builtins(spec), "spec"))
+    return []
+
+
+def _undecodable(value: object, path: str) -> Iterator[Problem]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _undecodable(item, f"{path}.{key}")
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            yield from _undecodable(item, f"{path}[{index}]")
+    elif isinstance(value, str) and any(0xD800 <= ord(c) <= 0xDFFF for c in value):
+        yield Problem(path, value, "it is not UTF-8 text, and a record holds nothing else")
+
+
+_RULES: tuple[Callable[[Spec], list[Problem]], ...] = (
+    _counts,
+    _mode,
+    _memory,
+    _env,
+    _arguments,
+    _text,
+)

@@ -20,7 +20,7 @@ from ..models import ProgramKind
 from .checks import broken_modules, check_cell, check_entry, missing_modules, undefined_names
 from .folder import list_files, read_files
 from .imports import Closure, InTree, OnDisk, closure
-from .tree import File, Tree, check_limits, refusal
+from .tree import File, Tree, check_limits, check_paths, refusal
 
 ENTRIES = ("run.sh", "main.py", "__main__.py")
 """What starts a folder, the first that is there; without them its only `.py` file."""
@@ -90,6 +90,7 @@ def read_script(path: Path, source: str, cwd: Path, limit_bytes: int) -> Read:
     real = Path(
         os.path.realpath(path)
     )  # Python looks for modules beside the file, not beside a link
+    check_paths(source, [real.name])
     beside = OnDisk(real.parent, source, limit_bytes)
     needed = closure(beside, real.name)
     check_entry(real.name, needed.files[real.name], source=source)

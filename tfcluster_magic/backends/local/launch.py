@@ -87,6 +87,11 @@ class Launch:
                     f"{error.strerror}; free space there, "
                     "or name another folder in TFCLUSTER_STATE_DIR"
                 ) from None
+            if isinstance(error, UnicodeEncodeError):
+                raise TFClusterError(
+                    f"{error.object!r} is not UTF-8 text, and the record of a run holds nothing "
+                    "else: use a folder with another name"
+                ) from None
             raise
         return folder, lock_fd
 
