@@ -6,9 +6,11 @@ stays. Owns nothing else of the folder; `program` knows how a snapshot is stored
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .errors import TFClusterError
@@ -41,6 +43,8 @@ def scratch() -> Iterator[Path]:
 def kept(program: Program | None, taken_in: Path) -> Iterator[None]:
     """Keep the snapshot in the user's workspace, unless what is done inside fails.
 
+    One that another launch has taken up meanwhile, or may be about to, stays in any case.
+
     Raises:
         TFClusterError: the workspace cannot be written.
     """
@@ -51,11 +55,38 @@ def kept(program: Program | None, taken_in: Path) -> Iterator[None]:
 
     home = home_dir()
     final = store.stored_folder(home, program.sha256)
-    was_there = final.exists()
-    store.store(store.load(program, taken_in), program.sha256, home, source=program.source)
+    with _among_launches(final.parent) as we_are_alone:
+        was_there = final.exists()
+        store.store(store.load(program, taken_in), program.sha256, home, source=program.source)
+        stored_at = final.stat().st_mtime_ns
+        try:
+            yield
+        except BaseException:
+            if not was_there and we_are_alone() and final.stat().st_mtime_ns == stored_at:
+                shutil.rmtree(final, ignore_errors=True)
+            raise
+        with suppress(OSError):
+            os.utime(final)  # for a launch that stored it and is refused: it is in use
+
+
+@contextmanager
+def _among_launches(folder: Path) -> Iterator[Callable[[], bool]]:
+    """Be seen by other launches that use `folder`; gives whether there is none of them now."""
+    fd = -1
+    with suppress(OSError):  # whoever writes there will say why it cannot
+        folder.mkdir(parents=True, exist_ok=True)
+        fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        fcntl.flock(fd, fcntl.LOCK_SH)
+
+    def alone() -> bool:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (OSError, ValueError):  # another launch, or a volume without locks
+            return False
+        return True
+
     try:
-        yield
-    except BaseException:
-        if not was_there:
-            shutil.rmtree(final, ignore_errors=True)
-        raise
+        yield alone
+    finally:
+        if fd >= 0:
+            os.close(fd)
