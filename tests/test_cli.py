@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -519,6 +520,34 @@ def test_a_reader_that_has_seen_enough_is_no_error(run: Run, here: Path) -> None
 
     assert done.stdout == "worker-0 | line 0\n"
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("verb", [["list"], ["options"], ["logs", "hello"]])
+def test_a_full_disk_below_the_output_is_one_message(run: Run, here: Path, verb: list[str]) -> None:
+    """An output that cannot be written is said in one line, as any other error."""
+    run("launch", "hello.py", "--workers", "1", "--wait")
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*MAIN, *verb], cwd=here, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+
+    assert (done.returncode, done.stderr) == (
+        1, "the output cannot be written: No space left on device\n",
+    )  # fmt: skip
+
+
+def test_closed_streams_are_no_error(here: Path) -> None:
+    """A command works for a caller that has closed its streams."""
+    script = f"{shlex.join(MAIN)} list <&- >&- 2>&-"
+    assert subprocess.run(["sh", "-c", script], cwd=here, check=False).returncode == 0
+
+
+def test_an_error_does_nothing_to_the_terminal(run: Run) -> None:
+    """What an error quotes cannot wipe the screen or set the title."""
+    done = run("status", "\x1b]0;title\x07\x1b[2Jdigits")
+
+    assert done.code == 5
+    assert "there is no run digits" in done.err
 
 
 def _in_terminal(argv: list[str], answer: bytes = b"", **env: str) -> tuple[int, str]:

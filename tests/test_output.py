@@ -171,6 +171,24 @@ def test_a_progress_bar_is_shown_as_its_last_state() -> None:
     assert show(LogLine("worker-0", "1/3\r2/3\r3/3\r")) == "worker-0 | 3/3"
 
 
+@pytest.mark.parametrize(
+    ("printed", "shown"),
+    [
+        ("\x1b[31mred\x1b[0m", "\x1b[31mred\x1b[0m\x1b[0m"),
+        ("\x1b[1;31mred and open", "\x1b[1;31mred and open\x1b[0m"),
+        ("\x1b[2J\x1b[Hgone\x1b[3A", "gone"),
+        ("\x1b]0;title\x07a\x1b]52;c;aGk=\x1b\\b", "ab"),
+        ("\x1bPq#0\x1b\\a\x1b(0b\x1bc\x9b2Jc\x07\x08", "ab2Jc"),
+        ("\x1b[31", "31"),
+    ],
+)
+def test_a_line_does_nothing_to_the_terminal_but_colour_itself(printed: str, shown: str) -> None:
+    """What a program prints cannot wipe the screen, set the title or fill the clipboard."""
+    show = Prefixer(["w"], Paint(enabled=False))
+
+    assert show(LogLine("w", printed)) == f"w | {shown}"
+
+
 def test_without_prefix_a_line_is_as_it_was_printed() -> None:
     """`--no-prefix` changes nothing."""
     assert Prefixer(["w"], PLAIN, prefix=False)(LogLine("w", " a\rb ")) == " a\rb "

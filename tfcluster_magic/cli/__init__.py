@@ -74,6 +74,9 @@ def _explained(error: click.ClickException) -> str:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """The console script: run the words of the command line and leave with an exit code."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # closed, as by `>&-`
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - for as long as we live
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a Latin-1 terminal gets `?` and no traceback

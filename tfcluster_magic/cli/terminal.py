@@ -10,15 +10,15 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import click
 
-from ..errors import UsageError
+from ..errors import TFClusterError, UsageError
 from ..manager import ClusterManager
 from ..models import TFCluster
 from ..output import report
-from ..output.text import Paint
+from ..output.text import Paint, tame
 
 
 class Detached(Exception):
@@ -88,8 +88,18 @@ class Terminal:
         self.emit(self.words(text))
 
     def emit(self, text: str) -> None:
-        """A result exactly as it is: a document, a line of a log."""
-        click.echo(text, color=self.paint.enabled)
+        """A result exactly as it is: a document, a line of a log.
+
+        Raises:
+            TFClusterError: stdout takes no more; BrokenPipeError when nobody reads it any more.
+        """
+        try:
+            click.echo(text, color=self.paint.enabled)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise TFClusterError(f"the output cannot be written: {error.strerror}") from None
 
     def words(self, text: str) -> str:
         """Commands in a message as this person writes them."""
@@ -97,7 +107,8 @@ class Terminal:
 
     def note(self, text: str) -> None:
         """A remark, which must not spoil the output of a pipe."""
-        click.echo(text, err=True)
+        with suppress(OSError):  # the result, not the remark, is what counts
+            click.echo(tame(text), err=True)
 
     def launched(self, cluster: TFCluster) -> None:
         """Show a run that has just been launched."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ..backends.base import LogLine
 from ..models import TFCluster
 from ..names import task_name
-from .text import TASK_COLOURS, Paint
+from .text import TASK_COLOURS, Paint, tame
 
 
 def task_names(cluster: TFCluster) -> list[str]:
@@ -22,7 +22,8 @@ class Prefixer:
     Args:
         tasks: the tasks that will be seen; the longest name sets the width, the order the colours.
         paint: whether to use colours.
-        prefix: whether lines begin with their task's name.
+        prefix: whether lines begin with their task's name; without it they are as they were
+            printed, whatever that does to a terminal.
     """
 
     def __init__(self, tasks: Iterable[str], paint: Paint, prefix: bool = True) -> None:
@@ -38,7 +39,10 @@ class Prefixer:
         mark = self._paint(
             f"{line.task:<{self._width}} |", self._colours.get(line.task, TASK_COLOURS[0])
         )
-        return f"{mark} {_settled(line.text)}".rstrip()
+        text = tame(_settled(line.text))
+        if "\x1b" in text:
+            text += "\x1b[0m"  # so that the next line begins as it should
+        return f"{mark} {text}".rstrip()
 
 
 def _settled(text: str) -> str:

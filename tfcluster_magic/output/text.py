@@ -27,7 +27,12 @@ COLOURS: dict[Phase | TaskState, str] = {
     TaskState.FAILED: "red",
     TaskState.STOPPED: "dim",
 }
-_CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# Escape sequences (ECMA-48: CSI; OSC and the like with what they carry), single characters.
+_CONTROL = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]P^_X][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]"
+    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+)
+_COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 
 
 class Paint:
@@ -51,6 +56,11 @@ PLAIN = Paint(enabled=False)
 def clean(text: str) -> str:
     """`text` on one line and without what could move a terminal's cursor or change its colours."""
     return _CONTROL.sub("", text.replace("\n", " ").replace("\t", " "))
+
+
+def tame(text: str) -> str:
+    """`text` with its colours, and without what could do anything else to a terminal."""
+    return _CONTROL.sub(lambda found: found[0] if _COLOUR.fullmatch(found[0]) else "", text)
 
 
 def width(text: str) -> int:
