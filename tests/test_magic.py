@@ -9,11 +9,11 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import nbformat
 import pytest
+from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 from IPython.testing.globalipapp import start_ipython
 from nbclient import NotebookClient
@@ -166,21 +166,24 @@ def test_deleting_output_is_refused_with_the_line_that_does_it(
 
 
 def test_tab_offers_the_words_of_the_command_line(shell: InteractiveShell) -> None:
-    """After `%tfcluster`, also behind an assignment, and on the first line of a cell."""
+    """After `%tfcluster`, also behind an assignment and a space; and no word of Python."""
     execute(shell, "_ = %tfcluster launch hello.py --workers 1 --wait")
-    hook = shell.Completer.custom_completers
+    Path("data").mkdir()
+    Path("data", "own.py").touch()
 
     def offered(line: str) -> list[str]:
-        symbol = line.rpartition(" ")[2]
-        event = SimpleNamespace(
-            line=line, symbol=symbol, command=line.partition(" ")[0], text_until_cursor=line
-        )
-        return [word for found in hook.flat_matches(line) for word in found(event)]
+        with provisionalcompleter():
+            found = list(shell.Completer.completions(line, len(line)))
+        return [line[: each.start] + each.text for each in found]
 
-    assert offered("%tfcluster sta") == ["status"]
-    assert offered("x = %tfcluster launch --wor")[0] == "--workers"
-    assert offered("%%tfcluster launch --mode in") == ["in-graph"]
-    assert offered("%tfcluster logs he") == ["hello-1"]
+    assert offered("%tfcluster sta") == ["%tfcluster status"]
+    assert offered("x = %tfcluster launch --wor")[0] == "x = %tfcluster launch --workers"
+    assert offered("%%tfcluster launch --mode in") == ["%%tfcluster launch --mode in-graph"]
+    assert offered("%tfcluster launch --mode=in") == ["%tfcluster launch --mode=in-graph"]
+    assert offered("%tfcluster logs he") == ["%tfcluster logs hello-1"]
+    assert offered("%tfcluster status ") == ["%tfcluster status hello-1"]
+    assert offered("%tfcluster logs hello-1 ") == ["%tfcluster logs hello-1 worker-0"]
+    assert offered("%tfcluster launch data/") == ["%tfcluster launch data/own.py"]
 
 
 def test_a_handle_shows_itself_as_of_now(shell: InteractiveShell) -> None:

@@ -11,13 +11,16 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from IPython.core.completer import SimpleCompletion, context_matcher
 from IPython.core.magic import Magics, line_cell_magic, magics_class
 
 if TYPE_CHECKING:
     from .cluster import Cluster
     from .manager import ClusterManager
 
-_OUR_LINES = r".*%tfcluster\s"
+_OUR_LINE = re.compile(r"%tfcluster\s(.*)", re.DOTALL)
+_MATCHER = "tfcluster"  # the identifier of what completes our lines
+_FIRST = 1000.0  # before IPython's own matchers: no Jedi is asked about a line that is no Python
 
 
 @magics_class
@@ -39,22 +42,43 @@ class TFClusterMagics(Magics):  # type: ignore[misc]  # IPython's classes are un
         return run(self.shell, self.manager, line, cell)
 
 
-def _complete(shell: Any, event: Any) -> list[str]:
-    from .cli.tab import complete
+def _matcher(magics: TFClusterMagics) -> Any:
+    """IPython's matcher for our lines: the words of the command line, and no others.
 
-    return complete(shell, event)
+    The hook `complete_command` would not do: Jedi reads the line as Python, and its keywords come
+    first.
+    """
+
+    @context_matcher(identifier=_MATCHER, priority=_FIRST)  # type: ignore[untyped-decorator]
+    def match(context: Any) -> dict[str, Any]:
+        ours = _OUR_LINE.search(context.text_until_cursor)
+        if ours is None:
+            return {"completions": []}
+        from .cli.tab import unfinished, words
+        from .cli.terminal import Terminal
+
+        found = words(ours[1], Terminal(magics.manager))
+        return {
+            "completions": [SimpleCompletion(word, type="tfcluster") for word in found],
+            "matched_fragment": unfinished(ours[1]),
+            "suppress": True,
+            "ordered": True,
+        }
+
+    return match
 
 
 def load(shell: Any) -> None:
     """Register the magics and their completion."""
-    unload(shell)  # IPython keeps every hook it was ever given, and would offer each word twice
-    shell.register_magics(TFClusterMagics(shell))
-    shell.set_hook("complete_command", _complete, re_key=_OUR_LINES)
+    unload(shell)  # IPython keeps every matcher it was ever given, and would offer each word twice
+    magics = TFClusterMagics(shell)
+    shell.register_magics(magics)
+    shell.Completer.custom_matchers.append(_matcher(magics))
 
 
 def unload(shell: Any) -> None:
     """Forget the magics and their completion."""
     for kind in ("line", "cell"):
         shell.magics_manager.magics[kind].pop("tfcluster", None)
-    if completers := shell.strdispatchers.get("complete_command"):
-        completers.regexs.pop(re.compile(_OUR_LINES), None)
+    matchers = shell.Completer.custom_matchers
+    matchers[:] = [m for m in matchers if getattr(m, "matcher_identifier", "") != _MATCHER]

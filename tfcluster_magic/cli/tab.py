@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import glob
 import os
-import re
-from typing import Any
 
 from click.shell_completion import CompletionItem, ShellComplete, split_arg_string
 
@@ -13,29 +11,32 @@ from . import tfcluster
 from .terminal import Terminal
 
 
-def complete(shell: Any, event: Any) -> list[str]:
-    """IPython's hook: the words that fit where the cursor is."""
-    magics = shell.magics_manager.registry.get("TFClusterMagics")
-    before = re.split(r"%tfcluster\s", event.text_until_cursor, maxsplit=1)
-    if magics is None or len(before) < 2:
-        return []
-    return words(before[1], Terminal(magics.manager))
-
-
 def words(text: str, terminal: Terminal) -> list[str]:
     """The words that may stand at the end of `text`, what was typed after `%tfcluster`."""
-    args = split_arg_string(text)
-    unfinished = args.pop() if args and not text[-1:].isspace() else ""
+    args, typed = _split(text)
     completer = ShellComplete(tfcluster, {"obj": terminal}, terminal.program, "")
     found: list[str] = []
-    for item in completer.get_completions(args, unfinished):
-        found += _files(item, unfinished)
+    for item in completer.get_completions(args, typed):
+        found += _files(item, typed)
     return found
 
 
-def _files(item: CompletionItem, unfinished: str) -> list[str]:
+def unfinished(text: str) -> str:
+    """The end of `text` that a word of `words` takes the place of."""
+    typed = _split(text)[1]
+    return typed.partition("=")[2] if typed.startswith("--") and "=" in typed else typed
+
+
+def _split(text: str) -> tuple[list[str], str]:
+    """The finished words of `text`, and the one that is being typed."""
+    args = split_arg_string(text)
+    typed = args.pop() if args and not text[-1:].isspace() else ""
+    return args, typed
+
+
+def _files(item: CompletionItem, typed: str) -> list[str]:
     """A path parameter is completed by the shell; there is none here, so by us."""
     if item.type not in ("file", "dir"):
         return [item.value]
-    matches = glob.glob(glob.escape(unfinished) + "*")
+    matches = glob.glob(glob.escape(typed) + "*")
     return [path + "/" if os.path.isdir(path) else path for path in sorted(matches)]
