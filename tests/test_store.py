@@ -14,7 +14,7 @@ import pytest
 
 from tfcluster_magic.backends.local import files, repair
 from tfcluster_magic.backends.local.store import RunFolder, Store
-from tfcluster_magic.errors import NameTaken, TFClusterError
+from tfcluster_magic.errors import BackendUnavailable, NameTaken, TFClusterError
 from tfcluster_magic.models import Lifecycle, Metadata, Phase, Reason, Spec, Status, Stop, TFCluster
 
 
@@ -157,6 +157,17 @@ def test_the_launch_lock_is_for_one_at_a_time(store: Store) -> None:
         order.append("first")
     waiting.join()
     assert order == ["first", "second"]
+
+
+def test_a_launch_that_hangs_is_named(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits without end for another launch: who holds the lock is said in the end."""
+    monkeypatch.setattr("tfcluster_magic.backends.local.store.LOCK_PATIENCE", 0.1)
+    with (
+        store.launch_lock(),
+        pytest.raises(BackendUnavailable, match=f"process {os.getpid()}"),
+        store.launch_lock(),
+    ):
+        pass
 
 
 def test_the_launch_lock_of_a_killed_launch_is_free(store: Store) -> None:

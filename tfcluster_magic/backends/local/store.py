@@ -19,9 +19,12 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from ... import names, paths
-from ...errors import NameTaken, TFClusterError
+from ...errors import BackendUnavailable, NameTaken, TFClusterError
 from ...models import Metadata, Model, Phase, Reason, Spec, Status, Stop, TFCluster, to_json
 from . import files
+
+LOCK_PATIENCE = 60.0
+"""Seconds that a launch waits for others; each holds the lock for a fraction of one."""
 
 
 class Record(Model, frozen=True):
@@ -141,6 +144,7 @@ class Store:
         """One launch, deletion or sweep at a time, across all processes of the user.
 
         Raises:
+            BackendUnavailable: another one has held it for LOCK_PATIENCE seconds.
             TFClusterError: the state folder cannot be written.
         """
         paths.private(self.runs_dir)
@@ -154,7 +158,7 @@ class Store:
                 "make it writable, or name another one in TFCLUSTER_STATE_DIR"
             ) from None
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
+            _lock_within(fd, LOCK_PATIENCE, self.state_dir)
             yield
         finally:
             os.close(fd)
@@ -220,6 +224,31 @@ class Store:
                 self.remove(folder)
         for hidden in self.runs_dir.glob("*/.removed-*"):
             files.remove_tree(hidden)
+
+
+def _lock_within(fd: int, seconds: float, state_dir: Path) -> None:
+    """Take the launch lock, and leave our pid in it for those who wait."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                pid = os.pread(fd, 20, 0).decode("ascii", "replace") or "unknown"
+                raise BackendUnavailable(
+                    f"another launch or deletion (process {pid}) has not come to its end for "
+                    f"{seconds:g} s: look what it waits for, or end it, and try again"
+                ) from None
+            time.sleep(0.01)  # the kernel's own wait for a lock has no time-out
+        except OSError as error:
+            raise TFClusterError(
+                f"the state folder {state_dir} is on a volume without locks ({error.strerror}): "
+                "name another one in TFCLUSTER_STATE_DIR"
+            ) from None
+    with contextlib.suppress(OSError):  # a full disk: nobody needs it to go on
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, str(os.getpid()).encode(), 0)
 
 
 def expired(cluster: TFCluster, now: float) -> bool:
