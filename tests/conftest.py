@@ -17,6 +17,8 @@ from tfcluster_magic.models import Program
 if TYPE_CHECKING:
     from real_runs import Runs
 
+pytest_plugins = ["local_runs"]
+
 
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:

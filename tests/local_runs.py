@@ -1,0 +1,96 @@
+"""Fixtures and eyes for runs of the local backend; a plugin of conftest.py."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tfcluster_magic.backends.base import LaunchRequest
+from tfcluster_magic.backends.local import processes
+from tfcluster_magic.backends.local.backend import LocalBackend
+from tfcluster_magic.backends.local.store import RunFolder
+from tfcluster_magic.models import (
+    Lifecycle,
+    Program,
+    Replicas,
+    ReplicaSet,
+    Resources,
+    Spec,
+    Stop,
+    TFCluster,
+)
+
+SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(600)\n"
+TELL_ENVIRONMENT = "import json, os\nprint(json.dumps(dict(os.environ)))\n"
+
+Launch = Callable[..., TFCluster]
+Wait = Callable[..., None]
+
+
+@pytest.fixture
+def backend() -> Iterator[LocalBackend]:
+    """The local backend; what a test leaves is stopped."""
+    made = LocalBackend()
+    yield made
+    for run in made.list():
+        made.stop(run.metadata.name, Stop(reason="the test is over"))
+    for run in made.list():
+        over(made, run.metadata.name)
+
+
+@pytest.fixture
+def launch(backend: LocalBackend, program_of: Callable[..., Program]) -> Launch:
+    """Launches a program's text with so many tasks."""
+
+    def start(
+        text: str, name: str = "digits", resources: Resources | None = None, **counts: int
+    ) -> TFCluster:
+        each = resources or Resources()
+        replicas = {t: Replicas(count=n, resources=each) for t, n in counts.items()}
+        limits = Lifecycle(grace=1.0)
+        spec = Spec(program=program_of(text), replicas=ReplicaSet(**replicas), lifecycle=limits)
+        return backend.create(LaunchRequest(cluster=name, spec=spec))
+
+    return start
+
+
+def over(backend: LocalBackend, ref: str) -> TFCluster:
+    """The run when nothing of it is left."""
+    for _ in backend.watch(ref):
+        pass
+    return backend.get(ref)
+
+
+def folder_of(run: TFCluster) -> RunFolder:
+    """Where the run lies on the disk."""
+    return RunFolder(Path(run.status.paths["logs"]).parent)
+
+
+def supervisor_of(run: TFCluster) -> int:
+    """The pid of the run's supervisor."""
+    mark = os.fsencode(folder_of(run).path)
+    known = processes.snapshot()
+    found = {pid for pid in known if {mark, b"-I"} <= {*words_of(pid)}}
+    # A child that is about to become a task is still a copy of it.
+    (pid,) = [pid for pid in found if known[pid].parent not in found]
+    return pid
+
+
+def words_of(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
+def tasks_of(run: TFCluster) -> list[int]:
+    """Every process that the run's tasks are or have."""
+    return processes.of_run(run.metadata.uid)
+
+
+def is_up(backend: LocalBackend, tasks: int = 1) -> Callable[[], bool]:
+    """Whether so many tasks have printed their first line."""
+    return lambda: sum(1 for _ in backend.logs("digits")) == tasks
