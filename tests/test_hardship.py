@@ -13,10 +13,12 @@ from pathlib import Path
 import pytest
 from real_runs import Runs, runs_in
 
+from tfcluster_magic import waiting
 from tfcluster_magic.backends.local import detach
-from tfcluster_magic.errors import TFClusterError
+from tfcluster_magic.errors import TFClusterError, WaitTimeout
 from tfcluster_magic.manager import ClusterManager
 from tfcluster_magic.models import Phase, Reason
+from tfcluster_magic.waiting import Until
 
 Wait = Callable[..., None]
 
@@ -109,6 +111,22 @@ def test_a_reason_that_is_not_utf8(runs: Runs) -> None:
     """A run is stopped whatever bytes the reason holds."""
     run = runs.launch(SLEEP, workers=1)
     runs.manager.stop(run.name, os.fsdecode(b"caf\xe9"))
+    assert run.until_released().phase is Phase.STOPPED
+
+
+def test_a_supervisor_that_does_not_answer(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopping a run whose supervisor hangs ends with an error that says so, not never."""
+    monkeypatch.setattr(waiting, "ENDING", 0.5)
+    run = runs.launch(SLEEP, workers=1, grace=0)
+    run.until_phase(Phase.RUNNING)
+    supervisor = run.supervisor()
+    supervisor.suspend()
+    try:
+        runs.manager.stop(run.name)
+        with pytest.raises(WaitTimeout, match="does not answer"):
+            runs.manager.wait(run.name, until=Until.RELEASED)
+    finally:
+        supervisor.resume()
     assert run.until_released().phase is Phase.STOPPED
 
 

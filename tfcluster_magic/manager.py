@@ -210,7 +210,8 @@ class ClusterManager(LoggingConfigurable):
         until: Until = Until.END,
         on_change: Callable[[TFCluster], None] | None = None,
     ) -> TFCluster:
-        """Wait for a run; `timeout` in seconds, none when None.
+        """Wait for a run; `timeout` in seconds, none when None (but where one that was asked to end
+        does not: half a minute beyond its grace period).
 
         Raises:
             ClusterFailed: it ended without success. Not when waiting for RELEASED.

@@ -15,6 +15,9 @@ from .errors import ClusterFailed, Conflict, WaitTimeout
 from .models import Mode, Phase, TFCluster
 from .quantity import format_duration
 
+ENDING = 30.0
+"""Seconds beyond the grace period after which a run that was asked to end should be gone."""
+
 
 class Until(Enum):
     """What a wait is for."""
@@ -33,6 +36,9 @@ def wait(
 ) -> TFCluster:
     """Wait for the run `name`; see `ClusterManager.wait`."""
     cluster = backend.get(name)
+    ends = until is Until.RELEASED and cluster.spec.stop is not None
+    if ends and timeout is None:
+        timeout = cluster.spec.lifecycle.grace + ENDING
     deadline = None if timeout is None else time.monotonic() + timeout
     for change in backend.watch(name):
         if change is not None:
@@ -47,6 +53,12 @@ def wait(
         cluster = backend.get(name)  # NotFound when it was deleted meanwhile
         if _reached(cluster, until):
             return cluster
+    if ends:
+        raise WaitTimeout(
+            f"{name} was asked to end and still holds tasks after {format_duration(timeout or 0)}: "
+            f"what supervises it does not answer (it was stopped, or the volume with "
+            f"{cluster.status.paths.get('logs', 'its records')} hangs). It ends as soon as it can"
+        )
     raise WaitTimeout(
         f"{name} is still {cluster.status.phase.value} after {format_duration(timeout or 0)}: "
         f"{cluster.status.message} It goes on"

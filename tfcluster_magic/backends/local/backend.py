@@ -144,11 +144,13 @@ class LocalBackend(Backend):
                     f"end it first with `tfcluster stop {name}`"
                 )
             self._store.remove(folder)
-            output = cluster.status.paths.get("output")
-            if with_logs and output:
-                shutil.rmtree(output, ignore_errors=True)
-                with contextlib.suppress(OSError):
-                    Path(output).parent.rmdir()
+        # Other launches need not wait for many checkpoints to go: as long as the folder is there,
+        # its number is not given again.
+        output = cluster.status.paths.get("output")
+        if with_logs and output:
+            shutil.rmtree(output, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                Path(output).parent.rmdir()
 
     def logs(
         self, ref: str, tasks: Sequence[str] = (), follow: bool = False, tail: int | None = None
@@ -213,11 +215,14 @@ class LocalBackend(Backend):
         return self.log_dir / cluster / str(run)
 
     def _not_found(self, ref: str) -> str:
-        known = [folder.path.parent.name for folder in self._store.folders()]
-        known += [
-            f"{folder.path.parent.name}-{folder.path.name}" for folder in self._store.folders()
-        ]
-        if close := difflib.get_close_matches(ref, dict.fromkeys(known), 3):
+        cluster, run = names.parse_ref(ref)
+        runs = [(f.path.parent.name, f.path.name) for f in self._store.folders()]
+        # The names are compared without their numbers, which make any two runs look alike.
+        close = difflib.get_close_matches(cluster, dict.fromkeys(name for name, _ in runs), 3)
+        if run is not None:
+            known = [f"{name}-{number}" for name, number in runs if name in close]
+            close = difflib.get_close_matches(ref, known, 3)
+        if close:
             return f"there is no run {ref}; did you mean {' or '.join(close)}?"
         return f"there is no run {ref}; `tfcluster list` shows those that there are"
 
