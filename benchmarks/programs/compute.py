@@ -1,25 +1,29 @@
-"""One process that only computes: steps per second of a 3-layer network, batches of 512."""
+"""One process that only trains: steps per second of a 3-layer network on digits, batches of 512."""
 
 import os
 import sys
 import time
 
 import tensorflow as tf
+from sklearn.datasets import load_digits
 
 seconds, result = float(sys.argv[1]), sys.argv[2]
-x = tf.random.uniform([512, 256])
-weights = [tf.Variable(tf.random.normal(s)) for s in ([256, 512], [512, 512], [512, 10])]
+pixels, digits = load_digits(return_X_y=True)
+x = tf.constant(pixels[:512] / 16, tf.float32)
+y = tf.constant(digits[:512])
+weights = [tf.Variable(tf.random.normal(s, stddev=0.1)) for s in ([64, 256], [256, 256], [256, 10])]
 
 
 @tf.function
 def step():
     with tf.GradientTape() as tape:
-        hidden = x
-        for weight in weights:
-            hidden = tf.nn.relu(tf.matmul(hidden, weight))
-        loss = tf.reduce_mean(hidden)
+        scores = x
+        for weight in weights[:-1]:
+            scores = tf.nn.relu(tf.matmul(scores, weight))
+        scores = tf.matmul(scores, weights[-1])
+        loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, scores))
     for weight, gradient in zip(weights, tape.gradient(loss, weights), strict=True):
-        weight.assign_sub(1e-6 * gradient)
+        weight.assign_sub(0.1 * gradient)
 
 
 for _ in range(20):
