@@ -25,7 +25,7 @@ run: install  ## open JupyterLab with the examples, on this machine only
 	@$(BIN)/python tools/lab.py --workspace "$(WORKSPACE)" --port "$(PORT)"
 
 test: lint types  ## lint, types, layers, then every test
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
 
 lint: dev  ## style and layers, changes nothing
 	$(BIN)/ruff check .
