@@ -332,6 +332,8 @@ def test_unknown_runs(backend: Backend, launch: Launch) -> None:
             verb()
     with pytest.raises(NotFound, match="digits-1"):
         backend.get("digits-7")
+    with pytest.raises(NotFound, match="list` shows"):  # the numbers alone are no likeness
+        backend.get("it-1")
     for nonsense in ("", "..", "a/b", "digits-", "Digits", "digits-1-2", "-1"):
         with pytest.raises(NotFound):
             backend.get(nonsense)
