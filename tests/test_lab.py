@@ -72,6 +72,34 @@ def test_a_file_that_was_there_before_is_kept(lab: ModuleType, tmp_path: Path) -
     assert own.read_text() == "mine"
 
 
+def test_the_prepared_environment_knows_the_magic_and_asks_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A notebook's own %load_ext adds no remark, and JupyterLab does not ask about its news."""
+    spec = importlib.util.spec_from_file_location("install", LAB.with_name("install.py"))
+    assert spec is not None and spec.loader is not None
+    install = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(install)
+    monkeypatch.setattr(install, "VENV", tmp_path)
+    kernel = tmp_path / "share" / "jupyter" / "kernels" / "python3" / "kernel.json"
+    kernel.parent.mkdir(parents=True)
+    kernel.write_text('{"argv": ["python"], "env": {}}')
+    install.prepare_jupyter()
+
+    config = tmp_path / "etc" / "ipython" / "ipython_config.py"
+    cell = "%load_ext tfcluster_magic\n%tfcluster --version"
+    done = subprocess.run(
+        [sys.executable, "-m", "IPython", "--colors=NoColor", f"--config={config}", "-c", cell],
+        env={**os.environ, "IPYTHONDIR": str(tmp_path / "ipython")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert re.fullmatch(r"%?tfcluster,? .*\d", done.stdout.strip()), done.stdout
+    settings = json.loads((tmp_path / "share/jupyter/lab/settings/overrides.json").read_text())
+    assert settings["@jupyterlab/apputils-extension:notification"]["fetchNews"] == "false"
+
+
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A real `make run` without make, in a workspace of its own."""

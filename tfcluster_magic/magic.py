@@ -76,6 +76,11 @@ def load(shell: Any) -> None:
     shell.Completer.custom_matchers.append(_matcher(magics))
 
 
+def load_ipython_extension(shell: Any) -> None:
+    """`make run` loads this module, so that `%load_ext tfcluster_magic` finds nothing loaded."""
+    load(shell)
+
+
 def unload(shell: Any) -> None:
     """Forget the magics and their completion."""
     for kind in ("line", "cell"):

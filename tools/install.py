@@ -41,6 +41,9 @@ DOWNLOAD_MB = {"run": 450, "dev": 490}  # on Linux x86_64, Python 3.12
 DOWNLOAD = re.compile(
     r"^\s*(Downloading|Using cached) (\S+?)-(\d\S*?)-\S*\.whl \(([\d.]+) (kB|MB|GB)\)"
 )
+LAB_SETTINGS = {  # JupyterLab asks whether to fetch news, and would cover a part of the first page
+    "@jupyterlab/apputils-extension:notification": {"fetchNews": "false"}
+}
 UNITS = {"kB": 1e-3, "MB": 1.0, "GB": 1e3}
 
 
@@ -189,7 +192,13 @@ def prepare_jupyter() -> None:
     say("[4/4] Jupyter: %tfcluster is loaded in every notebook")
     config = VENV / "etc" / "ipython" / "ipython_config.py"
     config.parent.mkdir(parents=True, exist_ok=True)
-    config.write_text(f'c = get_config()\nc.InteractiveShellApp.extensions.append("{PACKAGE}")\n')
+    # By the module's name: a notebook's own `%load_ext tfcluster_magic` is then no second one,
+    # which IPython would remark on.
+    name = f"{PACKAGE}.magic"
+    config.write_text(f'c = get_config()\nc.InteractiveShellApp.extensions.append("{name}")\n')
+    overrides = VENV / "share" / "jupyter" / "lab" / "settings" / "overrides.json"
+    overrides.parent.mkdir(parents=True, exist_ok=True)
+    overrides.write_text(json.dumps(LAB_SETTINGS, indent=1))
     spec = VENV / "share" / "jupyter" / "kernels" / "python3" / "kernel.json"
     kernel = json.loads(spec.read_text())
     kernel["argv"][0] = str(PYTHON)
