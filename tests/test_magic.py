@@ -197,6 +197,20 @@ def test_a_handle_shows_itself_as_of_now(shell: InteractiveShell) -> None:
     assert repr(cluster).startswith("hello-1 Succeeded")
 
 
+def test_a_handle_of_a_deleted_run_says_so_once(
+    shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A cell that shows it fails neither once nor for each form of the output."""
+    execute(shell, "cluster = %tfcluster launch hello.py --workers 1 --wait")
+    execute(shell, "%tfcluster delete hello-1")
+    capsys.readouterr()
+    shown = execute(shell, "cluster")
+
+    assert shown.success
+    assert capsys.readouterr().out.count("there is no run hello-1") == 1
+    assert repr(shell.user_ns["cluster"]).startswith("hello-1: there is no run hello-1")
+
+
 def test_a_handle_stops_its_run(shell: InteractiveShell) -> None:
     """After `cluster.stop()` nothing is left."""
     execute(shell, "cluster = %tfcluster launch sleep.py --workers 1")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from .errors import TFClusterError
 from .manager import ClusterManager
 from .models import Status, TFCluster
 from .output import report
@@ -36,7 +37,10 @@ class Cluster:
         self._shown: object = None
 
     def __repr__(self) -> str:
-        return report.headline(self.record)
+        try:
+            return report.headline(self.record)
+        except TFClusterError as gone:  # deleted since: a repr that raises is shown three times
+            return f"{self.name}: {gone}"
 
     @property
     def record(self) -> TFCluster:
@@ -115,7 +119,10 @@ class Cluster:
         return self
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
-        record = self.record
+        try:
+            record = self.record
+        except TFClusterError:
+            return {"text/plain": repr(self)}
         return bundle(record, report.headline(record), tuple(self._manager.notes(record)))
 
     def _ipython_display_(self) -> None:
