@@ -152,7 +152,7 @@ FAULTS = {
         f"{ON_WORKER}print('starting')\nimport horovod_of_my_own\n",
         Reason.PROGRAM_FAILED,
         "worker-0",
-        ("No module named 'horovod_of_my_own'", "pip install --user horovod_of_my_own"),
+        ("No module named 'horovod_of_my_own'", "`python -m pip install horovod_of_my_own`"),
         logged="starting",
     ),
     "syntax-error": Fault(

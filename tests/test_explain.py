@@ -17,7 +17,7 @@ def failure(*lines: str, cause: Cause = Cause.ERROR, **how: object) -> TaskFailu
 @pytest.mark.parametrize(
     ("line", "advice"),
     [
-        ("ModuleNotFoundError: No module named 'foo'", "pip install --user foo"),
+        ("ModuleNotFoundError: No module named 'foo'", "`python -m pip install foo`"),
         ("tensorflow...UnknownError: Could not start gRPC server", "a port that is taken"),
         ("run.sh: line 3: nvcc: command not found", "There is no command nvcc"),
         ("run.sh: line 1: exec: nvcc: not found", "There is no command nvcc"),

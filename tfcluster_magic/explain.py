@@ -19,7 +19,7 @@ from .quantity import format_bytes, format_duration, parse_memory
 _HINTS: tuple[tuple[str, str], ...] = (
     (
         r"ModuleNotFoundError: No module named '?([\w.]+)",
-        "Install it where the tasks run: `pip install --user {0}`",
+        "Install it for the Python that `tfcluster options` names: `python -m pip install {0}`",
     ),
     (
         r"(?:Could not start gRPC server|Address already in use|Failed to add port|errno: ?98)",
