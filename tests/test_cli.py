@@ -585,7 +585,7 @@ def test_a_terminal_is_asked_and_no_means_no(run: Run) -> None:
     run("launch", "hello.py", "--workers", "1", "--wait")
     _, screen = _in_terminal(["delete", "hello", "--with-logs"], b"n\n")
 
-    assert "This will delete hello-1, remove its output and checkpoints in" in screen
+    assert "This will delete hello-1, remove the output and checkpoints in" in screen
     assert "nothing was deleted" in screen
     assert run("status", "hello").code == 0
     assert "deleted hello-1" in _in_terminal(["delete", "hello", "--with-logs"], b"y\n")[1]

@@ -21,7 +21,7 @@ def problems_of(data: dict[str, object]) -> dict[str, str]:
 
 
 def test_every_problem_is_reported_at_once() -> None:
-    """A request with six mistakes names all six, each with what is allowed."""
+    """A request with seven mistakes names all seven, each with what is allowed."""
     found = problems_of(
         {
             "mode": "ingraph",
@@ -29,6 +29,7 @@ def test_every_problem_is_reported_at_once() -> None:
                 "worker": {"count": -1, "resources": {"cpu": "many", "memory": "3x"}},
                 "wroker": {"count": 1},
             },
+            "color": 1,
             "lifecycle": {"maxDuration": "3q"},
         }
     )
@@ -36,9 +37,10 @@ def test_every_problem_is_reported_at_once() -> None:
     assert ">= 0" in found["spec.replicas.worker.count"]
     assert "number" in found["spec.replicas.worker.resources.memory"]
     assert "did you mean 'worker'?" in found["spec.replicas.wroker"]
+    assert found["spec.color"].startswith("no such field. Allowed: mode, ")
     assert "1h30m" in found["spec.lifecycle.maxDuration"]
     assert "spec.replicas.worker.resources.cpu" in found
-    assert len(found) == 6
+    assert len(found) == 7
 
 
 @pytest.mark.parametrize(

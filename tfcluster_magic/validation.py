@@ -64,7 +64,7 @@ def _check(data: object, kind: type[Model], path: str, problems: list[Problem]) 
     for key, value in data.items():
         if key not in known:
             close = difflib.get_close_matches(str(key), known, 1)
-            meant = f"; did you mean {close[0]!r}?" if close else ""
+            meant = f"; did you mean {close[0]!r}?" if close else "."
             problems.append(
                 Problem(f"{path}.{key}", value, f"no such field{meant} Allowed: {', '.join(known)}")
             )

@@ -82,7 +82,7 @@ def delete_command(terminal: Terminal, refs: tuple[str, ...], with_logs: bool, y
     deeds.append(f"delete {names}")
     if with_logs:
         folders = [c.status.paths["output"] for c in clusters if "output" in c.status.paths]
-        deeds.append(f"remove its output and checkpoints in {', '.join(folders)}")
+        deeds.append(f"remove the output and checkpoints in {', '.join(folders)}")
     words = " ".join(["delete", *refs, *(["--with-logs"] if with_logs else [])])
     asks = bool(active) or with_logs
     if asks and not terminal.confirm(", ".join(deeds), yes, words):

@@ -69,9 +69,11 @@ def complete_runs(
 
 def ref_argument(required: bool = True, nargs: int = 1) -> Callable[[F], F]:
     """REF: a run (digits-2) or the newest run of a name (digits)."""
-    name = "refs" if nargs == -1 else "ref"
+    name, metavar = "ref", "REF"
+    if nargs == -1:
+        name, metavar = "refs", "REF..." if required else "[REF]..."
     return click.argument(
-        name, metavar="REF", required=required, nargs=nargs, shell_complete=complete_runs
+        name, metavar=metavar, required=required, nargs=nargs, shell_complete=complete_runs
     )
 
 

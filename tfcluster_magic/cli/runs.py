@@ -16,8 +16,13 @@ from .terminal import Terminal
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @click.option("-a", "--all", "all_runs", is_flag=True, help="earlier runs of each name, too")
 @click.option("--active", is_flag=True, help="only runs that have not ended")
-@click.option("--phase", type=click.Choice([p.value for p in Phase]), multiple=True)
-@click.option("--mode", type=click.Choice([m.value for m in Mode]))
+@click.option(
+    "--phase",
+    type=click.Choice([p.value for p in Phase]),
+    multiple=True,
+    help="only runs in this phase; repeatable",
+)
+@click.option("--mode", type=click.Choice([m.value for m in Mode]), help="only runs of this mode")
 @grammar.output_option()
 @grammar.backend_option
 @click.pass_obj
