@@ -234,10 +234,10 @@ def site() -> Iterator[str]:
         ("launch --cpu lots hello.py", 2, "--cpu: got 'lots'; write a number"),
         ("launch --memory 2Gb hello.py", 2, "--memory: got '2Gb'"),
         ("launch --grace soon hello.py", 2, "--grace: got 'soon'; write seconds"),
-        ("launch --env 1A=b hello.py", 2, "--env: got ('1A=b',); write NAME=VALUE"),
+        ("launch --env 1A=b hello.py", 2, "--env: got '1A=b'; write NAME=VALUE"),
         ("launch --gpu 64 hello.py", 3, "GPU"),
         ("launch --memory 100Ti hello.py", 3, "is free"),
-        ("launch", 2, "name a file, a folder, a URL or a cell"),
+        ("launch", 2, "refused: program: got nothing; between-graph runs a program: name a file"),
         ("launch helo.py", 2, "did you mean hello.py?"),
         ("launch empty.py", 2, "is empty"),
         ("launch large.py", 2, "MiB"),
@@ -439,6 +439,18 @@ def test_stop_waits_until_nothing_is_left_and_keeps_the_record(run: Run) -> None
     assert done.code == 0
     assert "sleep-1 Stopped: Ended by its owner: lunch time" in done.out
     assert ClusterManager().status("sleep").status.released_at is not None
+
+
+def test_stop_says_which_parameter_servers_it_gave_back(run: Run) -> None:
+    """Of a run that has ended, the sentence says what this stop has done."""
+    Path("half.py").write_text(
+        "import os, time\nif os.environ['TFCLUSTER_TASK_TYPE'] == 'ps': time.sleep(600)\n"
+    )
+    run("launch", "half.py", "--workers", "1", "--ps", "1", "--wait")
+
+    said = run("stop", "half").out
+    assert re.search(r"half-1 Succeeded: .*\(reclaimed at [\d:]+: ps-0\)$", said.strip())
+    assert "(it had already ended)" in run("stop", "half").out
 
 
 def test_stop_all_is_refused_where_nobody_can_confirm_it(run: Run) -> None:

@@ -214,7 +214,9 @@ def _finish(draft: _Draft, name: str | None, derive: Callable[[], str]) -> Launc
     found = wish.in_its_words(wish.problems[before:])
     if refused_program:  # it was named, so "name a program" would mislead
         found = [p for p in found if p.field != "spec.program"]
-    wish.problems[before:] = found
+    wish.problems[before:] = [
+        replace(p, field="program") if p.field == "spec.program" else p for p in found
+    ]
     if name is not None and not names.is_valid(name):
         wish.problems.append(Problem("--name", name, names.NAME_RULE))
     if wish.problems or spec is None:

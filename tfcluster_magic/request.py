@@ -190,7 +190,9 @@ def wish(options: Mapping[str, object], spec: Mapping[str, object] | None = None
         try:
             value = _READ[option.kind](given[option.key])
         except ValueError as error:
-            asked.problems.append(Problem(option.flag, given[option.key], str(error)))
+            said = given[option.key]
+            said = " ".join(map(str, said)) if isinstance(said, (list, tuple)) else said
+            asked.problems.append(Problem(option.flag, said, str(error)))
             continue
         if option.words and value not in option.words:
             allowed = f"use one of {', '.join(option.words)}"

@@ -47,6 +47,8 @@ def stop_command(
         with terminal.detaching(name, f"{name} is being stopped all the same"):
             after = manager.wait(name, until=Until.RELEASED, on_change=terminal.changed)
         ended = "" if before.active else " (it had already ended)"
+        if before.status.released_at is None and after.status.reclaimed is not None:
+            ended = f" ({report.reclaimed(after.status.reclaimed)})"
         terminal.say(f"{report.headline(after, terminal.paint)}{ended}")
 
 
