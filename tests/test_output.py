@@ -114,6 +114,17 @@ def test_status_says_what_was_reclaimed_and_when() -> None:
     assert report.reclaimed(freed, NOW).endswith(": ps-0 (1 CPU, 512Mi)")
 
 
+def test_reclaimed_tasks_are_not_missing() -> None:
+    """A run that succeeded is complete, though its parameter servers have been given back."""
+    done = {
+        "worker": TypeCounts(desired=2, succeeded=2),
+        "ps": TypeCounts(desired=1, stopped=1),
+    }
+
+    assert report.ready(cluster(phase=Phase.SUCCEEDED, counts=done)) == "2/2"
+    assert report.ready(cluster(phase=Phase.STOPPED, counts=done)) == "2/3"
+
+
 def test_a_program_cannot_move_the_cursor_through_a_message() -> None:
     """Control characters of a program's last words never reach a terminal by status or list."""
     run = cluster(

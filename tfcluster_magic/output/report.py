@@ -178,9 +178,12 @@ def _others(
 
 
 def ready(cluster: TFCluster) -> str:
-    """`2/3`: tasks that are up or have finished well, of all."""
+    """`2/3`: tasks that are up or have finished well; reclaimed ones no longer count."""
     counts = cluster.status.counts.values()
-    return f"{sum(c.running + c.succeeded for c in counts)}/{cluster.spec.replicas.total}"
+    total = cluster.spec.replicas.total
+    if cluster.status.phase is Phase.SUCCEEDED:
+        total -= sum(c.stopped for c in counts)
+    return f"{sum(c.running + c.succeeded for c in counts)}/{total}"
 
 
 def listing(
