@@ -172,11 +172,12 @@ def warm_up() -> subprocess.Popen[bytes]:
 
     Many containers set PYTHONDONTWRITEBYTECODE: then every import of TensorFlow would take 10 s.
     """
-    modules = "tensorflow, tf_keras, sklearn.datasets, jupyterlab.labapp, ipykernel.kernelapp"
+    modules = "tensorflow, tf_keras, sklearn.datasets, jupyterlab.labapp, ipykernel.kernelapp, yaml"
+    ours = f"import compileall; compileall.compile_dir({PACKAGE!r}, quiet=2)"
     quiet = subprocess.DEVNULL
-    command = [str(PYTHON), "-c", f"import {modules}"]
+    command = [str(PYTHON), "-c", f"{ours}; import {modules}"]
     env = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-    return subprocess.Popen(command, env=env, stdin=quiet, stdout=quiet, stderr=quiet)
+    return subprocess.Popen(command, cwd=ROOT, env=env, stdin=quiet, stdout=quiet, stderr=quiet)
 
 
 def install_ourselves() -> None:
