@@ -140,7 +140,7 @@ def arguments(workspace: Path, port: int) -> list[str]:
 
 
 def wait_for_address(lab: subprocess.Popen[bytes], note: Path) -> str | None:
-    """The address with its token, from the file that JupyterLab writes once it listens.
+    """The address with its token, from the file that JupyterLab writes, once it answers there.
 
     None if it ended before, having said why on stderr.
     """
@@ -148,6 +148,7 @@ def wait_for_address(lab: subprocess.Popen[bytes], note: Path) -> str | None:
     while lab.poll() is None and time.monotonic() < deadline:
         try:
             server = json.loads(note.read_text())
+            socket.create_connection(("127.0.0.1", server["port"]), timeout=5).close()
         except (OSError, ValueError):
             time.sleep(0.1)  # another program writes the file: there is no event to wait for
             continue
