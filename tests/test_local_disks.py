@@ -131,7 +131,9 @@ def test_logs_are_found_in_the_output_folder(backend: LocalBackend, launch: Laun
     assert [line.text for line in backend.logs("digits") if line] == ["hello"]
 
 
-def test_a_record_of_rubbish_hides_nothing_else(backend: LocalBackend, launch: Launch) -> None:
+def test_a_record_of_rubbish_hides_nothing_else(
+    backend: LocalBackend, launch: Launch, wait_for: Wait
+) -> None:
     """Files that are no records of ours are passed over by every verb."""
     run = launch("pass", worker=1)
     over(backend, "digits")
@@ -142,6 +144,8 @@ def test_a_record_of_rubbish_hides_nothing_else(backend: LocalBackend, launch: L
     (runs / "digits" / "notes.txt").write_text("mine")
     (runs / "file").write_text("mine")
     folder_of(run).status_file.write_text("{")
+    # The supervisor has written the end; until it has left, the record is still its own.
+    wait_for(lambda: backend.list()[0].status.reason is Reason.SUPERVISOR_LOST)
     found = backend.list()
     assert [cluster.metadata.name for cluster in found] == ["digits-1"]
     assert found[0].status.reason is Reason.SUPERVISOR_LOST
