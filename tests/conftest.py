@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["local_runs"]
 
+# A shell that runs the suite in its background has it ignore Ctrl-C, and all that is started here.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
