@@ -1,0 +1,223 @@
+"""Build the node's servers from their Go modules, once: the cache holds a folder for each digest.
+
+A folder appears under its name only when it is whole, with a stamp of its files' sizes, so neither
+a half-made nor a damaged one is used; an interrupted build resumes in Go's own cache. Building in
+the background and starting a node share a lock for each module, so nothing is built twice.
+
+    PYTHONPATH=tests/kube python3 -m kubenode.build [module ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import time
+import uuid
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from . import go, modules, paths
+from .commands import locked, say
+from .errors import NodeError
+from .modules import Module
+
+STAMP = "built.json"
+UNUSED = 24 * 3600.0  # seconds after which an older version may leave the cache
+
+
+def build(
+    names: Sequence[str] | None = None, *, quiet: bool = False, folder: Path = paths.MODULES
+) -> dict[str, Path]:
+    """Build the named modules, or all that every node needs, and return the programs by name.
+
+    Raises:
+        NodeError: no such module; Go is missing or too old; the first module that cannot be built.
+    """
+    known = modules.known(folder)
+    chosen = [_named(name, known) for name in (modules.DEFAULT if names is None else names)]
+    missing = [module for module in chosen if not is_built(module)]
+    if missing:
+        go.check(missing)  # before the first of them: the last may need the newest Go
+    elif not quiet:
+        say(f"Go servers: {', '.join(module.name for module in chosen)}: in the cache")
+    for module in missing:
+        make(module, quiet=quiet)
+    for module in chosen:
+        with suppress(OSError):  # a cache that others own is as good
+            os.utime(module.entry / STAMP)  # it is in use: see `remove_older`
+    return {name: module.entry / name for module in chosen for name in module.programs.values()}
+
+
+def binary(name: str, *, folder: Path = paths.MODULES) -> Path:
+    """The program called `name`, built before.
+
+    Raises:
+        NodeError: there is no such program, or it is not built.
+    """
+    for module in modules.known(folder).values():
+        if name in module.programs.values():
+            return entry(module.name, folder=folder) / name
+    raise NodeError(f"No module in {folder} builds a program called {name}.")
+
+
+def resources(module: str, kind: str, *, folder: Path = paths.MODULES) -> list[Path]:
+    """The files called `kind` that came with a module, as `resources("traefik", "gateway-api")`.
+
+    Raises:
+        NodeError: the module is not built, or has no such files.
+    """
+    found = sorted((entry(module, folder=folder) / kind).glob("*"))
+    if not found:
+        raise NodeError(f"{module} comes with no {kind}; modules.py names what is copied.")
+    return found
+
+
+def entry(name: str, *, folder: Path = paths.MODULES) -> Path:
+    """The folder in the cache where the module's programs lie.
+
+    Raises:
+        NodeError: it is not built.
+    """
+    module = _named(name, modules.known(folder))
+    if not is_built(module):
+        raise NodeError(
+            f"{module} is not built. Do: PYTHONPATH=tests/kube python3 -m kubenode.build {name}"
+        )
+    return module.entry
+
+
+def is_built(module: Module) -> bool:
+    """Whether the cache holds all of it: the stamp is there, and every file as long as it says."""
+    try:
+        stamp = json.loads((module.entry / STAMP).read_text())
+        return all((module.entry / k).stat().st_size == v for k, v in stamp["sizes"].items())
+    except (OSError, ValueError, LookupError):
+        return False
+
+
+def make(module: Module, *, quiet: bool = False) -> None:
+    """Build one module into the cache, unless another process just did.
+
+    Raises:
+        NodeError: it cannot be built; the cache is as before.
+    """
+    target = module.entry
+    try:
+        with locked(paths.binaries() / f"{module.name}.lock", waiting_for=f"it builds {module}"):
+            if is_built(module):
+                return
+            for killed in paths.binaries().glob(f"{module.name}-*.making-*"):
+                shutil.rmtree(killed, ignore_errors=True)  # nobody makes it: we hold the lock
+            making = target.with_name(f"{target.name}.making-{uuid.uuid4().hex[:8]}")
+            try:
+                _fill(making, module, quiet)
+                if target.exists():  # damaged: `is_built` said so
+                    shutil.rmtree(target)
+                making.rename(target)
+            finally:
+                shutil.rmtree(making, ignore_errors=True)
+            remove_older(module)
+    except OSError as error:
+        if go.is_full(error):
+            raise NodeError(go.disk_full(module, str(error))) from error
+        raise NodeError(
+            f"The cache cannot be written: {error}.\n"
+            f"Do: make {paths.binaries()} writable, or set TFCLUSTER_KUBE_CACHE to another folder."
+        ) from error
+
+
+def _fill(making: Path, module: Module, quiet: bool) -> None:
+    """Programs, resources and, last, the stamp."""
+    began = time.monotonic()
+    if not quiet:
+        say(f"building {module}")
+    making.mkdir(parents=True)
+    # One call for all packages, so that Go compiles on every core; it names programs by their path.
+    go.run(["build", *module.flags, "-o", f"{making}/", *module.programs], module)
+    for package, name in module.programs.items():
+        (making / (name if package == "." else _named_by_go(package))).rename(making / name)
+    for kind, (path, patterns) in module.resources.items():
+        (making / kind).mkdir()
+        sources = module_dir(module, path)
+        for file in [file for pattern in patterns for file in sources.glob(pattern)]:
+            shutil.copyfile(file, making / kind / file.name)  # the module cache is read-only
+    files = [file for file in making.rglob("*") if file.is_file()]
+    sizes = {str(file.relative_to(making)): file.stat().st_size for file in files}
+    seconds = round(time.monotonic() - began, 1)
+    stamp = {"module": str(module), "go": go.check([module]), "seconds": seconds, "sizes": sizes}
+    (making / STAMP).write_text(json.dumps(stamp, indent=1))
+    if not quiet:
+        what = ", ".join(module.programs.values())
+        say(f"built {module}: {what}: {sum(sizes.values()) / 1e6:.0f} MB, {seconds:.0f} s")
+
+
+def _named_by_go(package: str) -> str:
+    """The name that `go build` gives: the last element, or the one before it for `…/v3`."""
+    *_, before, last = f"/{package}".split("/")
+    return before if last[:1] == "v" and last[1:].isdigit() else last
+
+
+def module_dir(module: Module, path: str) -> Path:
+    """The sources of a dependency, which the build has fetched.
+
+    Raises:
+        NodeError: the module does not depend on it.
+    """
+    return Path(go.run(["list", "-m", "-f", "{{.Dir}}", path], module).strip())
+
+
+def remove_older(module: Module) -> None:
+    """Remove other digests of a module that nobody uses.
+
+    A process may run from one (a cluster that is up, of this or another clone): never removed. One
+    may be about to be started: `build` marks what it hands out, and that is kept for a day.
+    """
+    for older in paths.binaries().glob(f"{module.name}-{'[0-9a-f]' * 12}"):
+        if older != module.entry and not _is_young(older) and not _is_running(older):
+            shutil.rmtree(older, ignore_errors=True)
+
+
+def _is_young(older: Path) -> bool:
+    try:
+        return time.time() - (older / STAMP).stat().st_mtime < UNUSED
+    except FileNotFoundError:
+        return False
+
+
+def _is_running(older: Path) -> bool:
+    """Whether a process runs a program of this folder, in whichever mount namespace."""
+    files = {(s.st_dev, s.st_ino) for s in (file.stat() for file in older.rglob("*"))}
+    for executable in Path("/proc").glob("[0-9]*/exe"):
+        with suppress(OSError):  # it has ended, is the kernel's, or belongs to another person
+            found = executable.stat()
+            if (found.st_dev, found.st_ino) in files:
+                return True
+    return False
+
+
+def _named(name: str, known: dict[str, Module]) -> Module:
+    if name not in known:
+        raise NodeError(f"There is no Go module called {name}. There are: {', '.join(known)}.")
+    return known[name]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Build what the command line names; the programs' paths go to stdout."""
+    parser = argparse.ArgumentParser(prog="kubenode.build", description="Build the node's servers.")
+    options = f"of {', '.join(modules.known())}; without: {', '.join(modules.DEFAULT)}"
+    parser.add_argument("modules", nargs="*", help=options)
+    try:
+        for name, path in build(parser.parse_args(argv).modules or None).items():
+            print(f"{name} {path}")
+    except NodeError as error:
+        say(str(error))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,3 @@
+module tfcluster/pause
+
+go 1.25.0
