@@ -5,18 +5,23 @@ cd "$(dirname "$0")/.."
 uv=build/lock/bin/uv
 [ -x "$uv" ] || { "${PYTHON:-python3}" -m venv build/lock && build/lock/bin/pip install --quiet uv; }
 
-pin() {  # file, then the extras and constraints
+pin() {  # file, then what from, extras, groups and constraints
 	file=requirements/$1
 	shift
 	{
 		echo "# Exact pins made by \`make lock\` from pyproject.toml; install with --no-deps. See requirements/README.md."
 		"$uv" pip compile --quiet --universal --python-version 3.10 --no-header --annotation-style line \
 			--no-emit-package colorama --no-emit-package pywinpty \
-			--extra tensorflow --extra lab --group no-deps "$@" pyproject.toml | sed '/^$/,$d' # the list ends at an empty line, then come remarks
+			"$@" | sed '/^$/,$d' # the list ends at an empty line, then come remarks
 	} > "$file.new"
 	mv "$file.new" "$file"
 }
 
-pin run.txt
-pin dev.txt --extra test --extra dev --constraint requirements/run.txt
+lab="pyproject.toml --extra tensorflow --extra lab --group no-deps"
+pin run.txt $lab
+pin dev.txt $lab --extra test --extra dev --constraint requirements/run.txt
+pin operator.txt pyproject.toml --extra kubernetes --constraint requirements/run.txt
+pin hub.txt pyproject.toml --extra kubernetes --extra hub --constraint requirements/run.txt --constraint requirements/operator.txt
+pin build.txt --group compiler
+pin notebook.txt $lab --extra kubernetes --group singleuser --constraint requirements/run.txt --constraint requirements/hub.txt
 wc -l requirements/*.txt

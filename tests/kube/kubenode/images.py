@@ -1,0 +1,140 @@
+"""The images that pods of the tests run: each is built once for a content, which names its tag.
+
+`build` returns at once when nothing that goes into an image has changed. The product's images come from
+the Dockerfiles that users build, on a Debian tree in the place of a public Python image.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import debian, paths
+from .buildah import CERTIFICATES, PIP_CONFIGURATION, buildah, certificates, storage
+from .commands import locked, say
+from .errors import NodeError
+
+REGISTRY = "registry:5000"
+PRODUCT = ("notebook", "hub", "operator")
+NAMES = ("busybox", "pause", *PRODUCT)
+CONTEXT = "/context"
+FILES = (  # what .dockerignore lets into the context; requirements are named by the image
+    ".dockerignore",
+    "LICENSE",
+    "README.md",
+    "pyproject.toml",
+    "requirements/build.txt",
+    "setup.py",
+    "tools/build_backend.py",
+)
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image in buildah's storage."""
+
+    name: str
+    tag: str
+
+    @property
+    def reference(self) -> str:
+        """What a pod's `image` says."""
+        return f"{REGISTRY}/{self.name}:{self.tag}"
+
+
+def build(name: str) -> Image:
+    """The image `name` of NAMES with the content of now: built if this content never was.
+
+    Raises:
+        NodeError: a step of its Dockerfile failed; the message has its last lines.
+    """
+    image = Image(name, digest(name))
+    built = storage() / "built" / f"{name}-{image.tag}"  # its size; goes with the storage
+    if built.exists():
+        return image
+    with locked(storage() / "built" / f"{name}.lock", waiting_for=f"the image {name}"):
+        if not built.exists():
+            began = time.monotonic()
+            make(image)
+            size = buildah(["images", "--format", "{{.Size}}", image.reference]).strip()
+            say(f"image {name}: {size}, built in {time.monotonic() - began:.0f} s")
+            built.write_text(size)
+    return image
+
+
+def make(image: Image) -> None:
+    """Build an image from its Dockerfile, every layer at most once."""
+    words = ["bud", "--isolation=chroot", "--network=host", "--layers", f"--tag={image.reference}"]
+    folder, dockerfile = sources(image.name)
+    inside = f"/run/{image.name}.Dockerfile"
+    binds = {folder: CONTEXT, dockerfile: inside}
+    if image.name in PRODUCT:
+        words += [f"--build-arg=BASE_IMAGE={base()}", f"--secret=id=pip,src={PIP_CONFIGURATION}"]
+        if certificates():
+            words += [f"--volume={CERTIFICATES}:{CERTIFICATES}:ro"]
+    buildah([*words, f"--file={inside}", CONTEXT], binds=binds)
+
+
+def base() -> str:
+    """The image that stands for a public Python image: Debian's Python, as it was installed."""
+    tree = debian.tree("python")
+    name, _, tag = tree.name.rpartition("-")
+    reference = f"localhost/{name}:{tag}"
+    done = storage() / "built" / tree.name
+    if not done.exists():
+        say("committing the base image: about 20 s, once")
+        container = buildah(["from", "scratch"]).strip()
+        buildah(["add", "--quiet", container, "/tree", "/"], binds={tree: "/tree"})
+        path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+        buildah(["config", f"--env=PATH={path}", "--cmd=python3", container])
+        buildah(["commit", "--quiet", "--rm", container, reference])
+        done.touch()
+    return reference
+
+
+def sources(name: str) -> tuple[Path, Path]:
+    """The build context of an image, and its Dockerfile."""
+    if name in PRODUCT:
+        return paths.ROOT, paths.ROOT / "images" / name / "Dockerfile"
+    dockerfile = paths.KUBE / "images" / name / "Dockerfile"
+    if name == "busybox":
+        return debian.tree("builder") / "usr" / "bin", dockerfile
+    if name == "pause":
+        return paths.binaries(), dockerfile
+    raise NodeError(f"There is no image {name!r}. There are: {', '.join(NAMES)}.")
+
+
+def contents(name: str) -> Mapping[str, Path]:
+    """Every file that goes into an image, by the name that its digest counts."""
+    folder, dockerfile = sources(name)
+    found = {"Dockerfile": dockerfile}
+    if name in PRODUCT:
+        files = [*FILES, f"requirements/{name}.txt", *package()]
+        found |= {file: folder / file for file in files}
+    else:
+        found[name] = folder / name
+    return found
+
+
+def package() -> Iterator[str]:
+    """The files of the package, as they are in a fresh clone."""
+    for path in sorted((paths.ROOT / "tfcluster_magic").rglob("*")):
+        if path.is_file() and path.suffix not in {".pyc", ".so"}:
+            yield path.relative_to(paths.ROOT).as_posix()
+
+
+def digest(name: str) -> str:
+    """A tag that changes with anything that goes into an image."""
+    total = hashlib.sha256()
+    if name in PRODUCT:
+        total.update(debian.tree("python").name.encode())
+    for label, path in contents(name).items():
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError as error:
+            raise NodeError(f"The image {name} needs {path}, which is not there.") from error
+        total.update(f"{label} {len(content)} ".encode() + content)
+    return total.hexdigest()[:12]
