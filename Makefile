@@ -4,11 +4,13 @@ WORKSPACE ?= $(HOME)/tfcluster
 PORT ?= 8888
 BENCH ?=
 PYTEST_ARGS ?=
+KUBE := PYTHONPATH=tests/kube $(PYTHON) -m kubenode
 BIN := .venv/bin
 CODE := tfcluster_magic tests tools benchmarks examples setup.py
 export PYTHON
 .DEFAULT_GOAL := help
-.PHONY: help install dev run test lint types fix bench docs lock dist clean
+.PHONY: help install dev run test lint types fix bench docs lock dist clean \
+	kube-build kube-up kube-down kube-shell test-kube
 
 help:  ## this list
 	@echo "TFCluster: distributed TensorFlow from a notebook. Targets:"
@@ -38,6 +40,21 @@ types: dev  ## mypy --strict
 fix: dev  ## repair what ruff can repair
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+kube-build:  ## build the Kubernetes node of the tests: Go servers, Debian trees, images
+	$(KUBE) build
+
+kube-up: kube-build  ## start a real Kubernetes cluster on this machine (root; tests/kube/README.md)
+	$(KUBE) up
+
+kube-down:  ## end it and remove all of it but the cache
+	$(KUBE) down
+
+kube-shell:  ## a shell with kubectl and KUBECONFIG of that cluster
+	@$(KUBE) shell
+
+test-kube: dev  ## the tests on that cluster; KUBECONFIG=... CLUSTER=about-it.toml for another one
+	$(BIN)/python -m pytest tests/kube $(PYTEST_ARGS)
 
 bench: dev  ## measure beside plain TensorFlow, into build/bench/
 	$(BIN)/python -m benchmarks $(BENCH)

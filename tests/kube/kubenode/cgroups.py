@@ -1,0 +1,62 @@
+"""Control groups of a node, on cgroup v1 (a hierarchy for each controller) and v2 (one):
+cgroups(7).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from .commands import wait_until
+from .errors import NodeError
+
+ROOT = Path("/sys/fs/cgroup")
+
+
+def hierarchies() -> list[Path]:
+    """The mounted hierarchies: one on cgroup v2, one for each controller on v1."""
+    if (ROOT / "cgroup.controllers").exists():
+        return [ROOT]
+    return [
+        each
+        for each in ROOT.iterdir()
+        if (each / "cgroup.procs").exists() and not each.is_symlink()
+    ]
+
+
+def join(pid: int, cgroup: str) -> None:
+    """Move a process into `cgroup` of every hierarchy, made where it is missing."""
+    for hierarchy in hierarchies():
+        folder = hierarchy
+        for part in cgroup.split("/"):
+            folder = folder / part
+            folder.mkdir(exist_ok=True)
+            for name in ("cpuset.cpus", "cpuset.mems"):
+                file = folder / name  # v1 leaves it empty in a new group, and then takes no process
+                if file.exists() and not file.read_text().strip():
+                    file.write_text((folder.parent / name).read_text())
+        (folder / "cgroup.procs").write_text(str(pid))
+
+
+def remove(cgroup: str, seconds: float = 10) -> None:
+    """Remove `cgroup` and all below it, in every hierarchy, once the last process has left.
+
+    Raises:
+        NodeError: processes are still in it.
+    """
+    tops = [hierarchy / cgroup for hierarchy in hierarchies()]
+
+    def removed() -> bool:
+        for top in tops:
+            for folder, _, _ in os.walk(top, topdown=False):
+                with contextlib.suppress(
+                    OSError
+                ):  # a dying process is still counted: the next turn
+                    os.rmdir(folder)
+        left = [str(top) for top in tops if top.exists()]
+        if left:
+            raise NodeError(f"These control groups still hold processes: {', '.join(left)}")
+        return True
+
+    wait_until(removed, f"the removal of {cgroup}", seconds=seconds, every=0.05)

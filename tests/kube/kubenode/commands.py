@@ -1,0 +1,102 @@
+"""Run a command of the machine, and hold a lock: every failure names the command and its last
+lines.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from .errors import NodeError
+
+LAST_LINES = 15
+
+
+def say(text: str) -> None:
+    """Tell progress on stderr: stdout belongs to results."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def run(
+    arguments: Sequence[str | os.PathLike[str]],
+    *,
+    stdin: str = "",
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    timeout: float | None = None,
+    hint: str = "",
+) -> str:
+    """Run a command to its end and return its stdout.
+
+    Raises:
+        NodeError: it cannot be started, fails, or takes longer than `timeout` seconds; the message
+            holds its last lines and `hint`.
+    """
+    words = [os.fspath(word) for word in arguments]
+    try:
+        done = subprocess.run(
+            words,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            env=env,
+            cwd=cwd,
+            timeout=timeout,
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise NodeError(f"{words[0]} is not installed.{_and(hint)}") from error
+    except subprocess.TimeoutExpired as error:
+        raise NodeError(
+            f"`{' '.join(words)}` did not end within {timeout:g} s.{_and(hint)}"
+        ) from error
+    if done.returncode:
+        said = "\n".join((done.stderr + done.stdout).strip().splitlines()[-LAST_LINES:])
+        raise NodeError(f"`{' '.join(words)}` failed ({done.returncode}):\n{said}{_and(hint)}")
+    return done.stdout
+
+
+def _and(hint: str) -> str:
+    return f"\n{hint}" if hint else ""
+
+
+@contextmanager
+def locked(path: Path, *, waiting_for: str) -> Iterator[None]:
+    """Hold `path` as a lock; who has to wait for it is told what for. The kernel frees it at any
+    death.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"waiting for another process: {waiting_for}")
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def wait_until(
+    condition: Callable[[], object], what: str, *, seconds: float, every: float = 0.1
+) -> None:
+    """Wait until `condition()` is true.
+
+    Raises:
+        NodeError: it was not within `seconds`; the message holds the last error of `condition`.
+    """
+    deadline = time.monotonic() + seconds
+    last = ""
+    while True:
+        try:
+            if condition():
+                return
+        except NodeError as error:
+            last = f"\n{error}"
+        if time.monotonic() > deadline:
+            raise NodeError(f"{what}: not so after {seconds:g} s.{last}")
+        time.sleep(every)

@@ -1,0 +1,29 @@
+"""The files of `config/` with their `$names` filled in: configurations, and one flag a line."""
+
+from __future__ import annotations
+
+from string import Template
+
+from . import paths
+from .node import Node
+
+CONFIG = paths.KUBE / "config"
+
+
+def filled(file: str, node: Node, **more: str) -> str:
+    """A file of `config/` for a node; it may use $state, $folder, $pki, $node, $ip, and `more`."""
+    values = {
+        "state": str(node.state),
+        "folder": str(node.folder),
+        "pki": str(node.state / "pki"),
+        "node": node.name,
+        "ip": node.ip,
+        "cgroup": node.cgroup,
+    }
+    return Template((CONFIG / file).read_text()).substitute(values, **more)
+
+
+def flags(server: str, node: Node) -> list[str]:
+    """The flags of a server: the lines of `config/<server>.flags` that are not comments."""
+    lines = filled(f"{server}.flags", node).splitlines()
+    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]

@@ -1,0 +1,37 @@
+"""etcd, the API server, the controller manager and the scheduler, as a distribution starts them.
+
+Each has its own identity, and controllers act as their own service accounts: a missing RBAC rule
+shows here as it would elsewhere. Their flags are in `config/`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from . import build
+from .config import flags
+from .node import Node
+
+
+def start(node: Node) -> None:
+    """Start the control plane on `node`; returns when the API server is ready.
+
+    Raises:
+        NodeError: a server ended or did not answer in time.
+    """
+    for server in ("etcd", "kube-apiserver"):
+        node.start(server, [build.binary(server), *flags(server, node)])
+    ready(node)
+    for server in ("kube-controller-manager", "kube-scheduler"):
+        node.start(server, [build.binary(server), *flags(server, node)])
+
+
+def ready(node: Node) -> None:
+    """Wait until the API server of `node` says that it is ready.
+
+    Raises:
+        NodeError: it ended, or etcd did, or 60 seconds have passed.
+    """
+    admin = f"--kubeconfig={node.state}/pki/admin.kubeconfig"
+    question: list[str | Path] = [build.binary("kubectl"), admin, "get", "--raw", "/readyz"]
+    node.ready("kube-apiserver", question, seconds=60, needs=["etcd"])

@@ -1,0 +1,88 @@
+"""Debian trees made by debootstrap, kept in the cache: the root of every node, and the base of the
+images.
+
+A node needs containerd, GlusterFS and iptables; they are installed into the tree, never on the
+machine. A tree is made under another name and renamed, so a half-made one is never used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import uuid
+from pathlib import Path
+
+from . import paths
+from .commands import LAST_LINES, locked, run, say
+from .errors import NodeError
+
+SUITE = "bookworm"
+LISTS = paths.KUBE / "debian"  # what is installed into each tree, and why
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+
+
+def tree(name: str) -> Path:
+    """The Debian tree of `debian/<name>.txt`: made now, in about 90 seconds, if it is not cached.
+
+    Raises:
+        NodeError: debootstrap is missing or failed.
+    """
+    lines = (LISTS / f"{name}.txt").read_text().splitlines()
+    packages = [word for line in lines if (word := line.partition("#")[0].strip())]
+    digest = hashlib.sha256(json.dumps([SUITE, packages]).encode()).hexdigest()[:12]
+    target = paths.cache() / "debian" / f"{name}-{digest}"
+    if target.exists():
+        return target
+    with locked(target.with_suffix(".lock"), waiting_for=f"the Debian tree of {name}"):
+        if not target.exists():
+            say(f"making the Debian tree of {name}: about 90 s, once")
+            make(target, packages)
+    return target
+
+
+def make(target: Path, packages: list[str]) -> None:
+    """Unpack and configure Debian with `packages`; `target` appears only when it is whole."""
+    if not shutil.which("debootstrap"):
+        raise NodeError("debootstrap is not installed. Do: apt-get install debootstrap")
+    for old in target.parent.glob(f"{target.name.rsplit('-', 1)[0]}-*.making-*"):
+        shutil.rmtree(old, ignore_errors=True)
+    making = target.with_name(f"{target.name}.making-{uuid.uuid4().hex[:8]}")
+    downloads = paths.cache() / "debian" / "packages"
+    downloads.mkdir(parents=True, exist_ok=True)
+    keyring = [f"--keyring={KEYRING}"] if KEYRING.exists() else []
+    options = [f"--cache-dir={downloads}", f"--include={','.join(packages)}", *keyring]
+    try:
+        try:
+            run(["debootstrap", "--variant=minbase", *options, SUITE, making, *mirror()])
+        except NodeError as error:
+            log = making / "debootstrap" / "debootstrap.log"
+            said = (
+                log.read_text(errors="replace").splitlines()[-LAST_LINES:] if log.exists() else []
+            )
+            raise NodeError("\n".join([str(error), "Its log ends:", *said])) from error
+        slim(making)
+        making.rename(target)
+    finally:
+        shutil.rmtree(making, ignore_errors=True)
+
+
+def mirror() -> list[str]:
+    """The Debian mirror that this machine's apt uses; debootstrap has one where this is empty."""
+    if not shutil.which("apt-get"):
+        return []
+    wanted = ["Created-By: Packages", "Origin: Debian", f"Codename: {SUITE}"]
+    uris = run(["apt-get", "indextargets", "--format", "$(REPO_URI)", *wanted]).split()
+    return uris[:1]
+
+
+def slim(root: Path) -> None:
+    """Remove what no server and no image reads: package files, manuals, translations."""
+    for pattern in ("var/cache/apt/archives/*.deb", "var/lib/apt/lists/*", "usr/share/doc/*"):
+        for path in root.glob(pattern):
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    for folder in ("usr/share/man", "usr/share/locale", "usr/share/info"):
+        shutil.rmtree(root / folder, ignore_errors=True)
+        (root / folder).mkdir()
+    for marker in root.glob("usr/lib/python3*/EXTERNALLY-MANAGED"):
+        marker.unlink()

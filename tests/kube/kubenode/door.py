@@ -1,0 +1,127 @@
+"""A door into the nodes: listens on this machine's loopback, and connects inside a node's network
+namespace.
+
+With it kubectl, pytest and a browser reach the cluster without being root or entering a namespace.
+It is a process of its own (`python -m kubenode.door`): sockets belong to the namespace in which
+they were made, so it listens first and enters the node's network afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import socket
+import subprocess
+import sys
+
+from . import paths
+from .commands import wait_until
+from .errors import NodeError
+from .node import Node
+from .processes import started_at
+
+CLONE_NEWNET = 0x40000000
+CHUNK = 1 << 16
+
+
+def open_door(node: Node, name: str, target_port: int, port: int = 0) -> int:
+    """Open a door into `node` and return its port on 127.0.0.1; it closes with the node.
+
+    Args:
+        node: where it leads.
+        name: what its log is called.
+        target_port: the port inside.
+        port: the port outside; 0 takes a free one.
+
+    Raises:
+        NodeError: the port is taken.
+    """
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(("127.0.0.1", port))
+    except OSError as error:
+        raise NodeError(
+            f"Port {port} of 127.0.0.1 is taken ({error.strerror}): "
+            "choose another, or 0 for any free one."
+        ) from error
+    listener.listen(128)
+    log = node.log(f"door-{name}")
+    with log.open("w") as output:
+        words = [
+            sys.executable,
+            "-m",
+            "kubenode.door",
+            str(listener.fileno()),
+            str(node.pid),
+            node.ip,
+            str(target_port),
+        ]
+        subprocess.Popen(
+            words, cwd=paths.KUBE, pass_fds=[listener.fileno()], start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+        )  # fmt: skip
+    wait_until(log.read_text, f"the door {name}", seconds=20)
+    if not log.read_text().startswith("open"):
+        raise NodeError(f"The door {name} cannot be opened:\n{log.read_text()}")
+    return int(listener.getsockname()[1])
+
+
+def enter_network(pid: int) -> None:
+    """Move this process into the network namespace of another.
+
+    Raises:
+        OSError: not root, or there is no such process.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    namespace = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
+    if libc.setns(namespace, CLONE_NEWNET):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    os.close(namespace)
+
+
+async def serve(listener: socket.socket, pid: int, host: str, port: int) -> None:
+    """Pass connections on until process `pid`, the node, is gone."""
+
+    async def passing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while data := await reader.read(CHUNK):
+                writer.write(data)
+                await writer.drain()
+            if writer.can_write_eof():
+                writer.write_eof()
+        except OSError:
+            writer.close()
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            inner_reader, inner_writer = await asyncio.open_connection(host, port)
+        except OSError:
+            writer.close()  # the caller sees a closed connection, as from a server that is down
+            return
+        await asyncio.gather(passing(reader, inner_writer), passing(inner_reader, writer))
+        for each in (writer, inner_writer):
+            each.close()
+
+    server = await asyncio.start_server(connected, sock=listener)
+    print("open", flush=True)
+    node = os.pidfd_open(pid)
+    gone = asyncio.Event()
+    asyncio.get_running_loop().add_reader(node, gone.set)
+    await gone.wait()
+    server.close()
+
+
+def main() -> None:
+    """`python -m kubenode.door LISTENER PID HOST PORT`: started by `open_door`."""
+    descriptor, pid, host, port = sys.argv[1:]
+    listener = socket.socket(fileno=int(descriptor))
+    started = started_at(int(pid))
+    enter_network(int(pid))
+    if started_at(int(pid)) == started:
+        asyncio.run(serve(listener, int(pid), host, int(port)))
+
+
+if __name__ == "__main__":
+    main()

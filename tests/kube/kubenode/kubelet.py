@@ -1,0 +1,43 @@
+"""What makes a node take pods: containerd, the pod network, kubelet and kube-proxy."""
+
+from __future__ import annotations
+
+from . import build
+from .config import filled, flags
+from .node import Node
+
+
+def start(node: Node, pause: str) -> None:
+    """Start containerd, kubelet and kube-proxy on a node that has its certificate.
+
+    Args:
+        node: the node.
+        pause: the image that holds a pod's namespaces.
+
+    Raises:
+        NodeError: a server ended or did not answer in time.
+    """
+    start_containerd(node, pause)
+    node.write("/etc/cni/net.d/10-pods.conflist", filled("cni.json", node, pods=pods(node)))
+    for server in ("kubelet", "kube-proxy"):
+        node.write(f"/etc/kubernetes/{server}.yaml", filled(f"{server}.yaml", node))
+        node.start(server, [build.binary(server), *flags(server, node)])
+
+
+def start_containerd(node: Node, pause: str) -> None:
+    """Start containerd on the store that is kept between runs, without earlier runs' containers."""
+    node.write("/etc/containerd/config.toml", filled("containerd.toml", node, pause=pause))
+    containers = ["ctr", "--namespace=k8s.io", "containers"]
+    for _ in range(2):
+        node.start("containerd", ["containerd"])
+        node.ready("containerd", ["ctr", "version"])
+        left = node.run([*containers, "ls", "-q"]).split()
+        if not left:
+            return
+        node.run([*containers, "rm", *left])
+        node.stop("containerd")  # its CRI part has read them already
+
+
+def pods(node: Node) -> str:
+    """The addresses of a node's pods."""
+    return f"10.244.{node.number}.0/24"

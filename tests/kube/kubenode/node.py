@@ -1,0 +1,203 @@
+"""A node: a sandbox with an address, and the servers started in it.
+
+What is known about it is a file of its own in the cluster's state folder, so that any later process
+can talk to it. It never decides what a node runs: cluster.py does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from . import cgroups, paths, sandbox
+from .commands import LAST_LINES, run, wait_until
+from .errors import NodeError
+from .processes import alive, children, note, running
+
+NETWORK = "10.89.0"
+ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}
+
+
+class Node:
+    """One node of the cluster called `cluster`; `number` 1 is the control plane."""
+
+    def __init__(self, cluster: str, number: int) -> None:
+        """Refer to a node; `begin` starts it."""
+        self.cluster = cluster
+        self.number = number
+        self.name = f"node-{number}"
+        self.ip = f"{NETWORK}.{number}"
+        self.state = paths.state(cluster)
+        self.folder = self.state / self.name
+        self.file = self.folder / "first"  # process 1
+        self.cgroup = f"tfcluster-kube-{cluster}/{self.name}"
+
+    def begin(self) -> None:
+        """Start the sandbox."""
+        keep = paths.cache() / "nodes" / self.cluster / self.name
+        binds = {
+            self.state: str(self.state),
+            paths.cache(): str(paths.cache()),
+            # No overlay can lie on the overlay that is the root. Kept between runs for its images.
+            keep / "containerd": "/var/lib/containerd",
+        }
+        first = sandbox.begin(self.folder, self.name, self.cgroup, binds)
+        note(self.file, first)
+        hosts = f"127.0.0.1 localhost\n{NETWORK}.1 registry\n" + "".join(
+            f"{NETWORK}.{number} node-{number}\n" for number in (1, 2)
+        )
+        self.write("/etc/hosts", hosts)
+
+    @property
+    def pid(self) -> int:
+        """Process 1 of the node, as this machine counts.
+
+        Raises:
+            NodeError: the node does not run.
+        """
+        pid = running(self.file)
+        if not pid:
+            raise NodeError(
+                f"{self.name} of the cluster {self.cluster} does not run. Do: make kube-up"
+            )
+        return pid
+
+    def inside(self, arguments: Sequence[str | os.PathLike[str]]) -> list[str]:
+        """The command line that runs `arguments` inside all namespaces of the node."""
+        enter = [
+            "nsenter",
+            f"--target={self.pid}",
+            "--mount",
+            "--net",
+            "--pid",
+            "--ipc",
+            "--uts",
+            "--",
+        ]
+        return [*enter, *(os.fspath(word) for word in arguments)]
+
+    def run(
+        self,
+        arguments: Sequence[str | os.PathLike[str]],
+        *,
+        stdin: str = "",
+        timeout: float | None = None,
+    ) -> str:
+        """Run a command in the node to its end and return its stdout.
+
+        Raises:
+            NodeError: it failed.
+        """
+        return run(self.inside(arguments), stdin=stdin, timeout=timeout)
+
+    def write(self, path: str, text: str) -> None:
+        """Write a file on the node's root."""
+        self.run(["sh", "-c", 'mkdir -p "$(dirname "$1")" && cat >"$1"', "sh", path], stdin=text)
+
+    def start(
+        self,
+        server: str,
+        arguments: Sequence[str | os.PathLike[str]],
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        """Start a server in the node; its output goes to `log(server)`.
+
+        Raises:
+            NodeError: it ended at once; the message has its last lines.
+        """
+        self.log(server).parent.mkdir(parents=True, exist_ok=True)
+        with self.log(server).open("a") as output:
+            entering = subprocess.Popen(
+                self.inside(arguments), stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                start_new_session=True, env={**ENVIRONMENT, **(env or {})},
+            )  # fmt: skip
+        wait_until(
+            lambda: children(entering.pid) or entering.poll() is not None,
+            server,
+            seconds=10,
+            every=0.005,
+        )
+        found = children(entering.pid)
+        if not found:
+            raise NodeError(f"{server} ended at once:\n{self.last_lines(server)}")
+        entering.kill()  # the server is tini's child from here on
+        entering.wait()
+        note(self.folder / "servers" / server, found[0])
+
+    def stop(self, server: str, name: str = "TERM", seconds: float = 10) -> None:
+        """Send a server a signal and wait for its end; after `seconds` it is killed."""
+        pid = running(self.folder / "servers" / server)
+        if not pid:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, getattr(signal, f"SIG{name}"))
+        try:
+            wait_until(lambda: not alive(pid), f"the end of {server}", seconds=seconds, every=0.02)
+        except NodeError:
+            os.kill(pid, signal.SIGKILL)
+            wait_until(lambda: not alive(pid), f"the end of {server}", seconds=seconds)
+
+    def alive(self, server: str) -> bool:
+        """Whether a server that was started here still runs."""
+        return running(self.folder / "servers" / server) != 0
+
+    def ready(
+        self,
+        server: str,
+        question: Sequence[str | os.PathLike[str]],
+        *,
+        seconds: float = 30,
+        needs: Sequence[str] = (),
+    ) -> None:
+        """Wait until a command in the node succeeds, as the sign that `server` answers.
+
+        Raises:
+            NodeError: the server, or one that it `needs`, ended, or it did not answer in time; the
+                message has its last lines.
+        """
+
+        def ended() -> str:
+            return next((each for each in (*needs, server) if not self.alive(each)), "")
+
+        def answers() -> bool:
+            if ended():
+                return True
+            done = subprocess.run(self.inside(question), capture_output=True, check=False)
+            return done.returncode == 0
+
+        try:
+            wait_until(answers, f"{server} on {self.name}", seconds=seconds)
+        except NodeError as error:
+            raise NodeError(f"{error}\n{self.last_lines(server)}") from error
+        if guilty := ended():
+            raise NodeError(
+                f"{guilty} ended. Its last lines ({self.log(guilty)}):\n{self.last_lines(guilty)}"
+            )
+
+    def log(self, server: str) -> Path:
+        """The file with a server's output."""
+        return self.state / "logs" / f"{server}{'' if self.number == 1 else f'-{self.number}'}.log"
+
+    def last_lines(self, server: str) -> str:
+        """What a server said last."""
+        try:
+            return "\n".join(
+                self.log(server).read_text(errors="replace").splitlines()[-LAST_LINES:]
+            )
+        except OSError:
+            return "(no log)"
+
+    def servers(self) -> list[str]:
+        """The servers that were started here and still run."""
+        return sorted(file.name for file in (self.folder / "servers").glob("*") if running(file))
+
+    def end(self) -> None:
+        """Kill the node with everything in it, and remove its cgroups."""
+        with contextlib.suppress(NodeError):
+            sandbox.end(self.pid)
+        cgroups.remove(self.cgroup)
+        self.file.unlink(missing_ok=True)

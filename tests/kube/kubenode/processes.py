@@ -1,0 +1,64 @@
+"""What the kernel says of processes (proc(5)), and how one is written down to be found again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def children(pid: int) -> list[int]:
+    """The direct children of a process."""
+    try:
+        return [
+            int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        ]
+    except OSError:
+        return []
+
+
+def alive(pid: int) -> bool:
+    """Whether a process exists and is not a zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def started_at(pid: int) -> int:
+    """When a process began, in clock ticks since boot (proc(5), field 22); 0 when there is none."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except OSError:
+        return 0
+
+
+def members(namespace: str) -> Iterator[int]:
+    """The processes in a pid namespace, as process ids of this machine."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        pid = int(entry.name)
+        if namespace and namespace_of(pid) == namespace:
+            yield pid
+
+
+def namespace_of(pid: int) -> str:
+    """The pid namespace of a process, or nothing when it is gone."""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")
+    except OSError:
+        return ""
+
+
+def note(file: Path, pid: int) -> None:
+    """Write down a process so that a later one with the same number is not taken for it."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"{pid} {started_at(pid)}")
+
+
+def running(file: Path) -> int:
+    """The process that `note` wrote down, or 0 when it is gone."""
+    try:
+        pid, started = map(int, file.read_text().split())
+    except (OSError, ValueError):
+        return 0
+    return pid if started_at(pid) == started and alive(pid) else 0

@@ -1,0 +1,117 @@
+"""One machine made of namespaces: its own mounts, processes, network, IPC and host name.
+
+Process 1 is `tini` on a Debian tree. When it dies the kernel ends every process in the sandbox, and
+with the last of them every mount, loop device and interface goes: nothing has to be remembered to
+be undone. Only cgroups live longer; `cgroups.remove` takes them away. It never changes the
+machine's own mounts, interfaces or firewall.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+from . import cgroups, debian
+from .commands import wait_until
+from .errors import NodeError
+from .processes import alive, children, members, namespace_of
+
+SCRIPT = Path(__file__).with_name("sandbox.sh")
+ANOTHER = "another cluster: make test-kube KUBECONFIG=/path CLUSTER=/path.toml"
+NEEDED = ("unshare", "nsenter", "mount", "pivot_root")
+
+
+def check_machine() -> None:
+    """See that this user and kernel can make a sandbox.
+
+    Raises:
+        NodeError: not root, or a tool or a kernel feature is missing; it names which.
+    """
+    if os.geteuid() != 0:
+        raise NodeError(
+            "A Kubernetes node needs root on Linux: it makes namespaces, mounts and cgroups. "
+            f"Run it as root, or use {ANOTHER}"
+        )
+    missing = [tool for tool in NEEDED if not shutil.which(tool)]
+    if missing:
+        raise NodeError(f"missing: {', '.join(missing)}. Do: apt-get install util-linux mount")
+    supported = Path("/proc/filesystems").read_text().split()
+    lacking = [kind for kind in ("overlay", "fuse", "xfs", "tmpfs") if kind not in supported]
+    if lacking:
+        for kind in list(lacking):
+            if subprocess.run(["modprobe", kind], capture_output=True, check=False).returncode == 0:
+                lacking.remove(kind)
+    if lacking:
+        raise NodeError(
+            f"This kernel has no {', '.join(lacking)}: load the module or use another machine."
+        )
+    tried = subprocess.run(
+        ["unshare", "--mount", "--net", "--pid", "--ipc", "--uts", "--fork", "true"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if tried.returncode:
+        raise NodeError(
+            f"This machine lets root make no namespaces ({tried.stderr.strip()}). "
+            f"Start this container privileged, or use {ANOTHER}"
+        )
+
+
+def begin(folder: Path, host_name: str, cgroup: str, binds: dict[Path, str]) -> int:
+    """Start a sandbox and return its process 1, as a process id of this machine.
+
+    Args:
+        folder: where what it writes on its root is kept (overlayfs upper), and its log.
+        host_name: what `hostname` says in it.
+        cgroup: its cgroup below each hierarchy; servers live in `<cgroup>/system`.
+        binds: folders of the machine and where they appear inside.
+
+    Raises:
+        NodeError: the kernel refused a step; the script's own words say which.
+    """
+    for part in ("upper", "work", "root"):
+        (folder / part).mkdir(parents=True, exist_ok=True)
+    for source in binds:
+        source.mkdir(parents=True, exist_ok=True)
+    log = folder / "sandbox.log"
+    words = ["unshare", "--mount", "--net", "--pid", "--ipc", "--uts", "--fork", "sh", str(SCRIPT)]
+    words += [str(debian.tree("node")), str(folder), host_name]
+    words += [f"{source}={target}" for source, target in binds.items()]
+    with log.open("w") as output:
+        parent = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True
+        )
+    try:
+        wait_until(
+            lambda: children(parent.pid), "the first process of a sandbox", seconds=10, every=0.01
+        )
+        first = children(parent.pid)[0]
+        cgroups.join(first, f"{cgroup}/system")
+        assert parent.stdin
+        parent.stdin.close()  # the script waits for this: everything it starts is in the cgroup
+        wait_until(
+            lambda: log.read_text().startswith("ready") or parent.poll() is not None,
+            "the sandbox", seconds=30, every=0.01,
+        )  # fmt: skip
+        if not log.read_text().startswith("ready"):
+            raise NodeError(f"The kernel refused a sandbox:\n{log.read_text().strip()}")
+    except NodeError:
+        parent.kill()
+        cgroups.remove(cgroup)
+        raise
+    return first
+
+
+def end(first: int, seconds: float = 20) -> None:
+    """Kill a sandbox's process 1 and wait until everything in it is gone."""
+    namespace = namespace_of(first)
+    try:
+        os.kill(first, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+    wait_until(
+        lambda: not alive(first) and not list(members(namespace)),
+        f"the processes of sandbox {first}", seconds=seconds,
+    )  # fmt: skip

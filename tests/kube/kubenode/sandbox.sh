@@ -1,0 +1,34 @@
+#!/bin/sh
+# Runs as process 1 of new namespaces: sandbox.sh TREE FOLDER HOSTNAME [SOURCE=TARGET ...]
+# Makes TREE (read-only, below an overlay in FOLDER) the root, binds each SOURCE, then becomes tini.
+set -eu
+tree=$1 folder=$2 name=$3 root=$2/root
+shift 3
+cat >/dev/null # until the parent has moved us into our cgroup
+
+mount --make-rslave / # nothing below reaches the machine's own mounts
+mount -t overlay -o "lowerdir=$tree,upperdir=$folder/upper,workdir=$folder/work" overlay "$root"
+cd "$root"
+mount -t proc proc proc
+mount -t sysfs sysfs sys
+mount --rbind /sys/fs/cgroup sys/fs/cgroup
+mount --rbind /dev dev
+mount -t tmpfs -o mode=755 tmpfs run
+mount -t tmpfs tmpfs tmp
+for bind in "$@"; do
+	mkdir -p "./${bind#*=}"
+	mount --bind "${bind%%=*}" "./${bind#*=}"
+done
+mkdir -p old
+pivot_root . old
+cd /
+umount -l old
+rmdir old
+mount --make-rshared / # kubelet passes mounts on to pods
+
+hostname "$name"
+: >/etc/resolv.conf # there is no name server but the cluster's
+ip link set lo up
+sysctl -qw net.ipv4.ip_forward=1
+echo ready
+exec tini -s -- sleep infinity </dev/null
