@@ -1,0 +1,174 @@
+"""The cluster that these tests run on: a person's, else our own node, which is started for them.
+
+On our own node every test runs or fails. On a person's cluster, tests that need what its
+description does not list are deselected, and the summary says which.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import clusters
+import pytest
+from clusters import Description
+from kubectl import Kubectl
+from kubenode import build, sandbox
+from kubenode.cluster import Cluster
+from kubenode.errors import NodeError
+
+SECONDS = 900  # for one test; starting the cluster, and building it, is not counted
+THEIRS = pytest.StashKey[tuple[str, Description] | None]()
+LEFT_OUT = pytest.StashKey[dict[str, list[str]]]()
+
+
+@dataclass(frozen=True)
+class UnderTest:
+    """The cluster under test; `own` is our node, None on a person's cluster."""
+
+    kubectl: Kubectl
+    description: Description
+    own: Cluster | None
+
+    @property
+    def busybox(self) -> str:
+        """The image with a shell and small tools."""
+        return self.description.images["busybox"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Read what the cluster can do before the tests are chosen."""
+    config.addinivalue_line(
+        "markers",
+        f"needs(*abilities): what a cluster must be able to do: {', '.join(clusters.ABILITIES)}",
+    )
+    with _one_message():
+        config.stash[THEIRS] = clusters.chosen()
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Say whose cluster it is."""
+    theirs = config.stash[THEIRS]
+    return f"cluster: {theirs[0]}" if theirs else f"cluster: our own node, {Cluster().name!r}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what a person's cluster cannot do, and give every test here its time."""
+    theirs = config.stash[THEIRS]
+    chosen, left_out = [], {}
+    for item in items:
+        if Path(__file__).parent not in item.path.parents:
+            chosen.append(item)  # a test of another folder, named on the same command line
+            continue
+        needs = {word for mark in item.iter_markers("needs") for word in mark.args}
+        if unknown := needs - clusters.ABILITIES.keys():
+            raise pytest.UsageError(
+                f"{item.nodeid} needs {', '.join(unknown)}: no such word in clusters.py"
+            )
+        if theirs and (lacking := needs - theirs[1].can):
+            left_out[item.nodeid] = sorted(lacking)
+            continue
+        item.add_marker(pytest.mark.timeout(SECONDS, func_only=True))
+        chosen.append(item)
+    config.stash[LEFT_OUT] = left_out
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = chosen
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Name each test that was left out, and why."""
+    for test, lacking in config.stash.get(LEFT_OUT, {}).items():
+        terminalreporter.write_line(
+            f"LEFT OUT {test}: this cluster's description lacks {', '.join(lacking)}"
+        )
+
+
+@contextmanager
+def _one_message() -> Iterator[None]:
+    try:
+        yield
+    except NodeError as error:
+        pytest.exit(str(error), returncode=1)
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path: Path) -> Path:
+    """Keep the person's home, where the node's cache lies; a cluster checks its own leftovers."""
+    return tmp_path
+
+
+@pytest.fixture(scope="session")
+def machine() -> None:
+    """This machine can have nodes; else the run ends with the one reason why not."""
+    with _one_message():
+        sandbox.check_machine()
+
+
+@pytest.fixture(scope="session")
+def cluster(request: pytest.FixtureRequest) -> Iterator[UnderTest]:
+    """The cluster under test; our own is left running only if it ran before."""
+    theirs = request.config.stash[THEIRS]
+    if theirs:
+        program = shutil.which("kubectl")
+        if not program:
+            pytest.exit(
+                "kubectl is not on PATH: install it, in a version near the cluster's", returncode=1
+            )
+        yield UnderTest(Kubectl(Path(program), theirs[0]), theirs[1], None)
+        return
+    own = Cluster()
+    ran_before = bool(own.nodes())
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+    with (
+        _one_message(),
+        capture.global_and_fixture_disabled(),
+    ):  # a first start builds for half an hour
+        own.up()
+        description = clusters.described(own.state / "cluster.toml")
+        kubectl = Kubectl(build.binary("kubectl"), str(own.kubeconfig))
+    yield UnderTest(kubectl, description, own)
+    if not ran_before:
+        own.down()
+
+
+@pytest.fixture(autouse=True)
+def _is_able(request: pytest.FixtureRequest) -> None:
+    """Our own node can do whatever a test needs, or the test fails."""
+    needs = {word for mark in request.node.iter_markers("needs") for word in mark.args}
+    if needs:
+        lacking = needs - request.getfixturevalue("cluster").description.can
+        assert not lacking, f"our own node cannot do {', '.join(sorted(lacking))}"
+
+
+@pytest.fixture
+def new_namespace(cluster: UnderTest) -> Iterator[Callable[[], Kubectl]]:
+    """Makes namespaces under Pod Security "restricted", and removes them without waiting."""
+    made: list[str] = []
+
+    def make() -> Kubectl:
+        name = f"test-{uuid.uuid4().hex[:8]}"
+        labels = {"pod-security.kubernetes.io/enforce": "restricted", "tfcluster-tests": "true"}
+        metadata = {"name": name, "labels": labels}
+        cluster.kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+        made.append(name)
+        inside = cluster.kubectl.within(name)
+        inside(
+            "wait", "--for=create", "serviceaccount/default", "--timeout=30s"
+        )  # pods are refused before
+        return inside
+
+    yield make
+    if made:
+        cluster.kubectl("delete", "namespace", *made, "--wait=false")
+
+
+@pytest.fixture
+def kube(new_namespace: Callable[[], Kubectl]) -> Kubectl:
+    """A fresh namespace of the test's own, and kubectl in it."""
+    return new_namespace()

@@ -1,0 +1,165 @@
+"""kubectl as a function: what tests ask of a cluster, in a namespace, as JSON.
+
+Every failure holds kubectl's own words; a wait that ends in vain tells what the object and the last
+events said. It never repeats a call that failed.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from kubenode.commands import run, wait_until
+from kubenode.errors import NodeError
+
+Object = dict[str, Any]
+EVENTS = 15
+
+
+@dataclass(frozen=True)
+class Kubectl:
+    """kubectl with a kubeconfig, in a namespace; in the kubeconfig's own where it is empty."""
+
+    program: Path
+    kubeconfig: str
+    namespace: str = ""
+
+    def within(self, namespace: str) -> Kubectl:
+        """The same in another namespace."""
+        return replace(self, namespace=namespace)
+
+    def __call__(self, *arguments: str, stdin: str = "", seconds: float = 120) -> str:
+        """Run `kubectl <arguments>` and return what it prints.
+
+        Raises:
+            NodeError: it failed.
+        """
+        return run(self.words(*arguments), stdin=stdin, timeout=seconds)
+
+    def words(self, *arguments: str) -> list[str]:
+        """The command line, for a caller that wants to start it."""
+        where = [f"--namespace={self.namespace}"] if self.namespace else []
+        return [str(self.program), f"--kubeconfig={self.kubeconfig}", *where, *arguments]
+
+    def apply(self, *manifests: Object | str) -> None:
+        """Apply objects, given as dicts or as YAML text."""
+        texts = (each if isinstance(each, str) else json.dumps(each) for each in manifests)
+        self("apply", "-f", "-", stdin="\n---\n".join(texts))
+
+    def refused(self, *manifests: Object | str) -> str:
+        """Apply what the cluster has to refuse, and return its words."""
+        try:
+            self.apply(*manifests)
+        except NodeError as error:
+            return str(error)
+        raise AssertionError(f"The cluster accepted what it has to refuse: {manifests}")
+
+    def get(self, kind: str, name: str) -> Object:
+        """One object.
+
+        Raises:
+            NodeError: there is none.
+        """
+        found: Object = json.loads(self("get", kind, name, "-o", "json"))
+        return found
+
+    def every(self, kind: str, selector: str = "") -> Sequence[Object]:
+        """The objects of a kind that carry the labels of `selector`."""
+        found: Sequence[Object] = json.loads(self("get", kind, "-l", selector, "-o", "json"))[
+            "items"
+        ]
+        return found
+
+    def delete(self, kind: str, name: str, *options: str) -> None:
+        """Delete an object and wait until it is gone."""
+        self("delete", kind, name, *options)
+
+    def logs(self, pod: str, *options: str) -> str:
+        """What a pod has printed."""
+        return self("logs", pod, *options)
+
+    def exec(self, pod: str, *command: str, seconds: float = 60) -> str:
+        """Run a command in a pod and return what it prints."""
+        return self("exec", pod, "--", *command, seconds=seconds)
+
+    def succeeds(self, pod: str, *command: str, seconds: float = 60) -> bool:
+        """Whether a command in a pod ends with 0."""
+        words = self.words("exec", pod, "--", *command)
+        return (
+            subprocess.run(words, capture_output=True, timeout=seconds, check=False).returncode == 0
+        )
+
+    def wait(
+        self,
+        kind: str,
+        name: str,
+        condition: Callable[[Object], object],
+        what: str,
+        seconds: float = 90,
+    ) -> Object:
+        """Wait until `condition` of an object is true, and return the object.
+
+        Raises:
+            NodeError: it was not in time; the message has the object's status and the last events.
+        """
+        found: Object = {}
+
+        def is_so() -> bool:
+            found.clear()
+            found.update(self.get(kind, name))
+            return bool(condition(found))
+
+        try:
+            wait_until(is_so, f"{kind} {name}: {what}", seconds=seconds, every=0.2)
+        except NodeError as error:
+            status = json.dumps(found.get("status", {}), indent=1)
+            raise NodeError(
+                f"{error}\nIts status: {status}\nThe last events:\n{self.events()}"
+            ) from error
+        return found
+
+    def running(self, pod: str, seconds: float = 90) -> Object:
+        """Wait until a pod is ready, and return it."""
+        return self.wait("pod", pod, is_ready, "it is ready", seconds)
+
+    def gone(self, kind: str, name: str, seconds: float = 90) -> None:
+        """Wait until an object does not exist any more."""
+        self(
+            "wait",
+            f"{kind}/{name}",
+            "--for=delete",
+            f"--timeout={seconds:g}s",
+            seconds=seconds + 10,
+        )
+
+    def events(self, name: str = "") -> str:
+        """What was told last, one line each; about the object called `name` only, when given."""
+        about = [f"--field-selector=involvedObject.name={name}"] if name else []
+        columns = "LAST:.lastTimestamp,ABOUT:.involvedObject.name,REASON:.reason,SAID:.message"
+        try:
+            lines = self(
+                "get",
+                "events",
+                *about,
+                "--sort-by=.lastTimestamp",
+                "-o",
+                f"custom-columns={columns}",
+            )
+        except NodeError as error:
+            return str(error)
+        return "\n".join(lines.splitlines()[-EVENTS:])
+
+
+def is_ready(pod: Object) -> bool:
+    """Whether a pod says that it is ready."""
+    return condition(pod, "Ready") == "True"
+
+
+def condition(found: Object, kind: str) -> str:
+    """The status of one of an object's conditions, such as "True"; empty when it has none."""
+    every = found.get("status", {}).get("conditions") or []
+    return next((each["status"] for each in every if each["type"] == kind), "")
