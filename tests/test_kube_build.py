@@ -70,6 +70,17 @@ def module(tmp_path: Path) -> Make:
     return make
 
 
+def depends(module: Module, path: str, version: str) -> Path:
+    """Makes `module` depend on `path`, with sources beside it: no registry is asked."""
+    sources = module.folder / "sources"
+    sources.mkdir()
+    (sources / "go.mod").write_text(f"module {path}\n\ngo 1.21\n")
+    (sources / "main.go").write_text(TINY)
+    with (module.folder / "go.mod").open("a") as go_mod:
+        go_mod.write(f"\nrequire {path} {version}\n\nreplace {path} => ./sources\n")
+    return sources
+
+
 def entries(cache: Path) -> list[str]:
     """What lies in the cache, locks aside."""
     return sorted(path.name for path in (cache / "bin").iterdir() if path.suffix != ".lock")
@@ -155,6 +166,37 @@ def test_a_half_made_entry_is_never_used(cache: Path, module: Make) -> None:
     assert build.is_built(tiny) and program.stat().st_size == whole
     (tiny.entry / build.STAMP).write_text("{")
     assert not build.is_built(tiny)
+
+
+def test_programs_have_the_names_that_people_know(cache: Path, module: Make) -> None:
+    """A program whose package is called otherwise is built under its own name, as etcd."""
+    etcd = module("etcd")
+    depends(etcd, "go.etcd.io/etcd/server/v3", "v3.0.1")
+    folder = etcd.folder
+    (folder / "main.go").unlink()
+    (folder / "tools.go").write_text(
+        '//go:build tools\n\npackage tools\n\nimport _ "go.etcd.io/etcd/server/v3"\n'
+    )
+    built = build.build(["etcd"], folder=folder.parent)
+    assert [*built] == ["etcd"]
+    subprocess.run([built["etcd"]], check=True)
+
+
+def test_what_a_module_brings_for_the_cluster_lies_beside_its_programs(
+    cache: Path, module: Make
+) -> None:
+    """Gateway API's resources come with the module of traefik; who starts a node needs no Go."""
+    traefik = module("traefik")
+    brings = depends(traefik, "sigs.k8s.io/gateway-api", "v1.4.0") / "config/crd/standard"
+    brings.mkdir(parents=True)
+    (brings / "gateways.yaml").write_text("kind: CustomResourceDefinition\n")
+    folder = traefik.folder.parent
+    build.build(["traefik"], folder=folder)
+    [copied] = build.resources("traefik", "gateway-api", folder=folder)
+    assert copied.read_text() == "kind: CustomResourceDefinition\n"
+    assert copied.is_relative_to(cache)
+    with pytest.raises(NodeError, match="traefik comes with no crds"):
+        build.resources("traefik", "crds", folder=folder)
 
 
 def test_another_version_is_another_entry(cache: Path, module: Make) -> None:

@@ -29,7 +29,7 @@ SETTINGS = {
 NEEDED = "all modules together need about 9 GB in Go's caches and 1 GB in ours"
 
 FULL = ("no space left on device", "disk quota exceeded")
-NO_REGISTRY = ("dial tcp", "i/o timeout", "TLS handshake", "no such host", "module lookup disabled")
+NO_REGISTRY = ("dial tcp", "i/o timeout", "TLS handshake", "tls: ", ": reading http", "GOPROXY=off")
 NO_MEMORY = ("signal: killed", "cannot allocate memory", "out of memory")
 
 
@@ -47,7 +47,7 @@ def run(arguments: Sequence[str], module: Module) -> str:
 
 def explained(module: Module, said: str) -> str:
     """What stopped the build of `module`, from what Go said."""
-    if _any(FULL, said):
+    if _any(FULL, said.lower()):
         return disk_full(module, said)
     if _any(NO_REGISTRY, said):
         proxy = run_command(["go", "env", "GOPROXY"]).strip()
@@ -70,7 +70,8 @@ def disk_full(module: Module, said: str) -> str:
         lines.append(f"  {shutil.disk_usage(there).free / 1e6:8.0f} MB  {folder}  ({setting})")
     lines.append(f"{NEEDED[0].upper()}{NEEDED[1:]}.")
     lines.append("Do: free space there, or set the variable beside the folder to another disk.")
-    return "\n".join([*lines, f"What failed: {said.strip().splitlines()[-1]}"])
+    failed = [line for line in said.splitlines() if _any(FULL, line.lower())]
+    return "\n".join([*lines, "What failed:", *failed[:1]])
 
 
 def folders() -> dict[str, Path]:
