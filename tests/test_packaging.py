@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import os
 import re
 import shutil
@@ -96,16 +97,29 @@ def test_make_tells_its_targets() -> None:
         assert re.search(rf"^  make {target} +\w", said, re.MULTILINE), target
 
 
+def _pins(name: str) -> set[str]:
+    lines = (ROOT / "requirements" / name).read_text().splitlines()
+    found = {re.split(r"[ ;]", line)[0] for line in lines if line[0] != "#"}
+    assert all(re.fullmatch(r"[a-z0-9-]+==[\w.]+", pin) for pin in found)
+    return found
+
+
+def _names(name: str) -> set[str]:
+    return {pin.partition("==")[0] for pin in _pins(name)}
+
+
 def test_every_pin_is_exact_and_dev_differs_from_run_only_by_more() -> None:
     """`make test` after `make run` changes no version, it only adds."""
+    assert _pins("run.txt") < _pins("dev.txt")
 
-    def pins(name: str) -> set[str]:
-        lines = (ROOT / "requirements" / name).read_text().splitlines()
-        found = {re.split(r"[ ;]", line)[0] for line in lines if line[0] != "#"}
-        assert all(re.fullmatch(r"[a-z0-9-]+==[\w.]+", pin) for pin in found)
-        return found
 
-    assert pins("run.txt") < pins("dev.txt")
+def test_an_image_holds_the_versions_that_are_tested_here() -> None:
+    """The notebook image has all of run.txt, and no two images differ in a package's version."""
+    assert _pins("run.txt") < _pins("notebook.txt")
+    for one, other in itertools.combinations(("notebook.txt", "hub.txt", "operator.txt"), 2):
+        differing = {pin.partition("==")[0] for pin in _pins(one) ^ _pins(other)}
+        in_both = _names(one) & _names(other)
+        assert not differing & in_both, (one, other)
 
 
 def test_faces_know_nothing_of_each_other_and_imports_only_go_down() -> None:

@@ -1,8 +1,8 @@
-"""Run buildah, which is not installed on this machine: in namespaces of its own, on a Debian tree that has it.
+"""Run buildah without installing it: in namespaces of its own, on a Debian tree that has it.
 
-Its storage lies in the cache, so that layers are made once. What builds need of the machine goes in with
-them and never into an image: the certificates it trusts, its proxies, and where its pip finds packages.
-One buildah runs at a time.
+Its storage lies in the cache, so that layers are made once. What builds need of the machine goes in
+with them and never into an image: the certificates it trusts, its proxies, where its pip finds
+packages. One buildah runs at a time.
 """
 
 from __future__ import annotations
@@ -18,9 +18,12 @@ from . import debian, paths
 from .commands import locked, run
 
 SCRIPT = Path(__file__).with_name("buildah.sh")
-CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"  # where Debian, and so every image here, keeps them
+CERTIFICATES = (
+    "/etc/ssl/certs/ca-certificates.crt"  # where Debian, and so every image here, keeps them
+)
 PIP_CONFIGURATION = "/run/pip.conf"
-PIP_OPTIONS = "default-timeout extra-index-url index-url no-index proxy retries timeout trusted-host".split()
+PIP_OPTIONS = ("index-url", "extra-index-url", "no-index", "trusted-host")  # where packages are
+PIP_OPTIONS += ("proxy", "default-timeout", "timeout", "retries")  # and how they are reached
 PROXIES = ("http_proxy", "https_proxy", "no_proxy", "ftp_proxy", "all_proxy")
 
 
@@ -52,7 +55,9 @@ def buildah(
         folder.mkdir(parents=True, exist_ok=True)
     inside = {
         folders["storage"]: "/var/lib/containers/storage",
-        folders["cache"]: "/var/lib/containers/cache",  # which layer a registry has, and under which digest
+        folders[
+            "cache"
+        ]: "/var/lib/containers/cache",  # which layer a registry has, and under which digest
         folders["tmp"]: "/var/tmp",  # layers on their way: too large for memory
         Path("/etc/resolv.conf"): "/etc/resolv.conf",
         **({trusted: CERTIFICATES} if (trusted := certificates()) else {}),
@@ -69,7 +74,7 @@ def buildah(
             + [f"{source}={target}" for source, target in inside.items()]
             + ["--", "buildah", *arguments],
             env=environment(),
-            hint=f"buildah's storage is {storage()}; while nothing is being built it can be removed.",
+            hint=f"Its storage is {storage()}; while nothing is being built it can be removed.",
         )
 
 
@@ -90,7 +95,9 @@ def pip_configuration() -> str:
     parser = configparser.RawConfigParser()
     home = Path.home()
     own = os.environ.get("PIP_CONFIG_FILE", os.devnull)
-    parser.read(["/etc/pip.conf", home / ".pip" / "pip.conf", home / ".config" / "pip" / "pip.conf", own])
+    parser.read(
+        ["/etc/pip.conf", home / ".pip" / "pip.conf", home / ".config" / "pip" / "pip.conf", own]
+    )
     settings = dict(parser["global"]) if parser.has_section("global") else {}
     for name, value in os.environ.items():
         if name.startswith("PIP_"):

@@ -1,7 +1,7 @@
 """The images that pods of the tests run: each is built once for a content, which names its tag.
 
-`build` returns at once when nothing that goes into an image has changed. The product's images come from
-the Dockerfiles that users build, on a Debian tree in the place of a public Python image.
+`build` returns at once when nothing that goes into an image has changed. The product's images come
+from the Dockerfiles that users build, on a Debian tree in the place of a public Python image.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import build as servers
 from . import debian, paths
 from .buildah import CERTIFICATES, PIP_CONFIGURATION, buildah, certificates, storage
 from .commands import locked, say
@@ -103,7 +104,7 @@ def sources(name: str) -> tuple[Path, Path]:
     if name == "busybox":
         return debian.tree("builder") / "usr" / "bin", dockerfile
     if name == "pause":
-        return paths.binaries(), dockerfile
+        return servers.binary("pause").parent, dockerfile
     raise NodeError(f"There is no image {name!r}. There are: {', '.join(NAMES)}.")
 
 
