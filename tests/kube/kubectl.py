@@ -45,6 +45,11 @@ class Kubectl:
         where = [f"--namespace={self.namespace}"] if self.namespace else []
         return [str(self.program), f"--kubeconfig={self.kubeconfig}", *where, *arguments]
 
+    def answers(self) -> bool:
+        """Whether the API server answers now."""
+        words = self.words("get", "--raw", "/readyz", "--request-timeout=5s")
+        return subprocess.run(words, capture_output=True, check=False).returncode == 0
+
     def apply(self, *manifests: Object | str) -> None:
         """Apply objects, given as dicts or as YAML text."""
         texts = (each if isinstance(each, str) else json.dumps(each) for each in manifests)

@@ -1,0 +1,39 @@
+"""Names: the pods of an Indexed Job find one another by a headless Service."""
+
+from __future__ import annotations
+
+from conftest import UnderTest
+from kubectl import Kubectl, Object
+from kubenode.commands import wait_until
+from workloads import WEB, job, service, spec
+
+COUNT = 3
+NEVER_READY = {"exec": {"command": ["false"]}}
+
+
+def test_pods_of_a_job_have_names_before_they_are_ready(cluster: UnderTest, kube: Kubectl) -> None:
+    """A headless Service that publishes unready pods names every pod of an Indexed Job."""
+    template = spec(
+        cluster.busybox,
+        *("sh", "-c", f"hostname >/tmp/index.html; exec httpd -f -p {WEB} -h /tmp"),
+        readinessProbe=NEVER_READY,
+    )
+    template["subdomain"] = "tasks"
+    kube.apply(
+        service("tasks", "task", WEB, clusterIP="None", publishNotReadyAddresses=True),
+        job("task", template, COUNT),
+    )
+    kube.wait("job", "task", _all_run, "all its pods run")
+    pods = kube.every("pod", "app=task")
+    assert len(pods) == COUNT
+    asking = pods[0]["metadata"]["name"]
+    for index in range(COUNT):
+        name = f"task-{index}"
+        page = ["wget", "-T", "2", "-qO-", f"http://{name}.tasks:{WEB}/"]
+        wait_until(lambda page=page: kube.succeeds(asking, *page), f"{name} answers", seconds=30)
+        assert kube.exec(asking, *page).strip() == name
+
+
+def _all_run(found: Object) -> bool:
+    status = found.get("status", {})
+    return bool(status.get("active") == COUNT and status.get("ready", 0) == 0)

@@ -1,0 +1,59 @@
+"""Pods on the node: who they may run as, and how it shows when they cannot run on."""
+
+from __future__ import annotations
+
+from conftest import UnderTest
+from kubectl import Kubectl, Object
+from workloads import USER, pod
+
+
+def test_a_restricted_pod_runs_as_its_user(cluster: UnderTest, kube: Kubectl) -> None:
+    """A pod under Pod Security "restricted" runs as the user it names, with no capability."""
+    kube.apply(pod("plain", cluster.busybox))
+    kube.running("plain")
+    assert kube.exec("plain", "id", "-u").strip() == str(USER)
+    status = kube.exec("plain", "cat", "/proc/self/status").split()
+    assert status[status.index("CapEff:") + 1].strip("0") == ""
+
+
+def test_a_pod_that_asks_for_root_is_refused(cluster: UnderTest, kube: Kubectl) -> None:
+    """A pod that asks for root is refused with the rule's name and the fields that break it."""
+    asking = pod("root", cluster.busybox)
+    asking["spec"]["securityContext"].update(runAsNonRoot=False, runAsUser=0)
+    said = kube.refused(asking)
+    assert 'violates PodSecurity "restricted' in said
+    assert "runAsNonRoot != true" in said
+    assert "runAsUser=0" in said
+
+
+def test_a_pod_beyond_its_memory_is_killed(cluster: UnderTest, kube: Kubectl) -> None:
+    """A container that takes more memory than its limit ends as OOMKilled."""
+    limits = {"limits": {"memory": "32Mi"}}
+    kube.apply(pod("hungry", cluster.busybox, "tail", "/dev/zero", resources=limits))
+    ended = kube.wait("pod", "hungry", _terminated, "its container has ended")
+    assert _terminated(ended)["reason"] == "OOMKilled"
+    assert _terminated(ended)["exitCode"] == 137
+
+
+def test_a_missing_image_shows(cluster: UnderTest, kube: Kubectl) -> None:
+    """A pod whose image is not in the registry waits in ImagePullBackOff, with its name."""
+    missing = f"{cluster.busybox.rpartition(':')[0]}:no-such-tag"
+    kube.apply(pod("lost", missing))
+    waiting = kube.wait("pod", "lost", _backs_off, "it backs off from pulling")
+    assert missing in _state(waiting)["waiting"]["message"]
+    assert "not found" in kube.events("lost")
+
+
+def _state(found: Object) -> Object:
+    statuses = found["status"].get("containerStatuses") or [{}]
+    state: Object = statuses[0].get("state", {})
+    return state
+
+
+def _terminated(found: Object) -> Object:
+    ended: Object = _state(found).get("terminated", {})
+    return ended
+
+
+def _backs_off(found: Object) -> bool:
+    return bool(_state(found).get("waiting", {}).get("reason") == "ImagePullBackOff")

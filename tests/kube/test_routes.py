@@ -1,0 +1,75 @@
+"""Ways in from outside: Ingress and HTTPRoute lead to a pod by the first part of the path."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+
+import pytest
+from conftest import UnderTest
+from kubectl import Kubectl, Object
+from kubenode.commands import wait_until
+from workloads import service, web
+
+
+def ingress(path: str, kind: str) -> list[Object]:
+    """An Ingress for a path."""
+    backend = {"service": {"name": "web", "port": {"number": 80}}}
+    rule = {"http": {"paths": [{"path": path, "pathType": "Prefix", "backend": backend}]}}
+    return [
+        {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "Ingress",
+            "metadata": {"name": "web"},
+            "spec": {"ingressClassName": kind, "rules": [rule]},
+        }
+    ]
+
+
+def route(path: str, kind: str) -> list[Object]:
+    """An HTTPRoute for a path, and the Gateway it belongs to."""
+    api = {"apiVersion": "gateway.networking.k8s.io/v1", "metadata": {"name": "web"}}
+    listener = {"name": "web", "port": 80, "protocol": "HTTP"}
+    rule = {
+        "matches": [{"path": {"type": "PathPrefix", "value": path}}],
+        "backendRefs": [{"name": "web", "port": 80}],
+    }
+    return [
+        {**api, "kind": "Gateway", "spec": {"gatewayClassName": kind, "listeners": [listener]}},
+        {**api, "kind": "HTTPRoute", "spec": {"parentRefs": [{"name": "web"}], "rules": [rule]}},
+    ]
+
+
+@pytest.mark.needs("ingress")
+def test_an_ingress_reaches_a_pod(cluster: UnderTest, kube: Kubectl) -> None:
+    """An Ingress with a path leads to its pod, which sees the whole path."""
+    path = f"/{kube.namespace}/by-ingress"
+    assert _answer(cluster, kube, path, ingress(path, cluster.description.ingress_class)) == "here"
+
+
+@pytest.mark.needs("gateway")
+def test_an_http_route_reaches_a_pod(cluster: UnderTest, kube: Kubectl) -> None:
+    """An HTTPRoute with a path leads to its pod, which sees the whole path."""
+    path = f"/{kube.namespace}/by-route"
+    assert _answer(cluster, kube, path, route(path, cluster.description.gateway_class)) == "here"
+
+
+def _answer(cluster: UnderTest, kube: Kubectl, path: str, way: list[Object]) -> str:
+    """What the pod says through the controller, which knows nothing of the path before."""
+    url = f"{cluster.description.ingress_address}{path}/"
+    assert _get(url) == (404, "")
+    kube.apply(web("web", cluster.busybox, path, "here"), service("web", "web", 80), *way)
+    kube.running("web")
+    wait_until(lambda: _get(url)[0] == 200, f"{url} leads to the pod", seconds=30)
+    return _get(url)[1].strip()
+
+
+def _get(url: str) -> tuple[int, str]:
+    """(status, text); without the proxies of this machine, which cannot know the cluster."""
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with direct.open(url, timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, ""
