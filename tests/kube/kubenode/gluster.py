@@ -1,0 +1,136 @@
+"""A GlusterFS volume for claims that many pods share: three replicas on loop-mounted XFS, mounted by FUSE.
+
+All of it runs in the nodes' own namespaces and goes with them. What it sets on the volume and on the
+mount is what k8s/storage/glusterfs/README.md tells an administrator to set, and nothing else. It never
+knows about Kubernetes: k8s/storage makes claims of folders on the mount.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import PurePosixPath
+
+from .commands import wait_until
+from .node import Node
+
+VOLUME = "tfcluster"
+BRICKS = (1, 2, 3)
+BRICK_BYTES = 4 << 30  # sparse: the disk gives only what is written
+MOUNT = PurePosixPath("/var/lib/tfcluster/gluster")
+CLAIMS = MOUNT / "claims"  # k8s/storage/glusterfs/config.json names it, too
+OPTIONS: dict[str, str] = {}
+MOUNT_OPTIONS: tuple[str, ...] = ()
+
+GEO_REPLICATION = "/usr/lib/x86_64-linux-gnu/glusterfs/gsyncd"
+"""Not used here; glusterd asks it ten times for its configuration, which takes four seconds."""
+
+MAKE_BRICK = """
+truncate --size="$2" "$1.img" && mkfs.xfs -q "$1.img" && mkdir -p "$3" && mount -o loop "$1.img" "$3" && mkdir "$3/data"
+"""
+
+
+def start(node: Node, others: Iterable[Node] = ()) -> None:
+    """Serve the volume from `node`, and mount it there and on `others`.
+
+    Raises:
+        NodeError: a daemon ended, or the volume did not answer in time.
+    """
+    for number in BRICKS:
+        image = node.folder / f"brick-{number}"
+        node.run(["sh", "-ec", MAKE_BRICK, "sh", image, str(BRICK_BYTES), brick(number).parent])
+    log_to_state_folder(node)
+    node.run(["rm", "-f", GEO_REPLICATION])
+    node.start("glusterd", ["glusterd", "--no-daemon", "--log-level=WARNING"])
+    node.ready("glusterd", ["gluster", "--mode=script", "pool", "list"])
+    sources = [f"{node.ip}:{brick(number)}" for number in BRICKS]
+    volume(
+        node, "create", "replica", str(len(BRICKS)), *sources, "force"
+    )  # all replicas on one server
+    settings = [word for option in OPTIONS.items() for word in option]
+    if settings:
+        volume(node, "set", *settings)
+    volume(node, "start")
+    wait_for_bricks(node)
+    for each in (node, *others):
+        mount(each, node)
+
+
+def mount(
+    node: Node, server: Node, where: PurePosixPath = MOUNT, options: Sequence[str] = MOUNT_OPTIONS
+) -> None:
+    """Mount the volume that `server` serves on `node`; returns when a write to it succeeds."""
+    log_to_state_folder(node)
+    words = ",".join(("log-level=WARNING", *options))
+    node.run(["mkdir", "-p", where])
+    node.run(["mount", "-t", "glusterfs", "-o", words, f"{server.ip}:/{VOLUME}", where])
+    wait_until(
+        lambda: node.run(["mkdir", "-p", where / CLAIMS.name]) == "",
+        f"a write to {where} on {node.name}",
+        seconds=20,
+    )
+
+
+def brick(number: int) -> PurePosixPath:
+    """The folder on the serving node in which a replica keeps its files."""
+    return PurePosixPath(f"/srv/brick-{number}/data")
+
+
+def volume(node: Node, verb: str, *words: str) -> str:
+    """Run `gluster volume VERB VOLUME …` on the serving node."""
+    return node.run(["gluster", "--mode=script", "volume", verb, VOLUME, *words], timeout=60)
+
+
+def kill_brick(node: Node, number: int) -> None:
+    """End the server of one replica as a crash would; its files stay, out of date from now on."""
+    pid = online(node)[number]
+    node.run(["kill", "-KILL", str(pid)])
+    wait_until(lambda: number not in online(node), f"the end of brick {number}", seconds=20)
+
+
+def revive_bricks(node: Node) -> None:
+    """Start every replica's server that does not run, and heal what it missed."""
+    volume(node, "start", "force")
+    wait_for_bricks(node)
+    volume(node, "heal")
+
+
+def online(node: Node) -> dict[int, int]:
+    """The replicas whose servers run, and their process ids inside the node."""
+    found = {}
+    for line in volume(node, "status").replace("\n", " ").split("Brick ")[1:]:
+        match = re.match(r"\S*/brick-\s*(\d)\s*/\s*data\s+\d+\s+\d+\s+Y\s+(\d+)", line)
+        if match:
+            found[int(match[1])] = int(match[2])
+    return found
+
+
+def wait_for_bricks(node: Node) -> None:
+    """Wait until every replica's server runs."""
+    wait_until(lambda: set(online(node)) == set(BRICKS), "every brick online", seconds=30)
+
+
+def heal_info(node: Node) -> dict[int, int]:
+    """How many entries each replica still has to pass on; one that does not answer is left out."""
+    text = volume(node, "heal", "info")
+    return {
+        int(number): int(count)
+        for number, count in re.findall(
+            r"/brick-(\d)/data\n(?:.*\n)*?Number of entries: (\d+)", text
+        )
+    }
+
+
+def log_to_state_folder(node: Node) -> None:
+    """Let Gluster's many logs lie beside the other servers' logs."""
+    folder = node.log("gluster").with_suffix("")
+    node.run(
+        [
+            "sh",
+            "-c",
+            'mkdir -p "$1" && rm -rf "$2" && ln -sn "$1" "$2"',
+            "sh",
+            folder,
+            "/var/log/glusterfs",
+        ]
+    )
