@@ -6,8 +6,8 @@ import argparse
 import os
 import sys
 
-from . import build
-from .cluster import Cluster
+from . import build, kwok
+from .cluster import OPTIONS, Cluster
 from .errors import NodeError
 
 
@@ -22,6 +22,18 @@ def main() -> int:
     up.add_argument(
         "--port", type=int, default=0, help="of the API server on 127.0.0.1 (default: a free one)"
     )
+    up.add_argument(
+        "--second-node", action="store_true", help="with another node, or bring it back"
+    )
+    up.add_argument(
+        "--with", dest="options", default="", help=f"build and start, too: {','.join(OPTIONS)}"
+    )
+    commands.add_parser("lose", help="end a node as a power cut does").add_argument("node")
+    fake = commands.add_parser("fake-nodes", help="let there be nodes that run nothing (kwok)")
+    fake.add_argument("count", type=int)
+    fake.add_argument("--cpu", default="8")
+    fake.add_argument("--memory", default="32Gi")
+    fake.add_argument("--without-taint", action="store_true", help="for pods that tolerate nothing")
     commands.add_parser("down", help="end the cluster and remove all of it")
     commands.add_parser("status", help="the nodes, and the servers that run on them")
     shell = commands.add_parser("shell", help="a shell, or a command, with kubectl and KUBECONFIG")
@@ -33,7 +45,17 @@ def main() -> int:
             case "build":
                 build.build(asked.modules or None)
             case "up":
-                cluster.up(asked.port)
+                options = [word for word in asked.options.split(",") if word]
+                if unknown := set(options) - OPTIONS.keys():
+                    parser.error(f"--with knows {', '.join(OPTIONS)}, not {', '.join(unknown)}")
+                cluster.up(asked.port, second=asked.second_node, options=options)
+            case "lose":
+                cluster.lose(asked.node)
+            case "fake-nodes":
+                kwok.fake_nodes(
+                    cluster.first, asked.count, asked.cpu, asked.memory,
+                    taint=not asked.without_taint,
+                )  # fmt: skip
             case "down":
                 cluster.down()
             case "status":

@@ -9,16 +9,33 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from . import build, cgroups, control_plane, kubelet, network, paths, sandbox
-from .commands import locked, run, say
+from . import (
+    build,
+    cgroups,
+    control_plane,
+    dns,
+    images,
+    ingress,
+    kubelet,
+    kwok,
+    network,
+    paths,
+    policy,
+    registry,
+    sandbox,
+    volcano,
+)
+from .commands import locked, run, say, wait_until
 from .door import open_door
 from .errors import NodeError
 from .node import Node
 from .pki import Pki
+
+OPTIONS = {"kwok": kwok, "volcano": volcano}  # built and started only when asked for
 
 
 class Cluster:
@@ -36,42 +53,85 @@ class Cluster:
         """The nodes that run."""
         return [node for node in (self.first, self.second) if node.file.exists() and node.servers()]
 
-    def up(self, port: int = 0) -> None:
-        """Start the cluster unless it runs.
+    def up(self, port: int = 0, *, second: bool = False, options: Sequence[str] = ()) -> None:
+        """Start the cluster, or what is missing of it.
 
         Args:
             port: where the API server is reached on 127.0.0.1; 0 takes a free one.
+            second: with a second node.
+            options: names of OPTIONS.
 
         Raises:
             NodeError: the machine cannot do it, a build failed, or a server did not start.
         """
         sandbox.check_machine()
         with locked(self.state.with_suffix(".lock"), waiting_for=f"the cluster {self.name}"):
+            build.build()
+            if options:
+                build.build(options)
+            began = time.monotonic()
             if self.kubeconfig.exists() and self.first.servers():
                 say(f"The cluster {self.name} runs already: KUBECONFIG={self.kubeconfig}")
+                self._add(second=second, options=options)
                 return
-            build.build()
             self._remove()
-            began = time.monotonic()
             try:
-                self._begin(port, began)
+                self._begin(port, second=second, options=options)
             except BaseException:
                 self._remove(keep_logs=True)
                 raise
             say(f"all runs after {time.monotonic() - began:.1f} s: KUBECONFIG={self.kubeconfig}")
 
-    def _begin(self, port: int, began: float) -> None:
+    def _begin(self, port: int, *, second: bool, options: Sequence[str]) -> None:
+        pause = images.build("pause")
         self.state.mkdir(parents=True, mode=0o700)
         node, pki = self.first, Pki(self.first)
         node.begin()
         network.make_bridge(node)
         pki.begin()
-        pki.kubelet(node)
-        side_by_side(lambda: control_plane.start(node))
+        registry.start(node)
+        side_by_side(lambda: control_plane.start(node), lambda: registry.push(pause, node))
         self._open(pki, port)
-        kubelet.start(node, "registry:5000/pause:1")
-        self.kubectl("wait", "--for=condition=Ready", f"node/{node.name}", "--timeout=60s")
+        side_by_side(
+            lambda: self._take_pods(node),
+            lambda: dns.start(node),
+            lambda: ingress.start(node),
+            lambda: self._add(second=second, options=options),
+        )
+
+    def _add(self, *, second: bool, options: Sequence[str]) -> None:
+        """Start the second node and the options that do not run yet."""
+        if second and not self.second.servers():
+            self.second.begin()
+            network.plug_in(self.second, self.first)
+            self._take_pods(self.second)
+        for option in options:
+            if not self.first.alive(OPTIONS[option].SERVER):
+                OPTIONS[option].start(self.first)
+
+    def _take_pods(self, node: Node) -> None:
+        """Make a node that is on the network one that pods run on."""
+        began = time.monotonic()
+        Pki(self.first).kubelet(node)
+        registry.configure(node)
+        kubelet.start(node, images.build("pause").reference)
+        policy.start(node, self.first)
+        ready = ["wait", "--for=condition=Ready", f"node/{node.name}", "--timeout=30s"]
+        wait_until(lambda: self.kubectl(*ready), f"{node.name} is Ready", seconds=60)
         say(f"{node.name} is Ready after {time.monotonic() - began:.1f} s")
+
+    def lose(self, name: str) -> None:
+        """End a node as a power cut does; `up(second=True)` brings it back with its disk.
+
+        Raises:
+            NodeError: it is not a node that may be lost, or it does not run.
+        """
+        if name != self.second.name:
+            raise NodeError(f"Only {self.second.name} may be lost; node-1 has the control plane.")
+        with locked(self.state.with_suffix(".lock"), waiting_for=f"the cluster {self.name}"):
+            if not self.second.servers():
+                raise NodeError(f"{name} does not run. Do: python3 -m kubenode up --second-node")
+            self.second.end()
 
     def _open(self, pki: Pki, port: int) -> None:
         server = f"https://127.0.0.1:{open_door(self.first, 'api', 6443, port)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .commands import run, wait_until
 from .node import Node
 
 BRIDGE = "nodes"
@@ -14,6 +15,31 @@ def make_bridge(node: Node) -> None:
     ip(node, f"link set {BRIDGE} up")
 
 
+def plug_in(node: Node, first: Node) -> None:
+    """Connect a second node to the bridge, and let each node find the other's pods.
+
+    Raises:
+        NodeError: the interface of an earlier node of this name does not go away.
+    """
+    # Node-1's tools and network, but the machine's process ids: `netns` takes one of those.
+    enter = ["nsenter", f"--target={first.pid}", "--mount", "--net", "--"]
+    add = f"ip link add {node.name} type veth peer name eth0 netns {node.pid}"
+    wait_until(
+        # The kernel takes away a lost node's interface some time after its last process.
+        lambda: run([*enter, *add.split()]) == "", f"a cable to {node.name}", seconds=10,
+    )  # fmt: skip
+    ip(first, f"link set {node.name} up master {BRIDGE}")
+    ip(node, f"address add {node.ip}/24 dev eth0")
+    ip(node, "link set eth0 up")
+    ip(first, f"route replace {pods(node)} via {node.ip}")
+    ip(node, f"route replace {pods(first)} via {first.ip}")
+
+
+def pods(node: Node) -> str:
+    """The addresses of a node's pods."""
+    return f"10.244.{node.number}.0/24"
+
+
 def ip(node: Node, arguments: str) -> None:
-    """Change the network of a node by its own ip(8)."""
+    """Change the network of a node, by its own `ip`."""
     node.run(["ip", *arguments.split()])

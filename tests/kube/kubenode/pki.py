@@ -44,6 +44,8 @@ class Pki:
         self.user("kube-controller-manager", "/CN=system:kube-controller-manager")
         self.user("kube-scheduler", "/CN=system:kube-scheduler")
         self.user("kube-proxy", "/CN=system:kube-proxy")
+        for server in ("coredns", "kube-network-policies", "traefik"):  # their RBAC: manifests/
+            self.user(server, f"/CN={server}")
 
     def kubelet(self, node: Node) -> None:
         """Make the identity of a node's kubelet, good for serving too."""
@@ -67,7 +69,7 @@ class Pki:
         (self.folder / f"{name}.ext").write_text(extensions)
         self._openssl(f"req {NEW_KEY} -subj {subject} -keyout {name}.key -out {name}.csr")
         self._openssl(
-            f"x509 -req -in {name}.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days {DAYS} "
+            f"x509 -req -in {name}.csr -CA ca.crt -CAkey ca.key -days {DAYS} "
             f"-extfile {name}.ext -out {name}.crt"
         )
 

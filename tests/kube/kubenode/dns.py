@@ -1,0 +1,32 @@
+"""Names in the cluster: CoreDNS on node-1, behind the Service `kube-dns`.
+
+It is at an address of the node, as with NodeLocal DNSCache: a NetworkPolicy that limits egress
+allows it by port 53, not by the labels of pods. What is not the cluster's does not exist for it.
+"""
+
+from __future__ import annotations
+
+from . import build, manifests
+from .config import filled, flags
+from .node import Node
+
+ADDRESS = "10.96.0.10"
+
+# As a pod asks: the name server is the Service, through kube-proxy's rules.
+ASK = f"""
+echo 'nameserver {ADDRESS}\noptions timeout:1 attempts:1' >/run/dns-check
+mount --bind /run/dns-check /etc/resolv.conf
+getent hosts kubernetes.default.svc.cluster.local
+"""
+
+
+def start(node: Node) -> None:
+    """Start CoreDNS on node-1; returns when a name is resolved through the Service.
+
+    Raises:
+        NodeError: it ended, or gave no answer in time; kube-proxy must run for that.
+    """
+    manifests.apply(node, "dns.yaml")
+    node.write("/etc/coredns/Corefile", filled("Corefile", node))
+    node.start("coredns", [build.binary("coredns"), *flags("coredns", node)])
+    node.ready("coredns", ["unshare", "--mount", "sh", "-ec", ASK])

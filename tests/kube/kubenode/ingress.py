@@ -1,0 +1,38 @@
+"""The way into the cluster: traefik on node-1 serves Ingress and HTTPRoute objects on port 80.
+
+Classes are called `traefik`; HTTPRoutes of any namespace attach to the Gateway `traefik` in
+kube-system. It connects to pods from the node's address: a NetworkPolicy of a pod on another node
+has to allow that.
+"""
+
+from __future__ import annotations
+
+from . import build, manifests
+from .config import flags
+from .node import Node
+
+PORT = 80
+
+
+def start(node: Node) -> None:
+    """Start traefik on node-1; returns when it serves the Gateway.
+
+    Raises:
+        NodeError: it ended, or did not take the Gateway in time.
+    """
+    definitions = [file.read_text() for file in build.resources("traefik", "gateway-api")]
+    manifests.apply_texts(node, definitions)
+    manifests.kubectl(
+        node, "wait", "--for=condition=Established", "--timeout=30s",
+        "crd/gatewayclasses.gateway.networking.k8s.io", "crd/gateways.gateway.networking.k8s.io",
+        "crd/httproutes.gateway.networking.k8s.io", "crd/grpcroutes.gateway.networking.k8s.io",
+    )  # fmt: skip
+    manifests.apply(node, "ingress.yaml")
+    kubeconfig = {"KUBECONFIG": f"{node.state}/pki/traefik.kubeconfig"}
+    node.start("traefik", [build.binary("traefik"), *flags("traefik", node)], kubeconfig)
+    answers = f'exec 3<>"/dev/tcp/{node.ip}/{PORT}"'
+    node.ready("traefik", ["bash", "-c", answers])
+    manifests.kubectl(
+        node, "wait", "gateway/traefik", "--namespace=kube-system", "--timeout=30s",
+        "--for=condition=Programmed",
+    )  # fmt: skip
