@@ -20,7 +20,8 @@ from .errors import NodeError
 
 REGISTRY = "registry:5000"
 PRODUCT = ("notebook", "hub", "operator")
-NAMES = ("busybox", "pause", *PRODUCT)
+GO = ("local-path-provisioner", "pause")  # one Go program each
+NAMES = ("busybox", *GO, *PRODUCT)
 CONTEXT = "/context"
 FILES = (  # what .dockerignore lets into the context; requirements are named by the image
     ".dockerignore",
@@ -103,8 +104,8 @@ def sources(name: str) -> tuple[Path, Path]:
     dockerfile = paths.KUBE / "images" / name / "Dockerfile"
     if name == "busybox":
         return debian.tree("builder") / "usr" / "bin", dockerfile
-    if name == "pause":
-        return servers.binary("pause").parent, dockerfile
+    if name in GO:
+        return servers.binary(name).parent, dockerfile
     raise NodeError(f"There is no image {name!r}. There are: {', '.join(NAMES)}.")
 
 
