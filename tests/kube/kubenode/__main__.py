@@ -62,7 +62,7 @@ def main() -> int:
                 for node in cluster.nodes():
                     print(f"{node.name} {node.ip}: {' '.join(node.servers())}")
             case "shell":
-                enter(cluster, [word for word in asked.words if word != "--"])
+                enter(cluster, asked.words[1:] if asked.words[:1] == ["--"] else asked.words)
     except NodeError as error:
         print(f"kubenode: {error}", file=sys.stderr)
         return 1
