@@ -64,7 +64,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if Path(__file__).parent not in item.path.parents:
             chosen.append(item)  # a test of another folder, named on the same command line
             continue
-        needs = {word for mark in item.iter_markers("needs") for word in mark.args}
+        needs = _needs(item)
         if unknown := needs - clusters.ABILITIES.keys():
             raise pytest.UsageError(
                 f"{item.nodeid} needs {', '.join(unknown)}: no such word in clusters.py"
@@ -87,6 +87,11 @@ def pytest_terminal_summary(
         terminalreporter.write_line(
             f"LEFT OUT {test}: this cluster's description lacks {', '.join(lacking)}"
         )
+
+
+def _needs(item: pytest.Item) -> set[str]:
+    """What a cluster must be able to do for a test."""
+    return {word for mark in item.iter_markers("needs") for word in mark.args}
 
 
 @contextmanager
@@ -125,11 +130,9 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[UnderTest]:
     own = Cluster()
     ran_before = bool(own.nodes())
     capture = request.config.pluginmanager.getplugin("capturemanager")
-    with (
-        _one_message(),
-        capture.global_and_fixture_disabled(),
-    ):  # a first start builds for half an hour
-        own.up()
+    # Shown as it goes: the first start builds for half an hour.
+    with _one_message(), capture.global_and_fixture_disabled():
+        own.up(second=any("two-nodes" in _needs(item) for item in request.session.items))
         description = clusters.described(own.state / "cluster.toml")
         kubectl = Kubectl(build.binary("kubectl"), str(own.kubeconfig))
     yield UnderTest(kubectl, description, own)
@@ -140,8 +143,8 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[UnderTest]:
 @pytest.fixture(autouse=True)
 def _is_able(request: pytest.FixtureRequest) -> None:
     """Our own node can do whatever a test needs, or the test fails."""
-    needs = {word for mark in request.node.iter_markers("needs") for word in mark.args}
-    if needs:
+    needs = _needs(request.node)
+    if needs and "cluster" in request.fixturenames:
         lacking = needs - request.getfixturevalue("cluster").description.can
         assert not lacking, f"our own node cannot do {', '.join(sorted(lacking))}"
 

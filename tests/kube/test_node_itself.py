@@ -1,0 +1,126 @@
+"""Our own node begins, ends and fails cleanly: seen on a cluster beside the one under test."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kubenode import cgroups
+from kubenode.cluster import Cluster
+from kubenode.commands import wait_until
+from kubenode.errors import NodeError
+from kubenode.node import Node
+from kubenode.processes import members, namespace_of
+
+pytestmark = pytest.mark.needs("node-inside")
+NAMESPACES = ("mnt", "net", "pid", "ipc", "uts")
+
+
+@pytest.fixture
+def spare(machine: None) -> Iterator[Cluster]:
+    """A cluster that does not run, of a name of its own; afterwards nothing of it is left."""
+    cluster = Cluster(f"{Cluster().name}-spare")
+    cluster.down()
+    yield cluster
+    cluster.down()
+
+
+class Traces:
+    """All that a running cluster has on this machine, to be looked for after its end."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        first = cluster.first.pid
+        self.state = str(cluster.state)
+        self.cgroup = f"tfcluster-kube-{cluster.name}"
+        self.namespaces = {_namespace(first, kind) for kind in NAMESPACES}
+        assert not self.namespaces & {_namespace(os.getpid(), kind) for kind in NAMESPACES}
+        self.processes = len(list(members(namespace_of(first))))
+
+    def left(self) -> list[str]:
+        """What is still there: processes in its namespaces, mounts, loop devices, cgroups."""
+        found = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            pid = int(entry.name)
+            if self.namespaces & {_namespace(pid, kind) for kind in NAMESPACES}:
+                found.append(f"process {pid}")
+        mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+        found += [line for line in mounts if self.state in line]
+        for file in Path("/sys/block").glob("loop*/loop/backing_file"):
+            found += [str(file)] if self.state in file.read_text() else []
+        tops = [each / self.cgroup for each in cgroups.hierarchies()]
+        return found + [str(top) for top in tops if top.exists()]
+
+
+def _namespace(pid: int, kind: str) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/ns/{kind}")
+    except OSError:
+        return ""
+
+
+def test_a_cluster_begins_and_ends_whole(spare: Cluster) -> None:
+    """A second `up` changes nothing; `down` leaves no trace, and may be repeated."""
+    spare.up()
+    servers = {server: _pid(spare.first, server) for server in spare.first.servers()}
+    spare.up()
+    assert {server: _pid(spare.first, server) for server in spare.first.servers()} == servers
+    traces = Traces(spare)
+    assert traces.processes > len(servers)
+    spare.down()
+    assert traces.left() == []
+    assert not spare.state.exists()
+    spare.down()
+
+
+def test_a_cluster_whose_processes_all_were_killed(spare: Cluster) -> None:
+    """After kill -9 of all its processes a cluster starts anew, and ends without a trace."""
+    spare.up()
+    before = Traces(spare)
+    for pid in list(members(namespace_of(spare.first.pid))):
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not spare.nodes(), "all of it is dead", seconds=30)
+    spare.up()
+    assert "node-1" in spare.kubectl("get", "nodes", "-o", "name")
+    after = Traces(spare)
+    spare.down()
+    assert before.left() == after.left() == []
+
+
+def test_a_taken_port_is_named(spare: Cluster) -> None:
+    """A cluster whose API port is taken does not start, says which port, and leaves nothing."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(NodeError, match=rf"Port {port} of 127\.0\.0\.1 is taken"):
+            spare.up(port)
+    assert spare.leftovers() == []
+
+
+def test_an_api_server_that_dies_at_the_start(spare: Cluster) -> None:
+    """A cluster whose API server dies at the start says so with its last lines, and is gone."""
+    found: list[Traces] = []
+
+    def kill() -> None:
+        wait_until(lambda: spare.first.alive("kube-apiserver"), "it runs", seconds=60, every=0.02)
+        found.append(Traces(spare))
+        spare.first.stop("kube-apiserver", "KILL")
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    with pytest.raises(NodeError) as failed:
+        spare.up()
+    killer.join()
+    said = str(failed.value)
+    assert "kube-apiserver ended. Its last lines" in said
+    assert len(said.splitlines()) > 3
+    assert found[0].left() == spare.leftovers() == []
+
+
+def _pid(node: Node, server: str) -> int:
+    return int((node.folder / "servers" / server).read_text().split()[0])
