@@ -2,7 +2,7 @@
 
 Its storage lies in the cache, so that layers are made once. What builds need of the machine goes in
 with them and never into an image: the certificates it trusts, its proxies, where its pip finds
-packages. One buildah runs at a time.
+packages.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from . import debian, paths
-from .commands import locked, run
+from .commands import run
 
 SCRIPT = Path(__file__).with_name("buildah.sh")
 CERTIFICATES = (
@@ -63,7 +63,7 @@ def buildah(
         **({trusted: CERTIFICATES} if (trusted := certificates()) else {}),
         **(binds or {}),
     }
-    with locked(storage() / "lock", waiting_for="buildah"), tempfile.NamedTemporaryFile("w") as pip:
+    with tempfile.NamedTemporaryFile("w") as pip:
         pip.write(pip_configuration())
         pip.flush()
         inside[Path(pip.name)] = PIP_CONFIGURATION

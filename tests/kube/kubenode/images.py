@@ -57,7 +57,7 @@ def build(name: str) -> Image:
     built = storage() / "built" / f"{name}-{image.tag}"  # its size; goes with the storage
     if built.exists():
         return image
-    with locked(storage() / "built" / f"{name}.lock", waiting_for=f"the image {name}"):
+    with locked(storage() / "building", waiting_for=f"it builds images, {name} comes after"):
         if not built.exists():
             began = time.monotonic()
             make(image)
