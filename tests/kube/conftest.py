@@ -6,6 +6,7 @@ description does not list are deselected, and the summary says which.
 
 from __future__ import annotations
 
+import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ import pytest
 from clusters import Description
 from kubectl import Kubectl
 from kubenode import build, sandbox
-from kubenode.cluster import Cluster
+from kubenode.cluster import OPTIONS, Cluster
 from kubenode.errors import NodeError
 
 SECONDS = 900  # for one test; starting the cluster, and building it, is not counted
@@ -69,7 +70,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             raise pytest.UsageError(
                 f"{item.nodeid} needs {', '.join(unknown)}: no such word in clusters.py"
             )
-        if theirs and (lacking := needs - theirs[1].can):
+        lacking = needs - theirs[1].can if theirs else needs & OPTIONS.keys() - asked_for()
+        if lacking:
             left_out[item.nodeid] = sorted(lacking)
             continue
         item.add_marker(pytest.mark.timeout(SECONDS, func_only=True))
@@ -83,15 +85,25 @@ def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
     """Name each test that was left out, and why."""
+    theirs = config.stash[THEIRS]
+    reason = "this cluster's description lacks" if theirs else "WITH does not ask for"
     for test, lacking in config.stash.get(LEFT_OUT, {}).items():
         terminalreporter.write_line(
-            f"LEFT OUT {test}: this cluster's description lacks {', '.join(lacking)}"
+            f"LEFT OUT {test}: it needs {', '.join(lacking)}, which {reason}"
         )
 
 
 def _needs(item: pytest.Item) -> set[str]:
     """What a cluster must be able to do for a test."""
     return {word for mark in item.iter_markers("needs") for word in mark.args}
+
+
+def asked_for() -> set[str]:
+    """The options that our own node shall have: WITH=kwok,volcano."""
+    words = {word for word in os.environ.get("WITH", "").split(",") if word}
+    if unknown := words - OPTIONS.keys():
+        raise pytest.UsageError(f"WITH knows {', '.join(OPTIONS)}, not {', '.join(unknown)}")
+    return words
 
 
 @contextmanager

@@ -1,0 +1,136 @@
+"""Two nodes: pods reach each other, policies hold on both, one may be lost and come back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from conftest import UnderTest
+from kubectl import Kubectl, Object, condition, is_ready
+from kubenode.commands import wait_until
+from kubenode.node import Node
+from workloads import WEB, pod, service, web
+
+NOTHING_IN: Object = {
+    "apiVersion": "networking.k8s.io/v1",
+    "kind": "NetworkPolicy",
+    "metadata": {"name": "policy"},
+    "spec": {"podSelector": {"matchLabels": {"app": "server"}}, "policyTypes": ["Ingress"]},
+}
+# Names are asked for on port 53; the API server, say, is not reached.
+ONLY_NAMES_OUT: Object = {
+    "apiVersion": "networking.k8s.io/v1",
+    "kind": "NetworkPolicy",
+    "metadata": {"name": "policy"},
+    "spec": {
+        "podSelector": {},
+        "policyTypes": ["Egress"],
+        "egress": [{"ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]}],
+    },
+}
+
+
+def on(node: str, manifest: Object) -> Object:
+    """The pod, on that node."""
+    selector = {"kubernetes.io/hostname": node}
+    return {**manifest, "spec": {**manifest["spec"], "nodeSelector": selector}}
+
+
+def reached(kube: Kubectl, client: str, address: str) -> bool:
+    """Whether a pod gets a page from there."""
+    return kube.succeeds(client, "wget", "-T", "2", "-qO-", f"http://{address}/")
+
+
+@pytest.fixture
+def two(cluster: UnderTest) -> tuple[str, str]:
+    """The names of two nodes that are ready."""
+    names = [each["metadata"]["name"] for each in cluster.kubectl.every("node") if is_ready(each)]
+    assert len(names) >= 2, names
+    return names[0], names[1]
+
+
+@pytest.mark.needs("two-nodes")
+def test_pods_of_two_nodes_reach_each_other(
+    cluster: UnderTest, kube: Kubectl, two: tuple[str, str]
+) -> None:
+    """A pod reaches one on another node, by its address and by the name of its Service."""
+    for here, there in (two, two[::-1]):
+        server, client = f"server-{there}", f"client-{here}"
+        kube.apply(on(there, web(server, cluster.busybox)), service(server, server, 80))
+        kube.apply(on(here, pod(client, cluster.busybox)))
+        address = kube.running(server)["status"]["podIP"]
+        kube.running(client)
+        wait_until(lambda: reached(kube, client, f"{address}:{WEB}"), "by address", seconds=30)  # noqa: B023
+        wait_until(lambda: reached(kube, client, server), "by name", seconds=30)  # noqa: B023
+
+
+@pytest.mark.needs("two-nodes", "network-policy")
+def test_policies_hold_on_every_node(
+    cluster: UnderTest, kube: Kubectl, two: tuple[str, str]
+) -> None:
+    """A closed pod of either node is reached neither from its own node nor from the other."""
+    for there in two:
+        kube.apply(on(there, web("server", cluster.busybox)))
+        clients = {here: f"client-{here}" for here in two}
+        kube.apply(*(on(here, pod(name, cluster.busybox)) for here, name in clients.items()))
+        address = f"{kube.running('server')['status']['podIP']}:{WEB}"
+        for client in clients.values():
+            kube.running(client)
+            wait_until(lambda: reached(kube, client, address), "open at first", seconds=30)  # noqa: B023
+        kube.apply(NOTHING_IN)
+        for client in clients.values():
+            wait_until(lambda: not reached(kube, client, address), "closed", seconds=30)  # noqa: B023
+        kube.delete("networkpolicy", "policy")
+        for client in clients.values():
+            wait_until(lambda: reached(kube, client, address), "open again", seconds=30)  # noqa: B023
+        kube.delete("pod", "server")
+
+
+@pytest.mark.needs("network-policy")
+def test_a_policy_keeps_a_pod_from_servers_of_the_node(cluster: UnderTest, kube: Kubectl) -> None:
+    """A pod that may only ask for names does so, and does not reach the API server."""
+    kube.apply(pod("client", cluster.busybox))
+    kube.running("client")
+
+    def connects() -> bool:
+        return kube.succeeds("client", "nc", "-z", "-w", "2", "kubernetes.default", "443")
+
+    wait_until(connects, "the API server is reached", seconds=30)
+    kube.apply(ONLY_NAMES_OUT)
+    wait_until(lambda: not connects(), "it is not reached", seconds=30)
+    assert kube.succeeds("client", "nslookup", "kubernetes.default.svc.cluster.local")
+    kube.delete("networkpolicy", "policy")
+    wait_until(connects, "it is reached again", seconds=30)
+
+
+@pytest.fixture
+def lose(cluster: UnderTest) -> Iterator[Callable[[], Node]]:
+    """Ends the second node with everything on it; it is back and ready after the test."""
+    assert cluster.own
+    own = cluster.own
+
+    def end() -> Node:
+        own.lose(own.second.name)
+        return own.second
+
+    yield end
+    own.up(second=True)
+    cluster.kubectl.wait("node", own.second.name, is_ready, "it is ready again")
+
+
+@pytest.mark.needs("two-nodes", "node-inside")
+def test_a_node_that_loses_power_comes_back(
+    cluster: UnderTest, kube: Kubectl, lose: Callable[[], Node]
+) -> None:
+    """A node that ends with all its processes is noticed as lost; it comes back and runs pods."""
+    assert cluster.own
+    lost = lose().name
+    cluster.kubectl.wait(
+        "node", lost, lambda node: condition(node, "Ready") == "Unknown", "it is lost", seconds=90
+    )
+    cluster.own.up(second=True)
+    cluster.kubectl.wait("node", lost, is_ready, "it is ready again")
+    kube.apply(on(lost, web("server", cluster.busybox)), pod("client", cluster.busybox))
+    address = f"{kube.running('server')['status']['podIP']}:{WEB}"
+    kube.running("client")
+    wait_until(lambda: reached(kube, "client", address), "a pod there is reached", seconds=30)
