@@ -6,6 +6,7 @@ from .commands import run, wait_until
 from .node import Node
 
 BRIDGE = "nodes"
+SERVICES = "10.96.0.0/16"  # the kernel wants a route before kube-proxy's rules see a packet
 
 
 def make_bridge(node: Node) -> None:
@@ -13,6 +14,7 @@ def make_bridge(node: Node) -> None:
     ip(node, f"link add {BRIDGE} type bridge")
     ip(node, f"address add {node.ip}/24 dev {BRIDGE}")
     ip(node, f"link set {BRIDGE} up")
+    ip(node, f"route add {SERVICES} dev {BRIDGE}")
 
 
 def plug_in(node: Node, first: Node) -> None:
@@ -31,6 +33,7 @@ def plug_in(node: Node, first: Node) -> None:
     ip(first, f"link set {node.name} up master {BRIDGE}")
     ip(node, f"address add {node.ip}/24 dev eth0")
     ip(node, "link set eth0 up")
+    ip(node, f"route add {SERVICES} dev eth0")
     ip(first, f"route replace {pods(node)} via {node.ip}")
     ip(node, f"route replace {pods(first)} via {first.ip}")
 
