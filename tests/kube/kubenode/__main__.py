@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 
-from . import build, kwok
+from . import build, kwok, prepare
 from .cluster import OPTIONS, Cluster
 from .errors import NodeError
 
@@ -15,9 +15,10 @@ def main() -> int:
     """Run one command; every failure is one message, never a traceback."""
     parser = argparse.ArgumentParser(prog="kubenode", description=main.__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("build", help="build what is not in the cache").add_argument(
-        "modules", nargs="*"
+    builds = commands.add_parser(
+        "build", help="build what is not in the cache: all, or some modules"
     )
+    builds.add_argument("modules", nargs="*")
     up = commands.add_parser("up", help="start the cluster, unless it runs")
     up.add_argument(
         "--port", type=int, default=0, help="of the API server on 127.0.0.1 (default: a free one)"
@@ -43,7 +44,10 @@ def main() -> int:
     try:
         match asked.command:
             case "build":
-                build.build(asked.modules or None)
+                if asked.modules:
+                    build.build(asked.modules)
+                else:
+                    prepare.everything()
             case "up":
                 options = [word for word in asked.options.split(",") if word]
                 if unknown := set(options) - OPTIONS.keys():

@@ -17,16 +17,21 @@ from . import (
     build,
     cgroups,
     control_plane,
+    description,
     dns,
+    gluster,
     images,
     ingress,
     kubelet,
     kwok,
+    leftovers,
     network,
     paths,
     policy,
+    prepare,
     registry,
     sandbox,
+    storage,
     volcano,
 )
 from .commands import locked, run, say, wait_until
@@ -36,6 +41,7 @@ from .node import Node
 from .pki import Pki
 
 OPTIONS = {"kwok": kwok, "volcano": volcano}  # built and started only when asked for
+FOR_PODS = ("busybox", "notebook")  # images that the tests' pods name
 
 
 class Cluster:
@@ -66,13 +72,12 @@ class Cluster:
         """
         sandbox.check_machine()
         with locked(self.state.with_suffix(".lock"), waiting_for=f"the cluster {self.name}"):
-            build.build()
-            if options:
-                build.build(options)
+            prepare.everything(options)
             began = time.monotonic()
             if self.kubeconfig.exists() and self.first.servers():
                 say(f"The cluster {self.name} runs already: KUBECONFIG={self.kubeconfig}")
                 self._add(second=second, options=options)
+                self._describe()
                 return
             self._remove()
             try:
@@ -83,31 +88,51 @@ class Cluster:
             say(f"all runs after {time.monotonic() - began:.1f} s: KUBECONFIG={self.kubeconfig}")
 
     def _begin(self, port: int, *, second: bool, options: Sequence[str]) -> None:
-        pause = images.build("pause")
         self.state.mkdir(parents=True, mode=0o700)
         node, pki = self.first, Pki(self.first)
         node.begin()
         network.make_bridge(node)
         pki.begin()
         registry.start(node)
-        side_by_side(lambda: control_plane.start(node), lambda: registry.push(pause, node))
+        side_by_side(
+            lambda: control_plane.start(node),
+            lambda: registry.push(images.build("pause"), node),
+            lambda: gluster.start(node),
+        )
         self._open(pki, port)
         side_by_side(
             lambda: self._take_pods(node),
             lambda: dns.start(node),
-            lambda: ingress.start(node),
+            lambda: storage.start(node),
+            lambda: self._let_in(node),
             lambda: self._add(second=second, options=options),
+            *(lambda name=name: registry.push(images.build(name), node) for name in FOR_PODS),
         )
+        self._describe()
 
     def _add(self, *, second: bool, options: Sequence[str]) -> None:
         """Start the second node and the options that do not run yet."""
         if second and not self.second.servers():
             self.second.begin()
             network.plug_in(self.second, self.first)
+            gluster.mount(self.second, self.first)
             self._take_pods(self.second)
         for option in options:
             if not self.first.alive(OPTIONS[option].SERVER):
                 OPTIONS[option].start(self.first)
+
+    def _let_in(self, node: Node) -> None:
+        """Start the ingress controller, and open a door to it."""
+        ingress.start(node)
+        door = open_door(node, "ingress", ingress.PORT)
+        (self.state / "ingress").write_text(f"http://127.0.0.1:{door}")
+
+    def _describe(self) -> None:
+        """Say in `cluster.toml` what the cluster can do now."""
+        more = [option for option in OPTIONS if self.first.alive(OPTIONS[option].SERVER)]
+        more += ["two-nodes"] if self.second.servers() else []
+        url = (self.state / "ingress").read_text()
+        description.write(self.state / "cluster.toml", ingress=url, more=more)
 
     def _take_pods(self, node: Node) -> None:
         """Make a node that is on the network one that pods run on."""
@@ -173,34 +198,8 @@ class Cluster:
         shutil.rmtree(self.state, ignore_errors=True)
 
     def leftovers(self) -> list[str]:
-        """What of this cluster is still there, one line for each: processes, mounts, loop devices,
-        cgroups, files.
-        """
-        mark = f"{self.state}/"
-        found = []
-        for entry in Path("/proc").glob("[0-9]*"):
-            try:
-                words = (
-                    (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                )
-            except OSError:
-                continue
-            if mark in words:
-                found.append(f"process {entry.name}: {words[:120]}")
-        found += [
-            f"mount: {line}"
-            for line in Path("/proc/mounts").read_text().splitlines()
-            if mark in line
-        ]
-        for device in Path("/sys/block").glob("loop*/loop/backing_file"):
-            if mark in device.read_text():
-                found.append(f"loop device: {device.parent.parent.name}")
-        cgroup = f"tfcluster-kube-{self.name}"
-        found += [
-            f"cgroup: {each / cgroup}" for each in cgroups.hierarchies() if (each / cgroup).exists()
-        ]
-        found += [f"folder: {self.state}"] if self.state.exists() else []
-        return found
+        """What of this cluster is still on the machine, one line for each."""
+        return leftovers.found(self.state, f"tfcluster-kube-{self.name}")
 
 
 def side_by_side(*steps: Callable[[], None]) -> None:

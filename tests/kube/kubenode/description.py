@@ -1,0 +1,27 @@
+"""What our own cluster can do, in the words that the tests read (clusters.py beside the tests)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from . import images, storage
+
+ALWAYS = (
+    "gateway", "ingress", "network-policy", "node-inside", "quota", "registry", "rwx",
+)  # fmt: skip
+
+
+def write(file: Path, *, ingress: str, more: Sequence[str]) -> None:
+    """Write the description of a cluster: `ingress` is the URL of its controller."""
+    texts = {
+        "can": sorted([*ALWAYS, *more]),
+        "storage-class": storage.CLASS,
+        "ingress-class": "traefik",
+        "gateway-class": "traefik",
+        "ingress-address": ingress,
+    }
+    lines = [f"{key} = {json.dumps(value)}" for key, value in texts.items()]  # TOML takes JSON's
+    named = [f'{name} = "{images.build(name).reference}"' for name in ("busybox", "notebook")]
+    file.write_text("\n".join([*lines, "", "[images]", *named, ""]))

@@ -1,0 +1,24 @@
+"""All that a cluster starts from and that is slow to make: servers, Debian trees, images.
+
+`make kube-build` makes it ahead of time, beside other work; `kube-up` makes what is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from . import build, debian, images
+
+
+def everything(options: Sequence[str] = ()) -> None:
+    """Make what is not in the cache, and the servers of `options` too.
+
+    Raises:
+        NodeError: the first that cannot be made; the message names it.
+    """
+    build.build()
+    if options:
+        build.build(options)
+    debian.tree("node")
+    for name in images.NAMES:
+        images.build(name)
