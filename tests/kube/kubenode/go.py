@@ -26,7 +26,7 @@ SETTINGS = {
     "GOTOOLCHAIN": "local",
     "GOWORK": "off",
 }
-NEEDED = "all modules together need about 9 GB in Go's caches and 1 GB in ours"
+NEEDED = "all modules together need about 12 GB in Go's caches and 1.5 GB in ours"
 
 FULL = ("no space left on device", "disk quota exceeded")
 NO_REGISTRY = ("dial tcp", "i/o timeout", "TLS handshake", "tls: ", ": reading http", "GOPROXY=off")
