@@ -1,8 +1,8 @@
-"""A GlusterFS volume for claims that many pods share: three replicas on loop-mounted XFS, mounted by FUSE.
+"""A GlusterFS volume for claims that many pods share: three replicas on loop-mounted XFS, and FUSE.
 
-All of it runs in the nodes' own namespaces and goes with them. What it sets on the volume and on the
-mount is what k8s/storage/glusterfs/README.md tells an administrator to set, and nothing else. It never
-knows about Kubernetes: k8s/storage makes claims of folders on the mount.
+All of it runs in the nodes' own namespaces and goes with them. What it sets on the volume and on
+the mount is what k8s/storage/glusterfs/README.md tells an administrator to set, and nothing else. It
+never knows about Kubernetes: k8s/storage makes claims of folders on the mount.
 """
 
 from __future__ import annotations
@@ -26,7 +26,11 @@ GEO_REPLICATION = "/usr/lib/x86_64-linux-gnu/glusterfs/gsyncd"
 """Not used here; glusterd asks it ten times for its configuration, which takes four seconds."""
 
 MAKE_BRICK = """
-truncate --size="$2" "$1.img" && mkfs.xfs -q "$1.img" && mkdir -p "$3" && mount -o loop "$1.img" "$3" && mkdir "$3/data"
+truncate --size="$2" "$1.img"
+mkfs.xfs -q "$1.img"
+mkdir -p "$3"
+mount -o loop "$1.img" "$3"
+mkdir "$3/data"
 """
 
 

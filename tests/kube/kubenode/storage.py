@@ -1,4 +1,4 @@
-"""The StorageClass for claims that many pods share: k8s/storage/glusterfs, as an administrator applies it.
+"""The StorageClass for claims that many pods share: k8s/storage/glusterfs, as people apply it.
 
 It takes the preset as it is, with images of the local registry in the place of the public ones. The
 volume is gluster.py's; this module never touches it.
@@ -29,7 +29,9 @@ def start(node: Node) -> None:
     text = run([build.binary("kubectl"), "kustomize", PRESET])
     for public, name in PUBLIC.items():
         if public not in text:
-            raise NodeError(f"{PRESET} names no image {public}: PUBLIC in {__name__} is to follow it.")
+            raise NodeError(
+                f"{PRESET} names no image {public}: let PUBLIC in {__name__} follow it."
+            )
         image = images.build(name)
         registry.push(image, node)
         text = text.replace(public, image.reference)

@@ -1,0 +1,193 @@
+"""Claims that many pods share, and what becomes of their files: on GlusterFS, by k8s/storage."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import UnderTest
+from kubectl import Kubectl, Object
+from kubenode import gluster
+from kubenode.commands import wait_until
+from kubenode.node import Node
+from kubenode.paths import ROOT
+from workloads import USER, pod
+
+CLAIM = "shared"
+LOST = 2  # the replica that is killed
+TEARDOWN = ROOT / "k8s" / "storage" / "glusterfs" / "teardown.sh"
+
+# Files with their checksums, each written and counted before the next.
+WRITE = """
+cd /data; number=0
+while [ $number -lt 150 ]; do
+  head -c 65536 /dev/urandom >"file$number" && sha256sum "file$number" >>sums || exit 1
+  number=$((number + 1))
+done
+"""
+
+
+def claim(name: str, storage_class: str) -> Object:
+    """A claim that pods on any node read and write."""
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name},
+        "spec": {
+            "accessModes": ["ReadWriteMany"],
+            "storageClassName": storage_class,
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }
+
+
+def using(found: Object, name: str = CLAIM, **more: str) -> Object:
+    """A pod with a claim at /data; `more` are other fields of its spec."""
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": name}}
+    found["spec"].update(volumes=[volume], **more)
+    found["spec"]["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
+    return found
+
+
+def folder(kube: Kubectl, name: str = CLAIM) -> Path:
+    """Where a claim's files lie on every node."""
+    bound = kube.wait("pvc", name, lambda it: it["status"]["phase"] == "Bound", "it is bound")
+    return Path(kube.get("pv", bound["spec"]["volumeName"])["spec"]["hostPath"]["path"])
+
+
+def own_node(cluster: UnderTest) -> Node:
+    """The node that serves the volume."""
+    assert cluster.own
+    return cluster.own.first
+
+
+@pytest.mark.needs("rwx")
+def test_a_claim_is_shared(cluster: UnderTest, kube: Kubectl) -> None:
+    """What one pod writes to a claim, another reads and changes, both as the users' uid."""
+    kube.apply(claim(CLAIM, cluster.description.storage_class))
+    for name in ("first", "second"):
+        kube.apply(using(pod(name, cluster.busybox)))
+    kube.running("first")
+    kube.running("second")
+    kube.exec("first", "sh", "-c", "echo hello >/data/note")
+    assert kube.exec("second", "cat", "/data/note") == "hello\n"
+    kube.exec("second", "sh", "-c", "echo again >>/data/note")
+    assert kube.exec("first", "cat", "/data/note") == "hello\nagain\n"
+
+
+@pytest.mark.needs("rwx", "two-nodes")
+def test_a_claim_is_shared_between_nodes(cluster: UnderTest, kube: Kubectl) -> None:
+    """What a pod writes on one node, a pod on another node reads at once."""
+    kube.apply(claim(CLAIM, cluster.description.storage_class))
+    nodes = [each["metadata"]["name"] for each in cluster.kubectl.every("nodes")][:2]
+    for node in nodes:
+        kube.apply(using(pod(node, cluster.busybox), nodeName=node))
+    for node in nodes:
+        kube.running(node)
+    kube.exec(nodes[0], "sh", "-c", "echo hello >/data/note")
+    assert kube.exec(nodes[1], "cat", "/data/note") == "hello\n"
+
+
+@pytest.mark.needs("rwx", "node-inside")
+def test_a_claim_belongs_to_the_users_group(cluster: UnderTest, kube: Kubectl) -> None:
+    """A claim's folder, and what is made in it, belongs to group 100, whoever made it."""
+    kube.apply(claim(CLAIM, cluster.description.storage_class))
+    asked = using(pod("user", cluster.busybox))
+    asked["spec"]["securityContext"].update(runAsGroup=4242, supplementalGroups=[100])
+    kube.apply(asked)
+    kube.running("user")
+    assert kube.exec("user", "stat", "-c", "%g %a", "/data") == "100 2775\n"
+    kube.exec("user", "mkdir", "/data/made")
+    assert kube.exec("user", "stat", "-c", "%u %g %A", "/data/made") == f"{USER} 100 drwxr-sr-x\n"
+
+
+@pytest.mark.needs("rwx", "node-inside")
+def test_a_deleted_claim_takes_its_own_folder(cluster: UnderTest, kube: Kubectl) -> None:
+    """Deleting a claim removes its folder with private files in it, and no other folder."""
+    kube.apply(*(claim(name, cluster.description.storage_class) for name in (CLAIM, "kept")))
+    make = "mkdir -m 700 /data/private && echo hello >/data/private/note"
+    for name in (CLAIM, "kept"):
+        kube.apply(using(pod(name, cluster.busybox, "sh", "-c", make), name))
+    folders = {name: folder(kube, name) for name in (CLAIM, "kept")}
+    for name in folders:
+        kube.wait("pod", name, lambda it: it["status"]["phase"] == "Succeeded", "it has written")
+    kube.delete("pod", CLAIM)
+    kube.delete("pvc", CLAIM)
+    node = own_node(cluster)
+    wait_until(
+        lambda: folders[CLAIM].name not in node.run(["ls", gluster.CLAIMS]),
+        f"the end of {folders[CLAIM]}",
+        seconds=60,
+    )
+    assert node.run(["cat", folders["kept"] / "private" / "note"]) == "hello\n"
+
+
+@pytest.mark.needs("rwx", "node-inside")
+def test_files_outlive_a_lost_replica(
+    cluster: UnderTest, kube: Kubectl, whole_volume: Node
+) -> None:
+    """A replica lost while a pod writes costs no file, and has every file once it is healed."""
+    node = whole_volume
+    kube.apply(claim(CLAIM, cluster.description.storage_class))
+    files = folder(kube)
+    kube.apply(using(pod("writer", cluster.busybox, "sh", "-c", WRITE)))
+
+    def written() -> int:
+        return len(node.run(["sh", "-c", 'cat "$0"/sums 2>/dev/null || true', files]).splitlines())
+
+    wait_until(lambda: written() > 5, "the first files", seconds=90)
+    gluster.kill_brick(node, LOST)
+    at_the_loss = written()
+    kube.wait("pod", "writer", lambda it: it["status"]["phase"] == "Succeeded", "it has written")
+    assert at_the_loss < written() == 150
+
+    kube.apply(using(pod("reader", cluster.busybox)))
+    kube.running("reader")
+    kube.exec("reader", "sh", "-c", "cd /data && sha256sum -cs sums")
+    assert sum(gluster.heal_info(node).values()) > 0
+
+    gluster.revive_bricks(node)
+    healed = dict.fromkeys(gluster.BRICKS, 0)
+    wait_until(lambda: gluster.heal_info(node) == healed, "nothing left to heal", seconds=120)
+    # Read from the replica's own disk: through the volume another replica might answer.
+    on_brick = gluster.brick(LOST) / files.relative_to(gluster.MOUNT)
+    node.run(["sh", "-c", 'cd "$0" && sha256sum --check --status sums', on_brick])
+    assert len(node.run(["ls", on_brick]).splitlines()) == 151
+
+
+@pytest.fixture
+def whole_volume(cluster: UnderTest) -> Iterator[Node]:
+    """The serving node, with every replica online before and after."""
+    node = own_node(cluster)
+    gluster.wait_for_bricks(node)
+    yield node
+    gluster.revive_bricks(node)
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ("other/pvc-1_a_b", "does not lie directly in"),
+        ("claims", "does not lie directly in"),
+        ("claims/pvc-1_a_b/..", "does not lie directly in"),
+        ("claims/pvc-1_a_b/inner", "does not lie directly in"),
+        ("claims/backup", "is not called like a claim's folder"),
+        ("claims/pvc-1_a_b", "nothing is mounted by FUSE"),
+    ],
+)
+def test_teardown_refuses(tmp_path: Path, asked: str, words: str) -> None:
+    """The provisioner's script removes nothing but a claim's folder on the mounted volume."""
+    for name in ("other/pvc-1_a_b", "claims/pvc-1_a_b/inner", "claims/backup"):
+        (tmp_path / name).mkdir(parents=True)
+    before = sorted(tmp_path.rglob("*"))
+    env = {
+        "PATH": "/usr/bin:/bin",
+        "CLAIMS": f"{tmp_path}/claims",
+        "VOL_DIR": f"{tmp_path}/{asked}",
+    }
+    done = subprocess.run(["sh", TEARDOWN], env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert words in done.stderr
+    assert sorted(tmp_path.rglob("*")) == before
