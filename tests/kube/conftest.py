@@ -47,6 +47,10 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         f"needs(*abilities): what a cluster must be able to do: {', '.join(clusters.ABILITIES)}",
     )
+    # A node outlives the process that starts it, as it should.
+    config.addinivalue_line(
+        "filterwarnings", r"ignore:subprocess \d+ is still running:ResourceWarning"
+    )
     with _one_message():
         config.stash[THEIRS] = clusters.chosen()
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from kubenode import cgroups
 from kubenode.cluster import Cluster
-from kubenode.commands import wait_until
+from kubenode.commands import LAST_LINES, wait_until
 from kubenode.errors import NodeError
 from kubenode.node import Node
 from kubenode.processes import members, namespace_of
@@ -107,9 +107,15 @@ def test_an_api_server_that_dies_at_the_start(spare: Cluster) -> None:
     found: list[Traces] = []
 
     def kill() -> None:
-        wait_until(lambda: spare.first.alive("kube-apiserver"), "it runs", seconds=60, every=0.02)
+        node, server = spare.first, "kube-apiserver"
+        wait_until(
+            lambda: node.alive(server) and node.log(server).read_text().count("\n") > LAST_LINES,
+            "the API server says something",
+            seconds=60,
+            every=0.02,
+        )
         found.append(Traces(spare))
-        spare.first.stop("kube-apiserver", "KILL")
+        node.stop(server, "KILL")
 
     killer = threading.Thread(target=kill)
     killer.start()
@@ -118,7 +124,7 @@ def test_an_api_server_that_dies_at_the_start(spare: Cluster) -> None:
     killer.join()
     said = str(failed.value)
     assert "kube-apiserver ended. Its last lines" in said
-    assert len(said.splitlines()) > 3
+    assert len(said.splitlines()) > LAST_LINES
     assert found[0].left() == spare.leftovers() == []
 
 

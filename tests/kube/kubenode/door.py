@@ -37,18 +37,8 @@ def open_door(node: Node, name: str, target_port: int, port: int = 0) -> int:
     Raises:
         NodeError: the port is taken.
     """
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind(("127.0.0.1", port))
-    except OSError as error:
-        raise NodeError(
-            f"Port {port} of 127.0.0.1 is taken ({error.strerror}): "
-            "choose another, or 0 for any free one."
-        ) from error
-    listener.listen(128)
     log = node.log(f"door-{name}")
-    with log.open("w") as output:
+    with listening(port) as listener, log.open("w") as output:
         words = [
             sys.executable,
             "-m",
@@ -62,10 +52,26 @@ def open_door(node: Node, name: str, target_port: int, port: int = 0) -> int:
             words, cwd=paths.KUBE, pass_fds=[listener.fileno()], start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=output, stderr=output,
         )  # fmt: skip
+        taken = int(listener.getsockname()[1])
     wait_until(log.read_text, f"the door {name}", seconds=20)
     if not log.read_text().startswith("open"):
         raise NodeError(f"The door {name} cannot be opened:\n{log.read_text()}")
-    return int(listener.getsockname()[1])
+    return taken
+
+
+def listening(port: int) -> socket.socket:
+    """A socket that listens on a port of 127.0.0.1; 0 takes a free one.
+
+    Raises:
+        NodeError: the port is taken.
+    """
+    try:
+        return socket.create_server(("127.0.0.1", port))
+    except OSError as error:
+        raise NodeError(
+            f"Port {port} of 127.0.0.1 is taken ({error.strerror}): "
+            "choose another, or 0 for any free one."
+        ) from error
 
 
 def enter_network(pid: int) -> None:
