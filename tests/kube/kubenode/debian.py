@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import tempfile
 import uuid
 from pathlib import Path
 
@@ -43,8 +44,7 @@ def tree(name: str) -> Path:
 
 def make(target: Path, packages: list[str]) -> None:
     """Unpack and configure Debian with `packages`; `target` appears only when it is whole."""
-    if not shutil.which("debootstrap"):
-        raise NodeError("debootstrap is not installed. Do: apt-get install debootstrap")
+    program = debootstrap()
     for old in target.parent.glob(f"{target.name.rsplit('-', 1)[0]}-*.making-*"):
         shutil.rmtree(old, ignore_errors=True)
     making = target.with_name(f"{target.name}.making-{uuid.uuid4().hex[:8]}")
@@ -54,7 +54,7 @@ def make(target: Path, packages: list[str]) -> None:
     options = [f"--cache-dir={downloads}", f"--include={','.join(packages)}", *keyring]
     try:
         try:
-            run(["debootstrap", "--variant=minbase", *options, SUITE, making, *mirror()])
+            run([*program, "--variant=minbase", *options, SUITE, making, *mirror()])
         except NodeError as error:
             log = making / "debootstrap" / "debootstrap.log"
             said = (
@@ -65,6 +65,39 @@ def make(target: Path, packages: list[str]) -> None:
         making.rename(target)
     finally:
         shutil.rmtree(making, ignore_errors=True)
+
+
+def debootstrap() -> list[str]:
+    """How debootstrap is called: the machine's own, else one unpacked into the cache.
+
+    Raises:
+        NodeError: there is neither it nor what fetches it: apt, dpkg, and wget, which it uses.
+    """
+    if shutil.which("debootstrap"):
+        return ["debootstrap"]
+    missing = [tool for tool in ("apt-get", "dpkg-deb", "wget") if not shutil.which(tool)]
+    if missing:
+        raise NodeError(f"{', '.join(missing)} is missing. Do: apt-get install debootstrap wget")
+    folder = paths.cache() / "debian" / "debootstrap"
+    with locked(folder.with_suffix(".lock"), waiting_for="debootstrap"):
+        if not folder.exists():
+            unpack("debootstrap", folder)
+    data = f"DEBOOTSTRAP_DIR={folder}/usr/share/debootstrap"
+    return ["env", data, "sh", f"{folder}/usr/sbin/debootstrap"]
+
+
+def unpack(package: str, folder: Path) -> None:
+    """Fetch a Debian package by apt and unpack it, so that nothing is installed on the machine."""
+    with tempfile.TemporaryDirectory(dir=folder.parent) as name:
+        here = Path(name)
+        here.chmod(0o755)  # apt fetches as a user of its own
+        try:
+            run(["apt-get", "download", package], cwd=here)
+        except NodeError:  # a fresh machine has no lists yet
+            run(["apt-get", "update", "--quiet"])
+            run(["apt-get", "download", package], cwd=here)
+        run(["dpkg-deb", "--extract", next(here.glob("*.deb")), here / "files"])
+        (here / "files").rename(folder)
 
 
 def mirror() -> list[str]:
