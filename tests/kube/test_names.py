@@ -5,7 +5,7 @@ from __future__ import annotations
 from conftest import UnderTest
 from kubectl import Kubectl, Object
 from kubenode.commands import wait_until
-from workloads import WEB, job, service, spec
+from workloads import WEB, fetch, job, service, spec
 
 COUNT = 3
 NEVER_READY = {"exec": {"command": ["false"]}}
@@ -29,7 +29,7 @@ def test_pods_of_a_job_have_names_before_they_are_ready(cluster: UnderTest, kube
     asking = pods[0]["metadata"]["name"]
     for index in range(COUNT):
         name = f"task-{index}"
-        page = ["wget", "-T", "2", "-qO-", f"http://{name}.tasks:{WEB}/"]
+        page = fetch(f"{name}.tasks")
         wait_until(lambda page=page: kube.succeeds(asking, *page), f"{name} answers", seconds=30)
         assert kube.exec(asking, *page).strip() == name
 

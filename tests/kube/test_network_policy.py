@@ -8,7 +8,7 @@ import pytest
 from conftest import UnderTest
 from kubectl import Kubectl
 from kubenode.commands import wait_until
-from workloads import WEB, pod, web
+from workloads import fetch, pod, web
 
 OWN_NAMESPACE_ONLY = {
     "apiVersion": "networking.k8s.io/v1",
@@ -35,7 +35,7 @@ def test_a_policy_blocks_other_namespaces(
     others.running("client")
 
     def reached(kube: Kubectl) -> bool:
-        return kube.succeeds("client", "wget", "-T", "2", "-qO-", f"http://{address}:{WEB}/")
+        return kube.succeeds("client", *fetch(address))
 
     wait_until(lambda: reached(ours) and reached(others), "both reach the server", seconds=30)
     ours.apply(OWN_NAMESPACE_ONLY)

@@ -51,6 +51,11 @@ def web(name: str, image: str, path: str = "", text: str = "hello") -> Object:
     return pod(name, image, "sh", "-c", f"{serve} exec httpd -f -p {WEB} -h /tmp/w")
 
 
+def fetch(host: str) -> list[str]:
+    """The command by which a pod asks another's port WEB; it gives up after two seconds."""
+    return ["timeout", "2", "wget", "-qO-", f"http://{host}:{WEB}/"]
+
+
 def job(name: str, template: Object, count: int = 1, **more: Any) -> Object:
     """An Indexed Job whose pods all run at once; `more` are other fields of the Job's spec."""
     return {
