@@ -22,8 +22,10 @@ CERTIFICATES = (
     "/etc/ssl/certs/ca-certificates.crt"  # where Debian, and so every image here, keeps them
 )
 PIP_CONFIGURATION = "/run/pip.conf"
-PIP_OPTIONS = ("index-url", "extra-index-url", "no-index", "trusted-host")  # where packages are
-PIP_OPTIONS += ("proxy", "default-timeout", "timeout", "retries")  # and how they are reached
+PIP_OPTIONS = (
+    *("index-url", "extra-index-url", "no-index", "trusted-host"),  # where packages are
+    *("proxy", "default-timeout", "timeout", "retries"),  # how they are reached
+)
 PROXIES = ("http_proxy", "https_proxy", "no_proxy", "ftp_proxy", "all_proxy")
 
 

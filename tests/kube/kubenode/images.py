@@ -7,6 +7,7 @@ from the Dockerfiles that users build, on a Debian tree in the place of a public
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -60,11 +61,26 @@ def build(name: str) -> Image:
     with locked(storage() / "building", waiting_for=f"it builds images, {name} comes after"):
         if not built.exists():
             began = time.monotonic()
+            say(f"building the image {name}: minutes the first time, then seconds")
+            buildah(["rm", "--all"])  # what a killed build left
             make(image)
             size = buildah(["images", "--format", "{{.Size}}", image.reference]).strip()
             say(f"image {name}: {size}, built in {time.monotonic() - began:.0f} s")
             built.write_text(size)
     return image
+
+
+def megabytes(image: Image) -> float:
+    """How large a built image is, unpacked."""
+    size, unit = (storage() / "built" / f"{image.name}-{image.tag}").read_text().split()
+    return float(size) * {"kB": 1e-3, "MB": 1, "GB": 1e3}[unit]
+
+
+def layers(image: Image) -> list[str]:
+    """The digests of a built image's layers, the lowest first."""
+    found = buildah(["inspect", "--type=image", image.reference])
+    digests: list[str] = json.loads(found)["OCIv1"]["rootfs"]["diff_ids"]
+    return digests
 
 
 def make(image: Image) -> None:

@@ -64,4 +64,4 @@ def holds(image: Image, node: Node) -> bool:
     """Whether the registry on `node` has the image, which it takes after all its layers alone."""
     asked = f"HEAD /v2/{image.name}/manifests/{image.tag} HTTP/1.0\r\nAccept: {MANIFESTS}\r\n\r\n"
     reply = node.run(["socat", "-t5", "-", f"TCP:127.0.0.1:{PORT}"], stdin=asked)
-    return reply.split(maxsplit=2)[1] == "200"
+    return reply.split()[1:2] == ["200"]
