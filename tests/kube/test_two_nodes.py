@@ -9,7 +9,7 @@ from conftest import UnderTest
 from kubectl import Kubectl, Object, condition, is_ready
 from kubenode.commands import wait_until
 from kubenode.node import Node
-from workloads import WEB, pod, service, web
+from workloads import WEB, fetch, pod, service, web
 
 NOTHING_IN: Object = {
     "apiVersion": "networking.k8s.io/v1",
@@ -36,9 +36,9 @@ def on(node: str, manifest: Object) -> Object:
     return {**manifest, "spec": {**manifest["spec"], "nodeSelector": selector}}
 
 
-def reached(kube: Kubectl, client: str, address: str) -> bool:
+def reached(kube: Kubectl, client: str, host: str) -> bool:
     """Whether a pod gets a page from there."""
-    return kube.succeeds(client, "wget", "-T", "2", "-qO-", f"http://{address}/")
+    return kube.succeeds(client, *fetch(host))
 
 
 @pytest.fixture
@@ -56,11 +56,11 @@ def test_pods_of_two_nodes_reach_each_other(
     """A pod reaches one on another node, by its address and by the name of its Service."""
     for here, there in (two, two[::-1]):
         server, client = f"server-{there}", f"client-{here}"
-        kube.apply(on(there, web(server, cluster.busybox)), service(server, server, 80))
+        kube.apply(on(there, web(server, cluster.busybox)), service(server, server, WEB))
         kube.apply(on(here, pod(client, cluster.busybox)))
         address = kube.running(server)["status"]["podIP"]
         kube.running(client)
-        wait_until(lambda: reached(kube, client, f"{address}:{WEB}"), "by address", seconds=30)  # noqa: B023
+        wait_until(lambda: reached(kube, client, address), "by address", seconds=30)  # noqa: B023
         wait_until(lambda: reached(kube, client, server), "by name", seconds=30)  # noqa: B023
 
 
@@ -73,7 +73,7 @@ def test_policies_hold_on_every_node(
         kube.apply(on(there, web("server", cluster.busybox)))
         clients = {here: f"client-{here}" for here in two}
         kube.apply(*(on(here, pod(name, cluster.busybox)) for here, name in clients.items()))
-        address = f"{kube.running('server')['status']['podIP']}:{WEB}"
+        address = kube.running("server")["status"]["podIP"]
         for client in clients.values():
             kube.running(client)
             wait_until(lambda: reached(kube, client, address), "open at first", seconds=30)  # noqa: B023
@@ -93,7 +93,8 @@ def test_a_policy_keeps_a_pod_from_servers_of_the_node(cluster: UnderTest, kube:
     kube.running("client")
 
     def connects() -> bool:
-        return kube.succeeds("client", "nc", "-z", "-w", "2", "kubernetes.default", "443")
+        connect = "timeout 2 nc kubernetes.default.svc.cluster.local 443 </dev/null"
+        return kube.succeeds("client", "sh", "-c", connect)
 
     wait_until(connects, "the API server is reached", seconds=30)
     kube.apply(ONLY_NAMES_OUT)
@@ -131,6 +132,6 @@ def test_a_node_that_loses_power_comes_back(
     cluster.own.up(second=True)
     cluster.kubectl.wait("node", lost, is_ready, "it is ready again")
     kube.apply(on(lost, web("server", cluster.busybox)), pod("client", cluster.busybox))
-    address = f"{kube.running('server')['status']['podIP']}:{WEB}"
+    address = kube.running("server")["status"]["podIP"]
     kube.running("client")
     wait_until(lambda: reached(kube, "client", address), "a pod there is reached", seconds=30)
