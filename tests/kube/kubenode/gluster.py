@@ -19,9 +19,11 @@ BRICKS = (1, 2, 3)
 BRICK_BYTES = 4 << 30  # sparse: the disk gives only what is written
 MOUNT = PurePosixPath("/var/lib/tfcluster/gluster")
 CLAIMS = MOUNT / "claims"  # k8s/storage/glusterfs/config.json names it, too
-OPTIONS = ("group", "metadata-cache")
-"""Names and sizes stay cached until a server says that they changed: 0 calls for each small file in
-an epoch after the first, else 3. Gluster's other options saved no call; its defaults fit."""
+OPTIONS = (  # cached names, sizes and contents hold until a server says that they changed
+    ("group", "metadata-cache"),
+    ("performance.quick-read-cache-invalidation", "true"),
+)
+MOUNT_OPTIONS = "log-level=WARNING,entry-timeout=0"  # the kernel asks the client, which was told
 
 GEO_REPLICATION = "/usr/lib/x86_64-linux-gnu/glusterfs/gsyncd"
 """Not used here; glusterd asks it ten times for its configuration, which takes four seconds."""
@@ -52,7 +54,8 @@ def start(node: Node, others: Iterable[Node] = ()) -> None:
     volume(
         node, "create", "replica", str(len(BRICKS)), *sources, "force"
     )  # all replicas on one server
-    volume(node, "set", *OPTIONS)
+    for words in OPTIONS:
+        volume(node, "set", *words)
     volume(node, "start")
     wait_for_bricks(node)
     for each in (node, *others):
@@ -64,7 +67,7 @@ def mount(node: Node, server: Node, where: PurePosixPath = MOUNT) -> None:
     log_to_state_folder(node)
     source = f"{server.ip}:/{VOLUME}"
     node.run(["mkdir", "-p", where])
-    node.run(["mount", "-t", "glusterfs", "-o", "log-level=WARNING", source, where])
+    node.run(["mount", "-t", "glusterfs", "-o", MOUNT_OPTIONS, source, where])
     wait_until(
         lambda: node.run(["mkdir", "-p", where / CLAIMS.name]) == "",
         f"a write to {where} on {node.name}",
@@ -93,7 +96,8 @@ def revive_bricks(node: Node) -> None:
     """Start every replica's server that does not run, and heal what it missed."""
     volume(node, "start", "force")
     wait_for_bricks(node)
-    volume(node, "heal")
+    # Refused while the self-heal daemon starts or still looks for the revived server.
+    wait_until(lambda: volume(node, "heal"), "the start of healing", seconds=60)
 
 
 def online(node: Node) -> dict[int, int]:
