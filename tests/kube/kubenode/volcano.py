@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from . import build, manifests
 from .commands import wait_until
@@ -45,9 +46,11 @@ def start(node: Node) -> None:
     node.write(f"/etc/volcano/{conf}", filled(conf, node))
     run(node, "volcano-webhook-manager")
     # The webhooks refuse everything until they answer; this is asked and not made.
-    ask = [build.binary("kubectl"), f"--kubeconfig={node.state}/pki/admin.kubeconfig"]
     node.write("/etc/volcano/queue.yaml", QUEUE)
-    question = [*ask, "create", "--dry-run=server", "-f", "/etc/volcano/queue.yaml"]
+    question: list[str | Path] = [
+        build.binary("kubectl"), f"--kubeconfig={node.state}/pki/admin.kubeconfig",
+        "create", "--dry-run=server", "-f", "/etc/volcano/queue.yaml",
+    ]  # fmt: skip
     node.ready("volcano-webhook-manager", question)
     run(node, "volcano-controller-manager")
     run(node, "volcano-scheduler")
