@@ -16,6 +16,7 @@ from workloads import pod
 MANIFESTS = KUBE / "manifests" / "digits"
 RUNTIME = ROOT / "tfcluster_magic" / "runtime"
 NAME = "digits-1"
+STEPS = 600
 COUNTS = {"ps": 1, "worker": 2}
 TASK = {
     "version": 1,
@@ -31,7 +32,7 @@ TASK = {
     "program": {
         "dir": "/tfcluster/program",
         "entrypoint": "between_graph.py",
-        "arguments": ["--steps=600"],
+        "arguments": [f"--steps={STEPS}"],
         "flags": ["ps_hosts", "worker_hosts", "job_name", "task_index", "log_path"],
         "serves": True,
         "workingDir": None,
@@ -92,7 +93,8 @@ def test_digits_are_learned(cluster: UnderTest, kube: Kubectl) -> None:
     accuracy = re.search(r"held-out accuracy: ([\d.]+)", said)
     assert accuracy, said
     assert float(accuracy[1]) >= 0.95
-    assert "model.ckpt-600.index" in kube.exec("reader", "ls", f"/log/{NAME}")
+    saved = re.findall(r"model\.ckpt-(\d+)\.index", kube.exec("reader", "ls", f"/log/{NAME}"))
+    assert max(map(int, saved)) >= STEPS
 
     (ps,) = kube.every("pod", f"tfcluster={NAME},type=ps")
     assert ps["status"]["phase"] == "Running"
