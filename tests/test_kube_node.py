@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -47,10 +48,15 @@ def ended(words: list[str], cwd: Path = ROOT, **env: str) -> subprocess.Complete
 
 
 @pytest.fixture
-def powerless() -> list[str]:
-    """What starts a command as a root who may make no namespaces, as in a plain container."""
+def as_root() -> None:
+    """What only root can try: giving up its rights and staying root, other mounts."""
     if os.geteuid() != 0:
-        pytest.skip("only root can give up its rights and stay root")
+        pytest.skip("only root can try what a node says to root")
+
+
+@pytest.fixture
+def powerless(as_root: None) -> list[str]:
+    """What starts a command as a root who may make no namespaces, as in a plain container."""
     return ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
 
 
@@ -78,6 +84,20 @@ def test_a_node_needs_namespaces(powerless: list[str], state: Path) -> None:
     assert "privileged" in done.stderr
     assert "Traceback" not in done.stderr
     assert not list(state.rglob("*"))
+
+
+def test_a_node_needs_file_systems(as_root: None, state: Path, tmp_path: Path) -> None:
+    """Where the kernel lacks a file system, and no module brings it, a node says which."""
+    (tmp_path / "filesystems").write_text("nodev\ttmpfs\n\text4\n\toverlay\n")
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("unshare", "nsenter", "mount", "pivot_root"):
+        (tools / name).symlink_to(shutil.which(name) or name)
+    other = f'mount --bind {tmp_path}/filesystems /proc/filesystems; PATH={tools} exec "$@"'
+    done = ended(["unshare", "--mount", "sh", "-ec", other, "sh", *KUBENODE, "up"])
+    assert done.returncode == 1
+    assert "This kernel has no fuse, xfs: load the module" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_tests_on_our_node_end_where_it_cannot_start(powerless: list[str]) -> None:

@@ -39,11 +39,8 @@ def check_machine() -> None:
     if missing:
         raise NodeError(f"missing: {', '.join(missing)}. Do: apt-get install util-linux mount")
     supported = Path("/proc/filesystems").read_text().split()
-    lacking = [kind for kind in ("overlay", "fuse", "xfs", "tmpfs") if kind not in supported]
-    if lacking:
-        for kind in list(lacking):
-            if subprocess.run(["modprobe", kind], capture_output=True, check=False).returncode == 0:
-                lacking.remove(kind)
+    needed = ("overlay", "fuse", "xfs", "tmpfs")
+    lacking = [kind for kind in needed if kind not in supported and not _loaded(kind)]
     if lacking:
         raise NodeError(
             f"This kernel has no {', '.join(lacking)}: load the module or use another machine."
@@ -57,6 +54,14 @@ def check_machine() -> None:
             f"This machine lets root make no namespaces ({tried.stderr.strip()}). "
             f"Start this container privileged, or use {ANOTHER}"
         )
+
+
+def _loaded(module: str) -> bool:
+    """Load a module of the kernel; whether that was possible."""
+    modprobe = shutil.which("modprobe")
+    if not modprobe:
+        return False
+    return subprocess.run([modprobe, module], capture_output=True, check=False).returncode == 0
 
 
 def begin(folder: Path, host_name: str, cgroup: str, binds: dict[Path, str]) -> int:
