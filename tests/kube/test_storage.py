@@ -28,6 +28,17 @@ while [ $number -lt 150 ]; do
 done
 """
 
+# As TensorFlow writes the file `checkpoint`: another file, then a rename.
+REPLACE = """
+cd /data; number=0
+while [ $number -lt 100 ]; do
+  echo $number >new && mv new note || exit 1
+  number=$((number + 1))
+done
+echo end >new && mv new note
+"""
+READ = 'while text=$(cat /data/note) && [ "$text" != end ]; do :; done; [ "$text" = end ]'
+
 
 def claim(name: str, storage_class: str) -> Object:
     """A claim that pods on any node read and write."""
@@ -43,12 +54,19 @@ def claim(name: str, storage_class: str) -> Object:
     }
 
 
-def using(found: Object, name: str = CLAIM, **more: str) -> Object:
-    """A pod with a claim at /data; `more` are other fields of its spec."""
+def using(found: Object, name: str = CLAIM, node: str = "") -> Object:
+    """A pod with a claim at /data, on a certain node if one is named."""
     volume = {"name": "data", "persistentVolumeClaim": {"claimName": name}}
-    found["spec"].update(volumes=[volume], **more)
+    found["spec"].update(volumes=[volume])
+    if node:
+        found["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
     found["spec"]["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
     return found
+
+
+def has_ended(found: Object) -> bool:
+    """Whether a pod has come to its end."""
+    return found["status"]["phase"] in {"Succeeded", "Failed"}
 
 
 def folder(kube: Kubectl, name: str = CLAIM) -> Path:
@@ -83,11 +101,25 @@ def test_a_claim_is_shared_between_nodes(cluster: UnderTest, kube: Kubectl) -> N
     kube.apply(claim(CLAIM, cluster.description.storage_class))
     nodes = [each["metadata"]["name"] for each in cluster.kubectl.every("nodes")][:2]
     for node in nodes:
-        kube.apply(using(pod(node, cluster.busybox), nodeName=node))
+        kube.apply(using(pod(node, cluster.busybox), node=node))
     for node in nodes:
         kube.running(node)
     kube.exec(nodes[0], "sh", "-c", "echo hello >/data/note")
     assert kube.exec(nodes[1], "cat", "/data/note") == "hello\n"
+
+
+@pytest.mark.needs("rwx", "two-nodes")
+def test_a_replaced_file_can_always_be_read(cluster: UnderTest, kube: Kubectl) -> None:
+    """A file that one node replaces again and again is at no time missing or broken on another."""
+    kube.apply(claim(CLAIM, cluster.description.storage_class))
+    reading, writing = [each["metadata"]["name"] for each in cluster.kubectl.every("nodes")][:2]
+    first = "until [ -e /data/note ]; do :; done; touch /data/reading; "
+    kube.apply(using(pod("reader", cluster.busybox, "sh", "-c", first + READ), node=reading))
+    begin = "echo begin >/data/note; until [ -e /data/reading ]; do :; done; "
+    kube.apply(using(pod("writer", cluster.busybox, "sh", "-c", begin + REPLACE), node=writing))
+    for name in ("writer", "reader"):
+        kube.wait("pod", name, has_ended, "it has ended")
+        assert kube.get("pod", name)["status"]["phase"] == "Succeeded", kube.logs(name)
 
 
 @pytest.mark.needs("rwx", "node-inside")

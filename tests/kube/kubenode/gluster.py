@@ -19,11 +19,7 @@ BRICKS = (1, 2, 3)
 BRICK_BYTES = 4 << 30  # sparse: the disk gives only what is written
 MOUNT = PurePosixPath("/var/lib/tfcluster/gluster")
 CLAIMS = MOUNT / "claims"  # k8s/storage/glusterfs/config.json names it, too
-OPTIONS = (  # cached names, sizes and contents hold until a server says that they changed
-    ("group", "metadata-cache"),
-    ("performance.quick-read-cache-invalidation", "true"),
-)
-MOUNT_OPTIONS = "log-level=WARNING,entry-timeout=0"  # the kernel asks the client, which was told
+MOUNT_OPTIONS = "log-level=WARNING,entry-timeout=0"  # else a replaced file is at times ESTALE
 
 GEO_REPLICATION = "/usr/lib/x86_64-linux-gnu/glusterfs/gsyncd"
 """Not used here; glusterd asks it ten times for its configuration, which takes four seconds."""
@@ -54,8 +50,6 @@ def start(node: Node, others: Iterable[Node] = ()) -> None:
     volume(
         node, "create", "replica", str(len(BRICKS)), *sources, "force"
     )  # all replicas on one server
-    for words in OPTIONS:
-        volume(node, "set", *words)
     volume(node, "start")
     wait_for_bricks(node)
     for each in (node, *others):
