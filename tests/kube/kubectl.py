@@ -53,7 +53,8 @@ class Kubectl:
     def apply(self, *manifests: Object | str) -> None:
         """Apply objects, given as dicts or as YAML text."""
         texts = (each if isinstance(each, str) else json.dumps(each) for each in manifests)
-        self("apply", "-f", "-", stdin="\n---\n".join(texts))
+        # A stream that begins with "{" is JSON alone to older versions of kubectl.
+        self("apply", "-f", "-", stdin="".join(f"---\n{text}\n" for text in texts))
 
     def refused(self, *manifests: Object | str) -> str:
         """Apply what the cluster has to refuse, and return its words."""
