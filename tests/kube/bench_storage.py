@@ -1,6 +1,6 @@
 """How fast `tf.data` reads a claim on GlusterFS beside the machine's own disk.
 
-`make bench-kube` calls it; rows go to build/bench/storage.json. It starts a sandbox with a volume
+Run it by its path, as root; rows go to build/bench/storage.json. It starts a sandbox with a volume
 of its own, the one that gluster.py sets up for the tests, and reads through its FUSE mount; no
 Kubernetes is needed for that. "first" is the first epoch after mounting, with nothing yet
 cached; "later" is an epoch 2 s after another, by when the kernel asks again for names and sizes.

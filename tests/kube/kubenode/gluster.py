@@ -1,7 +1,7 @@
 """A GlusterFS volume for claims that many pods share: three replicas on loop-mounted XFS, and FUSE.
 
-All of it runs in the nodes' own namespaces and goes with them. What it sets on the volume and on
-the mount is what k8s/storage/glusterfs/README.md tells an administrator to set, and nothing else.
+All of it runs in the nodes' own namespaces and goes with them. The volume has Gluster's defaults, and
+the mount the option that k8s/storage/glusterfs/README.md tells an administrator to set.
 It never knows about Kubernetes: k8s/storage makes claims of folders on the mount.
 """
 
