@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "kube")]
 
 import tensorflow as tf  # noqa: E402
-from kubenode import cgroups, gluster, network, sandbox  # noqa: E402
+from kubenode import cgroups, gluster, network, paths, sandbox  # noqa: E402
 from kubenode.node import Node  # noqa: E402
 
 from benchmarks.rows import Row, compared, save, table  # noqa: E402
@@ -156,6 +156,7 @@ def main() -> None:
         node.end()
         cgroups.remove(node.cgroup.partition("/")[0])
         shutil.rmtree(node.state, ignore_errors=True)
+        shutil.rmtree(paths.cache() / "nodes" / node.cluster, ignore_errors=True)
     save(rows, OUTPUT)
     print(table(rows))
 

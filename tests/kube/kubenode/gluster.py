@@ -1,8 +1,8 @@
 """A GlusterFS volume for claims that many pods share: three replicas on loop-mounted XFS, and FUSE.
 
-All of it runs in the nodes' own namespaces and goes with them. The volume has Gluster's defaults, and
-the mount the option that k8s/storage/glusterfs/README.md tells an administrator to set.
-It never knows about Kubernetes: k8s/storage makes claims of folders on the mount.
+All of it runs in the nodes' own namespaces and goes with them. The volume has Gluster's defaults,
+and the mount the option that k8s/storage/glusterfs/README.md tells an administrator to set. It
+never knows about Kubernetes: k8s/storage makes claims of folders on the mount.
 """
 
 from __future__ import annotations
