@@ -1,6 +1,6 @@
 """ParameterServerStrategy with a chief and an evaluator: one program, four kinds of task.
 
-    tfcluster launch --chief 1 --workers 2 --ps 1 --evaluator 1 --success-policy chief \
+    tfcluster launch --chief --workers 2 --ps 1 --evaluator --success-policy chief \
         examples/parameter_server_keras.py -- --epochs 5
 
 The chief coordinates; workers and parameter servers only serve, and never end by themselves, so
@@ -58,9 +58,15 @@ def coordinate(resolver, arguments, checkpoints):
     strategy = tf.distribute.ParameterServerStrategy(resolver)
     with strategy.scope():
         model = make_model()
+        last = tf.train.latest_checkpoint(checkpoints)
+        if last:  # this is a restart: go on where the last attempt was
+            model.load_weights(last)
+    done = int(last.rpartition("-")[2]) if last else 0
+    print(f"epochs done before: {done}", flush=True)
     dataset = tf.data.Dataset.from_tensor_slices(data).shuffle(digits.TRAIN).repeat().batch(64)
     model.fit(
         dataset,
+        initial_epoch=done,
         epochs=arguments.epochs,
         steps_per_epoch=STEPS_PER_EPOCH,
         callbacks=[

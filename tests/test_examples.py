@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -63,6 +64,21 @@ def test_every_kind_of_example_is_tested() -> None:
     modules = {"digits.py", "between_graph.py"}
     assert {path.name for path in EXAMPLES.glob("*.py")} == {*PROGRAMS, *CLIENTS, *modules}
     assert len(NOTEBOOKS) == 6
+
+
+@pytest.mark.parametrize("name", [*PROGRAMS, "between_graph.py"])
+def test_the_command_in_an_example_is_accepted(name: str) -> None:
+    """The command that the head of an example tells is one that `tfcluster` takes as it stands."""
+    text = (EXAMPLES / name).read_text().replace("\\\n", " ")
+    command = re.search(r"^ +tfcluster (launch .*)$", text, re.MULTILINE)
+    assert command
+    program = [sys.executable, "-c", "from tfcluster_magic.cli import main; main()"]
+    launch, *words = shlex.split(command[1])
+    done = subprocess.run(
+        [*program, launch, "--dry-run", *words],
+        cwd=EXAMPLES.parent, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
