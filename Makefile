@@ -10,7 +10,7 @@ CODE := tfcluster_magic tests tools benchmarks examples setup.py
 export PYTHON
 .DEFAULT_GOAL := help
 .PHONY: help install dev run test lint types fix bench docs lock dist clean \
-	kube-build kube-up kube-down kube-shell test-kube
+	kube-build kube-up kube-down kube-shell test-kube bench-kube
 
 help:  ## this list
 	@echo "TFCluster: distributed TensorFlow from a notebook. Targets:"
@@ -55,6 +55,9 @@ kube-shell:  ## a shell with kubectl and KUBECONFIG of that cluster
 
 test-kube: dev  ## the tests on that cluster; KUBECONFIG=... CLUSTER=about-it.toml for another one
 	$(BIN)/python -m pytest tests/kube $(PYTEST_ARGS)
+
+bench-kube: dev  ## measure reading from shared claims beside local disk, into build/bench/ (root)
+	$(BIN)/python tests/kube/bench_storage.py
 
 bench: dev  ## measure beside plain TensorFlow, into build/bench/
 	$(BIN)/python -m benchmarks $(BENCH)

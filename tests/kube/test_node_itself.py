@@ -93,6 +93,17 @@ def test_a_cluster_whose_processes_all_were_killed(spare: Cluster) -> None:
     assert before.left() == after.left() == []
 
 
+def test_a_cluster_without_one_of_its_servers(spare: Cluster) -> None:
+    """A cluster of which a server has ended is not said to run: `up` starts it anew."""
+    spare.up()
+    first = spare.first.pid
+    os.kill(_pid(spare.first, "etcd"), signal.SIGKILL)
+    wait_until(lambda: not spare.first.alive("etcd"), "etcd is dead", seconds=10)
+    spare.up()
+    assert spare.first.pid != first
+    assert "node-1" in spare.kubectl("get", "nodes", "-o", "name")
+
+
 def test_a_taken_port_is_named(spare: Cluster) -> None:
     """A cluster whose API port is taken does not start, says which port, and leaves nothing."""
     with socket.socket() as taken:

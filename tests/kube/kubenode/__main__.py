@@ -1,4 +1,4 @@
-"""`python -m kubenode`: build, start, look at, enter and remove a Kubernetes cluster for tests."""
+"""Build, start, look at, enter and remove a Kubernetes cluster for tests: `python -m kubenode`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,54 @@ from .errors import NodeError
 
 def main() -> int:
     """Run one command; every failure is one message, never a traceback."""
-    parser = argparse.ArgumentParser(prog="kubenode", description=main.__doc__)
+    parser = words_of_the_command_line()
+    asked = parser.parse_args()
+    try:
+        obey(asked, Cluster(), parser)
+    except NodeError as error:
+        print(f"kubenode: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("kubenode: interrupted; what was built stays for the next time", file=sys.stderr)
+        return 130
+    return 0
+
+
+def obey(asked: argparse.Namespace, cluster: Cluster, parser: argparse.ArgumentParser) -> None:
+    """Do what was asked for.
+
+    Raises:
+        NodeError: it cannot be done.
+    """
+    match asked.command:
+        case "build":
+            if asked.modules:
+                build.build(asked.modules)
+            else:
+                prepare.everything()
+        case "up":
+            options = [word for word in asked.options.split(",") if word]
+            if unknown := set(options) - OPTIONS.keys():
+                parser.error(f"--with knows {', '.join(OPTIONS)}, not {', '.join(unknown)}")
+            cluster.up(asked.port, second=asked.second_node, options=options)
+        case "lose":
+            cluster.lose(asked.node)
+        case "fake-nodes":
+            kwok.fake_nodes(
+                cluster.first, asked.count, asked.cpu, asked.memory, taint=not asked.without_taint
+            )
+        case "down":
+            cluster.down()
+        case "status":
+            for node in cluster.nodes():
+                print(f"{node.name} {node.ip}: {' '.join(node.servers())}")
+        case "shell":
+            enter(cluster, asked.words[1:] if asked.words[:1] == ["--"] else asked.words)
+
+
+def words_of_the_command_line() -> argparse.ArgumentParser:
+    """The commands and their options."""
+    parser = argparse.ArgumentParser(prog="kubenode", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     builds = commands.add_parser(
         "build", help="build what is not in the cache: all, or some modules"
@@ -39,38 +86,7 @@ def main() -> int:
     commands.add_parser("status", help="the nodes, and the servers that run on them")
     shell = commands.add_parser("shell", help="a shell, or a command, with kubectl and KUBECONFIG")
     shell.add_argument("words", nargs=argparse.REMAINDER)
-    asked = parser.parse_args()
-    cluster = Cluster()
-    try:
-        match asked.command:
-            case "build":
-                if asked.modules:
-                    build.build(asked.modules)
-                else:
-                    prepare.everything()
-            case "up":
-                options = [word for word in asked.options.split(",") if word]
-                if unknown := set(options) - OPTIONS.keys():
-                    parser.error(f"--with knows {', '.join(OPTIONS)}, not {', '.join(unknown)}")
-                cluster.up(asked.port, second=asked.second_node, options=options)
-            case "lose":
-                cluster.lose(asked.node)
-            case "fake-nodes":
-                kwok.fake_nodes(
-                    cluster.first, asked.count, asked.cpu, asked.memory,
-                    taint=not asked.without_taint,
-                )  # fmt: skip
-            case "down":
-                cluster.down()
-            case "status":
-                for node in cluster.nodes():
-                    print(f"{node.name} {node.ip}: {' '.join(node.servers())}")
-            case "shell":
-                enter(cluster, asked.words[1:] if asked.words[:1] == ["--"] else asked.words)
-    except NodeError as error:
-        print(f"kubenode: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return parser
 
 
 def enter(cluster: Cluster, words: list[str]) -> None:

@@ -41,6 +41,7 @@ from .node import Node
 from .pki import Pki
 
 OPTIONS = {"kwok": kwok, "volcano": volcano}  # built and started only when asked for
+DESCRIPTION = "cluster.toml"  # written last
 FOR_PODS = ("busybox", "notebook")  # images that the tests' pods name
 
 
@@ -74,8 +75,9 @@ class Cluster:
         with locked(self.state.with_suffix(".lock"), waiting_for=f"the cluster {self.name}"):
             prepare.everything(options)
             began = time.monotonic()
-            if self.kubeconfig.exists() and self.first.servers():
+            if self._is_whole():
                 say(f"The cluster {self.name} runs already: KUBECONFIG={self.kubeconfig}")
+                self._push(FOR_PODS)
                 self._add(second=second, options=options)
                 self._describe()
                 return
@@ -87,39 +89,54 @@ class Cluster:
                 raise
             say(f"all runs after {time.monotonic() - began:.1f} s: KUBECONFIG={self.kubeconfig}")
 
+    def _is_whole(self) -> bool:
+        """Whether the cluster was started to the end, and nothing of it has ended since."""
+        ended = [server for node in (self.first, self.second) for server in node.ended()]
+        if ended:
+            say(f"The cluster {self.name} starts anew: {', '.join(ended)} ended.")
+        return (self.state / DESCRIPTION).exists() and bool(self.first.servers()) and not ended
+
     def _begin(self, port: int, *, second: bool, options: Sequence[str]) -> None:
         self.state.mkdir(parents=True, mode=0o700)
+        (self.state / "logs").mkdir()
         node, pki = self.first, Pki(self.first)
+        began = time.monotonic()
         node.begin()
         network.make_bridge(node)
         pki.begin()
+        self._open(pki, port)
         registry.start(node)
         side_by_side(
             lambda: control_plane.start(node),
-            lambda: registry.push(images.build("pause"), node),
+            lambda: self._push(["pause"]),
             lambda: gluster.start(node),
         )
-        self._open(pki, port)
         side_by_side(
-            lambda: self._take_pods(node),
+            lambda: self._take_pods(node, began),
             lambda: dns.start(node),
             lambda: storage.start(node),
             lambda: self._let_in(node),
             lambda: self._add(second=second, options=options),
-            *(lambda name=name: registry.push(images.build(name), node) for name in FOR_PODS),
+            lambda: self._push(FOR_PODS),
         )
         self._describe()
 
     def _add(self, *, second: bool, options: Sequence[str]) -> None:
         """Start the second node and the options that do not run yet."""
         if second and not self.second.servers():
+            began = time.monotonic()
             self.second.begin()
             network.plug_in(self.second, self.first)
             gluster.mount(self.second, self.first)
-            self._take_pods(self.second)
+            self._take_pods(self.second, began)
         for option in options:
             if not self.first.alive(OPTIONS[option].SERVER):
                 OPTIONS[option].start(self.first)
+
+    def _push(self, names: Sequence[str]) -> None:
+        """Bring images into the registry, as they are with the code of now."""
+        for name in names:
+            registry.push(images.build(name), self.first)
 
     def _let_in(self, node: Node) -> None:
         """Start the ingress controller, and open a door to it."""
@@ -128,15 +145,14 @@ class Cluster:
         (self.state / "ingress").write_text(f"http://127.0.0.1:{door}")
 
     def _describe(self) -> None:
-        """Say in `cluster.toml` what the cluster can do now."""
+        """Say in DESCRIPTION what the cluster can do now."""
         more = [option for option in OPTIONS if self.first.alive(OPTIONS[option].SERVER)]
         more += ["two-nodes"] if self.second.servers() else []
         url = (self.state / "ingress").read_text()
-        description.write(self.state / "cluster.toml", ingress=url, more=more)
+        description.write(self.state / DESCRIPTION, ingress=url, more=more)
 
-    def _take_pods(self, node: Node) -> None:
+    def _take_pods(self, node: Node, began: float) -> None:
         """Make a node that is on the network one that pods run on."""
-        began = time.monotonic()
         Pki(self.first).kubelet(node)
         registry.configure(node)
         kubelet.start(node, images.build("pause").reference)

@@ -18,7 +18,7 @@ def start(node: Node, pause: str) -> None:
         NodeError: a server ended or did not answer in time.
     """
     start_containerd(node, pause)
-    node.write("/etc/cni/net.d/10-pods.conflist", filled("cni.json", node, pods=pods(node)))
+    node.write("/etc/cni/net.d/10-pods.conflist", filled("cni.json", node, pods=node.pods))
     for server in ("kubelet", "kube-proxy"):
         node.write(f"/etc/kubernetes/{server}.yaml", filled(f"{server}.yaml", node))
         node.start(server, [build.binary(server), *flags(server, node)])
@@ -36,8 +36,3 @@ def start_containerd(node: Node, pause: str) -> None:
             return
         node.run([*containers, "rm", *left])
         node.stop("containerd")  # its CRI part has read them already
-
-
-def pods(node: Node) -> str:
-    """The addresses of a node's pods."""
-    return f"10.244.{node.number}.0/24"

@@ -34,13 +34,8 @@ def plug_in(node: Node, first: Node) -> None:
     ip(node, f"address add {node.ip}/24 dev eth0")
     ip(node, "link set eth0 up")
     ip(node, f"route add {SERVICES} dev eth0")
-    ip(first, f"route replace {pods(node)} via {node.ip}")
-    ip(node, f"route replace {pods(first)} via {first.ip}")
-
-
-def pods(node: Node) -> str:
-    """The addresses of a node's pods."""
-    return f"10.244.{node.number}.0/24"
+    ip(first, f"route replace {node.pods} via {node.ip}")
+    ip(node, f"route replace {first.pods} via {first.ip}")
 
 
 def ip(node: Node, arguments: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -31,6 +32,7 @@ class Node:
         self.number = number
         self.name = f"node-{number}"
         self.ip = f"{NETWORK}.{number}"
+        self.pods = f"10.244.{number}.0/24"  # the addresses of its pods
         self.state = paths.state(cluster)
         self.folder = self.state / self.name
         self.file = self.folder / "first"  # process 1
@@ -195,9 +197,15 @@ class Node:
         """The servers that were started here and still run."""
         return sorted(file.name for file in (self.folder / "servers").glob("*") if running(file))
 
+    def ended(self) -> list[str]:
+        """The servers that were started here and ended, by themselves or by `stop`."""
+        files = sorted((self.folder / "servers").glob("*"))
+        return [f"{file.name} on {self.name}" for file in files if not running(file)]
+
     def end(self) -> None:
         """Kill the node with everything in it, and remove its cgroups."""
         with contextlib.suppress(NodeError):
             sandbox.end(self.pid)
         cgroups.remove(self.cgroup)
         self.file.unlink(missing_ok=True)
+        shutil.rmtree(self.folder / "servers", ignore_errors=True)
