@@ -148,7 +148,10 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[UnderTest]:
     capture = request.config.pluginmanager.getplugin("capturemanager")
     # Shown as it goes: the first start builds for half an hour.
     with _one_message(), capture.global_and_fixture_disabled():
-        own.up(second=any("two-nodes" in _needs(item) for item in request.session.items))
+        own.up(
+            second=any("two-nodes" in _needs(item) for item in request.session.items),
+            options=sorted(asked_for()),
+        )
         description = clusters.described(own.state / "cluster.toml")
         kubectl = Kubectl(build.binary("kubectl"), str(own.kubeconfig))
     yield UnderTest(kubectl, description, own)

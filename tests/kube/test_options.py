@@ -72,7 +72,7 @@ def test_volcano_starts_a_gang_whole_or_not_at_all(
         )
 
     def phase(name: str) -> str:
-        return str(kube.get("podgroup", name)["status"].get("phase"))
+        return str(kube.get("podgroup", name).get("status", {}).get("phase"))  # none at first
 
     kube.apply(*gang("one"))
     wait_until(lambda: running("one") == 30, "one gang runs", seconds=60)
