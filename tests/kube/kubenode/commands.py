@@ -57,7 +57,7 @@ def run(
             f"`{' '.join(words)}` did not end within {timeout:g} s.{_and(hint)}"
         ) from error
     if done.returncode:
-        said = "\n".join((done.stderr + done.stdout).strip().splitlines()[-LAST_LINES:])
+        said = "\n".join((done.stdout + "\n" + done.stderr).strip().splitlines()[-LAST_LINES:])
         raise NodeError(f"`{' '.join(words)}` failed ({done.returncode}):\n{said}{_and(hint)}")
     return done.stdout
 

@@ -63,7 +63,11 @@ def build(name: str) -> Image:
             began = time.monotonic()
             say(f"building the image {name}: minutes the first time, then seconds")
             buildah(["rm", "--all"])  # what a killed build left
-            make(image)
+            try:
+                make(image)
+            except NodeError as error:  # registries of packages fail at times; layers are kept
+                say(f"image {name}: failed, and is tried once more. {error}")
+                make(image)
             size = buildah(["images", "--format", "{{.Size}}", image.reference]).strip()
             say(f"image {name}: {size}, built in {time.monotonic() - began:.0f} s")
             built.write_text(size)
