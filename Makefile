@@ -4,7 +4,7 @@ WORKSPACE ?= $(HOME)/tfcluster
 PORT ?= 8888
 BENCH ?=
 PYTEST_ARGS ?=
-KUBE := PYTHONPATH=tests/kube $(PYTHON) -m kubenode
+KUBE := PYTHONPATH=tests/kube sh tools/python.sh -m kubenode
 BIN := .venv/bin
 CODE := tfcluster_magic tests tools benchmarks examples setup.py
 export PYTHON
@@ -44,7 +44,7 @@ fix: dev  ## repair what ruff can repair
 kube-build:  ## build the Kubernetes node of the tests: Go servers, Debian trees, images
 	$(KUBE) build
 
-kube-up: kube-build  ## start a real Kubernetes cluster on this machine (root; tests/kube/README.md)
+kube-up:  ## start a real Kubernetes cluster on this machine (root; tests/kube/README.md)
 	$(KUBE) up
 
 kube-down:  ## end it and remove all of it but the cache

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kubenode.commands import run, wait_until
+from kubenode.commands import run, succeeds, wait_until
 from kubenode.errors import NodeError
 
 Object = dict[str, Any]
@@ -95,9 +95,7 @@ class Kubectl:
     def succeeds(self, pod: str, *command: str, seconds: float = 60) -> bool:
         """Whether a command in a pod ends with 0."""
         words = self.words("exec", pod, "--", *command)
-        return (
-            subprocess.run(words, capture_output=True, timeout=seconds, check=False).returncode == 0
-        )
+        return succeeds(words, seconds=seconds)
 
     def wait(
         self,

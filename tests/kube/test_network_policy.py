@@ -40,7 +40,7 @@ def test_a_policy_blocks_other_namespaces(
     wait_until(lambda: reached(ours) and reached(others), "both reach the server", seconds=30)
     ours.apply(OWN_NAMESPACE_ONLY)
     wait_until(lambda: not reached(others), "the other namespace is blocked", seconds=30)
-    assert reached(ours)
+    wait_until(lambda: reached(ours), "its own is not", seconds=30)
     assert not reached(others)
     ours.delete("networkpolicy", "own-namespace-only")
     wait_until(lambda: reached(others), "the other namespace is allowed again", seconds=30)

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from kubenode import cgroups
+from kubenode import leftovers
 from kubenode.cluster import Cluster
 from kubenode.commands import LAST_LINES, wait_until
 from kubenode.errors import NodeError
@@ -36,7 +36,7 @@ class Traces:
 
     def __init__(self, cluster: Cluster) -> None:
         first = cluster.first.pid
-        self.state = str(cluster.state)
+        self.state = cluster.state
         self.cgroup = f"tfcluster-kube-{cluster.name}"
         self.namespaces = {_namespace(first, kind) for kind in NAMESPACES}
         assert not self.namespaces & {_namespace(os.getpid(), kind) for kind in NAMESPACES}
@@ -44,17 +44,18 @@ class Traces:
 
     def left(self) -> list[str]:
         """What is still there: processes in its namespaces, mounts, loop devices, cgroups."""
-        found = []
+        found = [each for each in leftovers.found(self.state, self.cgroup) if "folder" not in each]
         for entry in Path("/proc").glob("[0-9]*"):
             pid = int(entry.name)
             if self.namespaces & {_namespace(pid, kind) for kind in NAMESPACES}:
                 found.append(f"process {pid}")
-        mounts = Path("/proc/self/mountinfo").read_text().splitlines()
-        found += [line for line in mounts if self.state in line]
-        for file in Path("/sys/block").glob("loop*/loop/backing_file"):
-            found += [str(file)] if self.state in file.read_text() else []
-        tops = [each / self.cgroup for each in cgroups.hierarchies()]
-        return found + [str(top) for top in tops if top.exists()]
+        return found
+
+
+def machine_settings() -> dict[str, str]:
+    """Settings of the kernel that are the whole machine's and that kubelet changes."""
+    names = ("kernel/panic", "kernel/panic_on_oops", "vm/overcommit_memory", "vm/panic_on_oom")
+    return {name: Path("/proc/sys", name).read_text() for name in names}
 
 
 def _namespace(pid: int, kind: str) -> str:
@@ -66,6 +67,7 @@ def _namespace(pid: int, kind: str) -> str:
 
 def test_a_cluster_begins_and_ends_whole(spare: Cluster) -> None:
     """A second `up` changes nothing; `down` leaves no trace, and may be repeated."""
+    settings = machine_settings()
     spare.up()
     servers = {server: _pid(spare.first, server) for server in spare.first.servers()}
     spare.up()
@@ -75,6 +77,7 @@ def test_a_cluster_begins_and_ends_whole(spare: Cluster) -> None:
     spare.down()
     assert traces.left() == []
     assert not spare.state.exists()
+    assert machine_settings() == settings
     spare.down()
 
 
@@ -143,3 +146,10 @@ def test_an_api_server_that_dies_at_the_start(spare: Cluster) -> None:
 
 def _pid(node: Node, server: str) -> int:
     return int((node.folder / "servers" / server).read_text().split()[0])
+
+
+@pytest.mark.parametrize("name", ["..", ".", "a/b", "-x", "A", "x" * 40])
+def test_a_cluster_has_a_plain_name(name: str) -> None:
+    """A name that would lead out of the state folder, which `down` removes, is refused."""
+    with pytest.raises(NodeError, match="cannot be called"):
+        Cluster(name)

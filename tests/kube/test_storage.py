@@ -21,10 +21,11 @@ TEARDOWN = ROOT / "k8s" / "storage" / "glusterfs" / "teardown.sh"
 
 # Files with their checksums, each written and counted before the next.
 WRITE = """
-cd /data; number=0
-while [ $number -lt 150 ]; do
+cd /data; number=0; more=50  # so many after it was told of the loss
+while [ $more -gt 0 ]; do
   head -c 65536 /dev/urandom >"file$number" && sha256sum "file$number" >>sums || exit 1
   number=$((number + 1))
+  [ ! -e /data/lost ] || more=$((more - 1))
 done
 """
 
@@ -81,6 +82,15 @@ def own_node(cluster: UnderTest) -> Node:
     return cluster.own.first
 
 
+def is_read(kube: Kubectl, name: str, text: str) -> None:
+    """Wait until a pod reads a text in the claim's note: shared storage may take a second."""
+    wait_until(
+        lambda: kube.exec(name, "sh", "-c", "cat /data/note || true") == text,
+        f"{name} reads {text!r}",
+        seconds=10,
+    )
+
+
 @pytest.mark.needs("rwx")
 def test_a_claim_is_shared(cluster: UnderTest, kube: Kubectl) -> None:
     """What one pod writes to a claim, another reads and changes, both as the users' uid."""
@@ -90,14 +100,14 @@ def test_a_claim_is_shared(cluster: UnderTest, kube: Kubectl) -> None:
     kube.running("first")
     kube.running("second")
     kube.exec("first", "sh", "-c", "echo hello >/data/note")
-    assert kube.exec("second", "cat", "/data/note") == "hello\n"
+    is_read(kube, "second", "hello\n")
     kube.exec("second", "sh", "-c", "echo again >>/data/note")
-    assert kube.exec("first", "cat", "/data/note") == "hello\nagain\n"
+    is_read(kube, "first", "hello\nagain\n")
 
 
 @pytest.mark.needs("rwx", "two-nodes")
 def test_a_claim_is_shared_between_nodes(cluster: UnderTest, kube: Kubectl) -> None:
-    """What a pod writes on one node, a pod on another node reads at once."""
+    """What a pod writes on one node, a pod on another node reads within seconds."""
     kube.apply(claim(CLAIM, cluster.description.storage_class))
     nodes = [each["metadata"]["name"] for each in cluster.kubectl.every("nodes")][:2]
     for node in nodes:
@@ -105,7 +115,7 @@ def test_a_claim_is_shared_between_nodes(cluster: UnderTest, kube: Kubectl) -> N
     for node in nodes:
         kube.running(node)
     kube.exec(nodes[0], "sh", "-c", "echo hello >/data/note")
-    assert kube.exec(nodes[1], "cat", "/data/note") == "hello\n"
+    is_read(kube, nodes[1], "hello\n")
 
 
 @pytest.mark.needs("rwx", "two-nodes")
@@ -172,8 +182,9 @@ def test_files_outlive_a_lost_replica(
     wait_until(lambda: written() > 5, "the first files", seconds=90)
     gluster.kill_brick(node, LOST)
     at_the_loss = written()
+    node.run(["touch", files / "lost"])
     kube.wait("pod", "writer", lambda it: it["status"]["phase"] == "Succeeded", "it has written")
-    assert at_the_loss < written() == 150
+    assert written() >= at_the_loss + 50
 
     kube.apply(using(pod("reader", cluster.busybox)))
     kube.running("reader")
@@ -186,14 +197,14 @@ def test_files_outlive_a_lost_replica(
     # Read from the replica's own disk: through the volume another replica might answer.
     on_brick = gluster.brick(LOST) / files.relative_to(gluster.MOUNT)
     node.run(["sh", "-c", 'cd "$0" && sha256sum --check --status sums', on_brick])
-    assert len(node.run(["ls", on_brick]).splitlines()) == 151
+    assert len(node.run(["ls", on_brick]).splitlines()) == written() + len(("sums", "lost"))
 
 
 @pytest.fixture
 def whole_volume(cluster: UnderTest) -> Iterator[Node]:
     """The serving node, with every replica online before and after."""
     node = own_node(cluster)
-    gluster.wait_for_bricks(node)
+    gluster.revive_bricks(node)
     yield node
     gluster.revive_bricks(node)
 

@@ -100,7 +100,7 @@ def test_digits_are_learned(cluster: UnderTest, kube: Kubectl) -> None:
     assert ps["status"]["phase"] == "Running"
     kube("patch", "job", f"{NAME}-ps", "--type=merge", "-p", '{"spec":{"suspend":true}}')
     # Sooner than Kubernetes kills what does not end: the runtime has heard SIGTERM.
-    kube.gone("pod", ps["metadata"]["name"], seconds=20)
+    kube.gone("pod", ps["metadata"]["name"], seconds=60)
 
 
 def _reader(cluster: UnderTest) -> Object:

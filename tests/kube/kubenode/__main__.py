@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 
-from . import build, kwok, prepare
+from . import build, kwok, paths, prepare
 from .cluster import OPTIONS, Cluster
 from .errors import NodeError
 
@@ -19,6 +19,12 @@ def main() -> int:
         obey(asked, Cluster(), parser)
     except NodeError as error:
         print(f"kubenode: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(
+            f"kubenode: {error}. Is the disk full, or {paths.cache()} not writable?",
+            file=sys.stderr,
+        )
         return 1
     except KeyboardInterrupt:
         print("kubenode: interrupted; what was built stays for the next time", file=sys.stderr)

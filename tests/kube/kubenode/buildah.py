@@ -75,15 +75,16 @@ def buildah(
             + [str(debian.tree("builder")), str(folders["root"]), hosts]
             + [f"{source}={target}" for source, target in inside.items()]
             + ["--", "buildah", *arguments],
-            env=environment(),
+            env=environment(proxies=not network_of),
             hint=f"Its storage is {storage()}; while nothing is being built it can be removed.",
         )
 
 
-def environment() -> dict[str, str]:
-    """A plain environment, and the machine's proxies."""
+def environment(*, proxies: bool) -> dict[str, str]:
+    """A plain environment, and the machine's proxies if it is to use its network."""
     plain = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "TMPDIR": "/var/tmp"}
-    return plain | {name: value for name, value in os.environ.items() if name.lower() in PROXIES}
+    known = {name: value for name, value in os.environ.items() if name.lower() in PROXIES}
+    return plain | (known if proxies else {})
 
 
 def certificates() -> Path | None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 from pathlib import Path
 
 from .commands import wait_until
@@ -30,6 +31,7 @@ def join(pid: int, cgroup: str) -> None:
     for hierarchy in hierarchies():
         folder = hierarchy
         for part in cgroup.split("/"):
+            pass_on(folder)
             folder = folder / part
             folder.mkdir(exist_ok=True)
             for name in ("cpuset.cpus", "cpuset.mems"):
@@ -37,6 +39,23 @@ def join(pid: int, cgroup: str) -> None:
                 if file.exists() and not file.read_text().strip():
                     file.write_text((folder.parent / name).read_text())
         (folder / "cgroup.procs").write_text(str(pid))
+
+
+def pass_on(folder: Path) -> None:
+    """On v2 a group has the controllers that the one above passes on; kubelet needs them all."""
+    controllers = folder / "cgroup.controllers"
+    for name in controllers.read_text().split() if controllers.exists() else ():
+        with contextlib.suppress(OSError):  # not in the root of a container, which has its own
+            (folder / "cgroup.subtree_control").write_text(f"+{name}")
+
+
+def kill(cgroup: str) -> None:
+    """Kill every process in `cgroup` and below."""
+    for hierarchy in hierarchies():
+        for file in (hierarchy / cgroup).glob("**/cgroup.procs"):
+            for pid in file.read_text().split():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
 
 
 def remove(cgroup: str, seconds: float = 10) -> None:

@@ -7,6 +7,7 @@ is checked: no process, mount, loop device or cgroup may be left.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -30,7 +31,6 @@ from . import (
     policy,
     prepare,
     registry,
-    sandbox,
     storage,
     volcano,
 )
@@ -51,6 +51,10 @@ class Cluster:
     def __init__(self, name: str = "") -> None:
         """Refer to a cluster; `up` starts it."""
         self.name = name or paths.default_name()
+        if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,30}", self.name):
+            raise NodeError(
+                f"A cluster cannot be called {self.name!r}: small letters, digits and hyphens."
+            )
         self.state = paths.state(self.name)
         self.kubeconfig = self.state / "kubeconfig"
         self.first = Node(self.name, 1)
@@ -71,7 +75,6 @@ class Cluster:
         Raises:
             NodeError: the machine cannot do it, a build failed, or a server did not start.
         """
-        sandbox.check_machine()
         with locked(self.state.with_suffix(".lock"), waiting_for=f"the cluster {self.name}"):
             prepare.everything(options)
             began = time.monotonic()
@@ -117,8 +120,8 @@ class Cluster:
             lambda: storage.start(node),
             lambda: self._let_in(node),
             lambda: self._add(second=second, options=options),
-            lambda: self._push(FOR_PODS),
         )
+        self._push(FOR_PODS)  # the first time that takes both cores a minute, and nothing waits
         self._describe()
 
     def _add(self, *, second: bool, options: Sequence[str]) -> None:
@@ -157,8 +160,8 @@ class Cluster:
         registry.configure(node)
         kubelet.start(node, images.build("pause").reference)
         policy.start(node, self.first)
-        ready = ["wait", "--for=condition=Ready", f"node/{node.name}", "--timeout=30s"]
-        wait_until(lambda: self.kubectl(*ready), f"{node.name} is Ready", seconds=60)
+        ready = ["wait", "--for=condition=Ready", f"node/{node.name}", "--timeout=60s"]
+        wait_until(lambda: self.kubectl(*ready), f"{node.name} is Ready", seconds=180)
         say(f"{node.name} is Ready after {time.monotonic() - began:.1f} s")
 
     def lose(self, name: str) -> None:

@@ -62,6 +62,17 @@ def run(
     return done.stdout
 
 
+def succeeds(
+    arguments: Sequence[str], *, seconds: float, env: Mapping[str, str] | None = None
+) -> bool:
+    """Whether a command ends with 0 within `seconds`."""
+    try:
+        done = subprocess.run(arguments, capture_output=True, env=env, timeout=seconds, check=False)
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode == 0
+
+
 def _and(hint: str) -> str:
     return f"\n{hint}" if hint else ""
 

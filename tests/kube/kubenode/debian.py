@@ -105,7 +105,11 @@ def mirror() -> list[str]:
     if not shutil.which("apt-get"):
         return []
     wanted = ["Created-By: Packages", "Origin: Debian", f"Codename: {SUITE}"]
-    uris = run(["apt-get", "indextargets", "--format", "$(REPO_URI)", *wanted]).split()
+    ask = ["apt-get", "indextargets", "--format", "$(REPO_URI)", *wanted]
+    uris = run(ask).split()
+    if not uris:  # a fresh machine has no lists yet
+        run(["apt-get", "update", "--quiet"])
+        uris = run(ask).split()
     return uris[:1]
 
 

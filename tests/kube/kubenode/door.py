@@ -19,7 +19,7 @@ from . import paths
 from .commands import wait_until
 from .errors import NodeError
 from .node import Node
-from .processes import started_at
+from .processes import note, started_at
 
 CLONE_NEWNET = 0x40000000
 CHUNK = 1 << 16
@@ -48,11 +48,12 @@ def open_door(node: Node, name: str, target_port: int, port: int = 0) -> int:
             node.ip,
             str(target_port),
         ]
-        subprocess.Popen(
+        process = subprocess.Popen(
             words, cwd=paths.KUBE, pass_fds=[listener.fileno()], start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=output, stderr=output,
         )  # fmt: skip
         taken = int(listener.getsockname()[1])
+    note(node.folder / "servers" / f"door-{name}", process.pid)
     wait_until(log.read_text, f"the door {name}", seconds=20)
     if not log.read_text().startswith("open"):
         raise NodeError(f"The door {name} cannot be opened:\n{log.read_text()}")

@@ -60,6 +60,7 @@ def build(name: str) -> Image:
         return image
     with locked(storage() / "building", waiting_for=f"it builds images, {name} comes after"):
         if not built.exists():
+            built.parent.mkdir(exist_ok=True)
             began = time.monotonic()
             say(f"building the image {name}: minutes the first time, then seconds")
             buildah(["rm", "--all"])  # what a killed build left
@@ -144,7 +145,7 @@ def contents(name: str) -> Mapping[str, Path]:
 def package() -> Iterator[str]:
     """The files of the package, as they are in a fresh clone."""
     for path in sorted((paths.ROOT / "tfcluster_magic").rglob("*")):
-        if path.is_file() and path.suffix not in {".pyc", ".so"}:
+        if path.is_file() and "__pycache__" not in path.parts and ".so" not in path.suffixes:
             yield path.relative_to(paths.ROOT).as_posix()
 
 

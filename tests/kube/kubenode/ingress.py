@@ -23,7 +23,7 @@ def start(node: Node) -> None:
     definitions = [file.read_text() for file in build.resources("traefik", "gateway-api")]
     manifests.apply_texts(node, definitions)
     manifests.kubectl(
-        node, "wait", "--for=condition=Established", "--timeout=30s",
+        node, "wait", "--for=condition=Established", "--timeout=120s",
         "crd/gatewayclasses.gateway.networking.k8s.io", "crd/gateways.gateway.networking.k8s.io",
         "crd/httproutes.gateway.networking.k8s.io", "crd/grpcroutes.gateway.networking.k8s.io",
     )  # fmt: skip
@@ -33,6 +33,6 @@ def start(node: Node) -> None:
     answers = f'exec 3<>"/dev/tcp/{node.ip}/{PORT}"'
     node.ready("traefik", ["bash", "-c", answers])
     manifests.kubectl(
-        node, "wait", "gateway/traefik", "--namespace=kube-system", "--timeout=30s",
+        node, "wait", "gateway/traefik", "--namespace=kube-system", "--timeout=120s",
         "--for=condition=Programmed",
     )  # fmt: skip

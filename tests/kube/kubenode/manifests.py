@@ -40,4 +40,4 @@ def kubectl(node: Node, *arguments: str | Path, stdin: str = "") -> str:
         NodeError: it failed.
     """
     admin = f"--kubeconfig={node.state}/pki/admin.kubeconfig"
-    return node.run([build.binary("kubectl"), admin, *arguments], stdin=stdin, timeout=120)
+    return node.run([build.binary("kubectl"), admin, *arguments], stdin=stdin, timeout=240)

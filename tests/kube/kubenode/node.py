@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from . import cgroups, paths, sandbox
-from .commands import LAST_LINES, run, wait_until
+from .commands import LAST_LINES, run, succeeds, wait_until
 from .errors import NodeError
 from .processes import alive, children, note, running
 
@@ -94,7 +94,7 @@ class Node:
         Raises:
             NodeError: it failed.
         """
-        return run(self.inside(arguments), stdin=stdin, timeout=timeout)
+        return run(self.inside(arguments), stdin=stdin, timeout=timeout, env=ENVIRONMENT)
 
     def write(self, path: str, text: str) -> None:
         """Write a file on the node's root."""
@@ -126,17 +126,17 @@ class Node:
         found = children(entering.pid)
         if not found:
             raise NodeError(f"{server} ended at once:\n{self.last_lines(server)}")
-        entering.kill()  # the server is tini's child from here on
+        entering.kill()  # the machine's process 1 adopts the server
         entering.wait()
         note(self.folder / "servers" / server, found[0])
 
-    def stop(self, server: str, name: str = "TERM", seconds: float = 10) -> None:
+    def stop(self, server: str, by: str = "TERM", seconds: float = 10) -> None:
         """Send a server a signal and wait for its end; after `seconds` it is killed."""
         pid = running(self.folder / "servers" / server)
         if not pid:
             return
         with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, getattr(signal, f"SIG{name}"))
+            os.kill(pid, getattr(signal, f"SIG{by}"))
         try:
             wait_until(lambda: not alive(pid), f"the end of {server}", seconds=seconds, every=0.02)
         except NodeError:
@@ -152,7 +152,7 @@ class Node:
         server: str,
         question: Sequence[str | os.PathLike[str]],
         *,
-        seconds: float = 30,
+        seconds: float = 120,
         needs: Sequence[str] = (),
     ) -> None:
         """Wait until a command in the node succeeds, as the sign that `server` answers.
@@ -168,8 +168,7 @@ class Node:
         def answers() -> bool:
             if ended():
                 return True
-            done = subprocess.run(self.inside(question), capture_output=True, check=False)
-            return done.returncode == 0
+            return succeeds(self.inside(question), seconds=20, env=ENVIRONMENT)
 
         try:
             wait_until(answers, f"{server} on {self.name}", seconds=seconds)
@@ -206,6 +205,8 @@ class Node:
         """Kill the node with everything in it, and remove its cgroups."""
         with contextlib.suppress(NodeError):
             sandbox.end(self.pid)
+        cgroups.kill(self.cgroup)  # of a sandbox whose process 1 nobody wrote down
         cgroups.remove(self.cgroup)
+        wait_until(lambda: not self.servers(), f"the end of the doors of {self.name}", seconds=30)
         self.file.unlink(missing_ok=True)
         shutil.rmtree(self.folder / "servers", ignore_errors=True)

@@ -8,12 +8,10 @@ for which Kubernetes defines no policy. It is closed: without the server no new 
 
 from __future__ import annotations
 
-import subprocess
-
 from . import build, manifests
-from .commands import say
+from .commands import say, succeeds
 from .config import flags
-from .node import Node
+from .node import ENVIRONMENT, Node
 
 # The server's own nftables rule has the action `queue`, which a kernel without CONFIG_NFT_QUEUE
 # lacks: the server says so in its log, every second. These rules of iptables feed the same queue.
@@ -60,4 +58,4 @@ def start(node: Node, first: Node) -> None:
 def can_queue(node: Node) -> bool:
     """Whether the kernel takes an nftables rule that queues; the rule is checked, not made."""
     check = node.inside(["nft", "--check", PROBE])
-    return subprocess.run(check, capture_output=True, check=False).returncode == 0
+    return succeeds(check, seconds=20, env=ENVIRONMENT)

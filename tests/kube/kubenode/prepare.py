@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import build, debian, images
+from . import build, debian, images, sandbox
 
 
 def everything(options: Sequence[str] = ()) -> None:
@@ -16,9 +16,11 @@ def everything(options: Sequence[str] = ()) -> None:
     Raises:
         NodeError: the first that cannot be made; the message names it.
     """
+    sandbox.check_machine()  # before half an hour of building, not after
+    for name in ("node", "builder", "python"):
+        debian.tree(name)
     build.build()
     if options:
         build.build(options)
-    debian.tree("node")
     for name in images.NAMES:
         images.build(name)

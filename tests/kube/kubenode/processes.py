@@ -17,6 +17,14 @@ def children(pid: int) -> list[int]:
         return []
 
 
+def parent(pid: int) -> int:
+    """The parent of a process; 0 when there is none."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
 def alive(pid: int) -> bool:
     """Whether a process exists and is not a zombie."""
     try:
@@ -41,10 +49,10 @@ def members(namespace: str) -> Iterator[int]:
             yield pid
 
 
-def namespace_of(pid: int) -> str:
-    """The pid namespace of a process, or nothing when it is gone."""
+def namespace_of(pid: int, kind: str = "pid") -> str:
+    """A namespace of a process, or nothing when it is gone."""
     try:
-        return os.readlink(f"/proc/{pid}/ns/pid")
+        return os.readlink(f"/proc/{pid}/ns/{kind}")
     except OSError:
         return ""
 

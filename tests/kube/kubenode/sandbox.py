@@ -17,10 +17,12 @@ from pathlib import Path
 from . import cgroups, debian
 from .commands import wait_until
 from .errors import NodeError
-from .processes import alive, children, members, namespace_of
+from .processes import alive, children, members, namespace_of, parent
 
 SCRIPT = Path(__file__).with_name("sandbox.sh")
 ANOTHER = "another cluster: make test-kube KUBECONFIG=/path CLUSTER=/path.toml"
+SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+DEVICES = ("/dev/fuse", "/dev/loop-control")
 NEEDED = ("unshare", "nsenter", "mount", "pivot_root")
 
 
@@ -35,7 +37,11 @@ def check_machine() -> None:
             "A Kubernetes node needs root on Linux: it makes namespaces, mounts and cgroups. "
             f"Run it as root, or use {ANOTHER}"
         )
-    missing = [tool for tool in NEEDED if not shutil.which(tool)]
+    missing = [
+        tool
+        for tool in NEEDED
+        if not shutil.which(tool, path=f"{os.environ.get('PATH', '')}:{SYSTEM_PATH}")
+    ]
     if missing:
         raise NodeError(f"missing: {', '.join(missing)}. Do: apt-get install util-linux mount")
     supported = Path("/proc/filesystems").read_text().split()
@@ -45,6 +51,9 @@ def check_machine() -> None:
         raise NodeError(
             f"This kernel has no {', '.join(lacking)}: load the module or use another machine."
         )
+    absent = [device for device in DEVICES if not Path(device).exists()]
+    if absent:
+        raise NodeError(f"There is no {', '.join(absent)}. In a container, start it privileged.")
     tried = subprocess.run(
         ["unshare", "--mount", "--net", "--pid", "--ipc", "--uts", "--fork", "true"],
         capture_output=True, text=True, check=False,
@@ -81,29 +90,34 @@ def begin(folder: Path, host_name: str, cgroup: str, binds: dict[Path, str]) -> 
     for source in binds:
         source.mkdir(parents=True, exist_ok=True)
     log = folder / "sandbox.log"
-    words = ["unshare", "--mount", "--net", "--pid", "--ipc", "--uts", "--fork", "sh", str(SCRIPT)]
+    words = ["unshare", "--mount", "--net", "--pid", "--ipc", "--uts", "--fork", "--kill-child"]
+    words += ["sh", str(SCRIPT)]
     words += [str(debian.tree("node")), str(folder), host_name]
     words += [f"{source}={target}" for source, target in binds.items()]
     with log.open("w") as output:
-        parent = subprocess.Popen(
-            words, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True
-        )
+        outer = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True,
+            env={"PATH": SYSTEM_PATH},
+        )  # fmt: skip
     try:
         wait_until(
-            lambda: children(parent.pid), "the first process of a sandbox", seconds=10, every=0.01
+            lambda: children(outer.pid), "the first process of a sandbox", seconds=10, every=0.01
         )
-        first = children(parent.pid)[0]
+        first = children(outer.pid)[0]
         cgroups.join(first, f"{cgroup}/system")
-        assert parent.stdin
-        parent.stdin.close()  # the script waits for this: everything it starts is in the cgroup
+        assert outer.stdin
+        outer.stdin.close()  # the script waits for this: everything it starts is in the cgroup
         wait_until(
-            lambda: log.read_text().startswith("ready") or parent.poll() is not None,
+            lambda: log.read_text().startswith("ready") or outer.poll() is not None,
             "the sandbox", seconds=30, every=0.01,
         )  # fmt: skip
         if not log.read_text().startswith("ready"):
-            raise NodeError(f"The kernel refused a sandbox:\n{log.read_text().strip()}")
+            raise NodeError(
+                f"The kernel refused a sandbox:\n{log.read_text().strip()}\nIf {folder} is on an "
+                "overlay, as in most containers, set XDG_STATE_HOME to a folder on a real disk."
+            )
     except NodeError:
-        parent.kill()
+        outer.kill()
         cgroups.remove(cgroup)
         raise
     return first
@@ -112,11 +126,14 @@ def begin(folder: Path, host_name: str, cgroup: str, binds: dict[Path, str]) -> 
 def end(first: int, seconds: float = 20) -> None:
     """Kill a sandbox's process 1 and wait until everything in it is gone."""
     namespace = namespace_of(first)
+    # `unshare`, its parent, shares its mounts: they go when it ends, too.
+    above = parent(first)
+    keeper = above if namespace_of(above, "mnt") == namespace_of(first, "mnt") else 0
     try:
         os.kill(first, signal.SIGKILL)
     except ProcessLookupError:
         return
     wait_until(
-        lambda: not alive(first) and not list(members(namespace)),
+        lambda: not alive(first) and not alive(keeper) and not list(members(namespace)),
         f"the processes of sandbox {first}", seconds=seconds,
     )  # fmt: skip

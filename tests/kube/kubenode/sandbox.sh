@@ -15,6 +15,13 @@ mount --rbind /sys/fs/cgroup sys/fs/cgroup
 mount --rbind /dev dev
 mount -t tmpfs -o mode=755 tmpfs run
 mount -t tmpfs tmpfs tmp
+# kubelet sets these, which belong to the whole machine: it gets copies
+mkdir run/sysctl
+for setting in kernel/panic kernel/panic_on_oops kernel/keys/root_maxkeys kernel/keys/root_maxbytes vm/overcommit_memory vm/panic_on_oom; do
+	copy=run/sysctl/$(basename "$setting")
+	cat "proc/sys/$setting" >"$copy"
+	mount --bind "$copy" "proc/sys/$setting"
+done
 for bind in "$@"; do
 	mkdir -p "./${bind#*=}"
 	mount --bind "${bind%%=*}" "./${bind#*=}"

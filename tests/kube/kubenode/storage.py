@@ -37,4 +37,4 @@ def start(node: Node) -> None:
         text = text.replace(public, image.reference)
     manifests.apply_texts(node, [text])
     rollout = ["rollout", "status", "deployment/provisioner", f"--namespace={NAMESPACE}"]
-    manifests.kubectl(node, *rollout, "--timeout=60s")
+    manifests.kubectl(node, *rollout, "--timeout=180s")

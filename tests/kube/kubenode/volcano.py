@@ -40,7 +40,7 @@ def start(node: Node) -> None:
     Pki(node).user("volcano-webhook-manager", "/CN=volcano-webhook-manager", [f"DNS:{served}"])
     manifests.apply_texts(node, [NAMESPACE, *installer(DEFINITIONS)])
     manifests.apply(node, "volcano.yaml")
-    manifests.kubectl(node, "wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+    manifests.kubectl(node, "wait", "--for=condition=Established", "crd", "--all", "--timeout=120s")
     manifests.apply_texts(node, installer(WEBHOOKS))
     conf = "volcano-scheduler.conf"
     node.write(f"/etc/volcano/{conf}", filled(conf, node))
