@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 
-from . import build, kwok, paths, prepare
+from . import build, kwok, paths, prepare, sandbox
 from .cluster import OPTIONS, Cluster
 from .errors import NodeError
 
@@ -43,6 +43,7 @@ def obey(asked: argparse.Namespace, cluster: Cluster, parser: argparse.ArgumentP
             if asked.modules:
                 build.build(asked.modules)
             else:
+                sandbox.check_machine()  # now, not after half an hour of building
                 prepare.everything()
         case "up":
             options = [word for word in asked.options.split(",") if word]

@@ -31,6 +31,7 @@ from . import (
     policy,
     prepare,
     registry,
+    sandbox,
     storage,
     volcano,
 )
@@ -75,6 +76,7 @@ class Cluster:
         Raises:
             NodeError: the machine cannot do it, a build failed, or a server did not start.
         """
+        sandbox.check_machine()
         with locked(self.state.with_suffix(".lock"), waiting_for=f"the cluster {self.name}"):
             prepare.everything(options)
             began = time.monotonic()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import build, debian, images, sandbox
+from . import build, debian, images
 
 
 def everything(options: Sequence[str] = ()) -> None:
@@ -16,7 +16,6 @@ def everything(options: Sequence[str] = ()) -> None:
     Raises:
         NodeError: the first that cannot be made; the message names it.
     """
-    sandbox.check_machine()  # before half an hour of building, not after
     for name in ("node", "builder", "python"):
         debian.tree(name)
     build.build()
