@@ -142,7 +142,7 @@ def test_in_graph_servers_come_back(runs: Runs, task: str, after: str) -> None:
     assert status.addresses == before
     assert "SIGKILL" in healing(run)[0]
     assert after in healing(run)[0]
-    assert run.log(task).count("serves on") == 2
+    run.until(lambda _: run.log(task).count("serves on") == 2, f"{task} says so in its log")
 
 
 CLIENT = """

@@ -131,6 +131,19 @@ def test_a_task_within_its_limit_is_left_alone() -> None:
     assert guard.explain("worker-0", killed) == killed
 
 
+def test_a_process_in_a_control_group_does_not_keep_it() -> None:
+    """What is still in a group of a run, whoever it is, ends, and the group goes."""
+    parent = cgroups.find()
+    if parent is None:
+        return  # where no group can be made, none is left
+    group = parent.make("uid-of-test", "worker-0", 2**30)
+    stray = subprocess.Popen(["sleep", "60"])
+    group.members.write_text(str(stray.pid))
+    assert cgroups.remove_all(parent.path, "uid-of-test") == []
+    assert not group.path.exists()
+    assert stray.wait() == -signal.SIGKILL
+
+
 def test_no_control_group_outlives_its_run(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
+
+from . import processes
 
 _PREFIX = "tfcluster-"
 
@@ -110,9 +113,26 @@ def find(proc: Path = Path("/proc/self")) -> Parent | None:
     return None
 
 
-def remove_all(parent: Path, uid: str) -> list[Path]:
-    """Remove every group of this run below `parent`; returns those that still have processes."""
-    return [path for path in parent.glob(f"{_PREFIX}{uid}-*") if not _removed(path)]
+def remove_all(parent: Path, uid: str, within: float = 5.0) -> list[Path]:
+    """Remove every group of this run below `parent`, and end what is still in one.
+
+    Returns those that have processes after `within` seconds: in an uninterruptible wait.
+    """
+    deadline = time.monotonic() + within
+    while left := [path for path in parent.glob(f"{_PREFIX}{uid}-*") if not _removed(path)]:
+        if time.monotonic() > deadline:
+            break
+        for path in left:
+            processes.kill(_members(path))
+        time.sleep(0.01)  # a process that was killed is counted until it has been torn down
+    return left
+
+
+def _members(path: Path) -> list[int]:
+    try:
+        return [int(pid) for pid in (path / "cgroup.procs").read_text().split()]
+    except OSError:
+        return []
 
 
 def _removed(path: Path) -> bool:
