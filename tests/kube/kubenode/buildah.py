@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from . import debian, paths
-from .commands import run
+from .commands import SYSTEM_PATH, run
 
 SCRIPT = Path(__file__).with_name("buildah.sh")
 CERTIFICATES = (
@@ -82,7 +82,7 @@ def buildah(
 
 def environment(*, proxies: bool) -> dict[str, str]:
     """A plain environment, and the machine's proxies if it is to use its network."""
-    plain = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "TMPDIR": "/var/tmp"}
+    plain = {"PATH": SYSTEM_PATH, "HOME": "/root", "TMPDIR": "/var/tmp"}
     known = {name: value for name, value in os.environ.items() if name.lower() in PROXIES}
     return plain | (known if proxies else {})
 

@@ -15,6 +15,11 @@ from .errors import NodeError
 ROOT = Path("/sys/fs/cgroup")
 
 
+def of(cluster: str) -> str:
+    """The control group of a cluster, below each hierarchy."""
+    return f"tfcluster-kube-{cluster}"
+
+
 def hierarchies() -> list[Path]:
     """The mounted hierarchies: one on cgroup v2, one for each controller on v1."""
     if (ROOT / "cgroup.controllers").exists():

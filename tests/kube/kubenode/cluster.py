@@ -43,7 +43,6 @@ from .pki import Pki
 
 OPTIONS = {"kwok": kwok, "volcano": volcano}  # built and started only when asked for
 DESCRIPTION = "cluster.toml"  # written last
-FOR_PODS = ("busybox", "notebook")  # images that the tests' pods name
 
 
 class Cluster:
@@ -82,7 +81,7 @@ class Cluster:
             began = time.monotonic()
             if self._is_whole():
                 say(f"The cluster {self.name} runs already: KUBECONFIG={self.kubeconfig}")
-                self._push(FOR_PODS)
+                self._push(description.FOR_PODS)
                 self._add(second=second, options=options)
                 self._describe()
                 return
@@ -123,7 +122,8 @@ class Cluster:
             lambda: self._let_in(node),
             lambda: self._add(second=second, options=options),
         )
-        self._push(FOR_PODS)  # the first time that takes both cores a minute, and nothing waits
+        # After the rest: the first time it takes both cores for a minute.
+        self._push(description.FOR_PODS)
         self._describe()
 
     def _add(self, *, second: bool, options: Sequence[str]) -> None:
@@ -209,7 +209,7 @@ class Cluster:
     def _remove(self, *, keep_logs: bool = False) -> None:
         for node in (self.second, self.first):
             node.end()
-        cgroups.remove(f"tfcluster-kube-{self.name}")
+        cgroups.remove(cgroups.of(self.name))
         logs = self.state / "logs"
         if keep_logs and logs.exists():
             kept = self.state.with_name(f"{self.name}-failed-logs")
@@ -220,7 +220,7 @@ class Cluster:
 
     def leftovers(self) -> list[str]:
         """What of this cluster is still on the machine, one line for each."""
-        return leftovers.found(self.state, f"tfcluster-kube-{self.name}")
+        return leftovers.found(self.state, cgroups.of(self.name))
 
 
 def side_by_side(*steps: Callable[[], None]) -> None:

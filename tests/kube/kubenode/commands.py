@@ -16,6 +16,7 @@ from pathlib import Path
 from .errors import NodeError
 
 LAST_LINES = 15
+SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def say(text: str) -> None:

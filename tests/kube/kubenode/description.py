@@ -8,6 +8,7 @@ from pathlib import Path
 
 from . import images, storage
 
+FOR_PODS = ("busybox", "notebook")  # images that the tests' pods name
 ALWAYS = (
     "gateway", "ingress", "network-policy", "node-inside", "quota", "registry", "rwx",
 )  # fmt: skip
@@ -23,5 +24,5 @@ def write(file: Path, *, ingress: str, more: Sequence[str]) -> None:
         "ingress-address": ingress,
     }
     lines = [f"{key} = {json.dumps(value)}" for key, value in texts.items()]  # TOML takes JSON's
-    named = [f'{name} = "{images.build(name).reference}"' for name in ("busybox", "notebook")]
+    named = [f'{name} = "{images.build(name).reference}"' for name in FOR_PODS]
     file.write_text("\n".join([*lines, "", "[images]", *named, ""]))

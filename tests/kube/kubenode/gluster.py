@@ -8,7 +8,6 @@ never knows about Kubernetes: k8s/storage makes claims of folders on the mount.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from pathlib import PurePosixPath
 
 from .commands import wait_until
@@ -33,8 +32,8 @@ mkdir "$3/data"
 """
 
 
-def start(node: Node, others: Iterable[Node] = ()) -> None:
-    """Serve the volume from `node`, and mount it there and on `others`.
+def start(node: Node) -> None:
+    """Serve the volume from `node`, and mount it there.
 
     Raises:
         NodeError: a daemon ended, or the volume did not answer in time.
@@ -52,8 +51,7 @@ def start(node: Node, others: Iterable[Node] = ()) -> None:
     )  # all replicas on one server
     volume(node, "start")
     wait_for_bricks(node)
-    for each in (node, *others):
-        mount(each, node)
+    mount(node, node)
 
 
 def mount(node: Node, server: Node, where: PurePosixPath = MOUNT) -> None:

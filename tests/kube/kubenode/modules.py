@@ -33,7 +33,6 @@ NAMES = {
 # folder of the copies: (module path, patterns in that module).
 RESOURCES: Mapping[str, Mapping[str, tuple[str, Sequence[str]]]] = {
     "kwok": {
-        "crd": ("sigs.k8s.io/kwok", ["kustomize/crd/bases/*.yaml"]),
         "stages": (
             "sigs.k8s.io/kwok",
             ["kustomize/stage/node/fast/node-*.yaml", "kustomize/stage/pod/fast/pod-*.yaml"],
@@ -41,7 +40,6 @@ RESOURCES: Mapping[str, Mapping[str, tuple[str, Sequence[str]]]] = {
     },
     "traefik": {"gateway-api": ("sigs.k8s.io/gateway-api", ["config/crd/standard/*.yaml"])},
     "volcano": {
-        "crd": ("volcano.sh/volcano", ["config/crd/*/bases/*.yaml"]),
         "installer": ("volcano.sh/volcano", ["installer/volcano-development.yaml"]),
     },
 }

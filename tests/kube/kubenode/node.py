@@ -15,12 +15,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from . import cgroups, paths, sandbox
-from .commands import LAST_LINES, run, succeeds, wait_until
+from .commands import LAST_LINES, SYSTEM_PATH, run, succeeds, wait_until
 from .errors import NodeError
 from .processes import alive, children, note, running
 
 NETWORK = "10.89.0"
-ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}
+ENVIRONMENT = {"PATH": SYSTEM_PATH, "HOME": "/root"}
 
 
 class Node:
@@ -36,7 +36,7 @@ class Node:
         self.state = paths.state(cluster)
         self.folder = self.state / self.name
         self.file = self.folder / "first"  # process 1
-        self.cgroup = f"tfcluster-kube-{cluster}/{self.name}"
+        self.cgroup = f"{cgroups.of(cluster)}/{self.name}"
 
     def begin(self) -> None:
         """Start the sandbox."""

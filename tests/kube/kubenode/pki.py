@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Sequence
-from pathlib import Path
 
 from .node import Node
 
@@ -52,15 +51,11 @@ class Pki:
         hosts = [f"DNS:{node.name}", f"IP:{node.ip}"]
         self.user(node.name, f"/O=system:nodes/CN=system:node:{node.name}", hosts)
 
-    def user(self, name: str, subject: str, hosts: Sequence[str] = ()) -> Path:
-        """Issue a certificate to a user of the API, and write `<name>.kubeconfig` that refers to
-        it.
-        """
+    def user(self, name: str, subject: str, hosts: Sequence[str] = ()) -> None:
+        """Issue a certificate to a user of the API, and write `<name>.kubeconfig` with it."""
         self.issue(name, subject, hosts)
         config = self.kubeconfig(f"https://{self.node.ip}:6443", name)
-        path = self.folder / f"{name}.kubeconfig"
-        path.write_text(json.dumps(config, indent=1))
-        return path
+        (self.folder / f"{name}.kubeconfig").write_text(json.dumps(config, indent=1))
 
     def issue(self, name: str, subject: str, hosts: Sequence[str] = ()) -> None:
         """Make `<name>.key` and `<name>.crt` for a subject and the host names it serves."""

@@ -15,13 +15,12 @@ import subprocess
 from pathlib import Path
 
 from . import cgroups, debian
-from .commands import wait_until
+from .commands import SYSTEM_PATH, wait_until
 from .errors import NodeError
 from .processes import alive, children, members, namespace_of, parent
 
 SCRIPT = Path(__file__).with_name("sandbox.sh")
 ANOTHER = "another cluster: make test-kube KUBECONFIG=/path CLUSTER=/path.toml"
-SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 DEVICES = ("/dev/fuse", "/dev/loop-control")
 NEEDED = ("unshare", "nsenter", "mount", "pivot_root")
 
