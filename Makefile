@@ -2,20 +2,25 @@
 PYTHON ?= python3
 WORKSPACE ?= $(HOME)/tfcluster
 PORT ?= 8888
+BASE_URL ?=
+HUB ?= 1
+NAME ?= $(shell id -un)
 BENCH ?=
 PYTEST_ARGS ?=
-KUBE := PYTHONPATH=tests/kube sh tools/python.sh -m kubenode
+NONE_CHOSEN = $(if $(PYTEST_ARGS),|| [ $$? -eq 5 ]) # -k may choose tests of one suite alone
 BIN := .venv/bin
+TS := $(BIN)/python tools/labextension.py run
+KUBE := PYTHONPATH=tests/kube sh tools/python.sh -m kubenode
 CODE := tfcluster_magic tests tools benchmarks examples setup.py
 export PYTHON
 .DEFAULT_GOAL := help
-.PHONY: help install dev run test lint types fix bench docs lock dist clean \
-	kube-build kube-up kube-down kube-shell test-kube bench-kube
+.PHONY: help install dev run password test test-page lint types fix bench docs translations lock dist clean \
+	kube-build kube-up kube-down kube-shell test-kube bench-kube bench-hub test-jupyters
 
 help:  ## this list
 	@echo "TFCluster: distributed TensorFlow from a notebook. Targets:"
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
-	@echo "Options: PORT=8888 WORKSPACE=~/tfcluster (run), PYTHON=python3.12 (install), BENCH=list_50 (bench), PYTEST_ARGS='-k magic' (test)"
+	@echo "Options: PORT=8888 WORKSPACE=~/tfcluster BASE_URL=/tf/ HUB=0 (run), PYTHON=python3.12 (install), BENCH=list_50 (bench), PYTEST_ARGS='-k magic' (test)"
 
 install:  ## make .venv with TensorFlow, JupyterLab and the tfcluster command
 	@sh tools/python.sh tools/install.py run
@@ -23,23 +28,43 @@ install:  ## make .venv with TensorFlow, JupyterLab and the tfcluster command
 dev:  ## the same, with the tools for tests and lint
 	@sh tools/python.sh tools/install.py dev
 
-run: install  ## open JupyterLab with the examples, on this machine only
+run: install  ## open a JupyterHub with the examples, on this machine only; HUB=0: JupyterLab alone
+ifeq ($(HUB),0)
 	@$(BIN)/python tools/lab.py --workspace "$(WORKSPACE)" --port "$(PORT)"
+else
+	@$(BIN)/python tools/hub.py --workspace "$(WORKSPACE)" --port "$(PORT)" --base-url "$(BASE_URL)"
+endif
 
-test: lint types  ## lint, types, layers, then every test
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
+password: install  ## a link that sets a new password of the hub, for you or NAME=somebody
+	@$(BIN)/python -m tfcluster_magic.hub accounts reset "$(NAME)"
+
+test: lint types test-page  ## lint, types, layers, then every test: Python, TypeScript, server, browser
+	$(BIN)/python -m pytest -n 3 --dist worksteal $(PYTEST_ARGS) $(NONE_CHOSEN)
+	$(BIN)/python -m pytest tests/server -n 4 --dist worksteal $(PYTEST_ARGS) $(NONE_CHOSEN)
+	@$(BIN)/python tools/browser.py
+	$(BIN)/python -m pytest tests/ui --ignore tests/ui/test_jupyters.py -n 3 --dist worksteal $(PYTEST_ARGS) $(NONE_CHOSEN)
+	$(BIN)/python -m pytest tests/hub -n 2 --dist loadfile $(PYTEST_ARGS) $(NONE_CHOSEN)
+
+test-page: dev
+	$(TS) test
+
+test-jupyters: dev  ## the browser tests of JupyterLab 4.2 and the newest, and Notebook 7, in build/jupyter
+	@$(BIN)/python tools/browser.py
+	$(BIN)/python -m pytest tests/ui/test_jupyters.py $(PYTEST_ARGS)
 
 lint: dev  ## style and layers, changes nothing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-logo
+	$(TS) lint:check
 
-types: dev  ## mypy --strict
+types: dev  ## mypy --strict (TypeScript is checked by lint)
 	$(BIN)/mypy
 
-fix: dev  ## repair what ruff can repair
+fix: dev  ## repair what ruff, prettier and eslint can repair
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(TS) fix
 
 kube-build:  ## build the Kubernetes node of the tests: Go servers, Debian trees, images
 	$(KUBE) build
@@ -54,17 +79,27 @@ kube-shell:  ## a shell with kubectl and KUBECONFIG of that cluster
 	@$(KUBE) shell
 
 test-kube: dev  ## the tests on that cluster; KUBECONFIG=... CLUSTER=about-it.toml for another one
-	$(BIN)/python -m pytest tests/kube $(PYTEST_ARGS)
+	@$(BIN)/python tools/browser.py
+	$(BIN)/python -m pytest tests/kube -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-bench-kube: dev  ## measure reading from shared claims beside local disk, into build/bench/ (root)
+bench-kube: dev  ## measure the operator, the hub's spawns, and shared claims beside local disk, into build/bench/ (root)
+	$(BIN)/python -m pytest tests/kube/bench_operator.py tests/kube/bench_hub.py -q -s
 	$(BIN)/python tests/kube/bench_storage.py
 
 bench: dev  ## measure beside plain TensorFlow, into build/bench/
 	$(BIN)/python -m benchmarks $(BENCH)
 
-docs: dev  ## rewrite docs/cli.md and the JSON Schema from the code
+bench-hub: dev  ## measure the hub with 500 people, 100 sign-ins and 40 notebooks in two minutes, into build/bench/
+	$(BIN)/python -m benchmarks hub
+
+docs: dev  ## rewrite docs/cli.md, the JSON Schema, its TypeScript and the custom resource from the code
 	$(BIN)/python tools/cli_docs.py
 	$(BIN)/python tools/schema.py
+	$(BIN)/python tools/crd.py
+	$(TS) models
+
+translations: dev  ## bring the catalogs of messages up to date, and name what is not translated
+	$(BIN)/python tools/translations.py
 
 lock:  ## pin the newest allowed versions into requirements/
 	@sh tools/lock.sh
@@ -76,4 +111,5 @@ dist: dev  ## wheel and sdist into dist/
 clean:  ## remove what make made: .venv, build, dist, caches
 	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find tfcluster_magic tests tools benchmarks examples -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
-	rm -f tfcluster_magic/runtime/*.so
+	rm -rf tfcluster_magic/runtime/*.so tfcluster_magic/labextension
+	rm -rf labextension/node_modules labextension/lib labextension/*.tsbuildinfo

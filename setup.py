@@ -1,8 +1,9 @@
-"""Builds the one compiled file of the package: the loopback guard, which TensorFlow preloads.
+"""Builds what is not Python in the package: the loopback guard and the JupyterLab extension.
 
-It is a plain shared library, not a Python extension, so one wheel per platform serves every Python:
-`py3-none-<platform>`. Outside Linux there is no guard and the wheel is `py3-none-any`.
-Everything else is said in pyproject.toml.
+The guard, which TensorFlow preloads, is a plain shared library, not a Python extension, so one
+wheel per platform serves every Python: `py3-none-<platform>`. Outside Linux there is no guard and
+the wheel is `py3-none-any`. The extension goes where JupyterLab and the Jupyter server look for
+extensions, so that installing the wheel enables both. Everything else is said in pyproject.toml.
 """
 
 from __future__ import annotations
@@ -16,16 +17,21 @@ from typing import ClassVar
 from setuptools import Command, Distribution, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build import build
+from setuptools.command.sdist import sdist
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "tools"))  # the build backend, wherever this file is run from
 
-from build_backend import ZIG, find_compiler  # noqa: E402  found by the line above
+from build_backend import ZIG, find_compiler  # noqa: E402
+
+import labextension  # noqa: E402  found by the line above
 
 RUNTIME = Path("tfcluster_magic", "runtime")
 SOURCE = RUNTIME / "loopback_guard.c"
 LIBRARY = RUNTIME / "libloopback_guard.so"
 LINUX = sys.platform == "linux"
+FRONTEND = f"share/jupyter/labextensions/{labextension.NAME}"
+SERVER = "etc/jupyter/jupyter_server_config.d"
 
 
 class BuildGuard(Command):
@@ -70,10 +76,70 @@ class BuildGuard(Command):
         return {self.get_outputs()[0]: str(LIBRARY)}
 
 
-class Build(build):
-    """The usual build, then the guard."""
+class BuildLabExtension(Command):
+    """Build the JupyterLab extension unless it is there, and have it installed as data files.
 
-    sub_commands: ClassVar = [*build.sub_commands, *([("build_guard", None)] if LINUX else [])]
+    Not for an editable install, which holds no data files: `make install` links what is built.
+    """
+
+    user_options: ClassVar[list[tuple[str, str | None, str]]] = []
+    editable_mode = False
+
+    def initialize_options(self) -> None:
+        """Nothing to set: setuptools fills `editable_mode`."""
+
+    def finalize_options(self) -> None:
+        """Nothing to derive."""
+
+    def run(self) -> None:
+        """Build, then name every file and where it goes."""
+        if self.editable_mode:
+            return
+        if why := labextension.left_out():
+            print(f"without the JupyterLab extension: {why}", flush=True)
+            return
+        labextension.build()
+        files: dict[str, list[str]] = {
+            FRONTEND: ["labextension/install.json"],
+            SERVER: [labextension.SERVER_CONFIG.relative_to(HERE).as_posix()],
+        }
+        for path in sorted(labextension.BUILT.rglob("*")):
+            folder = path.relative_to(labextension.BUILT).parent
+            if path.is_file() and path.name != labextension.STAMP:
+                target = Path(FRONTEND, folder).as_posix()
+                files.setdefault(target, []).append(path.relative_to(HERE).as_posix())
+        self.distribution.data_files = [*files.items()]
+
+    def get_source_files(self) -> list[str]:
+        """MANIFEST.in names them."""
+        return []
+
+    def get_outputs(self) -> list[str]:
+        """Nothing in the build folder."""
+        return []
+
+    def get_output_mapping(self) -> dict[str, str]:
+        """Nothing in the build folder."""
+        return {}
+
+
+class Build(build):
+    """The usual build, then the guard and the extension."""
+
+    sub_commands: ClassVar = [
+        *build.sub_commands,
+        *([("build_guard", None)] if LINUX else []),
+        ("build_labextension", None),
+    ]
+
+
+class SourceDistribution(sdist):
+    """An sdist that holds the built extension: who installs it needs no Node."""
+
+    def run(self) -> None:
+        """Build the extension before MANIFEST.in looks for it."""
+        self.run_command("build_labextension")
+        super().run()
 
 
 class PlatformWheel(bdist_wheel):
@@ -93,6 +159,12 @@ class NativeDistribution(Distribution):
 
 
 setup(
-    cmdclass={"build": Build, "build_guard": BuildGuard, "bdist_wheel": PlatformWheel},
+    cmdclass={
+        "build": Build,
+        "build_guard": BuildGuard,
+        "build_labextension": BuildLabExtension,
+        "bdist_wheel": PlatformWheel,
+        "sdist": SourceDistribution,
+    },
     distclass=NativeDistribution,
 )

@@ -11,7 +11,18 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from . import between_graph, housekeeping, in_graph, latency, limits
+from . import (
+    between_graph,
+    housekeeping,
+    hub,
+    in_graph,
+    lab,
+    latency,
+    limits,
+    logs,
+    page,
+    tensorboard,
+)
 from .rows import Row, save, table
 
 Bench = Callable[[bool], list[Row]]
@@ -26,9 +37,19 @@ BENCHES: dict[str, Bench] = {
     "ps_reclaim": latency.ps_reclaim,
     "exit_visible": latency.exit_visible,
     "log_line": latency.log_line,
+    "lab_push": lab.push,
+    "lab_load": lab.load,
+    "lab_idle_requests": lab.idle,
+    "logs_scroll": logs.scroll,
+    "page_busy": page.busy,
+    "page_start": page.start,
+    "tensorboard_tab": tensorboard.tab,
+    "hub": hub.sign_ins,
 }
 COVERS = {
+    "hub": ("hub_p95", "hub_memory", "hub_errors"),
     "between_graph": ("between_first_step", "workers_spread", "steps_per_second"),
+    "lab_load": ("lab_still", "lab_busy"),
 }
 """Benches that measure several rows at once; each row's name is accepted, too."""
 OUTPUT = Path("build", "bench")

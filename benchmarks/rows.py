@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -98,3 +98,11 @@ def save(rows: Sequence[Row], file: Path) -> None:
     """Write the rows as JSON."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+
+
+def collected(file: Path) -> Iterator[list[Row]]:
+    """Rows to fill, for a fixture; printed and written in the end."""
+    measured: list[Row] = []
+    yield measured
+    save(measured, file)
+    print(f"\n{table(measured)}")

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,12 +16,26 @@ from tfcluster_magic import program
 from tfcluster_magic.models import Program
 
 if TYPE_CHECKING:
+    from operated import World
     from real_runs import Runs
 
-pytest_plugins = ["local_runs"]
+pytest_plugins = ["local_runs", "slow_program"]
+
+if find_spec("hypothesis"):  # a pod that tries a few of these files has it not
+    from hypothesis import HealthCheck, settings
+
+    # How long an example takes, and how long it takes to think of one, is the machine's.
+    slow = [HealthCheck.too_slow]
+    settings.register_profile("any-speed", deadline=None, suppress_health_check=slow)
+    settings.load_profile("any-speed")
 
 # A shell that runs the suite in its background has it ignore Ctrl-C, and all that is started here.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--rewrite`: golden files become what the code makes now, to be read as a difference."""
+    parser.addoption("--rewrite", action="store_true", help="write golden files anew")
 
 
 @pytest.fixture(autouse=True)
@@ -35,11 +50,12 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pat
     for name in [*os.environ]:
         if name.startswith(("TFCLUSTER_", "JUPYTERHUB_", "JPY_")) or name == "XDG_STATE_HOME":
             monkeypatch.delenv(name)
+    monkeypatch.setenv("TFCLUSTER_LANGUAGE", "en")  # whatever that of the developer is
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("TFCLUSTER_HOME", str(tmp_path / "tfcluster"))
     monkeypatch.setenv("TFCLUSTER_STATE_DIR", str(state))
     yield tmp_path
-    left = _still_there(state, patience=5.0)
+    left = _still_there(state, patience=30.0)
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     assert not left, f"the test left processes behind: {list(left.values())}"
@@ -92,7 +108,7 @@ def program_of(tmp_path: Path) -> Callable[..., Program]:
 def wait_for() -> Callable[..., None]:
     """Waits until something is true, and says what was not."""
 
-    def wait(condition: Callable[[], object], what: str = "", within: float = 30.0) -> None:
+    def wait(condition: Callable[[], object], what: str = "", within: float = 90.0) -> None:
         deadline = time.monotonic() + within
         while not condition():
             assert time.monotonic() < deadline, f"not within {within:g} s: {what or condition}"
@@ -122,3 +138,15 @@ def runs(tmp_path: Path) -> Iterator[Runs]:
 
     with runs_in(tmp_path / "runs") as own:
         yield own
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """An operator that works, before a server that keeps objects."""
+    from operated import World
+
+    made = World()
+    made.operate()
+    yield made
+    made.rest()
+    made.server.close()

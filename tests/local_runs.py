@@ -46,11 +46,15 @@ def launch(backend: LocalBackend, program_of: Callable[..., Program]) -> Launch:
     """Launches a program's text with so many tasks."""
 
     def start(
-        text: str, name: str = "digits", resources: Resources | None = None, **counts: int
+        text: str,
+        name: str = "digits",
+        resources: Resources | None = None,
+        grace: float = 1.0,
+        **counts: int,
     ) -> TFCluster:
         each = resources or Resources()
         replicas = {t: Replicas(count=n, resources=each) for t, n in counts.items()}
-        limits = Lifecycle(grace=1.0)
+        limits = Lifecycle(grace=grace)
         spec = Spec(program=program_of(text), replicas=ReplicaSet(**replicas), lifecycle=limits)
         return backend.create(LaunchRequest(cluster=name, spec=spec))
 

@@ -26,9 +26,14 @@ from tfcluster_magic.output.report import headline
 from tfcluster_magic.waiting import Until
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-PATIENCE = 120.0
+PATIENCE = 240.0
 """Seconds within which anything here must have happened, on a machine that is busy with others."""
-SECRETS = {"JUPYTERHUB_API_TOKEN": "of-the-hub", "JPY_SESSION_NAME": "of-the-kernel"}
+SECRETS = {
+    "JUPYTERHUB_API_TOKEN": "of-the-hub",
+    "JPY_SESSION_NAME": "of-the-kernel",
+    "JUPYTER_TOKEN": "of-the-server",
+    "JUPYTER_TOKEN_FILE": "/of-the-server",
+}
 LOOPBACK = {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tfcluster_magic.lifecycle import Decision, Observation, ObservedTask, decide
+from tfcluster_magic.lifecycle import Decision, Observation, ObservedTask, Why, decide
 from tfcluster_magic.models import (
     Cause,
     Lifecycle,
@@ -49,6 +49,7 @@ class Story:
         self.tasks: dict[str, ObservedTask] = {}
         self.admitted, self.obeys = admitted, obeys
         self.checkpoint: str | None = None
+        self.why: tuple[Why, ...] = ()
         self.not_ready = False
         self.turn()
 
@@ -60,6 +61,7 @@ class Story:
                 admitted=self.admitted,
                 checkpoint=self.checkpoint,
                 nodes_not_ready=self.not_ready,
+                why=self.why,
             )
             self.decision = decide(self.spec, "digits-2", self.status, seen, self.now)
             before, self.status = self.status, self.decision.status

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 RUNTIME = Path(__file__).parents[1] / "tfcluster_magic" / "runtime"
-PATIENCE = 90.0
+PATIENCE = 180.0
 # A process that outlives its parent and its session, keeps the pipe open and ignores SIGTERM.
 STRAY = """
 import os, signal, sys, time

@@ -66,7 +66,7 @@ def here(own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for run in manager.list(all_runs=True):
         manager.stop(run.metadata.name)
     for run in manager.list(all_runs=True):
-        manager.wait(run.metadata.name, 30, until=Until.RELEASED)
+        manager.wait(run.metadata.name, 180, until=Until.RELEASED)
 
 
 @pytest.fixture
@@ -369,6 +369,39 @@ def test_logs_can_be_limited_to_tasks_and_lines(run: Run, here: Path) -> None:
     assert "worker-0, worker-1" in refused.err
 
 
+def test_remarks_of_tensorflows_own_are_left_out_and_counted(run: Run, here: Path) -> None:
+    """What its C++ code remarks is hidden until one asks for all; its errors never are."""
+    said = [
+        "2026-11-21 16:36:34.123456: I tensorflow/core/platform/cpu_feature_guard.cc:210] fast",
+        "2026-11-21 16:36:34.123457: E tensorflow/core/platform/a.cc:1] broken",
+        "step 1",
+    ]
+    (here / "noisy.py").write_text(f"for line in {said!r}: print(line)\n")
+    run("launch", "noisy.py", "--workers", "1", "--wait")
+
+    shown = run("logs", "-f", "noisy")
+    assert shown.out.splitlines() == [f"worker-0 | {line}" for line in said[1:]]
+    assert "1 remark of TensorFlow's own is left out: `tfcluster logs --all noisy-1`" in shown.err
+    for option in ("--all", "--no-prefix"):
+        everything = run("logs", "noisy", option)
+        assert [line.removeprefix("worker-0 | ") for line in everything.out.splitlines()] == said
+        assert "left out" not in everything.err
+
+
+@pytest.mark.parametrize("how", [(), ("-f",)])
+def test_last_lines_are_shown_lines(run: Run, here: Path, how: tuple[str, ...]) -> None:
+    """`--tail 2` shows two lines of a task, however many hidden remarks stand behind them."""
+    remark = "I0000 00:00:1732207594.123456    4711 cpu_device.cc:88] x"
+    said = ["step 1", "step 2", remark, "step 3", *[remark] * 9]
+    (here / "noisy.py").write_text(f"for line in {said!r}: print(line)\n")
+    run("launch", "noisy.py", "--workers", "1", "--wait")
+
+    shown = run("logs", *how, "noisy", "--tail", "2", "--no-color")
+    assert shown.out.splitlines() == ["worker-0 | step 2", "worker-0 | step 3"]
+    everything = run("logs", *how, "noisy", "--all", "--tail", "2")
+    assert everything.out.splitlines() == [f"worker-0 | {remark}"] * 2
+
+
 def test_following_the_logs_of_a_run_again_starts_from_its_first_line(run: Run) -> None:
     """After a reconnect nothing is missing."""
     run("launch", "hello.py", "--workers", "1", "--wait")
@@ -510,7 +543,7 @@ def test_ctrl_c_detaches_and_the_run_goes_on(here: Path) -> None:
     while "worker-0 | up" not in shell.stdout.readline():
         assert shell.poll() is None
     shell.send_signal(signal.SIGINT)
-    _, err = shell.communicate(timeout=20)
+    _, err = shell.communicate(timeout=90)
 
     assert shell.returncode == 130
     assert "detached; sleep-1 goes on: `tfcluster logs -f sleep-1`" in err
@@ -526,7 +559,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(run: Run, here: Path) -> None
         f"{sys.executable} -c 'from tfcluster_magic.cli import main; main()' logs chatty | head -1"
     )
     done = subprocess.run(
-        ["sh", "-c", script], capture_output=True, text=True, timeout=60, check=True,
+        ["sh", "-c", script], capture_output=True, text=True, timeout=180, check=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
 

@@ -21,17 +21,8 @@ from tfcluster_magic import Cluster, ClusterManager
 EXAMPLES = Path(__file__).parents[1] / "examples"
 NOTEBOOKS = sorted(path.name for path in EXAMPLES.glob("*.ipynb"))
 CLIENTS = ("in_graph_tf1.py", "in_graph_pss.py", "in_graph_keras.py")
-PROGRAMS: dict[str, dict[str, object]] = {
-    "mirrored.py": {"workers": 1},
-    "multi_worker_mirrored.py": {"workers": 2},
-    "parameter_server_keras.py": {
-        "workers": 2,
-        "ps": 1,
-        "chief": 1,
-        "evaluator": 1,
-        "success_policy": "chief",
-    },
-}
+PROGRAMS = ("mirrored.py", "multi_worker_mirrored.py", "parameter_server_keras.py")
+"""What test_real_clusters.py trains to the same accuracy."""
 ACCURACY = re.compile(r"held-out accuracy: (\S+)")
 
 pytestmark = pytest.mark.cluster
@@ -97,7 +88,7 @@ def test_notebook_trains_and_cleans_up(name: str, copy: Path) -> None:
     """Run All in an example trains to 95 % on held-out digits and deletes what it launched."""
     notebook = nbformat.read(copy / name, nbformat.NO_CONVERT)
     client = NotebookClient(
-        notebook, timeout=180, resources={"metadata": {"path": str(copy)}}, kernel_name="python3"
+        notebook, timeout=400, resources={"metadata": {"path": str(copy)}}, kernel_name="python3"
     )
     client.execute()
     texts = [
@@ -108,19 +99,6 @@ def test_notebook_trains_and_cleans_up(name: str, copy: Path) -> None:
     assert ClusterManager().list() == []
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_program_trains_on_a_cluster(name: str, copy: Path) -> None:
-    """A launched example reaches 95 % and leaves checkpoints and event files in its folder."""
-    manager = ClusterManager()
-    run = manager.launch(name, **PROGRAMS[name]).metadata.name
-    cluster = Cluster(run, manager).wait(timeout=180)
-    chief = "chief-0" if "chief" in PROGRAMS[name] else "worker-0"
-    assert accuracy_in(cluster.logs(chief)) >= 0.95
-    output = Path(cluster.status.paths["output"])
-    assert list(output.rglob("*tfevents*"))
-    cluster.stop()
-
-
 @pytest.mark.parametrize("name", CLIENTS)
 def test_client_program_trains_on_its_cluster(name: str, copy: Path, tmp_path: Path) -> None:
     """An example that launches its own cluster reaches 95 %, stops it, and leaves a checkpoint."""
@@ -128,7 +106,7 @@ def test_client_program_trains_on_its_cluster(name: str, copy: Path, tmp_path: P
         [sys.executable, name, "--log_path", str(tmp_path / "log")],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=400,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -156,7 +134,7 @@ def test_between_graph_is_plain_tensorflow(copy: Path, tmp_path: Path) -> None:
         for job in ("ps", "worker")
     ]
     try:
-        printed, _ = tasks[1].communicate(timeout=180)
+        printed, _ = tasks[1].communicate(timeout=400)
     finally:
         for task in tasks:
             task.kill()

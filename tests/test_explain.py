@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfcluster_magic import explain
+from tfcluster_magic.ended import how_it_ended
 from tfcluster_magic.models import Cause, Reason, Spec, TaskExit, TaskFailure
 
 
@@ -61,7 +62,7 @@ def test_a_syntax_error_comes_with_its_place() -> None:
 )
 def test_what_was_said_is_not_said_again(ended: TaskFailure, sentence: str) -> None:
     """A detail that repeats the sentence is left out."""
-    assert explain.how_it_ended(ended, Spec()) == sentence
+    assert how_it_ended(ended, Spec()) == sentence
 
 
 def test_log_noise_is_not_the_reason() -> None:
@@ -77,7 +78,7 @@ def test_log_noise_is_not_the_reason() -> None:
         "2026-11-01 10:00:00.1: I tensorflow/core/x.cc:1] chatter",
         "",
     )
-    assert explain.how_it_ended(ended, Spec()) == (
+    assert how_it_ended(ended, Spec()) == (
         "worker-0 failed with exit code 1: ValueError: bad shape"
     )
 
@@ -95,7 +96,7 @@ def test_log_noise_is_not_the_reason() -> None:
 )
 def test_every_kind_of_end_has_its_words(ended: TaskFailure, words: str) -> None:
     """A person can tell a kill from a crash from a lack of memory."""
-    assert words in explain.how_it_ended(ended, Spec())
+    assert words in how_it_ended(ended, Spec())
 
 
 def test_long_lists_are_shortened() -> None:
@@ -123,3 +124,11 @@ def test_a_restart_says_what_becomes_of_training(
     lost = TaskFailure(task=task, attempt=1, exit=TaskExit(cause=Cause.LOST, finished_at=0))
     message = explain.healing(lost, False, 1, checkpoint, Spec())
     assert message == f"{task} was lost. It is restarted (1 of 3 times); {words}"
+
+
+def test_a_checkpoint_that_nobody_could_look_for_is_not_denied() -> None:
+    """Where the run's folder is out of sight, a restart is not said to begin without one."""
+    lost = failure(cause=Cause.LOST)
+    unseen = explain.healing(lost, True, 1, "", Spec())
+    assert "training resumes from its newest checkpoint, if it saves any" in unseen
+    assert "no checkpoint was found" in explain.healing(lost, True, 1, None, Spec())

@@ -140,8 +140,9 @@ def test_a_run_outlives_the_kernel_that_launched_it(runs: Runs, kernel: KernelMa
         assert reply["content"]["status"] == "ok", reply["content"]
     run = runs.adopt("notebook")
     run.until_logged("worker-1", "attempt 1")
+    private = ("JPY_", "JUPYTERHUB_", "JUPYTER_TOKEN")
     for process in run.processes():
-        assert not [n for n in environment_of(process) if n.startswith(("JPY_", "JUPYTERHUB_"))]
+        assert not [n for n in environment_of(process) if n.startswith(private)]
     client.stop_channels()
     os.kill(kernel.provisioner.pid, signal.SIGKILL)
     kernel.provisioner.process.wait()

@@ -146,12 +146,21 @@ def test_in_graph_servers_come_back(runs: Runs, task: str, after: str) -> None:
 
 
 CLIENT = """
-import sys, time
+import socket, sys, time
 import tensorflow.compat.v1 as tf
 from tfcluster_magic import ClusterManager
 
+def in_use():  # until the session uses it, however long that takes
+    while True:
+        try:
+            address = manager.status("used").status.addresses["worker"][0]
+            return socket.create_connection(address.rsplit(":", 1))
+        except (KeyError, OSError):
+            time.sleep(0.05)
+
 manager = ClusterManager()
-record = manager.launch(mode="in-graph", name="used", workers=2, ps=1, idle_timeout=1.5, grace=3)
+manager.launch(mode="in-graph", name="used", workers=2, ps=1, idle_timeout=1.5, grace=3)
+held = in_use()
 cluster = manager.connect("used")
 
 def still_runs():
@@ -165,12 +174,14 @@ with tf.Graph().as_default() as graph:
         product = tf.reduce_sum(tf.matmul(variable, variable))
     with cluster.session(graph) as session:
         session.run(tf.global_variables_initializer())
+        held.close()
         time.sleep(4)
         still_runs()
         print("connected", flush=True)
         until = time.monotonic() + 4
         while time.monotonic() < until:
             session.run(product)
+            time.sleep(0.02)
         still_runs()
         print("computed", flush=True)
 """

@@ -6,7 +6,6 @@ import contextlib
 import os
 import resource
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -76,9 +75,7 @@ def test_a_clock_that_is_set_back(runs: Runs, tmp_path: Path) -> None:
     run = runs.launch(program, workers=1, ps=1, reclaim_after="2s")
     run.until_phase(Phase.SUCCEEDED)
     jumped.touch()
-    began = time.monotonic()
-    status = run.until_released()
-    assert time.monotonic() - began < 60
+    status = run.until_released()  # the clock was set back by far more than this waits
     assert status.reclaimed is not None
     assert status.reclaimed.tasks == ("ps-0",)
 

@@ -76,6 +76,7 @@ def test_the_prepared_environment_knows_the_magic_and_asks_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A notebook's own %load_ext adds no remark, and JupyterLab does not ask about its news."""
+    monkeypatch.syspath_prepend(str(LAB.parent))
     spec = importlib.util.spec_from_file_location("install", LAB.with_name("install.py"))
     assert spec is not None and spec.loader is not None
     install = importlib.util.module_from_spec(spec)

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from stories import Story, spec_of
 
+from tfcluster_magic.lifecycle import Why
 from tfcluster_magic.models import (
     Cause,
     Lifecycle,
@@ -76,6 +77,22 @@ def test_start_timeout_names_who_is_missing() -> None:
     story.passes(60)
     assert story.outcome == (Phase.FAILED, Reason.START_TIMEOUT, "worker-0")
     assert "worker-0, worker-1, ps-0 did not come up within 1m" in story.status.message
+
+
+def test_what_the_world_knows_of_a_start_is_told() -> None:
+    """Why tasks are not up stands in the message, beside each task, and in what a timeout says."""
+    story = Story(spec_of(lifecycle=Lifecycle(start_timeout=60)), admitted=True, obeys=False)
+    story.why = (
+        Why(tasks=("worker-0", "worker-1"), text="no room", sentence="2 workers wait: no room."),
+    )
+    story.passes(1)
+    assert story.status.message == (
+        "Waiting for worker-0, worker-1, ps-0 to start (0 of 3 ready). 2 workers wait: no room."
+    )
+    told = {task.name: task.message for task in story.status.attention}
+    assert told == {"worker-0": "no room", "worker-1": "no room", "ps-0": ""}
+    story.passes(60)
+    assert "did not come up within 1m: 2 workers wait: no room. Its output" in story.status.message
 
 
 @pytest.mark.parametrize(
@@ -154,3 +171,14 @@ def test_queued_waits_and_gives_up_after_its_time_out() -> None:
     assert story.status.phase is Phase.QUEUED and not story.tasks
     story.passes(50)
     assert story.status.reason is Reason.QUEUE_TIMEOUT and story.decision.done
+
+
+def test_tasks_that_came_up_while_nobody_looked_did_start() -> None:
+    """When the first look after startTimeout finds every task up the run is Running."""
+    story = Story(spec_of(lifecycle=Lifecycle(start_timeout=60)), obeys=False)
+    story.tasks = {
+        name: msgspec.structs.replace(task, ready=True) for name, task in story.tasks.items()
+    }
+    story.passes(61)
+    assert story.status.phase is Phase.RUNNING
+    assert story.status.reason is Reason.RUNNING

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from stories import PROGRAM, Story, spec_of
 
 from tfcluster_magic.models import (
@@ -31,6 +32,20 @@ def test_a_failing_program_fails_the_cluster_when_the_window_closes() -> None:
     assert story.decision.done and story.running() == []
 
 
+def test_a_failure_counts_though_the_world_had_begun_the_next_attempt() -> None:
+    """A task that failed counts as failed, also when its next attempt ends with the run."""
+    story = Story(spec_of(worker=2))
+    story.ends("worker-1", Cause.ERROR, exit_code=1)
+    again = msgspec.structs.replace(story.tasks["worker-1"], attempt=2, exit=None, ready=True)
+    story.tasks["worker-1"] = again
+    story.passes(15)
+    assert story.outcome == (Phase.FAILED, Reason.PROGRAM_FAILED, "worker-1")
+    counts = story.status.counts["worker"]
+    assert (counts.failed, counts.stopped) == (1, 1)
+    culprit = story.status.attention[0]
+    assert (culprit.name, culprit.exit and culprit.exit.exit_code) == ("worker-1", 1)
+
+
 def test_a_follower_seen_first_is_not_blamed() -> None:
     """A task that says it lost its peer is a consequence, even when its end was seen first."""
     story = Story(spec_of())
@@ -39,6 +54,16 @@ def test_a_follower_seen_first_is_not_blamed() -> None:
     story.ends("worker-1", Cause.ERROR, exit_code=3)
     story.passes(5)
     assert story.status.culprit == "worker-1"
+
+
+def test_who_starts_again_is_not_said_to_run() -> None:
+    """A run whose lost tasks take long to start again says which, not that all of them run."""
+    story = Story(spec_of())
+    story.obeys = False
+    story.ends("ps-0", Cause.LOST)
+    story.passes(600)
+    assert story.outcome == (Phase.RUNNING, Reason.RUNNING, None)
+    assert story.status.message == "Waiting for ps-0 to start (2 of 3 ready)."
 
 
 def test_the_window_closes_when_everybody_has_ended() -> None:
@@ -141,3 +166,14 @@ def test_a_lost_node_keeps_the_window_open() -> None:
     assert story.status.reason is Reason.INVESTIGATING
     story.ends("ps-0", Cause.LOST)
     assert story.tasks["ps-0"].attempt == 2 and story.tasks["worker-0"].attempt == 2
+
+
+def test_tasks_that_fail_alike_are_no_consequence_of_each_other() -> None:
+    """Workers that meet the same error in their own program are said to have failed alike."""
+    story = Story(spec_of(worker=3))
+    for task in ("worker-1", "worker-0"):
+        story.ends(task, Cause.ERROR, exit_code=1, last_lines=("ValueError: bad shape",))
+        story.passes(1)
+    story.ends("worker-2", Cause.ERROR, exit_code=1, follows=True, last_lines=("UNAVAILABLE: x",))
+    story.passes(5)
+    assert "worker-0 failed in the same way. worker-2 ended after it." in story.status.message

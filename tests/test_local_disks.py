@@ -32,18 +32,27 @@ from tfcluster_magic.models import (
     Spec,
     Status,
     Stop,
+    TFCluster,
 )
+
+UNTIL_TOLD = """
+import os, time
+print("up", flush=True)
+while not os.path.exists(os.environ["TFCLUSTER_OUTPUT_DIR"] + "/go"):
+    time.sleep(0.02)
+"""
 
 
 def test_a_status_that_cannot_be_written_is_written_later(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
     """While the state folder cannot be written a run goes on; what happened is told afterwards."""
-    run = launch("import time; time.sleep(1)", worker=1)
+    run = launch(UNTIL_TOLD, worker=1)
     folder = folder_of(run)
     # What the status is written to first: this stops the writing whoever tries, root included.
     in_the_way = folder.path / f".status.json.{supervisor_of(run)}"
     wait_for(lambda: _made(in_the_way))
+    _tell(run)
     wait_for(lambda: not tasks_of(run))
     wait_for(lambda: b"cannot write the status" in folder.supervisor_log.read_bytes())
     assert not backend.get("digits").status.phase.is_final
@@ -56,18 +65,22 @@ def test_the_end_of_a_task_is_known_without_its_termination_message(
 ) -> None:
     """How a task ended is known even where it could not leave its message, as on a full disk."""
     text = """
-import os, signal, time
-print("up", flush=True)
-time.sleep(1)
+import signal
 if os.environ["TFCLUSTER_ATTEMPT"] == "1":
     os.kill(os.getpid(), signal.SIGKILL)
 """
-    run = launch(text, worker=1)
+    run = launch(UNTIL_TOLD + text, worker=1)
     wait_for(is_up(backend))
     (folder_of(run).tasks / "worker-0.exit.json").mkdir()
+    _tell(run)
     status = over(backend, "digits").status
     assert status.phase is Phase.SUCCEEDED
     assert "worker-0 was killed from outside (SIGKILL)" in status.events[-2].message
+
+
+def _tell(run: TFCluster) -> None:
+    """Let the program of UNTIL_TOLD go on."""
+    Path(run.status.paths["output"], "go").touch()
 
 
 def _made(folder: Path) -> bool:
@@ -121,6 +134,7 @@ def test_a_state_folder_that_cannot_be_made(launch: Launch, own_folders: Path) -
     (own_folders / "state").write_text("in the way")
     with pytest.raises(TFClusterError, match="TFCLUSTER_STATE_DIR"):
         launch(SLEEP, worker=1)
+    (own_folders / "state").unlink()  # what follows a test lists its runs
 
 
 def test_logs_are_found_in_the_output_folder(backend: LocalBackend, launch: Launch) -> None:

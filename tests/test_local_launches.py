@@ -17,14 +17,17 @@ from local_runs import (
 from tfcluster_magic.backends.base import LaunchRequest
 from tfcluster_magic.backends.local import ports
 from tfcluster_magic.backends.local.backend import LocalBackend
-from tfcluster_magic.errors import PreflightRefused
+from tfcluster_magic.errors import InvalidRequest, PreflightRefused
 from tfcluster_magic.models import (
+    Pods,
     Program,
     Replicas,
     ReplicaSet,
     Resources,
+    SecretUse,
     Spec,
     TaskType,
+    Volume,
     to_json,
 )
 
@@ -40,6 +43,23 @@ def test_launches_at_once_never_share_a_name_or_a_port(
     assert len({run.metadata.name for run in runs}) == 6
     found = [address for run in runs for address in run.status.addresses["worker"]]
     assert len(set(found)) == 18
+
+
+def test_what_only_kubernetes_has_is_refused_on_this_machine(
+    backend: LocalBackend, program_of: Callable[..., Program]
+) -> None:
+    """An image, claims and secrets are refused with what does the same here; nothing is started."""
+    pods = Pods(
+        volumes=(Volume(claim="images", path="/mnt/images"),), secrets=(SecretUse(name="s3"),)
+    )
+    spec = Spec(program=program_of(SLEEP), image="registry:5000/team/tf:1", pods=pods)
+    with pytest.raises(InvalidRequest, match="the launch was refused") as refused:
+        backend.create(LaunchRequest(cluster="digits", spec=spec))
+    assert backend.preflight(spec).problems[:3] == refused.value.problems
+    told = {problem.field: problem.allowed for problem in refused.value.problems}
+    assert set(told) == {"--image", "--volume", "--secret"}
+    assert all(text.startswith("only on Kubernetes: ") for text in told.values())
+    assert backend.list() == []
 
 
 def test_one_given_name_launched_twice_at_once(

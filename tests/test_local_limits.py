@@ -38,6 +38,7 @@ def test_the_notebook_servers_secrets_stay_away(
     """No process of a run has the notebook server's credentials, or another run's identity."""
     monkeypatch.setenv("JUPYTERHUB_API_TOKEN", "token-of-the-hub")
     monkeypatch.setenv("JPY_API_TOKEN", "token-of-the-hub")
+    monkeypatch.setenv("JUPYTER_TOKEN", "token-of-the-server")
     monkeypatch.setenv("TFCLUSTER_RUN_UID", "another")
     monkeypatch.setenv("KEPT", "yes")
     run = launch(TELL_ENVIRONMENT + SLEEP, worker=1)

@@ -48,7 +48,7 @@ def test_a_killed_supervisor_takes_its_tasks_with_it(
     wait_for(is_up(backend, 2))
     assert len(tasks_of(run)) == 6  # each worker's task.py, its program, and what that started
     os.kill(supervisor_of(run), signal.SIGKILL)
-    wait_for(lambda: not tasks_of(run), within=5.0)
+    wait_for(lambda: not tasks_of(run))
 
 
 def test_a_killed_supervisor_is_told_by_whoever_looks_first(
@@ -77,7 +77,7 @@ def test_a_stop_that_lost_its_supervisor_is_a_stop(
 ) -> None:
     """A run that was being stopped when its supervisor was killed is stopped."""
     text = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SLEEP
-    run = launch(text, worker=1)
+    run = launch(text, grace=600.0, worker=1)
     wait_for(is_up(backend))
     backend.stop("digits", Stop())
     wait_for(lambda: backend.get("digits").status.phase is Phase.STOPPING)
@@ -184,15 +184,12 @@ def test_an_idle_supervisor_sleeps_and_is_small(
     wait_for(lambda: backend.get("digits").status.phase is Phase.RUNNING)
     pid = supervisor_of(run)
     wait_for(lambda: _asleep(pid))
-    before = _wake_ups(pid)
-    time.sleep(1.5)
-    assert _wake_ups(pid) == before
     assert processes.pss([pid]) < 30 * 2**20
 
 
 def _asleep(pid: int) -> bool:
     before = _wake_ups(pid)
-    time.sleep(0.5)
+    time.sleep(1.5)
     return _wake_ups(pid) == before
 
 

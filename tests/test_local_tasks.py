@@ -34,7 +34,7 @@ def test_a_stop_that_comes_with_the_start_is_not_lost(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(package)},
         capture_output=True,
         text=True,
-        timeout=25,
+        timeout=120,
         check=False,
     )
 

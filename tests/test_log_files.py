@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tfcluster_magic.backends.local import logs
+from tfcluster_magic.backends import log_files as logs
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def print_more(path: Path) -> None:
 def test_a_task_that_never_stops_printing(chatty: Path) -> None:
     """Without following, the lines that are there are shown, and the command ends."""
     shown = 0
-    for _ in logs.read({"worker-0": [chatty]}, None, follow=False, released=lambda: False):
+    for _ in logs.read({"worker-0": [chatty]}, None, follow=False, ended=lambda: False):
         shown += 1
         assert shown < 100
         print_more(chatty)
@@ -39,7 +39,7 @@ def test_a_chatty_task_leaves_others_their_turn(chatty: Path, tmp_path: Path) ->
     quiet = tmp_path / "worker-1.log"
     quiet.write_text("loss is NaN\n")
     places = {"worker-0": [chatty], "worker-1": [quiet]}
-    lines = logs.read(places, None, follow=True, released=lambda: False)
+    lines = logs.read(places, None, follow=True, ended=lambda: False)
     for line in islice(lines, 100):
         if line is not None and line.task == "worker-1":
             return
@@ -53,6 +53,25 @@ def test_many_lines_come_once_and_in_order(tmp_path: Path) -> None:
     count = 3 * logs._ROUND // 10
     path.write_text("".join(f"{number:09}\n" for number in range(count)))
     ended = iter([False, False, True])
-    lines = logs.read({"worker-0": [path]}, None, follow=True, released=lambda: next(ended))
+    lines = logs.read({"worker-0": [path]}, None, follow=True, ended=lambda: next(ended))
     texts = [line.text for line in lines if line is not None]
     assert texts == [f"{number:09}" for number in range(count)]
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 1 << 20])
+@pytest.mark.parametrize("text", ["a\n-\nb\n\n-\nc\n-\n", "a\n-\nb\n\nc", "-\n-\n", ""])
+def test_the_last_lines_are_those_that_count(
+    text: str, chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log is read from the last so many lines that count on, wherever its blocks are cut."""
+    monkeypatch.setattr(logs, "_CHUNK", chunk)
+    path = tmp_path / "worker-0.log"
+    path.write_text(text)
+    every = text.removesuffix("\n").split("\n") if text else []
+    counted = [line for line in every if line != "-"]
+    for tail in range(1, 6):
+        read = logs.read({"w": [path]}, tail, False, lambda: True, lambda line: line != "-")
+        lines = [line.text for line in read if line is not None]
+        assert lines == every[len(every) - len(lines) :]
+        assert [line for line in lines if line != "-"] == counted[-tail:]
+        assert tail > len(counted) or lines[0] != "-"

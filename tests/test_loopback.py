@@ -9,6 +9,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from test_loopback_peer import CLIENT, NEIGHBOUR
 
 from tfcluster_magic import loopback
 from tfcluster_magic.errors import TFClusterError
@@ -96,9 +97,11 @@ def test_other_sockets_pass(guard: str) -> None:
 
 @pytest.mark.cluster
 def test_kernel_that_runs_already(guard: str) -> None:
-    """After guard_this_process() TensorFlow listens on loopback only; other sockets do as asked."""
+    """After guard_this_process() TensorFlow listens on loopback only, and hears no other account;
+    other sockets do as asked.
+    """
     script = """
-        import json, os, socket
+        import json, os, socket, subprocess, sys
         assert "LD_PRELOAD" not in os.environ
         from tfcluster_magic.loopback import guard_this_process
         print(guard_this_process())
@@ -109,15 +112,26 @@ def test_kernel_that_runs_already(guard: str) -> None:
         with tf.compat.v1.Session(server.target, graph=tf.Graph()) as session:
             with session.graph.as_default():
                 print(session.run(tf.constant(42)))
+        accounts = [os.geteuid()] + [int(os.environ["NEIGHBOUR"])] * (os.geteuid() == 0)
+        client, port = os.environ["CLIENT"], server.target.rpartition(":")[2]
+        print(json.dumps([
+            subprocess.run(
+                [sys.executable, "-I", "-S", "-c", client, str(account), "127.0.0.1", port],
+                stdout=subprocess.PIPE, check=True,
+            ).stdout.strip() != b""
+            for account in accounts
+        ]))
         own = socket.socket(); own.bind(("0.0.0.0", 0)); print(json.dumps(own.getsockname()[0]))
         os._exit(0)
     """
-    before, after, addresses, answer, own = python(script)
+    told = {"CLIENT": CLIENT, "NEIGHBOUR": str(NEIGHBOUR)}
+    before, after, addresses, answer, hears, own = python(script, **told)
     assert before == 0
     assert isinstance(after, list)
     assert after[0] == after[1] >= 1
     assert addresses == ["0000000000000000FFFF00000100007F"]
     assert answer == 42
+    assert hears == [True, False][: len(hears)]
     assert own == "0.0.0.0"
 
 

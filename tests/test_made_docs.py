@@ -6,6 +6,10 @@ import importlib.util
 from pathlib import Path
 from types import ModuleType
 
+import click
+
+from tfcluster_magic.cli.wording import Command
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -30,3 +34,20 @@ def test_the_exported_schema_is_the_one_of_the_models() -> None:
     made = tool("schema")
 
     assert made.FILE.read_text("utf-8") == made.text()
+
+
+def test_the_custom_resource_is_the_one_of_the_models() -> None:
+    """k8s/crds is current; `python tools/crd.py` makes it so."""
+    made = tool("crd")
+
+    assert made.FILE.read_text("utf-8") == made.text()
+
+
+def test_a_command_takes_h_however_it_was_first_used() -> None:
+    """The help option that click keeps from a first use has `-h`, with the group and without."""
+    command = Command("verb")
+
+    option = command.get_help_option(click.Context(command))
+
+    assert option is not None
+    assert option.opts == ["-h", "--help"]

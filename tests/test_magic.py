@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 from IPython.testing.globalipapp import start_ipython
 from nbclient import NotebookClient
+from nbconvert import HTMLExporter
 
 from tfcluster_magic import Cluster, ClusterManager
 from tfcluster_magic.errors import ClusterFailed, InvalidRequest, UsageError
@@ -48,12 +50,14 @@ def here(own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for run in manager.list(all_runs=True):
         manager.stop(run.metadata.name)
     for run in manager.list(all_runs=True):
-        manager.wait(run.metadata.name, 30, until=Until.RELEASED)
+        manager.wait(run.metadata.name, 180, until=Until.RELEASED)
 
 
 @pytest.fixture
 def shell(here: Path) -> Iterator[InteractiveShell]:
     """IPython with the extension loaded."""
+    if not hasattr(start_ipython, "already_called"):
+        InteractiveShell.clear_instance()  # that of a test of widgets before
     start_ipython()
     shell = InteractiveShell.instance()
     shell.extension_manager.load_extension("tfcluster_magic")
@@ -193,7 +197,7 @@ def test_a_handle_shows_itself_as_of_now(shell: InteractiveShell) -> None:
     made = cluster._repr_mimebundle_()
 
     assert made["text/plain"].startswith("hello-1 Succeeded")
-    assert made[MIME_TYPE]["status"]["phase"] == "Succeeded"
+    assert made[MIME_TYPE]["cluster"]["status"]["phase"] == "Succeeded"
     assert repr(cluster).startswith("hello-1 Succeeded")
 
 
@@ -261,7 +265,7 @@ def test_a_notebook_shows_a_run_once_and_keeps_it_up_to_date(here: Path) -> None
     )
 
     assert [output.output_type for output in waited] == ["display_data"]
-    assert waited[0].data[MIME_TYPE]["status"]["phase"] == "Succeeded"
+    assert waited[0].data[MIME_TYPE]["cluster"]["status"]["phase"] == "Succeeded"
     assert "as of" in waited[0].data["text/html"]
     assert [output.output_type for output in followed] == ["display_data", "stream"]
     assert "hello from worker-0" in followed[1].text
@@ -269,6 +273,17 @@ def test_a_notebook_shows_a_run_once_and_keeps_it_up_to_date(here: Path) -> None
     assert last[0].data["text/plain"].startswith("hello-2 Succeeded")
     assert error[0].ename == "NotFound"
     assert error[0].traceback == ["NotFound: " + error[0].evalue.replace("`tf", "`%tf")]
+
+
+def test_a_notebook_as_html_shows_the_card_with_its_time(here: Path) -> None:
+    """Where no extension draws the run, nbconvert's HTML has the card and not the JSON."""
+    notebook = _make("%load_ext tfcluster_magic", "%tfcluster launch hello.py --workers 1 --wait")
+    NotebookClient(notebook, timeout=180, kernel_name="python3").execute()
+    page, _ = HTMLExporter().from_notebook_node(notebook)
+
+    assert re.search(r"<strong>hello-1</strong>\s*<span[^>]*>Succeeded</span>", page)
+    assert "as of " in page
+    assert "createdAt" not in page
 
 
 def test_interrupting_a_cell_detaches_and_the_run_goes_on(
@@ -280,7 +295,7 @@ def test_interrupting_a_cell_detaches_and_the_run_goes_on(
         "run = %tfcluster launch sleep.py --workers 1 --follow",
         "print(run.name, run.status.phase.value)",
     )
-    client = NotebookClient(notebook, timeout=60, kernel_name="python3")
+    client = NotebookClient(notebook, timeout=180, kernel_name="python3")
 
     def interrupt_the_cell() -> None:
         manager = ClusterManager()
@@ -307,5 +322,5 @@ def _make(*cells: str) -> Any:
 def _notebook(*cells: str) -> list[Any]:
     """The outputs of these cells in a kernel that has the extension."""
     notebook = _make("%load_ext tfcluster_magic", *cells)
-    NotebookClient(notebook, timeout=120, kernel_name="python3", allow_errors=True).execute()
+    NotebookClient(notebook, timeout=180, kernel_name="python3", allow_errors=True).execute()
     return [cell.outputs for cell in notebook.cells[1:]]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import math
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import msgspec
@@ -15,6 +18,8 @@ from tfcluster_magic.models import (
     Event,
     Metadata,
     Phase,
+    Program,
+    ProgramKind,
     Reason,
     Reclaimed,
     Replicas,
@@ -32,8 +37,11 @@ from tfcluster_magic.output.bundle import MIME_TYPE, bundle
 from tfcluster_magic.output.documents import document
 from tfcluster_magic.output.stream import Prefixer, task_names
 from tfcluster_magic.output.text import PLAIN, Paint, age, clean, cut, table, width
+from tfcluster_magic.output.view import run_view
+from tfcluster_magic.progress import Progress
 
 NOW = 1_800_000_000.0
+PROGRESS = Progress(step=300, total=1000, steps_per_second=2.5, loss=0.25, eta_seconds=280, at=NOW)
 
 
 def cluster(name: str = "digits", **status: object) -> TFCluster:
@@ -152,19 +160,41 @@ def test_html_escapes_everything_that_is_not_ours() -> None:
     evil = "<script>alert(1)</script><img src=x>"
     run = cluster(message=evil, warnings=(evil,), paths={"output": evil})
     parser = _Tags()
-    parser.feed(bundle(run, notes=(evil,))["text/html"])
+    parser.feed(bundle(run, notes=[evil])["text/html"])
 
     assert parser.tags == {"div", "strong", "span", "code"}
 
 
 def test_the_bundle_says_as_of_when_and_carries_the_run() -> None:
-    """Text, HTML with its time, and the model's JSON for the Lab extension."""
-    made = bundle(cluster())
+    """Text, HTML with its time, and for the Lab extension what a page gets from the server."""
+    made = bundle(cluster(), PROGRESS, ["no output since 22:41 from worker-0"])
+    drawn = made[MIME_TYPE]
 
     assert set(made) == {"text/plain", "text/html", MIME_TYPE}
     assert "as of" in made["text/html"]
-    assert msgspec.convert(made[MIME_TYPE], TFCluster) == cluster()
+    assert "progress: step 300/1000" in made["text/html"]
+    assert "no output since 22:41 from worker-0" in made["text/html"]
+    assert (drawn.pop("kind"), drawn.pop("at") > NOW - 1e9) == ("Run", True)
+    assert drawn == run_view(cluster(), PROGRESS, ["no output since 22:41 from worker-0"])
     assert "%tfcluster logs -f digits-2" in made["text/plain"]
+
+
+def test_a_notebook_holds_no_program_and_no_number_that_json_lacks() -> None:
+    """The bundle stays small beside a large program, and a diverged loss does not break it."""
+    program = Program(
+        kind=ProgramKind.CELL,
+        source="cell",
+        entrypoint="cell.py",
+        sha256="0" * 64,
+        files={"cell.py": base64.b64encode(b"x" * 60_000).decode()},
+    )
+    diverged = replace(PROGRESS, loss=math.nan, history=((1, math.inf),))
+    run = msgspec.structs.replace(cluster(), spec=Spec(program=program))
+    drawn = bundle(run, diverged)[MIME_TYPE]
+
+    assert len(json.dumps(drawn, allow_nan=False)) < 4000
+    assert "files" not in drawn["cluster"]["spec"]["program"]
+    assert drawn["progress"]["loss"] is None
 
 
 def test_every_line_of_the_stream_names_its_task() -> None:

@@ -19,7 +19,7 @@ from tfcluster_magic.models import Phase, Reason, Status
 
 pytestmark = pytest.mark.cluster
 
-PRIVATE = ("JUPYTERHUB_", "JPY_")
+PRIVATE = ("JUPYTERHUB_", "JPY_", "JUPYTER_TOKEN")
 
 
 @dataclass
@@ -82,11 +82,12 @@ def assert_placed(run: Run, sighting: Sighting, serving: list[str]) -> None:
         assert port in {port for _, port in sighting.sockets[task]}, task
 
 
-def assert_learned(run: Run, task: str) -> None:
-    """The program has measured that it reads digits."""
+def assert_learned(run: Run, task: str, least: float = 0.95) -> None:
+    """The program has measured that it reads digits, and left event files in its folder."""
     found = re.search(r"held-out accuracy: ([01]\.\d+)", run.log(task))
     assert found, run.story()
-    assert float(found.group(1)) > 0.7
+    assert float(found.group(1)) >= least
+    assert list(run.output.rglob("*tfevents*"))
 
 
 def test_between_graph_in_the_style_of_tensorflow_1(runs: Runs) -> None:
@@ -95,7 +96,7 @@ def test_between_graph_in_the_style_of_tensorflow_1(runs: Runs) -> None:
     """
     run = runs.launch(
         EXAMPLES / "between_graph.py",
-        "--steps=400",
+        "--steps=200",
         name="success",
         workers=2,
         ps=1,
@@ -106,14 +107,13 @@ def test_between_graph_in_the_style_of_tensorflow_1(runs: Runs) -> None:
     sighting, status = watched_to_its_end(run)
 
     assert_placed(run, sighting, run.tasks)
-    assert_learned(run, "worker-0")
+    assert_learned(run, "worker-0", least=0.7)  # a notebook of the examples trains on
     reclaimed = status.reclaimed
     assert reclaimed is not None
     assert (reclaimed.tasks, reclaimed.cpu, reclaimed.memory) == (("ps-0",), 1, 2 << 30)
     assert status.finished_at + 1 <= reclaimed.at <= status.released_at
     assert status.counts["ps"].stopped == 1
     assert sighting.environments["ps-0"]["TF_NUM_INTRAOP_THREADS"] == "1"
-    assert list(run.output.glob("events.out.tfevents.*"))
 
 
 def test_parameter_server_strategy_with_chief_and_evaluator(runs: Runs) -> None:
@@ -122,7 +122,6 @@ def test_parameter_server_strategy_with_chief_and_evaluator(runs: Runs) -> None:
     """
     run = runs.launch(
         EXAMPLES / "parameter_server_keras.py",
-        "--epochs=1",
         name="keras",
         chief=True,
         evaluator=True,
@@ -142,9 +141,7 @@ def test_parameter_server_strategy_with_chief_and_evaluator(runs: Runs) -> None:
 
 def test_multi_worker_mirrored_strategy(runs: Runs) -> None:
     """Two workers without parameter servers train one model together."""
-    run = runs.launch(
-        EXAMPLES / "multi_worker_mirrored.py", "--epochs=3", name="mwms", workers=2, ps=0
-    )
+    run = runs.launch(EXAMPLES / "multi_worker_mirrored.py", name="mwms", workers=2, ps=0)
     sighting, status = watched_to_its_end(run)
 
     assert_placed(run, sighting, run.tasks)
@@ -155,22 +152,12 @@ def test_multi_worker_mirrored_strategy(runs: Runs) -> None:
 
 def test_mirrored_strategy_on_one_worker(runs: Runs) -> None:
     """One worker is a cluster, too: it trains and listens on nothing."""
-    run = runs.launch(EXAMPLES / "mirrored.py", "--epochs=2", name="mirrored", workers=1, ps=0)
+    run = runs.launch(EXAMPLES / "mirrored.py", name="mirrored", workers=1, ps=0)
     sighting, _ = watched_to_its_end(run)
 
     assert_placed(run, sighting, [])
     assert_learned(run, "worker-0")
     assert sighting.sockets["worker-0"] == set()
-
-
-def test_a_folder_with_run_sh(runs: Runs) -> None:
-    """A folder is started by its run.sh, with the arguments and the modules beside it."""
-    run = runs.launch(EXAMPLES / "shell_project", "--epochs=2", name="shell", workers=2, ps=0)
-    sighting, _ = watched_to_its_end(run)
-
-    assert_placed(run, sighting, run.tasks)
-    assert_learned(run, "worker-0")
-    assert re.search(r"starting with arguments: --log_path=\S+ --epochs=2", run.log("worker-1"))
 
 
 CLIENT = """

@@ -22,7 +22,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
 
 
 def test_stop_gives_time(run: Run) -> None:
-    """SIGTERM reaches the program, which may end in its own time; the task then ends with 0."""
+    """SIGTERM reaches the program, which may end in its own time; the task then ends with 143."""
     run.program(
         """
         import signal, sys, time
@@ -37,7 +37,7 @@ def test_stop_gives_time(run: Run) -> None:
     until(lambda: "up" in task.output, "the program")
     task.process.terminate()
     message = task.wait()
-    assert (message["cause"], message["exitCode"], task.process.returncode) == ("Stopped", 3, 0)
+    assert (message["cause"], message["exitCode"], task.process.returncode) == ("Stopped", 3, 143)
     assert "saved" in task.output
 
 
@@ -151,7 +151,7 @@ def test_as_process_1(run: Run) -> None:
     children = Path(f"/proc/{task.process.pid}/task/{task.process.pid}/children").read_text()
     os.kill(int(children), signal.SIGTERM)
     message = task.wait()
-    assert (message["cause"], message["exitCode"], task.process.returncode) == ("Stopped", 5, 0)
+    assert (message["cause"], message["exitCode"], task.process.returncode) == ("Stopped", 5, 143)
 
 
 def test_without_rights(run: Run) -> None:

@@ -53,6 +53,7 @@ def test_waits_for_names(run: Run, tmp_path: Path) -> None:
         for name in ("worker-0", "worker-1", "ps-0"):
             file.write(f"127.0.0.1 digits-2-{name}.invalid\n")
     assert task.wait()["cause"] == "Completed"
+    assert "every address is there" in task.output
     assert task.output.endswith("started\n")
 
 
@@ -64,13 +65,32 @@ def test_names_that_never_come(run: Run) -> None:
     assert "there is no address for gone.invalid" in message["detail"]
 
 
+def test_a_peer_may_have_ended(run: Run) -> None:
+    """A worker does not wait for ever for another one, whose address has gone with its pod."""
+    run.config["addresses"]["worker"][1] = "ended.invalid:2222"
+    task = run.task().start({"TFCLUSTER_PATIENCE": "0.2"})
+    assert task.wait()["cause"] == "Completed"
+    assert "going on without the address of ended.invalid" in task.output
+
+
+@pytest.mark.parametrize(("replaced", "cause"), [("", "NotStarted"), ("1", "Completed")])
+def test_a_group_waits_for_all_of_it(run: Run, replaced: str, cause: str) -> None:
+    """Workers without parameter servers need every address, but for a pod in place of another."""
+    del run.config["addresses"]["ps"]
+    run.config["addresses"]["worker"][1] = "late.invalid:2222"
+    run.config["program"]["serves"] = True
+    run.config["counts"] = {"worker": 2}
+    env = {"TFCLUSTER_PATIENCE": "0.2", "TFCLUSTER_INDEX_FAILURES": replaced}
+    assert run.task().start(env).wait()["cause"] == cause
+
+
 def test_stop_while_waiting(run: Run) -> None:
     """SIGTERM ends a task that waits for an address at once."""
     run.config["addresses"]["ps"] = ["gone.invalid:2222"]
     task = run.task().start()
     until(lambda: "waiting for the address of gone.invalid" in task.output, "the wait")
     task.process.terminate()
-    assert (task.wait()["cause"], task.process.returncode) == ("Stopped", 0)
+    assert (task.wait()["cause"], task.process.returncode) == ("Stopped", 143)
     assert "started" not in task.output
 
 
@@ -139,4 +159,60 @@ def test_stop_while_copying(run: Run, old: Path) -> None:
     until(run.output.exists, "the task")
     task.process.terminate()
     assert task.wait()["cause"] == "Stopped"
-    assert task.process.returncode == 0
+    assert task.process.returncode == 143
+
+
+def test_a_number_that_was_used_before(run: Run, tmp_path: Path) -> None:
+    """A task whose output folder holds files of an earlier run of its number ends and says what to
+    do; nothing of the other run is touched, not even by the log of the refusal.
+    """
+    folder = Path(run.config["outputDir"])
+    run.config["ownFolder"] = True
+    assert run.task("worker-0").start().wait()["cause"] == "Completed"
+    before = {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    assert folder / "worker-0.log" in before
+    run.config["uid"] = "another-run"
+    task = run.task("worker-1").start()
+    message = task.wait()
+    assert message["cause"] == "NotStarted"
+    assert f"the output folder {folder} has files of an earlier run" in message["detail"]
+    assert "launch again for the next number" in task.output
+    assert {p: p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()} == before
+    assert not [p.name for p in folder.iterdir() if "another-run" in p.name]
+
+
+def test_files_that_no_run_has_marked(run: Run) -> None:
+    """Files of a run from before there were marks, or of anybody, are left alone as well."""
+    folder = Path(run.config["outputDir"])
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "model.ckpt-5.index").write_text("precious")
+    run.config["ownFolder"] = True
+    assert run.task("worker-0").start().wait()["cause"] == "NotStarted"
+    assert [p.name for p in folder.iterdir()] == ["model.ckpt-5.index"]
+
+
+def test_all_tasks_of_a_run_share_its_folder(run: Run) -> None:
+    """Tasks that start together in an empty folder all own it, and so do later attempts."""
+    run.config["ownFolder"] = True
+    tasks = [run.task(name).start() for name in ("worker-0", "worker-1", "ps-0")]
+    assert {task.wait()["cause"] for task in tasks} == {"Completed"}
+    assert run.task("worker-1").start().wait()["cause"] == "Completed"
+
+
+@pytest.mark.parametrize(("heals", "cause"), [(True, "Completed"), (False, "NotStarted")])
+def test_a_volume_that_recovers_is_waited_for(
+    run: Run, tmp_path: Path, heals: bool, cause: str
+) -> None:
+    """What a volume says while it recovers ends no task at once: it waits, and tells for what."""
+    folder = tmp_path / "volume"
+    folder.symlink_to(tmp_path / "brick")  # "it exists", and nothing is there
+    run.config |= {"outputDir": str(folder), "ownFolder": True}
+    task = run.task().start({} if heals else {"TFCLUSTER_PATIENCE": "0.2"})
+    until(lambda: f"waiting for the output folder {folder}: " in task.output, "the wait")
+    if heals:
+        (tmp_path / "brick").mkdir()
+    message = task.wait()
+    assert message["cause"] == cause
+    assert message.get("detail", "") == (
+        "" if heals else f"cannot make the output folder {folder}: File exists"
+    )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tfcluster_magic.backends import naming
 from tfcluster_magic.backends.local import files, repair
 from tfcluster_magic.backends.local.store import RunFolder, Store
 from tfcluster_magic.errors import BackendUnavailable, NameTaken, TFClusterError
@@ -130,16 +131,16 @@ def test_foreign_files_are_no_runs(store: Store) -> None:
 def test_names(store: Store) -> None:
     """A given name in use is refused; a derived one gets letters, however many are taken."""
     run = loaded(record(store))
-    assert store.choose_name("other", True, {"digits": run}) == "other"
+    assert naming.choose("other", True, {"digits": run}) == "other"
     with pytest.raises(NameTaken, match=r"digits-1 is still running: .*tfcluster stop digits"):
-        store.choose_name("digits", True, {"digits": run})
+        naming.choose("digits", True, {"digits": run})
     taken = {"digits": run}
     for _ in range(30):
-        taken[store.choose_name("digits", False, taken)] = run
+        taken[naming.choose("digits", False, taken)] = run
     assert [*taken][:3] == ["digits", "digits-b", "digits-c"]
     assert [*taken][25:28] == ["digits-z", "digits-bb", "digits-bc"]
     long = "a" * 40
-    assert store.choose_name(long, False, {long: run}) == "a" * 38 + "-b"
+    assert naming.choose(long, False, {long: run}) == "a" * 38 + "-b"
 
 
 def test_the_launch_lock_is_for_one_at_a_time(store: Store) -> None:
@@ -161,7 +162,7 @@ def test_the_launch_lock_is_for_one_at_a_time(store: Store) -> None:
 
 def test_a_launch_that_hangs_is_named(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits without end for another launch: who holds the lock is said in the end."""
-    monkeypatch.setattr("tfcluster_magic.backends.local.store.LOCK_PATIENCE", 0.1)
+    monkeypatch.setattr("tfcluster_magic.backends.local.launch_lock.PATIENCE", 0.1)
     with (
         store.launch_lock(),
         pytest.raises(BackendUnavailable, match=f"process {os.getpid()}"),

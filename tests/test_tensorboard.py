@@ -28,7 +28,7 @@ print(tensorboard.open(sys.argv[1], state_dir=sys.argv[2]).pid)
 """
 
 
-def wait_for(condition: Callable[[], object], what: str, seconds: float = 60) -> None:
+def wait_for(condition: Callable[[], object], what: str, seconds: float = 120) -> None:
     """Wait until `condition` holds."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -38,7 +38,7 @@ def wait_for(condition: Callable[[], object], what: str, seconds: float = 60) ->
 
 def get(url: str) -> bytes:
     """The body that `url` answers with, without any proxy."""
-    return urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=30).read()
+    return urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=90).read()
 
 
 def processes(state: Path) -> list[int]:
@@ -80,13 +80,13 @@ def test_life_of_a_board(
     """A board serves the runs, without TensorFlow or the notebook server's secrets, and stops."""
     monkeypatch.setenv("JUPYTERHUB_API_TOKEN", "secret")
     monkeypatch.setenv("JPY_PARENT_PID", "1")
+    monkeypatch.setenv("JUPYTER_TOKEN", "secret")
     monkeypatch.setenv("TFCLUSTER_RUN_UID", "some-run")
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     (tmp_path / "tensorboard.py").write_text("raise SystemExit('the wrong tensorboard')")
     monkeypatch.chdir(tmp_path)
 
     board = tensorboard.open(logs, state_dir=state)
-    assert board.url == f"http://127.0.0.1:{board.port}/"
     assert board.folder == str(logs)
     assert tensorboard.list_boards(state) == [board]
     wait_for(lambda: json.loads(get(board.url + "data/runs")) == ["digits/1"], "no run is served")
@@ -94,7 +94,9 @@ def test_life_of_a_board(
     assert "tensorflow" not in Path(f"/proc/{board.pid}/maps").read_text()
     environment = Path(f"/proc/{board.pid}/environ").read_text().split("\0")
     names = {variable.partition("=")[0] for variable in environment}
-    assert not names & {"JUPYTERHUB_API_TOKEN", "JPY_PARENT_PID", "TFCLUSTER_RUN_UID"}
+    assert not names & {
+        *("JUPYTERHUB_API_TOKEN", "JPY_PARENT_PID", "JUPYTER_TOKEN", "TFCLUSTER_RUN_UID")
+    }
     assert os.getsid(board.pid) == board.pid
     assert (state / "tensorboard").stat().st_mode & 0o077 == 0
     assert len(processes(state)) == 2  # with the data server
@@ -151,15 +153,57 @@ def test_idle_board_ends(state: Path, logs: Path) -> None:
     assert not list((state / "tensorboard").glob("*.json"))
 
 
-def test_path_prefix(state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a path prefix everything is below it, and the log root is made where it is missing."""
-    monkeypatch.setenv("TFCLUSTER_LOG_DIR", str(tmp_path / "new" / "log"))
+def test_secret_path(state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A board answers below a path of its own alone, which no argument of a process tells."""
     folder = tmp_path / "new" / "log"
-    board = tensorboard.open(folder, state_dir=state, path_prefix="/user/ada/board/")
-    assert board.url == f"http://127.0.0.1:{board.port}/user/ada/board/"
+    monkeypatch.setenv("TFCLUSTER_LOG_DIR", str(folder))
+    board = tensorboard.open(folder, state_dir=state)
+    assert folder.is_dir()  # the log root is made where it is missing
+    assert board.url == f"http://127.0.0.1:{board.port}{board.path_prefix}/"
     assert json.loads(get(board.url + "data/runs")) == []
-    with pytest.raises(urllib.error.HTTPError, match="404"):
-        get(f"http://127.0.0.1:{board.port}/data/runs")
+    assert json.loads(get(board.url + "data/environment"))["data_location"] == str(folder)
+    for path in ("", "data/runs", "data/environment", f"x{board.path_prefix}/data/runs"):
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            get(f"http://127.0.0.1:{board.port}/{path}")
+    secret = board.path_prefix.strip("/").encode()
+    assert len(secret) > 20
+    for pid in processes(state):
+        assert secret not in Path(f"/proc/{pid}/cmdline").read_bytes()
+    tensorboard.stop(folder, state_dir=state)
+    again = tensorboard.open(folder, state_dir=state)
+    assert again.path_prefix != board.path_prefix
+
+
+def test_folder_that_becomes_a_link(
+    state: Path, logs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A folder that is made a link, before, while or after it is opened, leads nowhere else."""
+    outside = tmp_path / "outside"
+    ev.event_file(outside / "secret").write_bytes(ev.version() + ev.event(1, {"loss": 0.5}))
+    board = tensorboard.open(logs, exact=True, state_dir=state)
+    logs.rename(tmp_path / "old")
+    logs.symlink_to(outside)
+    ev.event_file(tmp_path / "old" / "more").write_bytes(ev.version() + ev.event(1, {"loss": 1}))
+    served = lambda: json.loads(get(board.url + "data/runs"))  # noqa: E731
+    wait_for(lambda: served() == ["digits/1", "more"], "what is added is not shown")
+    assert "secret" not in served()
+
+    with pytest.raises(TFClusterError, match="became a link to another folder"):
+        tensorboard.open(logs, exact=True, state_dir=state)
+    # between the check and the start of the process
+    monkeypatch.setattr(tensorboard, "_checked", lambda *_: str(logs))
+    with pytest.raises(TFClusterError, match="became a link to another folder"):
+        tensorboard.open(logs, exact=True, state_dir=state)
+
+
+def test_folder_that_is_made_anew(state: Path, logs: Path, tmp_path: Path) -> None:
+    """A folder that was removed and made anew is shown as it is now."""
+    first = tensorboard.open(logs, state_dir=state)
+    logs.rename(tmp_path / "old")
+    ev.event_file(logs / "new").write_bytes(ev.version() + ev.event(1, {"loss": 1}))
+    second = tensorboard.open(logs, state_dir=state)
+    assert second.pid != first.pid
+    wait_for(lambda: json.loads(get(second.url + "data/runs")) == ["new"], "not the new folder")
 
 
 def test_folder_that_cannot_be_shown(state: Path, tmp_path: Path) -> None:
@@ -192,11 +236,20 @@ def test_tensorboard_is_not_installed(
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
-    [("raise ImportError('boom')", "ImportError: boom"), ("while True: pass", "said nothing")],
+    ("body", "told", "patience"),
+    [
+        ("raise ImportError('boom')", "ImportError: boom", 90),
+        ("while True: pass", "said nothing", 1),
+    ],
 )
 def test_tensorboard_that_does_not_start(
-    state: Path, logs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, body: str, told: str
+    state: Path,
+    logs: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    body: str,
+    told: str,
+    patience: float,
 ) -> None:
     """A TensorBoard that fails or hangs as it starts is told with its last lines, and is gone."""
     broken = tmp_path / "broken" / "tensorboard"
@@ -204,5 +257,5 @@ def test_tensorboard_that_does_not_start(
     (broken / "__init__.py").write_text(body)
     monkeypatch.setenv("PYTHONPATH", str(broken.parent))
     with pytest.raises(TFClusterError, match=f"did not start.*(?s:.*){told}(?s:.*)output is in"):
-        tensorboard.open(logs, state_dir=state, start_timeout=1)
+        tensorboard.open(logs, state_dir=state, start_timeout=patience)
     wait_for(lambda: not processes(state), "a process is left")

@@ -6,12 +6,11 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from wrong_specs import CELL, WRONG, Wrong
 
 from tfcluster_magic.errors import InvalidRequest
 from tfcluster_magic.models import Spec, TFCluster, schema
 from tfcluster_magic.validation import validate, validate_name
-
-CELL = {"kind": "cell", "source": "cell", "entrypoint": "cell.py", "sha256": "0" * 64}
 
 
 def problems_of(data: dict[str, object]) -> dict[str, str]:
@@ -43,39 +42,13 @@ def test_every_problem_is_reported_at_once() -> None:
     assert len(found) == 7
 
 
-@pytest.mark.parametrize(
-    ("data", "field", "allowed"),
-    [
-        ({"program": CELL, "replicas": {"worker": {"count": 0}}}, "worker.count", "at least 1"),
-        ({"program": CELL, "replicas": {"chief": {"count": 2}}}, "chief.count", "at most 1"),
-        ({"program": CELL, "replicas": {"ps": {"count": 1000}}}, "spec.replicas", "at most 1000"),
-        ({"mode": "between-graph"}, "spec.program", "a file, a folder, a URL or a cell"),
-        ({"mode": "in-graph", "program": CELL}, "spec.program", "the notebook is the client"),
-        (
-            {"mode": "in-graph", "replicas": {"chief": {"count": 1}}},
-            "chief.count",
-            "ps and workers",
-        ),
-        ({"program": CELL, "server": "python"}, "spec.server", "only in-graph"),
-        ({"program": CELL, "env": {"TF_CONFIG": "x"}}, "spec.env.TF_CONFIG", "choose another"),
-        ({"program": CELL, "env": {"A": "x\0"}}, "spec.env.A", "NUL"),
-        (
-            {"program": CELL, "replicas": {"worker": {"count": 1, "resources": {"memory": "1Mi"}}}},
-            "memory",
-            "64Mi",
-        ),
-        ({"program": CELL, "env": {"A\n": "x"}}, "env", "letters"),
-        ({"program": CELL, "env": {"A": "\udcff"}}, "env.A", "UTF-8"),
-        ({"program": {**CELL, "arguments": ["a", "\udcff"]}}, "arguments[1]", "UTF-8"),
-        ({"program": {**CELL, "arguments": ["a\0b"]}}, "arguments[0]", "NUL"),
-    ],
-)
-def test_rules_between_fields(data: dict[str, object], field: str, allowed: str) -> None:
-    """Each rule between fields names its field and what is allowed."""
-    found = problems_of(data)
-    assert len(found) == 1
-    name, text = next(iter(found.items()))
-    assert name.endswith(field) and allowed in text
+@pytest.mark.parametrize("wrong", WRONG, ids=str)
+def test_a_mistake_is_told_with_its_field_and_what_is_allowed(wrong: Wrong) -> None:
+    """Each mistake is the only problem told, by its field, with what may be written instead."""
+    ((field, allowed),) = problems_of(wrong.spec).items()
+
+    assert field.endswith(wrong.field)
+    assert wrong.allowed in allowed
 
 
 def test_durations_are_read_as_people_write_them() -> None:

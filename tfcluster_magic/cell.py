@@ -11,23 +11,27 @@ import shlex
 import sys
 from typing import Any
 
-from IPython.display import HTML, display
+from IPython.display import display
 
 from . import cli
 from .cli.terminal import Detached, Interrupted, Terminal
 from .cluster import Cluster
-from .errors import UsageError
+from .errors import UsageError, in_cells
+from .feed import Feed
+from .i18n import _, mark
 from .manager import ClusterManager
 from .models import TFCluster
 from .output import report
-from .output.bundle import bundle
-from .output.html import link
+from .output.bundle import board_bundle, bundle
+from .tensorboard_view import View
 
-HOW_TO = """\
+HOW_TO = mark(
+    """\
 %tfcluster launch train.py -- --epochs 3       run a program on a cluster
 %%tfcluster launch --workers 4                 run the rest of the cell
 cluster = %tfcluster launch --mode in-graph    servers for this notebook
 %tfcluster --help                              everything else"""
+)
 _MAKING = ("launch", "rerun", "connect")
 
 
@@ -59,7 +63,7 @@ class Cell(Terminal):
 
     def words(self, text: str) -> str:
         """Commands in a message as they are written in a cell."""
-        return text.replace("`tfcluster ", "`%tfcluster ")
+        return in_cells(text)
 
     def note(self, text: str) -> None:
         """A remark; not on stderr, which a notebook shows as if something was wrong."""
@@ -97,19 +101,19 @@ class Cell(Terminal):
         """Show the cluster whose handle is returned."""
         self.launched(cluster)
 
-    def link(self, url: str, what: str) -> None:
-        """A link that opens a tab."""
+    def board(self, url: str, what: str, view: View) -> None:
+        """A tab of JupyterLab, by its extension; elsewhere a link."""
         if self.rich:
-            display(HTML(link(url, what)), metadata={})
+            display(board_bundle(url, what, view.runs), raw=True)
         else:
-            super().link(url, what)
+            super().board(url, what, view)
 
     def _show(self, cluster: TFCluster) -> None:
         name = cluster.metadata.name
         again = name in self.shown
         self.shown.add(name)
-        notes: tuple[str, ...] = tuple(self.manager.notes(cluster))
-        content = bundle(cluster, notes=notes)
+        silent = self.manager.silence(cluster)
+        content = bundle(cluster, self.manager.progress(cluster), [silent] if silent else [])
         content["text/plain"] = self.words(content["text/plain"])
         display(content, raw=True, display_id=f"{name}-{id(self)}", update=again)
 
@@ -131,7 +135,7 @@ def run(shell: Any, manager: ClusterManager, line: str, body: str | None) -> Clu
     try:
         if not words:
             cli.run(["list"], terminal)
-            terminal.say(f"\n{HOW_TO}")
+            terminal.say("\n" + _(HOW_TO))
             return None
         made = cli.run(words, terminal)
     except Detached as detached:
@@ -143,20 +147,39 @@ def run(shell: Any, manager: ClusterManager, line: str, body: str | None) -> Clu
     return Cluster(name, manager).shown_in(shell.execution_count) if name else None
 
 
+_panels: dict[str, Any] = {}  # by cell: a panel that is made anew takes the place of the old one
+
+
+def panel_shown(shell: Any, manager: ClusterManager, feed: Feed) -> bool:
+    """Show the panel below the cell; False where there are no widgets, or nobody to see them."""
+    if not hasattr(shell, "kernel"):
+        return False
+    try:
+        from .panel import Panel
+    except ImportError:
+        return False
+    parent = shell.get_parent()
+    where = str(parent.get("metadata", {}).get("cellId") or parent["header"]["msg_id"])
+    if where in _panels:
+        _panels.pop(where).close()
+    _panels[where] = Panel(manager, feed)
+    display(_panels[where])
+    return True
+
+
 def _words(line: str) -> list[str]:
     try:
         return shlex.split(line)
     except ValueError as error:
-        raise UsageError(
-            f"%tfcluster {line}: {error}: a quote or backslash is not closed"
-        ) from None
+        text = _("%tfcluster {line}: {error}: a quote or backslash is not closed")
+        raise UsageError(text.format(line=line, error=error)) from None
 
 
 def _check_body(words: list[str], body: str | None) -> None:
     """The rest of a cell is a program, so only what takes a program takes it."""
     if body is not None and (not words or words[0] not in ("launch", "render")):
-        verb = words[0] if words else "no verb"
-        raise UsageError(
-            f"%%tfcluster runs the rest of the cell as a program, and {verb} takes none: "
+        text = _(
+            "%%tfcluster runs the rest of the cell as a program, and {verb} takes none: "
             "write %%tfcluster launch …, or put %tfcluster on a line of its own"
         )
+        raise UsageError(text.format(verb=words[0] if words else _("no verb")))

@@ -123,7 +123,9 @@ class Cluster:
             record = self.record
         except TFClusterError:
             return {"text/plain": repr(self)}
-        return bundle(record, report.headline(record), tuple(self._manager.notes(record)))
+        silent = self._manager.silence(record)
+        progress = self._manager.progress(record)
+        return bundle(record, progress, [silent] if silent else [], report.headline(record))
 
     def _ipython_display_(self) -> None:
         from IPython import get_ipython

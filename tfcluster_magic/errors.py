@@ -7,6 +7,7 @@ do.
     │   └── PreflightRefused  well formed, but it does not fit: the number that would fit
     ├── NameTaken             a run of this name is still active
     ├── NotFound              no such run, task or log
+    ├── NotAllowed            it may be there, but is not for this door
     ├── Conflict              the verb does not apply to the run's present phase
     ├── ClusterFailed         raised by wait(): the run ended without success
     ├── WaitTimeout           raised by wait(): the run did not get there in time
@@ -22,20 +23,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from .i18n import _, mark
+
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong: `field` (JSON path), the `value` given, and what is `allowed`."""
+    """One thing that is wrong: `field` (JSON path), the `value` given, and what is `allowed`.
+
+    `fits` is the value that would do, where there is one.
+    """
 
     field: str
     value: object
     allowed: str
+    fits: int | None = None
 
     def __str__(self) -> str:
-        shown = "nothing" if self.value is None else repr(self.value)
+        shown = _("nothing") if self.value is None else repr(self.value)
         if len(shown) > 120:
             shown = shown[:117] + "..."
-        return f"{self.field}: got {shown}; {self.allowed}"
+        return _("{field}: got {value}; {allowed}").format(
+            field=self.field, value=shown, allowed=self.allowed
+        )
+
+
+def in_cells(text: str) -> str:
+    """A message with its commands as they are written in a cell."""
+    return text.replace("`tfcluster ", "`%tfcluster ")
 
 
 class TFClusterError(Exception):
@@ -46,7 +60,7 @@ class TFClusterError(Exception):
 
     def _render_traceback_(self) -> list[str]:
         """What IPython shows below the failed cell: the message, commands as cells have them."""
-        return [f"{type(self).__name__}: {self}".replace("`tfcluster ", "`%tfcluster ")]
+        return [in_cells(f"{type(self).__name__}: {self}")]
 
 
 class UsageError(TFClusterError):
@@ -61,17 +75,16 @@ class InvalidRequest(TFClusterError):
 
     exit_code = 2
     http_status = 422
-    headline = "the launch was refused"
+    headline = mark("the launch was refused")
 
     def __init__(self, problems: Sequence[Problem], headline: str | None = None) -> None:
         self.problems = tuple(problems)
-        head = headline or self.headline
+        head = headline or _(self.headline)
         if len(self.problems) == 1:
-            text = f"{head}: {self.problems[0]}"
+            text = _("{what}: {problem}").format(what=head, problem=self.problems[0])
         else:
-            text = "\n".join(
-                [f"{head} for {len(self.problems)} reasons:"] + [f"  - {p}" for p in self.problems]
-            )
+            title = _("{what} for {count} reasons:").format(what=head, count=len(self.problems))
+            text = "\n".join([title, *(f"  - {p}" for p in self.problems)])
         super().__init__(text)
 
 
@@ -80,7 +93,7 @@ class PreflightRefused(InvalidRequest):
 
     exit_code = 3
     http_status = 409
-    headline = "there is no room for this cluster"
+    headline = mark("there is no room for this cluster")
 
 
 class NameTaken(TFClusterError):
@@ -95,6 +108,13 @@ class NotFound(TFClusterError):
 
     exit_code = 5
     http_status = 404
+
+
+class NotAllowed(TFClusterError):
+    """What was named lies outside of what may be reached this way."""
+
+    exit_code = 5
+    http_status = 403
 
 
 class Conflict(TFClusterError):

@@ -2,7 +2,8 @@
 
 TensorFlow's servers (and the client of ParameterServerStrategy) listen on every address of the
 machine and ask nobody who they are. Tasks get the guard as LD_PRELOAD; a notebook kernel runs
-already and calls `guard_this_process()` after `import tensorflow`. Never imports TensorFlow.
+already and calls `guard_this_process()` after `import tensorflow`. What is guarded lets in this
+account and root alone. Never imports TensorFlow.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import ctypes
 from pathlib import Path
 
 from .errors import TFClusterError
+from .i18n import _, mark
 
 _LIBRARY = Path(__file__).with_name("runtime") / "libloopback_guard.so"
-_EXPOSED = "TensorFlow in this process would listen on every network address"
+_EXPOSED = mark("TensorFlow in this process would listen on every network address")
 
 
 def guard_path() -> str | None:
@@ -28,8 +30,8 @@ def guard_this_process() -> int:
     harmless.
 
     Returns:
-        How many places that call bind() go through the guard now; 0 when TensorFlow is not loaded,
-        and then nothing is guarded.
+        How many places that call bind() or accept() go through the guard now; 0 when TensorFlow is
+        not loaded, and then nothing is guarded.
 
     Raises:
         TFClusterError: the guard is not built or cannot be loaded here.
@@ -37,14 +39,18 @@ def guard_this_process() -> int:
     if guard_path() is None:
         source = _LIBRARY.with_name("loopback_guard.c")
         raise TFClusterError(
-            f"{_EXPOSED}: the guard {_LIBRARY} is missing. Reinstall tfcluster-magic on Linux, or "
-            f"build it: cc -shared -fPIC -O2 -o {_LIBRARY} {source} -ldl"
+            _(
+                "{exposed}: the guard {library} is missing. Reinstall tfcluster-magic on Linux, or "
+                "build it: cc -shared -fPIC -O2 -o {library} {source} -ldl"
+            ).format(exposed=_(_EXPOSED), library=_LIBRARY, source=source)
         )
     try:
         guard = ctypes.CDLL(str(_LIBRARY)).tfcluster_guard_loaded_libraries
     except (OSError, AttributeError) as error:
         raise TFClusterError(
-            f"{_EXPOSED}: the guard cannot be used here ({error}). Reinstall tfcluster-magic."
+            _(
+                "{exposed}: the guard cannot be used here ({error}). Reinstall tfcluster-magic."
+            ).format(exposed=_(_EXPOSED), error=error)
         ) from None
     guard.restype, guard.argtypes = ctypes.c_int, []
     return int(guard())

@@ -16,6 +16,7 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class
 
 if TYPE_CHECKING:
     from .cluster import Cluster
+    from .feed import Feed
     from .manager import ClusterManager
 
 _OUR_LINE = re.compile(r"%tfcluster\s(.*)", re.DOTALL)
@@ -34,11 +35,20 @@ class TFClusterMagics(Magics):  # type: ignore[misc]  # IPython's classes are un
 
         return ClusterManager(parent=self.shell)
 
+    @cached_property
+    def feed(self) -> Feed:
+        """Every run as it changes, for the panels of this kernel."""
+        from .feed import Feed
+
+        return Feed(self.manager)
+
     @line_cell_magic  # type: ignore[untyped-decorator]  # IPython's decorators are untyped
     def tfcluster(self, line: str, cell: str | None = None) -> Cluster | None:
         """Launch and watch TensorFlow clusters; `%tfcluster --help` says how."""
-        from .cell import run
+        from .cell import panel_shown, run
 
+        if not line.strip() and cell is None and panel_shown(self.shell, self.manager, self.feed):
+            return None
         return run(self.shell, self.manager, line, cell)
 
 

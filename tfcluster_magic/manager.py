@@ -4,7 +4,6 @@ Promises the same meaning and the same messages to every face, and errors that a
 `TFClusterError`s. Owns what each verb is made of. Never touches processes or files of a run: the
 backend does. Never prints.
 
-    from tfcluster_magic import ClusterManager
     manager = ClusterManager()
     run = manager.launch("train.py", ["--epochs", "3"], workers=2, ps=1)
     manager.wait(run.metadata.name)
@@ -22,19 +21,22 @@ from traitlets import Enum, Unicode
 from traitlets.config import LoggingConfigurable
 
 from . import workspace
-from .backends.base import Backend, LaunchRequest, LogLine, Options
-from .errors import NotFound
+from .backends.base import Backend, Counts, LaunchRequest, LogLine, Options, every_line
+from .backends.selection import BACKENDS, make
+from .errors import ClientUnsupported
+from .i18n import _
 from .models import Stop, TFCluster
 from .waiting import Until, wait, wait_reachable
 
 if TYPE_CHECKING:
+    from .boards import Boards
     from .client import Client
     from .observing import Observer
     from .planning import Plan
     from .progress import Progress
+    from .sketching import Sketch
     from .tensorboard_registry import Board
 
-BACKENDS = ("local",)
 Clusters = list[TFCluster]
 
 
@@ -47,13 +49,11 @@ def newest(clusters: Sequence[TFCluster]) -> Clusters:
 
 
 class ClusterManager(LoggingConfigurable):
-    """Launch, watch and end clusters through one backend.
+    """Launch, watch and end clusters through `backend`, else the one that `backend_name` names."""
 
-    Args:
-        backend: an object to use; without it the one that `backend_name` names is made when needed.
-    """
-
-    backend_name = Enum(BACKENDS, "local", help="where clusters run").tag(config=True)
+    backend_name = Enum(BACKENDS, "auto", help="where clusters run").tag(config=True)
+    context = Unicode("", help="context of the kubeconfig; empty: its current").tag(config=True)
+    namespace = Unicode("", help="empty: TFCLUSTER_NAMESPACE, or the context's").tag(config=True)
     state_dir = Unicode("", help="folder of records; empty: the environment's").tag(config=True)
     data_dir = Unicode("", help="folder of data sets; empty: the environment's").tag(config=True)
     log_dir = Unicode("", help="folder of all output; empty: the environment's").tag(config=True)
@@ -66,10 +66,9 @@ class ClusterManager(LoggingConfigurable):
     def backend(self) -> Backend:
         """The world in which the clusters run."""
         if self._backend is None:
-            from .backends.local.backend import LocalBackend
-
             given = {key: getattr(self, key) for key in ("state_dir", "data_dir", "log_dir")}
-            self._backend = LocalBackend(**{k: Path(v).absolute() for k, v in given.items() if v})
+            folders = {key: Path(text).absolute() for key, text in given.items() if text}
+            self._backend = make(self.backend_name, folders, self.context, self.namespace)
         return self._backend
 
     # -- launching ---------------------------------------------------------------------------------
@@ -81,6 +80,13 @@ class ClusterManager(LoggingConfigurable):
         with workspace.scratch() as folder:
             return self._plan(request_launch(folder, *words, **options))
 
+    def sketch(self, *words: Any, **options: Any) -> Sketch:
+        """`plan` for a form that is being filled in: it says what is wrong instead of raising."""
+        from .sketching import sketch
+
+        with workspace.scratch() as folder:
+            return sketch(folder, *words, **options).placed(self.backend)
+
     def launch(
         self,
         program: str | None = None,
@@ -90,7 +96,8 @@ class ClusterManager(LoggingConfigurable):
         name: str | None = None,
         sha256: str | None = None,
         file: str | None = None,
-        **options: object,
+        folder: Path | None = None,
+        **options: Any,
     ) -> TFCluster:
         """Start a run and return at once.
 
@@ -101,6 +108,7 @@ class ClusterManager(LoggingConfigurable):
             name: name of the cluster; without one it is derived from the program.
             sha256: checksum that a program from a URL must have.
             file: a cluster file in YAML; `options` go before what it says.
+            folder: where the person works, and the program runs; without it this process's.
             options: as on the command line, `worker_cpu=2` for `--worker-cpu 2`; `request.OPTIONS`.
 
         Raises:
@@ -110,16 +118,10 @@ class ClusterManager(LoggingConfigurable):
         """
         from .planning import request_launch
 
-        with workspace.scratch() as folder:
-            given: dict[str, Any] = {
-                "cell": cell,
-                "name": name,
-                "sha256": sha256,
-                "file": file,
-                **options,
-            }
-            request = request_launch(folder, program, arguments, **given)
-            with workspace.kept(request.spec.program, folder):
+        with workspace.scratch() as scratch:
+            said: dict[str, Any] = {"cell": cell, "name": name, "sha256": sha256, **options}
+            request = request_launch(scratch, program, arguments, file=file, folder=folder, **said)
+            with workspace.kept(request.spec.program, scratch, self.backend.workspace):
                 return self.backend.create(request)
 
     def plan_rerun(self, ref: str, **words: Any) -> Plan:
@@ -186,21 +188,19 @@ class ClusterManager(LoggingConfigurable):
         return self.backend.watch(self.status(ref).metadata.name)
 
     def logs(
-        self, ref: str, tasks: Sequence[str] = (), *, follow: bool = False, tail: int | None = None
+        self,
+        ref: str,
+        tasks: Sequence[str] = (),
+        *,
+        follow: bool = False,
+        tail: int | None = None,
+        counts: Counts = every_line,
     ) -> Iterator[LogLine | None]:
-        """Lines of these tasks (all when empty); with `follow` until the run has ended.
-
-        None comes at least every 0.5 s while there is nothing new. Parameter servers that outlive
-        the end are not waited for.
+        """Lines of these tasks (all when empty); with `follow` until the run has ended, None at
+        least every 0.5 s. `tail`, `counts` and what is waited for: see `Backend.logs`.
         """
         name = self.status(ref).metadata.name
-        ended = 0
-        for line in self.backend.logs(name, tasks, follow=follow, tail=tail):
-            yield line
-            if line is None and not self.status(name).active:
-                ended += 1
-                if ended > 1:  # a look after the end found nothing new, so every line was given
-                    return
+        yield from self.backend.logs(name, tasks, follow, tail, counts)
 
     def wait(
         self,
@@ -233,7 +233,7 @@ class ClusterManager(LoggingConfigurable):
         cluster = self.status(ref)
         name = cluster.metadata.name
         if cluster.status.released_at is None:
-            self.stop(name, "it is being deleted")
+            self.stop(name, _("it is being deleted"))
             self.wait(name, until=Until.RELEASED)
         self.backend.delete(name, with_logs=with_logs)
 
@@ -242,17 +242,17 @@ class ClusterManager(LoggingConfigurable):
     def reachable(self, ref: str, timeout: float = 60.0) -> TFCluster:
         """The In-Graph run `ref` once its servers accept connections; `timeout` in seconds.
 
-        Raises:
-            Conflict: it runs programs, or has ended.
-            WaitTimeout: it is not up in time.
+        Raises Conflict (it runs programs, or has ended), WaitTimeout.
         """
         return wait_reachable(self.backend, self.status(ref), timeout)
 
     def connect(self, ref: str, timeout: float = 60.0) -> Client:
-        """A client for the In-Graph run `ref`. Raises as `reachable`."""
+        """A client for the In-Graph run `ref`. Raises as `reachable`, and ClientUnsupported."""
         from .client import connect
 
         cluster = self.reachable(ref, timeout)
+        if why := self.backend.out_of_reach(cluster):
+            raise ClientUnsupported(why)
         return connect(
             cluster.status.addresses,
             name=cluster.metadata.name,
@@ -260,27 +260,24 @@ class ClusterManager(LoggingConfigurable):
             timeout=timeout,
         )
 
-    def tensorboard(self, ref: str | None = None) -> Board:
-        """TensorBoard on the output of run `ref`, or on all runs.
+    @cached_property
+    def boards(self) -> Boards:
+        """TensorBoards on runs and folders: what they show, starting and ending them."""
+        from .boards import Boards
 
-        Raises:
-            NotFound: the run has no output folder.
-        """
-        from . import tensorboard
+        return Boards(self.backend, self.state_dir or None)
 
-        folder = self.status(ref).status.paths.get("output") if ref else self.options().log_dir
-        if not folder:
-            raise NotFound(f"{ref} has no output folder yet")
-        return tensorboard.open(folder, state_dir=self.state_dir or None)
+    def tensorboard(self, *refs: str) -> Board:
+        """TensorBoard on these runs, beside each other, or on all runs. Raises as `Boards.view`."""
+        return self.boards.open(self.boards.view(*refs))
 
     def render(self, cluster: TFCluster) -> str:
-        """The record of a run (or of a plan) and each of its tasks as they are run, as YAML."""
+        """The record of a run (or of a plan) and each of its tasks as this machine runs them."""
         from .render import place_of, render
 
         here = self.options()
-        place = place_of(
-            cluster, here.interpreter or "python", here.data_dir, here.log_dir, int(here.cpu.total)
-        )
+        python = cluster.spec.interpreter or here.interpreter or "python"
+        place = place_of(cluster, python, here.data_dir, here.log_dir, int(here.cpu.total))
         return render(cluster, place)
 
     def progress(self, cluster: TFCluster) -> Progress | None:
@@ -291,8 +288,12 @@ class ClusterManager(LoggingConfigurable):
         """What can be told about a run beside its record: its progress, and who is silent."""
         return self._observer.notes(cluster)
 
+    def silence(self, cluster: TFCluster) -> str | None:
+        """Which running programs of a run have been silent for long; None when it is unknown."""
+        return self._observer.silence(cluster, time.time())
+
     @cached_property
     def _observer(self) -> Observer:
         from .observing import Observer
 
-        return Observer()
+        return Observer(self.backend.unseen)

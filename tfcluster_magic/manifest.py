@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import InvalidRequest, Problem
+from .i18n import _
 from .models import API_VERSION, KIND
 
 MOST_BYTES = 4 * 1024 * 1024  # a record with its program inside stays far below
@@ -39,18 +40,21 @@ def read(path: str) -> Manifest:
     if "kind" in data or "apiVersion" in data or "spec" in data:
         kind, version = data.get("kind", KIND), data.get("apiVersion", API_VERSION)
         if kind != KIND or version != API_VERSION:
+            rule = _("a file describes a {kind} of {version}")
             raise _refused(
-                path, f"{kind} of {version}", f"a file describes a {KIND} of {API_VERSION}"
+                path,
+                _("{kind} of {version}").format(kind=kind, version=version),
+                rule.format(kind=KIND, version=API_VERSION),
             )
         metadata = data.get("metadata") or {}
         if not isinstance(metadata, Mapping):
-            raise _refused(path, metadata, "`metadata` holds `cluster: <name>`")
+            raise _refused(path, metadata, _("`metadata` holds `cluster: <name>`"))
         name = metadata.get("cluster") or metadata.get("name")
         spec = data.get("spec") or {}
     else:
         spec = data
     if not isinstance(spec, Mapping):
-        raise _refused(path, spec, "`spec` holds fields such as mode, replicas and program")
+        raise _refused(path, spec, _("`spec` holds fields such as mode, replicas and program"))
     spec = {key: value for key, value in spec.items() if key != "stop"}
     program = spec.get("program")
     if isinstance(program, Mapping) and "sha256" not in program and program.get("source"):
@@ -67,14 +71,16 @@ def _text(path: str) -> str:
         if Path(path).stat().st_size > MOST_BYTES:
             raise _refused(
                 path,
-                f"{Path(path).stat().st_size} bytes",
-                f"a cluster file has at most {MOST_BYTES}",
+                _("{count} bytes").format(count=Path(path).stat().st_size),
+                _("a cluster file has at most {count}").format(count=MOST_BYTES),
             )
         return Path(path).read_text("utf-8")
     except OSError as error:
-        raise _refused(path, path, f"it cannot be read: {error.strerror}") from None
+        raise _refused(
+            path, path, _("it cannot be read: {why}").format(why=error.strerror)
+        ) from None
     except UnicodeDecodeError:
-        raise _refused(path, path, "it is not text in UTF-8") from None
+        raise _refused(path, path, _("it is not text in UTF-8")) from None
 
 
 def _parse(path: str, text: str) -> Mapping[str, object]:
@@ -84,15 +90,14 @@ def _parse(path: str, text: str) -> Mapping[str, object]:
         data = yaml.safe_load(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        where = f"line {mark.line + 1}: " if mark else ""
-        raise _refused(
-            path, path, f"it is not YAML: {where}{getattr(error, 'problem', error)}"
-        ) from None
+        text = _("it is not YAML: line {line}: {why}") if mark else _("it is not YAML: {why}")
+        words = {"line": mark.line + 1 if mark else 0, "why": getattr(error, "problem", error)}
+        raise _refused(path, path, text.format(**words)) from None
     except RecursionError:
-        raise _refused(path, path, "it is nested too deeply") from None
+        raise _refused(path, path, _("it is nested too deeply")) from None
     if not isinstance(data, Mapping):
         raise _refused(
-            path, data, "a file holds a TFCluster or its spec, as `tfcluster render` prints it"
+            path, data, _("a file holds a TFCluster or its spec, as `tfcluster render` prints it")
         )
     return data
 

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import re
 
+from .i18n import _
 from .models import NAME_PATTERN, TaskType
 
 MAX_NAME = 40
-NAME_RULE = (
-    f"use 1 to {MAX_NAME} lower-case letters, digits and '-', starting with a letter, "
-    "ending in a letter or digit, and not in '-<number>' (that would read as a run)"
-)
+
+
+def name_rule() -> str:
+    """What a name may be, for a message."""
+    return _(
+        "use 1 to {most} lower-case letters, digits and '-', starting with a letter, "
+        "ending in a letter or digit, and not in '-<number>' (that would read as a run)"
+    ).format(most=MAX_NAME)
 
 
 def is_valid(name: str) -> bool:
@@ -49,5 +54,5 @@ def task_name(task_type: TaskType | str, index: int) -> str:
 
 def parse_task(name: str) -> tuple[TaskType, int]:
     """`worker-3` gives (TaskType.WORKER, 3); raises ValueError for anything else."""
-    kind, _, index = name.rpartition("-")
+    kind, _dash, index = name.rpartition("-")
     return TaskType(kind), int(index)

@@ -8,28 +8,40 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 
 from .explain import shorten
+from .i18n import _
 from .models import Mode, Phase, TaskType, TFCluster
 from .names import task_name
 from .program_totals import total_from_arguments
-from .progress import Progress, ProgressReader, describe
+from .progress import Progress, ProgressReader, told
 
 SILENCE = 300.0
 """Seconds without output after which a running task is told to be silent."""
 
 
-class Observer:
-    """Looks at runs; one for a manager, so that following a run reads each event file once."""
+def _everything(_folder: str) -> str | None:
+    return None
 
-    def __init__(self) -> None:
+
+class Observer:
+    """Looks at runs; one for a manager, so that following a run reads each event file once.
+
+    Args:
+        unseen: why a folder of runs' output cannot be read here, `Backend.unseen`: what lies on
+            this machine at the same path is not the run's.
+    """
+
+    def __init__(self, unseen: Callable[[str], str | None] = _everything) -> None:
+        self._unseen = unseen
         self._readers: dict[str, ProgressReader] = {}
 
     def progress(self, cluster: TFCluster) -> Progress | None:
         """How far the training is; None when it does not say."""
         folder = cluster.status.paths.get("output")
         program = cluster.spec.program
-        if folder is None:
+        if folder is None or self._unseen(folder):
             return None
         reader = self._readers.get(cluster.metadata.uid)
         if reader is None:
@@ -38,14 +50,19 @@ class Observer:
             self._readers[cluster.metadata.uid] = reader
         return reader.read()
 
+    def forget(self, cluster: TFCluster) -> None:
+        """Give up what is kept for reading a run's progress; it can be read anew."""
+        self._readers.pop(cluster.metadata.uid, None)
+
     def notes(self, cluster: TFCluster, now: float | None = None) -> list[str]:
         """Lines for people: progress, and silence."""
-        found = []
-        if progress := self.progress(cluster):
-            found.append(f"progress: {describe(progress)}")
-        if silent := silence(cluster, time.time() if now is None else now):
-            found.append(silent)
-        return found
+        silent = self.silence(cluster, time.time() if now is None else now)
+        return list(told(self.progress(cluster), [silent] if silent else []))
+
+    def silence(self, cluster: TFCluster, now: float) -> str | None:
+        """As `silence`, where the run's files can be seen."""
+        folder = cluster.status.paths.get("logs")
+        return None if folder is None or self._unseen(folder) else silence(cluster, now)
 
 
 def silence(cluster: TFCluster, now: float) -> str | None:
@@ -72,4 +89,6 @@ def silence(cluster: TFCluster, now: float) -> str | None:
     if not silent:
         return None
     since = time.strftime("%H:%M", time.localtime(max(silent.values())))
-    return f"no output since {since} from {shorten(list(silent))}"
+    return _("no output since {since} from {tasks}").format(
+        since=since, tasks=shorten(list(silent))
+    )

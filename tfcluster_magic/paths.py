@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from .errors import TFClusterError
+from .i18n import _
 
 
 def state_dir(environ: Mapping[str, str] | None = None) -> Path:
@@ -69,8 +70,10 @@ def private(folder: Path) -> Path:
             missing.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise TFClusterError(
-            f"cannot create the folder {folder}: {error.strerror or error}; "
-            "make it writable, or name another state folder in TFCLUSTER_STATE_DIR"
+            _(
+                "cannot create the folder {folder}: {why}; "
+                "make it writable, or name another state folder in TFCLUSTER_STATE_DIR"
+            ).format(folder=folder, why=error.strerror or error)
         ) from None
     return folder
 
@@ -79,8 +82,10 @@ def _user_home(env: Mapping[str, str]) -> Path:
     home = env.get("HOME") or os.path.expanduser("~")
     if not os.path.isabs(home):
         raise TFClusterError(
-            "this user has no home directory: set HOME, "
-            "or name folders in TFCLUSTER_STATE_DIR and TFCLUSTER_HOME"
+            _(
+                "this user has no home directory: set HOME, "
+                "or name folders in TFCLUSTER_STATE_DIR and TFCLUSTER_HOME"
+            )
         )
     return Path(home)
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from .errors import Problem
+from .i18n import _, mark, ngettext
 from .models import Mode, Model, Resources, Spec, TaskType
 from .quantity import format_bytes, parse_memory
 
 _FLAGS = {TaskType.WORKER: "--workers", TaskType.PS: "--ps"}
-_PLURALS = {TaskType.WORKER: "workers", TaskType.PS: "parameter servers"}
 
 
 class Limit(Model, frozen=True):
@@ -24,6 +24,21 @@ class Limit(Model, frozen=True):
 
     total: float
     free: float
+
+
+class Options(Model, frozen=True):
+    """What can be asked for, and what fits now; forms are generated from it."""
+
+    backend: str
+    cpu: Limit
+    memory: Limit
+    gpu: Limit
+    max_tasks: int = 1000
+    images: tuple[str, ...] = ()
+    interpreter: str | None = None
+    data_dir: str = ""
+    log_dir: str = ""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -76,21 +91,46 @@ def cpu_of(resources: Resources) -> float:
     return resources.cpu or 0.0
 
 
-_MEMORY = _Scarce("memory", memory_of, format_bytes, "less memory for each")
-_GPU = _Scarce(
-    "gpu", gpu_of, lambda n: f"{n:g} GPU" + ("" if n == 1 else "s"), "fewer GPUs for each"
-)
+def _gpus(count: float) -> str:
+    return ngettext("{count:g} GPU", "{count:g} GPUs", count).format(count=count)
+
+
+_MEMORY = _Scarce("memory", memory_of, format_bytes, mark("less memory for each"))
+_GPU = _Scarce("gpu", gpu_of, _gpus, mark("fewer GPUs for each"))
 
 
 def check(spec: Spec, room: Room) -> Preflight:
     """Everything that stands against `spec` in `room`."""
     problems = list(room.obstacles)
     if (total := spec.replicas.total) > room.max_tasks:
-        allowed = f"at most {room.max_tasks} tasks run here: use fewer"
-        problems.append(Problem("replicas", f"{total} tasks", allowed))
+        problems.append(too_many_tasks(total, room.max_tasks))
     problems += _shortage(spec, _MEMORY, room.memory, room.held)
     problems += _shortage(spec, _GPU, room.gpu, {})
     return Preflight(tuple(problems), (*room.warnings, *_warnings(spec, room)))
+
+
+def too_many_tasks(count: int, most: int) -> Problem:
+    """More tasks in all than may run."""
+    allowed = _("at most {most} tasks run here: use fewer").format(most=most)
+    asked_for = ngettext("{count} task", "{count} tasks", count).format(count=count)
+    return Problem("replicas", asked_for, allowed)
+
+
+def too_many(
+    task_type: TaskType, fits: int, count: int, each: str, less: str, free: str
+) -> Problem:
+    """`count` workers or parameter servers of `each` are asked for, and only `fits` (at least one)
+    fit; `less` is the other way out, and `free` says what there is.
+    """
+    allowed = _("{fitting}, {count} were asked: use {flag} {fits}, or {less}; {free}").format(
+        fitting=_fitting(task_type, fits, each),
+        count=count,
+        flag=_FLAGS[task_type],
+        fits=fits,
+        less=less,
+        free=free,
+    )
+    return Problem(f"replicas.{task_type.value}.count", count, allowed, fits)
 
 
 def asked(
@@ -113,24 +153,28 @@ def _shortage(
     each, count = scarce.of(spec.replicas.of(task_type).resources), counts[task_type]
     fits = int((limit.free - (total - each * count)) // each)
     where = f"replicas.{task_type.value}"
-    free = f"{show(limit.free)} of {show(limit.total)} is free"
+    free = _("{free} of {total} is free").format(free=show(limit.free), total=show(limit.total))
     if holders := ", ".join(f"{run} {show(amount)}" for run, amount in held.items() if amount):
-        free += f" (taken by {holders})"
+        free += _(" (taken by {holders})").format(holders=holders)
     if scarce is _GPU and not limit.total:
-        allowed = "this machine has no GPU (nvidia-smi lists none): ask for none"
+        allowed = _("this machine has no GPU (nvidia-smi lists none): ask for none")
         return [Problem(f"{where}.resources.gpu", int(each), allowed)]
     if fits >= 1 and task_type in _FLAGS:
-        fitting = (
-            f"{fits} {_plural(task_type, fits)} of {show(each)} {'fits' if fits == 1 else 'fit'}"
-        )
-        use = f"use {_FLAGS[task_type]} {fits}, or {scarce.less}"
-        return [Problem(f"{where}.count", count, f"{fitting}, {count} were asked: {use}; {free}")]
-    allowed = f"{show(total)} are asked in all, and {free}: use fewer tasks, or {scarce.less}"
+        return [too_many(task_type, fits, count, show(each), _(scarce.less), free)]
+    allowed = _("{total} are asked in all, and {free}: use fewer tasks, or {less}").format(
+        total=show(total), free=free, less=_(scarce.less)
+    )
     return [Problem(f"{where}.resources.{scarce.name}", show(each), allowed)]
 
 
-def _plural(task_type: TaskType, count: int) -> str:
-    return task_type.value if count == 1 else _PLURALS[task_type]
+def _fitting(task_type: TaskType, count: int, each: str) -> str:
+    if task_type is TaskType.PS:
+        text = ngettext(
+            "{count} ps of {each} fits", "{count} parameter servers of {each} fit", count
+        )
+    else:
+        text = ngettext("{count} worker of {each} fits", "{count} workers of {each} fit", count)
+    return text.format(count=count, each=each)
 
 
 def _warnings(spec: Spec, room: Room) -> list[str]:
@@ -138,18 +182,22 @@ def _warnings(spec: Spec, room: Room) -> list[str]:
     cpu = asked(spec, cpu_of)
     if cpu > room.cpu.free:
         taken = room.cpu.total - room.cpu.free
-        others = f", of which other runs asked for {taken:g}" if taken > 0 else ""
+        others = _(", of which other runs asked for {cores:g}").format(cores=taken)
         found.append(
-            f"{cpu:g} CPU cores are asked for and this machine has {room.cpu.total:g}{others}: "
-            "the tasks share them and run slower"
+            _(
+                "{cpu:g} CPU cores are asked for and this machine has {total:g}{others}: "
+                "the tasks share them and run slower"
+            ).format(cpu=cpu, total=room.cpu.total, others=others if taken > 0 else "")
         )
     replicas = spec.replicas
     unlimited = sum(n for t, n in replicas.counts.items() if not replicas.of(t).resources.memory)
     need = unlimited * _TYPICAL[spec.mode]
     if need > room.memory.free:
         found.append(
-            f"{unlimited} tasks without a memory limit need about {format_bytes(need)} for "
-            f"TensorFlow alone, and {format_bytes(room.memory.free)} is free: use fewer tasks"
+            _(
+                "{count} tasks without a memory limit need about {need} for "
+                "TensorFlow alone, and {free} is free: use fewer tasks"
+            ).format(count=unlimited, need=format_bytes(need), free=format_bytes(room.memory.free))
         )
     return found
 

@@ -16,12 +16,13 @@ import math
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from .bounded_walk import files_below
 from .event_file import EventFile
+from .i18n import _
 from .training_scalars import EPOCH, POINTS, STEP, Writer, is_validation
 
 _FILES_PER_READ = 16
@@ -116,7 +117,7 @@ class ProgressReader:
             if seen.st_size != source.read_size:
                 changed.append((seen.st_mtime, path, seen.st_size))
         deadline = time.monotonic() + _SECONDS_PER_READ
-        for _, path, size in sorted(changed, reverse=True)[:_FILES_PER_READ]:
+        for _mtime, path, size in sorted(changed, reverse=True)[:_FILES_PER_READ]:
             source = self._sources[path]
             for event in source.file.read():
                 source.writer.add(event)
@@ -190,20 +191,23 @@ def _loss(
 def describe(progress: Progress) -> str:
     """One line for people: `step 400/800 · 187 steps/s · loss 0.12 · 2 s left`."""
     total = "" if progress.total is None else f"/{progress.total}"
-    parts = [f"{progress.unit} {progress.step}{total}"]
+    at = _("epoch {at}") if progress.unit == EPOCH else _("step {at}")
+    parts = [at.format(at=f"{progress.step}{total}")]
     if progress.steps_per_second:
         parts.append(_speed(progress.steps_per_second, progress.unit))
     if progress.loss is not None:
-        parts.append(f"loss {progress.loss:.3g}")
+        parts.append(_("loss {loss:.3g}").format(loss=progress.loss))
     if progress.eta_seconds:
-        parts.append(f"{_duration(progress.eta_seconds)} left")
+        parts.append(_("{time} left").format(time=_duration(progress.eta_seconds)))
     return " · ".join(parts)
 
 
 def _speed(rate: float, unit: str) -> str:
     if rate < 1:
-        return f"{_duration(1 / rate)}/{unit}"
-    return f"{rate:.0f} {unit}s/s" if rate >= 10 else f"{rate:.1f} {unit}s/s"
+        each = _("{time}/epoch") if unit == EPOCH else _("{time}/step")
+        return each.format(time=_duration(1 / rate))
+    speed = _("{rate} epochs/s") if unit == EPOCH else _("{rate} steps/s")
+    return speed.format(rate=f"{rate:.0f}" if rate >= 10 else f"{rate:.1f}")
 
 
 def _duration(seconds: float) -> str:
@@ -214,3 +218,10 @@ def _duration(seconds: float) -> str:
     if hours:
         return f"{hours} h {minutes:02} min"
     return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+
+
+def told(progress: Progress | None, notes: Sequence[str] = ()) -> tuple[str, ...]:
+    """Lines beside a record: how far the run is, where that is known, then `notes`."""
+    if progress is None:
+        return tuple(notes)
+    return (_("progress: {figures}").format(figures=describe(progress)), *notes)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from .i18n import _
+
 _MEMORY_UNITS = {
     "": 1,
     "k": 10**3,
@@ -20,15 +22,25 @@ _MEMORY_UNITS = {
     "Ti": 2**40,
 }
 _DURATION_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
-MEMORY_RULE = "write a number with Ki, Mi, Gi or Ti, such as 512Mi or 2Gi"
-DURATION_RULE = "write seconds, or a duration such as 30s, 10m, 1h30m or 7d"
+
+
+def memory_rule() -> str:
+    """How an amount of memory is written, for a message."""
+    return _("write a number with Ki, Mi, Gi or Ti, such as 512Mi or 2Gi")
+
+
+def duration_rule() -> str:
+    """How a duration is written, for a message."""
+    return _("write seconds, or a duration such as 30s, 10m, 1h30m or 7d")
 
 
 def parse_memory(text: str) -> int:
     """Bytes of a memory quantity: "2Gi" gives 2147483648. Raises ValueError."""
     match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]+)?)\s*(Ki|Mi|Gi|Ti|k|M|G|T)?", text.strip())
     if not match:
-        raise ValueError(f"{text!r} is not an amount of memory: {MEMORY_RULE}")
+        raise ValueError(
+            _("{text!r} is not an amount of memory: {rule}").format(text=text, rule=memory_rule())
+        )
     return int(float(match.group(1)) * _MEMORY_UNITS[match.group(2) or ""])
 
 
@@ -44,10 +56,11 @@ def format_bytes(count: float) -> str:
 def parse_duration(text: str) -> float:
     """Seconds of a duration: "1h30m" gives 5400.0, "45" gives 45.0. Raises ValueError."""
     parts = re.findall(r"(\d+(?:\.\d+)?)([smhd]?)", text.strip())
-    if not parts or "".join(number + unit for number, unit in parts) != text.strip():
-        raise ValueError(f"{text!r} is not a duration: {DURATION_RULE}")
-    if len(parts) > 1 and any(not unit for _, unit in parts):
-        raise ValueError(f"{text!r} is not a duration: {DURATION_RULE}")
+    whole = "".join(number + unit for number, unit in parts) == text.strip()
+    if not parts or not whole or (len(parts) > 1 and any(not unit for _number, unit in parts)):
+        raise ValueError(
+            _("{text!r} is not a duration: {rule}").format(text=text, rule=duration_rule())
+        )
     return sum(float(number) * _DURATION_UNITS[unit] for number, unit in parts)
 
 

@@ -15,10 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from . import tf_config
+from . import templating, tf_config
 from .loopback import guard_path
 from .models import Mode, TaskType, TFCluster
 from .names import parse_ref, task_name
@@ -70,15 +68,7 @@ class RenderedTask:
 
 def render(cluster: TFCluster, place: Place) -> str:
     """The record and the tasks as a stream of YAML documents."""
-    environment = Environment(
-        loader=PackageLoader("tfcluster_magic"),
-        undefined=StrictUndefined,
-        autoescape=False,  # noqa: S701 - YAML; every value passes through json or yaml
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"json": _json, "yaml": _yaml}
-    template = environment.get_template(TEMPLATE)
+    template = templating.environment().get_template(TEMPLATE)
     return template.render(record=msgspec.to_builtins(cluster), tasks=tasks(cluster, place))
 
 
@@ -99,15 +89,6 @@ def tasks(cluster: TFCluster, place: Place) -> list[RenderedTask]:
                 )
             )
     return found
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)  # JSON is YAML
-
-
-def _yaml(value: object) -> str:
-    text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=100)
-    return text.rstrip("\n")
 
 
 def _addresses(cluster: TFCluster) -> dict[str, tuple[str, ...]]:

@@ -5,7 +5,10 @@ caller, and that it ends by itself when nobody uses it. It owns the start and th
 registry is `tensorboard_registry.py`'s, the board's own process `tensorboard_server.py`'s. It never
 imports TensorBoard.
 
-The board listens on 127.0.0.1, without a password: every account of this machine can open it.
+The board listens on 127.0.0.1, whose ports every account of the machine can open, and browsers of
+pages from anywhere, too. So it answers only below a path that is a secret of its own, which stands
+in the registry (private to the user) and in the address that is shown. TensorBoard's data server
+has no such door: programs of other accounts of this machine can ask it for what the board shows.
 """
 
 from __future__ import annotations
@@ -19,10 +22,12 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from . import paths, tensorboard_server
-from .errors import TFClusterError
+from .errors import NotFound, TFClusterError
+from .i18n import _
 from .tensorboard_registry import Board, Entry, read, registry
 from .tensorboard_server import HOST, started
 
@@ -34,7 +39,7 @@ START_TIMEOUT = 60.0
 _ANSWER_TIMEOUT = 10.0
 _GRACE = 5.0
 # What belongs to the notebook server, to a run, or would send the board's own traffic away.
-_DROPPED_PREFIXES = ("JUPYTERHUB_", "JPY_")
+_DROPPED_PREFIXES = ("JUPYTERHUB_", "JPY_", "JUPYTER_TOKEN")
 _DROPPED = {
     "TFCLUSTER_RUN_UID",
     *(p + "_proxy" for p in ("http", "https", "grpc", "all")),
@@ -45,31 +50,40 @@ _DROPPED = {
 def open(  # noqa: A001 - read as tensorboard.open
     folder: str | os.PathLike[str],
     *,
-    path_prefix: str = "",
+    exact: bool = False,
+    shown: str | None = None,
+    log_root: str | os.PathLike[str] | None = None,
     idle_timeout: float = IDLE_TIMEOUT,
     state_dir: str | os.PathLike[str] | None = None,
     start_timeout: float = START_TIMEOUT,
 ) -> Board:
     """The TensorBoard on `folder`: the one that runs already, else a new one (about one second).
 
-    The folder may be empty: runs appear as they are written. The log root and what is below it is
-    made where it is missing. With `path_prefix` ("/user/ada/board") everything is served below that
-    path, for a proxy that passes paths on unchanged. `idle_timeout` (seconds above 0) counts for a
-    new board only.
+    The folder may be empty: runs appear as they are written. `log_root` (the environment's when
+    None) and what is below it is made where it is missing. An `exact` folder is refused when it, or
+    one above it, has become a link. The board stays with the folder that it was opened on, whatever
+    its path leads to later, and calls it `shown`. `idle_timeout` (seconds above 0) counts for a new
+    board only, as `shown` does.
 
     Raises:
-        TFClusterError: no such folder, TensorBoard is not installed, or it did not start.
+        NotFound: no such folder, or not one that can be read.
+        TFClusterError: TensorBoard is not installed, or it did not start.
     """
     if not idle_timeout > 0:
-        raise TFClusterError(f"idle_timeout: got {idle_timeout!r}; a number of seconds above 0")
-    entry = Entry(registry(state_dir), _checked(folder), _prefix(path_prefix))
+        raise TFClusterError(
+            _("idle_timeout: got {idle_timeout!r}; a number of seconds above 0").format(
+                idle_timeout=idle_timeout
+            )
+        )
+    entry = Entry(registry(state_dir), _checked(folder, log_root, exact))
     with entry.locked() as lock:
         board = entry.living()
-        if board and _answers(board):
+        if board and _same(board, entry.folder) and _answers(board):
             return board
         if board:
             _end(board)
-        return _start(entry, lock, idle_timeout, start_timeout)
+        options = {"shown": shown or entry.folder, "idle": idle_timeout}
+        return _start(entry, lock, options, start_timeout)
 
 
 def list_boards(state_dir: str | os.PathLike[str] | None = None) -> list[Board]:
@@ -87,7 +101,7 @@ def stop(
     for board in list_boards(where.parent):
         if board.folder != path:
             continue
-        entry = Entry(where, path, board.path_prefix)
+        entry = Entry(where, path)
         with entry.locked():
             living = entry.living()
             if living:
@@ -97,24 +111,42 @@ def stop(
     return found
 
 
-def _checked(folder: str | os.PathLike[str]) -> str:
+def _checked(
+    folder: str | os.PathLike[str], log_root: str | os.PathLike[str] | None, exact: bool
+) -> str:
     path = Path(os.path.realpath(os.path.expanduser(folder)))
-    log_root = Path(os.path.realpath(paths.log_dir()))
+    if exact and os.fspath(path) != os.fspath(folder):
+        raise _changed(os.fspath(folder))
+    root = Path(os.path.realpath(log_root or paths.log_dir()))
     try:
-        if log_root == path or log_root in path.parents:
+        if root == path or root in path.parents:
             path.mkdir(parents=True, exist_ok=True)
         os.scandir(path).close()
     except OSError as error:
-        raise TFClusterError(
-            f"TensorBoard cannot show {path}: {error.strerror or error}; name a folder that exists "
-            "and that you may read (it may be empty: runs appear as they are written)"
+        raise NotFound(
+            _(
+                "TensorBoard cannot show {path}: {why}; name a folder that exists and that you "
+                "may read (it may be empty: runs appear as they are written)"
+            ).format(path=path, why=error.strerror or error)
         ) from None
     return str(path)
 
 
-def _prefix(given: str) -> str:
-    stripped = given.strip("/")
-    return f"/{stripped}" if stripped else ""
+def _changed(folder: str) -> NotFound:
+    return NotFound(
+        _(
+            "TensorBoard cannot show {path}: it became a link to another folder while it was being "
+            "opened; open the folder itself"
+        ).format(path=folder)
+    )
+
+
+def _same(board: Board, folder: str) -> bool:
+    """Whether the board is in what is now at `folder`: it may have been replaced by a new one."""
+    try:
+        return os.path.samefile(f"/proc/{board.pid}/cwd", folder)
+    except OSError:
+        return not os.path.exists("/proc/self/cwd")
 
 
 def _answers(board: Board) -> bool:
@@ -136,12 +168,10 @@ def _environment() -> dict[str, str]:
     }
 
 
-def _start(entry: Entry, lock: int, idle_timeout: float, start_timeout: float) -> Board:
+def _start(entry: Entry, lock: int, options: dict[str, object], start_timeout: float) -> Board:
     report, its_end = os.pipe()
-    options = {
+    options |= {
         "folder": entry.folder,
-        "prefix": entry.prefix,
-        "idle": idle_timeout,
         "register": str(entry.file("json")),
         "lock": lock,
         "report": its_end,
@@ -155,19 +185,27 @@ def _start(entry: Entry, lock: int, idle_timeout: float, start_timeout: float) -
             os.close(its_end)
         said = _hear(report, start_timeout + _GRACE)
     except OSError as error:
-        raise TFClusterError(f"TensorBoard could not be started: {error}") from None
+        raise TFClusterError(
+            _("TensorBoard could not be started: {why}").format(why=error)
+        ) from None
     finally:
         os.close(report)
     board = entry.living()
     if said == b"ready" and board and _answers(board):
-        return board
+        return replace(board, fresh=True)
+    if said == b"changed":
+        raise _changed(entry.folder)
     if said == b"missing":
         raise TFClusterError(
-            f"TensorBoard is not installed for {sys.executable}: pip install tensorboard"
+            _("TensorBoard is not installed for {python}: pip install tensorboard").format(
+                python=sys.executable
+            )
         )
     raise TFClusterError(
-        f"TensorBoard on {entry.folder} did not start (it has {start_timeout:.0f} s for that)"
-        f"{_last_lines(log)}\nits output is in {log}"
+        _(
+            "TensorBoard on {folder} did not start (it has {seconds:.0f} s for that)"
+            "{last_lines}\nits output is in {log}"
+        ).format(folder=entry.folder, seconds=start_timeout, last_lines=_last_lines(log), log=log)
     )
 
 
@@ -198,7 +236,9 @@ def _last_lines(log: Path) -> str:
         lines = log.read_text("utf-8", "replace").splitlines()[-10:]
     except OSError:
         lines = []
-    return "".join(f"\n  {line[:300]}" for line in lines) if lines else "; it said nothing"
+    if not lines:
+        return _("; it said nothing")
+    return "".join(f"\n  {line[:300]}" for line in lines)
 
 
 def _end(board: Board) -> None:

@@ -1,9 +1,9 @@
 """Which TensorBoards run: the files below `<state dir>/tensorboard/`.
 
 Promises that a board is named only while its process lives, known by pid and start time, and that
-at most one caller of any process changes an entry at a time. It owns, for each folder and path
-prefix on this host, a registry file (`.json`, written by the board once it listens), a lock and the
-board's output (`.log`). It starts and ends nothing.
+at most one caller of any process changes an entry at a time. It owns, for each folder on this host,
+a registry file (`.json`, written by the board once it listens, with the path that is its secret), a
+lock and the board's output (`.log`). It starts and ends nothing.
 """
 
 from __future__ import annotations
@@ -15,23 +15,25 @@ import json
 import os
 import socket
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from . import paths
 from .errors import TFClusterError
+from .i18n import _
 from .tensorboard_server import HOST, started
 
 
 @dataclass(frozen=True)
 class Board:
-    """A TensorBoard that runs: where it is, and what it shows."""
+    """A TensorBoard that runs: where it is, and what it shows; `fresh` for whoever started it."""
 
     url: str
     pid: int
     folder: str
     port: int
-    path_prefix: str = ""
+    path_prefix: str
+    fresh: bool = field(default=False, compare=False)
 
 
 def registry(state_dir: str | os.PathLike[str] | None) -> Path:
@@ -53,12 +55,12 @@ def read(path: Path) -> Board | None:
 
 
 class Entry:
-    """The registry's files for one folder and path prefix on this host."""
+    """The registry's files for one folder on this host."""
 
-    def __init__(self, registry: Path, folder: str, prefix: str) -> None:
-        self.folder, self.prefix = folder, prefix
+    def __init__(self, registry: Path, folder: str) -> None:
+        self.folder = folder
         # a state folder may be shared by hosts, a board on loopback is not
-        key = f"{folder}\0{prefix}\0{socket.gethostname()}"
+        key = f"{folder}\0{socket.gethostname()}"
         self._stem = registry / hashlib.sha256(key.encode()).hexdigest()[:24]
 
     def file(self, suffix: str) -> Path:
@@ -78,8 +80,10 @@ class Entry:
             fcntl.flock(file, fcntl.LOCK_EX)
         except OSError as error:
             raise TFClusterError(
-                f"cannot lock {path}: {error.strerror or error}; make it writable, "
-                "or name another state folder in TFCLUSTER_STATE_DIR"
+                _(
+                    "cannot lock {path}: {why}; make it writable, "
+                    "or name another state folder in TFCLUSTER_STATE_DIR"
+                ).format(path=path, why=error.strerror or error)
             ) from None
         with file:
             yield file.fileno()

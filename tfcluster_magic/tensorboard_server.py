@@ -1,24 +1,34 @@
 """The TensorBoard process: a script that `tensorboard.py` starts, apart from whoever started it.
 
-    python tensorboard_server.py '{"folder": ..., "prefix": ..., "idle": seconds, "register": path,
+    python tensorboard_server.py '{"folder": ..., "shown": ..., "idle": seconds, "register": path,
                                    "lock": fd, "report": fd, "startTimeout": seconds}'
 
 Promises a process of its own session with no parent that waits for it, bound to 127.0.0.1 on a
-port that the kernel chose, without TensorFlow; it writes its registry file once it listens,
-releases the starter's lock only then, and ends by itself after `idle` seconds without a connection.
-It removes its registry file when it ends. It imports nothing of ours, so it runs by path; what it
-needs of TensorBoard is public but for the stub of `tensorboard.compat.notf`.
+port that the kernel chose, below a path that nobody can guess, without TensorFlow. It goes into the
+folder first and shows what is there: a path that is made a link afterwards leads it nowhere else.
+It writes its registry file once it listens, releases the starter's lock only then, and ends by
+itself after `idle` seconds without a connection. It removes its registry file when it ends. It
+imports nothing of ours, so it runs by path; what it needs of TensorBoard is public but for the stub
+of `tensorboard.compat.notf`.
 """
 
 from __future__ import annotations
+
+import os
+import sys
+
+if __name__ == "__main__":
+    # beside this file lie tensorboard.py and operator/, which are not the ones that are meant, and
+    # nothing is imported from the folder that is shown
+    _here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [entry for entry in sys.path if os.path.isabs(entry) and entry != _here]
 
 import atexit
 import contextlib
 import fcntl
 import json
-import os
+import secrets
 import signal
-import sys
 import threading
 import time
 import types
@@ -53,6 +63,10 @@ def main(options: dict[str, Any]) -> int:
         os._exit(0)  # the starter waits for this one; the board itself belongs to init
     os.setsid()
     signal.alarm(int(options["startTimeout"]))  # a start that hangs ends, and gives the lock back
+    os.chdir(options["folder"])
+    if os.getcwd() != options["folder"]:
+        os.write(options["report"], b"changed")
+        return 1
     # TensorBoard asks for this module to be told not to import TensorFlow
     sys.modules["tensorboard.compat.notf"] = types.ModuleType("tensorboard.compat.notf")
     try:
@@ -69,7 +83,7 @@ def main(options: dict[str, Any]) -> int:
             self._connections = 0
             self._used_at = time.monotonic()
             self._counting = threading.Lock()
-            super().__init__(wsgi_app, flags)
+            super().__init__(_named(wsgi_app, options["shown"]), flags)
 
         def _count(self, change: int) -> None:
             with self._counting:
@@ -98,27 +112,45 @@ def main(options: dict[str, Any]) -> int:
             super().serve_forever(poll_interval=min(5.0, options["idle"] / 4))
 
         def print_serving_message(self) -> None:
-            _announce(options, self.server_port)
+            _announce(options, self.server_port, prefix)
 
+    prefix = f"/{secrets.token_urlsafe(16)}"  # made here: arguments can be read by other accounts
     board = program.TensorBoard(plugins=default.get_plugins(), server_class=Server)
-    arguments = ["--logdir", options["folder"], "--host", HOST, "--port", "0"]
-    board.configure(["tensorboard", *arguments, "--path_prefix", options["prefix"]])
+    arguments = ["--logdir", ".", "--host", HOST, "--port", "0", "--path_prefix", prefix]
+    board.configure(["tensorboard", *arguments])
     main_lib.global_init()
     status: int = board.main()
     return status
 
 
-def _announce(options: dict[str, Any], port: int) -> None:
+def _named(app: Any, shown: str) -> Any:
+    """TensorBoard's application, which tells where its data are by name and not as "."."""
+    from werkzeug.wrappers import Response
+
+    def serve(environ: dict[str, Any], start_response: Any) -> Any:
+        if not environ.get("PATH_INFO", "").endswith("/data/environment"):
+            return app(environ, start_response)
+        answer = Response.from_app(app, environ | {"HTTP_ACCEPT_ENCODING": "identity"})
+        if answer.status_code == 200:
+            facts = json.loads(answer.get_data())
+            answer.set_data(json.dumps({**facts, "data_location": shown}))
+        return answer(environ, start_response)
+
+    return serve
+
+
+def _announce(options: dict[str, Any], port: int, prefix: str) -> None:
     """Say that the board listens: in the registry first, then to the starter."""
     path = options["register"]
     facts = {
         "folder": options["folder"],
-        "prefix": options["prefix"],
+        "prefix": prefix,
         "port": port,
         "pid": os.getpid(),
         "started": started(os.getpid()),
     }
-    with open(f"{path}.new", "w", encoding="utf-8") as file:
+    private = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(private, "w", encoding="utf-8") as file:
         json.dump(facts, file)
     os.replace(f"{path}.new", path)
     atexit.register(_leave, path)
@@ -140,7 +172,4 @@ def _leave(path: str) -> None:
 
 
 if __name__ == "__main__":
-    # our folder holds a tensorboard.py too
-    _here = os.path.dirname(os.path.abspath(__file__))
-    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != _here]
     sys.exit(main(json.loads(sys.argv[1])))

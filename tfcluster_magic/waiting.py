@@ -12,6 +12,7 @@ from enum import Enum
 
 from .backends.base import Backend
 from .errors import ClusterFailed, Conflict, WaitTimeout
+from .i18n import _
 from .models import Mode, Phase, TFCluster
 from .quantity import format_duration
 
@@ -55,13 +56,22 @@ def wait(
             return cluster
     if ends:
         raise WaitTimeout(
-            f"{name} was asked to end and still holds tasks after {format_duration(timeout or 0)}: "
-            f"what supervises it does not answer (it was stopped, or the volume with "
-            f"{cluster.status.paths.get('logs', 'its records')} hangs). It ends as soon as it can"
+            _(
+                "{name} was asked to end and still holds tasks after {time}: {why}. It ends as "
+                "soon as it can"
+            ).format(
+                name=name,
+                time=format_duration(timeout or 0),
+                why=backend.why_it_lingers(cluster),
+            )
         )
     raise WaitTimeout(
-        f"{name} is still {cluster.status.phase.value} after {format_duration(timeout or 0)}: "
-        f"{cluster.status.message} It goes on"
+        _("{name} is still {phase} after {time}: {message} It goes on").format(
+            name=name,
+            phase=cluster.status.phase.value,
+            time=format_duration(timeout or 0),
+            message=cluster.status.message,
+        )
     )
 
 
@@ -70,13 +80,16 @@ def wait_reachable(backend: Backend, cluster: TFCluster, timeout: float) -> TFCl
     name = cluster.metadata.name
     if cluster.spec.mode is not Mode.IN_GRAPH:
         raise Conflict(
-            f"{name} is between-graph: its tasks run a program and there is nothing to connect "
-            "to; `tfcluster launch --mode in-graph` starts servers for a notebook"
+            _(
+                "{name} is between-graph: its tasks run a program and there is nothing to connect "
+                "to; `tfcluster launch --mode in-graph` starts servers for a notebook"
+            ).format(name=name)
         )
     if not cluster.active:
         raise Conflict(
-            f"{name} has ended ({cluster.status.phase.value}): `tfcluster rerun {name}` starts "
-            "its servers again"
+            _(
+                "{name} has ended ({phase}): `tfcluster rerun {name}` starts its servers again"
+            ).format(name=name, phase=cluster.status.phase.value)
         )
     return wait(backend, name, Until.READY, timeout, None)
 
@@ -92,5 +105,6 @@ def _reached(cluster: TFCluster, until: Until) -> bool:
         return False
     if state.phase is Phase.SUCCEEDED:
         return True
-    verb = "failed" if state.phase is Phase.FAILED else "was stopped"
-    raise ClusterFailed(f"{cluster.metadata.name} {verb}: {state.message}")
+    how = _("{name} failed") if state.phase is Phase.FAILED else _("{name} was stopped")
+    what = how.format(name=cluster.metadata.name)
+    raise ClusterFailed(_("{what}: {problem}").format(what=what, problem=state.message))

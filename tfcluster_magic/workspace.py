@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .errors import TFClusterError
+from .i18n import _
 from .models import Program
 from .paths import home_dir
 
@@ -31,7 +32,9 @@ def scratch() -> Iterator[Path]:
         folder = tempfile.mkdtemp(prefix="tfcluster-")
     except OSError as error:
         raise TFClusterError(
-            f"no temporary folder can be made: {error.strerror}; free space, or set TMPDIR"
+            _("no temporary folder can be made: {why}; free space, or set TMPDIR").format(
+                why=error.strerror
+            )
         ) from None
     try:
         yield Path(folder)
@@ -40,20 +43,22 @@ def scratch() -> Iterator[Path]:
 
 
 @contextmanager
-def kept(program: Program | None, taken_in: Path) -> Iterator[None]:
+def kept(
+    program: Program | None, taken_in: Path, workspace: Callable[[], Path] = home_dir
+) -> Iterator[None]:
     """Keep the snapshot in the user's workspace, unless what is done inside fails.
 
     One that another launch has taken up meanwhile, or may be about to, stays in any case.
 
     Raises:
-        TFClusterError: the workspace cannot be written.
+        TFClusterError: the workspace cannot be written, or (of `workspace`) there is none.
     """
     if program is None or program.files is not None:
         yield
         return
     from .program import store
 
-    home = home_dir()
+    home = workspace()
     final = store.stored_folder(home, program.sha256)
     with _among_launches(final.parent) as we_are_alone:
         was_there = final.exists()

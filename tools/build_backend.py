@@ -1,8 +1,9 @@
-"""The build backend: setuptools, plus a C compiler from PyPI (ziglang) where none works here.
+"""The build backend: setuptools, plus a C compiler and JupyterLab's build tools where missing.
 
-It promises that `pip install .` needs nothing but Python and a package registry. It owns the choice
-of compiler, which setup.py uses. `build-system.requires` cannot depend on what is on PATH; these
-hooks can.
+It promises that `pip install .` needs nothing but Python and package registries: ziglang comes
+where no compiler works, the extension's builder and Node where the extension is neither built nor
+in the cache. It owns the choice of compiler, which setup.py uses. `build-system.requires` cannot
+depend on what is on PATH; these hooks can.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from pathlib import Path
 
 from setuptools import build_meta
 from setuptools.build_meta import *  # noqa: F403  every hook that is not replaced below
+
+import labextension
 
 ZIG = [sys.executable, "-m", "ziglang", "cc"]
 ZIG_REQUIREMENT = "ziglang>=0.13,<1"
@@ -59,9 +62,18 @@ def _with_compiler(requirements: list[str]) -> list[str]:
     return [*requirements, ZIG_REQUIREMENT] if needed else requirements
 
 
+def _with_builder(requirements: list[str]) -> list[str]:
+    return [*requirements, *labextension.requirements()]
+
+
 def get_requires_for_build_wheel(config_settings=None):  # type: ignore[no-untyped-def]
     """PEP 517: what a wheel needs beyond setuptools."""
-    return _with_compiler(build_meta.get_requires_for_build_wheel(config_settings))
+    return _with_builder(_with_compiler(build_meta.get_requires_for_build_wheel(config_settings)))
+
+
+def get_requires_for_build_sdist(config_settings=None):  # type: ignore[no-untyped-def]
+    """PEP 517: what an sdist needs beyond setuptools."""
+    return _with_builder(build_meta.get_requires_for_build_sdist(config_settings))
 
 
 def get_requires_for_build_editable(config_settings=None):  # type: ignore[no-untyped-def]

@@ -43,8 +43,7 @@ def page() -> str:
     from tfcluster_magic import cli
     from tfcluster_magic.cli.group import VERBS
 
-    settings = cli.tfcluster.context_settings
-    root = click.Context(cli.tfcluster, info_name="tfcluster", terminal_width=WIDTH, **settings)
+    root = click.Context(cli.tfcluster, info_name="tfcluster", terminal_width=WIDTH)
     parts = [HEAD, _block("tfcluster", cli.tfcluster.get_help(root))]
     for verb in VERBS:
         command = cli.tfcluster.get_command(root, verb)

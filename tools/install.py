@@ -1,8 +1,8 @@
-"""`make install`: the virtual environment .venv with the pinned packages, and tfcluster in it.
+"""`make install`: the environment .venv with the pinned packages, tfcluster and its extension.
 
 It promises that every step is told with its megabytes, that a second call takes a fraction of a
-second, and that an environment left half made by an interrupted call is made anew. It owns .venv
-and nothing else. Standard library only.
+second, and that an environment left half made by an interrupted call is made anew. It owns .venv;
+tools/labextension.py owns the extension, tools/proxy.py the hub's proxy. Standard library only.
 """
 
 from __future__ import annotations
@@ -22,6 +22,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import proxy
+
+import labextension
+from labextension import size_mb
+
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
@@ -35,9 +40,10 @@ SOURCES = [
     "tools/build_backend.py",
     "tools/install.py",
     f"{PACKAGE}/runtime/loopback_guard.c",
+    f"{PACKAGE}/runtime/loopback_peer.h",
 ]
-NEEDED_MB = {"run": 2600, "dev": 2900}  # the environment while pip unpacks
-DOWNLOAD_MB = {"run": 450, "dev": 490}  # on Linux x86_64, Python 3.12
+NEEDED_MB = {"run": 2900, "dev": 3400}  # the environment while pip unpacks
+DOWNLOAD_MB = {"run": 450, "dev": 560}  # on Linux x86_64, Python 3.12
 DOWNLOAD = re.compile(
     r"^\s*(Downloading|Using cached) (\S+?)-(\d\S*?)-\S*\.whl \(([\d.]+) (kB|MB|GB)\)"
 )
@@ -56,6 +62,9 @@ def main() -> int:
     kind = parser.parse_args().kind
     with one_at_a_time():
         if up_to_date(kind):
+            if not labextension.current():
+                build_extension(kind)
+            proxy.bring(VENV)
             return 0
         began = time.monotonic()
         make_environment(kind)
@@ -66,6 +75,9 @@ def main() -> int:
             prepare_jupyter()
         write_stamp(kind)
         BUSY.unlink()
+        build_extension(kind)
+        say("[6/6] the hub's proxy")
+        proxy.bring(VENV)
     say(f"ready: .venv is {size_mb(VENV):.0f} MB, {time.monotonic() - began:.0f} s in all")
     return 0
 
@@ -127,7 +139,7 @@ def make_environment(kind: str) -> None:
     """Step 1: a virtual environment, kept when it works."""
     version = ".".join(map(str, sys.version_info[:3]))
     if not BUSY.exists() and VENV.exists() and starts(PYTHON):
-        say(f"[1/4] .venv is there, {size_mb(VENV):.0f} MB: bringing it up to date")
+        say(f"[1/6] .venv is there, {size_mb(VENV):.0f} MB: bringing it up to date")
         return
     if importlib.util.find_spec("ensurepip") is None:
         short = "{}.{}".format(*sys.version_info[:2])
@@ -141,7 +153,7 @@ def make_environment(kind: str) -> None:
             f".venv needs {NEEDED_MB[kind]} MB; {ROOT} has {free:.0f} MB free.", "Free some space."
         )
     state = "making .venv anew, it was left half made" if VENV.exists() else "new .venv"
-    say(f"[1/4] Python {version} ({sys.executable}): {state}")
+    say(f"[1/6] Python {version} ({sys.executable}): {state}")
     call([sys.executable, "-m", "venv", "--clear", str(VENV)], "the environment could not be made")
 
 
@@ -161,7 +173,7 @@ def starts(python: Path) -> bool:
 def install_packages(kind: str) -> None:
     """Step 2: the pinned packages, exactly as they stand: pip has nothing to decide."""
     began, before = time.monotonic(), size_mb(VENV)
-    say(f"[2/4] packages of requirements/{kind}.txt: up to {DOWNLOAD_MB[kind]} MB to fetch, once")
+    say(f"[2/6] packages of requirements/{kind}.txt: up to {DOWNLOAD_MB[kind]} MB to fetch, once")
     fetched = pip_install("--no-deps", "--no-compile", "-r", f"requirements/{kind}.txt")
     grown, took = size_mb(VENV) - before, time.monotonic() - began
     say(f"      fetched {fetched:.0f} MB, .venv grew by {grown:.0f} MB, {took:.0f} s")
@@ -172,7 +184,8 @@ def warm_up() -> subprocess.Popen[bytes]:
 
     Many containers set PYTHONDONTWRITEBYTECODE: then every import of TensorFlow would take 10 s.
     """
-    modules = "tensorflow, tf_keras, sklearn.datasets, jupyterlab.labapp, ipykernel.kernelapp, yaml"
+    modules = "tensorflow, tf_keras, sklearn.datasets, ipykernel.kernelapp"
+    modules += ", jupyterlab.labapp, jupyterhub.app, jupyterhub.singleuser.app"
     ours = f"import compileall; compileall.compile_dir({PACKAGE!r}, quiet=2)"
     quiet = subprocess.DEVNULL
     command = [str(PYTHON), "-c", f"{ours}; import {modules}"]
@@ -182,7 +195,7 @@ def warm_up() -> subprocess.Popen[bytes]:
 
 def install_ourselves() -> None:
     """Step 3: this clone as an editable package, and its guard compiled."""
-    say("[3/4] tfcluster and its loopback guard (a C compiler is fetched if there is none, 100 MB)")
+    say("[3/6] tfcluster and its loopback guard (a C compiler is fetched if there is none, 100 MB)")
     pip_install("--no-deps", "--editable", ".")
     if sys.platform == "linux":
         say(f"      .venv/bin/tfcluster, {GUARD.name} {GUARD.stat().st_size / 1e3:.0f} kB")
@@ -190,7 +203,7 @@ def install_ourselves() -> None:
 
 def prepare_jupyter() -> None:
     """Step 4: every IPython of .venv knows %tfcluster; every notebook listens on loopback only."""
-    say("[4/4] Jupyter: %tfcluster is loaded in every notebook")
+    say("[4/6] Jupyter: %tfcluster is loaded in every notebook")
     config = VENV / "etc" / "ipython" / "ipython_config.py"
     config.parent.mkdir(parents=True, exist_ok=True)
     # By the module's name: a notebook's own `%load_ext tfcluster_magic` is then no second one,
@@ -207,6 +220,19 @@ def prepare_jupyter() -> None:
     if sys.platform == "linux":
         kernel["env"] = {**kernel.get("env", {}), "LD_PRELOAD": str(GUARD)}
     spec.write_text(json.dumps(kernel, indent=1))
+    labextension.link(VENV)
+
+
+def build_extension(kind: str) -> None:
+    """Step 5: what JupyterLab shows. Who only runs notebooks can do so without it, and is told."""
+    say("[5/6] JupyterLab extension")
+    try:
+        labextension.build(keep_packages=kind == "dev")
+    except labextension.BuildError as problem:
+        if kind == "dev":
+            fail(str(problem), "Run make again.")
+        say(f"      NOT BUILT: {problem}")
+        say("      %tfcluster and the tfcluster command work; JupyterLab has no TFCluster sidebar.")
 
 
 def pip_install(*arguments: str) -> float:
@@ -255,12 +281,6 @@ def call(command: list[str], failure: str) -> None:
     if done.returncode:
         sys.stderr.write(done.stdout[-3000:] + done.stderr[-3000:])
         fail(failure + ".", "What it said is above.")
-
-
-def size_mb(folder: Path) -> float:
-    """Megabytes of all files below a folder."""
-    files = (Path(at, name) for at, _, names in os.walk(folder) for name in names)
-    return sum(file.lstat().st_size for file in files) / 1e6
 
 
 def say(text: str) -> None:

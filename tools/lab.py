@@ -1,4 +1,4 @@
-"""`make run`: JupyterLab on this machine only, in the workspace, with the examples in it.
+"""`make run HUB=0`: JupyterLab on this machine only, in the workspace, with the examples in it.
 
 It promises one clear address with its token, never overwrites an example that the user changed, and
 ends cleanly on Ctrl-C while running clusters go on. It owns the JupyterLab that it starts and
@@ -8,9 +8,9 @@ ends cleanly on Ctrl-C while running clusters go on. It owns the JupyterLab that
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -20,11 +20,12 @@ from pathlib import Path
 
 from jupyter_core.paths import jupyter_runtime_dir
 
+from tfcluster_magic.hub import examples
+from tfcluster_magic.paths import home_dir
+
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 EXAMPLES = ROOT / "examples"
-FIRST = "01-between-graph.ipynb"  # the example that a newcomer sees
-COPIED = ".tfcluster/examples.json"  # what was copied: path to checksum, to know a changed copy
 START_TIMEOUT = 60.0  # seconds until JupyterLab listens, on a slow disk
 
 
@@ -50,31 +51,7 @@ def main() -> int:
 
 def copy_examples(workspace: Path) -> list[str]:
     """Bring new and updated examples into the workspace; return the changed ones that were kept."""
-    note = workspace / COPIED
-    copied = json.loads(note.read_text()) if note.exists() else {}
-    kept = []
-    for source in sorted(EXAMPLES.rglob("*")):
-        name = source.relative_to(EXAMPLES).as_posix()
-        if not source.is_file() or "__pycache__" in name or ".ipynb_checkpoints" in name:
-            continue
-        target, fresh = workspace / "examples" / name, checksum(source)
-        present = checksum(target) if target.exists() else None
-        if present not in (None, fresh, copied.get(name)):
-            kept.append(name)
-            continue
-        if present != fresh:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(source.read_bytes())
-            target.chmod(source.stat().st_mode | 0o200)
-        copied[name] = fresh
-    note.parent.mkdir(exist_ok=True)
-    note.write_text(json.dumps(copied, indent=1))
-    return kept
-
-
-def checksum(file: Path) -> str:
-    """The sha256 of a file."""
-    return hashlib.sha256(file.read_bytes()).hexdigest()
+    return examples.bring(EXAMPLES, workspace)
 
 
 def free_port(first: int) -> int:
@@ -117,8 +94,8 @@ def serve(workspace: Path, port: int) -> int:
 
 def arguments(workspace: Path, port: int) -> list[str]:
     """JupyterLab's options: loopback only, no questions, quiet, and at the first example."""
-    first = workspace / "examples" / FIRST
-    page = f"/lab/tree/examples/{FIRST}" if first.exists() else "/lab"
+    first = workspace / "examples" / examples.FIRST
+    page = f"/lab/tree/examples/{examples.FIRST}" if first.exists() else "/lab"
     options = [
         "--ServerApp.ip=127.0.0.1",
         f"--ServerApp.port={port}",
@@ -159,14 +136,19 @@ def wait_for_address(lab: subprocess.Popen[bytes], note: Path) -> str | None:
 
 def welcome(workspace: Path, address: str) -> str:
     """What to open, and what to click first."""
-    first = f"examples/{FIRST}" if (workspace / "examples" / FIRST).exists() else "a new notebook"
+    first = (
+        f"examples/{examples.FIRST}"
+        if (workspace / "examples" / examples.FIRST).exists()
+        else "a new notebook"
+    )
+    home = "" if workspace == home_dir() else f"TFCLUSTER_HOME={shlex.quote(str(workspace))} "
     return f"""
   TFCluster is ready. Open this address in a browser on this machine:
 
       {address}
 
   It opens {first}: run its cells with Shift+Enter; the second one launches a real cluster.
-  Your files: {workspace}    Shell: .venv/bin/tfcluster --help    End: Ctrl-C
+  Your files: {workspace}    Shell: {home}.venv/bin/tfcluster --help    End: Ctrl-C
 """
 
 

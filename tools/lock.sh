@@ -18,10 +18,12 @@ pin() {  # file, then what from, extras, groups and constraints
 }
 
 lab="pyproject.toml --extra tensorflow --extra lab --group no-deps"
-pin run.txt $lab
-pin dev.txt $lab --extra test --extra dev --constraint requirements/run.txt
+hub="--extra kubernetes --extra hub --extra hub-kubernetes"
+pin run.txt $lab --extra hub
 pin operator.txt pyproject.toml --extra kubernetes --constraint requirements/run.txt
-pin hub.txt pyproject.toml --extra kubernetes --extra hub --constraint requirements/run.txt --constraint requirements/operator.txt
+pin dev.txt $lab $hub --extra test --extra dev --constraint requirements/run.txt --constraint requirements/operator.txt
+pin hub.txt pyproject.toml $hub --constraint requirements/run.txt --constraint requirements/operator.txt
 pin build.txt --group compiler
+pin proxy.txt --group node
 pin notebook.txt $lab --extra kubernetes --group singleuser --constraint requirements/run.txt --constraint requirements/hub.txt
 wc -l requirements/*.txt

@@ -1,7 +1,8 @@
 """The cluster that these tests run on: a person's, else our own node, which is started for them.
 
 On our own node every test runs or fails. On a person's cluster, tests that need what its
-description does not list are deselected, and the summary says which.
+description does not list are deselected, and the summary says which. Several processes may share
+the cluster (pytest-xdist): a file that would disturb others has it alone.
 """
 
 from __future__ import annotations
@@ -9,22 +10,39 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import clusters
 import pytest
 from clusters import Description
+from hubs import hub
 from kubectl import Kubectl
 from kubenode import build, sandbox
 from kubenode.cluster import OPTIONS, Cluster
+from kubenode.commands import say
 from kubenode.errors import NodeError
+from operators import installed, new_tenant, tenant
+from turns import CLUSTER, HUB, OPERATOR, Turn, folder_of_all, is_worker
+from ui.pages import pytest_runtest_makereport
+
+__all__ = ["hub", "installed", "new_tenant", "pytest_runtest_makereport", "tenant"]  # for pytest
 
 SECONDS = 900  # for one test; starting the cluster, and building it, is not counted
 THEIRS = pytest.StashKey[tuple[str, Description] | None]()
 LEFT_OUT = pytest.StashKey[dict[str, list[str]]]()
+RAN_BEFORE = pytest.StashKey[bool]()
+ORDER = (
+    *("recovery", "node_itself", "upgrade", "two_nodes", "lost_servers", "enforcement", "lab"),
+    *("backend_contract", "hub", "operator", "explain", "whole_way", "images", "tenancy"),
+    *("hub_faults", "render", "isolation", "attempts"),
+    *("modes", "notebook", "admission", "backend", "storage", "security"),
+)
+"""Files that go first: those that want the cluster alone, beside the one that needs it not, then
+the longest, so that two processes end together."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +65,15 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         f"needs(*abilities): what a cluster must be able to do: {', '.join(clusters.ABILITIES)}",
     )
+    config.addinivalue_line("markers", "alone: this file would disturb others on its cluster")
     # A node outlives the process that starts it, as it should.
     config.addinivalue_line(
         "filterwarnings", r"ignore:subprocess \d+ is still running:ResourceWarning"
     )
     with _one_message():
         config.stash[THEIRS] = clusters.chosen()
+        if not config.stash[THEIRS]:
+            config.stash[RAN_BEFORE] = bool(Cluster().nodes())
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -64,6 +85,8 @@ def pytest_report_header(config: pytest.Config) -> str:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what a person's cluster cannot do, and give every test here its time."""
     theirs = config.stash[THEIRS]
+    for key, name in ((CLUSTER, "cluster"), (OPERATOR, "operator"), (HUB, "hub")):
+        config.stash[key] = Turn(folder_of_all(config) / f"{name}.turn")
     chosen, left_out = [], {}
     for item in items:
         if Path(__file__).parent not in item.path.parents:
@@ -82,7 +105,63 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         chosen.append(item)
     config.stash[LEFT_OUT] = left_out
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
-    items[:] = chosen
+    items[:] = sorted(chosen, key=_rank)  # a stable sort: within a file all stays as it is
+
+
+def _rank(item: pytest.Item) -> int:
+    name = item.path.stem.removeprefix("test_")
+    return ORDER.index(name) if name in ORDER else len(ORDER)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, bool | None, bool | None]:
+    """Hold the cluster as long as a file is tried, and the operator as long as a test is."""
+    cluster, operator = item.config.stash[CLUSTER], item.config.stash[OPERATOR]
+    hub_turn = item.config.stash[HUB]
+    names = getattr(item, "fixturenames", ())
+    if "cluster" in names and not cluster.held:
+        (cluster.alone if _wants_it_alone(item) else cluster.share)()
+    if "installed" in names:
+        operator.share()
+    if "hub" in names:
+        hub_turn.share()
+    try:
+        return (yield)
+    finally:
+        operator.give()
+        hub_turn.give()
+        goes_on = nextitem is not None and nextitem.path == item.path
+        if not goes_on and not (_wants_it_alone(item) and _wants_it_alone(nextitem)):
+            cluster.give()
+
+
+def _wants_it_alone(item: pytest.Item | None) -> bool:
+    return item is not None and item.get_closest_marker("alone") is not None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+    """When all processes have ended, our own cluster is left running only if it ran before."""
+    if is_worker(session.config):
+        session.config.workeroutput["left_out"] = session.config.stash.get(LEFT_OUT, {})
+    yield
+    if is_worker(session.config) or session.config.stash.get(RAN_BEFORE, True):
+        return
+    try:
+        if (own := Cluster()).state.exists():
+            own.down()
+    except NodeError as error:
+        say(str(error))
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Learn from a process of tests what it left out; the summary is made here."""
+    left_out = getattr(node, "workeroutput", {}).get("left_out", {})
+    node.config.stash.setdefault(LEFT_OUT, {}).update(left_out)
 
 
 def pytest_terminal_summary(
@@ -115,6 +194,8 @@ def _one_message() -> Iterator[None]:
     try:
         yield
     except NodeError as error:
+        if "PYTEST_XDIST_WORKER" in os.environ:
+            say(str(error))  # the process that tells of the run hears that this one ended, not why
         pytest.exit(str(error), returncode=1)
 
 
@@ -132,8 +213,8 @@ def machine() -> None:
 
 
 @pytest.fixture(scope="session")
-def cluster(request: pytest.FixtureRequest) -> Iterator[UnderTest]:
-    """The cluster under test; our own is left running only if it ran before."""
+def cluster(request: pytest.FixtureRequest) -> UnderTest:
+    """The cluster under test; our own is started by the first process that needs it."""
     theirs = request.config.stash[THEIRS]
     if theirs:
         program = shutil.which("kubectl")
@@ -141,10 +222,8 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[UnderTest]:
             pytest.exit(
                 "kubectl is not on PATH: install it, in a version near the cluster's", returncode=1
             )
-        yield UnderTest(Kubectl(Path(program), theirs[0]), theirs[1], None)
-        return
+        return UnderTest(Kubectl(Path(program), theirs[0]), theirs[1], None)
     own = Cluster()
-    ran_before = bool(own.nodes())
     capture = request.config.pluginmanager.getplugin("capturemanager")
     # Shown as it goes: the first start builds for half an hour.
     with _one_message(), capture.global_and_fixture_disabled():
@@ -154,9 +233,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[UnderTest]:
         )
         description = clusters.described(own.state / "cluster.toml")
         kubectl = Kubectl(build.binary("kubectl"), str(own.kubeconfig))
-    yield UnderTest(kubectl, description, own)
-    if not ran_before:
-        own.down()
+    return UnderTest(kubectl, description, own)
 
 
 @pytest.fixture(autouse=True)
@@ -180,9 +257,7 @@ def new_namespace(cluster: UnderTest) -> Iterator[Callable[[], Kubectl]]:
         cluster.kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
         made.append(name)
         inside = cluster.kubectl.within(name)
-        inside(
-            "wait", "--for=create", "serviceaccount/default", "--timeout=30s"
-        )  # pods are refused before
+        inside.wait_until_furnished()
         return inside
 
     yield make

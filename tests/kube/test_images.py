@@ -17,11 +17,12 @@ from workloads import USER, pod
 pytestmark = pytest.mark.needs("registry", "node-inside")
 
 Pushed = Callable[[str], Image]
-LARGEST = {"notebook": 2200, "hub": 600, "operator": 350}  # MB
+LARGEST = {"notebook": 2200, "hub": 600, "operator": 350, "proxy": 320}  # MB
 PROGRAMS = {
     "notebook": ("jupyter-lab", "jupyterhub-singleuser", "tensorboard", "tfcluster"),
     "hub": ("jupyterhub", "tfcluster"),
     "operator": ("tfcluster",),
+    "proxy": ("configurable-http-proxy",),
 }
 UNCOMPILED = """
 import importlib.util, pathlib, sys

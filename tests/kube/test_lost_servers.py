@@ -13,6 +13,8 @@ from kubenode.config import flags
 from kubenode.node import Node
 from workloads import pod, spec
 
+pytestmark = pytest.mark.alone
+
 KINDS = "configmaps,pods,serviceaccounts,clusterroles,nodes"
 AFTER = {"effect": "NoExecute", "tolerationSeconds": 1}
 AT_ONCE = [

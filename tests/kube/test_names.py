@@ -29,7 +29,7 @@ def test_pods_of_a_job_have_names_before_they_are_ready(cluster: UnderTest, kube
     for index in range(COUNT):
         name = f"task-{index}"
         page = fetch(f"{name}.tasks")
-        wait_until(lambda page=page: kube.succeeds(asking, *page), f"{name} answers", seconds=30)
+        wait_until(lambda page=page: kube.succeeds(asking, *page), f"{name} answers", seconds=90)
         assert kube.exec(asking, *page).strip() == name
 
 

@@ -37,10 +37,10 @@ def test_a_policy_blocks_other_namespaces(
     def reached(kube: Kubectl) -> bool:
         return kube.succeeds("client", *fetch(address))
 
-    wait_until(lambda: reached(ours) and reached(others), "both reach the server", seconds=30)
+    wait_until(lambda: reached(ours) and reached(others), "both reach the server", seconds=90)
     ours.apply(OWN_NAMESPACE_ONLY)
-    wait_until(lambda: not reached(others), "the other namespace is blocked", seconds=30)
-    wait_until(lambda: reached(ours), "its own is not", seconds=30)
+    wait_until(lambda: not reached(others), "the other namespace is blocked", seconds=90)
+    wait_until(lambda: reached(ours), "its own is not", seconds=90)
     assert not reached(others)
     ours.delete("networkpolicy", "own-namespace-only")
-    wait_until(lambda: reached(others), "the other namespace is allowed again", seconds=30)
+    wait_until(lambda: reached(others), "the other namespace is allowed again", seconds=90)

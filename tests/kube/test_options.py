@@ -43,7 +43,7 @@ def test_fake_nodes_run_many_pods(cluster: UnderTest, kube: Kubectl, fake_nodes:
     kube.apply(job("stopped", on_fake_nodes(spec(cluster.busybox)), 50))
     kube.wait("job", "stopped", lambda found: found["status"].get("ready") == 50, "all run")
     kube.delete("job", "stopped")
-    wait_until(lambda: not kube.every("pod", "app=stopped"), "its pods are gone", seconds=60)
+    wait_until(lambda: not kube.every("pod", "app=stopped"), "its pods are gone", seconds=120)
 
 
 @pytest.mark.needs("volcano", "kwok", "node-inside")
@@ -75,19 +75,19 @@ def test_volcano_starts_a_gang_whole_or_not_at_all(
         return str(kube.get("podgroup", name).get("status", {}).get("phase"))  # none at first
 
     kube.apply(*gang("one"))
-    wait_until(lambda: running("one") == 30, "one gang runs", seconds=60)
+    wait_until(lambda: running("one") == 30, "one gang runs", seconds=120)
     kube.apply(*gang("two"))
     wait_until(
-        lambda: phase("two") in {"Pending", "Inqueue"}, "the other was looked at", seconds=60
+        lambda: phase("two") in {"Pending", "Inqueue"}, "the other was looked at", seconds=120
     )
     wait_until(
         lambda: "NotEnoughResources" in json.dumps(kube.get("podgroup", "two")["status"]),
         "it is said why the other waits",
-        seconds=60,
+        seconds=120,
     )
     assert running("two") == 0
     kube.delete("job", "one")
-    wait_until(lambda: running("two") == 30, "the other gang runs", seconds=60)
+    wait_until(lambda: running("two") == 30, "the other gang runs", seconds=120)
 
 
 @pytest.mark.needs("volcano", "node-inside")

@@ -60,7 +60,7 @@ def _leads_to_its_pod(cluster: UnderTest, kube: Kubectl, path: str, way: list[Ob
     assert _get(url) != "here"
     kube.apply(web("web", cluster.busybox, path, "here"), service("web", "web", 80), *way)
     kube.running("web")
-    wait_until(lambda: _get(url) == "here", f"{url} leads to the pod", seconds=30)
+    wait_until(lambda: _get(url) == "here", f"{url} leads to the pod", seconds=90)
 
 
 def _get(url: str) -> str:

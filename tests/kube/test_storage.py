@@ -87,7 +87,7 @@ def is_read(kube: Kubectl, name: str, text: str) -> None:
     wait_until(
         lambda: kube.exec(name, "sh", "-c", "cat /data/note || true") == text,
         f"{name} reads {text!r}",
-        seconds=10,
+        seconds=90,
     )
 
 
@@ -161,7 +161,7 @@ def test_a_deleted_claim_takes_its_own_folder(cluster: UnderTest, kube: Kubectl)
     wait_until(
         lambda: folders[CLAIM].name not in node.run(["ls", gluster.CLAIMS]),
         f"the end of {folders[CLAIM]}",
-        seconds=60,
+        seconds=120,
     )
     assert node.run(["cat", folders["kept"] / "private" / "note"]) == "hello\n"
 

@@ -11,6 +11,8 @@ from kubenode.commands import wait_until
 from kubenode.node import Node
 from workloads import WEB, fetch, pod, service, web
 
+pytestmark = pytest.mark.alone
+
 NOTHING_IN: Object = {
     "apiVersion": "networking.k8s.io/v1",
     "kind": "NetworkPolicy",
@@ -60,8 +62,8 @@ def test_pods_of_two_nodes_reach_each_other(
         kube.apply(on(here, pod(client, cluster.busybox)))
         address = kube.running(server)["status"]["podIP"]
         kube.running(client)
-        wait_until(lambda: reached(kube, client, address), "by address", seconds=30)  # noqa: B023
-        wait_until(lambda: reached(kube, client, server), "by name", seconds=30)  # noqa: B023
+        wait_until(lambda: reached(kube, client, address), "by address", seconds=90)  # noqa: B023
+        wait_until(lambda: reached(kube, client, server), "by name", seconds=90)  # noqa: B023
 
 
 @pytest.mark.needs("two-nodes", "network-policy")
@@ -76,13 +78,13 @@ def test_policies_hold_on_every_node(
         address = kube.running("server")["status"]["podIP"]
         for client in clients.values():
             kube.running(client)
-            wait_until(lambda: reached(kube, client, address), "open at first", seconds=30)  # noqa: B023
+            wait_until(lambda: reached(kube, client, address), "open at first", seconds=90)  # noqa: B023
         kube.apply(NOTHING_IN)
         for client in clients.values():
-            wait_until(lambda: not reached(kube, client, address), "closed", seconds=30)  # noqa: B023
+            wait_until(lambda: not reached(kube, client, address), "closed", seconds=90)  # noqa: B023
         kube.delete("networkpolicy", "policy")
         for client in clients.values():
-            wait_until(lambda: reached(kube, client, address), "open again", seconds=30)  # noqa: B023
+            wait_until(lambda: reached(kube, client, address), "open again", seconds=90)  # noqa: B023
         kube.delete("pod", "server")
 
 
@@ -96,12 +98,12 @@ def test_a_policy_keeps_a_pod_from_servers_of_the_node(cluster: UnderTest, kube:
         connect = "timeout 2 nc kubernetes.default.svc.cluster.local 443 </dev/null"
         return kube.succeeds("client", "sh", "-c", connect)
 
-    wait_until(connects, "the API server is reached", seconds=30)
+    wait_until(connects, "the API server is reached", seconds=90)
     kube.apply(ONLY_NAMES_OUT)
-    wait_until(lambda: not connects(), "it is not reached", seconds=30)
+    wait_until(lambda: not connects(), "it is not reached", seconds=90)
     assert kube.succeeds("client", "nslookup", "kubernetes.default.svc.cluster.local")
     kube.delete("networkpolicy", "policy")
-    wait_until(connects, "it is reached again", seconds=30)
+    wait_until(connects, "it is reached again", seconds=90)
 
 
 @pytest.fixture
@@ -134,4 +136,4 @@ def test_a_node_that_loses_power_comes_back(
     kube.apply(on(lost, web("server", cluster.busybox)), pod("client", cluster.busybox))
     address = kube.running("server")["status"]["podIP"]
     kube.running("client")
-    wait_until(lambda: reached(kube, "client", address), "a pod there is reached", seconds=30)
+    wait_until(lambda: reached(kube, "client", address), "a pod there is reached", seconds=90)

@@ -34,7 +34,7 @@ def test_a_websocket_goes_both_ways(cluster: UnderTest, kube: Kubectl) -> None:
     kube.apply(pod("web", cluster.busybox, "sh", "-c", ECHO), service("web", "web", 80))
     kube.apply(*ingress(path, cluster.description.ingress_class))
     kube.running("web")
-    wait_until(lambda: _talk(cluster, path), "the pod answers through the Ingress", seconds=30)
+    wait_until(lambda: _talk(cluster, path), "the pod answers through the Ingress", seconds=90)
 
 
 def _talk(cluster: UnderTest, path: str) -> bool:

@@ -10,13 +10,25 @@ process), and raise only `TFClusterError`s.
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import overload
 
-from ..models import Model, Spec, Stop, TFCluster
-from ..preflight import Limit, Preflight
+from .. import paths
+from ..i18n import _
+from ..models import Spec, Stop, TFCluster
+from ..preflight import Limit, Options, Preflight
 
-__all__ = ["Backend", "LaunchRequest", "Limit", "LogLine", "Options", "Preflight"]
+__all__ = ["Backend", "LaunchRequest", "Limit", "LogLine", "Options", "Preflight", "Removed"]
+
+Counts = Callable[[str], bool]
+"""Whether a line of a log is one of the last ones that are asked for."""
+
+
+def every_line(_text: str) -> bool:
+    """Each line counts."""
+    return True
 
 
 @dataclass(frozen=True)
@@ -27,19 +39,11 @@ class LogLine:
     text: str
 
 
-class Options(Model, frozen=True):
-    """What can be asked for, and what fits now; forms are generated from it."""
+@dataclass(frozen=True)
+class Removed:
+    """A run that is on record no more; told where all runs are watched."""
 
-    backend: str
-    cpu: Limit
-    memory: Limit
-    gpu: Limit
-    max_tasks: int = 1000
-    images: tuple[str, ...] = ()
-    interpreter: str | None = None
-    data_dir: str = ""
-    log_dir: str = ""
-    notes: tuple[str, ...] = ()
+    name: str
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,31 @@ class Backend(abc.ABC):
     """One world in which clusters run."""
 
     name: str
+    is_here = False
+    """Whether tasks run on this machine, and so with its Pythons."""
+
+    def workspace(self) -> Path:
+        """The folder of the user that tasks see, too: programs that are too large for a record lie
+        there.
+
+        Raises:
+            InvalidRequest: tasks see no folder of this machine.
+        """
+        return paths.home_dir()
+
+    def unseen(self, folder: str) -> str | None:  # noqa: ARG002 - of some backends
+        """Why the files of a folder of runs' output cannot be read here; None when they can."""
+        return None
+
+    def why_it_lingers(self, cluster: TFCluster) -> str:
+        """Why a run that was asked to end may still hold tasks, for a message."""
+        return _(
+            "what supervises it does not answer (it was stopped, or the volume with {files} hangs)"
+        ).format(files=cluster.status.paths.get("logs", _("its records")))
+
+    def out_of_reach(self, cluster: TFCluster) -> str | None:  # noqa: ARG002 - of some backends
+        """Why this process cannot connect to the servers of an In-Graph run; None when it can."""
+        return None
 
     @abc.abstractmethod
     def options(self) -> Options:
@@ -106,21 +135,35 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def logs(
-        self, ref: str, tasks: Sequence[str] = (), follow: bool = False, tail: int | None = None
+        self,
+        ref: str,
+        tasks: Sequence[str] = (),
+        follow: bool = False,
+        tail: int | None = None,
+        counts: Counts = every_line,
     ) -> Iterator[LogLine | None]:
         """Lines of these tasks (all when empty), the last `tail` of each first.
 
-        With `follow` it goes on until the run has no task left and every line was given, and yields
-        None at least every 0.5 s while there is nothing new, so that a caller can do other things
-        or leave.
+        A line of which `counts` is false is none of these `tail`, though it is given.
+
+        With `follow` it goes on until the run has ended and every line from before its end was
+        given; parameter servers that outlive it are not waited for. It yields None at least every
+        0.5 s, so that a caller can show what came, do other things, or leave. What is known to be
+        missing is told by lines that begin with `tfcluster: `.
         Raises NotFound for an unknown task, naming those that exist.
         """
 
+    @overload
+    def watch(self, ref: str) -> Iterator[TFCluster | None]: ...
+
+    @overload
+    def watch(self, ref: None = None) -> Iterator[TFCluster | Removed | None]: ...
+
     @abc.abstractmethod
-    def watch(self, ref: str | None = None) -> Iterator[TFCluster | None]:
+    def watch(self, ref: str | None = None) -> Iterator[TFCluster | Removed | None]:
         """The run (or all runs) now, then each change within 0.5 s; None at least every 0.5 s
         between changes.
 
-        Never ends by itself when watching all; ends for one run after its `releasedAt`, or when it
-        is deleted.
+        Never ends by itself when watching all, and tells then of runs that are removed; ends for
+        one run after its `releasedAt`, or when it is deleted.
         """

@@ -14,8 +14,10 @@ from collections.abc import Sequence
 import click
 
 from ..errors import TFClusterError, UsageError
+from ..i18n import ENGLISH, _, asked, language
 from .group import LazyGroup
 from .terminal import Detached, Interrupted, Terminal
+from .wording import of_click
 
 DETACHED = 130
 
@@ -36,9 +38,7 @@ A run is called NAME-N, as in digits-2; NAME alone means its newest run.
 In a notebook: %load_ext tfcluster_magic, then %tfcluster with the same words."""
 
 
-@click.command(
-    cls=LazyGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]}
-)
+@click.command(cls=LazyGroup, epilog=EPILOG)
 @click.version_option(package_name="tfcluster-magic", prog_name="tfcluster")
 def tfcluster() -> None:
     """Launch and watch distributed TensorFlow clusters."""
@@ -64,12 +64,14 @@ def run(argv: Sequence[str], terminal: Terminal) -> object:
 
 
 def _explained(error: click.ClickException) -> str:
-    text = error.format_message().rstrip(".")
+    text = of_click(error.format_message()).rstrip(".。")
     ctx = getattr(error, "ctx", None)
     if ctx is None:
         return text
     text = f"{ctx.command_path}: {text[:1].lower()}{text[1:]}"
-    return f"{text}{'' if text.endswith('?') else '.'} See `{ctx.command_path} --help`"
+    asks = text.endswith(("?", "？"))  # noqa: RUF001 - that of Chinese
+    more = _("{text} See `{command} --help`") if asks else _("{text}. See `{command} --help`")
+    return more.format(text=text, command=ctx.command_path)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -80,18 +82,30 @@ def main(argv: Sequence[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a Latin-1 terminal gets `?` and no traceback
+    with language(asked() if _shown(_("Options")) else ENGLISH):
+        sys.exit(_exit_code(sys.argv[1:] if argv is None else argv))
+
+
+def _shown(text: str) -> bool:
+    """Whether the terminal has the characters of this language."""
+    try:
+        text.encode(sys.stdout.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def _exit_code(argv: Sequence[str]) -> int:
     terminal = Terminal()
     try:
-        run(sys.argv[1:] if argv is None else argv, terminal)
+        run(argv, terminal)
         sys.stdout.flush()
     except TFClusterError as error:
         terminal.note(str(error))
-        code = error.exit_code
+        return error.exit_code
     except (Detached, Interrupted):
-        code = DETACHED
+        return DETACHED
     except BrokenPipeError:  # `tfcluster logs | head`: the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 141
-    else:
-        code = terminal.exit_code
-    sys.exit(code)
+        return 141
+    return terminal.exit_code

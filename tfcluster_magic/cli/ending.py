@@ -5,16 +5,18 @@ from __future__ import annotations
 import click
 
 from ..errors import UsageError
+from ..i18n import _
 from ..models import TFCluster
 from ..output import report
 from ..waiting import Until
 from . import grammar
 from .terminal import Terminal
+from .wording import Command
 
 YES = click.option("-y", "--yes", is_flag=True, help="do not ask")
 
 
-@click.command("stop")
+@click.command("stop", cls=Command)
 @grammar.ref_argument(required=False, nargs=-1)
 @click.option("--all", "every", is_flag=True, help="every run that still holds tasks")
 @click.option("--reason", help="why, for the record")
@@ -34,8 +36,9 @@ def stop_command(
     manager = terminal.manager
     clusters = _chosen(terminal, refs, every)
     names = [c.metadata.name for c in clusters]
-    if every and names and not terminal.confirm(f"stop {', '.join(names)}", yes, "stop --all"):
-        terminal.note("nothing was stopped")
+    deed = _("stop {names}").format(names=", ".join(names))
+    if every and names and not terminal.confirm(deed, yes, "stop --all"):
+        terminal.note(_("nothing was stopped"))
         return
     for name in names:
         manager.stop(name, reason)
@@ -44,23 +47,23 @@ def stop_command(
         if no_wait:
             terminal.say(report.headline(manager.status(name), terminal.paint))
             continue
-        with terminal.detaching(name, f"{name} is being stopped all the same"):
+        with terminal.detaching(name, _("{name} is being stopped all the same").format(name=name)):
             after = manager.wait(name, until=Until.RELEASED, on_change=terminal.changed)
-        ended = "" if before.active else " (it had already ended)"
+        ended = "" if before.active else _("it had already ended")
         if before.status.released_at is None and after.status.reclaimed is not None:
-            ended = f" ({report.reclaimed(after.status.reclaimed)})"
-        terminal.say(f"{report.headline(after, terminal.paint)}{ended}")
+            ended = report.reclaimed(after.status.reclaimed)
+        terminal.say(report.headline(after, terminal.paint) + (f" ({ended})" if ended else ""))
 
 
 def _chosen(terminal: Terminal, refs: tuple[str, ...], every: bool) -> list[TFCluster]:
     """The runs that are meant, each once, all of them known before anything is done."""
     if bool(refs) == every:
-        raise UsageError("stop: name the runs, or say --all")
+        raise UsageError(_("stop: name the runs, or say --all"))
     if not every:
         return _each(terminal, refs)
     clusters = [c for c in terminal.manager.list(all_runs=True) if c.status.released_at is None]
     if not clusters:
-        terminal.say("Nothing is running.")
+        terminal.say(_("Nothing is running."))
     return clusters
 
 
@@ -69,7 +72,7 @@ def _each(terminal: Terminal, refs: tuple[str, ...]) -> list[TFCluster]:
     return list({c.metadata.name: c for c in clusters}.values())
 
 
-@click.command("delete")
+@click.command("delete", cls=Command)
 @grammar.ref_argument(nargs=-1)
 @click.option("--with-logs", is_flag=True, help="its folder of logs and checkpoints, too")
 @YES
@@ -80,18 +83,21 @@ def delete_command(terminal: Terminal, refs: tuple[str, ...], with_logs: bool, y
     clusters = _each(terminal, refs)
     active = [c.metadata.name for c in clusters if c.active]
     names = ", ".join(c.metadata.name for c in clusters)
-    deeds = [f"stop {', '.join(active)}"] if active else []
-    deeds.append(f"delete {names}")
+    deeds = [_("stop {names}").format(names=", ".join(active))] if active else []
+    deeds.append(_("delete {names}").format(names=names))
     if with_logs:
         folders = [c.status.paths["output"] for c in clusters if "output" in c.status.paths]
-        deeds.append(f"remove the output and checkpoints in {', '.join(folders)}")
+        deeds.append(
+            _("remove the output and checkpoints in {folders}").format(folders=", ".join(folders))
+        )
     words = " ".join(["delete", *refs, *(["--with-logs"] if with_logs else [])])
     asks = bool(active) or with_logs
-    if asks and not terminal.confirm(", ".join(deeds), yes, words):
-        terminal.note("nothing was deleted")
+    if asks and not terminal.confirm(_(", ").join(deeds), yes, words):
+        terminal.note(_("nothing was deleted"))
         return
     for cluster in clusters:
         name = cluster.metadata.name
-        with terminal.detaching(name, f"{name} is being stopped, and its record is still there"):
+        goes_on = _("{name} is being stopped, and its record is still there").format(name=name)
+        with terminal.detaching(name, goes_on):
             terminal.manager.delete(name, with_logs=with_logs)
-        terminal.say(f"deleted {name}")
+        terminal.say(_("deleted {name}").format(name=name))

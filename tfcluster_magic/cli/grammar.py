@@ -9,12 +9,14 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from ..backends.selection import BACKENDS
 from ..errors import TFClusterError
-from ..manager import BACKENDS
+from ..i18n import _, mark
 from ..output.documents import FORMS
-from ..quantity import DURATION_RULE, parse_duration
+from ..quantity import duration_rule, parse_duration
 from ..request import OPTIONS, Kind
 from .terminal import Terminal
+from .wording import Command, of_click
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -31,7 +33,11 @@ class Duration(click.ParamType[float]):
         try:
             return float(value) if isinstance(value, (int, float)) else parse_duration(str(value))
         except ValueError:
-            self.fail(f"{value!r} is not a duration: {DURATION_RULE}", param, ctx)
+            self.fail(
+                _("{text!r} is not a duration: {rule}").format(text=value, rule=duration_rule()),
+                param,
+                ctx,
+            )
 
 
 class Words(click.ParamType[str]):
@@ -103,7 +109,7 @@ def backend_option(command: F) -> F:
         type=click.Choice(BACKENDS),
         expose_value=False,
         callback=use,
-        help="where clusters run [local]",
+        help="where clusters run [auto: see docs/kubernetes.md]",
     )(command)
 
 
@@ -116,8 +122,8 @@ def launch_options(command: F) -> F:
         else:
             names = option.flag
             settings["metavar"] = "|".join(option.words) or option.kind.value
-            settings["type"] = Words(option.words)
-            settings["multiple"] = option.kind is Kind.PAIRS
+            settings["type"] = click.Path() if option.kind is Kind.FILE else Words(option.words)
+            settings["multiple"] = option.kind.repeats
         command = click.option(names, option.key, **settings)(command)
     return command
 
@@ -134,15 +140,17 @@ def arguments_of(ctx: click.Context) -> list[str] | None:
 
 
 _ARGUMENTS = "tfcluster.arguments"
-_OWN_ARGUMENTS = "the program's own arguments follow ` -- ` at the end"
+_OWN_ARGUMENTS = mark("the program's own arguments follow ` -- ` at the end")
+_THIS_COMMAND = mark("This command")
 _SECTIONS = (
-    ("Cluster", ("mode", "workers", "ps", "chief", "evaluator", "server", "env")),
-    ("Resources", ("cpu", "memory", "gpu")),
-    ("Limits and policies", tuple(o.key for o in OPTIONS if o.path[0] == "lifecycle")),
+    (mark("Cluster"), ("mode", "workers", "ps", "chief", "evaluator", "server", "python", "env")),
+    (mark("Resources"), ("cpu", "memory", "gpu")),
+    (mark("Only on Kubernetes"), tuple(o.key for o in OPTIONS if o.only_kubernetes)),
+    (mark("Limits and policies"), tuple(o.key for o in OPTIONS if o.path[0] == "lifecycle")),
 )
 
 
-class LaunchCommand(click.Command):
+class LaunchCommand(Command):
     """A command that takes the options of a launch, and the program's own arguments after `--`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -155,18 +163,19 @@ class LaunchCommand(click.Command):
         except click.NoSuchOption as error:
             flags = [flag for param in self.params for flag in param.opts]
             close = difflib.get_close_matches(error.option_name, flags, 1, cutoff=0.7)
-            hint = f"did you mean {close[0]}?" if close else _OWN_ARGUMENTS
-            raise click.UsageError(f"no such option: {error.option_name}; {hint}", ctx) from None
+            hint = _("did you mean {close}?").format(close=close[0]) if close else _(_OWN_ARGUMENTS)
+            text = _("no such option: {name}; {hint}").format(name=error.option_name, hint=hint)
+            raise click.UsageError(text, ctx) from None
         except click.UsageError as error:
             if "unexpected extra argument" not in error.message:
                 raise
-            text = f"{error.message.rstrip('.')}; {_OWN_ARGUMENTS}"
+            text = _("; ").join([of_click(error.message).rstrip("."), _(_OWN_ARGUMENTS)])
             raise click.UsageError(text, ctx) from None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Options in sections: forty in one column cannot be read."""
-        sections: dict[str, list[tuple[str, str]]] = {"This command": []}
-        sections |= {title: [] for title, _ in _SECTIONS}
+        sections: dict[str, list[tuple[str, str]]] = {_THIS_COMMAND: []}
+        sections |= {title: [] for title, _keys in _SECTIONS}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
             if record is not None and isinstance(param, click.Option):
@@ -180,4 +189,4 @@ def _section(key: str) -> str:
     for title, keys in _SECTIONS:
         if key in keys or (title == "Resources" and key.endswith(("_cpu", "_memory", "_gpu"))):
             return title
-    return "This command"
+    return _THIS_COMMAND

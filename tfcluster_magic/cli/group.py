@@ -7,24 +7,27 @@ import importlib
 
 import click
 
+from ..i18n import _, mark
+from .wording import Command
+
 VERBS: dict[str, tuple[str, str]] = {
-    "launch": ("launch", "start a cluster"),
-    "list": ("runs", "the runs there are"),
-    "status": ("runs", "how a run is doing, in one sentence and task by task"),
-    "logs": ("logs", "what the tasks print"),
-    "stop": ("ending", "end runs; their records and output stay"),
-    "delete": ("ending", "remove records, and output when asked"),
-    "rerun": ("launch", "launch the same snapshot again, or resume it"),
-    "connect": ("reach", "how to use an in-graph cluster"),
-    "tensorboard": ("reach", "open TensorBoard on a run or on all"),
-    "render": ("render", "a run or a launch as documents, task by task"),
-    "options": ("options", "what a launch can ask for, and what fits now"),
-    "completion": ("completion", "the completion script of a shell"),
+    "launch": ("launch", mark("start a cluster")),
+    "list": ("runs", mark("the runs there are")),
+    "status": ("runs", mark("how a run is doing, in one sentence and task by task")),
+    "logs": ("logs", mark("what the tasks print")),
+    "stop": ("ending", mark("end runs; their records and output stay")),
+    "delete": ("ending", mark("remove records, and output when asked")),
+    "rerun": ("launch", mark("launch the same snapshot again, or resume it")),
+    "connect": ("reach", mark("how to use an in-graph cluster")),
+    "tensorboard": ("reach", mark("open TensorBoard on a run or on all")),
+    "render": ("render", mark("a run or a launch as documents, task by task")),
+    "options": ("options", mark("what a launch can ask for, and what fits now")),
+    "completion": ("completion", mark("the completion script of a shell")),
 }
 """Each verb, the module of this package that holds it, and its line in `--help`, in that order."""
 
 
-class LazyGroup(click.Group):
+class LazyGroup(Command, click.Group):
     """A group whose commands are the rows of `VERBS`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
@@ -41,7 +44,7 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """The verbs with a line each, without importing their modules."""
-        with formatter.section("Verbs"):
+        with formatter.section(mark("Verbs")):
             formatter.write_dl([(name, line) for name, (_, line) in VERBS.items()])
 
     def resolve_command(
@@ -51,6 +54,10 @@ class LazyGroup(click.Group):
         name = args[0]
         if name not in VERBS and not name.startswith("-") and not ctx.resilient_parsing:
             close = difflib.get_close_matches(name, VERBS, 1)
-            hint = f"did you mean {close[0]}?" if close else f"the verbs are {', '.join(VERBS)}"
-            raise click.UsageError(f"no such verb: {name}; {hint}", ctx)
+            if close:
+                text = _("no such verb: {name}; did you mean {close}?")
+            else:
+                text = _("no such verb: {name}; the verbs are {verbs}")
+            words = {"name": name, "close": "".join(close), "verbs": ", ".join(VERBS)}
+            raise click.UsageError(text.format(**words), ctx)
         return super().resolve_command(ctx, args)

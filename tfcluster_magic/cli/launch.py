@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import UsageError
+from ..i18n import _
 from ..models import Mode, TFCluster
 from ..output.documents import document, readable
 from ..waiting import Until
@@ -101,22 +102,24 @@ def rerun_command(ctx: click.Context, /, **words: Any) -> TFCluster | None:
 def _refuse_mixed(stay: dict[str, Any]) -> None:
     if stay["follow"] and stay["form"] != "table":
         raise UsageError(
-            "--follow prints the tasks' output, so -o json|yaml|name cannot go with it"
+            _("--follow prints the tasks' output, so -o json|yaml|name cannot go with it")
         )
     if stay["dry_run"] and (stay["follow"] or stay["wait"]):
-        raise UsageError("--dry-run creates nothing, so there is nothing to --wait for or --follow")
+        raise UsageError(
+            _("--dry-run creates nothing, so there is nothing to --wait for or --follow")
+        )
     if stay["timeout"] is not None and not (stay["follow"] or stay["wait"]):
         raise UsageError(
-            "--timeout bounds --wait or --follow; for the run itself use --max-duration"
+            _("--timeout bounds --wait or --follow; for the run itself use --max-duration")
         )
 
 
 def _show_plan(terminal: Terminal, plan: Plan, form: str) -> None:
     """What would be created, and what stands against it."""
     for warning in plan.cluster.status.warnings:
-        terminal.note(f"warning: {warning}")
+        terminal.note(_("warning: {warning}").format(warning=warning))
     if form == "table":
-        terminal.note("this would be created (nothing was):")
+        terminal.note(_("this would be created (nothing was):"))
         terminal.emit(readable(plan.cluster))
     else:
         terminal.emit(document(plan.cluster, form))
@@ -141,7 +144,7 @@ def _see_through(
     elif not wait:
         terminal.emit(document(cluster, form))
         for warning in cluster.status.warnings:
-            terminal.note(f"warning: {warning}")
+            terminal.note(_("warning: {warning}").format(warning=warning))
     if not (wait or follow):
         return cluster
     deadline = None if timeout is None else time.monotonic() + timeout

@@ -9,12 +9,15 @@ from collections.abc import Sequence
 import click
 
 from ..errors import TFClusterError, WaitTimeout
+from ..i18n import _, ngettext
 from ..models import TFCluster
 from ..output import report
+from ..output.remarks import is_remark
 from ..output.stream import Prefixer, task_names
 from ..output.text import PLAIN
 from . import grammar
 from .terminal import Terminal
+from .wording import Command
 
 _LOOK_EVERY = 0.5  # seconds between looks at the run while its output goes by
 
@@ -29,12 +32,13 @@ def _complete_tasks(ctx: click.Context, _param: click.Parameter, incomplete: str
     return [name for name in names if name.startswith(incomplete)]
 
 
-@click.command("logs")
+@click.command("logs", cls=Command)
 @grammar.ref_argument()
 @click.argument("tasks", metavar="[TASK]...", nargs=-1, shell_complete=_complete_tasks)
 @click.option("-f", "--follow", is_flag=True, help="go on until the run has ended")
 @click.option("--tail", type=click.IntRange(min=0), help="the last lines of each task only [all]")
-@click.option("--no-prefix", is_flag=True, help="lines as the tasks printed them")
+@click.option("-a", "--all", "everything", is_flag=True, help="TensorFlow's own remarks, too")
+@click.option("--no-prefix", is_flag=True, help="lines as the tasks printed them, and all of them")
 @click.option("--no-color", is_flag=True, help="no colours, as with NO_COLOR=1")
 @grammar.backend_option
 @click.pass_obj
@@ -44,10 +48,13 @@ def logs_command(
     tasks: tuple[str, ...],
     follow: bool,
     tail: int | None,
+    everything: bool,
     no_prefix: bool,
     no_color: bool,
 ) -> None:
     """Show what the tasks of REF printed; all of them, or those that are named.
+
+    What TensorFlow's C++ code remarks (I and W) is left out, and told in number.
 
     \b
     Examples:
@@ -56,6 +63,7 @@ def logs_command(
     """  # noqa: D301 - click reads \b
     cluster = terminal.manager.status(ref)
     show = {"tasks": tasks, "tail": tail, "prefix": not no_prefix, "colour": not no_color}
+    show["remarks"] = everything or no_prefix
     if follow:
         with terminal.detaching(cluster.metadata.name):
             follow_output(terminal, cluster, **show)  # type: ignore[arg-type]
@@ -72,25 +80,39 @@ def follow_output(
     tail: int | None = None,
     prefix: bool = True,
     colour: bool = True,
+    remarks: bool = False,
     follow: bool = True,
     deadline: float | None = None,
 ) -> None:
-    """Print the lines of a run, to its end with `follow`.
+    """Print the lines of a run, to its end with `follow`; TensorFlow's own only with `remarks`.
 
     Raises:
         WaitTimeout: `deadline` (monotonic seconds) came first.
     """
     name = cluster.metadata.name
     show = Prefixer(tasks or task_names(cluster), terminal.paint if colour else PLAIN, prefix)
-    look = 0.0
-    for line in terminal.manager.logs(name, tasks, follow=follow, tail=tail):
-        if line is not None:
+    look, hidden = 0.0, 0
+
+    def counts(text: str) -> bool:
+        return remarks or not is_remark(text)
+
+    for line in terminal.manager.logs(name, tasks, follow=follow, tail=tail, counts=counts):
+        if line is None:
+            sys.stdout.flush()
+        elif counts(line.text):
             terminal.emit(show(line))
         else:
-            sys.stdout.flush()
+            hidden += 1
         if follow and time.monotonic() >= look:
             terminal.changed(terminal.manager.status(name))
             look = time.monotonic() + _LOOK_EVERY
         if deadline is not None and time.monotonic() >= deadline:
-            raise WaitTimeout(f"{name} has not ended in time; it goes on")
+            raise WaitTimeout(_("{name} has not ended in time; it goes on").format(name=name))
     sys.stdout.flush()
+    if hidden:
+        told = ngettext(
+            "{count} remark of TensorFlow's own is left out: `tfcluster logs --all {name}`",
+            "{count} remarks of TensorFlow's own are left out: `tfcluster logs --all {name}`",
+            hidden,
+        ).format(count=hidden, name=name)
+        terminal.note(terminal.words(told))

@@ -8,9 +8,10 @@ from ..output import report
 from ..output.documents import document
 from . import grammar
 from .terminal import Terminal
+from .wording import Command
 
 
-@click.command("options")
+@click.command("options", cls=Command)
 @grammar.output_option(("table", "json", "yaml"))
 @grammar.backend_option
 @click.pass_obj

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import click
 
+from ..i18n import _
 from ..manager import newest
 from ..models import Mode, Phase, TFCluster
 from ..output import report
 from ..output.documents import document
 from . import grammar
 from .terminal import Terminal
+from .wording import Command
 
 
-@click.command("list")
+@click.command("list", cls=Command)
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @click.option("-a", "--all", "all_runs", is_flag=True, help="earlier runs of each name, too")
 @click.option("--active", is_flag=True, help="only runs that have not ended")
@@ -51,18 +53,20 @@ def list_command(
     if clusters:
         terminal.say(report.listing(clusters, terminal.paint, most=terminal.columns))
     elif everything:
-        terminal.say("No run fits. `tfcluster list --all` shows every run.")
+        terminal.say(_("No run fits. `tfcluster list --all` shows every run."))
     else:
         terminal.say(
-            "No runs yet. `tfcluster launch train.py` starts one; "
-            "`tfcluster launch --help` says more."
+            _(
+                "No runs yet. `tfcluster launch train.py` starts one; "
+                "`tfcluster launch --help` says more."
+            )
         )
     hidden = len(everything) - len(clusters)
     if clusters and hidden:
-        terminal.note(f"{hidden} more with `tfcluster list --all`")
+        terminal.note(_("{count} more with `tfcluster list --all`").format(count=hidden))
 
 
-@click.command("status")
+@click.command("status", cls=Command)
 @grammar.ref_argument()
 @click.option("-f", "--follow", is_flag=True, help="go on until the run has ended")
 @grammar.output_option()

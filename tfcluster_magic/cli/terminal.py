@@ -11,14 +11,19 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
 import click
 
 from ..errors import TFClusterError, UsageError
+from ..i18n import _
 from ..manager import ClusterManager
 from ..models import TFCluster
 from ..output import report
 from ..output.text import Paint, tame
+
+if TYPE_CHECKING:
+    from ..tensorboard_view import View
 
 
 class Detached(Exception):
@@ -62,7 +67,8 @@ class Terminal:
     def use_backend(self, name: str) -> None:
         """Talk to the backend called `name` from now on."""
         if self.manager.backend_name != name:
-            self._manager = ClusterManager(backend_name=name)
+            parent = self.manager.parent  # with its configuration
+            self._manager = ClusterManager(parent=parent, backend_name=name)
 
     def colours(self) -> bool:
         """Whether stdout shows colours."""
@@ -99,7 +105,9 @@ class Terminal:
             raise
         except OSError as error:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise TFClusterError(f"the output cannot be written: {error.strerror}") from None
+            raise TFClusterError(
+                _("the output cannot be written: {why}").format(why=error.strerror)
+            ) from None
 
     def words(self, text: str) -> str:
         """Commands in a message as this person writes them."""
@@ -139,8 +147,8 @@ class Terminal:
         """Show how an In-Graph cluster is used."""
         self.say(report.reachable(cluster, self.paint))
 
-    def link(self, url: str, what: str) -> None:
-        """Show an address to open."""
+    def board(self, url: str, what: str, view: View) -> None:  # noqa: ARG002 - for a cell
+        """Show where a TensorBoard is opened; `view` is what it shows."""
         self.note(f"{what}:")
         self.say(url)
 
@@ -153,8 +161,9 @@ class Terminal:
         if yes:
             return True
         if not self.can_ask:
-            raise UsageError(f"this would {deed}; to do it: `{self.program} {command} --yes`")
-        return click.confirm(f"This will {deed}. Go on?", err=True)
+            text = _("this would {deed}; to do it: `{program} {command} --yes`")
+            raise UsageError(text.format(deed=deed, program=self.program, command=command))
+        return click.confirm(_("This will {deed}. Go on?").format(deed=deed), err=True)
 
     @contextmanager
     def detaching(self, name: str, then: str = "") -> Iterator[None]:
@@ -166,9 +175,9 @@ class Terminal:
         try:
             yield
         except KeyboardInterrupt:
-            goes_on = (
-                f"{name} goes on: `tfcluster logs -f {name}` shows its output, "
-                f"`tfcluster stop {name}` ends it"
-            )
-            self.note(self.words(f"\ndetached; {then or goes_on}"))
+            goes_on = _(
+                "{name} goes on: `tfcluster logs -f {name}` shows its output, "
+                "`tfcluster stop {name}` ends it"
+            ).format(name=name)
+            self.note("\n" + self.words(_("detached; {then}").format(then=then or goes_on)))
             raise Detached(name) from None

@@ -12,12 +12,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..errors import BackendUnavailable, ClientUnsupported
+from ..i18n import _
 from ..models import ServerKind
 from . import notebook
 from .environment import load_tensorflow, prepare_channels
 from .explanation import explain
 from .gate import by_task, closed_ports, enumerate_closed, wait_until_open
-from .strategy import stay_on_loopback, strategy_for
+from .reach import own_address
+from .strategy import is_loopback, stay_on_loopback, strategy_for
 
 _SERVERS = ("ps", "worker")
 
@@ -84,7 +86,10 @@ class Client:
         """A `tf.distribute.cluster_resolver.SimpleClusterResolver` of the cluster."""
         tf = load_tensorflow()
         stay_on_loopback(self._tasks)  # whoever asks makes a strategy of it, which listens here
-        spec = tf.train.ClusterSpec({kind: list(hosts) for kind, hosts in self.addresses.items()})
+        jobs = {kind: list(hosts) for kind, hosts in self.addresses.items()}
+        if not is_loopback(self._tasks):
+            jobs["chief"] = [own_address(self._tasks)]
+        spec = tf.train.ClusterSpec(jobs)
         return tf.distribute.cluster_resolver.SimpleClusterResolver(spec, rpc_layer="grpc")
 
     def strategy(self, variable_partitioner: Any = None) -> Any:
@@ -104,8 +109,10 @@ class Client:
         """
         if "ps" not in self.addresses:
             raise ClientUnsupported(
-                f"{self.name} has no parameter server, and ParameterServerStrategy needs at least "
-                "one: launch with `--ps 1`, or use a TensorFlow 1 session (cluster.session())"
+                _(
+                    "{name} has no parameter server, and ParameterServerStrategy needs at least "
+                    "one: launch with `--ps 1`, or use a TensorFlow 1 session (cluster.session())"
+                ).format(name=self.name)
             )
         self._pass_gate()
         return strategy_for(
@@ -127,10 +134,10 @@ class Client:
             return None
         gone = closed_ports(self._tasks) if known.lost else []
         if gone:
-            return (
-                f"{self.name} has lost {enumerate_closed(gone)}; `tfcluster status {self.name}` "
-                f"says why, and whether it is being restarted. {known.text}"
-            )
+            return _(
+                "{name} has lost {tasks}; `tfcluster status {name}` "
+                "says why, and whether it is being restarted. {meaning}"
+            ).format(name=self.name, tasks=enumerate_closed(gone), meaning=known.text)
         return known.text
 
     @contextmanager
@@ -182,7 +189,9 @@ def connect(
     """
     if not addresses.get("worker"):
         raise ClientUnsupported(
-            f"{name} has no worker to connect to: launch it with `--workers 1` or more"
+            _("{name} has no worker to connect to: launch it with `--workers 1` or more").format(
+                name=name
+            )
         )
     client = Client(
         addresses,

@@ -20,6 +20,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ..i18n import _
+
 GRPC_OPTIONS = "TF_GRPC_DEFAULT_OPTIONS"
 LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 
@@ -50,9 +52,11 @@ def prepare_channels() -> None:
     os.environ[GRPC_OPTIONS] = wanted
     if _already_connected():
         warnings.warn(
-            "TensorFlow was connected to a cluster before this client was made and keeps its "
-            "first gRPC options: a lost machine may hang this process, and http_proxy applies. "
-            f"To avoid that, restart the kernel and connect first, or set {GRPC_OPTIONS}={wanted}",
+            _(
+                "TensorFlow was connected to a cluster before this client was made and keeps its "
+                "first gRPC options: a lost machine may hang this process, and http_proxy applies. "
+                "To avoid that, restart the kernel and connect first, or set {variable}={wanted}"
+            ).format(variable=GRPC_OPTIONS, wanted=wanted),
             RuntimeWarning,
             stacklevel=3,
         )

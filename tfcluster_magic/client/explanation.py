@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from ..i18n import _, mark
+
 
 @dataclass(frozen=True)
 class Explanation:
@@ -22,21 +24,22 @@ class Explanation:
 class _Rule:
     types: tuple[str, ...]
     pattern: str
-    explanation: Explanation
+    sentences: tuple[str, ...]
+    lost: bool = False
 
 
-_PYTHON_STAYS_HERE = (
+_PYTHON_STAYS_HERE = mark(
     "tf.py_function, tf.numpy_function and Dataset.from_generator run Python in the process of "
     "the task that they are placed on, and a function of this notebook lives in this notebook's "
-    "process. "
+    "process."
 )
-_WHAT_WORKS = (
+_WHAT_WORKS = mark(
     "What works: compute it here and feed the result; or cluster.strategy(), where TensorFlow "
     "calls back into this notebook; or a Between-Graph program, in which each worker defines the "
     "function itself."
 )
 
-KERAS_3 = (
+KERAS_3 = mark(
     "model.fit of Keras 3 does not work with ParameterServerStrategy. Use the Keras that does: "
     "set TF_USE_LEGACY_KERAS=1 before TensorFlow is imported{tf_keras}; or write the training "
     "loop with cluster.coordinator()."
@@ -46,56 +49,68 @@ _RULES = (
     _Rule(
         ("InvalidArgumentError", "NotFoundError"),
         r"No OpKernel was registered to support Op '(Eager)?PyFunc(Stateless)?'",
-        Explanation(
-            f"This cluster's native servers hold no Python. {_PYTHON_STAYS_HERE}Servers launched "
-            "with `--server python` hold one, but know only functions that their own process "
-            f"defined. {_WHAT_WORKS}"
+        (
+            mark("This cluster's native servers hold no Python."),
+            _PYTHON_STAYS_HERE,
+            mark(
+                "Servers launched with `--server python` hold one, but know only functions that "
+                "their own process defined."
+            ),
+            _WHAT_WORKS,
         ),
     ),
     _Rule(
         ("InvalidArgumentError", "UnknownError", "InternalError"),
         r"Could not find callback with key=\w+ in the registry",
-        Explanation(f"{_PYTHON_STAYS_HERE}{_WHAT_WORKS}"),
+        (_PYTHON_STAYS_HERE, _WHAT_WORKS),
     ),
     _Rule(
         ("ValueError",),
         r"you need to pass this dataset to ClusterCoordinator\.create_per_worker_dataset",
-        Explanation(KERAS_3.format(tf_keras="")),
+        (KERAS_3,),
     ),
     _Rule(
         ("AbortedError", "InvalidArgumentError"),
         r"Unable to find a context_id matching",
-        Explanation(
-            "A parameter server was restarted and its variables are gone. Run the cells again from "
-            "cluster.strategy() on; then restore your last checkpoint."
+        (
+            mark(
+                "A parameter server was restarted and its variables are gone. Run the cells again "
+                "from cluster.strategy() on; then restore your last checkpoint."
+            ),
         ),
     ),
     _Rule(
         ("FailedPreconditionError",),
         r"(uninitialized|was not initialized|Could not find variable)",
-        Explanation(
-            "The parameter servers do not hold this variable. Run its initializer; if it ran "
-            "before, a parameter server was restarted since: open a new session, initialise, and "
-            "restore your last checkpoint."
+        (
+            mark(
+                "The parameter servers do not hold this variable. Run its initializer; if it ran "
+                "before, a parameter server was restarted since: open a new session, initialise, "
+                "and restore your last checkpoint."
+            ),
         ),
     ),
     _Rule(
         ("DeadlineExceededError",),
         r"",
-        Explanation(
-            "TensorFlow gave no answer in time. If every task is there and one step simply takes "
-            "longer, give connect(..., operation_timeout=SECONDS).",
-            lost=True,
+        (
+            mark(
+                "TensorFlow gave no answer in time. If every task is there and one step simply "
+                "takes longer, give connect(..., operation_timeout=SECONDS)."
+            ),
         ),
+        lost=True,
     ),
     _Rule(
         ("UnavailableError", "AbortedError"),
         r"",
-        Explanation(
-            "A task was lost. Once it is back, use a new session, or call cluster.strategy() "
-            "again.",
-            lost=True,
+        (
+            mark(
+                "A task was lost. Once it is back, use a new session, or call cluster.strategy() "
+                "again."
+            ),
         ),
+        lost=True,
     ),
 )
 
@@ -105,5 +120,6 @@ def explain(error: BaseException) -> Explanation | None:
     kind, text = type(error).__name__, str(error)
     for rule in _RULES:
         if kind in rule.types and re.search(rule.pattern, text, re.DOTALL):
-            return rule.explanation
+            sentences = (_(sentence).format(tf_keras="") for sentence in rule.sentences)
+            return Explanation(" ".join(sentences), rule.lost)
     return None

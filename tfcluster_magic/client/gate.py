@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from ..errors import WaitTimeout
+from ..i18n import _, ngettext
 from ..names import task_name
 
 _PAUSE = 0.05  # nothing tells when a remote port opens, so we look again
@@ -74,28 +75,41 @@ def wait_until_open(tasks: Mapping[str, str], *, name: str, timeout: float) -> N
 
 def enumerate_closed(closed: Sequence[ClosedPort]) -> str:
     """The first five of them, and how many more."""
-    more = f" and {len(closed) - 5} more" if len(closed) > 5 else ""
-    return ", ".join(str(port) for port in closed[:5]) + more
+    names = ", ".join(str(port) for port in closed[:5])
+    if len(closed) <= 5:
+        return names
+    return _("{names} and {count} more").format(names=names, count=len(closed) - 5)
 
 
 def _knock(task: str, address: str) -> ClosedPort | None:
-    host, _, port = address.rpartition(":")
+    host, _colon, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_TIMEOUT).close()
     except socket.gaierror:
-        return ClosedPort(task, address, "its name does not resolve")
+        return ClosedPort(task, address, _("its name does not resolve"))
     except TimeoutError:
-        return ClosedPort(task, address, "no answer")
+        return ClosedPort(task, address, _("no answer"))
     except OSError as error:
         return ClosedPort(task, address, (error.strerror or str(error)).lower())
     return None
 
 
 def _message(closed: Sequence[ClosedPort], total: int, name: str, timeout: float) -> str:
-    verb = "does" if len(closed) == 1 else "do"
-    return (
-        f"cannot connect to {name}: {len(closed)} of {total} tasks {verb} not accept connections "
-        f"after {timeout:g} s: {enumerate_closed(closed)}. `tfcluster status {name}` says what "
-        f"the run waits for, `tfcluster logs {name} {closed[0].task}` may say why; connect again "
-        "once all of them run."
+    return ngettext(
+        "cannot connect to {name}: {count} of {total} tasks does not accept connections "
+        "after {timeout:g} s: {tasks}. `tfcluster status {name}` says what "
+        "the run waits for, `tfcluster logs {name} {task}` may say why; connect again "
+        "once all of them run.",
+        "cannot connect to {name}: {count} of {total} tasks do not accept connections "
+        "after {timeout:g} s: {tasks}. `tfcluster status {name}` says what "
+        "the run waits for, `tfcluster logs {name} {task}` may say why; connect again "
+        "once all of them run.",
+        len(closed),
+    ).format(
+        name=name,
+        count=len(closed),
+        total=total,
+        timeout=timeout,
+        tasks=enumerate_closed(closed),
+        task=closed[0].task,
     )

@@ -20,6 +20,7 @@ from ipaddress import ip_address
 from typing import Any
 
 from ..errors import ClientUnsupported, WaitTimeout
+from ..i18n import _
 from ..loopback import guard_this_process
 from .environment import load_tensorflow, quieten_coordination
 from .explanation import KERAS_3
@@ -92,7 +93,7 @@ def stay_on_loopback(tasks: Mapping[str, str]) -> None:
     Raises:
         TFClusterError: the guard cannot be used here.
     """
-    if sys.platform == "linux" and _is_loopback(tasks):
+    if sys.platform == "linux" and is_loopback(tasks):
         guard_this_process()
 
 
@@ -106,10 +107,13 @@ def _refuse_second(name: str, tasks: Mapping[str, str]) -> None:
     if len(closed_ports(others)) == len(others):
         return
     raise ClientUnsupported(
-        f"this process already drives {first.name}, and TensorFlow keeps one cluster at a time: a "
-        f"strategy for {name} would silently move {first.name}'s variables and steps there. Stop "
-        f"the first (`tfcluster stop {first.name}`), restart the kernel, or drive {name} from "
-        "another notebook. TensorFlow 1 sessions (cluster.target) may use many clusters at once."
+        _(
+            "this process already drives {first}, and TensorFlow keeps one cluster at a time: a "
+            "strategy for {name} would silently move {first}'s variables and steps there. Stop "
+            "the first (`tfcluster stop {first}`), restart the kernel, or drive {name} from "
+            "another notebook. TensorFlow 1 sessions (cluster.target) may use many clusters at "
+            "once."
+        ).format(first=first.name, name=name)
     )
 
 
@@ -128,9 +132,11 @@ def _bounded(call: Callable[[], Any], name: str, timeout: float) -> Any:
     thread.join(timeout)
     if thread.is_alive():
         raise WaitTimeout(
-            f"TensorFlow did not connect to {name} in {timeout:g} s although every task accepts "
-            "connections; it keeps trying and cannot be stopped. Look at `tfcluster logs "
-            f"{name}`, then restart this kernel."
+            _(
+                "TensorFlow did not connect to {name} in {seconds:g} s although every task accepts "
+                "connections; it keeps trying and cannot be stopped. Look at `tfcluster logs "
+                "{name}`, then restart this kernel."
+            ).format(name=name, seconds=timeout)
         )
     if "error" in outcome:
         raise outcome["error"]
@@ -154,8 +160,10 @@ def _wait_until_alive(tf: Any, name: str, tasks: Mapping[str, str]) -> None:
     while not _alive(tf, tasks):
         if time.monotonic() >= deadline:
             raise WaitTimeout(
-                f"the parameter servers of {name} accept connections but run nothing for this "
-                f"process: look at `tfcluster logs {name}`, then call strategy() again"
+                _(
+                    "the parameter servers of {name} accept connections but run nothing for this "
+                    "process: look at `tfcluster logs {name}`, then call strategy() again"
+                ).format(name=name)
             )
         pause.wait(0.2)
 
@@ -165,8 +173,10 @@ def _warn_about_keras(tf: Any) -> None:
     if not version.startswith("3."):
         return
     installed = importlib.util.find_spec("tf_keras") is not None
-    hint = " (tf_keras is installed)" if installed else " (after `pip install --no-deps tf-keras`)"
-    warnings.warn(KERAS_3.format(tf_keras=hint), LegacyKerasNeeded, stacklevel=_depth_of_caller())
+    hint = _("tf_keras is installed") if installed else _("after `pip install --no-deps tf-keras`")
+    warnings.warn(
+        _(KERAS_3).format(tf_keras=f" ({hint})"), LegacyKerasNeeded, stacklevel=_depth_of_caller()
+    )
 
 
 def _depth_of_caller() -> int:
@@ -177,7 +187,9 @@ def _depth_of_caller() -> int:
     return depth
 
 
-def _is_loopback(tasks: Mapping[str, str]) -> bool:
+def is_loopback(tasks: Mapping[str, str]) -> bool:
+    """Whether all tasks are on this machine, and nobody else can reach them."""
+
     def loopback(address: str) -> bool:
         host = address.rpartition(":")[0].strip("[]")
         try:

@@ -9,11 +9,11 @@ a file. The rules in words, with their defaults, are in docs/lifecycle.md.
 from __future__ import annotations
 
 from ..models import Phase, Spec, Status
-from .observation import Decision, Observation, ObservedTask, StartTask
+from .observation import Decision, Observation, ObservedTask, StartTask, Why
 from .phases import active, queued, release, stopping
 from .turn import Turn
 
-__all__ = ["Decision", "Observation", "ObservedTask", "StartTask", "decide"]
+__all__ = ["Decision", "Observation", "ObservedTask", "StartTask", "Why", "decide"]
 
 _RULES = {
     Phase.QUEUED: queued,

@@ -159,19 +159,17 @@ def _retry(turn: Turn) -> None:
 
 
 def fail(turn: Turn, blamed: TaskFailure, ledger: Sequence[TaskFailure]) -> None:
-    """End the run as Failed, naming one task and counting those that followed it."""
+    """End the run as Failed, naming one task and those that followed it or failed alike."""
     ended_early = _early_parameter_server(turn)
     if blamed.exit.follows and ended_early is not None:
         blamed = ended_early
         reason = Reason.PS_EXITED
     else:
         reason = _reason(turn, blamed)
-    followers = [f.task for f in ledger if f.task != blamed.task]
-    kept = (blamed, *(f for f in ledger if f.task != blamed.task))[:MOST_FAILURES]
+    others = [f for f in ledger if f.task != blamed.task]
+    kept = (blamed, *others)[:MOST_FAILURES]
     turn.set(culprit=blamed.task, failures=kept, window_opened_at=None)
-    turn.finish(
-        Phase.FAILED, reason, explain.failed(reason, blamed, followers, turn.spec, turn.name)
-    )
+    turn.finish(Phase.FAILED, reason, explain.failed(reason, blamed, others, turn.spec, turn.name))
 
 
 def _reason(turn: Turn, blamed: TaskFailure) -> Reason:

@@ -28,16 +28,32 @@ class ObservedTask(Model, frozen=True):
         return self.exit is None
 
 
+class Why(Model, frozen=True):
+    """Why tasks of an admitted run are not up, as the world tells it.
+
+    `text` is the reason as a clause, for each of them; `sentence` is the same with who waits.
+    `reason` is the world's own word for it, `rank` how telling it is (0 the most).
+    """
+
+    tasks: tuple[str, ...]
+    text: str
+    sentence: str
+    reason: str = ""
+    rank: int = 1
+
+
 class Observation(Model, frozen=True):
     """The whole run as the world shows it; a task that was never started is absent.
 
-    `waiting_for` says in words what a run that is not admitted waits for; `checkpoint` is the
-    name of the newest checkpoint in the run's folder, where there is one.
+    `waiting_for` says in words what a run that is not admitted waits for, `why` what tasks wait
+    for that are not up, the most telling first; `checkpoint` is the name of the newest checkpoint
+    in the run's folder: None when there is none, empty where nobody could look.
     """
 
     tasks: dict[str, ObservedTask] = {}
     admitted: bool = True
     waiting_for: str = ""
+    why: tuple[Why, ...] = ()
     nodes_not_ready: bool = False
     checkpoint: str | None = None
 

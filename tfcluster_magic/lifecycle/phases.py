@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .. import blame, explain
 from ..models import Cause, Phase, Reason, Reclaimed
 from ..names import parse_task
 from ..quantity import parse_memory
 from .judge import fail, judge, record_failures
 from .turn import Turn
+
+MOST_REASONS = 3
+"""So many reasons why tasks are not up are told in a message; each task has its own beside it."""
 
 
 def queued(turn: Turn) -> None:
@@ -17,7 +22,7 @@ def queued(turn: Turn) -> None:
         _stop_requested(turn)
     elif turn.seen.admitted:
         turn.set(phase=Phase.STARTING, started_at=turn.now)
-        turn.event(Reason.STARTING, f"Starting {len(turn.all_tasks)} tasks.")
+        turn.event(Reason.STARTING, explain.begun(len(turn.all_tasks)))
         active(turn)
     elif limit is not None and turn.now >= _queued_at(turn) + limit:
         turn.finish(
@@ -58,7 +63,7 @@ def active(turn: Turn) -> None:
         turn.bring_up(t for t in turn.all_tasks if t not in failed)
     if turn.phase is Phase.STARTING and all(turn.is_up(t) for t in turn.all_tasks):
         turn.set(phase=Phase.RUNNING, running_at=turn.now)
-        turn.event(Reason.RUNNING, f"All {len(turn.all_tasks)} tasks are up.")
+        turn.event(Reason.RUNNING, explain.starting((), len(turn.all_tasks)))
         if turn.get("reason") is Reason.STARTING:
             turn.say(*_outlook(turn))
 
@@ -67,12 +72,19 @@ def _outlook(turn: Turn) -> tuple[Reason, str]:
     """What to say while nothing is wrong; a failure under way keeps its own sentence."""
     if turn.get("window_opened_at") is not None or turn.get("retry_at") is not None:
         return turn.get("reason"), turn.get("message")
-    if turn.phase is Phase.STARTING:
-        missing = [t for t in turn.all_tasks if not turn.is_up(t)]
-        return Reason.STARTING, explain.starting(missing, len(turn.all_tasks))
+    missing = [t for t in turn.all_tasks if not turn.is_up(t)]
+    if turn.phase is Phase.STARTING or missing:  # in a run that is up: those that start again
+        reason = Reason.STARTING if turn.phase is Phase.STARTING else Reason.RUNNING
+        return reason, _with_why(turn, explain.starting(missing, len(turn.all_tasks)))
     finished = [t for t in turn.all_tasks if turn.succeeded(t)]
     unfinished = [t for t in turn.all_tasks if not turn.succeeded(t)]
-    return Reason.RUNNING, explain.running(turn.spec, unfinished, finished, turn.name)
+    message = explain.running(turn.spec, unfinished, finished, turn.name)
+    return Reason.RUNNING, _with_why(turn, message)
+
+
+def _with_why(turn: Turn, message: str) -> str:
+    """What the world says of tasks that are not up, after what is missing."""
+    return " ".join([message, *(why.sentence for why in turn.seen.why[:MOST_REASONS])])
 
 
 def _all_succeeded(turn: Turn) -> bool:
@@ -93,8 +105,10 @@ def _out_of_time(turn: Turn) -> bool:
     """Bounds on starting, on the whole run, and on idling."""
     limits = turn.spec.lifecycle
     started: float = turn.get("started_at")
-    missing = [t for t in turn.all_tasks if not turn.is_up(t)]
-    if _fails_at_its_limit(turn):
+    # Nobody may have looked for longer than a bound: what came up meanwhile did start.
+    starts = turn.phase is Phase.STARTING
+    missing = [t for t in turn.all_tasks if starts and not turn.is_up(t)]
+    if _fails_at_its_limit(turn, missing):
         return True
     if turn.now >= started + limits.max_duration:
         message = explain.max_duration(limits.max_duration, turn.unfinished())
@@ -105,10 +119,11 @@ def _out_of_time(turn: Turn) -> bool:
             _enter_stopping(turn, Reason.MAX_DURATION, message)
         return True
     turn.wake(started + limits.max_duration)
-    if turn.phase is Phase.STARTING:
-        if turn.now >= started + limits.start_timeout:
-            turn.set(culprit=missing[0] if missing else None)
-            message = explain.start_timeout(missing, turn.spec, turn.name)
+    if starts:
+        if missing and turn.now >= started + limits.start_timeout:
+            turn.set(culprit=missing[0])
+            because = [why.sentence for why in turn.seen.why[:MOST_REASONS]]
+            message = explain.start_timeout(missing, turn.spec, turn.name, because)
             turn.finish(Phase.FAILED, Reason.START_TIMEOUT, message)
             return True
         turn.wake(started + limits.start_timeout)
@@ -123,11 +138,11 @@ def _out_of_time(turn: Turn) -> bool:
     return False
 
 
-def _fails_at_its_limit(turn: Turn) -> bool:
+def _fails_at_its_limit(turn: Turn, missing: Sequence[str]) -> bool:
     """A bound that is reached while a failure is looked into or retried: the failure is why."""
     limits = turn.spec.lifecycle
     over = turn.now - turn.get("started_at")
-    starts_no_more = turn.phase is Phase.STARTING and over >= limits.start_timeout
+    starts_no_more = bool(missing) and over >= limits.start_timeout
     runs_no_more = turn.between and over >= limits.max_duration
     fresh = turn.fresh_failures()
     if fresh and (starts_no_more or runs_no_more):
@@ -213,4 +228,4 @@ def _reclaimed(turn: Turn) -> None:
         gpu=sum(r.gpu for r in held),
     )
     turn.set(reclaimed=freed)
-    turn.event(turn.get("reason"), f"Reclaimed {explain.shorten(ended)}.")
+    turn.event(turn.get("reason"), explain.reclaimed(ended))

@@ -4,8 +4,9 @@ lines.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
+from .. import explain
 from ..models import Cause, Spec, TaskState, TaskStatus, TypeCounts
 from .observation import Observation, ObservedTask
 
@@ -45,13 +46,20 @@ def count(spec: Spec, seen: Observation, names: Sequence[str]) -> dict[str, Type
 
 
 def attention(
-    seen: Observation, names: Sequence[str], restarts: Mapping[str, int], culprit: str | None
+    seen: Observation,
+    names: Sequence[str],
+    restarts: Mapping[str, int],
+    culprit: str | None,
+    *,
+    never: Container[str],
 ) -> tuple[TaskStatus, ...]:
     """Tasks that failed, were restarted or are not up, the culprit first; at most 20.
 
-    A cluster of up to 20 tasks lists all of them.
+    A cluster of up to 20 tasks lists all of them. `never` are those that nobody will
+    start any more.
     """
     others = _REST if len(names) <= MOST_ATTENTION else None
+    texts = {task: why.text for why in reversed(seen.why) for task in why.tasks}
     ranked = []
     for position, name in enumerate(names):
         task = seen.tasks.get(name)
@@ -59,7 +67,14 @@ def attention(
         rank = 0 if name == culprit else _RANK.get(state, 3 if restarts.get(name) else others)
         if rank is not None:
             exit_ = task.exit if task else None
-            entry = TaskStatus(name=name, state=state, restarts=restarts.get(name, 0), exit=exit_)
+            untold = explain.never_started() if task is None and name in never else ""
+            entry = TaskStatus(
+                name=name,
+                state=state,
+                message=texts.get(name, untold),
+                restarts=restarts.get(name, 0),
+                exit=exit_,
+            )
             ranked.append((rank, position, entry))
     ranked.sort(key=lambda item: item[:2])
     return tuple(entry for _, _, entry in ranked[:MOST_ATTENTION])

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from .. import blame
+from .. import blame, explain
 from ..models import (
     Cause,
     Event,
@@ -22,6 +22,7 @@ from ..models import (
     SuccessPolicy,
     TaskExit,
     TaskFailure,
+    TaskState,
     TaskType,
 )
 from ..names import task_name
@@ -158,13 +159,42 @@ class Turn:
 
     # -- the result -------------------------------------------------------------------------------
 
+    def _never_started(self) -> frozenset[str]:
+        """Tasks of a run that is over which nobody had started when it ended."""
+        known = self.before.attention if self.phase.is_final else ()
+        if self.before.phase.is_final:  # what is gone since then looks the same
+            return frozenset(t.name for t in known if t.message == explain.never_started())
+        return frozenset(t.name for t in known if t.state is TaskState.PENDING and not t.restarts)
+
+    def _counted(self) -> Observation:
+        """What is seen, as it counts: of a run that failed each failure that was judged, though a
+        world that starts tasks by itself began the next attempt before it was told to stop.
+        """
+        judged = {f.task: f for f in self.get("failures") if self.phase is Phase.FAILED}
+        tasks = dict(self.seen.tasks)
+        for name, failure in judged.items():
+            seen = tasks.get(name)
+            if seen is not None and seen.exit is not None and seen.attempt > failure.attempt:
+                tasks[name] = ObservedTask(
+                    name=name,
+                    attempt=failure.attempt,
+                    state=TaskState.FAILED,
+                    exit=failure.exit,
+                )
+        return msgspec.structs.replace(self.seen, tasks=tasks)
+
     def decision(self) -> Decision:
         """The finished turn."""
+        seen = self._counted()
         self.set(
             failures=blame.most_telling(self.get("failures"), MOST_FAILURES),
-            counts=count(self.spec, self.seen, self.all_tasks),
+            counts=count(self.spec, seen, self.all_tasks),
             attention=attention(
-                self.seen, self.all_tasks, self.get("restarts"), self.get("culprit")
+                seen,
+                self.all_tasks,
+                self.get("restarts"),
+                self.get("culprit"),
+                never=self._never_started(),
             ),
         )
         due = [at for at in self._wake if at > self.now]

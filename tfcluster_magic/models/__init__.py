@@ -2,19 +2,17 @@
 and the custom resource.
 
 Imports nothing of ours. It owns shapes, bounds and defaults; rules between fields live in
-`validation.py`. JSON names are camelCase; Python names are snake_case.
+`validation/`. JSON names are camelCase; Python names are snake_case.
 """
 
 from __future__ import annotations
 
+from .base import ENV_NAME_PATTERN, MEMORY_PATTERN, NAME_PATTERN, Model
+from .pods import DataClaim, Pods, SecretUse, Volume
 from .resource import API_VERSION, KIND, Metadata, TFCluster, schema, to_json
 from .spec import (
-    ENV_NAME_PATTERN,
-    MEMORY_PATTERN,
-    NAME_PATTERN,
     Lifecycle,
     Mode,
-    Model,
     PositiveSeconds,
     Program,
     ProgramKind,
@@ -49,12 +47,14 @@ __all__ = [
     "MEMORY_PATTERN",
     "NAME_PATTERN",
     "Cause",
+    "DataClaim",
     "Event",
     "Lifecycle",
     "Metadata",
     "Mode",
     "Model",
     "Phase",
+    "Pods",
     "PositiveSeconds",
     "Program",
     "ProgramKind",
@@ -64,6 +64,7 @@ __all__ = [
     "Replicas",
     "Resources",
     "Seconds",
+    "SecretUse",
     "ServerKind",
     "Spec",
     "Status",
@@ -76,6 +77,7 @@ __all__ = [
     "TaskStatus",
     "TaskType",
     "TypeCounts",
+    "Volume",
     "schema",
     "to_json",
 ]

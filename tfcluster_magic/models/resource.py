@@ -7,7 +7,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from .spec import NAME_PATTERN, Model, Spec
+from .base import NAME_PATTERN, Model
+from .spec import Spec
 from .status import Phase, Reason, Status
 
 API_VERSION = "tfcluster.dev/v1alpha1"
@@ -38,6 +39,11 @@ class TFCluster(Model, frozen=True, kw_only=True, omit_defaults=False):
     def active(self) -> bool:
         """Whether the run has not reached a final phase."""
         return not self.status.phase.is_final
+
+
+# msgspec learns a struct at its first use, and is not safe from a second thread that uses it then:
+# the process dies. Servers and the operator read records in many threads from their first moment.
+DECODER = msgspec.json.Decoder(TFCluster)
 
 
 def schema() -> dict[str, object]:

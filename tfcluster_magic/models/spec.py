@@ -9,26 +9,22 @@ from __future__ import annotations
 import enum
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta
 
-NAME_PATTERN = r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$"
-MEMORY_PATTERN = r"^[0-9]+(\.[0-9]+)?(Ki|Mi|Gi|Ti|k|M|G|T)?$"
-ENV_NAME_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
+from .base import ENV_NAME_PATTERN, MEMORY_PATTERN, Model
+from .pods import Pods
 
+IMAGE_PATTERN = r"^[A-Za-z0-9\[][A-Za-z0-9._:@\[\]-]*(/[A-Za-z0-9._:@-]+)*$"
+
+LONGEST = 128 * 1024
+"""Characters of one argument or variable: what Linux gives a process at most."""
+MOST_FILES = 1000
+"""Files of a program inside the record; more lie in the workspace."""
+
+LongText = Annotated[str, Meta(max_length=LONGEST)]
+ShortText = Annotated[str, Meta(max_length=4096)]
 Seconds = Annotated[float, Meta(ge=0, le=366 * 86400)]
 PositiveSeconds = Annotated[float, Meta(gt=0, le=366 * 86400)]
-
-
-class Model(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    forbid_unknown_fields=True,
-    rename="camel",
-    omit_defaults=True,
-):
-    """Base of every model: immutable, strict, camelCase in JSON, defaults left out."""
 
 
 class Mode(str, enum.Enum):
@@ -56,7 +52,12 @@ class Resources(Model, frozen=True):
     ) = None
     memory: (
         Annotated[
-            str, Meta(pattern=MEMORY_PATTERN, description="memory limit, such as 512Mi or 2Gi")
+            str,
+            Meta(
+                pattern=MEMORY_PATTERN,
+                max_length=32,
+                description="memory limit, such as 512Mi or 2Gi",
+            ),
         ]
         | None
     ) = None
@@ -75,10 +76,18 @@ class Replicas(Model, frozen=True):
 class ReplicaSet(Model, frozen=True):
     """The tasks of a cluster by task type; a type that is absent has none."""
 
-    worker: Replicas = Replicas(count=1)
-    ps: Replicas = Replicas(count=0)
-    chief: Replicas = Replicas(count=0)
-    evaluator: Replicas = Replicas(count=0)
+    worker: Annotated[
+        Replicas, Meta(description="tasks that train; in-graph: servers that compute")
+    ] = Replicas(count=1)
+    ps: Annotated[
+        Replicas, Meta(description="parameter servers, given back when the workers are done")
+    ] = Replicas(count=0)
+    chief: Annotated[
+        Replicas, Meta(description="one task that leads the workers, where the program wants it")
+    ] = Replicas(count=0)
+    evaluator: Annotated[
+        Replicas, Meta(description="one task beside the cluster that evaluates checkpoints")
+    ] = Replicas(count=0)
 
     def of(self, task_type: TaskType) -> Replicas:
         """The replicas of one task type."""
@@ -113,24 +122,34 @@ class Program(Model, frozen=True):
     """
 
     kind: ProgramKind
-    source: Annotated[str, Meta(description="what the user named: a path, a URL, or 'cell'")]
-    entrypoint: Annotated[str, Meta(description="file inside the snapshot that is started")]
+    source: Annotated[ShortText, Meta(description="what the user named: a path, a URL, or 'cell'")]
+    entrypoint: Annotated[ShortText, Meta(description="file inside the snapshot that is started")]
     sha256: Annotated[
         str, Meta(pattern="^[0-9a-f]{64}$", description="checksum of the whole snapshot")
     ]
-    files: Annotated[dict[str, str], Meta(description="path to base64 content")] | None = None
+    files: (
+        Annotated[
+            dict[str, LongText],
+            Meta(max_length=MOST_FILES, description="path to base64 content"),
+        ]
+        | None
+    ) = None
     executables: Annotated[
-        tuple[str, ...], Meta(description="files of the snapshot that have the executable bit")
+        tuple[ShortText, ...],
+        Meta(description="files of the snapshot that have the executable bit"),
     ] = ()
-    arguments: tuple[str, ...] = ()
+    arguments: Annotated[
+        tuple[LongText, ...],
+        Meta(max_length=5000, description="what the program is given on its command line"),
+    ] = ()
     flags: Annotated[
-        tuple[str, ...], Meta(description="address flags that the program mentions")
+        tuple[ShortText, ...], Meta(description="address flags that the program mentions")
     ] = ()
     serves: Annotated[
         bool, Meta(description="the program mentions TensorFlow's distributed runtime")
     ] = False
     working_dir: (
-        Annotated[str, Meta(description="where it starts; relative to its own folder")] | None
+        Annotated[ShortText, Meta(description="where it starts; relative to its own folder")] | None
     ) = None
 
 
@@ -151,7 +170,9 @@ class SuccessPolicy(str, enum.Enum):
 class Lifecycle(Model, frozen=True):
     """Limits and policies; see docs/lifecycle.md for the table of defaults."""
 
-    success_policy: SuccessPolicy = SuccessPolicy.ALL
+    success_policy: Annotated[
+        SuccessPolicy, Meta(description="whose success ends the run: all workers, or the chief")
+    ] = SuccessPolicy.ALL
     restarts: Annotated[int, Meta(ge=0, le=100, description="retries of a failing program")] = 0
     heals: Annotated[int, Meta(ge=0, le=100, description="disruptions healed without asking")] = 3
     reclaim_after: Annotated[
@@ -174,22 +195,48 @@ class Lifecycle(Model, frozen=True):
 class Stop(Model, frozen=True):
     """A request to end the run; the only part of a spec that may change."""
 
-    reason: str = ""
-    by: str = ""
-    at: float = 0.0
+    reason: Annotated[str, Meta(description="what the record says about it")] = ""
+    by: Annotated[str, Meta(description="who asks")] = ""
+    at: Annotated[float, Meta(description="when, in seconds since 1970")] = 0.0
 
 
 class Spec(Model, frozen=True):
     """What the user wants."""
 
-    mode: Mode = Mode.BETWEEN_GRAPH
+    mode: Annotated[
+        Mode, Meta(description="who drives: each worker's program, or one notebook (in-graph)")
+    ] = Mode.BETWEEN_GRAPH
     replicas: ReplicaSet = ReplicaSet()
     program: Program | None = None
     server: ServerKind = ServerKind.NATIVE
-    image: str | None = None
-    env: dict[Annotated[str, Meta(pattern=ENV_NAME_PATTERN)], str] = {}
+    image: (
+        Annotated[
+            str,
+            Meta(
+                pattern=IMAGE_PATTERN,
+                max_length=512,
+                description="container image of the tasks; absent: the administrator's choice",
+            ),
+        ]
+        | None
+    ) = None
+    interpreter: (
+        Annotated[
+            ShortText,
+            Meta(description="Python that the tasks run with; absent: the one that launched"),
+        ]
+        | None
+    ) = None
+    env: Annotated[
+        dict[Annotated[str, Meta(pattern=ENV_NAME_PATTERN, max_length=256)], LongText],
+        Meta(max_length=500, description="environment variables of the tasks"),
+    ] = {}
     lifecycle: Lifecycle = Lifecycle()
     resume_from: (
-        Annotated[str, Meta(description="run whose checkpoints this one starts from")] | None
+        Annotated[
+            str, Meta(max_length=64, description="run whose checkpoints this one starts from")
+        ]
+        | None
     ) = None
+    pods: Pods | None = None
     stop: Stop | None = None

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from .spec import Model
+from .base import Model
 
 
 class Phase(str, enum.Enum):

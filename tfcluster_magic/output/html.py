@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from html import escape
 
+from ..errors import in_cells
+from ..i18n import _
 from ..models import Phase, TFCluster
 from .report import ready, shape
 
@@ -24,26 +26,28 @@ def card(cluster: TFCluster, notes: tuple[str, ...] = (), now: float | None = No
     state = cluster.status
     now = time.time() if now is None else now
     colour = _COLOURS[state.phase]
+    at = time.strftime("%H:%M", time.localtime(now))
+    how = _("{ready} ready · as of {at}").format(ready=ready(cluster), at=at)
     lines = [
         f'<div style="border-left:4px solid {colour};padding:2px 12px;line-height:1.5">',
         f"<div><strong>{escape(cluster.metadata.name)}</strong>",
-        f'<span style="color:{colour};font-weight:600">{state.phase.value}</span>',
-        f'<span style="opacity:.7">{escape(shape(cluster))} · {ready(cluster)} ready',
-        f"· as of {time.strftime('%H:%M', time.localtime(now))}</span></div>",
-        f"<div>{escape(_commands(state.message))}</div>",
+        f'<span style="{_readable(colour)};font-weight:600">{state.phase.value}</span>',
+        f'<span style="opacity:.7">{escape(shape(cluster))} · {escape(how)}</span></div>',
+        f"<div>{escape(in_cells(state.message))}</div>",
     ]
     lines += [f"<div>{escape(note)}</div>" for note in notes]
     lines += [f"<div>⚠ {escape(warning)}</div>" for warning in state.warnings]
     if output := state.paths.get("output"):
-        lines.append(f'<div style="opacity:.7">output: <code>{escape(output)}</code></div>')
+        what = escape(_("output"))
+        lines.append(f'<div style="opacity:.7">{what}: <code>{escape(output)}</code></div>')
     return "\n".join([*lines, "</div>"])
+
+
+def _readable(colour: str) -> str:
+    """The colour of a text: nearer to that of the text around it, which is white in dark themes."""
+    return f"color:{colour};color:color-mix(in srgb, {colour} 60%, currentColor)"
 
 
 def link(url: str, text: str) -> str:
     """A link that opens a tab of its own."""
     return f'<a href="{escape(url)}" target="_blank" rel="noopener">{escape(text)}</a>'
-
-
-def _commands(text: str) -> str:
-    """Commands as they are written in a cell."""
-    return text.replace("`tfcluster ", "`%tfcluster ")

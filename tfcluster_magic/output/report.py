@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 
 from .. import explain
 from ..backends.base import Options
+from ..ended import how_it_ended
+from ..i18n import _, ngettext
 from ..models import Mode, Phase, Reclaimed, TaskFailure, TaskState, TaskStatus, TaskType, TFCluster
 from ..names import parse_task, task_name
 from ..quantity import format_bytes, format_duration
-from .text import PLAIN, Paint, age, clean, clock, table
+from .text import PLAIN, Paint, age, clean, clock, pad, table
 
 MOST_TASK_ROWS = 40
 MOST_EVENTS = 10
@@ -19,8 +21,28 @@ MOST_EVENTS = 10
 def shape(cluster: TFCluster) -> str:
     """`between-graph · 2 workers, 1 ps`."""
     counts = cluster.spec.replicas.counts
-    parts = [f"{n} {t.value}{'s' if n > 1 and t.value != 'ps' else ''}" for t, n in counts.items()]
+    parts = [_tasks(t, n) for t, n in counts.items()]
     return f"{cluster.spec.mode.value} · {', '.join(parts)}"
+
+
+def _tasks(task_type: TaskType, count: int) -> str:
+    """`2 workers`, `1 ps`."""
+    text = {
+        TaskType.CHIEF: ngettext("{count} chief", "{count} chiefs", count),
+        TaskType.WORKER: ngettext("{count} worker", "{count} workers", count),
+        TaskType.PS: ngettext("{count} ps", "{count} ps", count),
+        TaskType.EVALUATOR: ngettext("{count} evaluator", "{count} evaluators", count),
+    }[task_type]
+    return text.format(count=count)
+
+
+def _entry(label: str, value: str) -> str:
+    return _("{label}: {value}").format(label=label, value=clean(value))
+
+
+def _label(key: str, columns: int = 0) -> str:
+    """What lies in one of a run's folders: `output`, `logs`."""
+    return pad({"output": _("output"), "logs": _("logs")}.get(key, key), columns)
 
 
 def headline(cluster: TFCluster, paint: Paint = PLAIN) -> str:
@@ -37,8 +59,8 @@ def launched(cluster: TFCluster, paint: Paint = PLAIN, program: str = "tfcluster
     `program` is how this person calls us.
     """
     lines = [headline(cluster, paint), f"  {shape(cluster)}"]
-    lines += [f"  {what:<8}{clean(where)}" for what, where in cluster.status.paths.items()]
-    lines += [f"  {paint('warning', 'yellow')} {clean(w)}" for w in cluster.status.warnings]
+    lines += [f"  {_label(what, 8)}{clean(where)}" for what, where in cluster.status.paths.items()]
+    lines += [f"  {paint(_('warning'), 'yellow')} {clean(w)}" for w in cluster.status.warnings]
     return "\n".join(
         [*lines, *(f"  {paint(w, 'bold')}  {why}" for w, why in _next(cluster, program))]
     )
@@ -47,14 +69,17 @@ def launched(cluster: TFCluster, paint: Paint = PLAIN, program: str = "tfcluster
 def _next(cluster: TFCluster, program: str) -> list[tuple[str, str]]:
     """Commands and what they are good for, one under the other."""
     name = cluster.metadata.name
-    steps = [(f"status {name}", "how it is doing"), (f"stop {name}", "end it")]
+    steps = [(f"status {name}", _("how it is doing")), (f"stop {name}", _("end it"))]
     if not cluster.active:
-        steps = [(f"logs {name}", "what its tasks printed"), (f"rerun {name}", "launch it again")]
+        steps = [
+            (f"logs {name}", _("what its tasks printed")),
+            (f"rerun {name}", _("launch it again")),
+        ]
     elif cluster.spec.mode is Mode.IN_GRAPH:
-        steps.insert(0, (f"connect {name}", "use it"))
+        steps.insert(0, (f"connect {name}", _("use it")))
     else:
-        steps.insert(0, (f"logs -f {name}", "what its tasks print"))
-    longest = max(len(words) for words, _ in steps)
+        steps.insert(0, (f"logs -f {name}", _("what its tasks print")))
+    longest = max(len(words) for words, _why in steps)
     return [(f"{program} {words:<{longest}}", why) for words, why in steps]
 
 
@@ -70,14 +95,14 @@ def status(
     state = cluster.status
     blocks = [f"{headline(cluster, paint)}\n{_facts(cluster, now)}"]
     if rows := _task_rows(cluster):
-        head = ("TASK", "STATE", "RESTARTS", "MESSAGE")
+        head = (_("TASK"), _("STATE"), _("RESTARTS"), _("MESSAGE"))
         painted = [(n, paint.state(s) if s else t, r, m) for n, s, t, r, m in rows]
         blocks.append(table(head, painted, paint, most))
     facts = [*notes]
     if state.reclaimed is not None:
         facts.append(reclaimed(state.reclaimed, now))
-    facts += [f"{what}: {clean(where)}" for what, where in state.paths.items()]
-    facts += [f"{paint('warning', 'yellow')}: {clean(w)}" for w in state.warnings]
+    facts += [_entry(_label(what), where) for what, where in state.paths.items()]
+    facts += [_entry(paint(_("warning"), "yellow"), w) for w in state.warnings]
     if facts:
         blocks.append("\n".join(facts))
     if state.events:
@@ -85,19 +110,18 @@ def status(
             f"  {clock(e.at, now, seconds=True)}  {clean(e.reason):<14}  {clean(e.message)}"
             for e in state.events[-MOST_EVENTS:]
         ]
-        blocks.append("\n".join([paint("events", "bold"), *lines]))
+        blocks.append("\n".join([paint(_("events"), "bold"), *lines]))
     return "\n\n".join(blocks)
 
 
 def _facts(cluster: TFCluster, now: float) -> str:
     state = cluster.status
     parts = [shape(cluster)]
-    parts.append(f"launched {clock(cluster.metadata.created_at, now)}")
+    parts.append(_("launched {at}").format(at=clock(cluster.metadata.created_at, now)))
     if state.started_at is not None:
         end = state.finished_at or now
-        parts.append(
-            f"{'took' if state.finished_at else 'for'} {format_duration(end - state.started_at)}"
-        )
+        so_far = _("took {time}") if state.finished_at else _("for {time}")
+        parts.append(so_far.format(time=format_duration(end - state.started_at)))
     if cluster.spec.program is not None:
         parts.append(
             clean(" ".join([cluster.spec.program.source, *cluster.spec.program.arguments]))
@@ -111,8 +135,8 @@ def reclaimed(what: Reclaimed, now: float | None = None) -> str:
     freed += [format_bytes(what.memory)] if what.memory else []
     freed += [f"{what.gpu} GPU"] if what.gpu else []
     amount = f" ({', '.join(freed)})" if freed else ""
-    return (
-        f"reclaimed at {clock(what.at, now, seconds=True)}: {explain.shorten(what.tasks)}{amount}"
+    return _("reclaimed at {at}: {tasks}{amount}").format(
+        at=clock(what.at, now, seconds=True), tasks=explain.shorten(what.tasks), amount=amount
     )
 
 
@@ -141,7 +165,7 @@ def _told(task: TaskStatus, cluster: TFCluster) -> Row:
     message = task.message
     if not message and task.exit is not None and task.state is TaskState.FAILED:
         failure = TaskFailure(task=task.name, attempt=1, exit=task.exit)
-        message = explain.how_it_ended(failure, cluster.spec).removeprefix(f"{task.name} ")
+        message = how_it_ended(failure, cluster.spec).removeprefix(f"{task.name} ")
     return task.name, task.state, task.state.value, str(task.restarts), clean(message)
 
 
@@ -177,13 +201,19 @@ def _others(
     return [(explain.shorten(names, 3), None, words, total, "")]
 
 
-def ready(cluster: TFCluster) -> str:
-    """`2/3`: tasks that are up or have finished well; reclaimed ones no longer count."""
+def readiness(cluster: TFCluster) -> tuple[int, int]:
+    """How many tasks are up or have finished well, and of how many; reclaimed ones do not count."""
     counts = cluster.status.counts.values()
     total = cluster.spec.replicas.total
     if cluster.status.phase is Phase.SUCCEEDED:
         total -= sum(c.stopped for c in counts)
-    return f"{sum(c.running + c.succeeded for c in counts)}/{total}"
+    return sum(c.running + c.succeeded for c in counts), total
+
+
+def ready(cluster: TFCluster) -> str:
+    """`2/3`; see `readiness`."""
+    up, total = readiness(cluster)
+    return f"{up}/{total}"
 
 
 def listing(
@@ -205,27 +235,29 @@ def listing(
         )
         for c in clusters
     ]
-    return table(("NAME", "MODE", "PHASE", "READY", "AGE", "REASON"), rows, paint, most)
+    head = (_("NAME"), _("MODE"), _("PHASE"), _("READY"), _("AGE"), _("REASON"))
+    return table(head, rows, paint, most)
 
 
 def options(what: Options, paint: Paint = PLAIN) -> str:
     """What fits now."""
     rows = [
-        ("CPU cores", f"{what.cpu.free:g}", f"{what.cpu.total:g}"),
-        ("memory", format_bytes(what.memory.free), format_bytes(what.memory.total)),
-        ("GPUs", f"{what.gpu.free:g}", f"{what.gpu.total:g}"),
+        (_("CPU cores"), f"{what.cpu.free:g}", f"{what.cpu.total:g}"),
+        (_("memory"), format_bytes(what.memory.free), format_bytes(what.memory.total)),
+        (_("GPUs"), f"{what.gpu.free:g}", f"{what.gpu.total:g}"),
     ]
-    lines = [table(("", "FREE", "OF"), rows, paint), ""]
-    lines.append(f"backend: {what.backend}; at most {what.max_tasks} tasks for each cluster")
+    lines = [table(("", _("FREE"), _("OF")), rows, paint), ""]
+    limit = _("backend: {name}; at most {count} tasks for each cluster")
+    lines.append(limit.format(name=what.backend, count=what.max_tasks))
     for label, value in (
-        ("images", ", ".join(what.images)),
-        ("interpreter", what.interpreter or ""),
-        ("data", what.data_dir),
-        ("logs", what.log_dir),
+        (_("images"), ", ".join(what.images)),
+        (_("interpreter"), what.interpreter or ""),
+        (_("data"), what.data_dir),
+        (_("logs"), what.log_dir),
     ):
         if value:
-            lines.append(f"{label}: {clean(value)}")
-    return "\n".join([*lines, *(f"note: {clean(n)}" for n in what.notes)])
+            lines.append(_entry(label, value))
+    return "\n".join([*lines, *(_("note: {note}").format(note=clean(n)) for n in what.notes)])
 
 
 def reachable(cluster: TFCluster, paint: Paint = PLAIN) -> str:
@@ -239,7 +271,7 @@ def reachable(cluster: TFCluster, paint: Paint = PLAIN) -> str:
         [
             *lines,
             "",
-            paint("in Python", "bold"),
+            paint(_("in Python"), "bold"),
             "  from tfcluster_magic import Cluster",
             f'  cluster = Cluster("{name}")',
             "  cluster.strategy()                   # tf.distribute.ParameterServerStrategy",
@@ -253,5 +285,5 @@ def outcome(cluster: TFCluster, paint: Paint = PLAIN) -> str:
     state = cluster.status
     if state.phase is Phase.SUCCEEDED and state.started_at and state.finished_at:
         took = format_duration(state.finished_at - state.started_at)
-        return f"{headline(cluster, paint)} It took {took}."
+        return f"{headline(cluster, paint)} {_('It took {time}.').format(time=took)}"
     return headline(cluster, paint)

@@ -83,6 +83,21 @@ def cut(text: str, most: int) -> str:
     return text + "…"
 
 
+_MAY_NOT_BEGIN_A_LINE = "，。；：、！？）》」』】…"  # noqa: RUF001 - Chinese punctuation
+
+
+def fold(text: str, columns: int) -> list[str]:
+    """`text` in lines of at most `columns`: broken at spaces, and beside any wide character."""
+    lines = [""]
+    for piece in re.findall(r"[\x21-\x7e]+|.", text):
+        stays = piece in _MAY_NOT_BEGIN_A_LINE
+        if width(lines[-1]) + width(piece) <= columns or not lines[-1] or stays:
+            lines[-1] += piece
+        else:
+            lines.append(piece.lstrip())
+    return [line.rstrip() for line in lines]
+
+
 def table(
     head: Sequence[str],
     rows: Sequence[Sequence[str]],
@@ -101,7 +116,12 @@ def table(
 
 
 def _pad(row: Sequence[str], widths: Sequence[int]) -> list[str]:
-    return [cell + " " * (size - width(cell)) for cell, size in zip(row, widths, strict=True)]
+    return [pad(cell, size) for cell, size in zip(row, widths, strict=True)]
+
+
+def pad(text: str, columns: int) -> str:
+    """`text` with spaces up to `columns`."""
+    return text + " " * (columns - width(text))
 
 
 def clock(at: float, now: float | None = None, seconds: bool = False) -> str:

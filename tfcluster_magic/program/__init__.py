@@ -18,6 +18,7 @@ from .. import names
 from ..models import Program, ProgramKind
 from . import mentions, sources, store
 from .mentions import FLAGS
+from .sources import is_url
 from .store import INLINE_BYTES, materialise
 from .tree import LIMIT_BYTES, MAX_FILES, checksum
 
@@ -27,7 +28,9 @@ __all__ = [
     "LIMIT_BYTES",
     "MAX_FILES",
     "OWN_FOLDER",
+    "check_url",
     "default_name",
+    "is_url",
     "materialise",
     "snapshot",
     "snapshot_cell",
@@ -101,6 +104,13 @@ def snapshot_cell(
 def default_name(source: str | os.PathLike[str], cwd: Path | None = None) -> str:
     """A cluster's name for a program: `train.py` gives `train`, a cell (`"cell"`) `cell`."""
     return names.derive(sources.name_of(os.fspath(source), cwd or Path.cwd()))
+
+
+def check_url(url: str, sha256: str | None = None) -> None:
+    """Raise InvalidRequest for an address that would not even be asked. Asks nobody."""
+    from . import fetch
+
+    fetch.split_checksum(url, sha256)
 
 
 def speaks_of_ps(program: Program, workspace: Path) -> bool:

@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Iterator
 from typing import IO
 
+from ..i18n import _
 from .tree import MAX_FILES, File, check_limits, check_paths, is_ignored, is_safe, refusal
 
 Entry = tuple[str, int, bool, IO[bytes]]
@@ -50,7 +51,9 @@ def unpack(archive: bytes, *, source: object, limit_bytes: int) -> dict[str, Fil
         tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError,
         RuntimeError, NotImplementedError,  # zipfile: encrypted, unknown compression
     ) as error:  # fmt: skip
-        raise refusal(source, f"the archive cannot be unpacked: {error}") from None
+        raise refusal(
+            source, _("the archive cannot be unpacked: {why}").format(why=error)
+        ) from None
     check_paths(source, tree)
     return _without_common_folder(tree)
 
@@ -60,7 +63,7 @@ def _zip_entries(content: bytes, source: object) -> Iterator[Entry]:
         for info in archive.infolist():
             mode = info.external_attr >> 16
             path = info.filename.removeprefix("./").rstrip("/")
-            kind = "a link" if stat.S_ISLNK(mode) else ""
+            kind = _("a link") if stat.S_ISLNK(mode) else ""
             if _is_wanted(path, kind, source) and not info.is_dir():
                 with archive.open(info) as stream:
                     yield path, info.file_size, bool(mode & stat.S_IXUSR), stream
@@ -73,7 +76,7 @@ def _tar_entries(content: bytes, source: object, limit_bytes: int) -> Iterator[E
         with tarfile.open(fileobj=bounded, mode="r|") as archive:
             for info in archive:
                 path = info.name.removeprefix("./").rstrip("/")
-                kind = "a link" if info.islnk() or info.issym() else "a device"
+                kind = _("a link") if info.islnk() or info.issym() else _("a device")
                 plain_kind = "" if info.isreg() or info.isdir() else kind
                 if _is_wanted(path, plain_kind, source) and (stream := archive.extractfile(info)):
                     yield path, info.size, bool(info.mode & stat.S_IXUSR), stream
@@ -90,7 +93,7 @@ class _Bounded(io.RawIOBase):
         block = self._stream.read(min(size, self._left + 1) if size >= 0 else self._left + 1)
         self._left -= len(block)
         if self._left < 0:
-            raise ValueError("it unpacks to far more than the limit")
+            raise ValueError(_("it unpacks to far more than the limit"))
         return block
 
 
@@ -101,13 +104,18 @@ def _is_wanted(path: str, kind: str, source: object) -> bool:
     if not is_safe(path):
         raise refusal(
             source,
-            f"the archive has the entry {path!a}, which leads outside its folder or is no plain "
-            "name; pack the program's folder with relative names",
+            _(
+                "the archive has the entry {path!a}, which leads outside its folder or is no plain "
+                "name; pack the program's folder with relative names"
+            ).format(path=path),
         )
     if is_ignored(path):
         return False
     if kind:
-        raise refusal(source, f"{path} in the archive is {kind}; pack plain files")
+        raise refusal(
+            source,
+            _("{path} in the archive is {kind}; pack plain files").format(path=path, kind=kind),
+        )
     return True
 
 

@@ -7,7 +7,6 @@ imports or runs any of the program.
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 import sys
@@ -15,13 +14,15 @@ import warnings
 from importlib.machinery import PathFinder
 from pathlib import Path
 
+from ..i18n import _, mark
 from .imports import Closure
 from .mentions import script_text
+from .syntax import tree_of, undisturbed
 from .tree import File, Tree, refusal
 
 _MAGIC = re.compile(r"\s*(?:%{1,2}[A-Za-z_]|!|\?)|.*\?\s*$|\s*[\w.,\s]+=\s*(?:%[A-Za-z_]|!)")
 """A line that only IPython understands: `%x`, `%%x`, `!ls`, `?x`, `x?`, `files = !ls`."""
-_PLAIN = "a task runs plain Python"
+_PLAIN = mark("a task runs plain Python")
 
 
 def check_entry(path: str, file: File, *, source: object, called: str = "") -> None:
@@ -32,17 +33,19 @@ def check_entry(path: str, file: File, *, source: object, called: str = "") -> N
     """
     if not path.endswith(".py"):
         if not (script_text(path, file) or "").strip():
-            raise refusal(source, f"{path} is empty: it has no command to run")
+            raise refusal(source, _("{path} is empty: it has no command to run").format(path=path))
         return
     if (error := syntax_error(file.content, path)) is not None:
-        text = f", `{error.text.strip()}`" if error.text and error.text.strip() else ""
-        raise refusal(
-            source,
-            f"{called or path} has a syntax error in line {error.lineno}{text}: "
-            f"{error.msg}. Correct that line; no task was started",
+        line = f", `{error.text.strip()}`" if error.text and error.text.strip() else ""
+        text = _(
+            "{path} has a syntax error in line {number}{line}: {what}. "
+            "Correct that line; no task was started"
         )
-    if not ast.parse(file.content).body:
-        raise refusal(source, f"{called or path} is empty: it has no statement to run")
+        words = {"path": called or path, "number": error.lineno, "line": line, "what": error.msg}
+        raise refusal(source, text.format(**words))
+    if not tree_of(file.content).body:
+        text = _("{path} is empty: it has no statement to run")
+        raise refusal(source, text.format(path=called or path))
 
 
 def check_cell(text: str, file: File, first_line: int) -> None:
@@ -53,14 +56,17 @@ def check_cell(text: str, file: File, first_line: int) -> None:
     magics = _magic_lines(text)
     lines = text.split("\n")
     if magics:
-        named = ", ".join(f"line {n + first_line}, `{lines[n].strip()}`" for n in magics[:3])
-        more = f" and {len(magics) - 3} more" if len(magics) > 3 else ""
-        raise refusal(
-            "cell",
-            f"{named}{more}: {_PLAIN}, and magics, shell lines and `?` are the notebook's own. Put "
-            "them into another cell",
+        where = _("line {number}, `{line}`")
+        shown = [where.format(number=n + first_line, line=lines[n].strip()) for n in magics[:3]]
+        named = ", ".join(shown)
+        if len(magics) > 3:
+            named = _("{names} and {count} more").format(names=named, count=len(magics) - 3)
+        text = _(
+            "{named}: {plain}, and magics, shell lines and `?` are the notebook's own. "
+            "Put them into another cell"
         )
-    check_entry("cell.py", file, source="cell", called="the cell")
+        raise refusal("cell", text.format(named=named, plain=_(_PLAIN)))
+    check_entry("cell.py", file, source="cell", called=_("the cell"))
 
 
 def syntax_error(content: bytes, path: str) -> SyntaxError | None:
@@ -76,7 +82,7 @@ def syntax_error(content: bytes, path: str) -> SyntaxError | None:
             error.text = lines[error.lineno - 1] if error.lineno <= len(lines) else None
         return error
     except (ValueError, RecursionError, MemoryError) as error:
-        return SyntaxError(str(error) or "it is nested too deeply", (path, 1, 0, ""))
+        return SyntaxError(str(error) or _("it is nested too deeply"), (path, 1, 0, ""))
     return None
 
 
@@ -86,21 +92,27 @@ def undefined_names(path: str, file: File) -> str | None:
 
     found: dict[str, int] = {}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        module = ast.parse(file.content)
-    for message in checker.Checker(module, filename=path).messages:
+        warnings.simplefilter("ignore")  # of annotations in quotes, which the checker parses
+        module = tree_of(file.content)
+        seen = undisturbed(lambda: checker.Checker(module, filename=path).messages)
+    for message in seen:
         if isinstance(message, messages.UndefinedName):
             name, line = str(message.message_args[0]), int(message.lineno)
             found[name] = min(line, found.get(name, line))
     if not found:
         return None
     named = ", ".join(
-        f"{name} (line {line})" for name, line in sorted(found.items(), key=lambda i: i[1])
+        _("{name} (line {line})").format(name=name, line=line)
+        for name, line in sorted(found.items(), key=lambda i: i[1])
     )
-    which = "which it does not define"
     if path == "cell.py":
-        return f"the cell uses {named} {which}: a task runs only this cell, not the notebook"
-    return f"{path} uses {named} {which}: {_PLAIN}, without a notebook's names"
+        return _(
+            "the cell uses {names} which it does not define: "
+            "a task runs only this cell, not the notebook"
+        ).format(names=named)
+    return _(
+        "{path} uses {names} which it does not define: {plain}, without a notebook's names"
+    ).format(path=path, names=named, plain=_(_PLAIN))
 
 
 def missing_modules(closure: Closure, tree: Tree, cwd: Path) -> list[str]:
@@ -109,8 +121,10 @@ def missing_modules(closure: Closure, tree: Tree, cwd: Path) -> list[str]:
         return []  # it arranges by itself where modules come from
     stems = {part.removesuffix(".py") for path in tree for part in path.split("/")}
     return [
-        f"{path} imports {name} (line {line}), which is neither beside the program nor installed "
-        f"for {sys.executable}: a task that cannot find it fails"
+        _(
+            "{path} imports {name} (line {line}), which is neither beside the program nor "
+            "installed for {python}: a task that cannot find it fails"
+        ).format(path=path, name=name, line=line, python=sys.executable)
         for name, (path, line) in sorted(closure.missing.items())
         if name not in stems and not _is_installed(name, cwd)
     ]
@@ -123,7 +137,11 @@ def broken_modules(closure: Closure, entry: str) -> list[str]:
         if path != entry and path.endswith(".py"):
             error = syntax_error(file.content, path)
             if error is not None:
-                told.append(f"{path} has a syntax error in line {error.lineno}: {error.msg}")
+                told.append(
+                    _("{path} has a syntax error in line {number}: {what}").format(
+                        path=path, number=error.lineno, what=error.msg
+                    )
+                )
     return told
 
 

@@ -21,12 +21,13 @@ from dataclasses import dataclass
 from email.message import Message
 from typing import IO, cast
 
+from ..i18n import _, mark
 from .tree import refusal, size_text
 
 SILENCE = 20.0
 """Seconds without a byte after which the server counts as gone."""
 SCHEMES = ("http", "https")
-_SCHEME_RULE = "a URL starts with http:// or https://"
+_SCHEME_RULE = mark("a URL starts with http:// or https://")
 
 
 @dataclass(frozen=True)
@@ -45,23 +46,40 @@ def split_checksum(url: str, sha256: str | None) -> tuple[str, str | None]:
     """
     try:
         parts = urllib.parse.urlsplit(url)
-        host, _ = parts.hostname, parts.port  # both are parsed when asked for
+        host, _port = parts.hostname, parts.port  # both are parsed when asked for
     except ValueError as error:
-        raise refusal(url, f"it is not a valid URL ({error}); {_SCHEME_RULE}") from None
+        raise refusal(
+            url,
+            _("it is not a valid URL ({why}); {rule}").format(why=error, rule=_(_SCHEME_RULE)),
+        ) from None
     if parts.scheme.lower() not in SCHEMES:
-        raise refusal(url, f"{parts.scheme}:// is not supported; {_SCHEME_RULE}")
+        raise refusal(
+            url,
+            _("{scheme}:// is not supported; {rule}").format(
+                scheme=parts.scheme, rule=_(_SCHEME_RULE)
+            ),
+        )
     if not host:
-        raise refusal(url, f"it names no host; {_SCHEME_RULE}, then the host")
+        raise refusal(
+            url,
+            _("it names no host; {rule}, then the host").format(rule=_(_SCHEME_RULE)),
+        )
     if parts.username or parts.password:
         shown = parts._replace(netloc=f"…@{host}").geturl()
-        raise refusal(shown, "a URL with a user name or password would be kept in the record")
+        raise refusal(shown, _("a URL with a user name or password would be kept in the record"))
     named = urllib.parse.parse_qs(parts.fragment).get("sha256", [])
     sums = {s.lower() for s in [*named, *([sha256] if sha256 else [])]}
     if len(sums) > 1:
-        raise refusal(url, f"two checksums were given, {' and '.join(sorted(sums))}; give one")
+        both = _(" and ").join(sorted(sums))
+        raise refusal(url, _("two checksums were given, {sums}; give one").format(sums=both))
     expected = sums.pop() if sums else None
     if expected is not None and not re.fullmatch(r"[0-9a-f]{64}", expected):
-        raise refusal(url, f"sha256={expected} is no checksum: it has 64 digits of 0-9 and a-f")
+        raise refusal(
+            url,
+            _("sha256={expected} is no checksum: it has 64 digits of 0-9 and a-f").format(
+                expected=expected
+            ),
+        )
     return parts._replace(fragment="").geturl(), expected
 
 
@@ -93,7 +111,9 @@ def fetch(
         raise refusal(url, _status_text(error)) from None
     except (OSError, http.client.HTTPException, ValueError) as error:
         if deadline.passed:
-            raise refusal(url, f"the download took longer than {timeout:g} seconds") from None
+            raise refusal(
+                url, _("the download took longer than {seconds:g} seconds").format(seconds=timeout)
+            ) from None
         raise refusal(url, _failure_text(error, silence)) from None
     finally:
         deadline.cancel()
@@ -101,8 +121,10 @@ def fetch(
     if sha256 is not None and got != sha256:
         raise refusal(
             url,
-            f"what was downloaded has sha256 {got}, and {sha256} was asked for: either the file "
-            "changed or the checksum is of another one",
+            _(
+                "what was downloaded has sha256 {got}, and {sha256} was asked for: either the file "
+                "changed or the checksum is of another one"
+            ).format(got=got, sha256=sha256),
         )
     return Download(content, final)
 
@@ -125,45 +147,64 @@ def _read(url: str, limit_bytes: int, deadline: _Deadline, silence: float) -> tu
     with cast("http.client.HTTPResponse", opener.open(request, timeout=silence)) as response:
         said = response.headers.get("Content-Length", "")
         length = int(said) if said.isdecimal() else None
-        too_large = f"the limit is {size_text(limit_bytes)}; keep data out of the program"
+        too_large = _("the limit is {size}; keep data out of the program").format(
+            size=size_text(limit_bytes)
+        )
         if length is not None and length > limit_bytes:
-            raise refusal(url, f"it has {size_text(length)}, and {too_large}")
+            text = _("it has {size}, and {too_large}")
+            raise refusal(url, text.format(size=size_text(length), too_large=too_large))
         content = bytearray()
         while block := response.read1(64 * 1024):  # returns what is there, so that slowness shows
             content += block
             if len(content) > limit_bytes:
-                raise refusal(url, f"it is too large, {too_large}")
+                text = _("it is too large, {too_large}")
+                raise refusal(url, text.format(too_large=too_large))
         if deadline.passed:
             raise TimeoutError
         if length is not None and len(content) < length:
             raise http.client.IncompleteRead(bytes(content), length - len(content))
         encoded = response.headers.get("Content-Encoding", "identity") != "identity"
         if encoded and not url.endswith("gz"):  # some servers call a .tar.gz itself encoded
-            raise refusal(url, "the server sent it in an encoding that was not asked for")
+            raise refusal(url, _("the server sent it in an encoding that was not asked for"))
         return bytes(content), response.geturl()
+
+
+_MEANINGS = {
+    401: mark("it wants a sign-in"),
+    403: mark("it refuses access"),
+    404: mark("there is no such file"),
+}
 
 
 def _status_text(error: urllib.error.HTTPError) -> str:
     if error.code in range(300, 400):
-        return f"the server answered {error.code} and redirects in a circle, or too often"
-    hint = {401: "it wants a sign-in", 403: "it refuses access", 404: "there is no such file"}
-    why = f": {hint[error.code]}" if error.code in hint else ""
-    reason = " ".join(str(error.reason).split())[:200]
-    return f"the server answered {error.code} ({reason}){why}. Check the URL in a browser"
+        return _("the server answered {code} and redirects in a circle, or too often").format(
+            code=error.code
+        )
+    why = ""
+    if error.code in _MEANINGS:
+        why = f": {_(_MEANINGS[error.code])}"
+    return _("the server answered {code} ({reason}){why}. Check the URL in a browser").format(
+        code=error.code, reason=" ".join(str(error.reason).split())[:200], why=why
+    )
 
 
 def _failure_text(error: Exception, silence: float) -> str:
     cause = error.reason if isinstance(error, urllib.error.URLError) else error
     if isinstance(cause, TimeoutError):
-        return f"the server did not answer within {silence:g} seconds; try again, or use a file"
+        return _(
+            "the server did not answer within {seconds:g} seconds; try again, or use a file"
+        ).format(seconds=silence)
     if isinstance(cause, ssl.SSLCertVerificationError):
-        return f"the server's certificate is not trusted: {cause.verify_message}"
+        return _("the server's certificate is not trusted: {why}").format(why=cause.verify_message)
     if isinstance(cause, http.client.IncompleteRead):
-        return f"the download broke off after {size_text(len(cause.partial))}; try again"
+        return _("the download broke off after {size}; try again").format(
+            size=size_text(len(cause.partial))
+        )
     if isinstance(cause, http.client.HTTPException):
-        return f"the server's answer is not HTTP ({type(cause).__name__})"
+        return _("the server's answer is not HTTP ({kind})").format(kind=type(cause).__name__)
     text = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause)
-    return f"it could not be reached: {text}. Check the URL and the network"
+    return _("it could not be reached: {why}. Check the URL and the network").format(why=text)
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
@@ -179,7 +220,10 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         target = urllib.parse.urljoin(req.full_url, headers.get("location") or "")
         if urllib.parse.urlsplit(target).scheme.lower() not in SCHEMES:
             raise refusal(
-                req.full_url, f"it redirects to {target}; only http and https are followed"
+                req.full_url,
+                _("it redirects to {target}; only http and https are followed").format(
+                    target=target
+                ),
             )
         known = 307 if code == 308 else code  # Python 3.10 does not know 308
         return super().http_error_302(req, fp, known, msg, headers)  # type: ignore[arg-type]

@@ -12,6 +12,8 @@ import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from ..errors import InvalidRequest
+from ..i18n import _
 from .tree import MAX_FILES, File, check_limits, check_paths, is_ignored, refusal, size_text
 
 
@@ -34,7 +36,7 @@ def list_files(
         folders += 1
         for path, entry in _scan(root, pending.pop(), source):
             if entry.is_symlink() and (wrong := _wrong_link(root, real_root, path)):
-                links.append(f"{path} {wrong}")
+                links.append(wrong.format(path=path, target=os.readlink(root / path)))
                 continue
             state = _stat(entry, source)
             if stat.S_ISDIR(state.st_mode):
@@ -45,12 +47,14 @@ def list_files(
             else:
                 skipped.append(path)
     if links:
-        more = f" (and {len(links) - 3} more)" if len(links) > 3 else ""
-        raise refusal(
-            source,
-            f"{'; '.join(sorted(links)[:3])}{more}. Only files inside the folder are copied: put "
-            "a copy in place of the link, or remove it",
+        named = "; ".join(sorted(links)[:3])
+        if len(links) > 3:
+            named += _(" (and {count} more)").format(count=len(links) - 3)
+        text = _(
+            "{links}. Only files inside the folder are copied: "
+            "put a copy in place of the link, or remove it"
         )
+        raise refusal(source, text.format(links=named))
     return sizes
 
 
@@ -75,12 +79,10 @@ def read_file(path: Path, limit_bytes: int, *, source: object) -> File:
             executable = bool(os.fstat(stream.fileno()).st_mode & stat.S_IXUSR)
             content = stream.read(limit_bytes + 1)
     except OSError as error:
-        raise refusal(source, f"{path} cannot be read: {error.strerror or error}") from None
+        raise _unreadable(source, path, error) from None
     if len(content) > limit_bytes:
-        raise refusal(
-            source,
-            f"{path.name} is above the limit of {size_text(limit_bytes)}; keep data out of it",
-        )
+        text = _("{name} is above the limit of {size}; keep data out of it")
+        raise refusal(source, text.format(name=path.name, size=size_text(limit_bytes)))
     return File(content, executable)
 
 
@@ -89,7 +91,7 @@ def _scan(root: Path, below: str, source: object) -> Iterator[tuple[str, os.DirE
         with os.scandir(root / below) as entries:
             listed = sorted(entries, key=lambda entry: entry.name)
     except OSError as error:
-        raise refusal(source, f"{root / below} cannot be read: {error.strerror or error}") from None
+        raise _unreadable(source, root / below, error) from None
     for entry in listed:
         if not is_ignored(entry.name):
             yield (f"{below}/{entry.name}" if below else entry.name), entry
@@ -99,17 +101,23 @@ def _stat(entry: os.DirEntry[str], source: object) -> os.stat_result:
     try:
         return entry.stat()
     except OSError as error:
-        raise refusal(source, f"{entry.path} cannot be read: {error.strerror or error}") from None
+        raise _unreadable(source, entry.path, error) from None
+
+
+def _unreadable(source: object, path: object, error: OSError) -> InvalidRequest:
+    text = _("{path} cannot be read: {why}")
+    return refusal(source, text.format(path=path, why=error.strerror or error))
 
 
 def _wrong_link(root: Path, real_root: str, path: str) -> str:
+    """What is wrong with a link, as a sentence on its `path` and `target`; "" when nothing is."""
     link = root / path
     real = os.path.realpath(link)
     if os.path.commonpath([real, real_root]) != real_root:
-        return f"is a link that leads outside, to {os.readlink(link)}"
+        return _("{path} is a link that leads outside, to {target}")
     if not os.path.exists(real):
-        return f"is a link to {os.readlink(link)}, which does not exist"
+        return _("{path} is a link to {target}, which does not exist")
     above = [root.joinpath(*link.relative_to(root).parts[:i]) for i in range(len(path.split("/")))]
     if any(os.path.commonpath([os.path.realpath(folder), real]) == real for folder in above):
-        return f"is a link to {os.readlink(link)}, a folder that it lies in"
+        return _("{path} is a link to {target}, a folder that it lies in")
     return ""

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections.abc import Iterator
 
+from .syntax import tree_of
 from .tree import File, Tree
 
 FLAGS = ("ps_hosts", "worker_hosts", "job_name", "task_index", "data_dir", "log_path")
@@ -72,9 +72,7 @@ def parse(path: str, file: File) -> ast.Module | None:
     if not path.endswith(".py"):
         return None
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # "\d" and the like: the program's own business
-            return ast.parse(file.content)
+        return tree_of(file.content)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 

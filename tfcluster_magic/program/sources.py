@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..i18n import _, mark
 from ..models import ProgramKind
 from .checks import broken_modules, check_cell, check_entry, missing_modules, undefined_names
 from .folder import list_files, read_files
@@ -28,14 +29,13 @@ CELL = "cell.py"
 ARCHIVES = (".zip", ".tar.gz", ".tgz")
 TIMEOUT = 120.0
 """Seconds that a download may take."""
-_ALLOWED = "a program is a .py or .sh file, a folder, or a URL"
-_HINTS = {
-    ".ipynb": "a notebook cannot be run by a task: put the code into a .py file, or into one cell "
-    "that starts with %%tfcluster launch",
-    ".zip": "an archive is taken from a URL only: unpack it and name the folder",
-    ".gz": "an archive is taken from a URL only: unpack it and name the folder",
-    ".tgz": "an archive is taken from a URL only: unpack it and name the folder",
-}
+_ALLOWED = mark("a program is a .py or .sh file, a folder, or a URL")
+_ARCHIVE = mark("an archive is taken from a URL only: unpack it and name the folder")
+_NOTEBOOK = mark(
+    "a notebook cannot be run by a task: put the code into a .py file, or into one cell "
+    "that starts with %%tfcluster launch"
+)
+_HINTS = {".ipynb": _NOTEBOOK, ".zip": _ARCHIVE, ".gz": _ARCHIVE, ".tgz": _ARCHIVE}
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,11 @@ def read(source: str, cwd: Path, sha256: str | None, limit_bytes: int, timeout: 
         InvalidRequest: with what is wrong, and what is allowed.
     """
     if not source.strip():
-        raise refusal(source, f"name a program: {_ALLOWED}")
+        raise refusal(source, _("name a program: {rule}").format(rule=_(_ALLOWED)))
     if is_url(source):
         return read_url(source, cwd, sha256, limit_bytes, timeout)
     if sha256 is not None:
-        raise refusal(source, "a checksum (sha256) goes with a URL; leave it out")
+        raise refusal(source, _("a checksum (sha256) goes with a URL; leave it out"))
     path = cwd / os.path.expanduser(source)
     hint = _HINTS.get(path.suffix.lower())
     try:
@@ -73,16 +73,17 @@ def read(source: str, cwd: Path, sha256: str | None, limit_bytes: int, timeout: 
             return read_folder(path, source, cwd, limit_bytes)
         if path.is_file():
             if path.suffix.lower() not in (".py", ".sh"):
-                raise refusal(source, hint or f"{_ALLOWED}; rename it if it is one")
+                text = _(hint) if hint else _("{rule}; rename it if it is one")
+                raise refusal(source, text.format(rule=_(_ALLOWED)))
             return read_script(path, source, cwd, limit_bytes)
         if os.path.lexists(path):
-            raise refusal(source, f"it is no regular file; {_ALLOWED}")
+            text = _("it is no regular file; {rule}")
+            raise refusal(source, text.format(rule=_(_ALLOWED)))
     except (OSError, ValueError) as error:  # a folder without access, a name with a zero byte
-        text = getattr(error, "strerror", None) or error
-        raise refusal(source, f"it cannot be read: {text}") from None
-    raise refusal(
-        source, f"there is no such file or folder in {cwd}{_close_names(path)}; {_ALLOWED}"
-    )
+        why = getattr(error, "strerror", None) or error
+        raise refusal(source, _("it cannot be read: {why}").format(why=why)) from None
+    text = _("there is no such file or folder in {folder}{close}; {rule}")
+    raise refusal(source, text.format(folder=cwd, close=_close_names(path), rule=_(_ALLOWED)))
 
 
 def read_script(path: Path, source: str, cwd: Path, limit_bytes: int) -> Read:
@@ -124,8 +125,10 @@ def read_folder(path: Path, source: str, cwd: Path, limit_bytes: int) -> Read:
     if real == home or real in home.parents:
         raise refusal(
             source,
-            "this is your home folder or one above it, with everything that is yours: put the "
-            "program into a folder of its own, or name its .py file",
+            _(
+                "this is your home folder or one above it, with everything that is yours: put the "
+                "program into a folder of its own, or name its .py file"
+            ),
         )
     skipped: list[str] = []
     sizes = list_files(real, source=source, skipped=skipped)
@@ -144,7 +147,7 @@ def read_url(source: str, cwd: Path, sha256: str | None, limit_bytes: int, timeo
     name = next((n for n in map(_last_part, (url, got.url)) if _is_known(n)), _last_part(url))
     if re.match(rb"\s*<(!doctype|html|head)", got.content[:200], re.IGNORECASE):
         raise refusal(
-            url, "the server sent a web page, not a program: use the address of the raw file"
+            url, _("the server sent a web page, not a program: use the address of the raw file")
         )
     if name.lower().endswith(ARCHIVES):
         tree: Tree = archive.unpack(got.content, source=url, limit_bytes=limit_bytes)
@@ -156,7 +159,9 @@ def read_url(source: str, cwd: Path, sha256: str | None, limit_bytes: int, timeo
     else:
         raise refusal(
             url,
-            f"a URL ends in .py, .sh or {', '.join(ARCHIVES)}, and this one in {name!r}",
+            _("a URL ends in .py, .sh or {archives}, and this one in {name!r}").format(
+                archives=", ".join(ARCHIVES), name=name
+            ),
         )
     return Read(ProgramKind.URL, url, entry, tree, _check_tree(tree, entry, url, cwd))
 
@@ -174,13 +179,22 @@ def find_entry(paths: Iterable[str], source: str) -> str:
     programs = [path for path in here if path.endswith(".py")]
     if len(programs) == 1:
         return programs[0]
-    has = f"it has {', '.join(programs[:4])}{', ...' * (len(programs) > 4)}" if programs else ""
-    name_it = f"; or name one of them, {source.rstrip('/')}/{programs[0]}" if programs else ""
-    raise refusal(
-        source,
-        f"no file in it says what to start{f': {has}' if has else ''}. A folder is started by "
-        f"{', '.join(ENTRIES)}, or by its only .py file{name_it}",
-    )
+    if programs:
+        text = _(
+            "no file in it says what to start: it has {programs}. A folder is started by "
+            "{entries}, or by its only .py file; or name one of them, {example}"
+        )
+    else:
+        text = _(
+            "no file in it says what to start. A folder is started by "
+            "{entries}, or by its only .py file"
+        )
+    words = {
+        "programs": ", ".join(programs[:4]) + ", ..." * (len(programs) > 4),
+        "entries": ", ".join(ENTRIES),
+        "example": f"{source.rstrip('/')}/{''.join(programs[:1])}",
+    }
+    raise refusal(source, text.format(**words))
 
 
 def name_of(source: str, cwd: Path) -> str:
@@ -222,7 +236,10 @@ def _warnings(needed: Closure, tree: Tree, entry: str, cwd: Path) -> tuple[str, 
 
 
 def _skipped(paths: list[str]) -> list[str]:
-    return [f"{path} is neither a file nor a folder, and is not copied" for path in sorted(paths)]
+    return [
+        _("{path} is neither a file nor a folder, and is not copied").format(path=path)
+        for path in sorted(paths)
+    ]
 
 
 def _close_names(path: Path) -> str:
@@ -232,7 +249,9 @@ def _close_names(path: Path) -> str:
         return ""
     known = [n for n in there if _is_known(n) or (path.parent / n).is_dir()]
     close = difflib.get_close_matches(path.name, known, 3, cutoff=0.6)
-    return f" (did you mean {' or '.join(close)}?)" if close else ""
+    if not close:
+        return ""
+    return _(" (did you mean {close}?)").format(close=_(" or ").join(close))
 
 
 def _last_part(url: str) -> str:

@@ -18,7 +18,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ..errors import TFClusterError
+from ..i18n import _
 from ..models import Program
+from ..models.spec import MOST_FILES
 from .folder import list_files, read_file
 from .tree import File, Tree, check_paths, checksum, refusal, size_text
 
@@ -28,7 +30,8 @@ INLINE_BYTES = 64 * 1024
 
 def inline(tree: Tree) -> dict[str, str] | None:
     """The files for the record, in base64; None when they are too large for it."""
-    if sum(len(path) + len(file.content) for path, file in tree.items()) > INLINE_BYTES:
+    size = sum(len(path) + len(file.content) for path, file in tree.items())
+    if size > INLINE_BYTES or len(tree) > MOST_FILES:
         return None
     return {path: base64.b64encode(tree[path].content).decode() for path in sorted(tree)}
 
@@ -57,8 +60,15 @@ def store(tree: Tree, sha256: str, workspace: Path, *, source: object) -> Path:
         size = size_text(sum(len(file.content) for file in tree.values()))
         raise refusal(
             source,
-            f"its {size} cannot be stored in {final.parent}: {error.strerror or error}. Make that "
-            f"folder writable, or keep the program below {size_text(INLINE_BYTES)}",
+            _(
+                "its {size} cannot be stored in {folder}: {why}. Make that "
+                "folder writable, or keep the program below {limit}"
+            ).format(
+                size=size,
+                folder=final.parent,
+                why=error.strerror or error,
+                limit=size_text(INLINE_BYTES),
+            ),
         ) from None
     return final
 
@@ -73,18 +83,22 @@ def load(program: Program, workspace: Path) -> dict[str, File]:
         folder = stored_folder(workspace, program.sha256)
         if not folder.is_dir():
             raise TFClusterError(
-                f"the snapshot of {program.source} is gone: {folder} does not exist. Launch the "
-                "program again instead of rerunning this run"
+                _(
+                    "the snapshot of {source} is gone: {folder} does not exist. Launch the "
+                    "program again instead of rerunning this run"
+                ).format(source=program.source, folder=folder)
             )
         tree = _read(folder, program.executables)
         where = str(folder)
     else:
         tree = _decode(program.files, program.executables)
-        where = "the record"
+        where = _("the record")
     if checksum(tree) != program.sha256:
         raise TFClusterError(
-            f"the snapshot of {program.source} was altered: the files in {where} do not have the "
-            f"checksum {program.sha256}. Launch the program again instead of rerunning this run"
+            _(
+                "the snapshot of {source} was altered: the files in {where} do not have the "
+                "checksum {sha256}. Launch the program again instead of rerunning this run"
+            ).format(source=program.source, where=where, sha256=program.sha256)
         )
     return tree
 
@@ -101,10 +115,16 @@ def materialise(program: Program, target: Path, workspace: Path) -> None:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         if not _holds(target, tree) and not _appears(tree, target, 0o555):
-            raise TFClusterError(f"{target} holds other files than the program; name a new folder")
+            raise TFClusterError(
+                _("{target} holds other files than the program; name a new folder").format(
+                    target=target
+                )
+            )
     except OSError as error:
         raise TFClusterError(
-            f"the program cannot be written to {target}: {error.strerror or error}"
+            _("the program cannot be written to {target}: {why}").format(
+                target=target, why=error.strerror or error
+            )
         ) from None
 
 
@@ -122,14 +142,16 @@ def _read(folder: Path, executables: Iterable[str]) -> dict[str, File]:
 
 
 def _decode(files: Mapping[str, str], executables: tuple[str, ...]) -> dict[str, File]:
-    check_paths("the record", files)
+    check_paths(_("the record"), files)
     try:
         return {
             path: File(base64.b64decode(text, validate=True), path in executables)
             for path, text in files.items()
         }
     except (binascii.Error, ValueError):
-        raise refusal("the record", "its files are not base64: the record was altered") from None
+        raise refusal(
+            _("the record"), _("its files are not base64: the record was altered")
+        ) from None
 
 
 def _holds(folder: Path, tree: Tree) -> bool:
@@ -161,7 +183,7 @@ def _appears(tree: Tree, final: Path, folder_mode: int) -> bool:
 
 
 def _set_modes(folder: Path, mode: int) -> None:
-    for below, _, _ in os.walk(folder):
+    for below, _folders, _files in os.walk(folder):
         os.chmod(below, mode)
 
 

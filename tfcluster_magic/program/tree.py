@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ..errors import InvalidRequest, Problem
+from ..i18n import _
 
 LIMIT_BYTES = 50 * 1024 * 1024
 """Most bytes that the files of a program may have together."""
@@ -85,32 +86,43 @@ def check_limits(source: object, sizes: Mapping[str, int], limit_bytes: int) -> 
         return
     largest = sorted(sizes, key=lambda path: (-sizes[path], path))[:3]
     named = ", ".join(f"{path} ({size_text(sizes[path])})" for path in largest)
-    more = " or more" if len(sizes) > MAX_FILES else ""
-    raise refusal(
-        source,
-        f"it has {len(sizes)} files{more} with {size_text(total)} together, and a program may have "
-        f"at most {MAX_FILES} files with {size_text(limit_bytes)}; the largest: "
-        f"{named}. Keep data out of the program's folder: tasks read it from the data folder "
-        "(TFCLUSTER_DATA_DIR)",
+    what = (
+        _("it has {count} files or more with {size} together")
+        if len(sizes) > MAX_FILES
+        else _("it has {count} files with {size} together")
     )
+    text = _(
+        "{what}, and a program may have at most {most} files with {limit}; the largest: "
+        "{named}. Keep data out of the program's folder: tasks read it from the data folder "
+        "(TFCLUSTER_DATA_DIR)"
+    )
+    words = {
+        "what": what.format(count=len(sizes), size=size_text(total)),
+        "most": MAX_FILES,
+        "limit": size_text(limit_bytes),
+        "named": named,
+    }
+    raise refusal(source, text.format(**words))
 
 
 def check_paths(source: object, paths: Iterable[str]) -> None:
     """Refuse paths that are not safe, or that are a file and a folder at once."""
     known = set(paths)
     if strange := sorted(path for path in known if not is_safe(path)):
-        raise refusal(source, f"file names may not hold {strange[0]!a}; rename that file")
+        text = _("file names may not hold {name!a}; rename that file")
+        raise refusal(source, text.format(name=strange[0]))
     for path in sorted(known):
         parts = path.split("/")
         for i in range(1, len(parts)):
             if (above := "/".join(parts[:i])) in known:
-                raise refusal(source, f"{above} is a file and a folder in it; keep one of the two")
+                text = _("{path} is a file and a folder in it; keep one of the two")
+                raise refusal(source, text.format(path=above))
 
 
 def size_text(size: int) -> str:
     """Bytes for people: `512 bytes`, `70 KiB`, `48.2 MiB`."""
     if size < 1024:
-        return f"{size} bytes"
+        return _("{count} bytes").format(count=size)
     if size < 1024 * 1024:
         return f"{size / 1024:.3g} KiB" if size < 1000 * 1024 else "1 MiB"
     mib = size / (1024 * 1024)

@@ -90,9 +90,12 @@ def taken(
 
 
 def exit_status(cause: str, child: Child) -> int:
-    """What our own process ends with: 0 when stopped in time, the child's code, 128 + signal."""
+    """What our own process ends with: the child's code, 128 + signal, as of SIGTERM when stopped.
+
+    Never 0 when stopped: a Job would count the task as done and not start it again.
+    """
     if cause == "Stopped" and child.signal != signal.SIGKILL:
-        return 0
+        return SHELL_SIGNAL + signal.SIGTERM
     if child.signal:
         return SHELL_SIGNAL + child.signal
     return 1 if child.code is None else child.code

@@ -1,23 +1,24 @@
-/* LD_PRELOAD shim: a TCP socket that asks for the wildcard address gets loopback instead.
+/* LD_PRELOAD shim: a TCP socket that asks for the wildcard address gets loopback instead, and only
+ * this account's connections.
  *
  * TensorFlow's gRPC server always binds the wildcard address, whatever its cluster says, and has no
  * authentication. The guard answers bind() for 0.0.0.0, :: and ::ffff:0.0.0.0 with 127.0.0.1 (::1
- * for a socket that is v6 only); other addresses, socket types and families pass unchanged.
+ * for a socket that is v6 only); other addresses, socket types and families pass unchanged. From a
+ * socket that was answered so, accept() gives no connection of another account of the machine: it
+ * is closed unread.
  *
  * A process that runs already (a notebook kernel) loads the library itself and calls
- * tfcluster_guard_loaded_libraries(), which redirects the calls to bind() of the TensorFlow and
- * gRPC libraries loaded so far, and of no others.
+ * tfcluster_guard_loaded_libraries(), which redirects these calls of the TensorFlow and gRPC
+ * libraries loaded so far, and of no others.
  */
 #define _GNU_SOURCE
+#include "loopback_peer.h"
+
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
-#include <netinet/in.h>
 #include <stdint.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #if defined(__x86_64__)
 #define CALL_SLOT R_X86_64_JUMP_SLOT
@@ -30,20 +31,42 @@
 #endif
 
 typedef int bind_function(int, const struct sockaddr *, socklen_t);
+typedef int accept4_function(int, struct sockaddr *, socklen_t *, int);
 
-static const unsigned char v4_in_v6[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+/* Which descriptors were given loopback instead of the wildcard; higher ones than these are not
+ * told apart, and count as such. */
+#define DESCRIPTORS 65536
+static unsigned char guarded[DESCRIPTORS];
+
+static int answered(int fd, int result, unsigned char is_guarded)
+{
+    if (result == 0 && fd >= 0 && fd < DESCRIPTORS)
+        __atomic_store_n(&guarded[fd], is_guarded, __ATOMIC_RELEASE);
+    return result;
+}
+
+static int is_guarded(int fd)
+{
+    return fd >= DESCRIPTORS || (fd >= 0 && __atomic_load_n(&guarded[fd], __ATOMIC_ACQUIRE));
+}
+
+/* What the C library has under a name, past the guard. */
+static void *next_of(const char *name)
+{
+    /* RTLD_NEXT finds nothing when the guard was loaded with dlopen() after libc. */
+    void *next = dlsym(RTLD_NEXT, name);
+    if (!next) {
+        void *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+        next = libc ? dlsym(libc, name) : NULL;
+    }
+    return next;
+}
 
 static int libc_bind(int fd, const struct sockaddr *address, socklen_t length)
 {
     static bind_function *next;
-    if (!next) {
-        /* RTLD_NEXT finds nothing when the guard was loaded with dlopen() after libc. */
-        next = (bind_function *)dlsym(RTLD_NEXT, "bind");
-        if (!next) {
-            void *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
-            next = libc ? (bind_function *)dlsym(libc, "bind") : NULL;
-        }
-    }
+    if (!next)
+        next = (bind_function *)next_of("bind");
     return next(fd, address, length);
 }
 
@@ -61,7 +84,7 @@ static int guarded_bind(int fd, const struct sockaddr *address, socklen_t length
         memcpy(&v4, address, sizeof v4);
         if (v4.sin_addr.s_addr == htonl(INADDR_ANY) && is_tcp(fd)) {
             v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-            return libc_bind(fd, (struct sockaddr *)&v4, sizeof v4);
+            return answered(fd, libc_bind(fd, (struct sockaddr *)&v4, sizeof v4), 1);
         }
     } else if (address && address->sa_family == AF_INET6 && length >= sizeof(struct sockaddr_in6)) {
         struct sockaddr_in6 v6;
@@ -80,16 +103,54 @@ static int guarded_bind(int fd, const struct sockaddr *address, socklen_t length
                 memcpy(&v6.sin6_addr, v4_in_v6, 12);
                 memcpy(v6.sin6_addr.s6_addr + 12, &loopback, 4);
             }
-            return libc_bind(fd, (struct sockaddr *)&v6, sizeof v6);
+            return answered(fd, libc_bind(fd, (struct sockaddr *)&v6, sizeof v6), 1);
         }
     }
-    return libc_bind(fd, address, length);
+    return answered(fd, libc_bind(fd, address, length), 0);
+}
+
+static int guarded_accept4(int fd, struct sockaddr *address, socklen_t *length, int flags)
+{
+    static accept4_function *next;
+    if (!next)
+        next = (accept4_function *)next_of("accept4");
+    const socklen_t room = length ? *length : 0;
+    for (;;) {
+        int connection = next(fd, address, length, flags);
+        if (connection < 0 || !is_guarded(fd) || peer_of(connection) != PEER_OTHER)
+            return connection;
+        close(connection);
+        if (length)
+            *length = room;
+    }
+}
+
+static int guarded_accept(int fd, struct sockaddr *address, socklen_t *length)
+{
+    return guarded_accept4(fd, address, length, 0);
 }
 
 int bind(int fd, const struct sockaddr *address, socklen_t length)
 {
     return guarded_bind(fd, address, length);
 }
+
+int accept4(int fd, struct sockaddr *address, socklen_t *length, int flags)
+{
+    return guarded_accept4(fd, address, length, flags);
+}
+
+int accept(int fd, struct sockaddr *address, socklen_t *length)
+{
+    return guarded_accept(fd, address, length);
+}
+
+static const struct {
+    const char *name;
+    void *guard;
+} calls[] = {{"bind", (void *)guarded_bind},
+             {"accept4", (void *)guarded_accept4},
+             {"accept", (void *)guarded_accept}};
 
 /* One loaded library's tables, as the dynamic section gives them. */
 struct tables {
@@ -118,10 +179,10 @@ static struct tables read_tables(const struct dl_phdr_info *library, const ElfW(
     return found;
 }
 
-/* Write the guard into one slot, which may lie in pages made read-only after relocation (RELRO). */
-static int redirect(const struct dl_phdr_info *library, void **slot)
+/* Write a guard into one slot, which may lie in pages made read-only after relocation (RELRO). */
+static int redirect(const struct dl_phdr_info *library, void **slot, void *guard)
 {
-    if (*slot == (void *)guarded_bind)
+    if (*slot == guard)
         return 1;
     uintptr_t page_size = (uintptr_t)sysconf(_SC_PAGESIZE);
     void *page = (void *)((uintptr_t)slot & ~(page_size - 1));
@@ -135,7 +196,7 @@ static int redirect(const struct dl_phdr_info *library, void **slot)
     }
     if (mprotect(page, page_size, PROT_READ | PROT_WRITE) != 0)
         return 0;
-    __atomic_store_n(slot, (void *)guarded_bind, __ATOMIC_RELEASE);
+    __atomic_store_n(slot, guard, __ATOMIC_RELEASE);
     mprotect(page, page_size, protection);
     return 1;
 }
@@ -151,8 +212,10 @@ static int redirect_all(const struct dl_phdr_info *library, const struct tables 
         if (type != CALL_SLOT && type != DATA_SLOT)
             continue;
         const ElfW(Sym) *symbol = &all->symbols[ELF64_R_SYM(relocation->r_info)];
-        if (strcmp(all->names + symbol->st_name, "bind") == 0)
-            redirected += redirect(library, (void **)(library->dlpi_addr + relocation->r_offset));
+        void **slot = (void **)(library->dlpi_addr + relocation->r_offset);
+        for (size_t call = 0; call < sizeof calls / sizeof *calls; call++)
+            if (strcmp(all->names + symbol->st_name, calls[call].name) == 0)
+                redirected += redirect(library, slot, calls[call].guard);
     }
     return redirected;
 }

@@ -7,11 +7,13 @@ Standard library only, Python 3.8 syntax.
 from __future__ import annotations
 
 import _thread
+import errno
 import os
 import select
 import time
 
 from checkpoints import copy_checkpoints, wait_for_copy
+from ownership import take
 from taskconfig import ConfigError, TaskConfig
 
 TYPE_CHECKING = False
@@ -22,7 +24,24 @@ if TYPE_CHECKING:
 
 # How long names may stay unresolved and the copy of checkpoints unfinished, in seconds.
 PATIENCE = 600.0
+# And names that may belong to tasks that have ended already: then the program starts all the same.
+GO_ON = 30.0
 QUIET_SECONDS = 2.0
+# How long a volume may answer with what it says while it recovers: GlusterFS, for one, gives a
+# server that does not answer 42 s before it goes on without. What is left then, stays.
+VOLUME_PATIENCE = 60.0
+RECOVERING = {
+    errno.EAGAIN,
+    errno.EBUSY,
+    errno.EEXIST,
+    errno.EHOSTDOWN,
+    errno.EHOSTUNREACH,
+    errno.EIO,
+    errno.ENOENT,
+    errno.ENOTCONN,
+    errno.ESTALE,
+    errno.ETIMEDOUT,
+}
 
 
 class Preparation:
@@ -31,6 +50,8 @@ class Preparation:
     def __init__(self, config: TaskConfig, loop: Loop, say: Callable[[str], None]) -> None:
         self.finished = False
         self.problem = ""
+        self.owns_folder = False
+        """Whether the output folder is there, and this run's."""
         self._config = config
         self._loop = loop
         self._say = say
@@ -66,12 +87,14 @@ class Preparation:
     def _prepare(self) -> None:
         config = self._config
         patience = float(os.environ.get("TFCLUSTER_PATIENCE") or PATIENCE)
-        try:
-            os.makedirs(config.output_dir, exist_ok=True)
-        except OSError as error:
-            problem = f"cannot make the output folder {config.output_dir}: {error.strerror}"
-            raise ConfigError(problem) from None
-        wait_for_names(config.hosts, patience, self._later)
+        make_folder(config.output_dir, config.owner, min(VOLUME_PATIENCE, patience), self._later)
+        self.owns_folder = True
+        hold_off = config.hold_off(dict(os.environ))
+        if hold_off:
+            self._later(f"waiting {hold_off:g} s: all workers start again together, or none")
+            time.sleep(hold_off)
+        needed = [host for host in config.hosts if config.needs(host, dict(os.environ))]
+        wait_for_names(config.hosts, needed, patience, self._later)
         if config.resume_from and not config.in_graph:
             if config.copies_checkpoints:
                 copy_checkpoints(config.resume_from, config.output_dir, self._later)
@@ -79,8 +102,38 @@ class Preparation:
                 wait_for_copy(config.output_dir, patience)
 
 
-def wait_for_names(hosts: list[str], patience: float, say: Callable[[str], None]) -> None:
-    """Return once every host has an address. Raises ConfigError naming those that have none."""
+def make_folder(folder: str, owner: str, patience: float, say: Callable[[str], None]) -> None:
+    """Make the output folder, for the run whose uid `owner` is. Raises ConfigError saying why not.
+
+    Under load a network volume fails a call that it takes a moment later, so what may be over soon
+    is tried again for `patience` seconds.
+    """
+    started, pause, told = time.monotonic(), 0.1, ""
+    while True:
+        try:
+            os.makedirs(folder, exist_ok=True)
+            if owner:
+                take(folder, owner)
+            return
+        except OSError as error:
+            why = f"{folder}: {error.strerror}"
+            waited = time.monotonic() - started
+            if error.errno not in RECOVERING or waited > patience:
+                raise ConfigError(f"cannot make the output folder {why}") from None
+            if waited > min(QUIET_SECONDS, patience / 2) and why != told:
+                say(f"waiting for the output folder {why}")
+                told = why
+        time.sleep(pause)
+        pause = min(2.0, pause * 1.5)
+
+
+def wait_for_names(
+    hosts: list[str], needed: list[str], patience: float, say: Callable[[str], None]
+) -> None:
+    """Return once every host has an address, or after GO_ON seconds those that are needed.
+
+    Raises ConfigError naming those that have none.
+    """
     missing = [host for host in hosts if not _is_address(host)]
     if not missing:
         return
@@ -96,13 +149,18 @@ def wait_for_names(hosts: list[str], patience: float, say: Callable[[str], None]
     while True:
         missing = [name for name in missing if not has_address(name)]
         if not missing:
+            if told:
+                say("every address is there")
             return
         shown = ", ".join(missing[:3])
         if len(missing) > 3:
             shown += f" and {len(missing) - 3} more"
         waited = time.monotonic() - started
-        if waited > patience:
+        if waited > patience and any(name in needed for name in missing):
             raise ConfigError(f"after {waited:.0f} s there is no address for {shown}")
+        if waited > min(GO_ON, patience) and not any(name in needed for name in missing):
+            say(f"going on without the address of {shown}: it has ended, or is not there yet")
+            return
         if waited > QUIET_SECONDS and not told:
             say(f"waiting for the address of {shown}")
             told = True

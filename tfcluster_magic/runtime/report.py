@@ -10,6 +10,8 @@ import json
 import os
 import select
 
+from taskconfig import attempt
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -25,8 +27,8 @@ class Report:
     """Writes to the report descriptor and the termination file that the environment names."""
 
     def __init__(self, env: dict[str, str], task: str) -> None:
-        attempt = env.get("TFCLUSTER_ATTEMPT", "")
-        self._head = {"task": task, "attempt": int(attempt) if attempt.isdigit() else 1}
+        number = attempt(env)
+        self._head = {"task": task, "attempt": int(number) if number.isdigit() else 1}
         self.fd = _open_fd(env.get("TFCLUSTER_REPORT_FD", ""))
         self._file = env.get("TFCLUSTER_TERMINATION_LOG", "")
         if not self._file and os.path.exists(KUBERNETES_FILE):

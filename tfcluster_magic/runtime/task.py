@@ -17,6 +17,7 @@ import time
 import exits
 import process
 import sockets
+from beacon import LINGER, Beacon
 from idle import IdleWatch
 from logcopy import LogCopy
 from loop import Loop
@@ -64,6 +65,8 @@ class Task:
         self.problem = preparation.problem
         if not (self.problem or self.stopping or self.orphaned):
             self._spawn()
+        if not preparation.owns_folder:
+            self.copy.path = os.devnull  # what is there belongs to another run
         self.copy.start()
         if self.child:
             self.report.event("started", pid=self.child)
@@ -130,10 +133,13 @@ class Task:
         every = float(os.environ.get("TFCLUSTER_IDLE_SAMPLE") or 5.0)
         uid = os.environ.get("TFCLUSTER_RUN_UID", "")
         watch = IdleWatch(self.child, self.config.port, uid, self.config.hosts)
+        beacon = Beacon(self.loop, self.config.beacon)
 
         def look() -> None:
             if watch.sample():
                 self.report.event("idle", since=watch.since)
+            if self.config.beacon:
+                beacon.show(watch.since is None or time.time() - watch.since < LINGER)
             self.loop.after("look", every, look)
 
         self.loop.after("look", every, look)

@@ -13,7 +13,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from typing import Any
 
 # An evaluator is never in "cluster": strategies refuse it there, and nobody connects to it.
@@ -27,14 +27,27 @@ GRPC_OPTIONS = (
 )
 PROXIES = ("grpc_proxy", "https_proxy", "http_proxy", "HTTPS_PROXY", "HTTP_PROXY")
 # The hub's and the kernel's secrets, and what the backend tells this runtime alone.
-PRIVATE_PREFIXES = ("JUPYTERHUB_", "JPY_")
+PRIVATE_PREFIXES = ("JUPYTERHUB_", "JPY_", "JUPYTER_TOKEN")
 PRIVATE = (
     "TFCLUSTER_REPORT_FD",
     "TFCLUSTER_TERMINATION_LOG",
     "TFCLUSTER_IDLE_SAMPLE",
     "TFCLUSTER_PATIENCE",
+    "TFCLUSTER_INDEX_FAILURES",
+    "TFCLUSTER_INDEX_IGNORED",
 )
 HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def failures(env: Mapping[str, str]) -> tuple[int, int]:
+    """How often a Job has replaced this task's pod: after failures, and after disruptions."""
+    said = [env.get(f"TFCLUSTER_INDEX_{name}", "") for name in ("FAILURES", "IGNORED")]
+    return tuple(int(each) if each.isdigit() else 0 for each in said)  # type: ignore[return-value]
+
+
+def attempt(env: Mapping[str, str]) -> str:
+    """The number of this start: as the backend tells it, else counted by the Job of the pod."""
+    return env.get("TFCLUSTER_ATTEMPT") or str(1 + sum(failures(env)))
 
 
 class ConfigError(Exception):
@@ -106,7 +119,24 @@ class TaskConfig:
     def hosts(self) -> list[str]:
         """Hosts of the whole cluster, each once, in order."""
         every = [address for hosts in self.cluster.values() for address in hosts]
-        return list(dict.fromkeys(each.rpartition(":")[0].strip("[]") for each in every))
+        return list(dict.fromkeys(_host(each) for each in every))
+
+    def needs(self, host: str, env: Mapping[str, str]) -> bool:
+        """Whether the task cannot start before this host has an address.
+
+        A pod's address goes with it, so one of a worker that has ended never comes back; parameter
+        servers and servers of an In-Graph cluster do not end before the others.
+        """
+        lasting = ("chief", "worker", "ps") if self.in_graph else ("ps",)
+        if any(host == _host(a) for kind in lasting for a in self.cluster.get(kind, [])):
+            return True
+        together = not self.counts.get("ps") and bool(self.program.get("serves"))
+        return together and not sum(failures(env))
+
+    @property
+    def owner(self) -> str:
+        """The uid of the run that its output folder has to belong to; empty: nobody asks."""
+        return str(self.data.get("uid") or "") if self.data.get("ownFolder") else ""
 
     @property
     def copies_checkpoints(self) -> bool:
@@ -133,6 +163,22 @@ class TaskConfig:
         serves = bool(self.program.get("serves")) and sum(map(len, self.cluster.values())) > 1
         return bool(self.port) and (self.in_graph or serves)
 
+    @property
+    def beacon(self) -> int:
+        """The port that is open while an In-Graph server is used; 0 for none."""
+        return int(self.data.get("beacon") or 0) if self.in_graph else 0
+
+    def hold_off(self, env: Mapping[str, str]) -> float:
+        """Seconds to wait before a start in place of a task that failed.
+
+        Without parameter servers all workers start together, or the run has failed; who decides it
+        needs longer than a Job needs to replace a pod.
+        """
+        together = self.task_type in ("chief", "worker") and not self.counts.get("ps")
+        trainers = self.counts.get("chief", 0) + self.counts.get("worker", 0)
+        waits = together and trainers > 1 and not self.in_graph and failures(env)[0] > 0
+        return float(self.data.get("holdOff") or 0.0) if waits else 0.0
+
     def flags(self) -> list[str]:
         """Address flags that the program mentions and the user did not give."""
         values = {
@@ -148,11 +194,17 @@ class TaskConfig:
         wanted = [n for n in values if n in self.program.get("flags", []) and n not in given]
         return [f"--{name}={values[name]}" for name in wanted]
 
+    @property
+    def interpreter(self) -> str:
+        """The Python of the program or server; ours where nobody chose one."""
+        chosen: str = self.data.get("interpreter") or sys.executable
+        return chosen
+
     def command(self, find: Callable[[str], str]) -> list[str]:
         """The child's argv; `find(name)` looks a program up on PATH. Raises ConfigError."""
         if self.in_graph:
             server = os.path.join(HERE, "tf_server.py")
-            return [sys.executable, server, "--server", self.data.get("server", "native")]
+            return [self.interpreter, server, "--server", self.data.get("server", "native")]
         script = os.path.join(self.program["dir"], self.program["entrypoint"])
         if not os.path.isfile(script):
             raise ConfigError(f"its file {script} does not exist")
@@ -160,7 +212,7 @@ class TaskConfig:
             raise ConfigError(f"its file {script} may not be read by this user")
         tail = [script, *self.flags(), *self.program.get("arguments", [])]
         if script.endswith(".py"):
-            return [sys.executable, "-u", *tail]
+            return [self.interpreter, "-u", *tail]
         if not self.is_shell:
             raise ConfigError(f"{script} is neither Python (.py) nor a shell script (.sh)")
         shell = find("bash") or find("sh")
@@ -184,7 +236,7 @@ class TaskConfig:
             TFCLUSTER_TASK_INDEX=str(self.index),
             TFCLUSTER_DATA_DIR=self.data["dataDir"],
             TFCLUSTER_OUTPUT_DIR=self.output_dir,
-            TFCLUSTER_ATTEMPT=base.get("TFCLUSTER_ATTEMPT", "1"),
+            TFCLUSTER_ATTEMPT=attempt(base),
             TFCLUSTER_RESUME_FROM=self.resume_from or "",
             PYTHONUNBUFFERED="1",
         )
@@ -197,7 +249,7 @@ class TaskConfig:
             path = (os.path.join(HERE, "site"), env.get("PYTHONPATH", ""))
             env["PYTHONPATH"] = os.pathsep.join(filter(None, path))
             # `python` in a shell script is this interpreter, also when its venv is not activated.
-            path = (os.path.dirname(sys.executable), env.get("PATH") or os.defpath)
+            path = (os.path.dirname(self.interpreter), env.get("PATH") or os.defpath)
             env["PATH"] = os.pathsep.join(path)
         if self.data.get("loopback"):
             path = (_preloadable(self.data["loopback"]), env.get("LD_PRELOAD", ""))
@@ -215,6 +267,10 @@ class TaskConfig:
         if limit:
             found["TF_NUM_INTRAOP_THREADS"] = str(limit)
         return found
+
+
+def _host(address: str) -> str:
+    return address.rpartition(":")[0].strip("[]")
 
 
 def _preloadable(guard: str) -> str:

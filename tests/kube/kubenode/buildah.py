@@ -1,8 +1,8 @@
 """Run buildah without installing it: in namespaces of its own, on a Debian tree that has it.
 
 Its storage lies in the cache, so that layers are made once. What builds need of the machine goes in
-with them and never into an image: the certificates it trusts, its proxies, where its pip finds
-packages.
+with them and never into an image: the certificates it trusts, its proxies, where its pip and its
+npm find packages.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ CERTIFICATES = (
     "/etc/ssl/certs/ca-certificates.crt"  # where Debian, and so every image here, keeps them
 )
 PIP_CONFIGURATION = "/run/pip.conf"
+NPM_CONFIGURATION = "/run/npmrc"
 PIP_OPTIONS = (
     *("index-url", "extra-index-url", "no-index", "trusted-host"),  # where packages are
     *("proxy", "default-timeout", "timeout", "retries"),  # how they are reached
@@ -65,10 +66,12 @@ def buildah(
         **({trusted: CERTIFICATES} if (trusted := certificates()) else {}),
         **(binds or {}),
     }
-    with tempfile.NamedTemporaryFile("w") as pip:
+    with tempfile.NamedTemporaryFile("w") as pip, tempfile.NamedTemporaryFile("w") as npm:
         pip.write(pip_configuration())
-        pip.flush()
-        inside[Path(pip.name)] = PIP_CONFIGURATION
+        npm.write(npm_configuration())
+        for file, at in ((pip, PIP_CONFIGURATION), (npm, NPM_CONFIGURATION)):
+            file.flush()
+            inside[Path(file.name)] = at
         enter = ["nsenter", f"--target={network_of}", "--net", "--"] if network_of else []
         return run(
             [*enter, "unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", str(SCRIPT)]
@@ -107,3 +110,14 @@ def pip_configuration() -> str:
             settings[name[len("PIP_") :].lower().replace("_", "-")] = value
     lines = [f"{name} = {settings[name]}" for name in PIP_OPTIONS if name in settings]
     return "\n".join(["[global]", f"cert = {CERTIFICATES}", *lines, ""])
+
+
+def npm_configuration() -> str:
+    """The machine's settings of npm that say where packages come from, as an .npmrc."""
+    known = {name.lower(): value for name, value in os.environ.items()}
+    registry = known.get("npm_config_registry")
+    lines = [f"registry={registry}"] if registry else []
+    own = Path.home() / ".npmrc"
+    if own.is_file():
+        lines += [line for line in own.read_text().splitlines() if line.startswith("registry=")]
+    return "\n".join([f"cafile={CERTIFICATES}", *lines, ""])

@@ -54,7 +54,7 @@ def open_door(node: Node, name: str, target_port: int, port: int = 0) -> int:
         )  # fmt: skip
         taken = int(listener.getsockname()[1])
     note(node.folder / "servers" / f"door-{name}", process.pid)
-    wait_until(log.read_text, f"the door {name}", seconds=20)
+    wait_until(log.read_text, f"the door {name}", seconds=90)
     if not log.read_text().startswith("open"):
         raise NodeError(f"The door {name} cannot be opened:\n{log.read_text()}")
     return taken

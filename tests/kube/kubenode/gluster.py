@@ -63,7 +63,7 @@ def mount(node: Node, server: Node, where: PurePosixPath = MOUNT) -> None:
     wait_until(
         lambda: node.run(["mkdir", "-p", where / CLAIMS.name]) == "",
         f"a write to {where} on {node.name}",
-        seconds=20,
+        seconds=90,
     )
 
 
@@ -81,7 +81,7 @@ def kill_brick(node: Node, number: int) -> None:
     """End the server of one replica as a crash would; its files stay, out of date from now on."""
     pid = online(node)[number]
     node.run(["kill", "-KILL", str(pid)])
-    wait_until(lambda: number not in online(node), f"the end of brick {number}", seconds=20)
+    wait_until(lambda: number not in online(node), f"the end of brick {number}", seconds=90)
 
 
 def revive_bricks(node: Node) -> None:
@@ -104,7 +104,7 @@ def online(node: Node) -> dict[int, int]:
 
 def wait_for_bricks(node: Node) -> None:
     """Wait until every replica's server runs."""
-    wait_until(lambda: set(online(node)) == set(BRICKS), "every brick online", seconds=30)
+    wait_until(lambda: set(online(node)) == set(BRICKS), "every brick online", seconds=90)
 
 
 def heal_info(node: Node) -> dict[int, int]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,12 +17,19 @@ from pathlib import Path
 
 from . import build as servers
 from . import debian, paths
-from .buildah import CERTIFICATES, PIP_CONFIGURATION, buildah, certificates, storage
-from .commands import locked, say
+from .buildah import (
+    CERTIFICATES,
+    NPM_CONFIGURATION,
+    PIP_CONFIGURATION,
+    buildah,
+    certificates,
+    storage,
+)
+from .commands import locked, run, say
 from .errors import NodeError
 
 REGISTRY = "registry:5000"
-PRODUCT = ("notebook", "hub", "operator")
+PRODUCT = ("notebook", "hub", "operator", "proxy")
 GO = ("local-path-provisioner", "pause")  # one Go program each
 NAMES = ("busybox", *GO, *PRODUCT)
 CONTEXT = "/context"
@@ -32,7 +41,19 @@ FILES = (  # what .dockerignore lets into the context; requirements are named by
     "requirements/build.txt",
     "setup.py",
     "tools/build_backend.py",
+    "tools/labextension.py",
 )
+PROXY = (
+    ".dockerignore",
+    "hub_config/proxy/package-lock.json",
+    "hub_config/proxy/package.json",
+)
+BESIDE = (
+    "examples",
+    "jupyter-config",
+    "labextension",
+)  # what the notebook image has beside the package
+MADE = {".ipynb_checkpoints", "__pycache__", "node_modules", "lib", ".yarn"}  # no sources
 
 
 @dataclass(frozen=True)
@@ -69,7 +90,8 @@ def build(name: str) -> Image:
             except NodeError as error:  # registries of packages fail at times; layers are kept
                 say(f"image {name}: failed, and is tried once more. {error}")
                 make(image)
-            size = buildah(["images", "--format", "{{.Size}}", image.reference]).strip()
+            # A line for each name that the same image has, such as an earlier tag.
+            size = buildah(["images", "--format", "{{.Size}}", image.reference]).splitlines()[0]
             say(f"image {name}: {size}, built in {time.monotonic() - began:.0f} s")
             built.write_text(size)
     return image
@@ -94,8 +116,11 @@ def make(image: Image) -> None:
     folder, dockerfile = sources(image.name)
     inside = f"/run/{image.name}.Dockerfile"
     binds = {folder: CONTEXT, dockerfile: inside}
+    if image.name == "notebook":  # here, where Node and the packages are kept from build to build
+        run([sys.executable, paths.ROOT / "tools" / "labextension.py", "build"])
     if image.name in PRODUCT:
         words += [f"--build-arg=BASE_IMAGE={base()}", f"--secret=id=pip,src={PIP_CONFIGURATION}"]
+        words += [f"--secret=id=npm,src={NPM_CONFIGURATION}"]
         if certificates():
             words += [f"--volume={CERTIFICATES}:{CERTIFICATES}:ro"]
     buildah([*words, f"--file={inside}", CONTEXT], binds=binds)
@@ -135,7 +160,10 @@ def contents(name: str) -> Mapping[str, Path]:
     folder, dockerfile = sources(name)
     found = {"Dockerfile": dockerfile}
     if name in PRODUCT:
-        files = [*FILES, f"requirements/{name}.txt", *package()]
+        own = PROXY if name == "proxy" else (*FILES, *package())
+        files = [*own, f"requirements/{name}.txt"]
+        if name == "notebook":
+            files += beside()
         found |= {file: folder / file for file in files}
     else:
         found[name] = folder / name
@@ -144,9 +172,21 @@ def contents(name: str) -> Mapping[str, Path]:
 
 def package() -> Iterator[str]:
     """The files of the package, as they are in a fresh clone."""
+    built = paths.ROOT / "tfcluster_magic" / "labextension"
     for path in sorted((paths.ROOT / "tfcluster_magic").rglob("*")):
-        if path.is_file() and "__pycache__" not in path.parts and ".so" not in path.suffixes:
+        made = "__pycache__" in path.parts or ".so" in path.suffixes or built in path.parents
+        if path.is_file() and not made:
             yield path.relative_to(paths.ROOT).as_posix()
+
+
+def beside() -> Iterator[str]:
+    """The examples, the sources of the JupyterLab extension, and what enables its server."""
+    for name in BESIDE:
+        for folder, folders, files in os.walk(paths.ROOT / name):
+            folders[:] = sorted({*folders} - MADE)
+            for file in sorted(files):
+                if not file.endswith(".tsbuildinfo"):
+                    yield (Path(folder, file)).relative_to(paths.ROOT).as_posix()
 
 
 def digest(name: str) -> str:

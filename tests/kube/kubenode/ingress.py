@@ -1,4 +1,5 @@
-"""The way into the cluster: traefik on node-1 serves Ingress and HTTPRoute objects on port 80.
+"""The way into the cluster: traefik on node-1 serves Ingress and HTTPRoute objects on port 80, and
+with certificates on 443.
 
 Classes are called `traefik`; HTTPRoutes of any namespace attach to the Gateway `traefik` in
 kube-system. It connects to pods from the node's address: a NetworkPolicy of a pod on another node
@@ -11,7 +12,7 @@ from . import build, manifests
 from .config import flags
 from .node import Node
 
-PORT = 80
+PORT, TLS_PORT = 80, 443
 
 
 def start(node: Node) -> None:

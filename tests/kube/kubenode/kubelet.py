@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import build
+from .commands import wait_until
 from .config import filled, flags
 from .node import Node
 
@@ -29,10 +30,25 @@ def start_containerd(node: Node, pause: str) -> None:
     node.write("/etc/containerd/config.toml", filled("containerd.toml", node, pause=pause))
     containers = ["ctr", "--namespace=k8s.io", "containers"]
     for _ in range(2):
+        before = _begun(node)
         node.start("containerd", ["containerd"])
         node.ready("containerd", ["ctr", "version"])
+        _wait_for_cri(node, before)
         left = node.run([*containers, "ls", "-q"]).split()
         if not left:
             return
         node.run([*containers, "rm", *left])
         node.stop("containerd")  # its CRI part has read them already
+
+
+def _wait_for_cri(node: Node, before: int) -> None:
+    """Wait until containerd serves kubelets, which is when it has read all images, and some time
+    after it answers; a kubelet that asks before ends.
+    """
+    wait_until(lambda: _begun(node) > before, f"CRI on {node.name}", seconds=120)
+
+
+def _begun(node: Node) -> int:
+    """How often containerd has begun to serve kubelets."""
+    log = node.log("containerd")
+    return log.read_text().count('msg="Start streaming server"') if log.exists() else 0

@@ -120,7 +120,7 @@ class Node:
         wait_until(
             lambda: children(entering.pid) or entering.poll() is not None,
             server,
-            seconds=10,
+            seconds=90,
             every=0.005,
         )
         found = children(entering.pid)
@@ -207,6 +207,6 @@ class Node:
             sandbox.end(self.pid)
         cgroups.kill(self.cgroup)  # of a sandbox whose process 1 nobody wrote down
         cgroups.remove(self.cgroup)
-        wait_until(lambda: not self.servers(), f"the end of the doors of {self.name}", seconds=30)
+        wait_until(lambda: not self.servers(), f"the end of the doors of {self.name}", seconds=90)
         self.file.unlink(missing_ok=True)
         shutil.rmtree(self.folder / "servers", ignore_errors=True)

@@ -8,6 +8,9 @@ for which Kubernetes defines no policy. It is closed: without the server no new 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from . import build, manifests
 from .commands import say, succeeds
 from .config import flags
@@ -17,6 +20,7 @@ from .node import ENVIRONMENT, Node
 # lacks: the server says so in its log, every second. These rules of iptables feed the same queue.
 PROBE = "add table inet probe; add chain inet probe p; add rule inet probe p queue num 100"
 JUDGE = "-m conntrack --ctstate NEW -j NFQUEUE --queue-num 100"
+TABLE = "kube-network-policies"
 RULES = (
     f"iptables -w -A FORWARD {JUDGE}",
     f"iptables -w -A INPUT -s 10.244.0.0/16 ! -i lo {JUDGE}",
@@ -53,6 +57,20 @@ def start(node: Node, first: Node) -> None:
     never_given = f"10.244.{node.number}.254"  # kubelet.yaml: no more than 240 pods
     check = ["sh", "-ec", CHECK, "sh", node.ip, never_given, first.ip]
     node.ready("kube-network-policies", check)
+
+
+@contextmanager
+def unenforced(node: Node, first: Node) -> Iterator[None]:
+    """Inside, every connection passes, as on a cluster whose network knows no policies."""
+    node.stop("kube-network-policies")
+    undone = [f"while {rule.replace(' -A ', ' -D ')}; do :; done" for rule in RULES]
+    undone.append(f"nft delete table inet {TABLE}")
+    node.run(["sh", "-c", "; ".join(f"{each} 2>/dev/null || true" for each in undone)])
+    node.run(["sh", "-c", "! iptables-save | grep NFQUEUE"])  # a rule that is left would deny
+    try:
+        yield
+    finally:
+        start(node, first)
 
 
 def can_queue(node: Node) -> bool:

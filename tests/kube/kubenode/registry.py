@@ -1,12 +1,14 @@
 """The registry that nodes pull from, `registry:5000`: Debian's docker-registry on node-1.
 
 What was pushed stays in the cache, so a push after the first moves only layers that are new. It
-speaks plain HTTP, asks for no password, and is reached from inside the nodes alone.
+speaks plain HTTP, asks for no password, and is reached from inside the nodes alone. At PRIVATE the
+same images are given to those alone who know USER and PASSWORD.
 """
 
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 from . import paths
 from .buildah import buildah
@@ -16,6 +18,9 @@ from .images import REGISTRY, Image
 from .node import Node
 
 PORT = int(REGISTRY.partition(":")[2])
+PRIVATE = "registry:5001"
+USER, PASSWORD = "tester", "open-sesame"
+ACCOUNTS = f"{USER}:$2b$04$tfclustertfclustertfceR5c/FR3WLDWUVaHU6b9AOWKuKV3mvNu\n"  # bcrypt
 MANIFESTS = "application/vnd.oci.image.manifest.v1+json"
 COMPRESSION = ["--compression-format=zstd", "--compression-level=1"]  # a tenth of gzip's time
 
@@ -28,19 +33,27 @@ def start(node: Node) -> None:
     """
     storage = paths.cache() / "registry"
     storage.mkdir(parents=True, exist_ok=True)
-    configuration = "/etc/docker-registry.yml"
-    node.write(configuration, filled("registry.yml", node, storage=str(storage), port=str(PORT)))
-    node.start("registry", ["docker-registry", "serve", configuration])
-    node.ready("registry", ["bash", "-c", f"exec 3<>/dev/tcp/127.0.0.1/{PORT}"])
+    _serve(node, "registry", storage, PORT)
+    node.write("/etc/docker-registry-accounts", ACCOUNTS)
+    _serve(node, "registry-private", storage, int(PRIVATE.partition(":")[2]))
+
+
+def _serve(node: Node, server: str, storage: Path, port: int) -> None:
+    configuration = f"/etc/docker-{server}.yml"
+    text = filled(f"{server}.yml", node, storage=str(storage), port=str(port))
+    node.write(configuration, text)
+    node.start(server, ["docker-registry", "serve", configuration])
+    node.ready(server, ["bash", "-c", f"exec 3<>/dev/tcp/127.0.0.1/{port}"])
 
 
 def configure(node: Node) -> None:
-    """Tell containerd on a node that the registry speaks plain HTTP; it reads this at each pull."""
-    node.write(
-        f"/etc/containerd/certs.d/{REGISTRY}/hosts.toml",
-        f'server = "http://{REGISTRY}"\n[host."http://{REGISTRY}"]\n'
-        'capabilities = ["pull", "resolve"]\n',
-    )
+    """Tell containerd on a node that both speak plain HTTP; it reads this at each pull."""
+    for server in (REGISTRY, PRIVATE):
+        node.write(
+            f"/etc/containerd/certs.d/{server}/hosts.toml",
+            f'server = "http://{server}"\n[host."http://{server}"]\n'
+            'capabilities = ["pull", "resolve"]\n',
+        )
 
 
 def push(image: Image, node: Node) -> None:

@@ -100,7 +100,7 @@ def begin(folder: Path, host_name: str, cgroup: str, binds: dict[Path, str]) -> 
         )  # fmt: skip
     try:
         wait_until(
-            lambda: children(outer.pid), "the first process of a sandbox", seconds=10, every=0.01
+            lambda: children(outer.pid), "the first process of a sandbox", seconds=90, every=0.01
         )
         first = children(outer.pid)[0]
         cgroups.join(first, f"{cgroup}/system")
@@ -108,7 +108,7 @@ def begin(folder: Path, host_name: str, cgroup: str, binds: dict[Path, str]) -> 
         outer.stdin.close()  # the script waits for this: everything it starts is in the cgroup
         wait_until(
             lambda: log.read_text().startswith("ready") or outer.poll() is not None,
-            "the sandbox", seconds=30, every=0.01,
+            "the sandbox", seconds=90, every=0.01,
         )  # fmt: skip
         if not log.read_text().startswith("ready"):
             raise NodeError(
@@ -122,7 +122,7 @@ def begin(folder: Path, host_name: str, cgroup: str, binds: dict[Path, str]) -> 
     return first
 
 
-def end(first: int, seconds: float = 20) -> None:
+def end(first: int, seconds: float = 90) -> None:
     """Kill a sandbox's process 1 and wait until everything in it is gone."""
     namespace = namespace_of(first)
     # `unshare`, its parent, shares its mounts: they go when it ends, too.

@@ -56,7 +56,7 @@ def start(node: Node) -> None:
     run(node, "volcano-scheduler")
     state = ["get", "queue", "default", "-o", "jsonpath={.status.state}"]
     wait_until(
-        lambda: manifests.kubectl(node, *state) == "Open", "Volcano's default queue", seconds=30
+        lambda: manifests.kubectl(node, *state) == "Open", "Volcano's default queue", seconds=90
     )
 
 

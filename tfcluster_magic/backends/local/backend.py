@@ -8,23 +8,24 @@ over. All answers come from the files under the state folder; nothing is kept in
 from __future__ import annotations
 
 import contextlib
-import difflib
 import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import overload
 
 from msgspec.structs import replace
 
 from ... import names, paths
-from ...errors import Conflict, NotFound, PreflightRefused, TFClusterError
-from ...explain import shorten
+from ...errors import InvalidRequest, NotFound, PreflightRefused, TFClusterError
+from ...i18n import _
 from ...models import Spec, Stop, TFCluster, to_json
 from ...preflight import check
-from ..base import Backend, LaunchRequest, LogLine, Options, Preflight
-from . import files, logs, repair, room, watching
-from .store import RunFolder, Store, expired
+from .. import log_files, naming
+from ..base import Backend, Counts, LaunchRequest, LogLine, Options, Preflight, Removed, every_line
+from . import elsewhere, files, repair, room, watching
+from .store import RunFolder, Store
 
 
 class LocalBackend(Backend):
@@ -37,6 +38,7 @@ class LocalBackend(Backend):
     """
 
     name = "local"
+    is_here = True
 
     def __init__(
         self,
@@ -51,9 +53,9 @@ class LocalBackend(Backend):
 
     def options(self) -> Options:
         """See `Backend.options`."""
-        there, _ = room.measure(self._active())
+        there, _gpus = room.measure(self._active())
         notes = [
-            "CPU is shared with everything else on this machine; memory limits and GPUs are not."
+            _("CPU is shared with everything else on this machine; memory limits and GPUs are not.")
         ]
         return Options(
             backend=self.name,
@@ -76,24 +78,27 @@ class LocalBackend(Backend):
         verdict = check(spec, there)
         resume_from = self._output_of(spec.resume_from)
         missing = room.obstacles(spec, self.log_dir, self.state_dir, resume_from)
-        problems = (*missing, *verdict.problems)
+        problems = (*elsewhere.problems(spec), *missing, *verdict.problems)
         return Preflight(problems, (*room.warnings(self.log_dir), *verdict.warnings)), free_gpus
 
     def create(self, request: LaunchRequest) -> TFCluster:
         """See `Backend.create`.
 
         Raises:
+            InvalidRequest: it asks for what only Kubernetes has.
             BackendUnavailable: the supervisor could not be started.
             TFClusterError: the state folder cannot be written.
         """
         from .launch import Launch  # reads programs, which no other verb does
 
+        if refused := elsewhere.problems(request.spec):
+            raise InvalidRequest(refused)
         resume_from = self._output_of(request.spec.resume_from)
         launch = Launch(self._store, self.data_dir, self.log_dir, resume_from)
         with self._store.launch_lock():
             self._store.sweep()
             running = {c.metadata.cluster: c for _, c in self._active() if c.active}
-            cluster = self._store.choose_name(request.cluster, request.name_given, running)
+            cluster = naming.choose(request.cluster, request.name_given, running)
             verdict, free_gpus = self._preflight(request.spec)
             if verdict.problems:
                 raise PreflightRefused(verdict.problems)
@@ -103,8 +108,7 @@ class LocalBackend(Backend):
     def list(self) -> list[TFCluster]:
         """See `Backend.list`."""
         now = time.time()
-        found = [c for _, c in self._all() if not expired(c, now)]
-        return sorted(found, key=lambda c: (c.metadata.created_at, c.metadata.run), reverse=True)
+        return naming.newest_first([c for _, c in self._all() if not naming.expired(c, now)])
 
     def get(self, ref: str) -> TFCluster:
         """See `Backend.get`."""
@@ -126,7 +130,9 @@ class LocalBackend(Backend):
             except OSError as error:  # a full disk must not keep a run alive
                 if not folder.wake(to_json(stop) + b"\n"):
                     raise TFClusterError(
-                        f"the request to stop {ref} could not be written: {error.strerror}"
+                        _("the request to stop {ref} could not be written: {why}").format(
+                            ref=ref, why=error.strerror
+                        )
                     ) from None
             else:
                 folder.wake()
@@ -136,13 +142,8 @@ class LocalBackend(Backend):
         """See `Backend.delete`."""
         with self._store.launch_lock():
             folder, cluster = self._find(ref)
-            name = cluster.metadata.name
             if cluster.status.released_at is None:
-                left = [t for t, c in cluster.status.counts.items() if c.running or c.starting]
-                raise Conflict(
-                    f"{name} still has tasks ({', '.join(left) or 'starting'}): "
-                    f"end it first with `tfcluster stop {name}`"
-                )
+                raise naming.still_has_tasks(cluster)
             self._store.remove(folder)
         # Other launches need not wait for many checkpoints to go: as long as the folder is there,
         # its number is not given again.
@@ -153,37 +154,37 @@ class LocalBackend(Backend):
                 Path(output).parent.rmdir()
 
     def logs(
-        self, ref: str, tasks: Sequence[str] = (), follow: bool = False, tail: int | None = None
+        self,
+        ref: str,
+        tasks: Sequence[str] = (),
+        follow: bool = False,
+        tail: int | None = None,
+        counts: Counts = every_line,
     ) -> Iterator[LogLine | None]:
         """See `Backend.logs`."""
         folder, cluster = self._find(ref)
-        counts = cluster.spec.replicas.counts
-        known = [names.task_name(t, i) for t in counts for i in range(counts[t])]
-        if unknown := [task for task in tasks if task not in known]:
-            have = shorten(known, most=20)
-            name = cluster.metadata.name
-            raise NotFound(f"{name} has no task {', '.join(unknown)}; it has {have}")
+        known = naming.tasks_of(cluster, tasks)
         copies = Path(cluster.status.paths.get("output", "/nonexistent"))
-        places = {
-            t: (folder.tasks / f"{t}.log", copies / f"{t}.log")
-            for t in known
-            if t in tasks or not tasks
-        }
+        places = {t: (folder.tasks / f"{t}.log", copies / f"{t}.log") for t in known}
 
-        def released() -> bool:
+        def ended() -> bool:
             now = repair.load(folder)
-            return now is None or now.status.released_at is not None
+            return now is None or not now.active
 
-        return logs.read(places, tail, follow, released)
+        return log_files.read(places, tail, follow, ended, counts)
 
-    def watch(self, ref: str | None = None) -> Iterator[TFCluster | None]:
+    @overload
+    def watch(self, ref: str) -> Iterator[TFCluster | None]: ...
+
+    @overload
+    def watch(self, ref: None = None) -> Iterator[TFCluster | Removed | None]: ...
+
+    def watch(self, ref: str | None = None) -> Iterator[TFCluster | Removed | None]:
         """See `Backend.watch`."""
         if ref is None:
-            return watching.changes(lambda: list(self._store.folders()), endless=True)
-        folder, _ = self._find(ref)
-        return watching.changes(
-            lambda: [folder] if folder.record_file.exists() else [], endless=False
-        )
+            return watching.every(self._store.folders)
+        folder, _cluster = self._find(ref)
+        return watching.one(folder)
 
     def _all(self) -> Iterator[tuple[RunFolder, TFCluster]]:
         for folder in self._store.folders():
@@ -203,7 +204,8 @@ class LocalBackend(Backend):
                 found = repair.load(folder)
                 if found is not None:
                     return folder, found
-        raise NotFound(self._not_found(ref))
+        runs = [(f.path.parent.name, int(f.path.name)) for f in self._store.folders()]
+        raise naming.unknown(ref, runs)
 
     def _output_of(self, ref: str | None) -> Path | None:
         """The output folder of a run, whether its record is still there or not."""
@@ -213,18 +215,6 @@ class LocalBackend(Backend):
             return Path(self._find(ref)[1].status.paths["output"])
         cluster, run = names.parse_ref(ref)
         return self.log_dir / cluster / str(run)
-
-    def _not_found(self, ref: str) -> str:
-        cluster, run = names.parse_ref(ref)
-        runs = [(f.path.parent.name, f.path.name) for f in self._store.folders()]
-        # The names are compared without their numbers, which make any two runs look alike.
-        close = difflib.get_close_matches(cluster, dict.fromkeys(name for name, _ in runs), 3)
-        if run is not None:
-            known = [f"{name}-{number}" for name, number in runs if name in close]
-            close = difflib.get_close_matches(ref, known, 3)
-        if close:
-            return f"there is no run {ref}; did you mean {' or '.join(close)}?"
-        return f"there is no run {ref}; `tfcluster list` shows those that there are"
 
 
 def _wants_gpus(spec: Spec) -> bool:

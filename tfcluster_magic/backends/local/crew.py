@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from ...i18n import _
 from ...lifecycle import ObservedTask, StartTask
 from ...models import Cause, Spec, TaskExit
 from ...names import task_name
@@ -87,7 +88,7 @@ class Crew:
             task.exit = TaskExit(
                 cause=Cause.NOT_STARTED,
                 finished_at=clock.now(),
-                detail=f"this machine gives no more processes ({error.strerror})",
+                detail=_("this machine gives no more processes ({why})").format(why=error.strerror),
             )
 
     def _gpus_of(self, task: Task) -> tuple[str, ...] | None:

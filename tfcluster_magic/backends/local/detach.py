@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from ...errors import BackendUnavailable
+from ...i18n import VARIABLE, _, asked
 from .store import RunFolder
 from .tasks import scrub
 
@@ -35,7 +36,7 @@ def interpreter() -> str:
     """
     if not sys.executable:
         raise BackendUnavailable(
-            "this Python does not know its own executable: start it by its full path"
+            _("this Python does not know its own executable: start it by its full path")
         )
     return sys.executable
 
@@ -64,7 +65,7 @@ def start(folder: RunFolder, lock_fd: int) -> None:
                 stdout=log,
                 stderr=log,
                 cwd="/",
-                env=scrub(os.environ),
+                env={**scrub(os.environ), **_language()},
                 pass_fds=(lock_fd, tell),
                 start_new_session=True,
             )
@@ -73,13 +74,23 @@ def start(folder: RunFolder, lock_fd: int) -> None:
         process.wait()  # the first of the two forks; it ends at once
         if _says_something(ready) and not os.read(ready, 1):
             words = last_words(folder, lines=1)
-            raise BackendUnavailable(f"the supervisor of this run could not start: {words}")
+            raise BackendUnavailable(
+                _("the supervisor of this run could not start: {why}").format(why=words)
+            )
     except OSError as error:
-        raise BackendUnavailable(f"the supervisor of this run could not start: {error}") from None
+        raise BackendUnavailable(
+            _("the supervisor of this run could not start: {why}").format(why=error)
+        ) from None
     finally:
         os.close(ready)
         if tell >= 0:
             os.close(tell)
+
+
+def _language() -> dict[str, str]:
+    """The supervisor's sentences are in the language of who launches: of a request, say."""
+    wanted = asked()
+    return {} if wanted is None else {VARIABLE: wanted}
 
 
 def _says_something(ready: int) -> bool:
@@ -93,11 +104,9 @@ def last_words(folder: RunFolder, lines: int) -> str:
     """The last lines of the supervisor's log, for a message."""
     with contextlib.suppress(OSError):
         text = folder.supervisor_log.read_bytes()[-8192:].decode("utf-8", "replace")
-        return (
-            " / ".join(line.strip() for line in text.splitlines()[-lines:] if line.strip())
-            or "it said nothing"
-        )
-    return "it said nothing"
+        words = [line.strip() for line in text.splitlines()[-lines:] if line.strip()]
+        return " / ".join(words) or _("it said nothing")
+    return _("it said nothing")
 
 
 def _import_path() -> list[str]:

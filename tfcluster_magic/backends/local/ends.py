@@ -9,6 +9,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from ...i18n import _
 from ...models import Cause, TaskExit
 from . import clock, files
 from .tasks import Task
@@ -32,7 +33,7 @@ def how_it_ended(task: Task, wait_status: int, message: Path, log: Path) -> Task
         return replace(
             told,
             cause=Cause.STOPPED,
-            detail="it did not end within its grace period and was killed",
+            detail=_("it did not end within its grace period and was killed"),
         )
     if task.stop_asked and told.cause is Cause.KILLED:
         return replace(told, cause=Cause.STOPPED)

@@ -19,6 +19,7 @@ import msgspec
 
 from ... import names, paths
 from ...errors import PreflightRefused, Problem, TFClusterError
+from ...i18n import _
 from ...models import Metadata, Phase, Reason, Spec, Status, TFCluster
 from ...program import materialise
 from ..base import LaunchRequest
@@ -56,7 +57,9 @@ class Launch:
             run, folder = self.store.allocate(cluster, self.log_dir)
             lock_fd = folder.lock()
             if lock_fd is None:
-                raise OSError(None, f"{folder.lock_file} cannot be locked")
+                raise OSError(
+                    None, _("{lock_file} cannot be locked").format(lock_file=folder.lock_file)
+                )
             repair.note_boot(lock_fd)
             metadata = Metadata(
                 name=names.run_name(cluster, run),
@@ -83,14 +86,18 @@ class Launch:
                 os.close(lock_fd)
             if isinstance(error, OSError):
                 raise TFClusterError(
-                    f"the run could not be recorded under {self.store.state_dir}: "
-                    f"{error.strerror}; free space there, "
-                    "or name another folder in TFCLUSTER_STATE_DIR"
+                    _(
+                        "the run could not be recorded under {state_dir}: "
+                        "{why}; free space there, "
+                        "or name another folder in TFCLUSTER_STATE_DIR"
+                    ).format(state_dir=self.store.state_dir, why=error.strerror)
                 ) from None
             if isinstance(error, UnicodeEncodeError):
                 raise TFClusterError(
-                    f"{error.object!r} is not UTF-8 text, and the record of a run holds nothing "
-                    "else: use a folder with another name"
+                    _(
+                        "{text!r} is not UTF-8 text, and the record of a run holds nothing "
+                        "else: use a folder with another name"
+                    ).format(text=error.object)
                 ) from None
             raise
         return folder, lock_fd
@@ -104,8 +111,10 @@ class Launch:
         try:
             output.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            text = f"it cannot be made: {error.strerror}; name another one in TFCLUSTER_LOG_DIR"
-            raise PreflightRefused([Problem("log folder", str(output), text)]) from None
+            text = _("it cannot be made: {why}; name another one in TFCLUSTER_LOG_DIR").format(
+                why=error.strerror
+            )
+            raise PreflightRefused([Problem(_("log folder"), str(output), text)]) from None
         if spec.program is not None:
             materialise(spec.program, folder.program, paths.home_dir())
         if gpus.present():
@@ -130,7 +139,9 @@ class Launch:
             os.close(lock_fd)
         created = folder.load()
         if created is None:
-            raise TFClusterError(f"the record was removed while its run started: {folder.path}")
+            raise TFClusterError(
+                _("the record was removed while its run started: {path}").format(path=folder.path)
+            )
         return created
 
     def undo(self, folder: RunFolder) -> None:

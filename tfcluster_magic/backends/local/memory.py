@@ -14,6 +14,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from ...i18n import _
 from ...models import Cause, TaskExit
 from ...quantity import format_bytes
 from . import cgroups, processes
@@ -72,9 +73,9 @@ class MemoryGuard:
             used = group.peak()
         if used is None or task_exit.cause in (Cause.COMPLETED, Cause.STOPPED):
             return task_exit
-        detail = f"limit {format_bytes(self._limits[task])}"
+        detail = _("limit {limit}").format(limit=format_bytes(self._limits[task]))
         if used:
-            detail += f", used {format_bytes(used)}"
+            detail += ", " + _("used {used}").format(used=format_bytes(used))
         return replace(task_exit, cause=Cause.OOM, detail=detail)
 
     def close(self) -> None:

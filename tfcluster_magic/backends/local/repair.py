@@ -15,6 +15,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from ...i18n import _
 from ...models import Event, Phase, Reason, Status, TFCluster, TypeCounts
 from . import cgroups, processes
 from .detach import last_words
@@ -63,18 +64,18 @@ def _final(folder: RunFolder, cluster: TFCluster, boot: bytes) -> Status:
         told = Event(
             at=now,
             reason=Reason.SUPERVISOR_LOST.value,
-            message=f"{what}; what was left of it ended, too.",
+            message=_("{what}; what was left of it ended, too.").format(what=what),
         )
         return replace(before, released_at=now, events=(*before.events, told)[-50:])
     if before.phase is Phase.STOPPING:
         phase, reason = Phase.STOPPED, before.reason
-        message = f"Stopped. {what} before it could say so."
+        message = _("Stopped. {what} before it could say so.").format(what=what)
     else:
         phase, reason = Phase.FAILED, Reason.SUPERVISOR_LOST
-        message = (
-            f"{what}; its tasks ended with it. Logs are kept; "
-            f"start again with `tfcluster rerun {name}`."
-        )
+        message = _(
+            "{what}; its tasks ended with it. Logs are kept; "
+            "start again with `tfcluster rerun {name}`."
+        ).format(what=what, name=name)
     return replace(
         before,
         phase=phase,
@@ -94,14 +95,14 @@ def _final(folder: RunFolder, cluster: TFCluster, boot: bytes) -> Status:
 
 def _what_happened(folder: RunFolder, boot: bytes) -> str:
     if folder.is_damaged:
-        return "Its status file is damaged and its supervisor is gone"
+        return _("Its status file is damaged and its supervisor is gone")
     if boot and boot != _boot():
-        return "The machine was restarted while it ran"
+        return _("The machine was restarted while it ran")
     words = last_words(folder, lines=1)
     with contextlib.suppress(OSError):
         if b"Traceback (most recent call last)" in folder.supervisor_log.read_bytes()[-65536:]:
-            return f"Its supervisor ended with an error ({words})"
-    return "Its supervisor was killed from outside"
+            return _("Its supervisor ended with an error ({words})").format(words=words)
+    return _("Its supervisor was killed from outside")
 
 
 def _all_ended(counts: TypeCounts) -> TypeCounts:

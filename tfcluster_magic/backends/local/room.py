@@ -9,7 +9,6 @@ records, nvidia-smi.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import shutil
 import sys
@@ -17,11 +16,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...errors import Problem
+from ...i18n import _
 from ...loopback import guard_path
 from ...models import Spec, TaskType, TFCluster
 from ...names import parse_task
 from ...preflight import Limit, Room, asked, cpu_of, memory_of
-from . import files, gpus, processes
+from . import files, gpus, interpreters, processes
 from .store import RunFolder
 
 MAX_TASKS = 100
@@ -65,35 +65,32 @@ def obstacles(
     """What is missing here before any number matters; `resume_from` has the old checkpoints."""
     found = []
     runs_python = spec.program is None or spec.program.entrypoint.endswith(".py")
-    if runs_python and importlib.util.find_spec("tensorflow") is None:
-        found.append(
-            Problem(
-                "tensorflow",
-                sys.executable,
-                "this Python has no TensorFlow, and the tasks run with it: "
-                f"install it with `{sys.executable} -m pip install tensorflow-cpu`",
-            )
-        )
+    if missing := interpreters.obstacle(spec.interpreter, runs_python):
+        found.append(missing)
     if sys.platform == "linux" and guard_path() is None:
-        allowed = (
+        allowed = _(
             "the library is missing, and without it TensorFlow would be open to the whole network: "
             "reinstall tfcluster_magic, with a C compiler (cc) where there is no wheel"
         )
-        found.append(Problem("loopback guard", None, allowed))
+        found.append(Problem(_("loopback guard"), None, allowed))
     for what, folder, variable in (
-        ("log folder", log_dir, "TFCLUSTER_LOG_DIR"),
-        ("state folder", state_dir, "TFCLUSTER_STATE_DIR"),
+        (_("log folder"), log_dir, "TFCLUSTER_LOG_DIR"),
+        (_("state folder"), state_dir, "TFCLUSTER_STATE_DIR"),
     ):
         if why := unwritable(folder):
             found.append(
                 Problem(
                     what,
                     str(folder),
-                    f"{why}: make it writable, or name another folder in {variable}",
+                    _("{why}: make it writable, or name another folder in {variable}").format(
+                        why=why, variable=variable
+                    ),
                 )
             )
     if resume_from is not None and not resume_from.is_dir():
-        allowed = f"its folder {resume_from} is gone: launch without it"
+        allowed = _("its folder {resume_from} is gone: launch without it").format(
+            resume_from=resume_from
+        )
         found.append(Problem("resumeFrom", spec.resume_from, allowed))
     return found
 
@@ -103,12 +100,15 @@ def warnings(log_dir: Path) -> list[str]:
     found = []
     if sys.platform != "linux":
         found.append(
-            "TensorFlow listens on every network interface: this platform has no loopback guard"
+            _("TensorFlow listens on every network interface: this platform has no loopback guard")
         )
     with contextlib.suppress(OSError):
         if shutil.disk_usage(_existing(log_dir)).free < NEEDED_DISK:
             found.append(
-                f"the disk of the log folder {log_dir} is full: logs and checkpoints will be lost"
+                _(
+                    "the disk of the log folder {log_dir} is full: "
+                    "logs and checkpoints will be lost"
+                ).format(log_dir=log_dir)
             )
     return found
 
@@ -117,12 +117,12 @@ def unwritable(folder: Path) -> str | None:
     """Why nothing could be written in `folder`, which may not exist yet; None when it could."""
     there = _existing(folder)
     if not there.is_dir():
-        return f"{there} is not a folder"
+        return _("{there} is not a folder").format(there=there)
     if not os.access(there, os.W_OK | os.X_OK):
-        return f"user {_user()} may not write in {there}"
+        return _("user {user} may not write in {there}").format(user=_user(), there=there)
     with contextlib.suppress(OSError):
         if os.statvfs(there).f_flag & os.ST_RDONLY:
-            return f"{there} is on a read-only file system"
+            return _("{there} is on a read-only file system").format(there=there)
     return None
 
 

@@ -10,21 +10,22 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import itertools
 import os
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from functools import lru_cache
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from ... import names, paths
-from ...errors import BackendUnavailable, NameTaken, TFClusterError
+from ...errors import BackendUnavailable
+from ...i18n import _
 from ...models import Metadata, Model, Phase, Reason, Spec, Status, Stop, TFCluster, to_json
-from . import files
-
-LOCK_PATIENCE = 60.0
-"""Seconds that a launch waits for others; each holds the lock for a fraction of one."""
+from .. import naming
+from ..naming import expired
+from . import files, launch_lock
 
 
 class Record(Model, frozen=True):
@@ -69,7 +70,7 @@ class RunFolder:
         return Status(
             phase=Phase.STARTING,
             reason=Reason.STARTING,
-            message="Its status cannot be read.",
+            message=_("Its status cannot be read."),
             paths={what: where for what, where in paths.items() if where},
         )
 
@@ -113,6 +114,12 @@ class RunFolder:
             os.close(fd)
 
 
+@lru_cache(maxsize=1000)
+def _folder(runs_dir: Path, cluster: str, run: int) -> RunFolder:
+    """Names only, so that it can be kept: a watch asks for each five times a second."""
+    return RunFolder(runs_dir / cluster / str(run))
+
+
 class Store:
     """All runs of one user on this machine."""
 
@@ -122,69 +129,45 @@ class Store:
 
     def folder(self, cluster: str, run: int) -> RunFolder:
         """The folder of one run, whether it exists or not."""
-        return RunFolder(self.runs_dir / cluster / str(run))
+        return _folder(self.runs_dir, cluster, run)
 
     def numbers(self, cluster: str) -> list[int]:
         """The run numbers of a cluster that have a folder, newest first."""
-        return sorted(_numbers(self.runs_dir / cluster), reverse=True)
+        return sorted(naming.numbers(self.runs_dir / cluster), reverse=True)
 
     def folders(self) -> Iterator[RunFolder]:
-        """Every folder that may be a run."""
+        """Every folder that may be a run. Raises BackendUnavailable."""
         try:
             clusters = sorted(os.listdir(self.runs_dir))
-        except OSError:
+        except FileNotFoundError:
             return
+        except OSError as error:
+            raise BackendUnavailable(
+                _("cannot read the state folder {state_dir}: {why}").format(
+                    state_dir=self.state_dir, why=error.strerror
+                )
+            ) from None
         for cluster in clusters:
             if names.is_valid(cluster):
                 for run in self.numbers(cluster):
                     yield self.folder(cluster, run)
 
-    @contextlib.contextmanager
-    def launch_lock(self) -> Iterator[None]:
+    def launch_lock(self) -> AbstractContextManager[None]:
         """One launch, deletion or sweep at a time, across all processes of the user.
 
         Raises:
-            BackendUnavailable: another one has held it for LOCK_PATIENCE seconds.
+            BackendUnavailable: another one does not come to its end.
             TFClusterError: the state folder cannot be written.
         """
         paths.private(self.runs_dir)
-        try:
-            fd = os.open(
-                self.state_dir / "launch.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-            )
-        except OSError as error:
-            raise TFClusterError(
-                f"cannot write in the state folder {self.state_dir}: {error.strerror}; "
-                "make it writable, or name another one in TFCLUSTER_STATE_DIR"
-            ) from None
-        try:
-            _lock_within(fd, LOCK_PATIENCE, self.state_dir)
-            yield
-        finally:
-            os.close(fd)
-
-    def choose_name(self, wanted: str, given: bool, active: dict[str, TFCluster]) -> str:
-        """`wanted`, or for a derived name the next free of `wanted-b`, `wanted-c`, ...
-
-        Raises:
-            NameTaken: the name was given, and its newest run (in `active`) has not ended.
-        """
-        if wanted not in active:
-            return wanted
-        if given:
-            run = active[wanted]
-            raise NameTaken(
-                f"{run.metadata.name} is still {run.status.phase.value.lower()}: "
-                f"choose another name, or end it first with `tfcluster stop {wanted}`"
-            )
-        return next(name for name in _variants(wanted) if name not in active)
+        return launch_lock.held(self.state_dir)
 
     def allocate(self, cluster: str, log_dir: Path) -> tuple[int, RunFolder]:
         """Make the folder of the next run, under the launch lock.
 
         A number whose logs still lie in `log_dir` is not given again. Raises OSError.
         """
-        used = [0, *_numbers(self.runs_dir / cluster), *_numbers(log_dir / cluster)]
+        used = [0, *naming.numbers(self.runs_dir / cluster), *naming.numbers(log_dir / cluster)]
         paths.private(self.runs_dir / cluster)
         run = max(used) + 1
         while True:
@@ -226,37 +209,6 @@ class Store:
             files.remove_tree(hidden)
 
 
-def _lock_within(fd: int, seconds: float, state_dir: Path) -> None:
-    """Take the launch lock, and leave our pid in it for those who wait."""
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                pid = os.pread(fd, 20, 0).decode("ascii", "replace") or "unknown"
-                raise BackendUnavailable(
-                    f"another launch or deletion (process {pid}) has not come to its end for "
-                    f"{seconds:g} s: look what it waits for, or end it, and try again"
-                ) from None
-            time.sleep(0.01)  # the kernel's own wait for a lock has no time-out
-        except OSError as error:
-            raise TFClusterError(
-                f"the state folder {state_dir} is on a volume without locks ({error.strerror}): "
-                "name another one in TFCLUSTER_STATE_DIR"
-            ) from None
-    with contextlib.suppress(OSError):  # a full disk: nobody needs it to go on
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, str(os.getpid()).encode(), 0)
-
-
-def expired(cluster: TFCluster, now: float) -> bool:
-    """Whether an ended run's record has been kept for as long as it was asked to be."""
-    released = cluster.status.released_at
-    return released is not None and now > released + cluster.spec.lifecycle.keep_for
-
-
 def _is_ours(folder: RunFolder) -> bool:
     """Whether a folder without a record is all that a launch left, which takes its lock first."""
     if not folder.lock_file.exists():
@@ -266,18 +218,3 @@ def _is_ours(folder: RunFolder) -> bool:
         return False
     os.close(fd)
     return True
-
-
-def _numbers(folder: Path) -> list[int]:
-    try:
-        return [int(entry) for entry in os.listdir(folder) if entry.isascii() and entry.isdigit()]
-    except OSError:
-        return []
-
-
-def _variants(name: str) -> Iterator[str]:
-    """`name-b` to `name-z`, then `name-bb` and so on; never longer than a name may be."""
-    for length in range(1, 4):
-        for letters in itertools.product("bcdefghijklmnopqrstuvwxyz", repeat=length):
-            stem = name[: names.MAX_NAME - length - 1].rstrip("-")
-            yield f"{stem}-{''.join(letters)}"

@@ -18,6 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ...checkpoint_state import newest_checkpoint
+from ...i18n import _, mark
 from ...lifecycle import Decision, Observation, decide
 from ...models import Spec, Status, Stop
 from . import clock, files, ports
@@ -27,10 +28,10 @@ from .recorder import Recorder
 from .store import RunFolder
 from .wakeups import Wakeups
 
-TERMINATED = (
+TERMINATED = mark(
     "its supervisor was asked to end (SIGTERM: the machine shuts down, or somebody sent it)"
 )
-REMOVED = "its record was removed"
+REMOVED = mark("its record was removed")
 PATROL = 5.0
 """Seconds after which it looks round although nothing happened: nobody tells when its folder is
 removed, and the kernel takes no sleep of weeks.
@@ -95,11 +96,11 @@ class Supervisor:
             self._crew.reap()
         self._crew.look_after()
         if woken.terminate:
-            self._take_stop(Stop(reason=TERMINATED, by="this machine", at=clock.now()))
+            self._take_stop(Stop(reason=_(TERMINATED), by=_("this machine"), at=clock.now()))
         elif woken.knocked:
             self._take_stop(woken.stop)
         elif files.is_gone(self._folder.path):
-            self._take_stop(Stop(reason=REMOVED, by="this machine", at=clock.now()))
+            self._take_stop(Stop(reason=_(REMOVED), by=_("this machine"), at=clock.now()))
 
     def _take_stop(self, asked: Stop | None) -> None:
         """Make a stop request, the written one first, part of the spec; the first one counts."""

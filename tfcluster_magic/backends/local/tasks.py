@@ -23,7 +23,7 @@ from ...models import TaskExit, TaskState
 from . import ports
 from .processes import TASK_VARIABLE, UID_VARIABLE
 
-PRIVATE_PREFIXES = ("JUPYTERHUB_", "JPY_")
+PRIVATE_PREFIXES = ("JUPYTERHUB_", "JPY_", "JUPYTER_TOKEN")
 RUN_VARIABLES = frozenset(
     f"TFCLUSTER_{name}"
     for name in (

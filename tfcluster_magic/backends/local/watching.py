@@ -1,6 +1,6 @@
 """Changes of runs, seen by looking at their files.
 
-Polls `stat` four times a second: that costs less than a millisecond for fifty runs, works on any
+Polls `stat` five times a second: that costs less than a millisecond for fifty runs, works on any
 file system (inotify does not on NFS), and also finds a supervisor that was killed, which changes no
 file.
 """
@@ -9,53 +9,88 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from ...models import TFCluster
-from . import repair
+from ..base import Removed
+from ..naming import expired
+from . import files, repair
 from .store import RunFolder
 
 POLL = 0.2
 Stamp = tuple[tuple[int, int, int], ...]
 
 
-def changes(folders: Callable[[], list[RunFolder]], endless: bool) -> Iterator[TFCluster | None]:
-    """Each run in `folders()` now and whenever it changes, None after each look without a change.
-
-    Ends, unless `endless`, when the runs are released or gone.
+def one(folder: RunFolder) -> Iterator[TFCluster | None]:
+    """The run now and whenever it changes, None after each look without a change; until nothing of
+    it is left.
     """
-    seen: dict[str, tuple[Stamp, TFCluster]] = {}
+    known = Known()
+    while folder.record_file.exists():
+        cluster = known.look(folder)
+        yield cluster
+        if known.is_released(folder):
+            return
+        time.sleep(POLL)
+
+
+def every(folders: Callable[[], Iterable[RunFolder]]) -> Iterator[TFCluster | Removed | None]:
+    """Each run in `folders()` now, whenever it changes, and when it is gone; None after each look
+    without a change. Never ends.
+    """
+    known = Known()
     while True:
         quiet = True
-        current = folders()
-        known = {str(folder.path) for folder in current}
-        for path in seen.keys() - known:
-            del seen[path]
+        current = list(folders())
+        for name in known.missing(current):
+            quiet = False
+            yield Removed(name)
         for folder in current:
-            key = str(folder.path)
-            before = seen.get(key)
-            stamp = _stamp(folder)
-            if before and before[0] == stamp and before[1].status.released_at is not None:
-                continue
-            cluster = (
-                repair.load(folder)
-                if not before or before[0] != stamp
-                else _recheck(folder, before[1])
-            )
-            if cluster is None:
-                continue
-            if before is None or cluster != before[1]:
+            cluster = known.look(folder)
+            if cluster is not None and not expired(cluster, time.time()):
                 quiet = False
                 yield cluster
-            seen[key] = (stamp, cluster)
-        if not endless and all(
-            cluster.status.released_at is not None for _, cluster in seen.values()
-        ):
-            return
         if quiet:
             yield None
         time.sleep(POLL)
+
+
+class Known:
+    """What a watch has told of runs, and how their files looked then."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[Stamp, RunFolder, TFCluster]] = {}
+
+    def look(self, folder: RunFolder) -> TFCluster | None:
+        """The run if it is new or has changed."""
+        key, stamp = str(folder.path), _stamp(folder)
+        last, _, before = self._seen.get(key, (None, None, None))
+        if before is None or last != stamp:
+            cluster = repair.load(folder)
+        elif before.status.released_at is None:
+            cluster = _recheck(folder, before)
+        else:
+            return None
+        if cluster is None:
+            return None
+        self._seen[key] = (stamp, folder, cluster)
+        return cluster if cluster != before else None
+
+    def is_released(self, folder: RunFolder) -> bool:
+        """Whether the run has been told as one of which nothing is left."""
+        seen = self._seen.get(str(folder.path))
+        return seen is not None and seen[2].status.released_at is not None
+
+    def missing(self, current: Iterable[RunFolder]) -> list[str]:
+        """Names of runs that are gone since they were looked at."""
+        there = {str(folder.path) for folder in current}
+        gone = [
+            key
+            for key in self._seen.keys() - there
+            if files.is_gone(self._seen[key][1].path)  # a volume that fails for now has it still
+        ]
+        return [self._seen.pop(key)[2].metadata.name for key in gone]
 
 
 def _recheck(folder: RunFolder, cluster: TFCluster) -> TFCluster | None:

@@ -1,0 +1,33 @@
+/**
+ * Writes src/api/models.ts, the TypeScript of a TFCluster record, from docs/tfcluster.schema.json.
+ * With --check it writes nothing and fails when the file is not what it would write.
+ */
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { compile } from 'json-schema-to-typescript';
+
+const SCHEMA = new URL('../../docs/tfcluster.schema.json', import.meta.url);
+const MODELS = new URL('../src/api/models.ts', import.meta.url);
+const BANNER =
+  '/* Made by `jlpm models` from docs/tfcluster.schema.json: change the models in Python, not this file. */';
+
+const schema = JSON.parse(await readFile(SCHEMA, 'utf8'));
+const made = await compile(schema, 'TFCluster', {
+  bannerComment: BANNER,
+  additionalProperties: false,
+  enableConstEnums: false,
+  ignoreMinAndMaxItems: true, // else a list of at most 20 is a union of 21 tuples
+  style: { singleQuote: true, trailingComma: 'none', arrowParens: 'avoid' }
+});
+
+if (process.argv.includes('--check')) {
+  const there = await readFile(MODELS, 'utf8').catch(() => '');
+  if (there !== made) {
+    console.error(
+      'src/api/models.ts is not what docs/tfcluster.schema.json says: run `jlpm models`.'
+    );
+    process.exit(1);
+  }
+} else {
+  await mkdir(new URL('./', MODELS), { recursive: true });
+  await writeFile(MODELS, made);
+}

@@ -1,0 +1,61 @@
+/**
+ * The model of all runs in this page: one state, one signal, the verbs.
+ *
+ * Promises that every view shows the same, and what a verb changed as soon as the server has answered. A verb on a run
+ * is about that very run, not about another one that has its name by now. It owns no widget and never shows anything.
+ */
+import { isSame } from './known';
+import { LiveRuns } from './live';
+import { nameOf } from './listing';
+import * as rest from './rest';
+import type { IClusters } from './state';
+import type { ILaunch, IRerun, IRun, IRunDetails } from './types';
+
+export { isSame } from './known';
+export { isActive, listed, nameOf } from './listing';
+export type { IClusters, IClustersState, ITransition } from './state';
+
+export class ClustersModel extends LiveRuns implements IClusters {
+  async ensure(name: string): Promise<IRun> {
+    this._known.want(name);
+    return this.find(name) ?? this._answered(this._lookup.get(name));
+  }
+
+  details(name: string): Promise<IRunDetails> {
+    return rest.runDetails(this.caller, name);
+  }
+
+  async launch(what: ILaunch): Promise<IRun> {
+    return this._answered(rest.launchRun(this.caller, what));
+  }
+
+  async stop(run: IRun): Promise<IRun> {
+    return this._ending(run, () =>
+      this._answered(rest.stopRun(this.caller, run))
+    );
+  }
+
+  async rerun(name: string, changes: IRerun = {}): Promise<IRun> {
+    return this._answered(rest.rerunRun(this.caller, name, changes));
+  }
+
+  async remove(run: IRun, withLogs = false): Promise<void> {
+    const stopping = await this._ending(run, () =>
+      this._answered(rest.deleteRun(this.caller, run, withLogs))
+    );
+    // while it is stopped it stays, and a push tells when it is gone
+    if (!stopping && isSame(run, this.find(nameOf(run)))) {
+      this._drop(nameOf(run));
+    }
+  }
+
+  private async _ending<T>(run: IRun, ask: () => Promise<T>): Promise<T> {
+    this._known.ask(run);
+    try {
+      return await ask();
+    } catch (error) {
+      this._known.unask(run);
+      throw error;
+    }
+  }
+}

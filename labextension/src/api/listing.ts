@@ -1,0 +1,38 @@
+/**
+ * Which runs a list shows, in which order. Pure.
+ */
+import type { Phase } from './models';
+import type { IRun } from './types';
+
+const ENDED: ReadonlySet<Phase> = new Set<Phase>([
+  'Succeeded',
+  'Failed',
+  'Stopped'
+]);
+/** Whether a run can still change its phase. */
+export const isActive = (run: IRun): boolean =>
+  !ENDED.has(run.cluster.status.phase);
+
+export const nameOf = (run: IRun): string => run.cluster.metadata.name;
+
+/** Newest first; unless `all`, the newest run of each name and those that have not ended. */
+export function listed(
+  runs: ReadonlyArray<IRun>,
+  all: boolean
+): ReadonlyArray<IRun> {
+  const newest = new Map<string, number>();
+  for (const { cluster } of runs) {
+    const { cluster: name, run } = cluster.metadata;
+    newest.set(name, Math.max(run, newest.get(name) ?? 0));
+  }
+  return runs
+    .filter(run => {
+      const { cluster: name, run: number } = run.cluster.metadata;
+      return all || isActive(run) || newest.get(name) === number;
+    })
+    .sort(
+      (a, b) =>
+        b.cluster.metadata.createdAt - a.cluster.metadata.createdAt ||
+        b.cluster.metadata.run - a.cluster.metadata.run
+    );
+}

@@ -1,0 +1,90 @@
+/**
+ * Asks for runs that the list leaves out, all that are wanted at about the same time with one request.
+ *
+ * A notebook with fifty outputs of old runs must not make fifty requests when it is opened.
+ */
+import { PromiseDelegate } from '@lumino/coreutils';
+import { nameOf } from './listing';
+import { ServerProblem } from './problem';
+import * as rest from './rest';
+import type { IRun } from './types';
+
+/** Milliseconds in which questions become one. */
+const TOGETHER = 50;
+/**
+ * Milliseconds in which a run that was found is good for further questions: outputs are drawn one after the other. One
+ * that was not there may be launched in the next moment.
+ */
+const FRESH = 15_000;
+
+export class Lookup {
+  constructor(private readonly _caller: rest.ICaller) {}
+
+  /** A run as it is now. Rejects with ServerProblem, one that `isMissing` when there is none. */
+  get(name: string): Promise<IRun> {
+    const run = this._runs.get(name);
+    if (run && Date.now() - this._answeredAt < FRESH) {
+      return Promise.resolve(run);
+    }
+    let asked = this._wanted.get(name);
+    if (asked === undefined) {
+      if (this._wanted.size === 0) {
+        setTimeout(() => void this._ask(), TOGETHER);
+      }
+      asked = new PromiseDelegate<IRun>();
+      this._wanted.set(name, asked);
+    }
+    return asked.promise;
+  }
+
+  /** What was answered may be no longer so. */
+  reset(): void {
+    this._answeredAt = 0;
+  }
+
+  /** A run was removed. */
+  forget(name: string): void {
+    this._runs.delete(name);
+  }
+
+  private async _ask(): Promise<void> {
+    const wanted = this._wanted;
+    this._wanted = new Map();
+    try {
+      // the list, even for one run: a browser tells people of every 404
+      const { runs } = await rest.listRuns(this._caller, true);
+      this._runs = new Map(runs.map(run => [nameOf(run), run]));
+      this._answeredAt = Date.now();
+      for (const [name, asked] of wanted) {
+        const run = this._runs.get(name);
+        if (run) {
+          asked.resolve(run);
+        } else {
+          asked.reject(missing(name, this._caller));
+        }
+      }
+    } catch (error) {
+      wanted.forEach(asked => asked.reject(error));
+    }
+  }
+
+  private _wanted = new Map<string, PromiseDelegate<IRun>>();
+  private _runs = new Map<string, IRun>();
+  private _answeredAt = 0;
+}
+
+/** The title of the error when there is no such run. */
+const NOT_FOUND = 'NotFound';
+
+/** Whether the server answered that there is no such run: not that a route is missing. */
+export const isMissing = (error: unknown): boolean =>
+  error instanceof ServerProblem && error.problem.title === NOT_FOUND;
+
+function missing(name: string, { trans }: rest.ICaller): ServerProblem {
+  return new ServerProblem({
+    type: 'about:blank',
+    title: NOT_FOUND,
+    status: 404,
+    detail: trans.__('There is no run %1 here.', name)
+  });
+}

@@ -1,0 +1,452 @@
+/* Made by `jlpm models` from docs/tfcluster.schema.json: change the models in Python, not this file. */
+
+/**
+ * who drives: each worker's program, or one notebook (in-graph)
+ */
+export type Mode = 'between-graph' | 'in-graph';
+/**
+ * Where a program came from.
+ */
+export type ProgramKind = 'cell' | 'file' | 'folder' | 'url';
+/**
+ * What an In-Graph task runs: TensorFlow's C API, or tf.distribute.Server.
+ */
+export type ServerKind = 'native' | 'python';
+/**
+ * whose success ends the run: all workers, or the chief
+ */
+export type SuccessPolicy = 'all' | 'chief';
+/**
+ * Where a run is. The last three are final.
+ */
+export type Phase = 'Failed' | 'Queued' | 'Running' | 'Starting' | 'Stopped' | 'Stopping' | 'Succeeded';
+/**
+ * Why a run is where it is: the closed list, with its sentences in `explain.py`.
+ */
+export type Reason =
+  | 'BackingOff'
+  | 'Completed'
+  | 'Disrupted'
+  | 'Healing'
+  | 'IdleTimeout'
+  | 'Investigating'
+  | 'MaxDuration'
+  | 'OOMKilled'
+  | 'PSExited'
+  | 'ProgramFailed'
+  | 'QueueTimeout'
+  | 'Queued'
+  | 'Running'
+  | 'ServerFailed'
+  | 'StartFailed'
+  | 'StartTimeout'
+  | 'Starting'
+  | 'StopRequested'
+  | 'SupervisorLost';
+/**
+ * Why a task ended.
+ */
+export type Cause = 'Completed' | 'Error' | 'Evicted' | 'Killed' | 'Lost' | 'NotStarted' | 'OOMKilled' | 'Stopped';
+/**
+ * What one task is doing.
+ */
+export type TaskState = 'Failed' | 'Pending' | 'Running' | 'Starting' | 'Stopped' | 'Succeeded';
+
+/**
+ * One run of a TFCluster: identity, wish and status.
+ */
+export interface TFCluster {
+  apiVersion?: string;
+  kind?: string;
+  metadata: Metadata;
+  spec: Spec;
+  status?: Status;
+}
+/**
+ * Who this run is. `name` is `<cluster>-<run>`, as in `digits-2`.
+ */
+export interface Metadata {
+  name: string;
+  /**
+   * the name that the user chose
+   */
+  cluster: string;
+  run: number;
+  uid: string;
+  createdAt: number;
+  owner?: string;
+}
+/**
+ * What the user wants.
+ */
+export interface Spec {
+  mode?: Mode;
+  replicas?: ReplicaSet;
+  program?: Program | null;
+  server?: ServerKind;
+  image?: string | null;
+  interpreter?: string | null;
+  /**
+   * environment variables of the tasks
+   */
+  env?: {
+    [k: string]: string;
+  };
+  lifecycle?: Lifecycle;
+  resumeFrom?: string | null;
+  pods?: Pods | null;
+  stop?: Stop | null;
+}
+/**
+ * The tasks of a cluster by task type; a type that is absent has none.
+ */
+export interface ReplicaSet {
+  worker?: Replicas;
+  ps?: Replicas1;
+  chief?: Replicas2;
+  evaluator?: Replicas3;
+}
+/**
+ * tasks that train; in-graph: servers that compute
+ */
+export interface Replicas {
+  /**
+   * number of tasks
+   */
+  count: number;
+  resources?: Resources;
+}
+/**
+ * What one task may use. None means no limit of its own.
+ */
+export interface Resources {
+  cpu?: number | null;
+  memory?: string | null;
+  /**
+   * whole GPUs, not shared between running clusters
+   */
+  gpu?: number;
+}
+/**
+ * parameter servers, given back when the workers are done
+ */
+export interface Replicas1 {
+  /**
+   * number of tasks
+   */
+  count: number;
+  resources?: Resources;
+}
+/**
+ * one task that leads the workers, where the program wants it
+ */
+export interface Replicas2 {
+  /**
+   * number of tasks
+   */
+  count: number;
+  resources?: Resources;
+}
+/**
+ * one task beside the cluster that evaluates checkpoints
+ */
+export interface Replicas3 {
+  /**
+   * number of tasks
+   */
+  count: number;
+  resources?: Resources;
+}
+/**
+ * A snapshot of the user's program, taken once at launch.
+ *
+ *     Small ones (64 KiB) travel in `files`; larger ones lie under
+ *     `<workspace>/.tfcluster/code/<sha256>/`.
+ */
+export interface Program {
+  kind: ProgramKind;
+  /**
+   * what the user named: a path, a URL, or 'cell'
+   */
+  source: string;
+  /**
+   * file inside the snapshot that is started
+   */
+  entrypoint: string;
+  /**
+   * checksum of the whole snapshot
+   */
+  sha256: string;
+  files?: {
+    [k: string]: string;
+  } | null;
+  /**
+   * files of the snapshot that have the executable bit
+   */
+  executables?: string[];
+  /**
+   * what the program is given on its command line
+   *
+   * @maxItems 5000
+   */
+  arguments?: string[];
+  /**
+   * address flags that the program mentions
+   */
+  flags?: string[];
+  /**
+   * the program mentions TensorFlow's distributed runtime
+   */
+  serves?: boolean;
+  workingDir?: string | null;
+}
+/**
+ * Limits and policies; see docs/lifecycle.md for the table of defaults.
+ */
+export interface Lifecycle {
+  successPolicy?: SuccessPolicy;
+  /**
+   * retries of a failing program
+   */
+  restarts?: number;
+  /**
+   * disruptions healed without asking
+   */
+  heals?: number;
+  /**
+   * ps and evaluator live this long after success
+   */
+  reclaimAfter?: number;
+  queueTimeout?: number | null;
+  /**
+   * bound on Starting
+   */
+  startTimeout?: number;
+  /**
+   * bound on the run from its start
+   */
+  maxDuration?: number;
+  /**
+   * In-Graph: bound on idling
+   */
+  idleTimeout?: number;
+  /**
+   * between SIGTERM and SIGKILL
+   */
+  grace?: number;
+  /**
+   * how long a finished record stays
+   */
+  keepFor?: number;
+}
+/**
+ * What only pods have: claims, secrets, annotations. Only on Kubernetes.
+ */
+export interface Pods {
+  /**
+   * secrets that open the image's registry
+   *
+   * @maxItems 10
+   */
+  imagePullSecrets?: string[];
+  /**
+   * claims beside /data and /log
+   *
+   * @maxItems 20
+   */
+  volumes?: Volume[];
+  /**
+   * secrets that the tasks use
+   *
+   * @maxItems 20
+   */
+  secrets?: SecretUse[];
+  /**
+   * annotations of the pods
+   */
+  annotations?: {
+    [k: string]: string;
+  };
+  dataClaim?: DataClaim | null;
+}
+/**
+ * A claim that exists already, in every pod of the run.
+ */
+export interface Volume {
+  /**
+   * name of a PersistentVolumeClaim
+   */
+  claim: string;
+  /**
+   * where the tasks find it
+   */
+  path: string;
+  /**
+   * the tasks may only read
+   */
+  readOnly?: boolean;
+  /**
+   * folder of the claim that is mounted; empty: all of it
+   */
+  subPath?: string;
+}
+/**
+ * A secret that the administrator labelled for tasks, in every pod of the run.
+ */
+export interface SecretUse {
+  /**
+   * name of a Secret labelled for tasks
+   */
+  name: string;
+  /**
+   * where its keys are files; empty: they are environment variables
+   */
+  path?: string;
+}
+/**
+ * A claim of the run's own at /data, made with the run and deleted with it.
+ */
+export interface DataClaim {
+  /**
+   * its size, such as 10Gi
+   */
+  size: string;
+  storageClass?: string | null;
+}
+/**
+ * A request to end the run; the only part of a spec that may change.
+ */
+export interface Stop {
+  /**
+   * what the record says about it
+   */
+  reason?: string;
+  /**
+   * who asks
+   */
+  by?: string;
+  /**
+   * when, in seconds since 1970
+   */
+  at?: number;
+}
+/**
+ * Where the run is. Written by one writer only: the supervisor, or the operator.
+ */
+export interface Status {
+  phase: Phase;
+  reason: Reason;
+  message?: string;
+  /**
+   * group attempt; 1 is the first
+   */
+  attempt?: number;
+  queuedAt?: number | null;
+  startedAt?: number | null;
+  runningAt?: number | null;
+  finishedAt?: number | null;
+  releasedAt?: number | null;
+  stopAt?: number | null;
+  retryAt?: number | null;
+  heals?: number;
+  programRestarts?: number;
+  /**
+   * restarts of single tasks, where above 0
+   */
+  restarts?: {
+    [k: string]: number;
+  };
+  windowOpenedAt?: number | null;
+  /**
+   * failures in the open window, or those that ended the run
+   */
+  failures?: TaskFailure[];
+  culprit?: string | null;
+  counts?: {
+    [k: string]: TypeCounts;
+  };
+  /**
+   * at most 20 tasks that need a look
+   */
+  attention?: TaskStatus[];
+  /**
+   * the newest 50
+   */
+  events?: Event[];
+  reclaimed?: Reclaimed | null;
+  /**
+   * host:port by task type
+   */
+  addresses?: {
+    [k: string]: string[];
+  };
+  /**
+   * output: the run's own folder; logs: its log files
+   */
+  paths?: {
+    [k: string]: string;
+  };
+  warnings?: string[];
+}
+/**
+ * One entry of the failure ledger.
+ */
+export interface TaskFailure {
+  task: string;
+  attempt: number;
+  exit: TaskExit;
+}
+/**
+ * How one task ended: what the runtime's termination message says, on any backend.
+ */
+export interface TaskExit {
+  cause: Cause;
+  finishedAt: number;
+  exitCode?: number | null;
+  signal?: number | null;
+  /**
+   * its last lines say that it lost a peer
+   */
+  follows?: boolean;
+  lastLines?: string[];
+  detail?: string;
+}
+/**
+ * How many tasks of one type are in which state.
+ */
+export interface TypeCounts {
+  desired: number;
+  starting?: number;
+  running?: number;
+  succeeded?: number;
+  failed?: number;
+  stopped?: number;
+}
+/**
+ * One task, for people: `name` is `worker-3`.
+ */
+export interface TaskStatus {
+  name: string;
+  state: TaskState;
+  message?: string;
+  restarts?: number;
+  exit?: TaskExit | null;
+}
+/**
+ * Something that happened to the run, worth telling.
+ */
+export interface Event {
+  at: number;
+  reason: string;
+  message: string;
+}
+/**
+ * What was given back, and when.
+ */
+export interface Reclaimed {
+  at: number;
+  tasks: string[];
+  cpu?: number;
+  memory?: number;
+  gpu?: number;
+}

@@ -1,0 +1,36 @@
+/**
+ * Provides the model of all runs; every other plugin of this extension takes it from here.
+ */
+import {
+  JupyterFrontEnd,
+  JupyterFrontEndPlugin
+} from '@jupyterlab/application';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { DOMAIN, IClustersToken } from '../tokens';
+import { ClustersModel, IClusters } from './clusters';
+import { languageOf } from './language';
+
+export const clustersPlugin: JupyterFrontEndPlugin<IClusters> = {
+  id: 'tfcluster-labextension:clusters',
+  description: 'The runs of TFCluster, as this page knows them.',
+  autoStart: true,
+  provides: IClustersToken,
+  optional: [ITranslator],
+  activate: (
+    app: JupyterFrontEnd,
+    translator: ITranslator | null
+  ): IClusters => {
+    const { serviceManager } = app;
+    const model = new ClustersModel(
+      {
+        settings: serviceManager.serverSettings,
+        trans: (translator ?? nullTranslator).load(DOMAIN),
+        language: languageOf(translator)
+      },
+      serviceManager
+    );
+    // Lab's own start goes first: it waits for nothing of ours.
+    void app.restored.then(() => model.start());
+    return model;
+  }
+};

@@ -1,0 +1,192 @@
+/**
+ * The routes of the server extension, one function for each.
+ *
+ * Everything that this extension sends goes through `call`: base URL, token and XSRF are the
+ * connection's own, and every failure is a `ServerProblem`.
+ */
+import { URLExt } from '@jupyterlab/coreutils';
+import { ServerConnection } from '@jupyterlab/services';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type { IOffer, IPlan } from './offer';
+import { problemOf, unreachable } from './problem';
+import type {
+  IBoard,
+  ILaunch,
+  IRerun,
+  IRun,
+  IRunDetails,
+  IRunList
+} from './types';
+
+const API = 'tfcluster/api';
+/**
+ * Milliseconds after which a list that has not come never will: the server answers within 3 s even without its
+ * backend, and a network that is gone tells nobody.
+ */
+const PATIENCE = 8_000;
+
+/** Who calls: how the server is reached, and the person's language. */
+export interface ICaller {
+  readonly settings: ServerConnection.ISettings;
+  readonly trans: TranslationBundle;
+  readonly language: string;
+}
+
+/**
+ * Call a route.
+ *
+ * @throws ServerProblem when there is no answer, or one that is an error.
+ */
+export async function respond(
+  caller: ICaller,
+  path: string,
+  init: RequestInit = {}
+): Promise<Response> {
+  const url = URLExt.join(caller.settings.baseUrl, API, path);
+  const headers = { 'Accept-Language': caller.language, ...init.headers };
+  let response: Response;
+  try {
+    response = await ServerConnection.makeRequest(
+      url,
+      { ...init, headers },
+      caller.settings
+    );
+  } catch (error) {
+    if (init.signal?.aborted && !isTimeout(init.signal)) {
+      throw error;
+    }
+    throw unreachable(caller.trans);
+  }
+  if (!response.ok) {
+    throw problemOf(
+      response.status,
+      await response.text().catch(() => ''),
+      caller.trans
+    );
+  }
+  return response;
+}
+
+const isTimeout = ({ reason }: AbortSignal): boolean =>
+  reason instanceof Error && reason.name === 'TimeoutError';
+
+/** Call a route that answers with JSON, or with nothing. */
+export async function call<T>(
+  caller: ICaller,
+  path: string,
+  method = 'GET',
+  body?: unknown,
+  signal?: AbortSignal
+): Promise<T> {
+  const init: RequestInit = { method, signal };
+  if (body !== undefined) {
+    init.body = JSON.stringify(body);
+  }
+  const response = await respond(caller, path, init);
+  if (response.status === 204) {
+    return undefined as T;
+  }
+  try {
+    return (await response.json()) as T;
+  } catch {
+    throw unreachable(caller.trans);
+  }
+}
+
+const at = (name: string, verb = ''): string =>
+  `clusters/${encodeURIComponent(name)}${verb && `/${verb}`}`;
+
+export const listRuns = (caller: ICaller, all: boolean): Promise<IRunList> =>
+  call(
+    caller,
+    all ? 'clusters?all=1' : 'clusters',
+    'GET',
+    undefined,
+    AbortSignal.timeout(PATIENCE)
+  );
+
+export const runDetails = (
+  caller: ICaller,
+  name: string
+): Promise<IRunDetails> => call(caller, at(name));
+
+export const launchRun = (caller: ICaller, launch: ILaunch): Promise<IRun> =>
+  call(caller, 'clusters', 'POST', launch);
+
+/** What a launch may ask for, and what is free now. */
+export const getOffer = (caller: ICaller): Promise<IOffer> =>
+  call(caller, 'options');
+
+/** What a launch would make and what stands against it; makes nothing. */
+export const planLaunch = (
+  caller: ICaller,
+  launch: ILaunch,
+  signal?: AbortSignal
+): Promise<IPlan> => call(caller, 'clusters/plan', 'POST', launch, signal);
+
+/** Stop this very run: the server refuses with 409 when another one has its name by now. */
+export const stopRun = (caller: ICaller, { cluster }: IRun): Promise<IRun> => {
+  const { name, uid } = cluster.metadata;
+  const query = new URLSearchParams({ uid });
+  return call(caller, `${at(name, 'stop')}?${query.toString()}`, 'POST', {});
+};
+
+export const rerunRun = (
+  caller: ICaller,
+  name: string,
+  changes: IRerun
+): Promise<IRun> => call(caller, at(name, 'rerun'), 'POST', changes);
+
+/** What the tasks print: a stream of JSON lines. `tail` lines of each task to begin with, null for all. */
+export const openLogs = (
+  caller: ICaller,
+  name: string,
+  tail: number | null,
+  signal: AbortSignal
+): Promise<Response> => {
+  const from = tail === null ? '' : `&tail=${tail}`;
+  return respond(caller, `${at(name, 'logs')}?follow=1${from}`, { signal });
+};
+
+/**
+ * Where the browser itself gets the lines as a file: a large one never goes through the page's memory.
+ *
+ * A request of the browser carries its cookies; behind JupyterHub it needs the XSRF token, too, and on a page that has
+ * no cookie the token of the server.
+ */
+export function logsFile(
+  caller: ICaller,
+  name: string,
+  tasks: ReadonlyArray<string>
+): string {
+  const query = new URLSearchParams({ download: '1' });
+  tasks.forEach(task => query.append('task', task));
+  const xsrf = /(?:^|;\s*)_xsrf=([^;]*)/.exec(document.cookie)?.[1];
+  if (xsrf) {
+    query.set('_xsrf', xsrf);
+  } else if (caller.settings.token) {
+    query.set('token', caller.settings.token);
+  }
+  const { baseUrl } = caller.settings;
+  return `${URLExt.join(baseUrl, API, at(name, 'logs'))}?${query.toString()}`;
+}
+
+/** Delete this very run; one that is still being stopped is given as it is, and will be gone later. */
+export const deleteRun = (
+  caller: ICaller,
+  { cluster }: IRun,
+  withLogs: boolean
+): Promise<IRun | undefined> => {
+  const { name, uid } = cluster.metadata;
+  const query = new URLSearchParams({ uid, ...(withLogs && { logs: '1' }) });
+  return call(caller, `${at(name)}?${query.toString()}`, 'DELETE');
+};
+
+/** Without `wait`, one that has to be started is only begun with: `running` tells. */
+export const openBoard = (
+  caller: ICaller,
+  what: { refs?: ReadonlyArray<string>; folder?: string; wait?: boolean }
+): Promise<IBoard> => call(caller, 'tensorboards', 'POST', what);
+
+export const closeBoard = (caller: ICaller, id: string): Promise<void> =>
+  call(caller, `tensorboards/${encodeURIComponent(id)}`, 'DELETE');

@@ -1,0 +1,114 @@
+/**
+ * What the server extension sends and takes; `tfcluster_magic/server/openapi.yaml` says the same.
+ *
+ * The record itself is generated from its JSON Schema into `models.ts`.
+ */
+import type { Status, TFCluster } from './models';
+
+/** The record of a run; what comes from the server always has a status. */
+export interface ICluster extends TFCluster {
+  readonly status: Status;
+}
+
+/** How far a training is; times in seconds since 1970. A diverged loss is null. */
+export interface IProgress {
+  readonly step: number;
+  readonly total: number | null;
+  readonly stepsPerSecond: number | null;
+  readonly loss: number | null;
+  readonly etaSeconds: number | null;
+  readonly at: number;
+  readonly unit: string;
+  readonly epoch: number | null;
+  /** (step, loss), oldest first, at most 60. */
+  readonly history: ReadonlyArray<readonly [number, number | null]>;
+}
+
+/** One run as it is shown. */
+export interface IRun {
+  readonly cluster: ICluster;
+  readonly ready: { readonly ready: number; readonly total: number };
+  readonly progress: IProgress | null;
+  /** What is known beside the record, such as tasks that are silent; sentences for people. */
+  readonly notes: ReadonlyArray<string>;
+}
+
+/** One run with all of its record, and the words that would launch it again. */
+export interface IRunDetails extends IRun {
+  /** For a notebook: a line, or a whole cell. */
+  readonly line: string;
+  /** For a shell; null for a program that is a cell. */
+  readonly command: string | null;
+  readonly yaml: string;
+  readonly tasks: ReadonlyArray<string>;
+}
+
+/** The answer to a list: `sequence` is the number of the last event of `stream` that it includes. */
+export interface IRunList {
+  readonly runs: ReadonlyArray<IRun>;
+  readonly at: number;
+  readonly stream: string;
+  readonly sequence: number;
+  /** Why nothing would be heard of changes, although the list could be read. */
+  readonly problem?: IProblem | null;
+}
+
+/** A change, as it is pushed; `(un)available` is about all runs: whether anything is heard of them. */
+export interface IRunEvent {
+  readonly type: 'changed' | 'removed' | 'unavailable' | 'available';
+  readonly name: string;
+  readonly run: IRun | null;
+  readonly at: number;
+  readonly stream: string;
+  readonly sequence: number;
+  readonly problem?: IProblem | null;
+}
+
+/** The schema id of pushed changes. */
+export const RUN_EVENT = 'https://tfcluster.dev/events/run/v1';
+
+/** What a launch asks for; `options` by the keys of `GET options`. */
+export interface ILaunch {
+  readonly program?: string;
+  readonly cell?: string;
+  /** Where the program runs, as the file browser names it; without it, in its own folder. */
+  readonly folder?: string;
+  readonly name?: string;
+  readonly arguments?: ReadonlyArray<string>;
+  readonly sha256?: string;
+  readonly kernelspec?: string;
+  readonly options?: Readonly<Record<string, unknown>>;
+}
+
+/** What a rerun changes. */
+export interface IRerun {
+  readonly resume?: boolean;
+  readonly name?: string;
+  readonly arguments?: ReadonlyArray<string>;
+  readonly options?: Readonly<Record<string, unknown>>;
+}
+
+/** An answer that is an error, RFC 9457. */
+export interface IProblem {
+  readonly type: string;
+  readonly title: string;
+  readonly status: number;
+  readonly detail: string;
+  readonly problems?: ReadonlyArray<{
+    readonly field: string;
+    readonly value: unknown;
+    readonly allowed: string;
+  }>;
+}
+
+/** A TensorBoard that this server proxies; `path` is below the base URL. */
+export interface IBoard {
+  readonly id: string;
+  readonly path: string;
+  readonly title: string;
+  /** The runs that it shows, none for a folder and for all runs. */
+  readonly refs: ReadonlyArray<string>;
+  readonly folder: string | null;
+  /** Not while it is being started. */
+  readonly running: boolean;
+}

@@ -1,0 +1,46 @@
+/**
+ * Which run a command is about: the one that is named, or the one that the person chooses.
+ */
+import { InputDialog, Notification } from '@jupyterlab/apputils';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
+import { type IClusters, nameOf } from '../api/clusters';
+import type { IRun } from '../api/types';
+import { phaseWord } from '../run/words';
+
+export interface IChoice {
+  readonly model: IClusters;
+  readonly trans: TranslationBundle;
+  /** What the command does, for the title of the question. */
+  readonly title: string;
+  /** Which runs can be chosen. */
+  readonly fits: (run: IRun) => boolean;
+  /** What to say when none can. */
+  readonly none: string;
+}
+
+/** The run that `args` name; from the palette, where nothing is named, the person is asked. */
+export async function chooseRun(
+  args: ReadonlyPartialJSONObject,
+  { model, trans, title, fits, none }: IChoice
+): Promise<IRun | null> {
+  if (typeof args.name === 'string') {
+    return model.find(args.name) ?? model.ensure(args.name);
+  }
+  const runs = model.state.runs.filter(fits);
+  if (runs.length === 0) {
+    Notification.info(none, { autoClose: 5000 });
+    return null;
+  }
+  const items = runs.map(
+    run => `${nameOf(run)} · ${phaseWord(run.cluster.status.phase, trans)}`
+  );
+  const { value } = await InputDialog.getItem({
+    title,
+    label: trans.__('Cluster'),
+    items,
+    okLabel: title,
+    cancelLabel: trans.__('Cancel')
+  });
+  return value === null ? null : runs[items.indexOf(value)];
+}

@@ -1,0 +1,74 @@
+/**
+ * The lines that connect a notebook to an In-Graph cluster, and where they go.
+ */
+import { Clipboard, Notification } from '@jupyterlab/apputils';
+import {
+  INotebookTracker,
+  NotebookActions,
+  NotebookPanel
+} from '@jupyterlab/notebook';
+import type { TranslationBundle } from '@jupyterlab/translation';
+
+/** What a program does with the cluster: TensorFlow 2's strategy, or TensorFlow 1's session. */
+export type Client = 'strategy' | 'session';
+
+/** Keras 3 cannot fit() on a cluster, and TensorFlow reads this when it is imported. */
+const KERAS = [
+  'import os',
+  '',
+  'os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # for model.fit: before TensorFlow',
+  ''
+];
+
+/** The source of a cell; with `magic` where the notebook uses `%tfcluster` already. */
+export const connectLines = (
+  name: string,
+  client: Client,
+  magic: boolean
+): string =>
+  [
+    ...(client === 'strategy' ? KERAS : []),
+    ...(magic
+      ? [`cluster = %tfcluster connect ${name}`]
+      : [
+          'from tfcluster_magic import Cluster',
+          '',
+          `cluster = Cluster("${name}")`
+        ]),
+    `${client} = cluster.${client}()`
+  ].join('\n');
+
+/** Insert the cell below the active one of the notebook in front; without a notebook, copy it. */
+export async function insertConnect(
+  name: string,
+  client: Client,
+  notebooks: INotebookTracker | null,
+  trans: TranslationBundle
+): Promise<void> {
+  const panel = notebooks?.currentWidget;
+  if (!panel || !panel.isVisible) {
+    Clipboard.copyToSystem(connectLines(name, client, false));
+    Notification.info(
+      trans.__(
+        'Open a notebook and paste: the lines that connect to %1 were copied.',
+        name
+      ),
+      { autoClose: 8000 }
+    );
+    return;
+  }
+  await panel.context.ready;
+  const { content } = panel;
+  const uses = usesMagic(panel);
+  NotebookActions.insertBelow(content);
+  const cell = content.activeCell;
+  cell?.model.sharedModel.setSource(connectLines(name, client, uses));
+  await content.scrollToItem(content.activeCellIndex, 'auto');
+  content.activate();
+}
+
+/** Whether a cell of this notebook uses the magic, so that it is loaded. */
+function usesMagic(panel: NotebookPanel): boolean {
+  const cells = panel.content.model?.sharedModel.cells ?? [];
+  return cells.some(cell => /%tfcluster\b/.test(cell.getSource()));
+}

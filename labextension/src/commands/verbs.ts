@@ -1,0 +1,226 @@
+/**
+ * The commands that do something with a run: stop, delete, rerun, connect, copy.
+ *
+ * Each takes `{ name }`; without a name, as from the palette, it asks which run is meant. A refusal
+ * of the server is told as the sentence that it is.
+ */
+import { Clipboard, Notification } from '@jupyterlab/apputils';
+import type { INotebookTracker } from '@jupyterlab/notebook';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import { copyIcon, deleteIcon, LabIcon } from '@jupyterlab/ui-components';
+import type { CommandRegistry } from '@lumino/commands';
+import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
+import { type IClusters, isActive, nameOf } from '../api/clusters';
+import { ServerProblem } from '../api/problem';
+import type { IRun } from '../api/types';
+import { rerunIcon, sessionIcon, stopRunIcon } from '../icons';
+import { modeOf } from '../run/words';
+import type { Settings } from '../settings';
+import { CommandIDs } from '../tokens';
+import { chooseRun } from './choose';
+import { insertConnect } from './connect';
+import { asksToDelete, asksToStop } from './dialogs';
+
+type Args = ReadonlyPartialJSONObject;
+
+export interface IVerbs {
+  readonly commands: CommandRegistry;
+  readonly model: IClusters;
+  readonly settings: Settings;
+  readonly notebooks: INotebookTracker | null;
+  readonly trans: TranslationBundle;
+}
+
+interface IVerb {
+  readonly label: (args: Args) => string;
+  /** The label where the run is not known yet. */
+  readonly question: string;
+  readonly caption: (args: Args) => string;
+  readonly icon: LabIcon;
+  readonly fits: (run: IRun, args: Args) => boolean;
+  readonly none: string;
+  readonly execute: (run: IRun, args: Args) => Promise<void>;
+  readonly more?: Record<string, { type: string; enum?: string[] }>;
+}
+
+const isStoppable = (run: IRun): boolean =>
+  isActive(run) && run.cluster.status.phase !== 'Stopping';
+const isInGraph = (run: IRun): boolean =>
+  isActive(run) && modeOf(run) === 'in-graph';
+/** Its program has no file that a shell could name. */
+const isCell = (run: IRun): boolean =>
+  run.cluster.spec.program?.kind === 'cell';
+const isAny = (): boolean => true;
+
+/** Add all of them to JupyterLab's commands; gives their ids. */
+export function addVerbs(context: IVerbs): ReadonlyArray<string> {
+  const verbs = verbsOf(context);
+  for (const [id, verb] of Object.entries(verbs)) {
+    addVerb(id, verb, context);
+  }
+  return Object.keys(verbs);
+}
+
+function addVerb(id: string, verb: IVerb, context: IVerbs): void {
+  const { commands, model, trans } = context;
+  const fitting = (args: Args): boolean => {
+    const run = typeof args.name === 'string' && model.find(args.name);
+    return run ? verb.fits(run, args) : true;
+  };
+  commands.addCommand(id, {
+    label: args => (args.name ? verb.label(args) : verb.question),
+    caption: args => verb.caption(args),
+    icon: verb.icon,
+    isEnabled: fitting,
+    isVisible: fitting,
+    describedBy: {
+      args: {
+        type: 'object',
+        properties: {
+          name: {
+            type: 'string',
+            description: trans.__('The run, such as digits-2')
+          },
+          ...verb.more
+        }
+      }
+    },
+    execute: async args => {
+      try {
+        const title = verb.label(args).replace('…', '');
+        const run = await chooseRun(args, {
+          model,
+          trans,
+          title,
+          fits: run => verb.fits(run, args),
+          none: verb.none
+        });
+        if (run) {
+          await verb.execute(run, args);
+        }
+      } catch (error) {
+        if (!(error instanceof ServerProblem)) {
+          throw error;
+        }
+        Notification.error(error.message, { autoClose: 10_000 });
+      }
+    }
+  });
+}
+
+function verbsOf(context: IVerbs): Record<string, IVerb> {
+  const { model, notebooks, settings, trans } = context;
+  const nothing = trans.__('There are no clusters.');
+  const copied = (text: string, what: string): void => {
+    Clipboard.copyToSystem(text);
+    Notification.info(what, { autoClose: 3000 });
+  };
+  return {
+    [CommandIDs.stop]: {
+      label: () => trans.__('Stop…'),
+      question: trans.__('Stop a Cluster…'),
+      caption: () => trans.__('End its tasks; its logs and output stay'),
+      icon: stopRunIcon,
+      fits: isStoppable,
+      none: trans.__('No cluster runs.'),
+      execute: async run => {
+        const asks = settings.current.confirmStop;
+        if (!asks || (await asksToStop({ model, run, trans }))) {
+          await model.stop(run);
+        }
+      }
+    },
+    [CommandIDs.remove]: {
+      label: () => trans.__('Delete…'),
+      question: trans.__('Delete a Cluster…'),
+      caption: () => trans.__('Remove it from the list'),
+      icon: deleteIcon,
+      fits: isAny,
+      none: nothing,
+      execute: async run => {
+        const asked = await asksToDelete({ model, run, trans });
+        if (asked) {
+          await model.remove(run, asked.withLogs);
+        }
+      }
+    },
+    [CommandIDs.rerun]: {
+      label: args =>
+        args.resume ? trans.__('Rerun, Resuming') : trans.__('Rerun'),
+      question: trans.__('Rerun a Cluster…'),
+      caption: args =>
+        args.resume
+          ? trans.__('Launch it again, from its last checkpoint')
+          : trans.__(
+              'Launch the same copy of the program again, also if its file was changed since'
+            ),
+      icon: rerunIcon,
+      fits: run => !isActive(run),
+      none: trans.__('No cluster has ended.'),
+      more: { resume: { type: 'boolean' } },
+      execute: async (run, args) => {
+        const resume = args.resume === true;
+        const next = await model.rerun(nameOf(run), resume ? { resume } : {});
+        Notification.info(trans.__('%1 was launched.', nameOf(next)), {
+          autoClose: 3000
+        });
+      }
+    },
+    [CommandIDs.connect]: {
+      label: args =>
+        args.with === 'session'
+          ? trans.__('Connect a Session (TensorFlow 1)')
+          : trans.__('Connect the Notebook'),
+      question: trans.__('Connect the Notebook to a Cluster…'),
+      caption: args =>
+        args.with === 'session'
+          ? trans.__('Insert a cell that opens a session on this cluster')
+          : trans.__('Insert a cell that makes a strategy of this cluster'),
+      icon: sessionIcon,
+      fits: isInGraph,
+      none: trans.__(
+        'No In-Graph cluster runs: launch one with “I drive from this notebook”.'
+      ),
+      more: { with: { type: 'string', enum: ['strategy', 'session'] } },
+      execute: (run, args) =>
+        insertConnect(
+          nameOf(run),
+          args.with === 'session' ? 'session' : 'strategy',
+          notebooks,
+          trans
+        )
+    },
+    [CommandIDs.copyCommand]: {
+      label: args =>
+        args.shell
+          ? trans.__('Copy as Shell Command')
+          : trans.__('Copy as Line for a Cell'),
+      question: trans.__('Copy a Cluster as Command…'),
+      caption: () => trans.__('Copy the line that launches the same again'),
+      icon: copyIcon,
+      fits: (run, args) => !args.shell || !isCell(run),
+      none: nothing,
+      more: { shell: { type: 'boolean' } },
+      execute: async (run, args) => {
+        const { command, line } = await model.details(nameOf(run));
+        const text = args.shell ? command : line;
+        if (text !== null) {
+          copied(text, trans.__('Copied: %1', text));
+        }
+      }
+    },
+    [CommandIDs.copyYaml]: {
+      label: () => trans.__('Copy as YAML'),
+      question: trans.__('Copy a Cluster as YAML…'),
+      caption: () => trans.__('Copy the manifest that launches the same again'),
+      icon: copyIcon,
+      fits: isAny,
+      none: nothing,
+      execute: async run => {
+        const name = nameOf(run);
+        const { yaml } = await model.details(name);
+        copied(yaml, trans.__('The manifest of %1 was copied.', name));
+      }
+    }
+  };
+}

@@ -1,0 +1,22 @@
+/**
+ * The plugins of this extension, and nothing else.
+ */
+import { clustersPlugin } from './api/plugin';
+import { commandsPlugin } from './commands/plugin';
+import { launchPlugin } from './launch/plugin';
+import { logsPlugin } from './logs/plugin';
+import { outputPlugin } from './output/plugin';
+import { sidebarPlugin } from './sidebar/plugin';
+import { statusPlugin } from './status/plugin';
+import { tensorboardPlugin } from './tensorboard/plugin';
+
+export default [
+  clustersPlugin,
+  commandsPlugin,
+  logsPlugin,
+  outputPlugin,
+  launchPlugin,
+  sidebarPlugin,
+  statusPlugin,
+  tensorboardPlugin
+];

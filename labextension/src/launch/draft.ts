@@ -1,0 +1,128 @@
+/**
+ * What is typed into the form, and the launch that it asks for. Pure.
+ *
+ * Values are kept as they were typed, also those that do not apply at the moment: switching the mode
+ * there and back loses nothing.
+ */
+import type { Mode } from '../api/models';
+import type { ILaunch } from '../api/types';
+import type { IField, IOffer } from '../api/offer';
+import { hasLines } from './pods';
+import { splitWords } from './words';
+
+export type ProgramSource = 'file' | 'cell' | 'url';
+
+/** The text of a cell, and the path of its notebook. */
+export interface ICellProgram {
+  readonly text: string;
+  readonly notebook: string;
+}
+
+export interface IDraft {
+  readonly mode: Mode;
+  readonly source: ProgramSource;
+  readonly program: string;
+  readonly url: string;
+  readonly sha256: string;
+  readonly cell: ICellProgram | null;
+  readonly arguments: string;
+  readonly name: string;
+  /** The kernel whose Python the tasks run with; '' for the one in `values.python`. */
+  readonly kernelspec: string | null;
+  readonly values: Readonly<Record<string, string | boolean>>;
+}
+
+export const EMPTY: IDraft = {
+  mode: 'between-graph',
+  source: 'file',
+  program: '',
+  url: '',
+  sha256: '',
+  cell: null,
+  arguments: '',
+  name: '',
+  kernelspec: null,
+  values: {}
+};
+
+/** The fields that mean something for what is chosen. */
+export function fieldsOf(
+  offer: IOffer,
+  draft: Pick<IDraft, 'mode' | 'values'>
+): ReadonlyArray<IField> {
+  return offer.form.filter(
+    ({ modes, path }) =>
+      modes.includes(draft.mode) &&
+      (path[0] !== 'replicas' ||
+        path[2] !== 'resources' ||
+        !isSingle(path[1]) ||
+        draft.values[path[1]] === true)
+  );
+}
+
+/** The kernel whose Python is chosen; '' for one that is named by its path, and where tasks have none of a kernel. */
+export const kernelOf = (draft: IDraft, offer: IOffer): string =>
+  offer.kernelspecs.length
+    ? (draft.kernelspec ?? offer.defaults.kernelspec ?? '')
+    : '';
+
+/** The default of a field as text. */
+export const defaultOf = (field: IField, mode: Mode): string =>
+  field.default[mode] ?? '';
+
+/** The launch that a draft asks for: only what differs from the defaults. */
+export function launchOf(draft: IDraft, offer: IOffer): ILaunch {
+  const { mode } = draft;
+  const options: Record<string, unknown> = {};
+  for (const field of fieldsOf(offer, draft)) {
+    const value = field.key === 'mode' ? mode : draft.values[field.key];
+    if (field.key === 'python' && kernelOf(draft, offer) !== '') {
+      continue;
+    }
+    const said = typeof value === 'string' ? value.trim() : value;
+    if (said && said !== defaultOf(field, mode)) {
+      options[field.key] = hasLines(field) ? lines(said) : said;
+    }
+  }
+  return {
+    ...(mode === 'between-graph' && programOf(draft)),
+    ...(draft.name.trim() && { name: draft.name.trim() }),
+    ...(draft.kernelspec &&
+      kernelOf(draft, offer) && { kernelspec: draft.kernelspec }),
+    options
+  };
+}
+
+function programOf(draft: IDraft): ILaunch {
+  const words = splitWords(draft.arguments) ?? [];
+  const told = words.length ? { arguments: words } : {};
+  if (draft.source === 'cell') {
+    return draft.cell
+      ? {
+          cell: draft.cell.text,
+          folder: folderOf(draft.cell.notebook),
+          ...told
+        }
+      : told;
+  }
+  const program = (draft.source === 'url' ? draft.url : draft.program).trim();
+  const sha256 = draft.source === 'url' ? draft.sha256.trim() : '';
+  return {
+    ...(program && { program }),
+    ...(sha256 && { sha256 }),
+    ...told
+  };
+}
+
+/** The folder of a file of the server. */
+export const folderOf = (path: string): string =>
+  path.split('/').slice(0, -1).join('/');
+
+const isSingle = (type: string): boolean =>
+  type === 'chief' || type === 'evaluator';
+
+const lines = (text: unknown): ReadonlyArray<string> =>
+  String(text)
+    .split('\n')
+    .map(line => line.trim())
+    .filter(line => line);

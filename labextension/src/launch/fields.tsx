@@ -1,0 +1,235 @@
+/**
+ * The inputs of the form, one for each kind of option, each with its label, help and mistakes.
+ */
+import type { TranslationBundle } from '@jupyterlab/translation';
+import * as React from 'react';
+import type { IField } from '../api/offer';
+import { Sentence } from '../run/parts';
+import { defaultOf } from './draft';
+import type { ILaunchState, LaunchModel } from './model';
+import { hasLines } from './pods';
+import type { IMark } from './problems';
+
+/** What every part of the form gets. */
+export interface IFormProps {
+  readonly state: ILaunchState;
+  readonly model: LaunchModel;
+  readonly trans: TranslationBundle;
+  readonly marks: ReadonlyMap<string, ReadonlyArray<IMark>>;
+  /** Makes the ids of this form's inputs differ from another form's. */
+  readonly id: string;
+}
+
+/** The attributes that tie an input to its label, its help and its mistakes. */
+export function attributes(
+  { id, marks }: IFormProps,
+  key: string
+): React.AriaAttributes & { id: string } {
+  const wrong = marks.get(key)?.some(mark => mark.wrong) ?? false;
+  return {
+    id: `${id}-${key}`,
+    'aria-invalid': wrong || undefined,
+    'aria-describedby': marks.has(key) ? `${id}-${key}-marks` : undefined
+  };
+}
+
+interface IMarksProps extends IFormProps {
+  readonly option: string;
+}
+
+/** The sentences at an input; where another number would do, a button that takes it. */
+export function Marks(props: IMarksProps): React.JSX.Element | null {
+  const { id, marks, option, model, trans } = props;
+  const found = marks.get(option);
+  if (!found) {
+    return null;
+  }
+  return (
+    <div className="tfc-Marks" id={`${id}-${option}-marks`}>
+      {found.map(({ text, wrong, fits }, index) => (
+        <div
+          key={index}
+          className={wrong ? 'tfc-Mark tfc-mod-wrong' : 'tfc-Mark'}
+        >
+          <Sentence text={text} />
+          {fits !== null && (
+            <button
+              type="button"
+              className="tfc-Button tfc-Mark-fix"
+              onClick={() => {
+                model.setValue(option, String(fits));
+                document.getElementById(`${id}-${option}`)?.focus();
+              }}
+            >
+              {trans.__('Use %1', fits)}
+            </button>
+          )}
+        </div>
+      ))}
+    </div>
+  );
+}
+
+interface IRowProps extends IFormProps {
+  readonly option: string;
+  readonly label: string;
+  readonly help?: string;
+  /** What stands below the input. */
+  readonly below?: string | false;
+  readonly children: React.ReactNode;
+}
+
+/** A label, its input and what is wrong with it. */
+export function Row(props: IRowProps): React.JSX.Element {
+  const { id, option, label, help, below, children } = props;
+  return (
+    <div className="tfc-Row" data-option={option}>
+      <label htmlFor={`${id}-${option}`} title={help}>
+        {label}
+      </label>
+      <div className="tfc-Row-input">{children}</div>
+      {below && <small className="tfc-Row-below">{below}</small>}
+      <Marks {...props} />
+    </div>
+  );
+}
+
+interface IInputProps extends IFormProps {
+  readonly field: IField;
+  /** Where there is no label of its own beside it. */
+  readonly name?: string;
+}
+
+/** The input of one option. */
+export function Input(props: IInputProps): React.JSX.Element {
+  const { field, state, model, name, trans } = props;
+  const { mode, values } = state.draft;
+  const value = values[field.key] ?? '';
+  const shared = {
+    ...attributes(props, field.key),
+    title: field.help,
+    'aria-label': name
+  };
+  const change = (
+    event: React.ChangeEvent<
+      HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement
+    >
+  ): void => model.setValue(field.key, event.target.value);
+  if (hasLines(field)) {
+    return (
+      <textarea
+        {...shared}
+        rows={2}
+        spellCheck={false}
+        placeholder={field.example ?? 'NAME=VALUE'}
+        value={String(value)}
+        onChange={change}
+      />
+    );
+  }
+  switch (field.kind) {
+    case 'switch':
+      return (
+        <input
+          {...shared}
+          type="checkbox"
+          checked={value === true}
+          onChange={event => model.setValue(field.key, event.target.checked)}
+        />
+      );
+    case 'word':
+      return (
+        <select {...shared} value={String(value)} onChange={change}>
+          {field.words.map(word => {
+            const isDefault = word === defaultOf(field, mode);
+            return (
+              <option key={word} value={isDefault ? '' : word}>
+                {word}
+              </option>
+            );
+          })}
+        </select>
+      );
+    case 'whole':
+      return (
+        <input
+          {...shared}
+          type="number"
+          step={1}
+          min={field.minimum}
+          max={field.maximum}
+          placeholder={placeholderOf(field, state, trans)}
+          value={String(value)}
+          onChange={change}
+        />
+      );
+    case 'image': {
+      const images = state.offer?.options.images ?? [];
+      return (
+        <>
+          <input
+            {...shared}
+            type="text"
+            list={`${shared.id}-list`}
+            spellCheck={false}
+            autoComplete="off"
+            placeholder={images[0] ?? field.example ?? undefined}
+            value={String(value)}
+            onChange={change}
+          />
+          <datalist id={`${shared.id}-list`}>
+            {images.map(image => (
+              <option key={image} value={image} />
+            ))}
+          </datalist>
+        </>
+      );
+    }
+    default:
+      return (
+        <input
+          {...shared}
+          type="text"
+          inputMode={field.kind === 'number' ? 'decimal' : undefined}
+          spellCheck={false}
+          autoComplete="off"
+          placeholder={placeholderOf(field, state, trans)}
+          value={String(value)}
+          onChange={change}
+        />
+      );
+  }
+}
+
+/** What holds when nothing is typed; of a path, how one looks. */
+function placeholderOf(
+  field: IField,
+  { draft: { mode, values }, offer }: ILaunchState,
+  trans: TranslationBundle
+): string {
+  if (field.default[mode]) {
+    return defaultOf(field, mode);
+  }
+  const size = field.path[field.path.length - 1];
+  const ofEach = field.path[0] === '*' ? '' : values[size];
+  switch (field.kind) {
+    case 'file':
+      return field.example ?? '/usr/bin/python3';
+    case 'whole':
+      return field.path[2] === 'count'
+        ? trans.__('auto')
+        : String(ofEach || '0');
+    default:
+      if (field.example) {
+        return field.example;
+      }
+      if (field.section === 'resources') {
+        // an administrator of pods says what those get that ask for nothing
+        const isHere = offer?.options.backend === 'local';
+        return String(
+          ofEach || (isHere ? trans.__('no limit') : trans.__('default'))
+        );
+      }
+      return trans.__('no limit');
+  }
+}

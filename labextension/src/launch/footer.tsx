@@ -1,0 +1,120 @@
+/**
+ * The end of the form: the line that does the same, what stands against the launch, the button.
+ */
+import type { CommandRegistry } from '@lumino/commands';
+import * as React from 'react';
+import { isSame } from '../api/known';
+import { isActive, nameOf } from '../api/listing';
+import type { IRun } from '../api/types';
+import { PhaseBadge, Sentence } from '../run/parts';
+import { RunActions } from '../run/RunActions';
+import { useRun } from '../run/useRun';
+import type { IFormProps } from './fields';
+import { Marks } from './fields';
+import { hindrance } from './problems';
+
+export interface IFooterProps extends IFormProps {
+  readonly commands: CommandRegistry;
+  /** Put a line into the notebook; absent where there is none. */
+  readonly insert: (() => void) | null;
+  /** Put the line that does what is typed now into the clipboard. */
+  copy(): void;
+}
+
+/** The line as a notebook has it, with a way to take it along. */
+export function Line(props: IFooterProps): React.JSX.Element | null {
+  const { state, trans, insert, copy } = props;
+  const { plan } = state;
+  if (!plan) {
+    return null;
+  }
+  return (
+    <section className="tfc-Line" aria-label={trans.__('The same as a line')}>
+      <div className="tfc-Line-head">
+        <span>
+          {plan.folder
+            ? trans.__('The same in a notebook of %1', plan.folder)
+            : trans.__('The same in a notebook')}
+        </span>
+        <button type="button" className="tfc-Button" onClick={copy}>
+          {trans.__('Copy')}
+        </button>
+        <button
+          type="button"
+          className="tfc-Button"
+          disabled={insert === null}
+          title={
+            insert === null ? trans.__('Open a notebook first') : undefined
+          }
+          onClick={insert ?? undefined}
+        >
+          {trans.__('Insert into notebook')}
+        </button>
+      </div>
+      <code>{plan.line}</code>
+    </section>
+  );
+}
+
+/** Why nothing is launched, or the button that does it. */
+export function Footer(props: IFooterProps): React.JSX.Element {
+  const { state, trans, id } = props;
+  const why = hindrance(state, trans);
+  return (
+    <div className="tfc-Launch-foot">
+      <div role="status" className="tfc-Launch-status">
+        <Marks {...props} option="" />
+        {state.plan?.warnings.map(text => (
+          <div key={text} className="tfc-Mark tfc-mod-warning">
+            <Sentence text={text} />
+          </div>
+        ))}
+      </div>
+      {state.refusal && (
+        <div role="alert" className="tfc-Mark tfc-mod-wrong">
+          <Sentence text={state.refusal.message} />
+        </div>
+      )}
+      {state.launched && <Launched {...props} launched={state.launched} />}
+      <div className="tfc-Launch-go">
+        <button
+          type="submit"
+          className="tfc-Button tfc-mod-accept"
+          aria-disabled={why !== null || state.launching}
+          aria-describedby={`${id}-why`}
+        >
+          {state.launching ? trans.__('Launching…') : trans.__('Launch')}
+        </button>
+        <span id={`${id}-why`} role="status">
+          {why ?? ''}
+        </span>
+      </div>
+    </div>
+  );
+}
+
+/** The run that the form has launched, as it is now; nothing once it is deleted. */
+function Launched({
+  launched,
+  model,
+  commands,
+  trans
+}: IFooterProps & { readonly launched: IRun }): React.JSX.Element | null {
+  const run = useRun(model.clusters, nameOf(launched));
+  if (!run || !isSame(run, launched)) {
+    return null;
+  }
+  const { phase, message } = run.cluster.status;
+  return (
+    <div role="status" className="tfc-Launched" data-phase={phase}>
+      <strong>{trans.__('%1 was launched.', nameOf(run))}</strong>
+      {!isActive(run) && (
+        <div className="tfc-Launched-end">
+          <PhaseBadge phase={phase} trans={trans} />
+          {message && <Sentence text={message} />}
+        </div>
+      )}
+      <RunActions run={run} commands={commands} trans={trans} />
+    </div>
+  );
+}

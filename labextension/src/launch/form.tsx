@@ -1,0 +1,136 @@
+/**
+ * The launch form as one component: drawn anew from the model's state, which alone holds what is typed.
+ */
+import * as React from 'react';
+import { Cards } from './cards';
+import { fieldsOf } from './draft';
+import { Input, Marks } from './fields';
+import { Footer, IFooterProps, Line } from './footer';
+import { IPlaces, Program } from './program';
+import { marksOf } from './problems';
+import { Basics, Rows, Section, Sizes } from './sections';
+
+export interface ILaunchFormProps extends Omit<
+  IFooterProps,
+  'state' | 'marks' | 'id'
+> {
+  readonly places: IPlaces;
+  /** What to do with what is typed; the form has found nothing against it. */
+  launch(): void;
+}
+
+export function LaunchForm(props: ILaunchFormProps): React.JSX.Element {
+  const { model, trans } = props;
+  const id = `tfc${React.useId().replace(/:/g, '-')}`;
+  const [state, setState] = React.useState(model.state);
+  const form = React.useRef<HTMLFormElement>(null);
+  React.useEffect(() => {
+    const take = (): void => setState(model.state);
+    model.changed.connect(take);
+    take();
+    return () => void model.changed.disconnect(take);
+  }, [model]);
+
+  const marks = marksOf(state, trans);
+  const launch = (): void => {
+    if (state.launching) {
+      return;
+    }
+    if (state.offer && state.plan && !state.away && !marks.size) {
+      props.launch();
+      return;
+    }
+    model.tried();
+    focusFirst(form.current, option => marks.has(option));
+  };
+  const all = { ...props, state, marks, id };
+  const { offer, draft } = state;
+  const fields = offer ? fieldsOf(offer, draft) : [];
+  const sized = fields.filter(
+    ({ path, section }) =>
+      section === 'resources' && (path[0] === '*' || path[2] === 'resources')
+  );
+  const resources = fields.filter(({ section }) => section === 'resources');
+  const limits = fields.filter(({ section }) => section === 'limits');
+  const pods = fields
+    .filter(({ section }) => section === 'pods')
+    .sort((a, b) => Number(b.key === 'image') - Number(a.key === 'image'));
+  const others = resources.filter(field => !sized.includes(field));
+  return (
+    <form
+      ref={form}
+      className="tfc-LaunchForm"
+      noValidate
+      aria-label={trans.__('Launch a TFCluster')}
+      onSubmit={event => {
+        event.preventDefault(); // Enter in an input
+        launch();
+      }}
+    >
+      {state.away && (
+        <div role="alert" className="tfc-Away">
+          <span>
+            {state.away.message}
+            <br />
+            {trans.__('What you typed is kept.')}
+          </span>
+          <button
+            type="button"
+            className="tfc-Button"
+            onClick={() => void model.retry()}
+          >
+            {trans.__('Try again')}
+          </button>
+        </div>
+      )}
+      <Cards {...all} />
+      {draft.mode === 'between-graph' && <Program {...all} />}
+      {offer && (
+        <>
+          <Basics {...all} offer={offer} />
+          <Section {...all} title={trans.__('Resources')} fields={resources}>
+            <Sizes {...all} fields={sized} />
+            <Rows {...all} fields={others} />
+          </Section>
+          {pods.length > 0 && (
+            <Section {...all} title={trans.__('Pods')} fields={pods}>
+              <Rows {...all} fields={pods} explains />
+            </Section>
+          )}
+          <Section {...all} title={trans.__('Limits')} fields={limits}>
+            <div className="tfc-Limits">
+              {limits.map(field => (
+                <div
+                  key={field.key}
+                  className="tfc-Limit"
+                  data-option={field.key}
+                >
+                  <label htmlFor={`${id}-${field.key}`}>{field.label}</label>
+                  <Input {...all} field={field} />
+                  <small>{field.help}</small>
+                  <Marks {...all} option={field.key} />
+                </div>
+              ))}
+            </div>
+          </Section>
+        </>
+      )}
+      <Line {...all} />
+      <Footer {...all} />
+    </form>
+  );
+}
+
+/** Put the cursor into the first input, in the order of the page, that `wanted` names. */
+function focusFirst(
+  form: HTMLElement | null,
+  wanted: (option: string) => boolean
+): void {
+  const rows = form?.querySelectorAll<HTMLElement>('[data-option]') ?? [];
+  const row = [...rows].find(({ dataset }) => wanted(dataset.option ?? ''));
+  row
+    ?.querySelector<HTMLElement>(
+      ':is(input, select, textarea, button):not([type="radio"])'
+    )
+    ?.focus();
+}

@@ -1,0 +1,238 @@
+/**
+ * The state of one launch form: what is typed, what the server says to it, and the launch.
+ *
+ * Promises that the newest plan wins, that what is typed survives a server that is away, and that
+ * the last launch is remembered. One state, one signal; owns no widget.
+ */
+import type { IStateDB } from '@jupyterlab/statedb';
+import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
+import { IDisposable } from '@lumino/disposable';
+import { Debouncer } from '@lumino/polling';
+import { ISignal, Signal } from '@lumino/signaling';
+import { IClusters, isActive, nameOf } from '../api/clusters';
+import type { IOffer, IPlan } from '../api/offer';
+import { ServerProblem } from '../api/problem';
+import * as rest from '../api/rest';
+import type { IRun } from '../api/types';
+import { EMPTY, IDraft, launchOf } from './draft';
+import { draftOfSpec, IPrefill, opened, restored } from './opening';
+
+export interface ILaunchState {
+  readonly draft: IDraft;
+  /** What there is to choose from; null until the server has said so. */
+  readonly offer: IOffer | null;
+  readonly plan: IPlan | null;
+  /** Whether the plan is one for what is typed now. */
+  readonly current: boolean;
+  /** Why the server says nothing; what is typed stays. */
+  readonly away: ServerProblem | null;
+  readonly launching: boolean;
+  readonly refusal: ServerProblem | null;
+  readonly launched: IRun | null;
+  /** Whether a launch was tried, so that what is missing is now wrong. */
+  readonly tried: boolean;
+}
+
+const KEY = 'tfcluster-labextension:launch';
+/** Milliseconds without a key after which the server is asked. */
+const QUIET = 250;
+const ROOM = 1000;
+
+export class LaunchModel implements IDisposable {
+  constructor(
+    readonly clusters: IClusters,
+    private readonly _memory: IStateDB | null
+  ) {
+    this._ask = new Debouncer(() => this._plan(), QUIET);
+    this._look = new Debouncer(() => this._load(), ROOM);
+    clusters.changed.connect(this._onRuns, this);
+  }
+
+  get state(): ILaunchState {
+    return this._state;
+  }
+
+  get changed(): ISignal<LaunchModel, ILaunchState> {
+    return this._changed;
+  }
+
+  get isDisposed(): boolean {
+    return this._disposed;
+  }
+
+  dispose(): void {
+    this._disposed = true;
+    this._abort?.abort();
+    this._ask.dispose();
+    this._look.dispose();
+    Signal.clearData(this);
+  }
+
+  /** Begin with what was launched last, or with what is asked for. */
+  async start(wanted: IPrefill = {}): Promise<void> {
+    const last = restored(
+      await this._memory?.fetch(KEY).catch(() => undefined)
+    );
+    if (!this._edited) {
+      this._set({ draft: last });
+    }
+    await this._load();
+    await this.prefill(wanted);
+  }
+
+  /** Take what a command was called with. */
+  async prefill(wanted: IPrefill): Promise<void> {
+    const { draft, offer } = this._state;
+    if (wanted.from !== undefined && offer) {
+      const { cluster } = await this.clusters.ensure(wanted.from);
+      const { spec, metadata } = cluster;
+      this.edit(draftOfSpec(spec, metadata.cluster, offer));
+    } else if (Object.keys(wanted).length) {
+      this.edit(opened(draft, wanted));
+    }
+  }
+
+  /** Change what is typed; the server is asked when the keys rest. */
+  edit(change: Partial<IDraft>): void {
+    this._edited = true;
+    this._number++;
+    this._set({
+      draft: { ...this._state.draft, ...change },
+      current: false,
+      refusal: null,
+      launched: null
+    });
+    void this._ask.invoke();
+  }
+
+  setValue(key: string, value: string | boolean): void {
+    this.edit({ values: { ...this._state.draft.values, [key]: value } });
+  }
+
+  /** Ask the server again now. */
+  async retry(): Promise<void> {
+    await this._load();
+    await this._plan();
+  }
+
+  /** Launch what is typed; gives the run, or null when it was refused. */
+  async launch(): Promise<IRun | null> {
+    const { draft, offer, launching } = this._state;
+    if (!offer || launching) {
+      return null;
+    }
+    this._set({ launching: true, refusal: null, launched: null });
+    try {
+      const run = await this.clusters.launch(launchOf(draft, offer));
+      this._set({ launching: false, launched: run, tried: false });
+      this._remember();
+      return run;
+    } catch (error) {
+      this._set({ launching: false, refusal: problemIn(error), tried: true });
+      void this._plan();
+      return null;
+    }
+  }
+
+  /** What is missing counts as wrong from now on. */
+  tried(): void {
+    this._set({ tried: true });
+  }
+
+  private async _load(): Promise<void> {
+    try {
+      const offer = await rest.getOffer(this.clusters.caller);
+      this._set({ offer });
+    } catch (error) {
+      this._set({ away: problemIn(error) });
+      return;
+    }
+    if (!this._state.current || this._state.away) {
+      await this._plan();
+    }
+  }
+
+  private async _plan(): Promise<void> {
+    const { draft, offer, launched } = this._state;
+    // that the name is taken now is no news to whoever has just launched
+    if (!offer || launched || this._disposed) {
+      this._set({ away: offer ? null : this._state.away });
+      return;
+    }
+    this._abort?.abort();
+    const abort = (this._abort = new AbortController());
+    const asked = this._number;
+    try {
+      const plan = await rest.planLaunch(
+        this.clusters.caller,
+        launchOf(draft, offer),
+        abort.signal
+      );
+      if (!abort.signal.aborted) {
+        this._set({ plan, away: null, current: asked === this._number });
+      }
+    } catch (error) {
+      if (!abort.signal.aborted) {
+        this._set({ away: problemIn(error), current: false });
+      }
+    }
+  }
+
+  /** Room comes and goes with runs; a server that is back is asked at once. */
+  private _onRuns(): void {
+    const { state, runs } = this.clusters.state;
+    const active = runs.filter(isActive).map(nameOf).join();
+    const isBack = state === 'live' && !this._live && this._state.away !== null;
+    this._live = state === 'live';
+    if (isBack || (this._active !== active && state === 'live')) {
+      this._active = active;
+      this._set({ current: false });
+      void this._look.invoke();
+    }
+  }
+
+  private _remember(): void {
+    const { draft } = this._state;
+    const values = { ...draft.values };
+    delete values.env; // environments hold passwords
+    const kept = { ...draft, values, cell: null };
+    this._memory
+      ?.save(KEY, kept as unknown as ReadonlyPartialJSONObject)
+      .catch(() => undefined); // remembering is a favour
+  }
+
+  private _set(change: Partial<ILaunchState>): void {
+    if (!this._disposed) {
+      this._state = { ...this._state, ...change };
+      this._changed.emit(this._state);
+    }
+  }
+
+  private _state: ILaunchState = {
+    draft: EMPTY,
+    offer: null,
+    plan: null,
+    current: false,
+    away: null,
+    launching: false,
+    refusal: null,
+    launched: null,
+    tried: false
+  };
+  private _edited = false;
+  private _disposed = false;
+  private _number = 0;
+  private _active = '';
+  private _live = true;
+  private _abort: AbortController | null = null;
+  private readonly _ask: Debouncer;
+  private readonly _look: Debouncer;
+  private readonly _changed = new Signal<LaunchModel, ILaunchState>(this);
+}
+
+function problemIn(error: unknown): ServerProblem {
+  if (error instanceof ServerProblem) {
+    return error;
+  }
+  throw error;
+}

@@ -1,0 +1,141 @@
+/**
+ * What a form begins with: the last launch, a program, a cell, or the wish of a run. Pure.
+ */
+import type { Spec } from '../api/models';
+import type { IOffer } from '../api/offer';
+import { EMPTY, IDraft } from './draft';
+import { typed } from './pods';
+import { joinWords } from './words';
+
+/** What a form may be opened with. */
+export interface IPrefill {
+  readonly program?: string;
+  readonly cell?: string;
+  readonly notebook?: string;
+  readonly mode?: IDraft['mode'];
+  /** The name of a run. */
+  readonly from?: string;
+}
+
+/** What of `draft` changes when a form is opened with these. */
+export function opened(draft: IDraft, wanted: IPrefill): Partial<IDraft> {
+  const { program, cell, mode, notebook = '' } = wanted;
+  const chosen = mode === undefined ? {} : { mode };
+  if (program !== undefined) {
+    const place = /^[a-z][a-z0-9+.-]*:\/\//i.test(program) ? 'url' : 'file';
+    const key = place === 'url' ? 'url' : 'program';
+    const kept = { ...EMPTY, kernelspec: draft.kernelspec };
+    return {
+      ...(program === draft[key] ? {} : kept), // arguments are those of a program
+      mode: 'between-graph',
+      source: place,
+      [key]: program,
+      ...chosen
+    };
+  }
+  if (cell !== undefined) {
+    return {
+      mode: 'between-graph',
+      source: 'cell',
+      cell: { text: cell, notebook },
+      ...chosen
+    };
+  }
+  return chosen;
+}
+
+/** The draft that asks for a run's wish again; a cell's text is not in it. */
+export function draftOfSpec(spec: Spec, name: string, offer: IOffer): IDraft {
+  const mode = spec.mode ?? 'between-graph';
+  const { program } = spec;
+  const values: Record<string, string | boolean> = {};
+  for (const field of offer.form) {
+    const value = at(spec, field.path);
+    if (value === undefined || value === null || !field.modes.includes(mode)) {
+      continue;
+    }
+    if (field.kind === 'switch') {
+      values[field.key] = value === 1;
+    } else if (field.key !== 'mode') {
+      values[field.key] =
+        field.kind === 'duration'
+          ? durationOf(Number(value))
+          : (typed(field.kind, value) ?? String(value));
+    }
+  }
+  const isUrl = program?.kind === 'url';
+  return {
+    ...EMPTY,
+    mode,
+    name,
+    source: isUrl ? 'url' : program?.kind === 'cell' ? 'cell' : 'file',
+    url: isUrl ? program.source : '',
+    program:
+      program && !isUrl && program.kind !== 'cell' ? pathOf(program) : '',
+    arguments: joinWords(program?.arguments ?? []),
+    kernelspec: spec.interpreter ? '' : null,
+    values
+  };
+}
+
+/** A draft that was kept, as far as it is one; the state database may hold anything. */
+export function restored(kept: unknown): IDraft {
+  if (typeof kept !== 'object' || kept === null) {
+    return EMPTY;
+  }
+  const found: Record<string, unknown> = { ...EMPTY };
+  for (const [key, value] of Object.entries(kept)) {
+    const like = found[key];
+    if (key === 'values' && isRecord(value)) {
+      found.values = Object.fromEntries(
+        Object.entries(value).filter(([, v]) => typeof v !== 'object')
+      );
+    } else if (typeof like === 'string' && typeof value === 'string') {
+      found[key] = value;
+    } else if (key === 'kernelspec' && typeof value === 'string') {
+      found[key] = value;
+    }
+  }
+  const draft = found as unknown as IDraft;
+  const known =
+    ['between-graph', 'in-graph'].includes(draft.mode) &&
+    ['file', 'cell', 'url'].includes(draft.source);
+  return known ? draft : EMPTY;
+}
+
+/** Seconds as a person writes them: 5400 gives `1h30m`. */
+export function durationOf(seconds: number): string {
+  if (seconds !== Math.floor(seconds) || seconds === 0) {
+    return `${seconds}s`;
+  }
+  let left = seconds;
+  let text = '';
+  for (const [unit, size] of UNITS) {
+    const count = Math.floor(left / size);
+    left -= count * size;
+    text += count ? `${count}${unit}` : '';
+  }
+  return text;
+}
+
+const UNITS: ReadonlyArray<readonly [string, number]> = [
+  ['d', 86400],
+  ['h', 3600],
+  ['m', 60],
+  ['s', 1]
+];
+
+const isRecord = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null;
+
+const pathOf = (program: { source: string; workingDir?: string | null }) =>
+  program.workingDir?.startsWith('/') && !program.source.startsWith('/')
+    ? `${program.workingDir}/${program.source}`
+    : program.source;
+
+function at(spec: object, path: ReadonlyArray<string>): unknown {
+  return path.reduce<unknown>(
+    (found, part) => (isRecord(found) ? found[part] : undefined),
+    spec
+  );
+}

@@ -1,0 +1,107 @@
+/**
+ * What stands against a launch, by the input that it is about, and why the button does nothing. Pure.
+ */
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type { IField, IPlanProblem } from '../api/offer';
+import { fieldsOf, kernelOf } from './draft';
+import type { ILaunchState } from './model';
+import { splitWords } from './words';
+
+/** A sentence at an input. What is only missing is no mistake until a launch was tried. */
+export interface IMark {
+  readonly text: string;
+  readonly wrong: boolean;
+  readonly fits: number | null;
+}
+
+const BESIDE = [
+  'program',
+  'arguments',
+  'name',
+  'sha256',
+  'kernelspec'
+] as const;
+
+export function marksOf(
+  state: ILaunchState,
+  trans: TranslationBundle
+): ReadonlyMap<string, ReadonlyArray<IMark>> {
+  const marks = new Map<string, IMark[]>();
+  const add = (option: string, mark: IMark): void => {
+    marks.set(option, [...(marks.get(option) ?? []), mark]);
+  };
+  const shown = shownInputs(state);
+  for (const problem of state.plan?.problems ?? []) {
+    const { allowed, fits } = problem;
+    const option = inputOf(problem, state);
+    const isKnown = option !== null && shown.has(option);
+    add(isKnown ? option : '', {
+      text: isKnown ? allowed : problem.message,
+      wrong: state.tried || !isMissing(problem),
+      fits
+    });
+  }
+  if (splitWords(state.draft.arguments) === null) {
+    const text = trans.__('a quote is not closed');
+    add('arguments', { text, wrong: true, fits: null });
+  }
+  return marks;
+}
+
+/** A Python that came with a kernel is wrong where the kernel is chosen. */
+function inputOf(
+  { option }: IPlanProblem,
+  { draft, offer }: ILaunchState
+): string | null {
+  const ofKernel = offer !== null && kernelOf(draft, offer) !== '';
+  if (option === 'python' || option === 'kernelspec') {
+    return ofKernel ? 'kernelspec' : 'python';
+  }
+  return option;
+}
+
+/** Whether something is not said yet, rather than said wrong. */
+const isMissing = (problem: IPlanProblem): boolean =>
+  problem.option === 'program' && problem.value === null;
+
+/** Why a launch cannot be tried now; null when it can. */
+export function hindrance(
+  state: ILaunchState,
+  trans: TranslationBundle
+): string | null {
+  if (state.away) {
+    return trans.__('The server does not answer.');
+  }
+  if (!state.offer || !state.plan) {
+    return trans.__('Asking the server…');
+  }
+  if (state.launched) {
+    return null;
+  }
+  const marks = [...marksOf(state, trans).values()].flat();
+  if (!marks.length) {
+    return state.current ? null : trans.__('Looking whether it fits…');
+  }
+  if (marks.every(mark => !mark.wrong)) {
+    return trans.__('Choose a program first.');
+  }
+  return trans._n(
+    'One thing has to be changed first.',
+    '%1 things have to be changed first.',
+    marks.length
+  );
+}
+
+/** How many of a section's inputs have something wrong; a closed section says so. */
+export const countIn = (
+  marks: ReadonlyMap<string, ReadonlyArray<IMark>>,
+  fields: ReadonlyArray<IField>
+): number =>
+  fields.reduce((sum, { key }) => sum + (marks.get(key)?.length ?? 0), 0);
+
+function shownInputs({ offer, draft }: ILaunchState): ReadonlySet<string> {
+  const fields = offer ? fieldsOf(offer, draft).map(({ key }) => key) : [];
+  const beside =
+    draft.mode === 'in-graph' ? ['name', 'kernelspec'] : [...BESIDE];
+  return new Set([...fields, ...beside]);
+}

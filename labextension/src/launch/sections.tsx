@@ -1,0 +1,232 @@
+/**
+ * What every launch may say beyond its program: how many tasks, how large, and within what limits.
+ */
+import * as React from 'react';
+import type { IField, ILimit, IOffer } from '../api/offer';
+import { fieldsOf, kernelOf } from './draft';
+import { attributes, IFormProps, Input, Marks, Row } from './fields';
+import { hasLines } from './pods';
+import { countIn } from './problems';
+
+interface IOfferedProps extends IFormProps {
+  readonly offer: IOffer;
+}
+
+/** Counts, name and Python; what is free now stands below the counts. */
+export function Basics(props: IOfferedProps): React.JSX.Element {
+  const { state, model, offer, trans } = props;
+  const { draft } = state;
+  const counts = fieldsOf(offer, draft).filter(
+    field => field.path[2] === 'count'
+  );
+  return (
+    <>
+      <div className="tfc-Counts">
+        {counts.map(field => (
+          <Row
+            key={field.key}
+            {...props}
+            option={field.key}
+            label={field.label}
+            help={field.help}
+          >
+            <Input {...props} field={field} />
+          </Row>
+        ))}
+      </div>
+      <p className="tfc-Room">{roomOf(offer, props)}</p>
+      <Row {...props} option="name" label={trans.__('Name')}>
+        <input
+          {...attributes(props, 'name')}
+          type="text"
+          spellCheck={false}
+          placeholder={state.plan?.name ?? trans.__('from the program')}
+          value={draft.name}
+          onChange={event => model.edit({ name: event.target.value })}
+        />
+      </Row>
+      <Python {...props} />
+    </>
+  );
+}
+
+function Python(props: IOfferedProps): React.JSX.Element | null {
+  const { state, model, offer, trans } = props;
+  const chosen = kernelOf(state.draft, offer);
+  const field = offer.form.find(({ key }) => key === 'python');
+  if (!offer.kernelspecs.length) {
+    return null; // tasks have the Python of their image
+  }
+  return (
+    <>
+      <Row
+        {...props}
+        option="kernelspec"
+        label={trans.__('Python of kernel')}
+        help={trans.__('Tasks run with the Python of this kernel')}
+      >
+        <select
+          {...attributes(props, 'kernelspec')}
+          value={chosen}
+          onChange={event => model.edit({ kernelspec: event.target.value })}
+        >
+          {offer.kernelspecs.map(({ name, title, python, why }) => (
+            <option
+              key={name}
+              value={name}
+              disabled={why !== null}
+              title={why ?? python ?? undefined}
+            >
+              {title}
+            </option>
+          ))}
+          <option value="">{trans.__('another Python…')}</option>
+        </select>
+      </Row>
+      {chosen === '' && field && (
+        <Row {...props} option="python" label={field.label} help={field.help}>
+          <Input {...props} field={field} />
+        </Row>
+      )}
+    </>
+  );
+}
+
+/** A part of the form that most launches do not need. */
+export function Section(
+  props: IFormProps & {
+    readonly title: string;
+    readonly fields: ReadonlyArray<IField>;
+    readonly children: React.ReactNode;
+  }
+): React.JSX.Element {
+  const { title, fields, marks, state, trans, children } = props;
+  const wrong = countIn(marks, fields);
+  const said = fields.filter(({ key }) => state.draft.values[key]).length;
+  const [open, setOpen] = React.useState(false);
+  return (
+    <details
+      className="tfc-Section"
+      open={open || wrong > 0}
+      onToggle={event => setOpen(event.currentTarget.open)}
+    >
+      <summary>
+        {title}
+        {said > 0 && (
+          <small>{trans._n('%1 changed', '%1 changed', said)}</small>
+        )}
+      </summary>
+      {children}
+    </details>
+  );
+}
+
+/** Options one below the other; `explains` puts what each is good for below it. */
+export function Rows(
+  props: IFormProps & {
+    readonly fields: ReadonlyArray<IField>;
+    readonly explains?: boolean;
+  }
+): React.JSX.Element {
+  const { explains, trans } = props;
+  return (
+    <>
+      {props.fields.map(field => (
+        <Row
+          key={field.key}
+          {...props}
+          option={field.key}
+          label={field.label}
+          help={field.help}
+          below={
+            explains && hasLines(field)
+              ? trans.__('%1 (one on each line)', field.help)
+              : explains && field.help
+          }
+        >
+          <Input {...props} field={field} />
+        </Row>
+      ))}
+    </>
+  );
+}
+
+const COLUMNS = ['cpu', 'memory', 'gpu'] as const;
+
+/** Sizes as a table: a row for each type of task, a column for each resource. */
+export function Sizes(
+  props: IFormProps & { readonly fields: ReadonlyArray<IField> }
+): React.JSX.Element {
+  const { fields, trans } = props;
+  const rows: ReadonlyArray<readonly [string, string]> = [
+    ['*', trans.__('Each task')],
+    ['worker', trans.__('Worker')],
+    ['ps', trans.__('Parameter server')],
+    ['chief', trans.__('Chief')],
+    ['evaluator', trans.__('Evaluator')]
+  ];
+  const cell = (type: string, column: string): IField | undefined =>
+    fields.find(
+      ({ path }) =>
+        path[path.length - 1] === column &&
+        (type === '*' ? path[0] === '*' : path[1] === type)
+    );
+  return (
+    <table className="tfc-Sizes">
+      <thead>
+        <tr>
+          <td />
+          {COLUMNS.map(column => (
+            <th key={column} scope="col">
+              {cell('*', column)?.label}
+            </th>
+          ))}
+        </tr>
+      </thead>
+      <tbody>
+        {rows
+          .filter(([type]) => cell(type, 'cpu'))
+          .map(([type, label]) => (
+            <tr key={type}>
+              <th scope="row">{label}</th>
+              {COLUMNS.map(column => {
+                const field = cell(type, column);
+                return (
+                  <td key={column} data-option={field?.key}>
+                    {field && (
+                      <>
+                        <Input
+                          {...props}
+                          field={field}
+                          name={`${label}: ${field.label}`}
+                        />
+                        <Marks {...props} option={field.key} />
+                      </>
+                    )}
+                  </td>
+                );
+              })}
+            </tr>
+          ))}
+      </tbody>
+    </table>
+  );
+}
+
+/** `Free now: 1.5 of 2 CPU cores · 18 GiB of 23 GiB memory`. */
+function roomOf(
+  { options: { cpu, memory, gpu } }: IOffer,
+  { trans }: IFormProps
+): string {
+  const of = (limit: ILimit, show: (amount: number) => string): string =>
+    trans.__('%1 of %2', show(limit.free), show(limit.total));
+  const plain = (amount: number): string =>
+    String(Math.round(amount * 10) / 10);
+  const gib = (amount: number): string => `${plain(amount / 2 ** 30)} GiB`;
+  const parts = [
+    trans.__('%1 CPU cores', of(cpu, plain)),
+    trans.__('%1 memory', of(memory, gib)),
+    gpu.total ? trans.__('%1 GPUs', of(gpu, plain)) : trans.__('no GPU')
+  ];
+  return trans.__('Free now: %1', parts.join(' · '));
+}

@@ -1,0 +1,185 @@
+/**
+ * The tab "Launch a TFCluster" and what it takes from the page: file dialog, active cell, clipboard.
+ */
+import {
+  MainAreaWidget,
+  Notification,
+  ReactWidget
+} from '@jupyterlab/apputils';
+import type { IDocumentManager } from '@jupyterlab/docmanager';
+import { FileDialog } from '@jupyterlab/filebrowser';
+import { INotebookTracker, NotebookActions } from '@jupyterlab/notebook';
+import type { ITranslator, TranslationBundle } from '@jupyterlab/translation';
+import type { CommandRegistry } from '@lumino/commands';
+import * as React from 'react';
+import { nameOf } from '../api/listing';
+import { clusterIcon } from '../icons';
+import { CommandIDs } from '../tokens';
+import { copyOnceMade } from './clipboard';
+import type { ICellProgram } from './draft';
+import { LaunchForm } from './form';
+import { lineOf } from './line';
+import type { LaunchModel } from './model';
+import { programOfCell } from './words';
+
+export interface ILaunchWidgetOptions {
+  readonly model: LaunchModel;
+  readonly commands: CommandRegistry;
+  readonly documents: IDocumentManager;
+  readonly notebooks: INotebookTracker | null;
+  readonly translator: ITranslator;
+  readonly trans: TranslationBundle;
+}
+
+/** The form in a widget; it ends with its model. */
+export class LaunchContent extends ReactWidget {
+  constructor(private readonly _options: ILaunchWidgetOptions) {
+    super();
+    this.addClass('tfc-Launch');
+    this.node.tabIndex = -1;
+  }
+
+  get model(): LaunchModel {
+    return this._options.model;
+  }
+
+  override dispose(): void {
+    this.model.dispose();
+    super.dispose();
+  }
+
+  /** The first time at the first question; later a click activates, too, and must not lose its place. */
+  protected override onActivateRequest(): void {
+    if (this.node.contains(document.activeElement) && this._entered) {
+      return;
+    }
+    const first = this.node.querySelector<HTMLElement>('input:checked');
+    (this._entered ? this.node : (first ?? this.node)).focus({
+      preventScroll: this._entered
+    });
+    this._entered = first !== null;
+  }
+
+  protected override render(): React.JSX.Element {
+    const { model, commands, notebooks, trans } = this._options;
+    return (
+      <WithNotebook notebooks={notebooks}>
+        {hasNotebook => (
+          <LaunchForm
+            model={model}
+            commands={commands}
+            trans={trans}
+            places={{
+              browse: () => this._browse(),
+              cell: () => activeCell(notebooks)
+            }}
+            insert={hasNotebook ? () => void this._insert() : null}
+            copy={() => void this._copy()}
+            launch={() => void this._launch()}
+          />
+        )}
+      </WithNotebook>
+    );
+  }
+
+  private _entered = false;
+
+  private async _browse(): Promise<string | null> {
+    const { documents, translator, trans } = this._options;
+    const { button, value } = await FileDialog.getOpenFiles({
+      manager: documents,
+      title: trans.__('Choose a program'),
+      label: trans.__('A .py or .sh file, or a folder with run.sh'),
+      filter: item =>
+        item.type === 'directory' || /\.(py|sh)$/i.test(item.name) ? {} : null,
+      translator
+    });
+    const path = button.accept ? value?.[0]?.path : undefined;
+    return path === undefined
+      ? null
+      : documents.services.contents.localPath(path);
+  }
+
+  private async _copy(): Promise<void> {
+    const { model, trans } = this._options;
+    try {
+      await copyOnceMade(lineOf(model), trans);
+      Notification.info(trans.__('Copied'), { autoClose: 1500 });
+    } catch (error) {
+      Notification.error((error as Error).message, { autoClose: 10_000 });
+    }
+  }
+
+  private async _insert(): Promise<void> {
+    const { model, notebooks } = this._options;
+    const panel = notebooks?.currentWidget;
+    if (!panel) {
+      return;
+    }
+    const { content: notebook, context } = panel;
+    try {
+      const line = await lineOf(model, context.localPath);
+      const mode = model.state.draft.mode;
+      NotebookActions.insertBelow(notebook);
+      notebook.activeCell?.model.sharedModel.setSource(
+        mode === 'in-graph' ? `cluster = ${line}` : line
+      );
+    } catch (error) {
+      Notification.error(String((error as Error).message));
+    }
+  }
+
+  private async _launch(): Promise<void> {
+    const { model, commands } = this._options;
+    const run = await model.launch();
+    if (run && commands.hasCommand(CommandIDs.openSidebar)) {
+      await commands.execute(CommandIDs.openSidebar, { name: nameOf(run) });
+    }
+  }
+}
+
+/** The tab. */
+export function launchTab(
+  options: ILaunchWidgetOptions
+): MainAreaWidget<LaunchContent> {
+  const { trans } = options;
+  const tab = new MainAreaWidget({ content: new LaunchContent(options) });
+  tab.id = 'tfcluster-launch';
+  tab.title.label = trans.__('Launch a TFCluster');
+  tab.title.icon = clusterIcon;
+  tab.title.closable = true;
+  tab.toolbar.hide(); // nothing is in it
+  return tab;
+}
+
+/** The program in the active cell of the notebook. */
+export function activeCell(
+  notebooks: INotebookTracker | null
+): ICellProgram | null {
+  const panel = notebooks?.currentWidget;
+  const cell = notebooks?.activeCell;
+  if (!panel || !cell) {
+    return null;
+  }
+  return {
+    text: programOfCell(cell.model.sharedModel.getSource()),
+    notebook: panel.context.localPath
+  };
+}
+
+/** Draws its children anew when the first notebook comes or the last one goes. */
+function WithNotebook({
+  notebooks,
+  children
+}: {
+  readonly notebooks: INotebookTracker | null;
+  children(hasNotebook: boolean): React.ReactNode;
+}): React.JSX.Element {
+  const [has, setHas] = React.useState(Boolean(notebooks?.currentWidget));
+  React.useEffect(() => {
+    const look = (): void => setHas(Boolean(notebooks?.currentWidget));
+    notebooks?.currentChanged.connect(look);
+    return () => void notebooks?.currentChanged.disconnect(look);
+  }, [notebooks]);
+  return <>{children(has)}</>;
+}

@@ -1,0 +1,54 @@
+/**
+ * A program's arguments as a shell reads them. Pure.
+ *
+ * What is split here and joined again is the same list; nothing is expanded.
+ */
+
+/** The words of a line; null when a quote is not closed. */
+export function splitWords(line: string): ReadonlyArray<string> | null {
+  const words: string[] = [];
+  let word: string | null = null;
+  let quote = '';
+  for (let at = 0; at < line.length; at++) {
+    const char = line[at];
+    if (quote) {
+      if (char === quote) {
+        quote = '';
+      } else if (char === '\\' && quote === '"' && /["\\]/.test(line[at + 1])) {
+        word += line[++at];
+      } else {
+        word += char;
+      }
+    } else if (char === '"' || char === "'") {
+      quote = char;
+      word ??= '';
+    } else if (char === '\\' && at + 1 < line.length) {
+      word = (word ?? '') + line[++at];
+    } else if (/\s/.test(char)) {
+      if (word !== null) {
+        words.push(word);
+      }
+      word = null;
+    } else {
+      word = (word ?? '') + char;
+    }
+  }
+  if (quote) {
+    return null;
+  }
+  return word === null ? words : [...words, word];
+}
+
+/** A line that `splitWords` gives these words for. */
+export const joinWords = (words: ReadonlyArray<string>): string =>
+  words
+    .map(word =>
+      /^[\w@%+=:,./-]+$/.test(word)
+        ? word
+        : `'${word.replace(/'/g, "'\"'\"'")}'`
+    )
+    .join(' ');
+
+/** The program in a cell: without a line of the magic above it. */
+export const programOfCell = (source: string): string =>
+  source.replace(/^\s*%%tfcluster[^\n]*(\n|$)/, '');

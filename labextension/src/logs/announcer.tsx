@@ -1,0 +1,53 @@
+/**
+ * Tells a screen reader how the output goes on: at once what has become of the stream, and now and then how many lines
+ * came. Never the lines themselves, which come faster than anybody can listen.
+ */
+import type { TranslationBundle } from '@jupyterlab/translation';
+import * as React from 'react';
+import type { Connection } from './follower';
+import type { LogsModel } from './model';
+
+const EVERY = 10_000;
+
+export function Announcer({
+  model,
+  connection,
+  trans
+}: {
+  readonly model: LogsModel;
+  readonly connection: Connection;
+  readonly trans: TranslationBundle;
+}): React.JSX.Element {
+  const [came, setCame] = React.useState(0);
+  React.useEffect(() => {
+    let told = model.buffer.end;
+    const timer = setInterval(() => {
+      const { end } = model.buffer;
+      setCame(end - told);
+      told = end;
+    }, EVERY);
+    return () => clearInterval(timer);
+  }, [model]);
+  return (
+    <div role="status" className="tfc-visually-hidden">
+      <p>{connectionWords(connection, trans)}</p>
+      <p>{came > 0 ? trans._n('%1 new line', '%1 new lines', came) : ''}</p>
+    </div>
+  );
+}
+
+function connectionWords(
+  connection: Connection,
+  trans: TranslationBundle
+): string {
+  switch (connection) {
+    case 'lost':
+      return trans.__('The stream was lost. It is tried again.');
+    case 'ended':
+      return trans.__('The output has ended.');
+    case 'gone':
+      return trans.__('The run was deleted.');
+    default:
+      return '';
+  }
+}

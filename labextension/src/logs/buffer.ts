@@ -1,0 +1,115 @@
+/**
+ * The newest lines of all tasks of one run, bounded in number and in size.
+ *
+ * Owns the lines and their numbers: line 0 is the first that ever came, and a number stays that line's for as long as
+ * it is kept. Old lines make room for new ones; `dropped` says how many did.
+ */
+import { plain, settled } from './ansi';
+import { isNoise } from './noise';
+
+/** A line as it came: its task and its text. */
+export type TaskLine = readonly [task: string, text: string];
+
+export interface ILine {
+  readonly task: string;
+  /** With its escape sequences, after its last carriage return. */
+  readonly raw: string;
+  /** What is shown and searched. */
+  readonly text: string;
+  readonly isNoise: boolean;
+}
+
+/** How many lines of a task are kept. */
+export interface ITaskCount {
+  readonly lines: number;
+  readonly noise: number;
+}
+
+export const MOST_LINES = 200_000;
+export const MOST_CHARACTERS = 128 * 1024 * 1024;
+/** Characters of a line that a view draws; the file has all of them. */
+export const MOST_SHOWN = 10_000;
+/** Lines of which a batch at the front is let go of together. */
+const CHUNK = 20_000;
+
+export class LineBuffer {
+  constructor(
+    private readonly _mostLines = MOST_LINES,
+    private readonly _mostCharacters = MOST_CHARACTERS
+  ) {}
+
+  /** The number of the oldest line that is kept. */
+  get first(): number {
+    return this._base + this._head;
+  }
+
+  /** The number that the next line gets. */
+  get end(): number {
+    return this._base + this._lines.length;
+  }
+
+  /** How many lines made room for newer ones. */
+  get dropped(): number {
+    return this._dropped;
+  }
+
+  /** The tasks, in the order in which they were first heard. */
+  get counts(): ReadonlyMap<string, ITaskCount> {
+    return this._counts;
+  }
+
+  /** A line by its number, which is one of those that are kept. */
+  line(number: number): ILine {
+    return this._lines[number - this._base];
+  }
+
+  /** Forget all of them; numbers go on. */
+  clear(): void {
+    this._base = this.end;
+    this._lines = [];
+    this._head = 0;
+    this._characters = 0;
+    this._counts.clear();
+    this._dropped = 0;
+  }
+
+  append(batch: ReadonlyArray<TaskLine>): void {
+    for (const [task, printed] of batch) {
+      const raw = settled(printed);
+      const text = plain(raw);
+      const line = { task, raw, text, isNoise: isNoise(text) };
+      this._lines.push(line);
+      this._characters += raw.length;
+      this._count(line, 1);
+    }
+    while (
+      this.end - this.first > this._mostLines ||
+      (this._characters > this._mostCharacters && this.end - this.first > 1)
+    ) {
+      const line = this._lines[this._head++];
+      this._characters -= line.raw.length;
+      this._dropped += 1;
+      this._count(line, -1);
+    }
+    if (this._head > CHUNK) {
+      this._lines = this._lines.slice(this._head);
+      this._base += this._head;
+      this._head = 0;
+    }
+  }
+
+  private _count(line: ILine, by: number): void {
+    const before = this._counts.get(line.task) ?? { lines: 0, noise: 0 };
+    this._counts.set(line.task, {
+      lines: before.lines + by,
+      noise: before.noise + (line.isNoise ? by : 0)
+    });
+  }
+
+  private _lines: ILine[] = [];
+  private _base = 0;
+  private _head = 0;
+  private _characters = 0;
+  private _dropped = 0;
+  private readonly _counts = new Map<string, ITaskCount>();
+}

@@ -1,0 +1,143 @@
+/**
+ * The lines in a window: only those that can be seen are in the page, however many there are.
+ */
+import type { TranslationBundle } from '@jupyterlab/translation';
+import * as React from 'react';
+import { Line } from './line';
+import type { LogsModel } from './model';
+import type { ILogsState } from './state';
+import { useMeasure } from './measure';
+import { useSelectedLines } from './selection';
+import { slice, Viewport, withSelected } from './viewport';
+
+export interface ILinesProps {
+  readonly model: LogsModel;
+  readonly state: ILogsState;
+  readonly trans: TranslationBundle;
+  /** Gets the way to the line at the upper edge. */
+  readonly onViewport: (viewport: Viewport) => void;
+  readonly isAllSelected: boolean;
+}
+
+/** A scrolled list of lines; it takes the focus for the keyboard. */
+export function Lines({
+  model,
+  state,
+  trans,
+  onViewport,
+  isAllSelected
+}: ILinesProps): React.JSX.Element {
+  const scroller = React.useRef<HTMLDivElement>(null);
+  const probe = React.useRef<HTMLSpanElement>(null);
+  const viewport = React.useRef<Viewport | null>(null);
+  const frame = React.useRef(0);
+  const [, redraw] = React.useReducer((count: number) => count + 1, 0);
+  const measure = useMeasure(scroller, probe);
+  const selected = useSelectedLines(scroller);
+  const { rows, buffer, searcher } = model;
+  const { follows, wraps, tasks } = state;
+  const gutter =
+    tasks.length > 1 ? Math.max(...tasks.map(task => task.name.length)) : 0;
+  const indent = gutter && gutter + 3;
+
+  React.useEffect(() => {
+    const made = new Viewport(scroller.current!, follows =>
+      model.follow(follows)
+    );
+    viewport.current = made;
+    onViewport(made);
+    return () => cancelAnimationFrame(frame.current);
+  }, [model, onViewport]);
+
+  React.useEffect(() => {
+    model.setColumns(Math.max(20, measure.columns - indent));
+  }, [model, measure.columns, indent]);
+
+  React.useLayoutEffect(() => {
+    if (measure.height > 0) {
+      viewport.current?.settle(model.rows, measure.row, follows);
+      redraw();
+    }
+  }, [model, state.revision, follows, measure.row, measure.height]);
+
+  const { moves } = searcher;
+  React.useLayoutEffect(() => {
+    const { currentLine } = model.searcher;
+    if (moves > 0 && currentLine >= 0) {
+      model.follow(false);
+      viewport.current?.show(model.rows, measure.row, currentLine);
+      redraw();
+    }
+  }, [model, moves, measure.row]);
+
+  React.useEffect(() => {
+    scroller.current
+      ?.querySelector('[data-current]')
+      ?.scrollIntoView({ block: 'nearest', inline: 'nearest' });
+  }, [moves]);
+
+  const onScroll = (): void => {
+    viewport.current?.scrolled(model.rows, measure.row);
+    cancelAnimationFrame(frame.current);
+    frame.current = requestAnimationFrame(redraw);
+  };
+
+  const top = viewport.current?.top ?? 0;
+  const seen = slice(rows, top, measure.height, measure.row, follows);
+  const { from, to } = withSelected(rows, seen, selected);
+  const places = new Map(tasks.map(task => [task.name, task.place]));
+  const more = React.useCallback(
+    (count: number) =>
+      trans._n('… and %1 more character', '… and %1 more characters', count),
+    [trans]
+  );
+  const drawn: React.JSX.Element[] = [];
+  for (let index = from; index < to; index++) {
+    const number = rows.number(index);
+    const line = buffer.line(number);
+    drawn.push(
+      <Line
+        key={number}
+        number={number}
+        line={line}
+        place={places.get(line.task) ?? 0}
+        gutter={gutter}
+        more={more}
+        {...searcher.found(number)}
+      />
+    );
+  }
+  return (
+    <div
+      ref={scroller}
+      className="tfc-Log-lines"
+      role="log"
+      aria-live="off"
+      aria-label={trans.__('Output of %1', model.name)}
+      // a scrolled region must be reachable by keyboard
+      // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex
+      tabIndex={0}
+      data-wraps={wraps || undefined}
+      data-selected={isAllSelected || undefined}
+      data-stale={state.connection === 'lost' || undefined}
+      onScroll={onScroll}
+    >
+      <span ref={probe} className="tfc-Log-probe" aria-hidden="true">
+        {'0'.repeat(100)}
+      </span>
+      <div style={{ height: rows.offset(from) * measure.row }} />
+      <div
+        className="tfc-Log-drawn"
+        style={
+          {
+            '--tfc-indent': `${indent}ch`,
+            minWidth: wraps ? undefined : `${rows.widest + indent}ch`
+          } as React.CSSProperties
+        }
+      >
+        {drawn}
+      </div>
+      <div style={{ height: (rows.height - rows.offset(to)) * measure.row }} />
+    </div>
+  );
+}

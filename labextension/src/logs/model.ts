@@ -1,0 +1,248 @@
+/**
+ * The output of one run as a tab shows it: its lines, which of them are shown, what is looked for, how the stream is.
+ *
+ * Owns the buffer and the stream; views read `buffer` and `rows` and draw what is in their window. State is replaced,
+ * never changed, and told by one signal, at most 20 times a second however fast lines come.
+ */
+import type { IDisposable } from '@lumino/disposable';
+import { ISignal, Signal } from '@lumino/signaling';
+import type { IClusters } from '../api/state';
+import { openLogs } from '../api/rest';
+import type { IRun } from '../api/types';
+import { LineBuffer, MOST_LINES, MOST_SHOWN, TaskLine } from './buffer';
+import { Follower } from './follower';
+import { Rows } from './rows';
+import { IQuery } from './search';
+import { Searcher } from './searcher';
+import { connected, ILogsState, INITIAL } from './state';
+import { counted, tasksOf } from './tasks';
+
+/** Milliseconds in which changes become one. */
+const TOGETHER = 50;
+/** Lines of each task to begin with are at least so many, however many tasks there are. */
+const LEAST_TAIL = 2000;
+
+export class LogsModel implements IDisposable {
+  constructor(
+    private readonly _clusters: IClusters,
+    readonly name: string
+  ) {
+    this.searcher = new Searcher(this.buffer, () => this._change());
+    _clusters.changed.connect(this._onClusters, this);
+    void this._start();
+  }
+
+  readonly searcher: Searcher;
+
+  get buffer(): LineBuffer {
+    return this._buffer;
+  }
+
+  get rows(): Rows {
+    return this._rows;
+  }
+
+  get state(): ILogsState {
+    return this._state;
+  }
+
+  get changed(): ISignal<LogsModel, ILogsState> {
+    return this._changed;
+  }
+
+  get isDisposed(): boolean {
+    return this._isDisposed;
+  }
+
+  dispose(): void {
+    this._isDisposed = true;
+    this._follower?.dispose();
+    this.searcher.dispose();
+    clearTimeout(this._timer);
+    Signal.clearData(this);
+  }
+
+  /** Show only these tasks; none means all, those that are yet to come included. */
+  show(tasks: ReadonlyArray<string>): void {
+    this._shown = tasks.length ? new Set(tasks) : null;
+    this._rebuild();
+  }
+
+  setNoise(showsNoise: boolean): void {
+    this._patch = { ...this._patch, showsNoise };
+    this._rebuild();
+  }
+
+  setWraps(wraps: boolean): void {
+    this._patch = { ...this._patch, wraps };
+    this._rebuild();
+  }
+
+  follow(follows: boolean): void {
+    if (follows !== this._patch.follows) {
+      this._patch = { ...this._patch, follows };
+      this._change();
+    }
+  }
+
+  /** How many columns a line has before it wraps. */
+  setColumns(width: number): void {
+    if (width !== this._columns) {
+      this._columns = width;
+      if (this._patch.wraps) {
+        this._rebuild();
+      }
+    }
+  }
+
+  /** Begin with an empty view; `showCleared` brings back what was there. */
+  clear(): void {
+    this._clearedBelow = this._buffer.end;
+    this._rebuild();
+  }
+
+  showCleared(): void {
+    this._clearedBelow = 0;
+    this._rebuild();
+  }
+
+  search(query: IQuery, from: number): void {
+    this.searcher.start(query, this._rows, from);
+    this._change();
+  }
+
+  /** Try again now. */
+  retry(): void {
+    this._follower?.retry();
+  }
+
+  /** The tasks that are shown, empty for all of them. */
+  get shown(): ReadonlyArray<string> {
+    return this._shown ? [...this._shown] : [];
+  }
+
+  private async _start(): Promise<void> {
+    const run = await this._clusters.ensure(this.name).catch(() => undefined);
+    if (this._isDisposed) {
+      return;
+    }
+    this._run = run;
+    const { caller } = this._clusters;
+    const count = Math.max(1, run ? tasksOf(run).length : 1);
+    const isByTask = count > 1 && run?.cluster.status.releasedAt != null;
+    this._patch = { ...this._patch, isByTask };
+    this._follower = new Follower({
+      tail: Math.max(LEAST_TAIL, Math.floor(MOST_LINES / count)),
+      open: (tail, signal) => openLogs(caller, this.name, tail, signal),
+      onLines: (lines, isReplacing) => this._take(lines, isReplacing),
+      onConnection: (connection, problem) => {
+        const isKnown = this._clusters.find(this.name) !== undefined;
+        this._patch = connected(this._patch, connection, problem, isKnown);
+        this._change();
+      }
+    });
+    void this._follower.run();
+    this._change();
+  }
+
+  private _onClusters(): void {
+    const run = this._clusters.find(this.name);
+    const isLive = this._clusters.state.state === 'live';
+    const uid = this._run?.cluster.metadata.uid;
+    if (run ? uid && run.cluster.metadata.uid !== uid : this._run && isLive) {
+      this._follower?.dispose(); // deleted; its name may be another run's now
+      this._patch = { ...this._patch, connection: 'gone', problem: null };
+    } else if (run) {
+      this._run = run;
+    }
+    if (isLive && this._patch.connection === 'lost' && !this._wasLive) {
+      this.retry();
+    }
+    this._wasLive = isLive;
+    this._change();
+  }
+
+  private _take(lines: ReadonlyArray<TaskLine>, isReplacing: boolean): void {
+    const from = isReplacing ? 0 : this._buffer.end;
+    if (isReplacing) {
+      this._buffer.clear();
+      this._clearedBelow = 0;
+    }
+    this._buffer.append(lines);
+    if (isReplacing) {
+      this._rebuild();
+      return;
+    }
+    const before = this._rows.length;
+    this._rows.drop(this._buffer.first);
+    const gone = before - this._rows.length;
+    this._extend(Math.max(from, this._buffer.first));
+    this.searcher.more(gone);
+    this._change();
+  }
+
+  /** Show what is to be shown of the lines from this number on. */
+  private _extend(from: number): void {
+    const { showsNoise, wraps } = this._patch;
+    const width = wraps && this._columns > 0 ? this._columns : Infinity;
+    for (let number = from; number < this._buffer.end; number++) {
+      const line = this._buffer.line(number);
+      if (this._shown && !this._shown.has(line.task)) {
+        continue;
+      }
+      if (line.isNoise && !showsNoise) {
+        continue;
+      }
+      this._rows.push(number, line.text.slice(0, MOST_SHOWN), width);
+    }
+  }
+
+  private _rebuild(): void {
+    this._rows = new Rows();
+    this._extend(Math.max(this._buffer.first, this._clearedBelow));
+    this.searcher.restart(this._rows);
+    this._change();
+  }
+
+  private _change(): void {
+    if (this._timer === undefined && !this._isDisposed) {
+      this._timer = setTimeout(() => this._emit(), TOGETHER);
+    }
+  }
+
+  private _emit(): void {
+    this._timer = undefined;
+    const { counts } = this._buffer;
+    const { tasks, hidden } = counted(
+      this._run ? tasksOf(this._run) : [],
+      counts,
+      this._shown,
+      this._patch.showsNoise
+    );
+    this._state = {
+      ...this._patch,
+      run: this._run,
+      tasks,
+      hidden,
+      cleared: Math.max(0, this._clearedBelow - this._buffer.first),
+      lacksOlder:
+        this._buffer.dropped > 0 || (this._follower?.mayLackOlder ?? false),
+      revision: this._state.revision + 1
+    };
+    this._changed.emit(this._state);
+  }
+
+  private _patch = INITIAL;
+  private _state: ILogsState = INITIAL;
+  private readonly _buffer = new LineBuffer();
+  private _rows = new Rows();
+  private _run: IRun | undefined;
+  private _follower: Follower | null = null;
+  private _shown: ReadonlySet<string> | null = null;
+  private _columns = 0;
+  private _clearedBelow = 0;
+  private _wasLive = true;
+  private _isDisposed = false;
+  private _timer: ReturnType<typeof setTimeout> | undefined;
+  private readonly _changed = new Signal<LogsModel, ILogsState>(this);
+}

@@ -1,0 +1,149 @@
+/**
+ * What is said around the lines: what is not shown, that the stream is lost, how the run ended.
+ */
+import type { TranslationBundle } from '@jupyterlab/translation';
+import * as React from 'react';
+import { isActive } from '../api/listing';
+import { PhaseBadge, Sentence } from '../run/parts';
+import { clock, duration } from '../run/quantities';
+import type { LogsModel } from './model';
+import type { ILogsState } from './state';
+
+export interface INoticesProps {
+  readonly model: LogsModel;
+  readonly state: ILogsState;
+  readonly trans: TranslationBundle;
+}
+
+/** Above the lines: what is not shown, and the way to it. */
+export function Notices({
+  model,
+  state,
+  trans
+}: INoticesProps): React.JSX.Element {
+  const { lacksOlder, isByTask, cleared, connection, problem } = state;
+  return (
+    <>
+      {connection === 'lost' && (
+        <Notice
+          kind="warning"
+          text={
+            trans.__(
+              'The stream was lost at %1; these lines are from before.',
+              clock(state.lostAt / 1000, Date.now(), true)
+            ) + (problem ? ` ${problem.message}` : '')
+          }
+          action={trans.__('Try again now')}
+          onAction={() => model.retry()}
+        />
+      )}
+      {connection === 'ended' && problem && !isEmpty(state) && (
+        <Notice kind="warning" text={problem.message} />
+      )}
+      {isByTask && state.tasks.filter(task => task.lines > 0).length > 1 && (
+        <Notice
+          text={trans.__(
+            'The lines stand task by task: this run had ended when they were read.'
+          )}
+        />
+      )}
+      {lacksOlder && (
+        <Notice
+          text={trans.__(
+            'Older lines are not here: the view keeps the newest. A download has all of them.'
+          )}
+        />
+      )}
+      {cleared > 0 && (
+        <Notice
+          text={trans._n(
+            '%1 earlier line was cleared from view.',
+            '%1 earlier lines were cleared from view.',
+            cleared
+          )}
+          action={trans.__('Show again')}
+          onAction={() => model.showCleared()}
+        />
+      )}
+    </>
+  );
+}
+
+const isEmpty = ({ tasks, hidden }: ILogsState): boolean =>
+  hidden === 0 && tasks.every(task => task.lines === 0);
+
+interface INoticeProps {
+  readonly text: string;
+  readonly kind?: 'warning';
+  readonly action?: string;
+  readonly onAction?: () => void;
+}
+
+function Notice({
+  text,
+  kind,
+  action,
+  onAction
+}: INoticeProps): React.JSX.Element {
+  return (
+    <p className="tfc-Log-notice" data-kind={kind}>
+      <span>{text}</span>
+      {action && (
+        <button type="button" className="tfc-Log-link" onClick={onAction}>
+          {action}
+        </button>
+      )}
+    </p>
+  );
+}
+
+/** Where no line is shown: why. */
+export function Empty({ state, trans }: INoticesProps): React.JSX.Element {
+  const { connection, hidden, problem, run, tasks } = state;
+  const isFiltered = tasks.some(task => !task.isShown);
+  const text =
+    connection === 'connecting'
+      ? trans.__('Reading the output…')
+      : connection === 'ended' && problem && isEmpty(state)
+        ? problem.message
+        : hidden > 0
+          ? trans.__('Only TensorFlow itself has said something so far.')
+          : isFiltered
+            ? trans.__('The chosen tasks have printed nothing.')
+            : run && isActive(run)
+              ? trans.__('Nothing was printed yet; lines appear here at once.')
+              : trans.__('Nothing was printed.');
+  return <p className="tfc-Log-empty">{text}</p>;
+}
+
+/** Below the lines: the run now, or its last sentence. */
+export function Outcome({
+  state,
+  trans
+}: INoticesProps): React.JSX.Element | null {
+  const { run, connection } = state;
+  if (connection === 'gone') {
+    return (
+      <footer className="tfc-Log-outcome">
+        {trans.__(
+          'This run was deleted. Its lines stay here until this tab is closed.'
+        )}
+      </footer>
+    );
+  }
+  if (!run) {
+    return null;
+  }
+  const { phase, message, startedAt, finishedAt } = run.cluster.status;
+  const took =
+    startedAt != null && finishedAt != null
+      ? trans.__('took %1', duration(finishedAt - startedAt))
+      : '';
+  return (
+    <footer className="tfc-Log-outcome" data-phase={phase}>
+      <PhaseBadge phase={phase} trans={trans} />
+      {message && <Sentence text={message} />}
+      {took && <span className="tfc-Log-took">{took}</span>}
+    </footer>
+  );
+}

@@ -1,0 +1,118 @@
+/**
+ * `tfcluster:logs`: the output of a run as a tab, one for each run, restored with the layout.
+ */
+import {
+  ILabShell,
+  ILayoutRestorer,
+  JupyterFrontEnd,
+  JupyterFrontEndPlugin
+} from '@jupyterlab/application';
+import { MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
+import { nameOf } from '../api/listing';
+import type { IClusters } from '../api/state';
+import { chooseRun } from '../commands/choose';
+import { logsIcon } from '../icons';
+import { CommandIDs, DOMAIN, IClustersToken } from '../tokens';
+import { LogsWidget } from './widget';
+
+export const logsPlugin: JupyterFrontEndPlugin<void> = {
+  id: 'tfcluster-labextension:logs',
+  description: 'The output of a run as a document tab.',
+  autoStart: true,
+  requires: [IClustersToken],
+  optional: [ITranslator, ILayoutRestorer, ILabShell],
+  activate: (
+    app: JupyterFrontEnd,
+    clusters: IClusters,
+    translator: ITranslator | null,
+    restorer: ILayoutRestorer | null,
+    lab: ILabShell | null
+  ): void => {
+    const trans = (translator ?? nullTranslator).load(DOMAIN);
+    const { commands, shell } = app;
+    const tracker = new WidgetTracker<MainAreaWidget<LogsWidget>>({
+      namespace: 'tfcluster-logs'
+    });
+    const open = async (name: string): Promise<MainAreaWidget<LogsWidget>> => {
+      const found = tracker.find(widget => widget.content.name === name);
+      const isGone = found?.content.model.state.connection === 'gone';
+      if (found && !(isGone && clusters.find(name))) {
+        return found;
+      }
+      found?.dispose(); // the name is another run's now
+      const content = new LogsWidget(clusters, name, trans);
+      const widget = new MainAreaWidget({ content });
+      widget.toolbar.hide(); // the output has one of its own
+      widget.id = `tfcluster-logs-${name}`;
+      let saved = '';
+      content.model.changed.connect(({ shown }) => {
+        if (saved !== shown.join(' ')) {
+          saved = shown.join(' ');
+          void tracker.save(widget);
+        }
+      });
+      await tracker.add(widget);
+      // a page of Notebook 7 holds one document, and has room below it
+      shell.add(widget, lab ? 'main' : 'down');
+      return widget;
+    };
+    const asked = async (): Promise<string | null> => {
+      const run = await chooseRun(
+        {},
+        {
+          model: clusters,
+          trans,
+          title: trans.__('Logs'),
+          fits: () => true,
+          none: trans.__('There are no clusters.')
+        }
+      );
+      return run && nameOf(run);
+    };
+    commands.addCommand(CommandIDs.logs, {
+      label: args =>
+        nameIn(args) ? trans.__('Logs') : trans.__('Logs of a Cluster…'),
+      caption: trans.__('Show what the tasks of the run print'),
+      icon: logsIcon,
+      describedBy: {
+        args: {
+          type: 'object',
+          properties: {
+            name: { type: 'string', description: trans.__('The run') },
+            task: {
+              type: 'string',
+              description: trans.__('Show only this task')
+            }
+          }
+        }
+      },
+      execute: async args => {
+        const name = nameIn(args) || (await asked());
+        if (!name) {
+          return null;
+        }
+        const widget = await open(name);
+        if (typeof args.task === 'string' && args.task) {
+          widget.content.model.show(args.task.split(' '));
+        }
+        shell.activateById(widget.id);
+        return widget;
+      }
+    });
+    if (restorer) {
+      void restorer.restore(tracker, {
+        command: CommandIDs.logs,
+        args: ({ content }) => ({
+          name: content.name,
+          task: content.model.shown.join(' ')
+        }),
+        name: ({ content }) => content.name
+      });
+    }
+  }
+};
+
+const nameIn = (args: ReadonlyPartialJSONObject): string =>
+  typeof args.name === 'string' ? args.name : '';

@@ -1,0 +1,234 @@
+/**
+ * What can be done with the lines: choose tasks, look for something, hide TensorFlow's remarks, wrap, follow, copy, save.
+ */
+import type { TranslationBundle } from '@jupyterlab/translation';
+import {
+  caretDownIcon,
+  caretUpIcon,
+  caseSensitiveIcon,
+  copyIcon,
+  downloadIcon,
+  LabIcon,
+  regexIcon
+} from '@jupyterlab/ui-components';
+import * as React from 'react';
+import type { LogsModel } from './model';
+import type { ILogsState } from './state';
+import type { IQuery } from './search';
+import { MOST_OCCURRENCES } from './searcher';
+import { TaskMenu } from './taskmenu';
+
+export interface IToolbarProps {
+  readonly model: LogsModel;
+  readonly state: ILogsState;
+  readonly trans: TranslationBundle;
+  readonly input: React.RefObject<HTMLInputElement>;
+  readonly onQuery: (query: IQuery) => void;
+  readonly onCopy: () => void;
+  readonly onDownload: () => void;
+  /** Leave the search for the lines. */
+  readonly onLeave: () => void;
+}
+
+export function Toolbar(props: IToolbarProps): React.JSX.Element {
+  const { model, state, trans } = props;
+  return (
+    <div
+      className="tfc-Log-toolbar"
+      role="toolbar"
+      aria-label={trans.__('Output of %1', model.name)}
+    >
+      <TaskMenu model={model} state={state} trans={trans} />
+      <Search {...props} />
+      <span className="tfc-Log-toggles">
+        <Toggle
+          label={
+            state.hidden > 0
+              ? trans.__('TensorFlow messages (%1 hidden)', state.hidden)
+              : trans.__('TensorFlow messages')
+          }
+          caption={trans.__(
+            'Show what TensorFlow itself logs at level I and W'
+          )}
+          isOn={state.showsNoise}
+          onChange={isOn => model.setNoise(isOn)}
+        />
+        <Toggle
+          label={trans.__('Wrap')}
+          caption={trans.__('Continue long lines below')}
+          isOn={state.wraps}
+          onChange={isOn => model.setWraps(isOn)}
+        />
+        <Toggle
+          label={trans.__('Follow')}
+          caption={trans.__('Keep the newest line in view (f)')}
+          isOn={state.follows}
+          onChange={isOn => model.follow(isOn)}
+        />
+        <button
+          type="button"
+          className="tfc-Button"
+          title={trans.__('Begin with an empty view; nothing is lost')}
+          onClick={() => model.clear()}
+        >
+          {trans.__('Clear')}
+        </button>
+        <IconButton
+          icon={copyIcon}
+          label={trans.__('Copy the selected lines, or all that are shown')}
+          onClick={props.onCopy}
+        />
+        <IconButton
+          icon={downloadIcon}
+          label={trans.__('Download all output of the chosen tasks')}
+          onClick={props.onDownload}
+        />
+      </span>
+    </div>
+  );
+}
+
+function Search({
+  model,
+  trans,
+  input,
+  onQuery,
+  onLeave
+}: IToolbarProps): React.JSX.Element {
+  const { searcher } = model;
+  const { query, wrong } = searcher;
+  // what is typed is here at once; the model tells its state a moment later
+  const [text, setText] = React.useState(query.text);
+  const change = (change: Partial<IQuery>): void =>
+    onQuery({ ...searcher.query, ...change });
+  const type = (typed: string): void => {
+    setText(typed);
+    change({ text: typed });
+  };
+  const onKeyDown = (event: React.KeyboardEvent): void => {
+    if (event.key === 'Enter') {
+      searcher.step(event.shiftKey ? -1 : 1);
+    } else if (event.key === 'Escape') {
+      type('');
+      onLeave();
+    } else {
+      return;
+    }
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  return (
+    <span className="tfc-Log-search" role="search">
+      <input
+        ref={input}
+        type="text"
+        className="tfc-Log-input"
+        placeholder={trans.__('Search (/)')}
+        aria-label={trans.__('Search in the output')}
+        aria-invalid={wrong !== ''}
+        spellCheck={false}
+        value={text}
+        onChange={event => type(event.target.value)}
+        onKeyDown={onKeyDown}
+      />
+      <IconButton
+        icon={caseSensitiveIcon}
+        label={trans.__('Match case')}
+        isOn={query.isCaseSensitive}
+        onClick={() => change({ isCaseSensitive: !query.isCaseSensitive })}
+      />
+      <IconButton
+        icon={regexIcon}
+        label={trans.__('Use a regular expression')}
+        isOn={query.isRegExp}
+        onClick={() => change({ isRegExp: !query.isRegExp })}
+      />
+      <span className="tfc-Log-count" role="status">
+        {countWords(model, trans)}
+      </span>
+      <IconButton
+        icon={caretUpIcon}
+        label={trans.__('Previous match (Shift+Enter)')}
+        isDisabled={searcher.count === 0}
+        onClick={() => searcher.step(-1)}
+      />
+      <IconButton
+        icon={caretDownIcon}
+        label={trans.__('Next match (Enter)')}
+        isDisabled={searcher.count === 0}
+        onClick={() => searcher.step(1)}
+      />
+    </span>
+  );
+}
+
+function countWords(model: LogsModel, trans: TranslationBundle): string {
+  const { query, wrong, count, current, isBusy } = model.searcher;
+  if (wrong) {
+    return wrong;
+  }
+  if (!query.text) {
+    return '';
+  }
+  if (current < 0) {
+    return isBusy ? trans.__('searching…') : trans.__('no match');
+  }
+  const total = `${count}${count >= MOST_OCCURRENCES ? '+' : ''}`;
+  return trans.__('%1 of %2', current + 1, total);
+}
+
+interface IToggleProps {
+  readonly label: string;
+  readonly caption: string;
+  readonly isOn: boolean;
+  readonly onChange: (isOn: boolean) => void;
+}
+
+function Toggle({
+  label,
+  caption,
+  isOn,
+  onChange
+}: IToggleProps): React.JSX.Element {
+  return (
+    <button
+      type="button"
+      className="tfc-Button tfc-Log-toggle"
+      title={caption}
+      aria-pressed={isOn}
+      onClick={() => onChange(!isOn)}
+    >
+      {label}
+    </button>
+  );
+}
+
+interface IIconButtonProps {
+  readonly icon: LabIcon;
+  readonly label: string;
+  readonly isOn?: boolean;
+  readonly isDisabled?: boolean;
+  readonly onClick: () => void;
+}
+
+function IconButton({
+  icon,
+  label,
+  isOn,
+  isDisabled = false,
+  onClick
+}: IIconButtonProps): React.JSX.Element {
+  return (
+    <button
+      type="button"
+      className="tfc-Button tfc-mod-icon tfc-Log-toggle"
+      title={label}
+      aria-label={label}
+      aria-pressed={isOn}
+      disabled={isDisabled}
+      onClick={onClick}
+    >
+      <icon.react tag="span" className="tfc-Button-icon" />
+    </button>
+  );
+}

@@ -1,0 +1,128 @@
+/**
+ * What a window over many rows has to know: which lines it covers, and how it moves when lines come and go.
+ *
+ * Owns the scrolled element's position. While it follows, the end stays in view; a person who scrolls up stops that, one
+ * who scrolls to the end begins it again.
+ */
+import type { Rows } from './rows';
+
+/** Lines that are drawn beyond both edges, so that scrolling shows no gap. */
+const BEYOND = 15;
+/** Lines that are drawn at most because they are selected. */
+const MOST_SELECTED = 5000;
+
+export interface ISlice {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** The places of the lines to draw. */
+export function slice(
+  rows: Rows,
+  top: number,
+  height: number,
+  row: number,
+  follows: boolean
+): ISlice {
+  if (rows.length === 0) {
+    return { from: 0, to: 0 };
+  }
+  const visible = Math.ceil(height / row) + 1;
+  const last = follows ? rows.height : Math.ceil(top / row) + visible;
+  const first = follows ? rows.height - visible : Math.floor(top / row);
+  return {
+    from: Math.max(0, rows.at(first) - BEYOND),
+    to: Math.min(rows.length, rows.at(last) + 1 + BEYOND)
+  };
+}
+
+/** A slice that also covers what is selected, from line to line, so that its end is not lost on the way. */
+export function withSelected(
+  rows: Rows,
+  drawn: ISlice,
+  selected: readonly [number, number] | null
+): ISlice {
+  if (!selected) {
+    return drawn;
+  }
+  const from = Math.min(drawn.from, rows.indexOf(selected[0]));
+  const to = Math.max(drawn.to, rows.indexOf(selected[1]) + 1);
+  return to - from > MOST_SELECTED
+    ? drawn
+    : { from, to: Math.min(to, rows.length) };
+}
+
+export class Viewport {
+  constructor(
+    private readonly _element: HTMLElement,
+    private readonly _onFollow: (follows: boolean) => void
+  ) {}
+
+  get top(): number {
+    return this._element.scrollTop;
+  }
+
+  get height(): number {
+    return this._element.clientHeight;
+  }
+
+  /** A scroll event: decide whether a person asks to follow. */
+  scrolled(rows: Rows, row: number): void {
+    const { scrollTop, scrollHeight, clientHeight } = this._element;
+    const isAtEnd = scrollHeight - scrollTop - clientHeight < row;
+    if (scrollTop < this._top - 1 && !isAtEnd) {
+      this._onFollow(false);
+    } else if (scrollTop > this._top && isAtEnd) {
+      this._onFollow(true);
+    }
+    this._top = scrollTop;
+    this._note(rows, row);
+  }
+
+  /** Lines came or went, or were chosen anew: stay at the end, or with the line at the upper edge. */
+  settle(rows: Rows, row: number, follows: boolean): void {
+    if (follows) {
+      this._go(this._element.scrollHeight);
+    } else if (rows !== this._rows) {
+      const index = rows.indexOf(this._line);
+      this._go(rows.offset(Math.min(index, rows.length)) * row + this._rest);
+    } else if (rows.origin !== this._origin) {
+      this._go(this.top - (rows.origin - this._origin) * row);
+    }
+    this._note(rows, row);
+  }
+
+  /** Bring a line into view, in the middle if it is far. */
+  show(rows: Rows, row: number, number: number): void {
+    const y = rows.offset(rows.indexOf(number)) * row;
+    if (y < this.top || y + row > this.top + this.height) {
+      this._go(Math.max(0, y - this.height / 2));
+    }
+    this._note(rows, row);
+  }
+
+  private _go(top: number): void {
+    this._element.scrollTop = top;
+    this._top = this._element.scrollTop;
+  }
+
+  /** Remember where this is, in lines. */
+  private _note(rows: Rows, row: number): void {
+    this._rows = rows;
+    this._origin = rows.origin;
+    const index = rows.at(Math.floor(this._top / row));
+    this._line = rows.length ? rows.number(index) : 0;
+    this._rest = Math.max(0, this._top - rows.offset(index) * row);
+  }
+
+  /** The line at the upper edge. */
+  get line(): number {
+    return this._line;
+  }
+
+  private _top = 0;
+  private _rows: Rows | null = null;
+  private _origin = 0;
+  private _line = 0;
+  private _rest = 0;
+}

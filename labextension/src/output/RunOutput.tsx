@@ -1,0 +1,95 @@
+/**
+ * The run below a cell, as it is now and without a kernel; or as it was, and why that is all that is known.
+ *
+ * Reads the model of all runs and asks it once for a run that it does not know. It never writes: the notebook keeps what
+ * the cell has said.
+ */
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type { CommandRegistry } from '@lumino/commands';
+import * as React from 'react';
+import { nameOf } from '../api/listing';
+import { ServerProblem } from '../api/problem';
+import type { IClusters } from '../api/state';
+import type { IRun } from '../api/types';
+import { RunCard } from '../run/RunCard';
+import { useClusters, useRun } from '../run/useRun';
+import { shown, uidOf } from './shown';
+import type { IStoredRun } from './stored';
+
+export interface IRunOutputProps {
+  readonly stored: IStoredRun;
+  readonly clusters: IClusters;
+  readonly commands: CommandRegistry;
+  readonly trans: TranslationBundle;
+}
+
+export function RunOutput({
+  stored,
+  clusters,
+  commands,
+  trans
+}: IRunOutputProps): React.JSX.Element {
+  const name = nameOf(stored.run);
+  const uid = uidOf(stored.run);
+  const state = useClusters(clusters);
+  const found = useRun(clusters, name);
+  const seen = useSeen(found, uid, state.at);
+  const isWanted = state.state === 'live' && !found && !seen;
+  const failed = useEnsured(clusters, name, isWanted);
+
+  const { run, asOf, why } = shown(
+    { stored, found, seen, state, failed },
+    trans
+  );
+  return (
+    <>
+      <RunCard
+        run={run}
+        trans={trans}
+        asOf={asOf}
+        commands={asOf === null ? commands : undefined}
+      />
+      {why && (
+        <p className="tfc-RunOutput-why" role="status">
+          {why}
+        </p>
+      )}
+    </>
+  );
+}
+
+/** The run as this page saw it last, and when. */
+function useSeen(
+  found: IRun | undefined,
+  uid: string,
+  at: number
+): { readonly run: IRun; readonly at: number } | null {
+  const seen = React.useRef<{ run: IRun; at: number } | null>(null);
+  if (found && uidOf(found) === uid) {
+    seen.current = { run: found, at: at / 1000 };
+  }
+  return seen.current;
+}
+
+/** Ask for a run that the list leaves out; gives why that failed. */
+function useEnsured(
+  clusters: IClusters,
+  name: string,
+  isWanted: boolean
+): ServerProblem | null {
+  const [failed, setFailed] = React.useState<ServerProblem | null>(null);
+  React.useEffect(() => {
+    let isCurrent = true;
+    if (isWanted) {
+      clusters.ensure(name).then(
+        () => isCurrent && setFailed(null),
+        error =>
+          isCurrent && setFailed(error instanceof ServerProblem ? error : null)
+      );
+    }
+    return () => {
+      isCurrent = false;
+    };
+  }, [clusters, name, isWanted]);
+  return failed;
+}

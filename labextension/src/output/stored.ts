@@ -1,0 +1,67 @@
+/**
+ * What a notebook holds in `application/vnd.tfcluster.v1+json`, read with care: it may come from a colleague, from an
+ * older version or from a newer one. Pure.
+ */
+import type { IRun } from '../api/types';
+
+export const MIME_TYPE = 'application/vnd.tfcluster.v1+json';
+
+/** A run as it was at `at`, in seconds since 1970. */
+export interface IStoredRun {
+  readonly kind: 'Run';
+  readonly at: number;
+  readonly run: IRun;
+}
+
+/** A TensorBoard that was opened at `at`: of these runs, or of a folder, or of all runs. */
+export interface IStoredBoard {
+  readonly kind: 'TensorBoard';
+  readonly at: number;
+  readonly refs: ReadonlyArray<string>;
+  readonly folder: string | null;
+}
+
+type Loose = { readonly [key: string]: unknown };
+
+/** What the data are; null when this version cannot draw them. */
+export function stored(data: unknown): IStoredRun | IStoredBoard | null {
+  if (!isObject(data) || typeof data.at !== 'number') {
+    return null;
+  }
+  const { kind, at } = data;
+  if (kind === 'TensorBoard') {
+    const refs = Array.isArray(data.refs) ? data.refs.filter(isText) : [];
+    return { kind, at, refs, folder: isText(data.folder) ? data.folder : null };
+  }
+  return kind === 'Run' && isRun(data) ? { kind, at, run: whole(data) } : null;
+}
+
+function isRun(data: Loose): boolean {
+  const { cluster } = data;
+  return (
+    isObject(cluster) &&
+    isObject(cluster.metadata) &&
+    isText(cluster.metadata.name) &&
+    isText(cluster.metadata.uid) &&
+    typeof cluster.metadata.createdAt === 'number' &&
+    isObject(cluster.spec) &&
+    isObject(cluster.status) &&
+    isText(cluster.status.phase)
+  );
+}
+
+/** A run without anything beside its fields. */
+function whole(data: Loose): IRun {
+  const { cluster, ready, progress, notes } = data as unknown as IRun;
+  return {
+    cluster,
+    ready: isObject(ready) ? ready : { ready: 0, total: 0 },
+    progress: isObject(progress) ? progress : null,
+    notes: Array.isArray(notes) ? notes.filter(isText) : []
+  };
+}
+
+const isObject = (value: unknown): value is Loose =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+const isText = (value: unknown): value is string => typeof value === 'string';

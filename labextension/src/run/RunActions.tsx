@@ -1,0 +1,114 @@
+/**
+ * The buttons of what can be done with a run.
+ *
+ * A button is a command: its name, its icon and whether it makes sense now are the command's.
+ */
+import type { TranslationBundle } from '@jupyterlab/translation';
+import { ellipsesIcon, LabIcon } from '@jupyterlab/ui-components';
+import type { CommandRegistry } from '@lumino/commands';
+import * as React from 'react';
+import { nameOf } from '../api/listing';
+import type { IRun } from '../api/types';
+import { argumentsOf, enabledActions, IRunAction } from './actions';
+import { openRunMenu } from './menu';
+
+export interface IRunActionsProps {
+  readonly run: IRun;
+  readonly commands: CommandRegistry;
+  readonly trans: TranslationBundle;
+  /** Only so many, without words; the others are in the menu. */
+  readonly icons?: number;
+  readonly tabIndex?: number;
+}
+
+/** The first actions as buttons, and a menu with all of them. */
+export function RunActions({
+  run,
+  commands,
+  trans,
+  icons,
+  tabIndex
+}: IRunActionsProps): React.JSX.Element {
+  const shown = enabledActions(run, commands)
+    .filter(({ quick }) => quick)
+    .slice(0, icons ?? 5);
+  return (
+    <div
+      className="tfc-Actions"
+      role="group"
+      aria-label={trans.__('Actions on %1', nameOf(run))}
+    >
+      {shown.map(action => (
+        <ActionButton
+          key={action.command}
+          action={action}
+          run={run}
+          commands={commands}
+          iconOnly={icons !== undefined}
+          tabIndex={tabIndex}
+        />
+      ))}
+      <button
+        type="button"
+        className="tfc-Button tfc-mod-icon"
+        title={trans.__('More actions')}
+        aria-label={trans.__('More actions on %1', nameOf(run))}
+        aria-haspopup="menu"
+        tabIndex={tabIndex}
+        onClick={event => {
+          event.stopPropagation();
+          const box = event.currentTarget.getBoundingClientRect();
+          openRunMenu(run, commands, box.left, box.bottom);
+        }}
+      >
+        <ellipsesIcon.react tag="span" className="tfc-Button-icon" />
+      </button>
+    </div>
+  );
+}
+
+interface IActionButtonProps {
+  readonly action: IRunAction;
+  readonly run: IRun;
+  readonly commands: CommandRegistry;
+  readonly iconOnly: boolean;
+  readonly tabIndex?: number;
+}
+
+function ActionButton({
+  action,
+  run,
+  commands,
+  iconOnly,
+  tabIndex
+}: IActionButtonProps): React.JSX.Element {
+  const args = argumentsOf(action, run);
+  const { command } = action;
+  const label = commands.label(command, args).replace('…', '');
+  const icon = commands.icon(command, args);
+  const key = action.key
+    ? ` (${action.key === 'Delete' ? 'Del' : action.key})`
+    : '';
+  return (
+    <button
+      type="button"
+      className={iconOnly ? 'tfc-Button tfc-mod-icon' : 'tfc-Button'}
+      title={`${commands.caption(command, args) || label}${key}`}
+      aria-label={`${label} ${nameOf(run)}`}
+      tabIndex={tabIndex}
+      onClick={event => {
+        event.stopPropagation();
+        void commands.execute(command, args);
+      }}
+    >
+      {icon && (
+        <LabIcon.resolveReact
+          icon={icon as LabIcon.IMaybeResolvable}
+          tag="span"
+          className="tfc-Button-icon"
+        />
+      )}
+      {!iconOnly && <span>{label}</span>}
+    </button>
+  );
+}

@@ -1,0 +1,77 @@
+/**
+ * One run on its own, as the output of a launch shows it; the sidebar's rows are made of the same parts.
+ *
+ * Draws what it is given: it asks the server nothing and keeps no state.
+ */
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type { CommandRegistry } from '@lumino/commands';
+import * as React from 'react';
+import { isActive, nameOf } from '../api/listing';
+import type { IRun } from '../api/types';
+import { RunActions } from './RunActions';
+import { RunFacts } from './RunFacts';
+import { Age, PhaseBadge, RunProgress, Sentence } from './parts';
+import { clock } from './quantities';
+import { readyWords } from './words';
+
+export interface IRunCardProps {
+  readonly run: IRun;
+  readonly trans: TranslationBundle;
+  /** With it, the card has the buttons of what can be done. */
+  readonly commands?: CommandRegistry;
+  /** When this was so, in seconds since 1970, if it may be no longer so. */
+  readonly asOf?: number | null;
+}
+
+/** Name, phase, ready tasks, sentence, progress, facts, buttons. */
+export const RunCard = React.memo(
+  ({ run, trans, commands, asOf = null }: IRunCardProps): React.JSX.Element => {
+    const name = nameOf(run);
+    const { status } = run.cluster;
+    return (
+      <article
+        className="tfc-RunCard"
+        data-phase={status.phase}
+        data-stale={asOf !== null || undefined}
+        aria-label={name}
+      >
+        <header className="tfc-RunCard-head">
+          <PhaseBadge phase={status.phase} trans={trans} />
+          <bdi className="tfc-RunCard-name">{name}</bdi>
+          <span className="tfc-RunCard-ready">{readyWords(run, trans)}</span>
+          {asOf === null ? (
+            <Age run={run} trans={trans} />
+          ) : (
+            <AsOf at={asOf} trans={trans} />
+          )}
+        </header>
+        {status.message && (
+          <p className="tfc-RunCard-message">
+            <Sentence text={status.message} />
+          </p>
+        )}
+        {run.progress && (
+          <RunProgress
+            progress={run.progress}
+            name={name}
+            active={isActive(run)}
+            trans={trans}
+          />
+        )}
+        <RunFacts run={run} trans={trans} isOld={asOf !== null} />
+        {commands && <RunActions run={run} commands={commands} trans={trans} />}
+      </article>
+    );
+  }
+);
+
+/** `as of 22:41`; `at` in seconds since 1970. */
+export function AsOf({
+  at,
+  trans
+}: {
+  readonly at: number;
+  readonly trans: TranslationBundle;
+}): React.JSX.Element {
+  return <span className="tfc-AsOf">{trans.__('as of %1', clock(at))}</span>;
+}

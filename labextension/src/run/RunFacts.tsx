@@ -1,0 +1,103 @@
+/**
+ * What is known of a run beside its phase and progress: sentence, tasks that need a look, notes,
+ * warnings, what was given back, places.
+ */
+import type { TranslationBundle } from '@jupyterlab/translation';
+import * as React from 'react';
+import type { TaskStatus } from '../api/models';
+import type { IRun } from '../api/types';
+import { Sentence, Times } from './parts';
+import { phaseWord, programWords, reclaimedWords, shape } from './words';
+
+const MOST_TASKS = 5;
+
+/** A task that only runs, or has done its work, is in the counts already. */
+const isTelling = (task: TaskStatus): boolean =>
+  task.state === 'Failed' || Boolean(task.message) || Boolean(task.restarts);
+
+interface IRunFactsProps {
+  readonly run: IRun;
+  readonly trans: TranslationBundle;
+  /** Whether this is how it was, and not how it is. */
+  readonly isOld?: boolean;
+}
+
+/** All facts, the important first. */
+export const RunFacts = React.memo(
+  ({ run, trans, isOld = false }: IRunFactsProps): React.JSX.Element => {
+    const { status } = run.cluster;
+    const notes = [
+      ...run.notes,
+      ...(status.reclaimed ? [reclaimedWords(status.reclaimed, trans)] : [])
+    ];
+    return (
+      <div className="tfc-Facts">
+        {(status.warnings ?? []).map(warning => (
+          <p className="tfc-Facts-warning" key={warning}>
+            <span className="tfc-Facts-label">{trans.__('Warning')}</span>
+            <Sentence text={warning} />
+          </p>
+        ))}
+        {notes.map(note => (
+          <p key={note}>
+            <Sentence text={note} />
+          </p>
+        ))}
+        <Tasks
+          tasks={(status.attention ?? []).filter(isTelling)}
+          trans={trans}
+        />
+        <p className="tfc-Facts-dim">{shape(run)}</p>
+        <p className="tfc-Facts-dim">
+          <Times run={run} trans={trans} isOld={isOld} />
+        </p>
+        {run.cluster.spec.program && (
+          <p className="tfc-Facts-dim">
+            <code title={programWords(run)}>{programWords(run, true)}</code>
+          </p>
+        )}
+        {status.paths?.output && (
+          <p className="tfc-Facts-dim">
+            <span className="tfc-Facts-label">{trans.__('Output')}</span>
+            <code>{status.paths.output}</code>
+          </p>
+        )}
+      </div>
+    );
+  }
+);
+
+function Tasks({
+  tasks,
+  trans
+}: {
+  readonly tasks: ReadonlyArray<TaskStatus>;
+  readonly trans: TranslationBundle;
+}): React.JSX.Element | null {
+  if (tasks.length === 0) {
+    return null;
+  }
+  const more = tasks.length - MOST_TASKS;
+  return (
+    <ul className="tfc-Tasks" aria-label={trans.__('Tasks that need a look')}>
+      {tasks.slice(0, MOST_TASKS).map(task => (
+        <li key={task.name}>
+          <span className="tfc-Tasks-name">{task.name}</span>{' '}
+          {task.state === 'Pending'
+            ? trans.__('Pending')
+            : phaseWord(task.state, trans)}
+          {task.restarts
+            ? ` · ${trans._n('%1 restart', '%1 restarts', task.restarts)}`
+            : ''}
+          {task.message && (
+            <>
+              {': '}
+              <Sentence text={task.message} />
+            </>
+          )}
+        </li>
+      ))}
+      {more > 0 && <li>{trans._n('and %1 more', 'and %1 more', more)}</li>}
+    </ul>
+  );
+}

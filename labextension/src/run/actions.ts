@@ -1,0 +1,57 @@
+/**
+ * What can be done with a run, in which order, by which key: one table for buttons, menus and keys.
+ */
+import type { CommandRegistry } from '@lumino/commands';
+import type { ReadonlyJSONObject } from '@lumino/coreutils';
+import { nameOf } from '../api/listing';
+import type { IRun } from '../api/types';
+import { CommandIDs } from '../tokens';
+
+/** One command on a run, with what it takes beside the name. */
+export interface IRunAction {
+  readonly command: string;
+  readonly more?: ReadonlyJSONObject;
+  /** The key that does it while a row has the focus, as in `KeyboardEvent.key`. */
+  readonly key?: string;
+  /** Whether it has a button beside its entry in the menu. */
+  readonly quick?: boolean;
+  /** Above this one, menus have a line. */
+  readonly begins?: boolean;
+}
+
+export const RUN_ACTIONS: ReadonlyArray<IRunAction> = [
+  { command: CommandIDs.stop, key: 's', quick: true },
+  {
+    command: CommandIDs.connect,
+    key: 'c',
+    quick: true,
+    more: { with: 'strategy' }
+  },
+  { command: CommandIDs.connect, more: { with: 'session' } },
+  { command: CommandIDs.logs, key: 'l', quick: true },
+  { command: CommandIDs.tensorboard, key: 't', quick: true },
+  { command: CommandIDs.rerun, key: 'r', quick: true, begins: true },
+  { command: CommandIDs.rerun, more: { resume: true } },
+  { command: CommandIDs.copyCommand, begins: true },
+  { command: CommandIDs.copyCommand, more: { shell: true } },
+  { command: CommandIDs.copyYaml },
+  { command: CommandIDs.remove, key: 'Delete', quick: true, begins: true }
+];
+
+/** The arguments of an action on this run. */
+export const argumentsOf = (
+  action: IRunAction,
+  run: IRun
+): ReadonlyJSONObject => ({ ...action.more, name: nameOf(run) });
+
+/** The actions that make sense for this run now. */
+export const enabledActions = (
+  run: IRun,
+  commands: CommandRegistry
+): ReadonlyArray<IRunAction> =>
+  RUN_ACTIONS.filter(
+    action =>
+      commands.hasCommand(action.command) &&
+      commands.isVisible(action.command, argumentsOf(action, run)) &&
+      commands.isEnabled(action.command, argumentsOf(action, run))
+  );

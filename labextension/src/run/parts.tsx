@@ -1,0 +1,193 @@
+/**
+ * The small parts of which every view of a run is made: phase, age, progress, loss, sentences.
+ *
+ * Each is drawn again only when what it shows has changed. Whatever came from a program or a person
+ * is text.
+ */
+import type { TranslationBundle } from '@jupyterlab/translation';
+import * as React from 'react';
+import type { Phase } from '../api/models';
+import type { IProgress, IRun } from '../api/types';
+import { iconOfPhase } from '../icons';
+import { useTicking } from './ticker';
+import { age, clock, significant } from './quantities';
+import { describeProgress, phaseWord, timeWords } from './words';
+
+interface IPhaseBadgeProps {
+  readonly phase: Phase;
+  readonly trans: TranslationBundle;
+  /** Without the word, which is then the icon's name. */
+  readonly iconOnly?: boolean;
+}
+
+/** The phase as a shape, a colour and a word. */
+export const PhaseBadge = React.memo(
+  ({ phase, trans, iconOnly = false }: IPhaseBadgeProps): React.JSX.Element => {
+    const { react: Icon } = iconOfPhase(phase);
+    const word = phaseWord(phase, trans);
+    return (
+      <span
+        className="tfc-Phase"
+        data-phase={phase}
+        title={iconOnly ? word : undefined}
+      >
+        <Icon tag="span" className="tfc-Phase-icon" aria-hidden="true" />
+        <span className={iconOnly ? 'tfc-visually-hidden' : 'tfc-Phase-word'}>
+          {word}
+        </span>
+      </span>
+    );
+  }
+);
+
+interface IRunProps {
+  readonly run: IRun;
+  readonly trans: TranslationBundle;
+}
+
+/** How long ago the run was launched. */
+export function Age({ run, trans }: IRunProps): React.JSX.Element {
+  const { createdAt } = run.cluster.metadata;
+  const text = useTicking(now => age(now / 1000 - createdAt));
+  return (
+    <time
+      className="tfc-Age"
+      dateTime={new Date(createdAt * 1000).toISOString()}
+      title={trans.__('launched %1', clock(createdAt, Date.now(), true))}
+    >
+      {text}
+    </time>
+  );
+}
+
+/** `launched 22:41 · for 5s`. */
+export function Times({
+  run,
+  trans,
+  isOld = false
+}: IRunProps & { readonly isOld?: boolean }): React.JSX.Element {
+  return <>{useTicking(now => timeWords(run, now, trans, isOld))}</>;
+}
+
+/** A sentence; what stands in backticks is a command, written as a notebook's cell wants it. */
+export const Sentence = React.memo(
+  ({ text }: { readonly text: string }): React.JSX.Element => {
+    const parts = text.split(/`([^`\n]+)`/);
+    return (
+      <bdi className="tfc-Sentence">
+        {parts.map((part, index) =>
+          index % 2 ? (
+            <code key={index}>
+              {part.replace(/^tfcluster /, '%tfcluster ')}
+            </code>
+          ) : (
+            part
+          )
+        )}
+      </bdi>
+    );
+  }
+);
+
+interface IProgressProps {
+  readonly progress: IProgress;
+  readonly name: string;
+  readonly active: boolean;
+  readonly trans: TranslationBundle;
+}
+
+/** A bar where the total is known, the line of words, and the loss. */
+export const RunProgress = React.memo(
+  ({ progress, name, active, trans }: IProgressProps): React.JSX.Element => {
+    const words = describeProgress(progress, active, trans);
+    const { step, total, history } = progress;
+    return (
+      <div className="tfc-Progress">
+        {total !== null && (
+          <div
+            className="tfc-Progress-bar"
+            role="progressbar"
+            aria-label={trans.__('Progress of %1', name)}
+            aria-valuemin={0}
+            aria-valuemax={total}
+            aria-valuenow={step}
+            aria-valuetext={words}
+          >
+            <div
+              className="tfc-Progress-done"
+              style={{ width: `${total > 0 ? (100 * step) / total : 0}%` }}
+            />
+          </div>
+        )}
+        <div className="tfc-Progress-line">
+          <span className="tfc-Progress-words">{words}</span>
+          <Sparkline history={history} trans={trans} />
+        </div>
+      </div>
+    );
+  }
+);
+
+const WIDTH = 64;
+const HEIGHT = 18;
+const MARGIN = 2;
+
+interface ISparklineProps {
+  readonly history: IProgress['history'];
+  readonly trans: TranslationBundle;
+}
+
+/** The curve of the loss; nothing while there are fewer than two numbers. */
+export const Sparkline = React.memo(
+  ({ history, trans }: ISparklineProps): React.JSX.Element | null => {
+    const points = history.filter(
+      (point): point is readonly [number, number] => point[1] !== null
+    );
+    if (points.length < 2) {
+      return null;
+    }
+    const [first, last] = [points[0], points[points.length - 1]];
+    return (
+      <svg
+        className="tfc-Sparkline"
+        viewBox={`0 0 ${WIDTH} ${HEIGHT}`}
+        width={WIDTH}
+        height={HEIGHT}
+        role="img"
+        aria-label={trans.__(
+          'Loss from %1 at step %2 to %3 at step %4',
+          significant(first[1]),
+          first[0],
+          significant(last[1]),
+          last[0]
+        )}
+      >
+        <path d={curve(history)} />
+      </svg>
+    );
+  }
+);
+
+/** The path of a loss curve in the sparkline's box; a loss that is not a number is a gap. */
+export function curve(history: IProgress['history']): string {
+  const losses = history.flatMap(([, loss]) => (loss === null ? [] : [loss]));
+  const steps = history.map(([step]) => step);
+  const [left, right] = [Math.min(...steps), Math.max(...steps)];
+  const [low, high] = [Math.min(...losses), Math.max(...losses)];
+  const room = HEIGHT - 2 * MARGIN;
+  let pen = 'M';
+  return history
+    .map(([step, loss]) => {
+      if (loss === null) {
+        pen = 'M';
+        return '';
+      }
+      const x =
+        MARGIN + ((WIDTH - 2 * MARGIN) * (step - left)) / (right - left || 1);
+      const y = MARGIN + room - (room * (loss - low)) / (high - low || 1);
+      const drawn = `${pen}${x.toFixed(1)} ${y.toFixed(1)}`;
+      pen = 'L';
+      return drawn;
+    })
+    .join('');
+}

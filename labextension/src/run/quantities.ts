@@ -1,0 +1,98 @@
+/**
+ * Numbers, durations, times and sizes as the command line writes them. Pure.
+ */
+
+const UNITS: ReadonlyArray<readonly [string, number]> = [
+  ['Ti', 2 ** 40],
+  ['Gi', 2 ** 30],
+  ['Mi', 2 ** 20],
+  ['Ki', 2 ** 10]
+];
+
+/** A number with three significant digits: 0.1234 is `0.123`, 1234 is `1.23e+3`. */
+export const significant = (value: number): string =>
+  Math.abs(value) >= 1000 || (value !== 0 && Math.abs(value) < 1e-4)
+    ? value.toExponential(2)
+    : String(Number(value.toPrecision(3)));
+
+/** `2 s`, `3 min 05 s`, `1 h 20 min`. */
+export function shortDuration(seconds: number): string {
+  if (seconds < 10) {
+    return `${String(Number(Math.max(seconds, 0.1).toFixed(1)))} s`;
+  }
+  const whole = Math.round(seconds);
+  const hours = Math.floor(whole / 3600);
+  const minutes = Math.floor(whole / 60) % 60;
+  if (hours) {
+    return `${hours} h ${String(minutes).padStart(2, '0')} min`;
+  }
+  const rest = whole % 60;
+  return minutes
+    ? `${minutes} min ${String(rest).padStart(2, '0')} s`
+    : `${rest} s`;
+}
+
+/** A rough duration in one unit or two: 75 gives `75s`, 7500 gives `2h5m`. */
+export function age(seconds: number): string {
+  const left = Math.max(0, Math.floor(seconds));
+  if (left < 120) {
+    return `${left}s`;
+  }
+  if (left < 3600) {
+    return `${Math.floor(left / 60)}m`;
+  }
+  if (left < 2 * 86400) {
+    const minutes = Math.floor((left % 3600) / 60);
+    return `${Math.floor(left / 3600)}h${minutes ? `${minutes}m` : ''}`;
+  }
+  return `${Math.floor(left / 86400)}d`;
+}
+
+/** A duration for people: 5400 gives `1h 30m`, 0.25 gives `0.3s`; clocks that differ give `0s`. */
+export function duration(seconds: number): string {
+  const positive = Math.max(0, seconds);
+  if (positive < 10 && positive !== Math.floor(positive)) {
+    return `${positive.toFixed(1)}s`;
+  }
+  let left = Math.round(positive);
+  const parts: string[] = [];
+  for (const [unit, size] of [
+    ['d', 86400],
+    ['h', 3600],
+    ['m', 60],
+    ['s', 1]
+  ] as const) {
+    const count = Math.floor(left / size);
+    left %= size;
+    if (count) {
+      parts.push(`${count}${unit}`);
+    }
+  }
+  return parts.slice(0, 2).join(' ') || '0s';
+}
+
+/** Local time of day; with the date when it is not today's. `at` in seconds since 1970. */
+export function clock(at: number, now = Date.now(), seconds = false): string {
+  const when = new Date(at * 1000);
+  const two = (part: number): string => String(part).padStart(2, '0');
+  const parts = [when.getHours(), when.getMinutes()];
+  const time = [...parts, ...(seconds ? [when.getSeconds()] : [])]
+    .map(two)
+    .join(':');
+  return when.toDateString() === new Date(now).toDateString()
+    ? time
+    : `${when.getFullYear()}-${two(when.getMonth() + 1)}-${two(when.getDate())} ${time}`;
+}
+
+/** 2147483648 gives `2Gi`, 1610612736 gives `1536Mi`. */
+export function bytes(count: number): string {
+  for (const [unit, size] of UNITS) {
+    if (
+      count >= size &&
+      (count % size === 0 || unit === 'Ki' || count >= 10 * size)
+    ) {
+      return `${Math.round(count / size)}${unit}`;
+    }
+  }
+  return String(Math.round(count));
+}

@@ -1,0 +1,167 @@
+/**
+ * What is said about a run, in the words of the command line (`tfcluster status`, `list`). Pure.
+ */
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type { Phase, Reclaimed, Replicas } from '../api/models';
+import type { IProgress, IRun } from '../api/types';
+import {
+  bytes,
+  clock,
+  duration,
+  shortDuration,
+  significant
+} from './quantities';
+
+const TASK_TYPES = ['chief', 'worker', 'ps', 'evaluator'] as const;
+
+/** The word for a phase. */
+export function phaseWord(phase: Phase, trans: TranslationBundle): string {
+  switch (phase) {
+    case 'Queued':
+      return trans.__('Queued');
+    case 'Starting':
+      return trans.__('Starting');
+    case 'Running':
+      return trans.__('Running');
+    case 'Stopping':
+      return trans.__('Stopping');
+    case 'Succeeded':
+      return trans.__('Succeeded');
+    case 'Failed':
+      return trans.__('Failed');
+    case 'Stopped':
+      return trans.__('Stopped');
+  }
+}
+
+/** `2/3 ready`. */
+export const readyWords = (run: IRun, trans: TranslationBundle): string =>
+  trans.__('%1/%2 ready', run.ready.ready, run.ready.total);
+
+/** How many tasks of each type the run has. */
+export function replicaCounts(run: IRun): ReadonlyArray<[string, number]> {
+  const replicas = run.cluster.spec.replicas ?? {};
+  return TASK_TYPES.flatMap((type): [string, number][] => {
+    const wanted: Replicas | undefined = replicas[type];
+    return wanted?.count ? [[type, wanted.count]] : [];
+  });
+}
+
+/** `between-graph · 2 workers, 1 ps`. */
+export function shape(run: IRun): string {
+  const counts = replicaCounts(run).map(
+    ([type, count]) =>
+      `${count} ${type}${count > 1 && type !== 'ps' ? 's' : ''}`
+  );
+  return `${modeOf(run)} · ${counts.join(', ')}`;
+}
+
+export const modeOf = (run: IRun): 'in-graph' | 'between-graph' =>
+  run.cluster.spec.mode ?? 'between-graph';
+
+/** `step 400/800 · 187 steps/s · loss 0.12 · 2 s left`; of a run that has ended, only how far it came. */
+export function describeProgress(
+  progress: IProgress,
+  active: boolean,
+  trans: TranslationBundle
+): string {
+  const { step, total, stepsPerSecond, loss, etaSeconds } = progress;
+  const done = total === null ? `${step}` : `${step}/${total}`;
+  const isEpoch = progress.unit === 'epoch';
+  const parts = [
+    isEpoch ? trans.__('epoch %1', done) : trans.__('step %1', done)
+  ];
+  if (active && stepsPerSecond) {
+    parts.push(speed(stepsPerSecond, isEpoch, trans));
+  }
+  if (loss !== null) {
+    parts.push(trans.__('loss %1', significant(loss)));
+  } else if (progress.history.length > 0) {
+    parts.push(trans.__('loss is not a number'));
+  }
+  if (active && etaSeconds) {
+    parts.push(trans.__('%1 left', shortDuration(etaSeconds)));
+  }
+  return parts.join(' · ');
+}
+
+function speed(
+  rate: number,
+  isEpoch: boolean,
+  trans: TranslationBundle
+): string {
+  if (rate < 1) {
+    const each = shortDuration(1 / rate);
+    return isEpoch ? trans.__('%1/epoch', each) : trans.__('%1/step', each);
+  }
+  const number = rate >= 10 ? rate.toFixed(0) : rate.toFixed(1);
+  return isEpoch
+    ? trans.__('%1 epochs/s', number)
+    : trans.__('%1 steps/s', number);
+}
+
+/** `reclaimed at 22:41: ps-0 (1 CPU, 512Mi)`. */
+export function reclaimedWords(
+  what: Reclaimed,
+  trans: TranslationBundle
+): string {
+  const freed = [
+    ...(what.cpu ? [`${what.cpu} CPU`] : []),
+    ...(what.memory ? [bytes(what.memory)] : []),
+    ...(what.gpu ? [`${what.gpu} GPU`] : [])
+  ];
+  const amount = freed.length ? ` (${freed.join(', ')})` : '';
+  const told = trans.__(
+    'reclaimed at %1: %2',
+    clock(what.at, Date.now(), true),
+    shorten(what.tasks, trans)
+  );
+  return `${told}${amount}`;
+}
+
+/** `worker-0, worker-1 and 7 more`. */
+export function shorten(
+  names: ReadonlyArray<string>,
+  trans: TranslationBundle,
+  most = 5
+): string {
+  return names.length <= most
+    ? names.join(', ')
+    : trans.__(
+        '%1 and %2 more',
+        names.slice(0, most).join(', '),
+        names.length - most
+      );
+}
+
+/** The program as it was named at the launch, with its arguments; `short` leaves out its folder. */
+export function programWords(run: IRun, short = false): string {
+  const { program } = run.cluster.spec;
+  if (!program) {
+    return '';
+  }
+  const name = program.source.replace(/\/$/, '').split('/').pop();
+  const source = short && name ? name : program.source;
+  return [source, ...(program.arguments ?? [])].join(' ');
+}
+
+/** `launched 22:41 · took 5s`. Of a state that is old nobody knows for how long the run went on. */
+export function timeWords(
+  run: IRun,
+  now: number,
+  trans: TranslationBundle,
+  isOld = false
+): string {
+  const { startedAt, finishedAt } = run.cluster.status;
+  const parts = [
+    trans.__('launched %1', clock(run.cluster.metadata.createdAt, now))
+  ];
+  if (startedAt != null && (finishedAt != null || !isOld)) {
+    parts.push(
+      finishedAt != null
+        ? trans.__('took %1', duration(finishedAt - startedAt))
+        : trans.__('for %1', duration(Math.floor(now / 1000 - startedAt)))
+    );
+  }
+  return parts.join(' · ');
+}

@@ -1,0 +1,57 @@
+/**
+ * The person's settings of this extension, with the schema's defaults where there is no registry.
+ */
+import type { ISettingRegistry } from '@jupyterlab/settingregistry';
+import { ISignal, Signal } from '@lumino/signaling';
+
+/** The plugin whose schema (`schema/plugin.json`) has the settings, shortcuts and menus. */
+export const SETTINGS_ID = 'tfcluster-labextension:plugin';
+
+export interface ISettings {
+  readonly side: 'left' | 'right';
+  readonly confirmStop: boolean;
+  readonly notifyFinished: boolean;
+  readonly notifyFailed: boolean;
+}
+
+const DEFAULTS: ISettings = {
+  side: 'left',
+  confirmStop: true,
+  notifyFinished: true,
+  notifyFailed: true
+};
+
+/** The settings as they are now, and a signal when one changes. */
+export class Settings {
+  get current(): ISettings {
+    return this._current;
+  }
+
+  get changed(): ISignal<Settings, ISettings> {
+    return this._changed;
+  }
+
+  /**
+   * Read them, and follow them from now on.
+   *
+   * `translated`: the server is asked again, for it translates the texts of one extension's
+   * settings, but not those in its list of all, with which the registry begins.
+   */
+  async follow(registry: ISettingRegistry, translated: boolean): Promise<void> {
+    const loaded = await (translated
+      ? registry.reload(SETTINGS_ID)
+      : registry.load(SETTINGS_ID));
+    const take = (): void => {
+      this._current = {
+        ...DEFAULTS,
+        ...(loaded.composite as Partial<ISettings>)
+      };
+      this._changed.emit(this._current);
+    };
+    loaded.changed.connect(take);
+    take();
+  }
+
+  private _current = DEFAULTS;
+  private readonly _changed = new Signal<Settings, ISettings>(this);
+}

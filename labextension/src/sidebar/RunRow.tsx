@@ -1,0 +1,152 @@
+/**
+ * One run in the sidebar: a row of the grid that opens to show all of it.
+ *
+ * Drawn again only when its own run, or its own place in the list, has changed.
+ */
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type { CommandRegistry } from '@lumino/commands';
+import * as React from 'react';
+import { isActive, nameOf } from '../api/listing';
+import type { IRun } from '../api/types';
+import { openRunMenu } from '../run/menu';
+import { Age, PhaseBadge, RunProgress, Sentence } from '../run/parts';
+import { RunActions } from '../run/RunActions';
+import { RunFacts } from '../run/RunFacts';
+import { phaseWord, readyWords } from '../run/words';
+
+/** What a person does to rows; the same object for all of them, so that rows stay as they are. */
+export interface IRowHandlers {
+  activate(name: string, focus: boolean): void;
+  expand(name: string): void;
+  select(name: string): void;
+}
+
+export interface IRunRowProps {
+  readonly run: IRun;
+  readonly trans: TranslationBundle;
+  readonly commands: CommandRegistry;
+  readonly handlers: IRowHandlers;
+  readonly position: number;
+  readonly expanded: boolean;
+  readonly selected: boolean;
+  /** Whether Tab comes here. */
+  readonly active: boolean;
+}
+
+const PLAIN_REASONS: ReadonlySet<string> = new Set([
+  'Running',
+  'Completed',
+  'Starting'
+]);
+
+/** The row; the focus is on itself or on one of its buttons. */
+export const RunRow = React.memo(
+  ({
+    run,
+    trans,
+    commands,
+    handlers,
+    position,
+    expanded,
+    selected,
+    active
+  }: IRunRowProps): React.JSX.Element => {
+    const [hovered, setHovered] = React.useState(false);
+    const name = nameOf(run);
+    const { phase, reason, message, attention } = run.cluster.status;
+    const isPlain =
+      PLAIN_REASONS.has(reason) && !attention?.some(task => task.message);
+    const tells = Boolean(message) && (expanded || !isPlain);
+    return (
+      // eslint-disable-next-line jsx-a11y/click-events-have-key-events -- the grid hears the keys of all rows
+      <div
+        className="tfc-RunRow"
+        role="row"
+        data-run={name}
+        data-phase={phase}
+        aria-level={1}
+        aria-posinset={position}
+        aria-expanded={expanded}
+        aria-selected={selected}
+        aria-label={`${name}, ${phaseWord(phase, trans)}, ${readyWords(run, trans)}`}
+        tabIndex={active ? 0 : -1}
+        onFocus={() => handlers.activate(name, false)}
+        onClick={event => {
+          handlers.activate(name, true);
+          if (event.ctrlKey || event.metaKey) {
+            handlers.select(name);
+          } else {
+            handlers.expand(name);
+          }
+        }}
+        onMouseEnter={() => setHovered(true)}
+        onMouseLeave={() => setHovered(false)}
+        onContextMenu={event => {
+          if (event.shiftKey) {
+            return; // the browser's own menu, as everywhere in JupyterLab
+          }
+          event.preventDefault();
+          event.stopPropagation();
+          handlers.activate(name, true);
+          openRunMenu(run, commands, event.clientX, event.clientY);
+        }}
+      >
+        <div role="gridcell" className="tfc-RunRow-what">
+          <div className="tfc-RunRow-head">
+            <span className="tfc-RunRow-mark">
+              <PhaseBadge phase={phase} trans={trans} iconOnly />
+              <input
+                type="checkbox"
+                checked={selected}
+                tabIndex={-1}
+                aria-label={trans.__('Select %1', name)}
+                onChange={() => handlers.select(name)}
+                onClick={event => event.stopPropagation()}
+              />
+            </span>
+            <bdi className="tfc-RunRow-name" title={name}>
+              {name}
+            </bdi>
+            <Age run={run} trans={trans} />
+          </div>
+          <div className="tfc-RunRow-state">
+            {phaseWord(phase, trans)} · {readyWords(run, trans)}
+          </div>
+          {tells && (
+            <div className="tfc-RunRow-message" data-whole={expanded}>
+              <Sentence text={message ?? ''} />
+            </div>
+          )}
+          {run.progress && (
+            <RunProgress
+              progress={run.progress}
+              name={name}
+              active={isActive(run)}
+              trans={trans}
+            />
+          )}
+          {expanded && <RunFacts run={run} trans={trans} />}
+        </div>
+        {(expanded || active || hovered) && (
+          <div
+            role="gridcell"
+            className={
+              expanded
+                ? 'tfc-RunRow-actions'
+                : 'tfc-RunRow-actions tfc-mod-over'
+            }
+          >
+            <RunActions
+              run={run}
+              commands={commands}
+              trans={trans}
+              icons={expanded ? undefined : 3}
+              tabIndex={active ? 0 : -1}
+            />
+          </div>
+        )}
+      </div>
+    );
+  }
+);
+RunRow.displayName = 'RunRow';

@@ -1,0 +1,202 @@
+/**
+ * The sidebar: all runs, what can be done with them, and what is wrong when they cannot be seen.
+ *
+ * Owns what the person is looking at (filter, selection); the runs are the model's.
+ */
+import type { TranslationBundle } from '@jupyterlab/translation';
+import { closeIcon } from '@jupyterlab/ui-components';
+import type { CommandRegistry } from '@lumino/commands';
+import type { ISignal } from '@lumino/signaling';
+import * as React from 'react';
+import { type IClusters, nameOf } from '../api/clusters';
+import { boardIcon } from '../icons';
+import { useClusters } from '../run/useRun';
+import { CommandIDs } from '../tokens';
+import { Announcer } from './Announcer';
+import { filtered, isFiltering, NO_FILTER, toggled } from './filter';
+import { RunList } from './RunList';
+import { Empty, Trouble } from './states';
+import { Toolbar } from './Toolbar';
+
+export interface ISidebarProps {
+  readonly model: IClusters;
+  readonly commands: CommandRegistry;
+  readonly trans: TranslationBundle;
+  readonly filterRef: React.RefObject<HTMLInputElement>;
+  /** The name of a run that is to be shown open. */
+  readonly revealed: ISignal<unknown, string>;
+  /** All of it is in the document, for the first time. */
+  onDrawn(): void;
+  /** Shows the folder of examples; null when there is none. */
+  readonly findExamples: () => Promise<(() => void) | null>;
+}
+
+const NONE: ReadonlySet<string> = new Set();
+
+/** Everything in the sidebar. */
+export function Sidebar({
+  model,
+  commands,
+  trans,
+  filterRef,
+  revealed,
+  onDrawn,
+  findExamples
+}: ISidebarProps): React.JSX.Element {
+  const state = useClusters(model);
+  const [filter, setFilter] = React.useState(NO_FILTER);
+  const [selected, setSelected] = React.useState(NONE);
+  React.useEffect(() => {
+    const showAll = (): void => setFilter(NO_FILTER); // it may be hidden by the filter
+    revealed.connect(showAll);
+    return () => void revealed.disconnect(showAll);
+  }, [revealed]);
+  const drawn = React.useRef(onDrawn);
+  React.useEffect(() => drawn.current(), []);
+  const body = React.useRef<HTMLDivElement>(null);
+  const runs = React.useMemo(
+    () => filtered(state.runs, filter),
+    [state.runs, filter]
+  );
+  const chosen = state.runs.map(nameOf).filter(name => selected.has(name));
+  const onLaunch = commands.hasCommand(CommandIDs.launch)
+    ? () => void commands.execute(CommandIDs.launch)
+    : undefined;
+  const toRows = (): void =>
+    body.current
+      ?.querySelector<HTMLElement>('.tfc-RunRow[tabindex="0"]')
+      ?.focus();
+  const isEmpty = state.runs.length === 0;
+
+  return (
+    <>
+      <Toolbar
+        runs={state.runs}
+        all={state.all}
+        filter={filter}
+        trans={trans}
+        filterRef={filterRef}
+        onLaunch={onLaunch}
+        onRefresh={() => void model.refresh()}
+        onAll={all => void model.showAll(all)}
+        onFilter={setFilter}
+        onLeave={toRows}
+      />
+      <Trouble
+        state={state}
+        trans={trans}
+        onRetry={() => void model.refresh()}
+      />
+      {chosen.length > 0 && (
+        <Selection
+          names={chosen}
+          commands={commands}
+          trans={trans}
+          onClear={() => setSelected(NONE)}
+        />
+      )}
+      <div ref={body} className="tfc-Sidebar-body" data-state={state.state}>
+        {runs.length > 0 && (
+          <RunList
+            runs={runs}
+            trans={trans}
+            commands={commands}
+            selected={selected}
+            revealed={revealed}
+            onSelect={name => setSelected(names => toggled(names, name))}
+            onEscape={() => setSelected(NONE)}
+          />
+        )}
+        {!isEmpty && runs.length === 0 && isFiltering(filter) && (
+          <p className="tfc-Sidebar-none" role="status">
+            {trans.__('No cluster fits the filter.')}{' '}
+            <button
+              type="button"
+              className="tfc-Link"
+              onClick={() => setFilter(NO_FILTER)}
+            >
+              {trans.__('Show all')}
+            </button>
+          </p>
+        )}
+        {isEmpty && state.state === 'loading' && (
+          <p className="tfc-Sidebar-none">{trans.__('Asking the server…')}</p>
+        )}
+        {isEmpty && state.at > 0 && (
+          <EmptyWithExamples
+            trans={trans}
+            onLaunch={onLaunch}
+            findExamples={findExamples}
+          />
+        )}
+      </div>
+      <Announcer model={model} trans={trans} />
+    </>
+  );
+}
+
+function EmptyWithExamples({
+  trans,
+  onLaunch,
+  findExamples
+}: Pick<ISidebarProps, 'trans' | 'findExamples'> & {
+  readonly onLaunch?: () => void;
+}): React.JSX.Element {
+  const [show, setShow] = React.useState<{ it: (() => void) | null }>({
+    it: null
+  });
+  React.useEffect(() => {
+    void findExamples().then(it => setShow({ it }));
+  }, [findExamples]);
+  return (
+    <Empty
+      trans={trans}
+      onLaunch={onLaunch}
+      onExamples={show.it ?? undefined}
+    />
+  );
+}
+
+interface ISelectionProps {
+  readonly names: ReadonlyArray<string>;
+  readonly commands: CommandRegistry;
+  readonly trans: TranslationBundle;
+  onClear(): void;
+}
+
+/** What can be done with several runs at once. */
+function Selection({
+  names,
+  commands,
+  trans,
+  onClear
+}: ISelectionProps): React.JSX.Element {
+  return (
+    <div className="tfc-Selection" role="group">
+      <span>{trans._n('%1 selected', '%1 selected', names.length)}</span>
+      <span className="tfc-Toolbar-space" />
+      {commands.hasCommand(CommandIDs.tensorboard) && (
+        <button
+          type="button"
+          className="tfc-Button"
+          title={trans.__('Show them beside each other in TensorBoard')}
+          onClick={() =>
+            void commands.execute(CommandIDs.tensorboard, { refs: [...names] })
+          }
+        >
+          <boardIcon.react tag="span" className="tfc-Button-icon" />
+          {trans.__('Compare')}
+        </button>
+      )}
+      <button
+        type="button"
+        className="tfc-Button tfc-mod-icon"
+        aria-label={trans.__('Clear the selection')}
+        title={trans.__('Clear the selection (Escape)')}
+        onClick={onClear}
+      >
+        <closeIcon.react tag="span" className="tfc-Button-icon" />
+      </button>
+    </div>
+  );
+}

@@ -1,0 +1,174 @@
+/**
+ * The top of the sidebar: launch, refresh, older runs, and the filter.
+ */
+import type { TranslationBundle } from '@jupyterlab/translation';
+import { addIcon, historyIcon, refreshIcon } from '@jupyterlab/ui-components';
+import * as React from 'react';
+import type { Mode } from '../api/models';
+import type { IRun } from '../api/types';
+import { betweenGraphIcon, iconOfPhase, inGraphIcon } from '../icons';
+import { phaseWord } from '../run/words';
+import { IFilter, phaseCounts, toggled } from './filter';
+
+const MODES: ReadonlyArray<Mode> = ['in-graph', 'between-graph'];
+
+export interface IToolbarProps {
+  readonly runs: ReadonlyArray<IRun>;
+  readonly all: boolean;
+  readonly filter: IFilter;
+  readonly trans: TranslationBundle;
+  readonly filterRef: React.RefObject<HTMLInputElement>;
+  readonly onLaunch?: () => void;
+  onRefresh(): void;
+  onAll(all: boolean): void;
+  onFilter(filter: IFilter): void;
+  /** Arrow down from the filter. */
+  onLeave(): void;
+}
+
+/** What can be done, and which runs are shown. */
+export function Toolbar(props: IToolbarProps): React.JSX.Element {
+  const { runs, all, filter, trans, filterRef, onLaunch, onFilter } = props;
+  return (
+    <div className="tfc-Toolbar">
+      <div className="tfc-Toolbar-line">
+        {onLaunch && (
+          <button
+            type="button"
+            className="tfc-Button"
+            title={trans.__('Launch a cluster of TensorFlow tasks')}
+            onClick={onLaunch}
+          >
+            <addIcon.react tag="span" className="tfc-Button-icon" />
+            {trans.__('Launch')}
+          </button>
+        )}
+        <span className="tfc-Toolbar-space" />
+        <button
+          type="button"
+          className="tfc-Button tfc-mod-icon"
+          aria-pressed={all}
+          aria-label={trans.__('Older runs')}
+          title={
+            all
+              ? trans.__('Show only the newest run of each cluster')
+              : trans.__('Show older runs, too')
+          }
+          onClick={() => props.onAll(!all)}
+        >
+          <historyIcon.react tag="span" className="tfc-Button-icon" />
+        </button>
+        <button
+          type="button"
+          className="tfc-Button tfc-mod-icon"
+          aria-label={trans.__('Refresh')}
+          title={trans.__('Ask the server again')}
+          onClick={() => props.onRefresh()}
+        >
+          <refreshIcon.react tag="span" className="tfc-Button-icon" />
+        </button>
+      </div>
+      {runs.length > 0 && (
+        <>
+          <div className="tfc-Toolbar-line">
+            <input
+              ref={filterRef}
+              type="search"
+              className="tfc-Filter"
+              placeholder={trans.__('Filter (/)')}
+              aria-label={trans.__('Filter clusters')}
+              spellCheck={false}
+              value={filter.text}
+              onChange={event =>
+                onFilter({ ...filter, text: event.target.value })
+              }
+              onKeyDown={event => {
+                if (event.key === 'ArrowDown' || event.key === 'Enter') {
+                  event.preventDefault();
+                  props.onLeave();
+                } else if (event.key === 'Escape') {
+                  event.preventDefault();
+                  onFilter({ ...filter, text: '' });
+                  props.onLeave();
+                }
+              }}
+            />
+            <Modes {...props} />
+          </div>
+          <Chips {...props} />
+        </>
+      )}
+    </div>
+  );
+}
+
+function Chips({
+  runs,
+  filter,
+  trans,
+  onFilter
+}: IToolbarProps): React.JSX.Element {
+  const counts = new Map(phaseCounts(runs));
+  for (const phase of filter.phases) {
+    counts.set(phase, counts.get(phase) ?? 0); // one that is chosen must stay, to be let go
+  }
+  return (
+    <div className="tfc-Chips" role="group" aria-label={trans.__('Show only')}>
+      {[...counts].map(([phase, count]) => {
+        const { react: Icon } = iconOfPhase(phase);
+        const word = phaseWord(phase, trans);
+        return (
+          <button
+            key={phase}
+            type="button"
+            className="tfc-Chip"
+            data-phase={phase}
+            aria-pressed={filter.phases.has(phase)}
+            aria-label={`${word} ${count}`}
+            title={trans.__('Show only: %1', word)}
+            onClick={() =>
+              onFilter({ ...filter, phases: toggled(filter.phases, phase) })
+            }
+          >
+            <Icon tag="span" className="tfc-Phase-icon" />
+            {count}
+          </button>
+        );
+      })}
+    </div>
+  );
+}
+
+function Modes({ filter, trans, onFilter }: IToolbarProps): React.JSX.Element {
+  return (
+    <div
+      className="tfc-Modes"
+      role="group"
+      aria-label={trans.__('Show only one mode')}
+    >
+      {MODES.map(mode => {
+        const { react: Icon } =
+          mode === 'in-graph' ? inGraphIcon : betweenGraphIcon;
+        const word =
+          mode === 'in-graph'
+            ? trans.__('In-Graph: a notebook drives')
+            : trans.__('Between-Graph: each worker runs the program');
+        return (
+          <button
+            key={mode}
+            type="button"
+            className="tfc-Button tfc-mod-icon"
+            aria-pressed={filter.modes.has(mode)}
+            aria-label={word}
+            title={trans.__('Show only: %1', word)}
+            onClick={() =>
+              onFilter({ ...filter, modes: toggled(filter.modes, mode) })
+            }
+          >
+            <Icon tag="span" className="tfc-Button-icon" />
+          </button>
+        );
+      })}
+    </div>
+  );
+}

@@ -1,0 +1,80 @@
+/**
+ * Which runs the sidebar shows: by text, phase and mode. Pure.
+ */
+import { nameOf } from '../api/listing';
+import type { Mode, Phase } from '../api/models';
+import type { IRun } from '../api/types';
+import { modeOf, programWords } from '../run/words';
+
+/** What the person asked to see; an empty set lets everything through. */
+export interface IFilter {
+  readonly text: string;
+  readonly phases: ReadonlySet<Phase>;
+  readonly modes: ReadonlySet<Mode>;
+}
+
+export const NO_FILTER: IFilter = {
+  text: '',
+  phases: new Set(),
+  modes: new Set()
+};
+
+const ORDER: ReadonlyArray<Phase> = [
+  'Running',
+  'Starting',
+  'Queued',
+  'Stopping',
+  'Failed',
+  'Succeeded',
+  'Stopped'
+];
+
+export const isFiltering = (filter: IFilter): boolean =>
+  filter.text.trim() !== '' || filter.phases.size > 0 || filter.modes.size > 0;
+
+/** Those runs that fit: all words of the text are in the name, the program or the sentence. */
+export function filtered(
+  runs: ReadonlyArray<IRun>,
+  { text, phases, modes }: IFilter
+): ReadonlyArray<IRun> {
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  return runs.filter(run => {
+    const { phase, message } = run.cluster.status;
+    if (phases.size > 0 && !phases.has(phase)) {
+      return false;
+    }
+    if (modes.size > 0 && !modes.has(modeOf(run))) {
+      return false;
+    }
+    if (words.length === 0) {
+      return true;
+    }
+    const where =
+      `${nameOf(run)} ${programWords(run)} ${phase} ${message ?? ''}`.toLowerCase();
+    return words.every(word => where.includes(word));
+  });
+}
+
+/** How many runs are in each phase that occurs, the lively ones first. */
+export function phaseCounts(
+  runs: ReadonlyArray<IRun>
+): ReadonlyArray<readonly [Phase, number]> {
+  const counts = new Map<Phase, number>();
+  for (const { cluster } of runs) {
+    const { phase } = cluster.status;
+    counts.set(phase, (counts.get(phase) ?? 0) + 1);
+  }
+  return ORDER.flatMap(phase => {
+    const count = counts.get(phase);
+    return count ? [[phase, count] as const] : [];
+  });
+}
+
+/** The set with `item` in it, or without it when it was. */
+export function toggled<T>(items: ReadonlySet<T>, item: T): ReadonlySet<T> {
+  const next = new Set(items);
+  if (!next.delete(item)) {
+    next.add(item);
+  }
+  return next;
+}

@@ -1,0 +1,120 @@
+/**
+ * Puts the sidebar where the person wants it, with the commands that open, filter and refresh it.
+ */
+import {
+  ILayoutRestorer,
+  JupyterFrontEnd,
+  JupyterFrontEndPlugin
+} from '@jupyterlab/application';
+import { ICommandPalette } from '@jupyterlab/apputils';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { filterIcon, refreshIcon } from '@jupyterlab/ui-components';
+import type { Contents } from '@jupyterlab/services';
+import type { IClusters } from '../api/clusters';
+import { clusterIcon } from '../icons';
+import type { Settings } from '../settings';
+import { CommandIDs, DOMAIN, IClustersToken, ISettingsToken } from '../tokens';
+import { SidebarWidget } from './widget';
+
+const EXAMPLES = 'examples';
+const RANK = 600;
+
+export const sidebarPlugin: JupyterFrontEndPlugin<void> = {
+  id: 'tfcluster-labextension:sidebar',
+  description: 'The list of runs beside the documents.',
+  autoStart: true,
+  requires: [IClustersToken, ISettingsToken],
+  optional: [ILayoutRestorer, ICommandPalette, ITranslator],
+  activate: (
+    app: JupyterFrontEnd,
+    model: IClusters,
+    settings: Settings,
+    restorer: ILayoutRestorer | null,
+    palette: ICommandPalette | null,
+    translator: ITranslator | null
+  ): void => {
+    const trans = (translator ?? nullTranslator).load(DOMAIN);
+    const { commands, serviceManager, shell } = app;
+    const findExamples = async (): Promise<(() => void) | null> =>
+      (await hasExamples(serviceManager.contents))
+        ? () =>
+            void commands.execute('filebrowser:go-to-path', { path: EXAMPLES })
+        : null;
+    const sidebar = new SidebarWidget({ model, commands, trans, findExamples });
+
+    let { side } = settings.current;
+    shell.add(sidebar, side, { rank: RANK, type: 'TFCluster' });
+    restorer?.add(sidebar, sidebar.id);
+    settings.changed.connect((_, { side: wanted }) => {
+      if (wanted !== side) {
+        side = wanted;
+        shell.add(sidebar, side, { rank: RANK, type: 'TFCluster' });
+      }
+    });
+
+    /** Bring it to the front; after its command, the palette gives the focus to the document again. */
+    const show = (then: () => void): void => {
+      shell.activateById(sidebar.id);
+      requestAnimationFrame(then);
+    };
+
+    commands.addCommand(CommandIDs.openSidebar, {
+      label: trans.__('Show Clusters'),
+      caption: trans.__('Show the sidebar of TFCluster'),
+      icon: clusterIcon,
+      describedBy: {
+        args: {
+          type: 'object',
+          properties: {
+            name: {
+              type: 'string',
+              description: trans.__('A run whose row is opened')
+            }
+          }
+        }
+      },
+      execute: ({ name }) => {
+        show(() =>
+          typeof name === 'string' ? sidebar.reveal(name) : sidebar.activate()
+        );
+      }
+    });
+    commands.addCommand(CommandIDs.filter, {
+      label: trans.__('Filter Clusters'),
+      caption: trans.__('Put the cursor into the filter of the sidebar'),
+      icon: filterIcon,
+      describedBy: { args: { type: 'object', properties: {} } },
+      execute: () => {
+        show(() => {
+          sidebar.wantFilter();
+          sidebar.activate();
+        });
+      }
+    });
+    commands.addCommand(CommandIDs.refresh, {
+      label: trans.__('Refresh Clusters'),
+      caption: trans.__('Ask the server for the runs again'),
+      icon: refreshIcon,
+      describedBy: { args: { type: 'object', properties: {} } },
+      execute: () => model.refresh()
+    });
+    for (const command of [
+      CommandIDs.openSidebar,
+      CommandIDs.filter,
+      CommandIDs.refresh
+    ]) {
+      palette?.addItem({ command, category: trans.__('TFCluster') });
+    }
+  }
+};
+
+/** Whether the top folder has examples; asked without provoking a "not found". */
+async function hasExamples(contents: Contents.IManager): Promise<boolean> {
+  try {
+    const top = await contents.get('', { content: true });
+    const files = top.content as ReadonlyArray<Contents.IModel>;
+    return files.some(f => f.type === 'directory' && f.name === EXAMPLES);
+  } catch {
+    return false; // the page has other ways to say that the server is away
+  }
+}

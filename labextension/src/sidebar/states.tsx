@@ -1,0 +1,129 @@
+/**
+ * What the sidebar says when there is no list to show, or an old one: nothing yet, nothing at all,
+ * no answer.
+ */
+import { Clipboard } from '@jupyterlab/apputils';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import { copyIcon, refreshIcon } from '@jupyterlab/ui-components';
+import * as React from 'react';
+import type { IClustersState } from '../api/clusters';
+import type { ServerProblem } from '../api/problem';
+import { clusterIcon } from '../icons';
+import { AsOf } from '../run/RunCard';
+import { Sentence } from '../run/parts';
+
+const EXAMPLE = `%load_ext tfcluster_magic
+%tfcluster launch train.py`;
+
+interface IEmptyProps {
+  readonly trans: TranslationBundle;
+  /** Absent where nothing can launch. */
+  readonly onLaunch?: () => void;
+  /** Absent where there are no examples. */
+  readonly onExamples?: () => void;
+}
+
+/** For a person who has no clusters yet: what one is, and three ways to the first. */
+export function Empty({
+  trans,
+  onLaunch,
+  onExamples
+}: IEmptyProps): React.JSX.Element {
+  const [copied, setCopied] = React.useState(false);
+  return (
+    <section className="tfc-Empty" aria-label={trans.__('No clusters yet')}>
+      <clusterIcon.react tag="div" className="tfc-Empty-icon" />
+      <h3>{trans.__('No clusters yet')}</h3>
+      <p>
+        {trans.__(
+          'A cluster is a set of TensorFlow tasks, workers and parameter servers, that run your program together or wait for your notebook to drive them.'
+        )}
+      </p>
+      {onLaunch && (
+        <button
+          type="button"
+          className="tfc-Button tfc-mod-accept"
+          onClick={onLaunch}
+        >
+          {trans.__('Launch a Cluster…')}
+        </button>
+      )}
+      <p>
+        {onLaunch
+          ? trans.__('Or in a cell of a notebook:')
+          : trans.__('Launch one in a cell of a notebook:')}
+      </p>
+      <div className="tfc-Empty-code">
+        <pre>{EXAMPLE}</pre>
+        <button
+          type="button"
+          className="tfc-Button tfc-mod-icon"
+          title={trans.__('Copy')}
+          aria-label={trans.__('Copy these lines')}
+          onClick={() => {
+            Clipboard.copyToSystem(EXAMPLE);
+            setCopied(true);
+          }}
+        >
+          <copyIcon.react tag="span" className="tfc-Button-icon" />
+        </button>
+      </div>
+      <div role="status" className="tfc-Empty-note">
+        {copied ? trans.__('Copied.') : ''}
+      </div>
+      {onExamples && (
+        <button type="button" className="tfc-Link" onClick={onExamples}>
+          {trans.__('Show the examples in the file browser')}
+        </button>
+      )}
+    </section>
+  );
+}
+
+interface ITroubleProps {
+  readonly state: IClustersState;
+  readonly trans: TranslationBundle;
+  onRetry(): void;
+}
+
+/** Why the list is old, or why there is none; the model asks again by itself meanwhile. */
+export function Trouble({
+  state,
+  trans,
+  onRetry
+}: ITroubleProps): React.JSX.Element | null {
+  const { problem, at } = state;
+  if (problem === null) {
+    return null;
+  }
+  return (
+    <section
+      className={at ? 'tfc-Trouble' : 'tfc-Trouble tfc-mod-alone'}
+      role="alert"
+    >
+      <strong>{titleOf(problem, trans)}</strong>
+      <p>
+        <Sentence text={problem.message} />
+      </p>
+      <div className="tfc-Trouble-foot">
+        {at > 0 && <AsOf at={at / 1000} trans={trans} />}
+        <button type="button" className="tfc-Button" onClick={onRetry}>
+          <refreshIcon.react tag="span" className="tfc-Button-icon" />
+          {trans.__('Try Again')}
+        </button>
+      </div>
+    </section>
+  );
+}
+
+function titleOf(problem: ServerProblem, trans: TranslationBundle): string {
+  if (problem.isSignedOut) {
+    return trans.__('You are signed out');
+  }
+  if (problem.status === 404) {
+    return trans.__('The server extension is off');
+  }
+  return problem.status === 0
+    ? trans.__('The server is away')
+    : trans.__('The clusters cannot be seen now');
+}

@@ -1,0 +1,63 @@
+/**
+ * The sidebar as JupyterLab knows it.
+ */
+import { ReactWidget } from '@jupyterlab/apputils';
+import { Signal } from '@lumino/signaling';
+import * as React from 'react';
+import { clusterIcon } from '../icons';
+import { ISidebarProps, Sidebar } from './Sidebar';
+
+/** A widget for the left or right area. */
+export class SidebarWidget extends ReactWidget {
+  constructor(
+    private readonly _props: Omit<
+      ISidebarProps,
+      'filterRef' | 'revealed' | 'onDrawn'
+    >
+  ) {
+    super();
+    const { trans } = this._props;
+    this.id = 'tfcluster-sidebar';
+    this.addClass('tfc-Sidebar');
+    this.title.icon = clusterIcon;
+    this.title.caption = trans.__('TFCluster');
+    this.node.setAttribute('role', 'region');
+    this.node.setAttribute('aria-label', trans.__('TFCluster'));
+  }
+
+  /** What gets the focus when the sidebar is activated next: the filter, not the list. */
+  wantFilter(): void {
+    this._wantsFilter = true;
+  }
+
+  /** Open the row of a run. */
+  reveal(name: string): void {
+    this._revealed.emit(name);
+  }
+
+  protected override render(): React.JSX.Element {
+    return (
+      <Sidebar
+        {...this._props}
+        filterRef={this._filter}
+        revealed={this._revealed}
+        onDrawn={() => this._wantsFocus && this.activate()}
+      />
+    );
+  }
+
+  protected override onActivateRequest(): void {
+    const filter = this._wantsFilter ? this._filter.current : null;
+    this._wantsFilter = false;
+    const find = (selector: string): HTMLElement | null =>
+      this.node.querySelector<HTMLElement>(selector);
+    const first = filter ?? find('.tfc-RunRow[tabindex="0"]') ?? find('button');
+    first?.focus();
+    this._wantsFocus = first === null; // nothing is drawn yet
+  }
+
+  private _wantsFocus = false;
+  private _wantsFilter = false;
+  private readonly _revealed = new Signal<this, string>(this);
+  private readonly _filter = React.createRef<HTMLInputElement>();
+}

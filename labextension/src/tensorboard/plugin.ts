@@ -1,0 +1,141 @@
+/**
+ * `tfcluster:tensorboard`: a TensorBoard as a tab, one for each board, restored with the layout.
+ */
+import {
+  ILayoutRestorer,
+  JupyterFrontEnd,
+  JupyterFrontEndPlugin
+} from '@jupyterlab/application';
+import {
+  ICommandPalette,
+  MainAreaWidget,
+  WidgetTracker
+} from '@jupyterlab/apputils';
+import { IFileBrowserFactory } from '@jupyterlab/filebrowser';
+import { ILauncher } from '@jupyterlab/launcher';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import type { IClusters } from '../api/clusters';
+import { boardIcon } from '../icons';
+import { CommandIDs, DOMAIN, IClustersToken } from '../tokens';
+import { addFolderMenu } from './folder';
+import { BoardWidget, tabOf } from './widget';
+import { argsOf, IWish, keyOf, wishOf } from './wish';
+
+type Tab = MainAreaWidget<BoardWidget>;
+
+export const tensorboardPlugin: JupyterFrontEndPlugin<void> = {
+  id: 'tfcluster-labextension:tensorboard',
+  description: 'TensorBoard on runs and folders as a tab.',
+  autoStart: true,
+  requires: [IClustersToken],
+  optional: [
+    ITranslator,
+    ILayoutRestorer,
+    ICommandPalette,
+    ILauncher,
+    IFileBrowserFactory
+  ],
+  activate: (
+    app: JupyterFrontEnd,
+    clusters: IClusters,
+    translator: ITranslator | null,
+    restorer: ILayoutRestorer | null,
+    palette: ICommandPalette | null,
+    launcher: ILauncher | null,
+    browsers: IFileBrowserFactory | null
+  ): void => {
+    const trans = (translator ?? nullTranslator).load(DOMAIN);
+    const { commands, shell } = app;
+    const tracker = new WidgetTracker<Tab>({
+      namespace: 'tfcluster-tensorboard'
+    });
+
+    const open = async (wish: IWish): Promise<Tab> => {
+      const key = keyOf(wish);
+      const found = tracker.find(
+        tab => keyOf(tab.content.model.wish) === key || tab.id.endsWith(key)
+      );
+      if (found) {
+        return found;
+      }
+      const tab = tabOf(clusters, wish, trans, app.restored);
+      const { model } = tab.content;
+      model.changed.connect((_, state) => {
+        if (state.kind !== 'open') {
+          return;
+        }
+        const same = tracker.find(
+          ({ content }) =>
+            content.model !== model &&
+            content.model.state.kind === 'open' &&
+            content.model.state.board.id === state.board.id
+        );
+        if (same) {
+          tab.dispose(); // two words for one board
+          shell.activateById(same.id);
+        } else {
+          void tracker.save(tab);
+        }
+      });
+      await tracker.add(tab);
+      shell.add(tab, 'main');
+      return tab;
+    };
+
+    commands.addCommand(CommandIDs.tensorboard, {
+      label: args =>
+        args.isPalette
+          ? trans.__('Open TensorBoard on All Runs')
+          : trans.__('TensorBoard'),
+      caption: args =>
+        args.name || args.refs
+          ? trans.__('Show the curves of the run')
+          : trans.__('Show the curves of all runs beside each other'),
+      icon: boardIcon,
+      describedBy: {
+        args: {
+          type: 'object',
+          properties: {
+            name: { type: 'string', description: trans.__('A run') },
+            refs: {
+              type: 'array',
+              items: { type: 'string' },
+              description: trans.__('Runs to show beside each other')
+            },
+            folder: {
+              type: 'string',
+              description: trans.__('A folder, as the file browser names it')
+            }
+          }
+        }
+      },
+      execute: async args => {
+        const tab = await open(wishOf(args));
+        if (!tab.isDisposed) {
+          shell.activateById(tab.id);
+        }
+        return tab;
+      }
+    });
+    palette?.addItem({
+      command: CommandIDs.tensorboard,
+      category: trans.__('TFCluster'),
+      args: { isPalette: true }
+    });
+    launcher?.add({
+      command: CommandIDs.tensorboard,
+      category: trans.__('TFCluster'),
+      rank: 2
+    });
+    if (browsers) {
+      addFolderMenu(app, browsers, trans);
+    }
+    if (restorer) {
+      void restorer.restore(tracker, {
+        command: CommandIDs.tensorboard,
+        args: ({ content }) => argsOf(content.model.wish),
+        name: ({ content }) => keyOf(content.model.wish)
+      });
+    }
+  }
+};

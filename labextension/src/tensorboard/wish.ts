@@ -1,0 +1,58 @@
+/**
+ * What a TensorBoard is asked for: runs, a folder, or all runs. Pure.
+ */
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type {
+  ReadonlyPartialJSONObject,
+  ReadonlyPartialJSONValue
+} from '@lumino/coreutils';
+import type { IBoard } from '../api/types';
+
+/** No runs and no folder means all runs. */
+export interface IWish {
+  readonly refs: ReadonlyArray<string>;
+  readonly folder: string | null;
+}
+
+/** The wish in a command's arguments: `{ refs }`, `{ name }`, `{ folder }` or nothing. */
+export function wishOf(args: ReadonlyPartialJSONObject): IWish {
+  const refs = Array.isArray(args.refs) ? args.refs.filter(isName) : [];
+  if (isName(args.name) && !refs.includes(args.name)) {
+    refs.push(args.name);
+  }
+  const folder = typeof args.folder === 'string' ? args.folder : null;
+  return { refs: [...refs].sort(), folder: refs.length ? null : folder };
+}
+
+/** The same for the same wish. */
+export const keyOf = ({ refs, folder }: IWish): string =>
+  JSON.stringify(refs.length ? refs : folder);
+
+/** The arguments that ask for it again. */
+export function argsOf({ refs, folder }: IWish): ReadonlyPartialJSONObject {
+  return refs.length ? { refs: [...refs] } : folder === null ? {} : { folder };
+}
+
+/** What is asked for once the server knows it: `digits` has become `digits-2`. */
+export const resolved = (board: IBoard): IWish => ({
+  refs: board.refs,
+  folder: board.folder
+});
+
+/** The words on a tab. */
+export function titleOf(
+  { refs, folder }: IWish,
+  trans: TranslationBundle
+): string {
+  if (refs.length) {
+    return trans.__('TensorBoard of %1', refs.join(', '));
+  }
+  if (folder !== null) {
+    const name = folder.split('/').filter(Boolean).pop() ?? '/';
+    return trans.__('TensorBoard of %1', name);
+  }
+  return trans.__('TensorBoard of all runs');
+}
+
+const isName = (value?: ReadonlyPartialJSONValue): value is string =>
+  typeof value === 'string' && value !== '';

@@ -1,0 +1,39 @@
+/**
+ * What the plugins of this extension share: the token of the model and the ids of commands.
+ *
+ * Free of side effects, so that another extension may import it.
+ */
+import { Token } from '@lumino/coreutils';
+import type { IClusters } from './api/clusters';
+import type { Settings } from './settings';
+
+/** The runs of this user, as the server extension tells them. */
+export const IClustersToken = new Token<IClusters>(
+  'tfcluster-labextension:IClusters',
+  'The runs of TFCluster: what there is, its changes, and the verbs.'
+);
+
+/** The person's settings of this extension. */
+export const ISettingsToken = new Token<Settings>(
+  'tfcluster-labextension:ISettings',
+  'The settings of TFCluster.'
+);
+
+/** The name that the texts of this extension have in JupyterLab's translations. */
+export const DOMAIN = 'tfcluster';
+
+/** Commands; those on a run take `{ name: string }`. */
+export namespace CommandIDs {
+  export const openSidebar = 'tfcluster:open-sidebar';
+  export const launch = 'tfcluster:launch';
+  export const stop = 'tfcluster:stop';
+  export const remove = 'tfcluster:delete';
+  export const rerun = 'tfcluster:rerun';
+  export const logs = 'tfcluster:logs';
+  export const tensorboard = 'tfcluster:tensorboard';
+  export const connect = 'tfcluster:connect';
+  export const copyCommand = 'tfcluster:copy-command';
+  export const copyYaml = 'tfcluster:copy-yaml';
+  export const filter = 'tfcluster:filter';
+  export const refresh = 'tfcluster:refresh';
+}

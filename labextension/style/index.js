@@ -1,0 +1,7 @@
+import './base.css';
+import './run.css';
+import './logs.css';
+import './sidebar.css';
+import './tensorboard.css';
+import './launch.css';
+import './output.css';

@@ -1,0 +1,104 @@
+/** What the launch form asks the server for, and what it answers. */
+import { ServerConnection, type ServiceManager } from '@jupyterlab/services';
+import { Signal } from '@lumino/signaling';
+import { ClustersModel } from '../src/api/clusters';
+import type { IField, IOffer, IPlan } from '../src/api/offer';
+import { aRun, trans } from './runs';
+
+const BOTH = ['between-graph', 'in-graph'] as const;
+const field = (
+  key: string,
+  kind: IField['kind'],
+  path: string,
+  more: Partial<IField> = {}
+): IField => ({
+  key,
+  kind,
+  path: path.split('.'),
+  flag: `--${key}`,
+  section: 'basic',
+  label: key,
+  help: '',
+  modes: [...BOTH],
+  default: {},
+  words: [],
+  ...more
+});
+const default2 = { 'between-graph': '2', 'in-graph': '2' };
+export const OFFER: IOffer = {
+  options: {
+    backend: 'local',
+    cpu: { total: 2, free: 2 },
+    memory: { total: 8, free: 8 },
+    gpu: { total: 0, free: 0 }
+  },
+  form: [
+    field('mode', 'word', 'mode', {
+      words: BOTH,
+      default: { 'between-graph': 'between-graph', 'in-graph': 'between-graph' }
+    }),
+    field('workers', 'whole', 'replicas.worker.count', { default: default2 }),
+    field('chief', 'switch', 'replicas.chief.count', {
+      modes: ['between-graph']
+    }),
+    field('memory', 'memory', '*.memory', { section: 'resources' }),
+    field('chief_memory', 'memory', 'replicas.chief.resources.memory', {
+      modes: ['between-graph']
+    }),
+    field('env', 'pairs', 'env'),
+    field('python', 'file', 'interpreter'),
+    field('idle_timeout', 'duration', 'lifecycle.idleTimeout', {
+      modes: ['in-graph'],
+      default: { 'in-graph': '1h' }
+    })
+  ],
+  kernelspecs: [{ name: 'py', title: 'Py', python: '/p', why: null }],
+  defaults: { kernelspec: 'py' }
+};
+export const PLAN: IPlan = {
+  name: 'train',
+  problems: [],
+  warnings: [],
+  line: '%tfcluster launch train.py',
+  folder: ''
+};
+
+/** An answer of the server. */
+const json = (data: unknown, status = 200): Response =>
+  new Response(JSON.stringify(data), { status });
+
+/** Answers as the server does; `plan` decides over plans. */
+export function serve(plan: (body: { name?: string }) => Promise<Response>): {
+  clusters: ClustersModel;
+  sent: string[];
+  json: typeof json;
+} {
+  const sent: string[] = [];
+  const settings = ServerConnection.makeSettings({
+    baseUrl: 'http://h/a/b/',
+    fetch: async (input: RequestInfo | URL, init?: RequestInit) => {
+      const request = new Request(input, init);
+      const { pathname } = new URL(request.url);
+      const path = pathname.replace('/a/b/tfcluster/api', '');
+      sent.push(`${request.method} ${path}`);
+      if (path === '/clusters/plan') {
+        return plan((await request.json()) as { name?: string });
+      }
+      if (path === '/options') {
+        return json(OFFER);
+      }
+      return request.method === 'POST'
+        ? json(aRun('train'), 201)
+        : json({}, 404);
+    }
+  });
+  const services = {
+    events: { stream: new Signal({}) },
+    connectionFailure: new Signal({})
+  } as unknown as ServiceManager.IManager;
+  const clusters = new ClustersModel(
+    { settings, trans, language: 'en' },
+    services
+  );
+  return { clusters, sent, json };
+}

@@ -1,0 +1,121 @@
+/** Runs and a server for unit tests: the one fake is `fetch`, as far out as it goes. */
+import { ServerConnection } from '@jupyterlab/services';
+import type { Event, ServiceManager } from '@jupyterlab/services';
+import { nullTranslator } from '@jupyterlab/translation';
+import { Signal } from '@lumino/signaling';
+import { ClustersModel } from '../src/api/clusters';
+import type { Phase, Reason } from '../src/api/models';
+import { type IRun, type IRunEvent, RUN_EVENT } from '../src/api/types';
+
+export const trans = nullTranslator.load('tfcluster');
+
+/** The run `<cluster>-<number>`; `at` is when it was launched and, if it has ended, when it ended. */
+export function aRun(
+  cluster: string,
+  number = 1,
+  phase: Phase = 'Running',
+  at = 1000,
+  more: Partial<IRun> = {}
+): IRun {
+  const ended = ['Succeeded', 'Failed', 'Stopped'].includes(phase);
+  return {
+    cluster: {
+      metadata: {
+        name: `${cluster}-${number}`,
+        cluster,
+        run: number,
+        uid: `${cluster}-${number}`,
+        createdAt: at
+      },
+      spec: { mode: 'between-graph', replicas: { worker: { count: 2 } } },
+      status: {
+        phase,
+        reason: phase as Reason,
+        message: `${cluster} is ${phase}.`,
+        ...(ended ? { finishedAt: at } : {})
+      }
+    },
+    ready: { ready: 1, total: 2 },
+    progress: null,
+    notes: [],
+    ...more
+  };
+}
+
+/** A server extension: what it answers, and what it pushes. */
+export class FakeServer {
+  runs: IRun[] = [];
+  stream = 'one';
+  sequence = 0;
+  /** The status of answers; 0 for none at all. */
+  status = 200;
+  requests: string[] = [];
+  /** Answers to other requests than for the list, such as `POST /tensorboards`. */
+  answers: Record<string, unknown> = {};
+  /** When set, answers wait for it. */
+  gate: Promise<void> | null = null;
+
+  /** Answers some requests in another way. */
+  answer: ((url: URL) => Response | undefined) | null = null;
+
+  private readonly _events = new Signal<this, Event.Emission>(this);
+
+  readonly model = new ClustersModel(
+    {
+      settings: ServerConnection.makeSettings({
+        baseUrl: 'http://server/a/b/',
+        fetch: (request: RequestInfo) => this._answer(request as Request)
+      }),
+      trans,
+      language: 'en'
+    },
+    {
+      events: { stream: this._events },
+      connectionFailure: new Signal<this, Error>(this)
+    } as unknown as ServiceManager.IManager
+  );
+
+  /** Push what a run is now, or that it is gone; the number of the event goes on by `step`. */
+  push(name: string, run: IRun | null, step = 1): void {
+    this.sequence += step;
+    this.runs = [
+      ...this.runs.filter(r => r.cluster.metadata.name !== name),
+      ...(run ? [run] : [])
+    ];
+    const event: IRunEvent = {
+      type: run ? 'changed' : 'removed',
+      name,
+      run,
+      at: 0,
+      stream: this.stream,
+      sequence: this.sequence
+    };
+    this._events.emit({
+      schema_id: RUN_EVENT,
+      ...event
+    } as unknown as Event.Emission);
+  }
+
+  private async _answer(request: Request): Promise<Response> {
+    const { pathname } = new URL(request.url);
+    const asked = `${request.method} ${pathname.replace('/a/b/tfcluster/api', '')}`;
+    this.requests.push(asked);
+    const body = this.answers[asked] ?? {
+      runs: this.runs,
+      at: 500,
+      stream: this.stream,
+      sequence: this.sequence
+    };
+    await this.gate;
+    if (this.status === 0) {
+      throw new TypeError('no network');
+    }
+    const other = this.answer?.(new URL(request.url));
+    if (other) {
+      return other;
+    }
+    return this.status === 200
+      ? new Response(JSON.stringify(body))
+      : new Response('<html>nginx</html>', { status: this.status });
+  }
+}

@@ -1,0 +1,18 @@
+/** What every unit test starts with: a happy-dom that JupyterLab's components accept. */
+
+import { vi } from 'vitest';
+
+// A second, vitest's own limit, is short on a machine that is busy with others.
+const waitFor = vi.waitFor;
+vi.waitFor = (condition, limits) =>
+  waitFor(condition, limits ?? { timeout: 30_000 });
+
+// A happy-dom document is no instance of the global Document, and the toolkit under JupyterLab's buttons asks for that
+// to find the place for its styles.
+globalThis.Document = HTMLDocument as unknown as typeof Document;
+
+// Browsers have it; JupyterLab's React widgets draw then.
+globalThis.requestIdleCallback ??= callback =>
+  Number(
+    setTimeout(() => callback({ didTimeout: false, timeRemaining: () => 50 }))
+  );

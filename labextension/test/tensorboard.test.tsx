@@ -1,0 +1,194 @@
+/** A TensorBoard's tab: what is asked for, and the states between click and page. */
+import * as React from 'react';
+import { createRoot } from 'react-dom/client';
+import { expect, test, vi } from 'vitest';
+import { ServerProblem } from '../src/api/problem';
+import type { IBoard } from '../src/api/types';
+import { BoardModel } from '../src/tensorboard/model';
+import { Words } from '../src/tensorboard/notice';
+import { BoardWidget } from '../src/tensorboard/widget';
+import { argsOf, keyOf, titleOf, wishOf } from '../src/tensorboard/wish';
+import { aRun, FakeServer, trans } from './runs';
+
+const OPEN = 'POST /tensorboards';
+const BOARD: IBoard = {
+  id: '0123456789abcdef',
+  path: 'tfcluster/tensorboard/0123456789abcdef/',
+  title: 'digits-2',
+  refs: ['digits-2'],
+  folder: null,
+  running: true
+};
+
+/** A server that has the board. */
+function serverWithBoard(): FakeServer {
+  const server = new FakeServer();
+  server.answers = {
+    [OPEN]: BOARD,
+    [`DELETE /tensorboards/${BOARD.id}`]: {}
+  };
+  return server;
+}
+
+test.each([
+  [{ name: 'a-1' }, { refs: ['a-1'], folder: null }],
+  [{ refs: ['b-1', 'a-1'] }, { refs: ['a-1', 'b-1'], folder: null }],
+  [
+    { refs: ['a-1'], name: 'a-1' },
+    { refs: ['a-1'], folder: null }
+  ],
+  [{ folder: 'log/x' }, { refs: [], folder: 'log/x' }],
+  [{ folder: '' }, { refs: [], folder: '' }],
+  [
+    { cwd: 'x', isPalette: true },
+    { refs: [], folder: null }
+  ],
+  [
+    { refs: [1, ''], name: 2, folder: [] },
+    { refs: [], folder: null }
+  ]
+])('the arguments %j ask for %j', (args, wish) => {
+  expect(wishOf(args)).toEqual(wish);
+  expect(wishOf(argsOf(wish))).toEqual(wish);
+});
+
+test('the order of runs makes no other tab, and a folder is no run of its name', () => {
+  expect(keyOf(wishOf({ refs: ['b', 'a'] }))).toBe(
+    keyOf(wishOf({ refs: ['a', 'b'] }))
+  );
+  const keys = [{}, { folder: '' }, { folder: 'a' }, { name: 'a' }];
+  expect(new Set(keys.map(args => keyOf(wishOf(args)))).size).toBe(4);
+});
+
+test('a tab is named by its runs, or by its folder', () => {
+  const title = (args: Record<string, string>): string =>
+    titleOf(wishOf(args), trans);
+  expect(title({ name: 'digits-2' })).toBe('TensorBoard of digits-2');
+  expect(title({ folder: 'log/deep/' })).toBe('TensorBoard of deep');
+  expect(title({})).toBe('TensorBoard of all runs');
+});
+
+test('a board that is opened has its address below the base URL, and the names of the server', async () => {
+  const server = serverWithBoard();
+  const model = new BoardModel(server.model, wishOf({ name: 'digits' }));
+  const kinds: string[] = [];
+  model.changed.connect((_, state) => kinds.push(state.kind));
+  await model.open();
+  expect(kinds).toEqual(['starting', 'open']);
+  expect(model.state).toMatchObject({
+    url: 'http://server/a/b/tfcluster/tensorboard/0123456789abcdef/'
+  });
+  expect(model.wish.refs).toEqual(['digits-2']);
+  await model.stop();
+  expect(model.state.kind).toBe('stopped');
+  expect(server.requests).toEqual([OPEN, `DELETE /tensorboards/${BOARD.id}`]);
+});
+
+test('a page that its board still starts for has its address before, and the reason of a start that fails', async () => {
+  const server = serverWithBoard();
+  const model = new BoardModel(server.model, wishOf({ name: 'digits' }));
+  const states: unknown[] = [];
+  model.changed.connect((_, { kind, ...more }) =>
+    states.push([kind, 'url' in more])
+  );
+  const early = (): Response =>
+    new Response(JSON.stringify({ ...BOARD, running: false }), { status: 202 });
+  const ends = [200, 500].map(
+    status => () =>
+      status === 200
+        ? undefined
+        : new Response(JSON.stringify({ detail: 'boom' }), { status })
+  );
+  for (const end of ends) {
+    const answers = [early, end];
+    server.answer = () => answers.shift()?.();
+    await model.open();
+  }
+  expect(states).toEqual([
+    ['starting', false],
+    ['starting', true],
+    ['open', true],
+    ['starting', false],
+    ['starting', true],
+    ['refused', false]
+  ]);
+});
+
+test('a page that does not even load is let go while its board still starts', async () => {
+  const server = serverWithBoard();
+  const early = { ...BOARD, running: false };
+  server.answer = () => {
+    server.gate = new Promise(() => {}); // what is asked next has no answer
+    return new Response(JSON.stringify(early), { status: 202 });
+  };
+  vi.useFakeTimers({ toFake: ['setTimeout'] });
+  const wish = wishOf({ name: 'digits' });
+  const tab = new BoardWidget(server.model, wish, trans, Promise.resolve());
+  const pages = (): number => tab.node.querySelectorAll('iframe').length;
+  void tab.model.open();
+  await vi.waitFor(() => expect(pages()).toBe(1));
+  vi.advanceTimersByTime(60_000);
+  expect([tab.model.state.kind, pages()]).toEqual(['starting', 0]);
+  vi.useRealTimers();
+});
+
+test('a tab whose server was away asks again when it is back, a refused one does not', async () => {
+  const server = serverWithBoard();
+  const asked = (): number =>
+    server.requests.filter(request => request === OPEN).length;
+  const model = new BoardModel(server.model, wishOf({}));
+  server.status = 500;
+  await model.open();
+  server.status = 200;
+  await server.model.refresh();
+  expect([model.state.kind, asked()]).toEqual(['refused', 1]);
+  server.status = 0;
+  await model.open();
+  expect([model.state.kind, asked()]).toEqual(['refused', 2]);
+  server.status = 200;
+  await server.model.refresh();
+  await vi.waitFor(() => expect(model.state.kind).toBe('open'));
+  expect(asked()).toBe(3);
+});
+
+test('a tab whose backend was away asks again once it is back, and only once', async () => {
+  const server = serverWithBoard();
+  server.runs = [aRun('digits')];
+  await server.model.refresh();
+  const model = new BoardModel(server.model, wishOf({}));
+  const asked = (): number =>
+    server.requests.filter(request => request === OPEN).length;
+  server.status = 503;
+  await model.open();
+  await server.model.refresh();
+  server.answer = url =>
+    url.pathname.endsWith('/tensorboards')
+      ? new Response('', { status: 503 })
+      : undefined;
+  server.status = 200;
+  await server.model.refresh();
+  await vi.waitFor(() => expect(asked()).toBe(2));
+  await server.model.refresh();
+  await vi.waitFor(() => expect(model.state.kind).toBe('refused'));
+  expect(asked()).toBe(2);
+});
+
+test('what a program said is text, with a button to try again', async () => {
+  const node = document.createElement('div');
+  const onOpen = vi.fn();
+  const problem = new ServerProblem({
+    type: '',
+    title: '',
+    status: 500,
+    detail: 'It did not start\n<img src=x>'
+  });
+  createRoot(node).render(
+    <Words state={{ kind: 'refused', problem }} trans={trans} onOpen={onOpen} />
+  );
+  await vi.waitFor(() => expect(node.querySelector('pre')).not.toBeNull());
+  expect(node.querySelector('pre')?.textContent).toBe('<img src=x>');
+  expect(node.querySelector('img')).toBeNull();
+  expect(node.querySelector('[role="alert"]')).not.toBeNull();
+  node.querySelector('button')?.click();
+  expect(onOpen).toHaveBeenCalledOnce();
+});

@@ -1,0 +1,127 @@
+import { describe, expect, it } from 'vitest';
+import type { IProgress } from '../src/api/types';
+import { curve } from '../src/run/parts';
+import * as quantities from '../src/run/quantities';
+import * as words from '../src/run/words';
+import { filtered, NO_FILTER, phaseCounts } from '../src/sidebar/filter';
+import { aRun, trans } from './runs';
+
+const PROGRESS: IProgress = {
+  step: 400,
+  total: 800,
+  stepsPerSecond: 187.4,
+  loss: 0.1234,
+  etaSeconds: 2.04,
+  at: 0,
+  unit: 'step',
+  epoch: null,
+  history: [
+    [1, 2],
+    [400, 0.1234]
+  ]
+};
+
+describe('words for a run', () => {
+  it('are those of the command line', () => {
+    expect(words.describeProgress(PROGRESS, true, trans)).toBe(
+      'step 400/800 · 187 steps/s · loss 0.123 · 2 s left'
+    );
+  });
+
+  it('leave out speed and time left when it has ended', () => {
+    expect(words.describeProgress(PROGRESS, false, trans)).toBe(
+      'step 400/800 · loss 0.123'
+    );
+  });
+
+  it('say that a loss has diverged', () => {
+    const diverged = { ...PROGRESS, loss: null };
+    expect(words.describeProgress(diverged, false, trans)).toContain(
+      'not a number'
+    );
+  });
+
+  it.each([
+    [75, '75s'],
+    [130, '2m'],
+    [7500, '2h5m'],
+    [200_000, '2d']
+  ])('give %i seconds of age as %s', (seconds, text) => {
+    expect(quantities.age(seconds)).toBe(text);
+  });
+
+  it.each([
+    [0.25, '0.3s'],
+    [5400, '1h 30m'],
+    [0, '0s'],
+    [90_061, '1d 1h'],
+    [-0.4, '0s']
+  ])('give a duration of %d seconds as %s', (seconds, text) => {
+    expect(quantities.duration(seconds)).toBe(text);
+  });
+
+  it('name the day of a time that is not today', () => {
+    const noon = new Date(2026, 4, 3, 12, 5).getTime();
+    expect(quantities.clock(noon / 1000, noon)).toBe('12:05');
+    expect(quantities.clock(noon / 1000, noon + 86_400_000)).toBe(
+      '2026-05-03 12:05'
+    );
+  });
+
+  it('give memory as the command line does', () => {
+    expect([2147483648, 1610612736, 1000].map(quantities.bytes)).toEqual([
+      '2Gi',
+      '1536Mi',
+      '1000'
+    ]);
+  });
+});
+
+describe('the curve of the loss', () => {
+  it('goes from the left edge down to the right edge', () => {
+    expect(curve(PROGRESS.history)).toBe('M2.0 2.0L62.0 16.0');
+  });
+
+  it('has a gap where the loss is not a number', () => {
+    const drawn = curve([
+      [0, 1],
+      [1, null],
+      [2, 0]
+    ]);
+    expect(drawn.match(/M/g)).toHaveLength(2);
+  });
+
+  it('is a flat line when the loss never changes', () => {
+    expect(
+      curve([
+        [0, 1],
+        [1, 1]
+      ])
+    ).not.toContain('NaN');
+  });
+});
+
+describe('the filter', () => {
+  const runs = [
+    aRun('digits', 1, 'Running'),
+    aRun('broken', 1, 'Failed'),
+    aRun('digits', 2, 'Failed')
+  ];
+
+  it('finds all words of the text, in any case, in name, phase or sentence', () => {
+    const found = filtered(runs, { ...NO_FILTER, text: 'DIGITS failed' });
+    expect(found).toEqual([runs[2]]);
+  });
+
+  it('shows only the phases that are chosen', () => {
+    const phases = new Set(['Failed'] as const);
+    expect(filtered(runs, { ...NO_FILTER, phases })).toEqual(runs.slice(1));
+  });
+
+  it('counts the phases that there are, lively ones first', () => {
+    expect(phaseCounts(runs)).toEqual([
+      ['Running', 1],
+      ['Failed', 2]
+    ]);
+  });
+});

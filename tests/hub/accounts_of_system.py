@@ -1,0 +1,82 @@
+"""A machine with more accounts than this one, for what is started in it: ada, bob.
+
+Promises that this machine is left as it is: the accounts, their homes and what they can reach of
+the Python under test exist in a mount namespace alone, which ends with its last process.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tfcluster_magic.hub.embedded import node
+
+ROOT = Path(__file__).parents[2]
+UIDS = {"ada": 60_101, "bob": 60_102}
+ENTER = """
+set -e
+umask 022
+mount -t tmpfs -o mode=755 none /home
+for person in "$1"/homes/*; do cp -a "$person" /home; done
+for file in passwd group; do mount --bind "$1/$file" /etc/$file; done
+shift
+while [ "$1" != -- ]; do
+    hidden=$1 inner=$2; shift 2
+    kept=$(mktemp -d)
+    mount --rbind "$hidden" "$kept"
+    mount -t tmpfs -o mode=755 none "$hidden"
+    for path in $inner; do
+        mkdir -p "$hidden/$path"
+        mount --rbind "$kept/$path" "$hidden/$path"
+    done
+    umount -l "$kept"
+    rmdir "$kept"
+done
+shift
+exec "$@"
+"""
+
+
+def entered(folder: Path, needed: Sequence[Path] = ()) -> list[str]:
+    """What stands before a command that shall run on that machine, with the same process number.
+
+    `folder` gets the machine's files; `needed` are folders that root's processes go on to see.
+    """
+    homes = folder / "homes"
+    homes.mkdir()
+    for file in ("passwd", "group"):
+        text = Path("/etc", file).read_text()
+        (folder / file).write_text(text + "".join(_line(file, name) for name in UIDS))
+    for name, uid in UIDS.items():
+        (homes / name).mkdir(mode=0o755)  # as useradd makes it where nobody says otherwise
+        os.chown(homes / name, uid, uid)
+    python = [ROOT, Path(sys.prefix), Path(sys.base_prefix), Path(node()).resolve().parents[1]]
+    hidden = [word for each in _hidden([*python, folder, *needed]) for word in each]
+    return ["unshare", "--mount", "sh", "-c", ENTER, "sh", str(folder), *hidden, "--"]
+
+
+def becoming(name: str) -> list[str]:
+    """What stands before a command that shall run as one of them."""
+    number = UIDS[name]
+    return ["setpriv", f"--reuid={number}", f"--regid={number}", "--clear-groups", "--"]
+
+
+def _line(file: str, name: str) -> str:
+    number = UIDS[name]
+    if file == "group":
+        return f"{name}:x:{number}:\n"
+    return f"{name}:x:{number}:{number}::/home/{name}:/bin/sh\n"
+
+
+def _hidden(needed: Sequence[Path]) -> Iterator[tuple[str, str]]:
+    """Folders that keep other accounts out, such as /root, and what is needed below each."""
+    below: dict[Path, set[str]] = {}
+    for path in needed:
+        for parent in reversed(path.parents):
+            if not parent.stat().st_mode & 0o001:
+                below.setdefault(parent, set()).add(str(path.relative_to(parent)))
+                break
+    for folder, inner in below.items():
+        yield str(folder), " ".join(sorted(inner))

@@ -1,0 +1,55 @@
+"""Fixtures of the hub's tests: real hubs, each shared by the tests of a file, and the browser of
+tests/ui.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from ui.conftest import context, profile, pytest_runtest_makereport, shots
+
+from .make_run import Hub, Visitor
+from .real_hub import RealHub
+
+__all__ = ["context", "profile", "pytest_runtest_makereport", "shots"]  # as if written here
+
+
+@pytest.fixture(scope="module")
+def hub_of_two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealHub]:
+    """A hub with the accounts `ada` and `bob`, neither of which is an administrator's."""
+    hub = RealHub(tmp_path_factory.mktemp("hub"), ["ada", "bob"])
+    try:
+        hub.start()
+        yield hub
+    finally:
+        hub.close()
+
+
+@pytest.fixture(scope="module")
+def start_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Hub]]:
+    """Starts what `make run` starts; its words are those of Hub."""
+    started: list[Hub] = []
+
+    def start(**words: Any) -> Hub:
+        hub = Hub(tmp_path_factory.mktemp("hub"), **words)
+        started.append(hub)
+        hub.start()
+        return hub
+
+    yield start
+    for hub in started:
+        hub.close()
+
+
+@pytest.fixture(scope="module")
+def hub(start_hub: Callable[..., Hub]) -> Hub:
+    """The hub of this file's tests, as it is after its first start."""
+    return start_hub()
+
+
+@pytest.fixture(scope="module")
+def admin(hub: Hub) -> Visitor:
+    """Its owner, signed in by the link of the first start."""
+    return hub.owner_signs_in()

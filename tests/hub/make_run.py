@@ -1,0 +1,294 @@
+"""A real `make run` for tests, without make: its hub, proxy and notebooks, and who visits them.
+
+Promises folders of its own (state, workspace, Jupyter's settings) below one folder, a free port,
+and that after `close` no process of it is left. `Visitor` is a browser without a page: cookies,
+forms and the hub's API.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import requests
+
+from tfcluster_magic.hub.embedded import owner
+from tfcluster_magic.manager import ClusterManager
+from tfcluster_magic.models import TFCluster
+
+from . import ports
+
+ROOT = Path(__file__).parents[2]
+OWNER = owner()
+PASSWORD = "eight letters"
+START = 150.0
+"""Seconds until the hub answers, on a machine that is busy with others."""
+DROPPED = ("TFCLUSTER_", "JUPYTER", "JPY_", "XDG_", "PYTEST_", "DISPLAY", "WAYLAND_", "OIDC_")
+LAB_CONFIG = "c.LabApp.expose_app_in_browser = True\nc.ServerApp.terminals_enabled = False\n"
+
+
+class Hub:
+    """What `make run` starts.
+
+    Args:
+        folder: everything of it lies below.
+        base_url: with slashes at both ends.
+        environment: further variables of `make run`.
+    """
+
+    prefix: Sequence[str] = ()
+    """What stands before its command, and becomes it."""
+
+    def __init__(
+        self, folder: Path, base_url: str = "/", environment: dict[str, str] | None = None
+    ) -> None:
+        self.folder = folder
+        self.base_url = base_url
+        (self.port,) = ports.free(1)
+        self.root = folder / "workspace"
+        self.state = folder / "state"
+        self._more = environment or {}
+        self.process: subprocess.Popen[str] | None = None
+        self.told = ""
+        self.manager = ClusterManager(
+            state_dir=str(self.state),
+            data_dir=str(self.root / "data"),
+            log_dir=str(self.root / "log"),
+        )
+        config = folder / "config" / "jupyter_lab_config.py"
+        config.parent.mkdir(parents=True)
+        config.write_text(LAB_CONFIG)
+
+    @property
+    def url(self) -> str:
+        """Where it is, without a slash at the end."""
+        return f"http://127.0.0.1:{self.port}{self.base_url.rstrip('/')}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What it is started with; a shell with these variables sees the same runs."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(DROPPED)}
+        folders = {
+            "HOME": "home",
+            "JUPYTER_CONFIG_DIR": "config",
+            "JUPYTER_DATA_DIR": "data",
+            "JUPYTER_RUNTIME_DIR": "runtime",
+            "JUPYTERLAB_SETTINGS_DIR": "settings",
+            "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
+            "TFCLUSTER_STATE_DIR": "state",
+        }
+        return {
+            **kept,
+            **{name: str(self.folder / where) for name, where in folders.items()},
+            "LANGUAGE": "en",
+            "TFCLUSTER_LANGUAGE": "en",
+            **self._more,
+        }
+
+    # -- the process -------------------------------------------------------------------------------
+
+    def start(self) -> str:
+        """Start it and wait until it says that it is ready; gives what it told."""
+        assert self.process is None, "it runs"
+        (self.folder / "home").mkdir(exist_ok=True)
+        out = self.folder / "told.txt"
+        with out.open("w") as told:
+            self.process = subprocess.Popen(
+                [*self.prefix, sys.executable, str(ROOT / "tools/hub.py"), *self._words()],
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=told,
+                stderr=told,
+                text=True,
+            )
+        self.until(
+            lambda: "End: Ctrl-C" in out.read_text() or self.process.poll() is not None,
+            "ready",
+            START,
+        )
+        self.told = out.read_text()
+        assert "End: Ctrl-C" in self.told, f"{self.told}\n{self.said()}"
+        return self.told
+
+    def _words(self) -> list[str]:
+        words = ["--workspace", str(self.root), "--port", str(self.port)]
+        return [*words, "--base-url", self.base_url]
+
+    @property
+    def link(self) -> str:
+        """The link that the start has told."""
+        found = re.search(r"http://\S+/hub/set-password\?code=\S+", self.told)
+        assert found, f"no link:\n{self.told}"
+        return found.group()
+
+    def end(self, number: signal.Signals = signal.SIGINT) -> str:
+        """End it as Ctrl-C does; gives all that it told."""
+        assert self.process is not None
+        self.process.send_signal(number)
+        code = self.process.wait(60)
+        self.process = None
+        told = (self.folder / "told.txt").read_text()
+        assert code == 0, f"exit code {code}:\n{told}"
+        return told
+
+    def processes(self, of: str) -> list[psutil.Process]:
+        """What runs of it, with this in its command line."""
+        mark = f"TFCLUSTER_STATE_DIR={self.state}".encode()
+        return [p for p in psutil.process_iter() if _carries(p.pid, mark) and of in _command(p)]
+
+    def one(self, of: str) -> psutil.Process:
+        """The one process of it with this in its command line."""
+        found = self.processes(of)
+        assert len(found) == 1, found
+        return found[0]
+
+    def close(self) -> None:
+        """End all of it; nothing may be left."""
+        if self.process is not None:
+            self.end()
+        for run in self.manager.list(all_runs=True):
+            self.manager.stop(run.metadata.name, "the test is over")
+        deadline = time.monotonic() + 90
+        while (left := self.processes("")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        for process in left:
+            process.kill()
+        assert not left, f"the hub left processes behind: {left}\n{self.said()}"
+
+    def said(self) -> str:
+        """The end of the hub's log."""
+        log = self.state / "hub" / "hub.log"
+        return "\n".join(log.read_text(errors="replace").splitlines()[-40:]) if log.exists() else ""
+
+    def until(self, condition: Callable[[], object], what: str, within: float = 120.0) -> None:
+        """Wait until something is true."""
+        deadline = time.monotonic() + within
+        while not condition():
+            assert time.monotonic() < deadline, f"not within {within:g} s: {what}\n{self.said()}"
+            time.sleep(0.05)
+
+    def launch(self, program: str, name: str, **options: Any) -> TFCluster:
+        """Launch a program's text as a shell beside the hub does."""
+        file = self.folder / f"{name}.py"
+        file.write_text(program)
+        with pytest.MonkeyPatch.context() as patch:
+            for key, value in {**self.environment, "TFCLUSTER_HOME": str(self.root)}.items():
+                if key.startswith("TFCLUSTER_"):
+                    patch.setenv(key, value)
+            return self.manager.launch(str(file), [], name=name, grace=2.0, **options)
+
+    # -- accounts ----------------------------------------------------------------------------------
+
+    def accounts(self, *words: str) -> str:
+        """`python -m tfcluster_magic.hub accounts WORDS`; gives what it prints."""
+        done = subprocess.run(
+            [sys.executable, "-m", "tfcluster_magic.hub", "accounts", *words],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.stdout + (done.stderr if done.returncode else "")
+
+    def visitor(self, name: str | None = None, password: str = PASSWORD) -> Visitor:
+        """Somebody with a browser of their own, signed in if there is a name."""
+        visitor = Visitor(self)
+        if name is not None:
+            answer = visitor.sign_in(name, password)
+            assert answer.status_code == 302, answer.text
+        return visitor
+
+    def owner_signs_in(self) -> Visitor:
+        """The owner, by the link of the first start, with PASSWORD from now on."""
+        visitor = Visitor(self)
+        assert visitor.set_password(self.link).status_code == 302
+        return visitor
+
+
+class Visitor:
+    """A browser's cookies, and what is done with them at a hub."""
+
+    def __init__(self, hub: Hub) -> None:
+        self.hub = hub
+        self.session = requests.Session()
+        self.session.headers["Sec-Fetch-Mode"] = "navigate"
+
+    def get(self, path: str, **words: Any) -> requests.Response:
+        """A page of the hub, by its path below /hub, or any address."""
+        return self.session.get(self._at(path), timeout=120, **words)
+
+    def submit(self, path: str, form: dict[str, str], page: str = "") -> requests.Response:
+        """Fill in a form and send it; `page` is where it is, without it `path`.
+
+        What it answers is not followed: 302 leads on.
+        """
+        seen = self.get(page or path)
+        found = re.search(r'name="_xsrf" value="([^"]*)"', seen.text)
+        assert found, seen.text
+        words = {**form, "_xsrf": found.group(1)}
+        return self.session.post(self._at(path), data=words, timeout=120, allow_redirects=False)
+
+    def sign_in(self, name: str, password: str) -> requests.Response:
+        """Sign in on the hub's own page."""
+        return self.submit("login", {"username": name, "password": password})
+
+    def set_password(
+        self, link: str, password: str = PASSWORD, again: str | None = None
+    ) -> requests.Response:
+        """Set a password by a link."""
+        code = link.partition("code=")[2]
+        form = {"code": code, "password": password, "again": again or password}
+        return self.submit("set-password", form, link)
+
+    def api(self, method: str, path: str, body: Any = None) -> requests.Response:
+        """The hub's API, as its own pages call it."""
+        token = re.search(r'xsrf_token: "([^"]*)"', self.get("home").text)
+        headers = {"X-XSRFToken": token.group(1) if token else "", "Sec-Fetch-Mode": "cors"}
+        return self.session.request(
+            method, self._at(f"api/{path}"), json=body, headers=headers, timeout=120
+        )
+
+    def notebook(self) -> str:
+        """Have one's own notebook; gives its address, without a slash at the end."""
+        name = OWNER
+        where = f"{self.hub.url}/user/{name}"
+        self.get("spawn")
+
+        def ready() -> bool:
+            servers = self.api("GET", f"users/{name}").json()["servers"]
+            return bool(servers.get("", {}).get("ready"))
+
+        self.hub.until(ready, f"a notebook of {name}", 180)
+        assert self.get(f"{where}/lab").status_code == 200
+        return where
+
+    @property
+    def signed_in(self) -> bool:
+        """Whether the hub knows who this is."""
+        return self.get("home", allow_redirects=False).status_code == 200
+
+    def _at(self, path: str) -> str:
+        return path if path.startswith("http") else f"{self.hub.url}/hub/{path}"
+
+
+def _carries(pid: int, mark: bytes) -> bool:
+    try:
+        return mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:  # gone, or another user's
+        return False
+
+
+def _command(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""

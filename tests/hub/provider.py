@@ -1,0 +1,141 @@
+"""A real OpenID Connect provider for tests: dex, as a process on this machine.
+
+Promises people with groups, a client for one hub, a clock that can be put forward, and that the
+process ends with the tests: it ends with its standard input.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from html import unescape
+from pathlib import Path
+from urllib.parse import urljoin
+
+import pytest
+import requests
+from kubenode import build, modules
+
+SECRET = "the secret of the hub"
+START = 30.0
+
+
+class Provider:
+    """dex with these people (name: groups); each has the password `password(name)`.
+
+    It listens on a free port of 127.0.0.1, unless an address is given, and calls itself by that.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        people: Mapping[str, Sequence[str]],
+        callback: str,
+        *,
+        address: str = "",
+        issuer: str = "",
+    ) -> None:
+        self.address = address or _free_address()
+        self.issuer = issuer or f"http://{self.address}/dex"
+        self.clock, self.log = folder / "clock", folder / "provider.log"
+        self.settings = folder / "provider.json"
+        client = {"id": "hub", "name": "the hub", "secret": SECRET, "redirectURIs": [callback]}
+        persons = {
+            name: {"password": password(name), "email": f"{name}@example.org", "groups": groups}
+            for name, groups in people.items()
+        }
+        whole = {"issuer": self.issuer, "clients": [client], "people": persons}
+        self.settings.write_text(json.dumps({**whole, "clock": str(self.clock)}))
+        self.program = build.build(["dex"], quiet=True)["dex"]
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """What a hub is told of it."""
+        return {
+            "TFCLUSTER_HUB_SIGN_IN": "oidc",
+            "OIDC_ISSUER": self.issuer,
+            "OIDC_CLIENT_ID": "hub",
+            "OIDC_CLIENT_SECRET": SECRET,
+            "OIDC_USERNAME_CLAIM": "name",
+        }
+
+    def start(self) -> None:
+        """Start it, and wait until it describes itself."""
+        with self.log.open("ab") as out:
+            self.process = subprocess.Popen(
+                self.command(),
+                env={},  # it is of no test alone, and asks nothing of its environment
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=out,
+            )
+        deadline = time.monotonic() + START
+        while not self.answers():
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < deadline, self.log.read_text()
+            time.sleep(0.05)  # it starts: there is no event to wait for
+
+    def command(self) -> list[str]:
+        """How it is started."""
+        return [str(self.program), str(self.settings), self.address]
+
+    def answers(self) -> bool:
+        """Whether it describes itself."""
+        try:
+            url = f"{self.issuer}/.well-known/openid-configuration"
+            return requests.get(url, timeout=2).status_code == 200
+        except requests.RequestException:
+            return False
+
+    def put_forward(self, span: str) -> None:
+        """Have its clock be ahead, as `40m`."""
+        beside = self.clock.with_suffix(".new")
+        beside.write_text(span)
+        beside.replace(self.clock)  # whole whenever it is read
+
+    def stop(self) -> None:
+        """End it."""
+        if self.process and self.process.stdin:
+            self.process.stdin.close()
+            self.process.wait(20)
+
+
+def _free_address() -> str:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{free.getsockname()[1]}"
+
+
+def password(name: str) -> str:
+    """The password of somebody at the provider."""
+    return f"what {name} knows"
+
+
+def needs_dex() -> None:
+    """Skip, with the reason, where dex is not built and cannot be."""
+    if not build.is_built(modules.known()["dex"]) and shutil.which("go") is None:
+        pytest.skip("dex, the OpenID Connect provider of the tests, is built with Go: not on PATH")
+
+
+def fill_in(session: requests.Session, page: requests.Response, name: str, typed: str) -> str:
+    """Answer the provider's page that asks for a password; the address to which it sends on.
+
+    Empty when it asks again.
+    """
+    found = re.search(r'<form[^>]*action="([^"]*)"', page.text)
+    assert found, page.text
+    target = urljoin(page.url, unescape(found[1]))
+    words = {"login": name, "password": typed}
+    answer = session.post(target, data=words, allow_redirects=False, timeout=30)
+    while "Location" in answer.headers:
+        target = urljoin(answer.url, answer.headers["Location"])
+        if "/hub/" in target:
+            return target
+        answer = session.get(target, allow_redirects=False, timeout=30)
+    return ""

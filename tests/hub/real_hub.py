@@ -1,0 +1,163 @@
+"""A real hub for tests: the product's configuration, its proxy, and notebooks, as processes.
+
+Promises folders and ports of its own, people with passwords, and that nothing is left after
+`close`. Several people have notebooks without system accounts here: they run under the tests' own
+uid, each with a home of its own, which is what `SEVERAL` changes in the configuration.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import psutil
+import requests
+
+from tfcluster_magic.hub.accounts import FILE, passwords
+from tfcluster_magic.hub.accounts.store import AccountStore
+from tfcluster_magic.hub.embedded import proxy_command
+
+from . import ports
+from .visitor import Visitor
+
+ROOT = Path(__file__).parents[2]
+CONFIG = ROOT / "hub_config" / "jupyterhub_config.py"
+START = 180.0
+"""Seconds until the hub answers, on a machine that is busy with others."""
+DROPPED = ("TFCLUSTER_", "JUPYTER", "JPY_", "XDG_", "PYTEST_", "CONFIGPROXY_", "OIDC_")
+SEVERAL = """
+import sys
+from jupyterhub.spawner import SimpleLocalProcessSpawner
+from tfcluster_magic.hub.in_turn import StartsInTurn
+class Several(StartsInTurn, SimpleLocalProcessSpawner):
+    pass
+c.JupyterHub.spawner_class = Several
+c.SimpleLocalProcessSpawner.home_dir_template = {homes!r} + "/{{username}}"
+c.SimpleLocalProcessSpawner.ip = "127.0.0.1"
+c.SimpleLocalProcessSpawner.cmd = [sys.executable, "-m", "tfcluster_magic.hub.notebook"]
+c.SimpleLocalProcessSpawner.args = ["--workspace=~/tfcluster"]
+c.SimpleLocalProcessSpawner.term_timeout = 8
+"""
+
+
+class RealHub:
+    """A hub on free ports of this machine; it keeps them when it is started again.
+
+    Args:
+        folder: everything of it lies below.
+        people: who has an account; the password of each is `password(name)`.
+        environ: variables of the hub beside its own.
+        more: lines of configuration after the product's.
+        several: whether anybody has a notebook, or only who runs the tests.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        people: Sequence[str] = (),
+        environ: Mapping[str, str] | None = None,
+        more: str = "",
+        base_url: str = "/tf/",
+        several: bool = True,
+    ) -> None:
+        self.folder, self.base_url = folder, base_url
+        self.state, self.homes, self.log = folder / "hub", folder / "homes", folder / "hub.log"
+        for made in (self.state, self.homes, folder / "home"):
+            made.mkdir(parents=True, mode=0o700)
+        self.port, self.hub_port, self.proxy_port = ports.free(3)
+        self.url = f"http://127.0.0.1:{self.port}{base_url}"
+        self.environ = dict(environ or {})
+        self.config = folder / "config.py"
+        text = SEVERAL.format(homes=str(self.homes)) if several else ""
+        self.config.write_text(f"load_subconfig({str(CONFIG)!r})\n{text}\n{more}\n")
+        self.process: subprocess.Popen[bytes] | None = None
+        self._seen: dict[int, psutil.Process] = {}
+        store = AccountStore(self.state / FILE)
+        for name in people:
+            store.redeem(store.invite(name), passwords.hashed(password(name)))
+
+    def start(self) -> None:
+        """Start it, and wait until it answers through its proxy."""
+        kept = {key: text for key, text in os.environ.items() if not key.startswith(DROPPED)}
+        env = {
+            **kept,
+            "HOME": str(self.folder / "home"),
+            "TFCLUSTER_LANGUAGE": "en",
+            "TFCLUSTER_HOME": str(self.folder / "home" / "tfcluster"),
+            "TFCLUSTER_STATE_DIR": str(self.folder / "state"),
+            "TFCLUSTER_HUB_STATE": str(self.state),
+            "TFCLUSTER_HUB_PORT": str(self.port),
+            "TFCLUSTER_HUB_HUB_PORT": str(self.hub_port),
+            "TFCLUSTER_HUB_PROXY_PORT": str(self.proxy_port),
+            "TFCLUSTER_HUB_BASE_URL": self.base_url,
+            "TFCLUSTER_HUB_PROXY": shlex.join(proxy_command()),
+            "JUPYTERHUB_ACTIVITY_INTERVAL": "2",
+            **self.environ,
+        }
+        with self.log.open("ab") as out:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "jupyterhub", "-f", str(self.config)],
+                cwd=self.state,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + START
+        while not self.answers():
+            assert self.process.poll() is None, f"the hub ended:\n{self.tail()}"
+            assert time.monotonic() < deadline, f"no hub within {START:g} s:\n{self.tail()}"
+            time.sleep(0.1)  # two programs are starting: there is no event to wait for
+
+    def answers(self) -> bool:
+        """Whether it answers through its proxy."""
+        try:
+            return requests.get(f"{self.url}hub/health", timeout=20).status_code == 200
+        except requests.RequestException:
+            return False
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """End the hub with a signal, and say how it ended; its notebooks may go on."""
+        assert self.process
+        self.processes()
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return self.process.wait(60)
+
+    def close(self) -> None:
+        """End everything that belongs to it."""
+        if self.process:
+            self.stop()
+        left = [one for one in self._seen.values() if one.is_running()]
+        for one in left:
+            one.kill()
+        psutil.wait_procs(left, timeout=120)
+
+    def processes(self) -> list[psutil.Process]:
+        """What runs below the hub: proxy, notebooks, services."""
+        if self.process and self.process.poll() is None:
+            found = psutil.Process(self.process.pid).children(recursive=True)
+            self._seen.update({one.pid: one for one in found})
+        return [one for one in self._seen.values() if one.is_running()]
+
+    def visitor(self, name: str) -> Visitor:
+        """Somebody who is signed in."""
+        made = Visitor(self.url)
+        made.sign_in(name, password(name))
+        return made
+
+    def tail(self, lines: int = 40) -> str:
+        """The end of the hub's log."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+
+def password(name: str) -> str:
+    """The password of somebody in the tests."""
+    return f"the password of {name}"

@@ -1,0 +1,143 @@
+"""The whole first visit in a real browser, under /tf/: from the printed link to signing out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+from ui.page import LabPage
+from ui.workspace import TESTS, TRAIN
+
+from .make_run import OWNER, PASSWORD, Hub
+
+SECRETS = """\
+import os
+print("secrets:", [name for name in os.environ if name.startswith(("JUPYTERHUB_", "JPY_"))])
+"""
+PATIENCE = 180_000
+"""Milliseconds for a first notebook, on a machine that is busy with others."""
+
+
+@pytest.fixture(scope="module")
+def hub(start_hub: Callable[..., Hub]) -> Hub:
+    """A hub below a path of its own, whose link nobody has used yet."""
+    return start_hub(base_url="/tf/")
+
+
+@pytest.fixture
+def page(context: object, shots: Path) -> Iterator[Page]:
+    """A page; the last picture is kept."""
+    made: Page = context.new_page()  # type: ignore[attr-defined]
+    yield made
+    made.screenshot(path=shots.with_name(f"{shots.name}-end.png"))
+
+
+def accessible(page: Page, part: str = "body") -> None:
+    """Axe finds nothing serious."""
+    found = Axe().run(page, context=part).response["violations"]
+    serious = [f"{v['id']}: {v['nodes'][0]['html']}" for v in found if v["impact"] != "minor"]
+    # JupyterHub's own pages have headings and landmarks of their own making.
+    serious = [v for v in serious if not v.startswith(("region", "landmark", "page-has-heading"))]
+    assert not serious, "\n".join(serious)
+
+
+def fill_password(page: Page, password: str) -> None:
+    """Type a new password twice and send it."""
+    page.get_by_label("New password").fill(password)
+    page.get_by_label("The same again").fill(password)
+    page.get_by_role("button", name="Set the password and go on").click()
+
+
+def test_from_the_link_to_a_cluster_and_out(hub: Hub, page: Page, shots: Path) -> None:
+    """Choose a password, run the example's kind of cells, use sidebar and TensorBoard, sign out."""
+    page.goto(hub.link)
+    expect(page.get_by_text(f"You will sign in as {OWNER}")).to_be_visible()
+    accessible(page)
+    page.screenshot(path=shots.with_name(f"{shots.name}-password.png"))
+    fill_password(page, PASSWORD)
+
+    first = page.locator(".jp-NotebookPanel h1", has_text="Between-Graph")
+    expect(first).to_be_visible(timeout=PATIENCE)
+    assert page.url == f"{hub.url}/user/{OWNER}/lab/tree/examples/01-between-graph.ipynb"
+    lab = LabPage(page, hub, shots)  # type: ignore[arg-type]
+    lab.restored()
+    lab.screenshot("example")
+
+    (hub.root / "secrets.py").write_text(SECRETS)
+    (hub.root / "train.py").write_text(TRAIN)
+    (hub.root / "event_writer.py").write_text((TESTS / "event_writer.py").read_text())
+    output = lab.run("%tfcluster launch secrets.py --name cell --workers 1 --follow")
+    expect(output).to_contain_text("secrets: []")
+
+    lab.execute("tfcluster:launch")
+    form = page.get_by_role("form")
+    form.get_by_label("Path of the program").fill("train.py")
+    form.get_by_label("Arguments").fill("2000 0.05")
+    form.get_by_label("Name", exact=True).fill("digits")
+    button = form.get_by_role("button", name="Launch", exact=True)
+    expect(button).not_to_have_attribute("aria-disabled", "true")
+    button.click()
+    row = lab.sidebar.locator(".tfc-RunRow[data-run='digits-1']")
+    expect(row).to_have_attribute("data-phase", "Running")
+    expect(row).to_contain_text(re.compile(r"step \d+"))  # it came as an event
+
+    lab.execute("tfcluster:logs", name="digits-1")
+    expect(page.get_by_role("log", name="Output of digits-1")).to_contain_text("step ")
+    lab.execute("tfcluster:tensorboard", name="digits-1")
+    board = page.frame_locator(".jp-MainAreaWidget:not(.lm-mod-hidden) > .tfc-Board iframe")
+    expect(board.locator("scalar-card").first).to_contain_text("loss", timeout=60_000)
+    lab.screenshot("tensorboard")
+    hub.manager.stop("digits", "seen")
+    expect(row).to_have_attribute("data-phase", "Stopped")
+
+    page.goto(f"{hub.url}/hub/home")
+    page.get_by_role("button", name="Logout").click()
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    page.goto(f"{hub.url}/user/{OWNER}/lab")
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+
+
+def test_a_wrong_password_is_told_and_the_right_one_goes_on(hub: Hub, page: Page) -> None:
+    """The name stays in its field; after the right password the notebook is there again."""
+    page.goto(f"{hub.url}/")
+    accessible(page, "#login-main")
+    page.get_by_label("Username").fill(OWNER)
+    page.locator("#password_input").fill("not this one")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_text("Invalid username or password")).to_be_visible()
+    expect(page.get_by_label("Username")).to_have_value(OWNER)
+    page.locator("#password_input").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page).to_have_url(re.compile(f"/tf/user/{OWNER}/lab"), timeout=PATIENCE)
+
+
+def test_an_invited_person_is_refused_a_notebook_with_the_reason(
+    hub: Hub, page: Page, shots: Path
+) -> None:
+    """The administrator's link leads to a password, and then to a sentence and a way out."""
+    page.goto(f"{hub.url}/hub/accounts")
+    page.get_by_label("Username").fill(OWNER)
+    page.locator("#password_input").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_label("Invite somebody").fill("tfc-guest")
+    page.get_by_role("button", name="Make a link").click()
+    link = page.get_by_label("Give this link to").input_value()
+    accessible(page)
+    page.screenshot(path=shots.with_name(f"{shots.name}-accounts.png"))
+    page.goto(f"{hub.url}/hub/change-password")
+    accessible(page)
+
+    page.goto(link)
+    expect(page.get_by_text(f"This browser is signed in as {OWNER} until then")).to_be_visible()
+    fill_password(page, "too few")
+    expect(page.get_by_label("New password")).to_be_focused()  # the browser says why
+    fill_password(page, "eight more letters")
+    expect(page.get_by_role("heading", name="Not allowed")).to_be_visible()
+    expect(page.get_by_text(re.compile("has no system account|was started by"))).to_be_visible()
+    accessible(page)
+    page.get_by_role("button", name="Logout").click()
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()

@@ -1,0 +1,79 @@
+"""Notebooks that nobody uses, and second notebooks: a real hub with its culler."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from .real_hub import RealHub
+
+IDLE = 12
+"""Seconds after which a notebook is idle."""
+LAUNCH = """
+program = '''
+import os, time
+while not os.path.exists({end!r}):
+    time.sleep(0.1)
+'''
+get_ipython().run_line_magic("load_ext", "tfcluster_magic")
+get_ipython().run_cell_magic("tfcluster", "launch --workers 1 --ps 0 --name long", program)
+"""
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealHub]:
+    """A hub that ends idle notebooks, where everybody may have one named notebook."""
+    environ = {"TFCLUSTER_HUB_IDLE": str(IDLE), "TFCLUSTER_HUB_NAMED_SERVERS": "1"}
+    made = RealHub(tmp_path_factory.mktemp("hub"), ["ada", "bob"], environ)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.close()
+
+
+def status(hub: RealHub, name: str) -> dict[str, str]:
+    """The status of somebody's run, as its record has it."""
+    runs = hub.homes / name / ".local" / "state" / "tfcluster" / "runs"
+    file = runs / "long" / "1" / "status.json"
+    return dict(json.loads(file.read_text())) if file.exists() else {}
+
+
+def test_running_cluster_is_no_use(
+    hub: RealHub, tmp_path: Path, wait_for: Callable[..., None]
+) -> None:
+    """A notebook without work is ended though its cluster runs, which goes on to its success."""
+    ada = hub.visitor("ada")
+    end = tmp_path / "end"
+    told = ada.run(ada.spawn(), LAUNCH.format(end=str(end)))
+    wait_for(lambda: status(hub, "ada").get("phase") == "Running", told)
+
+    wait_for(lambda: not ada.servers(), "the notebook is ended")
+
+    assert "Culling server ada" in hub.log.read_text()
+    assert status(hub, "ada")["phase"] == "Running"
+    end.touch()
+    wait_for(lambda: status(hub, "ada")["phase"] == "Succeeded", "success")
+
+
+def test_work_is_use(hub: RealHub) -> None:
+    """A notebook in which cells are run is not ended."""
+    bob = hub.visitor("bob")
+    own = bob.spawn()
+    works = "import time\nfor _ in range({}):\n    print(1, flush=True)\n    time.sleep(1)"
+    assert bob.run(own, works.format(3 * IDLE)).count("1") == 3 * IDLE
+    assert bob.servers()[""]["ready"]
+    bob.ask("DELETE", "hub/api/users/bob/server")
+
+
+def test_second_notebook(hub: RealHub) -> None:
+    """Where named notebooks are on, one more runs beside the first, and not one too many."""
+    bob = hub.visitor("bob")
+    assert bob.run(bob.spawn("second"), "print(6 * 7)") == "42\n"
+    refused = bob.ask("POST", "hub/api/users/bob/servers/third")
+    assert refused.status_code == 400
+    assert "already has the maximum" in refused.json()["message"]
+    assert bob.ask("DELETE", "hub/api/users/bob/servers/second").status_code in {202, 204}

@@ -1,0 +1,219 @@
+"""Signing in at a real OpenID Connect provider, and who does not get in that way."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
+
+import pytest
+import requests
+from playwright.sync_api import BrowserContext, expect
+
+from . import provider
+from .provider import Provider, fill_in
+from .real_hub import RealHub
+from .visitor import Visitor
+
+PATIENCE = 90_000
+"""Milliseconds, on a machine that is busy with others."""
+PEOPLE = {"mia": ["ml", "staff"], "eve": ["sales"], "ops": ["admins"], "zoe": ["ml"]}
+
+
+@pytest.fixture(scope="module")
+def dex(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Provider, RealHub]]:
+    """A provider, and a hub that asks it."""
+    provider.needs_dex()
+    folder = tmp_path_factory.mktemp("openid")
+    hub = RealHub(folder / "hub")
+    asked = Provider(folder, PEOPLE, f"{hub.url}hub/oauth_callback")
+    groups = {"OIDC_ALLOWED_GROUPS": "ml, research", "OIDC_ADMIN_GROUPS": "admins"}
+    hub.environ = {**asked.environ, **groups}
+    try:
+        asked.start()
+        hub.start()
+        yield asked, hub
+    finally:
+        hub.close()
+        asked.stop()
+
+
+def to_provider(visitor: Visitor) -> requests.Response:
+    """The provider's page, reached by the button of the hub's."""
+    page = visitor.get("hub/login")
+    assert "hub/oauth_login" in page.text
+    answer = visitor.get(
+        "hub/oauth_login", params={"next": urlsplit(visitor.url).path + "hub/home"}
+    )
+    assert "/dex/auth" in answer.url, answer.url
+    return answer
+
+
+def code_of(visitor: Visitor, name: str) -> str:
+    """The address of the hub, with a code, to which the provider sends somebody back."""
+    page = to_provider(visitor)
+    return fill_in(visitor.session, page, name, provider.password(name))
+
+
+def signed_in(hub: RealHub, name: str) -> tuple[Visitor, requests.Response]:
+    """A browser that went all the way, and the last answer of the hub."""
+    visitor = Visitor(hub.url)
+    answer = visitor.session.get(code_of(visitor, name), timeout=120)
+    visitor.name = name
+    return visitor, answer
+
+
+def is_signed_in(visitor: Visitor) -> bool:
+    """Whether the hub knows who this is."""
+    return visitor.ask("GET", "hub/api/user").status_code == 200
+
+
+def changed(url: str, **words: str) -> str:
+    """The same address with other parameters."""
+    parts = urlsplit(url)
+    query = {key: values[0] for key, values in parse_qs(parts.query).items()}
+    return urlunsplit(parts._replace(query=urlencode({**query, **words})))
+
+
+def test_member_has_a_notebook(dex: tuple[Provider, RealHub]) -> None:
+    """A member of an allowed group signs in, is in the hub's groups of that name, and works."""
+    visitor, answer = signed_in(dex[1], "mia")
+    assert answer.status_code == 200
+    assert urlsplit(answer.url).path.endswith("/hub/home")
+    known = visitor.ask("GET", "hub/api/user").json()
+    assert (known["name"], sorted(known["groups"]), known["admin"]) == (
+        "mia",
+        ["ml", "staff"],
+        False,
+    )
+    assert visitor.run(visitor.spawn(), "print(6 * 7)") == "42\n"
+
+
+def test_in_a_browser(dex: tuple[Provider, RealHub], context: BrowserContext, shots: Path) -> None:
+    """In a real browser it is one button, the provider's page, and one's own notebook."""
+    page = context.new_page()
+    page.goto(f"{dex[1].url}hub/login")
+    page.get_by_role("button", name="Sign in with your organisation's account").click()
+    expect(page).to_have_url(re.compile(re.escape(dex[0].issuer)))
+    page.locator("input[name=login]").fill("zoe")
+    page.locator("input[name=password]").fill(provider.password("zoe"))
+    page.screenshot(path=shots.with_name(f"{shots.name}-provider.png"))
+    page.locator("button[type=submit]").click()
+    expect(page).to_have_url(re.compile("/tf/(user|hub/spawn-pending)/zoe"), timeout=PATIENCE)
+    page.screenshot(path=shots.with_name(f"{shots.name}-end.png"))
+
+
+def test_admin_group(dex: tuple[Provider, RealHub]) -> None:
+    """A member of an admin group administers the hub without being in another group."""
+    visitor, _ = signed_in(dex[1], "ops")
+    assert visitor.ask("GET", "hub/api/user").json()["admin"] is True
+    assert visitor.ask("GET", "hub/api/users").status_code == 200
+
+
+def test_outsider(dex: tuple[Provider, RealHub]) -> None:
+    """Somebody the provider knows, but who is in no allowed group, is told so and is no user."""
+    visitor, answer = signed_in(dex[1], "eve")
+    assert answer.status_code == 403
+    assert "an administrator has to add you" in answer.text
+    assert not is_signed_in(visitor)
+    admin, _ = signed_in(dex[1], "ops")
+    assert admin.ask("GET", "hub/api/users/eve").status_code == 404
+
+
+def test_wrong_password(dex: tuple[Provider, RealHub]) -> None:
+    """With a wrong password the provider asks again and sends nobody on."""
+    visitor = Visitor(dex[1].url)
+    assert fill_in(visitor.session, to_provider(visitor), "mia", "a guess") == ""
+    assert not is_signed_in(visitor)
+
+
+def test_proof_of_who_asked(dex: tuple[Provider, RealHub]) -> None:
+    """The hub sends a challenge (PKCE, S256) with each sign-in."""
+    visitor = Visitor(dex[1].url)
+    answer = visitor.get("hub/oauth_login", allow_redirects=False)
+    asked = parse_qs(urlsplit(answer.headers["Location"]).query)
+    assert asked["code_challenge_method"] == ["S256"]
+    assert len(asked["code_challenge"][0]) == 43
+
+
+def test_changed_state(dex: tuple[Provider, RealHub]) -> None:
+    """An answer whose state is not that of this browser's question signs nobody in."""
+    visitor = Visitor(dex[1].url)
+    other = Visitor(dex[1].url)
+    states = [parse_qs(urlsplit(code_of(one, "zoe")).query)["state"][0] for one in (visitor, other)]
+    back = code_of(visitor, "zoe")
+    for state in (states[1], "", "nonsense", states[0][:-4]):
+        answer = visitor.session.get(changed(back, state=state), timeout=120)
+        assert answer.status_code == 400, state
+        assert not is_signed_in(visitor)
+
+
+def test_code_of_another_browser(dex: tuple[Provider, RealHub]) -> None:
+    """A code that was meant for another browser is refused, though this one asked as well."""
+    victim, thief = Visitor(dex[1].url), Visitor(dex[1].url)
+    stolen = parse_qs(urlsplit(code_of(victim, "mia")).query)["code"][0]
+    answer = thief.session.get(changed(code_of(thief, "zoe"), code=stolen), timeout=120)
+    assert answer.status_code == 403
+    assert "does not accept this sign-in any more: try again" in answer.text
+    assert not is_signed_in(thief)
+
+
+def test_old_code(dex: tuple[Provider, RealHub]) -> None:
+    """A code that has expired signs nobody in, and the page says what to do."""
+    visitor = Visitor(dex[1].url)
+    back = code_of(visitor, "zoe")
+    dex[0].put_forward("40m")
+    try:
+        answer = visitor.session.get(back, timeout=120)
+    finally:
+        dex[0].put_forward("0s")
+    assert answer.status_code in {403, 503}  # dex calls an old code an error of its own: 500
+    assert "try again" in answer.text.lower()
+    assert not is_signed_in(visitor)
+
+
+def test_another_address_of_the_hub(dex: tuple[Provider, RealHub]) -> None:
+    """The provider sends nobody to an address that is not registered: no code goes there."""
+    elsewhere = Visitor(dex[1].url.replace("127.0.0.1", "localhost"))
+    answer = elsewhere.get("hub/oauth_login")
+    assert answer.status_code == 400
+    assert urlsplit(answer.url).netloc == dex[0].address
+    assert "redirect_uri" in answer.text
+
+
+def test_next_stays_here(dex: tuple[Provider, RealHub]) -> None:
+    """Whatever a link to sign in says comes next, nobody is sent to another site."""
+    visitor = Visitor(dex[1].url)
+    page = visitor.get("hub/oauth_login", params={"next": "//evil.example/\\evil.example"})
+    back = fill_in(visitor.session, page, "zoe", provider.password("zoe"))
+    answer = visitor.session.get(back, allow_redirects=False, timeout=120)
+    assert urlsplit(answer.headers["Location"]).netloc == ""
+    assert answer.headers["Location"].startswith("/%5Cevil.example")
+
+
+def test_provider_away(dex: tuple[Provider, RealHub]) -> None:
+    """While the provider is away nobody signs in, and who is signed in goes on."""
+    known, _ = signed_in(dex[1], "zoe")
+    visitor = Visitor(dex[1].url)
+    back = code_of(visitor, "mia")
+    dex[0].stop()
+    try:
+        answer = visitor.session.get(back, timeout=120)
+        assert answer.status_code == 503
+        assert "does not answer. Try again later" in answer.text
+        assert is_signed_in(known)
+    finally:
+        dex[0].start()
+    assert not is_signed_in(visitor)
+
+
+def test_hub_that_cannot_ask(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A hub that lacks settings does not start, and names all of them in words alone."""
+    hub = RealHub(tmp_path_factory.mktemp("hub"), environ={"TFCLUSTER_HUB_SIGN_IN": "oidc"})
+    with pytest.raises(AssertionError, match="the hub ended"):
+        hub.start()
+    hub.close()
+    lacks = ["OIDC_ISSUER", "OIDC_CLIENT_ID", "OIDC_CLIENT_SECRET", "OIDC_ALLOWED_GROUPS"]
+    assert all(name in hub.tail() for name in lacks)
+    assert "Traceback" not in hub.tail()

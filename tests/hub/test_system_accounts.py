@@ -1,0 +1,116 @@
+"""A hub for the accounts of a machine: of root, each under its own; of anybody else, one alone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from .accounts_of_system import UIDS, becoming, entered
+from .make_run import PASSWORD, Hub
+from .visitor import Visitor
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another account")
+LOOK = """
+import os, pathlib
+for name in ("ada", "bob"):
+    try:
+        print(name, sorted(os.listdir(f"/home/{name}/tfcluster")))
+    except OSError as error:
+        print(name, type(error).__name__)
+print(os.getuid(), os.getgroups(), pathlib.Path.home(), "OF_ROOT" in os.environ)
+"""
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[Path]:
+    """A folder that every account may enter, as pytest's own may not."""
+    folder = Path(tempfile.mkdtemp(prefix="tfcluster-accounts-"))
+    folder.chmod(0o755)
+    yield folder
+    left = [one for one in psutil.process_iter() if one.uids().real in UIDS.values()]
+    for one in left:
+        one.kill()
+    shutil.rmtree(folder)
+    assert not left, f"accounts of the test still run: {left}"
+
+
+@pytest.fixture(scope="module")
+def of_root(machine: Path) -> Iterator[Hub]:
+    """What `make run` starts as root on a machine with the accounts ada and bob."""
+    (folder := machine / "root").mkdir(mode=0o700)
+    (around := machine / "around-root").mkdir()
+    hub = Hub(folder, environment={"OF_ROOT": "hidden"})
+    hub.prefix = entered(around, [folder])
+    hub.start()
+    yield hub
+    hub.close()
+
+
+@pytest.fixture(scope="module")
+def of_ada(machine: Path) -> Iterator[Hub]:
+    """What `make run` starts as ada there, who is nobody special."""
+    (folder := machine / "ada").mkdir(mode=0o700)
+    (around := machine / "around-ada").mkdir()
+    hub = Hub(folder)
+    hub.prefix = [*entered(around, [folder]), *becoming("ada")]
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, UIDS["ada"], UIDS["ada"])
+    hub.start()
+    yield hub
+    hub.close()
+
+
+def test_as_root_each_notebook_is_its_own_accounts(of_root: Hub) -> None:
+    """It runs under the account's uid in its own home, with nothing of root's environment, and
+    finds another's workspace closed.
+    """
+    said = {}
+    for name in UIDS:
+        person = arrived(of_root, name)
+        said[name] = person.run(person.spawn(), LOOK)
+
+    for name, other in (("ada", "bob"), ("bob", "ada")):
+        uid = UIDS[name]
+        assert f"{uid} [{uid}] /home/{name} False" in said[name]
+        assert f"{name} ['.tfcluster', 'examples'" in said[name]
+        assert f"{other} ['" not in said[name], said[name]
+    assert "ada PermissionError" in said["bob"]
+
+
+def test_as_root_who_has_no_account_is_refused(of_root: Hub) -> None:
+    """The page says which account is missing, and how it is made."""
+    refused = arrived(of_root, "carl").get("hub/spawn")
+
+    assert refused.status_code == 403
+    assert "This machine has no system account carl" in refused.text
+    assert "useradd --create-home carl" in refused.text
+
+
+def test_an_ordinary_users_hub_is_theirs_alone(of_ada: Hub) -> None:
+    """`make run` says so; another who signs in is refused with the reason, an account or not."""
+    assert "Notebooks run as ada, for ada alone" in of_ada.told
+    of_ada.visitor().set_password(of_ada.link)
+    ada = Visitor(f"{of_ada.url}/")
+    ada.sign_in("ada", PASSWORD)
+    own = ada.spawn()
+
+    refused = arrived(of_ada, "bob").get("hub/spawn")
+
+    assert refused.status_code == 403
+    assert "This hub was started by ada, not by root" in refused.text
+    assert "ports open to each other" in refused.text
+    assert str(UIDS["ada"]) in ada.run(own, LOOK)
+
+
+def arrived(hub: Hub, name: str) -> Visitor:
+    """Somebody who was invited, has set a password and is signed in."""
+    hub.visitor().set_password(hub.accounts("invite", name).strip())
+    visitor = Visitor(f"{hub.url}/")
+    visitor.sign_in(name, PASSWORD)
+    return visitor

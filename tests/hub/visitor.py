@@ -1,0 +1,120 @@
+"""Somebody's browser for tests without a screen: cookies, XSRF tokens, the ways a page asks."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+import websocket
+
+READY = 150.0
+"""Seconds within which a notebook answers, on a machine that is busy with others."""
+
+
+class Visitor:
+    """One browser at the hub of an address that ends with a slash."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.name = ""
+        self.session = requests.Session()
+
+    def get(self, path: str, **words: Any) -> requests.Response:
+        """GET below the base url."""
+        return self.session.get(self.url + path, timeout=120, **words)
+
+    def xsrf(self, path: str) -> str:
+        """The token for a path: that of the cookie whose own path is the longest."""
+        asked = urlsplit(self.url + path).path
+        found = [one for one in self.session.cookies if one.name == "_xsrf"]
+        fits = [one for one in found if asked.startswith(one.path)]
+        return str(max(fits, key=lambda one: len(one.path)).value) if fits else ""
+
+    def ask(self, method: str, path: str, **words: Any) -> requests.Response:
+        """A request as a page's script makes it."""
+        headers = {"X-XSRFToken": self.xsrf(path), **words.pop("headers", {})}
+        return self.session.request(method, self.url + path, headers=headers, timeout=120, **words)
+
+    def sign_in(self, name: str, password: str, following: str = "hub/home") -> requests.Response:
+        """Sign in by the hub's own page."""
+        self.get("hub/login")
+        typed = {"username": name, "password": password, "_xsrf": self.xsrf("hub/login")}
+        target = urlsplit(self.url).path + following
+        answer = self.session.post(
+            f"{self.url}hub/login", params={"next": target}, data=typed, timeout=120
+        )
+        assert answer.status_code == 200, f"{answer.status_code} {answer.url}"
+        self.name = name.lower()
+        return answer
+
+    def spawn(self, server: str = "") -> str:
+        """Have a notebook and be signed in there; its path below the base url, without an end."""
+        where = f"hub/api/users/{self.name}/server" + (f"s/{server}" if server else "")
+        answer = self.ask("POST", where)
+        assert answer.status_code in {201, 202, 400}, answer.text  # 400: it runs
+        deadline = time.monotonic() + READY
+        while not (self.servers().get(server) or {}).get("ready"):
+            assert time.monotonic() < deadline, f"no notebook of {self.name}"
+            time.sleep(0.1)
+        own = f"user/{self.name}" + (f"/{server}" if server else "")
+        answer = self.get(f"{own}/lab")
+        assert answer.status_code == 200, f"{answer.status_code} {answer.url}"
+        return own
+
+    def servers(self) -> dict[str, Any]:
+        """The person's notebooks as the hub has them."""
+        answer = self.ask("GET", f"hub/api/users/{self.name}")
+        answer.raise_for_status()
+        return dict(answer.json()["servers"])
+
+    def socket(self, path: str, **words: Any) -> websocket.WebSocket:
+        """A websocket as a page opens it."""
+        parts = urlsplit(self.url + path)
+        fits = [one for one in self.session.cookies if parts.path.startswith(one.path)]
+        return websocket.create_connection(
+            (self.url + path).replace("http", "ws", 1),
+            cookie="; ".join(f"{one.name}={one.value}" for one in fits),
+            origin=words.pop("origin", f"{parts.scheme}://{parts.netloc}"),
+            timeout=120,
+            **words,
+        )
+
+    def run(self, own: str, code: str) -> str:
+        """Run code in a kernel of a notebook that ends then; what it printed, errors too."""
+        kernel = self.kernel(own)
+        said = self.execute(own, kernel, code)
+        self.ask("DELETE", f"{own}/api/kernels/{kernel}")
+        return said
+
+    def kernel(self, own: str) -> str:
+        """Start a kernel of a notebook, which stays."""
+        answer = self.ask("POST", f"{own}/api/kernels", json={"name": "python3"})
+        answer.raise_for_status()
+        return str(answer.json()["id"])
+
+    def execute(self, own: str, kernel: str, code: str) -> str:
+        """Run code in a kernel that runs; what it printed, errors too."""
+        message, out = uuid.uuid4().hex, []
+        channel = self.socket(f"{own}/api/kernels/{kernel}/channels")
+        asked = {"code": code, "silent": False, "store_history": False, "allow_stdin": False}
+        header = {"msg_id": message, "msg_type": "execute_request", "session": message}
+        header |= {"username": self.name, "version": "5.3", "date": ""}
+        whole = {"header": header, "parent_header": {}, "metadata": {}, "channel": "shell"}
+        channel.send(json.dumps({**whole, "content": {**asked, "user_expressions": {}}}))
+        while True:
+            said = json.loads(channel.recv())
+            if said["parent_header"].get("msg_id") != message:
+                continue
+            content = said["content"]
+            if said["msg_type"] == "stream":
+                out.append(content["text"])
+            elif said["msg_type"] == "error":
+                out.append(f"{content['ename']}: {content['evalue']}\n")
+            elif content.get("execution_state") == "idle":
+                break
+        channel.close()
+        return "".join(out)

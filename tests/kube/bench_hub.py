@@ -1,0 +1,92 @@
+"""How soon a user of the hub on Kubernetes has JupyterLab: by the hub, by tenancy, by claims.
+
+`python -m pytest tests/kube/bench_hub.py -s` measures on the cluster of the tests, and writes rows
+to build/bench/hub-on-kubernetes.json. What a pod itself needs to start is Kubernetes' and counted
+apart. A goal that is missed is a row that says so, and no failure.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from furnished import move_in
+from hubs import Hub
+from kubenode.commands import wait_until
+from kubenode.paths import ROOT
+
+from benchmarks.rows import Row, bounded, collected
+
+pytestmark = [
+    pytest.mark.alone,
+    pytest.mark.needs("ingress", "rwx", "network-policy", "registry"),
+]
+ROUNDS = 5
+OUTPUT = ROOT / "build" / "bench" / "hub-on-kubernetes.json"
+
+
+@pytest.fixture(scope="module")
+def rows() -> Iterator[list[Row]]:
+    """What is measured; printed and written in the end."""
+    yield from collected(OUTPUT)
+
+
+def test_furnished(hub: Hub, rows: list[Row]) -> None:
+    """From a new user's namespace to all that is in it, with claims that are bound."""
+    furnished, bound = [], []
+    for _round in range(ROUNDS):
+        began = time.monotonic()
+        found = move_in(hub, f"bench-{secrets.token_hex(4)}")
+        bound.append(time.monotonic() - began)
+        furnished.append(found.seconds)
+        hub.kubectl("delete", "namespace", found.name, "--wait=false")
+    note = f"three claims bound, load {os.getloadavg()[0]:.1f}"
+    rows.append(bounded("tenancy_new_user", "s", bound, at_most=10.0, note=note))
+    rows.append(bounded("tenancy_furnished", "s", furnished, at_most=10.0, note="without claims"))
+
+
+def test_spawned(hub: Hub, rows: list[Row]) -> None:
+    """From asking for a server to a pod that is made, and to JupyterLab that answers, less what
+    that pod itself took to start.
+    """
+    user, made, answers, starts = hub.new_user("bench"), [], [], []
+    for _round in range(ROUNDS + 1):  # the first is a new user's
+        began = hub.spawn(user)
+        created, running = _seen(hub, user)
+        answers.append(hub.ready(user) - began - (running - created))
+        starts.append(running - created)
+        made.append(created - began)
+        hub.stop(user)
+    load = f"load {os.getloadavg()[0]:.1f}"
+    rows.append(bounded("tenancy_known_user", "s", made[1:], at_most=1.0, note="to a pod made"))
+    rows.append(
+        bounded(
+            "notebook_on_kubernetes",
+            "s",
+            answers[1:],
+            at_most=10.0,
+            note=f"less the pod's own start ({sorted(starts)[ROUNDS // 2]:.1f} s), {load}",
+        )
+    )
+
+
+def _seen(hub: Hub, user: str) -> tuple[float, float]:
+    """When a user's notebook pod was there, and when its container ran."""
+    inside, seen = hub.namespace(user), {}
+
+    def states() -> list[dict[str, Any]]:
+        pods = inside.every("pod", "tfcluster.dev/notebook=true")
+        if pods:
+            seen.setdefault("created", time.monotonic())
+        every = [each["status"].get("containerStatuses") or [] for each in pods]
+        return [status["state"] for statuses in every for status in statuses]
+
+    def runs() -> bool:
+        return any("running" in each for each in states())
+
+    wait_until(runs, f"the notebook of {user} runs", seconds=120, every=0.05)
+    return seen["created"], time.monotonic()

@@ -1,0 +1,71 @@
+"""JupyterLab on this machine in front of a cluster, with a tenant's kubeconfig, as on a laptop.
+
+Promises what the Lab of the browser tests promises (`ui.server`), so that their tests pass on it
+unchanged: runs of a test are gone after it, with their output. A laptop does not see that: a pod of
+the tenant that mounts /log removes it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import tenants
+from kubenode.commands import wait_until
+from operators import Tenant
+from ui.server import LabServer
+
+from tfcluster_magic.manager import ClusterManager
+from tfcluster_magic.waiting import Until
+
+KEEPER = "keeper"
+
+
+class KubernetesLab(LabServer):
+    """A Lab whose runs are those of a tenant.
+
+    Args:
+        folder: everything of it lies below.
+        assets: folder of the built labextension.
+        tenant: in whose namespace they are; its user has moved in.
+        kubeconfig: that user's, which KUBECONFIG names.
+    """
+
+    def __init__(self, folder: Path, assets: Path, tenant: Tenant, kubeconfig: Path) -> None:
+        super().__init__(folder, assets)
+        self.tenant = tenant
+        self.kubeconfig = kubeconfig
+        self.manager = ClusterManager(backend_name="kubernetes", state_dir=str(self.state))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """That of any Lab of the tests, with the two words that docs/kubernetes.md names."""
+        ours = {"TFCLUSTER_BACKEND": "kubernetes", "KUBECONFIG": str(self.kubeconfig)}
+        return super().environment | ours
+
+    def start(self) -> None:
+        """Start it once a pod of the tenant runs: what the first task needs is on the node then."""
+        kube = self.tenant.kubectl
+        if not kube("get", "pod", KEEPER, "--ignore-not-found", "-o", "name"):
+            kube.apply(tenants.notebook(self.tenant.image, KEEPER))
+            kube.running(KEEPER)
+        super().start()
+
+    def delete(self, name: str) -> None:
+        """Delete a run with its output once nothing of it runs."""
+        self.manager.wait(name, 60, until=Until.RELEASED)
+        self.manager.delete(name)
+        wait_until(lambda: not self.tenant.left_of(name), f"{name} is gone", seconds=120)
+        self._empty(name.rpartition("-")[0])
+
+    def delete_all(self) -> None:
+        """End and delete every run with its output."""
+        kube = self.tenant.kubectl
+        if not kube("get", "tfclusters", "-o", "name"):
+            return
+        kube("delete", "tfclusters", "--all")
+        ours = "app.kubernetes.io/managed-by=tfcluster-operator"
+        wait_until(lambda: not kube.every("pod", ours), "no task is left", seconds=120)
+        self._empty("*")
+
+    def _empty(self, what: str) -> None:
+        self.tenant.kubectl.exec(KEEPER, "sh", "-c", f"rm -rf /log/{what}")

@@ -1,0 +1,145 @@
+"""Who may begin, on a real cluster: quotas, LimitRanges, the queue and what is published."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kubectl import Object
+from kubenode.commands import wait_until
+from operators import Tenant, spec_of
+
+from tfcluster_magic.kube import offer
+from tfcluster_magic.models import Pods, Replicas, ReplicaSet, Resources, SecretUse, Spec, Volume
+
+WAITS = "import time\ntime.sleep(600)\n"
+GIB = 2.0**30
+
+
+@pytest.fixture(scope="module")
+def bounded(new_tenant: Callable[[], Tenant]) -> Tenant:
+    """A namespace with a quota of 5 GiB, and at most 3 GiB for a task."""
+    tenant = new_tenant()
+    quota: Object = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "tasks"},
+        "spec": {"hard": {"requests.memory": "5Gi", "pods": "20"}},
+    }
+    container = {"type": "Container", "max": {"memory": "3Gi"}}
+    ranges = {
+        "apiVersion": "v1",
+        "kind": "LimitRange",
+        "metadata": {"name": "sizes"},
+        "spec": {"limits": [container]},
+    }
+    tenant.kubectl.apply(quota, ranges)
+    tenant.kubectl.wait("resourcequota", "tasks", lambda q: q.get("status"), "it is counted")
+    return tenant
+
+
+@pytest.fixture
+def program(tmp_path: Any) -> Any:
+    """A program that waits until it is stopped."""
+    file = tmp_path / "waits.py"
+    file.write_text(WAITS)
+    return file
+
+
+def workers(program: Any, count: int, memory: str, cpu: float | None = None, **more: Any) -> Spec:
+    """A run of so many workers of one size."""
+    small = Resources(cpu=cpu, memory=memory)
+    return spec_of(
+        program, replicas=ReplicaSet(worker=Replicas(count=count, resources=small)), **more
+    )
+
+
+def stop(tenant: Tenant, *names: str) -> None:
+    """Ask for the end of runs."""
+    for name in names:
+        body = json.dumps({"spec": {"stop": {"reason": "the test is over", "by": "test"}}})
+        tenant.kubectl("patch", "tfcluster", name, "--type=merge", "-p", body)
+
+
+@pytest.mark.needs("quota", "rwx")
+def test_two_launches_and_room_for_one(bounded: Tenant, program: Any) -> None:
+    """Of two launches at once with room for one, one waits with what for, its place, and who has
+    it; it starts by itself when the other gives it back, and the third after it.
+    """
+    for name in ("first-1", "second-1", "third-1"):
+        bounded.launch(name, workers(program, 1, "3Gi"))
+    bounded.wait("first-1", lambda s: s.get("phase") in ("Starting", "Running"), "it is admitted")
+
+    def waits(name: str, what: str) -> None:
+        def told(status: Object) -> bool:
+            return status.get("phase") == "Queued" and what in status.get("message", "")
+
+        bounded.wait(name, told, what, seconds=90)
+
+    waits("second-1", "1Gi more in quota tasks (requests.memory), held by first-1 (0.01 CPU, 3Gi)")
+    waits("second-1", "(place 1 in the queue)")
+    waits("third-1", "its turn after second-1 (place 2 in the queue)")
+    assert bounded.pods("second-1") == bounded.pods("third-1") == []
+    stop(bounded, "first-1")
+    gone = time.monotonic()
+    bounded.wait("second-1", lambda s: s.get("phase") != "Queued", "it is admitted", seconds=90)
+    print(f"admitted {time.monotonic() - gone:.1f} s after the first was asked to end")
+    waits("third-1", "(place 1 in the queue)")
+    stop(bounded, "third-1", "second-1")
+    for name in ("first-1", "second-1", "third-1"):
+        bounded.wait(name, lambda s: s.get("releasedAt"), "it gave everything back", seconds=120)
+
+
+@pytest.mark.needs("quota", "rwx")
+def test_what_never_fits_fails_with_every_problem(bounded: Tenant, program: Any) -> None:
+    """A run that can never run fails at once with every problem, and the number that would fit;
+    nothing of it is made.
+    """
+    named = Pods(
+        volumes=(Volume(claim="theirs", path="/mnt/x"),), secrets=(SecretUse(name="admin"),)
+    )
+    bounded.launch("large-1", workers(program, 6, "2Gi", pods=named))
+    message = bounded.phase("large-1", "Failed", seconds=90)["message"]
+    assert "2 workers of 0.01 CPU, 2Gi fit, 6 were asked: use --workers 2" in message
+    assert "quota tasks has 5Gi of 5Gi left (requests.memory)" in message
+    assert "got 'theirs'; there is no such PersistentVolumeClaim" in message
+    assert "got 'admin'; tasks may use secrets that an administrator labelled" in message
+    bounded.launch("huge-1", workers(program, 1, "4Gi"))
+    message = bounded.phase("huge-1", "Failed", seconds=90)["message"]
+    assert "a task may use at most 3Gi (LimitRange sizes)" in message
+    bounded.launch("wide-1", workers(program, 1, "1Gi", cpu=900))
+    message = bounded.phase("wide-1", "Failed", seconds=90)["message"]
+    assert "no node has so much" in message
+    for name in ("large-1", "huge-1", "wide-1"):
+        assert bounded.left_of(name) == [f"tfcluster.tfcluster.dev/{name}"]
+
+
+@pytest.mark.needs("quota", "rwx")
+def test_what_is_offered_is_published(bounded: Tenant, program: Any) -> None:
+    """The namespace's ConfigMap says what there is and soon what fits now; a client
+    comes from it to the problems of the operator.
+    """
+
+    def options() -> Object:
+        found = bounded.kubectl.get("configmap", "tfcluster-options")
+        told: Object = json.loads(found["data"]["options.json"])
+        return told
+
+    wait_until(
+        lambda: options()["memory"] == {"total": 5 * GIB, "free": 5 * GIB},
+        "it is there",
+        seconds=90,
+    )
+    bounded.launch("told-1", workers(program, 1, "3Gi"))
+    bounded.wait("told-1", lambda s: s.get("phase") in ("Starting", "Running"), "it is admitted")
+    began = time.monotonic()
+    wait_until(lambda: options()["memory"]["free"] <= 2 * GIB, "what is free", seconds=90)
+    print(f"told after {time.monotonic() - began:.1f} s")
+    published = bounded.kubectl.get("configmap", "tfcluster-options")["data"][offer.OFFER]
+    (problem,) = offer.problems(workers(program, 6, "2Gi"), offer.read(published))
+    assert problem.fits == 2
+    stop(bounded, "told-1")
+    bounded.wait("told-1", lambda s: s.get("releasedAt"), "it gave everything back", seconds=120)

@@ -1,0 +1,270 @@
+"""The Kubernetes backend as users have it: with their rights alone, over a network that is cut, and
+where something is missing. What every backend promises is in test_backend_contract.py.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+import tenants
+from kubectl import Kubectl
+from kubenode.commands import wait_until
+from operators import Tenant, spec_of
+from relay import Relay
+
+from tfcluster_magic import ClusterManager
+from tfcluster_magic.backends.base import LaunchRequest, Removed
+from tfcluster_magic.backends.kubernetes.backend import KubernetesBackend
+from tfcluster_magic.errors import (
+    BackendUnavailable,
+    Conflict,
+    InvalidRequest,
+    NotAllowed,
+    NotFound,
+    TFClusterError,
+)
+from tfcluster_magic.kube import api
+from tfcluster_magic.models import Lifecycle, Mode, Phase, Spec, Stop, TFCluster
+from tfcluster_magic.waiting import Until
+
+NEVER_THERE = "registry:5000/nothing:1"
+"""An image that no registry has: its run stays Starting, and costs nothing."""
+HELLO = """
+import time
+for i in range(40):
+    print("line", i, flush=True)
+    time.sleep(0.1)
+"""
+
+
+@pytest.fixture(scope="module")
+def user(new_tenant: Callable[[], Tenant], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The kubeconfig of a user, in a namespace of theirs."""
+    tenant = new_tenant()
+    tenants.move_in(tenant.kubectl)
+    return tenants.kubeconfig(tenant.kubectl, tmp_path_factory.mktemp("user") / "kubeconfig")
+
+
+@pytest.fixture
+def backend(user: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KubernetesBackend]:
+    """The backend by that kubeconfig; what a test leaves is removed."""
+    monkeypatch.setenv("KUBECONFIG", str(user))
+    yield KubernetesBackend()
+    left = KubernetesBackend()  # by the way that no relay stands in
+    for run in left.list():
+        left.api.delete(api.path("tfclusters", left.namespace, run.metadata.name))
+
+
+@pytest.fixture
+def hello(tmp_path: Path) -> Path:
+    """A program that prints for some seconds."""
+    path = tmp_path / "hello.py"
+    path.write_text(HELLO)
+    return path
+
+
+@pytest.fixture
+def relay(backend: KubernetesBackend) -> Iterator[Relay]:
+    """A relay between the backend and its API server."""
+    server = urlsplit(backend.api.server)
+    assert server.hostname and server.port
+    running = Relay(server.hostname, server.port)
+    backend.api.server = f"https://{server.hostname}:{running.port}"
+    yield running
+    running.end()
+
+
+def stuck(hello: Path) -> Spec:
+    """A wish whose tasks never come up."""
+    return spec_of(hello, image=NEVER_THERE, lifecycle=Lifecycle(grace=1.0))
+
+
+def refusal(call: Callable[[], object]) -> TFClusterError | None:
+    """The error of a call, if it has one."""
+    try:
+        call()
+    except TFClusterError as error:
+        return error
+    return None
+
+
+def words_of(refused: Callable[[], object]) -> TFClusterError:
+    """The error of a call that has to have one."""
+    told = refusal(refused)
+    assert told is not None, "it was not refused"
+    return told
+
+
+def test_every_verb_with_the_users_rights_alone(
+    backend: KubernetesBackend, hello: Path, tmp_path: Path
+) -> None:
+    """From a laptop all verbs work with the one role that a user has, but what needs the volumes,
+    which says so.
+    """
+    manager = ClusterManager(backend)
+    assert manager.options().backend == "kubernetes"
+    name = manager.launch(str(hello), workers=2, name="verbs").metadata.name
+    printed: dict[str, list[str]] = {}
+    for line in manager.logs(name, follow=True):
+        if line is not None and not line.text.startswith("tfcluster: "):
+            printed.setdefault(line.task, []).append(line.text)
+    every = [f"line {i}" for i in range(40)]
+    assert printed == {"worker-0": every, "worker-1": every}
+    assert manager.wait(name, 300, until=Until.RELEASED).status.phase is Phase.SUCCEEDED
+    assert [run.metadata.name for run in manager.list()] == [name]
+    last = [line.text for line in manager.logs(name, ["worker-1"], tail=1) if line]
+    assert last == ["line 39"]
+    again = manager.rerun(name).metadata.name
+    assert again == "verbs-2"
+    manager.stop(again, "enough")
+    assert manager.wait(again, 300, until=Until.RELEASED).status.phase is Phase.STOPPED
+    assert isinstance(words_of(lambda: manager.delete(name, with_logs=True)), Conflict)
+    manager.delete(name)
+    manager.delete(again)
+    assert isinstance(words_of(lambda: manager.status("verbs")), NotFound)
+
+    large = tmp_path / "large.py"
+    large.write_text("text = '" + "x" * 70_000 + "'\n")
+    told = str(words_of(lambda: manager.launch(str(large))))
+    assert "workspace volume" in told and "launch it there" in told
+
+
+def test_a_watch_outlives_a_cut(backend: KubernetesBackend, relay: Relay, hello: Path) -> None:
+    """What was deleted and made while nothing came through is told when something does again."""
+    direct = KubernetesBackend()
+    direct.create(LaunchRequest(cluster="first", spec=stuck(hello)))
+    watch = (change for change in backend.watch() if change is not None)
+    first = next(watch)
+    assert isinstance(first, TFCluster)
+    assert first.metadata.name == "first-1"
+    relay.closed.set()
+    relay.cut()
+    direct.api.delete(api.path("tfclusters", direct.namespace, "first-1"))
+    direct.create(LaunchRequest(cluster="second", spec=stuck(hello)))
+    relay.closed.clear()
+    removed: list[str] = []
+    made: list[TFCluster] = []
+    while not (removed and made):
+        change = next(watch)
+        if isinstance(change, Removed):
+            removed.append(change.name)
+        elif change.metadata.name == "second-1":
+            made.append(change)
+    assert removed == ["first-1"]
+
+
+def test_following_one_run_outlives_a_cut(
+    backend: KubernetesBackend, relay: Relay, hello: Path
+) -> None:
+    """A wait for one run goes on while the API server is away, and hears of the run's end."""
+    direct = KubernetesBackend()
+    name = direct.create(LaunchRequest(cluster="digits", spec=stuck(hello))).metadata.name
+    watch = backend.watch(name)
+    next(change for change in watch if change is not None)
+    relay.closed.set()
+    relay.cut()
+    direct.stop(name, Stop(reason="meanwhile"))
+    relay.closed.clear()
+    last = [change for change in watch if change is not None][-1]
+    assert last.status.phase is Phase.STOPPED
+    assert last.status.released_at is not None
+
+
+def test_followed_logs_outlive_a_cut(backend: KubernetesBackend, relay: Relay, hello: Path) -> None:
+    """Whoever follows a task while the API server is away gets every line, once, and its end."""
+    manager = ClusterManager(backend)
+    name = manager.launch(str(hello), workers=1, name="cut").metadata.name
+    told: list[str] = []
+    for line in manager.logs(name, follow=True):
+        told += [line.text] if line and not line.text.startswith("tfcluster: ") else []
+        if line and line.text == "line 5":
+            relay.closed.set()
+            relay.cut()
+            threading.Timer(2.0, relay.closed.clear).start()
+    assert told == [f"line {i}" for i in range(40)]
+
+
+def test_a_server_that_is_away(backend: KubernetesBackend, relay: Relay) -> None:
+    """Verbs say which server does not answer and that runs go on; afterwards they work again."""
+    relay.closed.set()
+    relay.cut()
+    told = words_of(backend.list)
+    assert isinstance(told, BackendUnavailable)
+    assert backend.api.server in str(told) and "what runs goes on" in str(told)
+    relay.closed.clear()
+    assert backend.list() == []
+
+
+def test_a_token_that_is_no_longer_good(
+    user: Path, kube: Kubectl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Credentials that the server has given up are told as such, with what to do."""
+    kube.apply(*tenants.rights(tenants.user_rules(), kube.namespace))
+    path = tenants.kubeconfig(kube, tmp_path / "kubeconfig")
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    assert KubernetesBackend().list() == []
+    kube.delete("serviceaccount", tenants.ACCOUNT)
+    wait_until(lambda: refusal(KubernetesBackend().list), "the server forgets it", seconds=120)
+    told = words_of(KubernetesBackend().list)
+    assert isinstance(told, BackendUnavailable)
+    assert "does not accept these credentials" in str(told) and "Sign in" in str(told)
+
+
+def test_missing_rights(
+    user: Path, kube: Kubectl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an account may not do is named with resource and namespace, and whom to ask for what."""
+    kube.apply(*tenants.rights([], kube.namespace))
+    path = tenants.kubeconfig(kube, tmp_path / "kubeconfig")
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    told = words_of(KubernetesBackend().list)
+    assert isinstance(told, NotAllowed)
+    assert f"may not list tfclusters in namespace {kube.namespace}" in str(told)
+    assert "bind the ClusterRole tfcluster-user" in str(told)
+
+
+def test_a_cluster_without_tfcluster(backend: KubernetesBackend) -> None:
+    """Where the server does not know the resource, TFCluster is not installed, and how it is."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(api.GROUPS, "tfclusters", "/apis/tfcluster.dev/v0")
+        told = words_of(backend.list)
+    assert isinstance(told, BackendUnavailable)
+    assert "TFCluster is not installed on this cluster" in str(told)
+
+
+def test_a_namespace_that_no_operator_serves(
+    user: Path, kube: Kubectl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A launch where nobody would act on it is refused, and says what the namespace lacks."""
+    monkeypatch.setenv("KUBECONFIG", kube.kubeconfig)
+    told = words_of(KubernetesBackend(namespace=kube.namespace).options)
+    assert "does not serve namespace" in str(told) and "tfcluster.dev/tenant=true" in str(told)
+
+
+def test_a_spec_cannot_be_changed(backend: KubernetesBackend, hello: Path) -> None:
+    """What the API server refuses of a spec comes as the problems of a launch do, by field."""
+    run = backend.create(LaunchRequest(cluster="digits", spec=stuck(hello)))
+    where = api.path("tfclusters", backend.namespace, run.metadata.name)
+
+    def change() -> None:
+        with backend._explained(run.metadata.name):
+            backend.api.merge(where, {"spec": {"lifecycle": {"grace": 7.0}}})
+
+    refused = words_of(change)
+    assert isinstance(refused, InvalidRequest)
+    assert any("spec" in problem.field for problem in refused.problems)
+
+
+def test_in_graph_servers_are_out_of_reach_of_a_laptop(
+    backend: KubernetesBackend,
+) -> None:
+    """Outside of the cluster connecting is refused with the place where it works."""
+    spec = Spec(mode=Mode.IN_GRAPH, image=NEVER_THERE)
+    run = backend.create(LaunchRequest(cluster="drive", spec=spec))
+    told = backend.out_of_reach(run)
+    assert told is not None and "connect in a notebook there" in told
+    assert f"{run.metadata.name}-worker-0.{run.metadata.name}:2222" in told

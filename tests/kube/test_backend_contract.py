@@ -1,0 +1,114 @@
+"""What every backend promises, kept by Kubernetes: tests/test_backend_contract.py, run in pods.
+
+The file is carried unchanged into notebooks as users have them, with their account and volumes,
+several at once, each in a namespace of its own; here each of its tests is told by its name.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import tenants
+from kubenode.errors import NodeError
+from kubenode.paths import ROOT
+from operators import Tenant
+
+pytestmark = pytest.mark.needs("rwx", "quota")
+
+SUITE = ROOT / "tests" / "test_backend_contract.py"
+NAMES = [
+    node.name
+    for node in ast.parse(SUITE.read_text()).body
+    if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+]
+AT_ONCE = 4
+PACKAGES = ("pytest", "pluggy", "iniconfig", "packaging", "pygments", "pytest-timeout")
+QUOTA = {"requests.cpu": "1300m", "requests.memory": "6Gi"}
+"""So that what is free in a namespace depends on no other one."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a test of the suite ended in its pod."""
+
+    passed: bool
+    words: str
+
+
+@pytest.fixture(scope="module")
+def verdicts(new_tenant: Callable[[], Tenant]) -> Mapping[str, Verdict]:
+    """Every test of the suite by its name, run once, in a few pods side by side."""
+    shares = [NAMES[at::AT_ONCE] for at in range(AT_ONCE)]
+    homes = [new_tenant() for _share in shares]
+    found: dict[str, Verdict] = {}
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for told in pool.map(_try, homes, shares):
+            found |= told
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_contract_holds(verdicts: Mapping[str, Verdict], name: str) -> None:
+    """On Kubernetes each test of the suite passes, in a notebook pod with a user's rights."""
+    assert verdicts[name].passed, verdicts[name].words
+
+
+def _try(tenant: Tenant, names: list[str]) -> dict[str, Verdict]:
+    """Run these tests in a notebook of a tenant."""
+    kube = tenant.kubectl
+    tenants.move_in(kube)
+    kube.apply(
+        tenants.notebook(tenant.image),
+        {
+            "apiVersion": "v1",
+            "kind": "ResourceQuota",
+            "metadata": {"name": "tasks"},
+            "spec": {"hard": QUOTA},
+        },
+    )
+    kube.running(tenants.POD)
+    tenants.carry(kube, tenants.POD, [tenants.our_package(), *_suite()])
+    words = " ".join(f"{SUITE.relative_to(ROOT)}::{name}" for name in names)
+    report = "/tmp/report.xml"
+    command = (
+        f"cd {tenants.CARRIED} && PYTHONPATH=.:packages python -m pytest -q -p no:cacheprovider "
+        f"--junitxml={report} --timeout=120 --timeout-method=signal {words}"
+    )
+    try:
+        said = kube.exec(tenants.POD, "sh", "-c", command, seconds=600)
+    except NodeError as error:  # of a test that failed; the report says which
+        said = str(error)
+    try:
+        report = kube.exec(tenants.POD, "cat", report)
+    except NodeError as error:
+        raise AssertionError(f"the suite did not run: {said}") from error
+    log = tenant.operator.log()[-3000:]
+    return _verdicts(report, log)
+
+
+def _verdicts(report: str, log: str) -> dict[str, Verdict]:
+    found: dict[str, Verdict] = {}
+    for case in ET.fromstring(report).iter("testcase"):
+        failed = [part for part in case if part.tag in ("failure", "error", "skipped")]
+        words = "\n".join(f"{part.get('message')}\n{part.text}" for part in failed)
+        name = str(case.get("name")).partition("[")[0]
+        before = found.get(name, Verdict(True, ""))
+        words = f"{before.words}\n{words}\nThe operator said:\n{log}"
+        found[name] = Verdict(before.passed and not failed, words)
+    return found
+
+
+def _suite() -> list[tuple[Path, str]]:
+    """The suite, and pytest as this environment has it: pods reach no package registry."""
+    found = [(ROOT / "tests", "tests"), (ROOT / "pyproject.toml", "pyproject.toml")]
+    for package in PACKAGES:
+        files = importlib.metadata.files(package) or ()
+        found += [(Path(str(f.locate())), f"packages/{f}") for f in files if f.parts[0] != ".."]
+    return found

@@ -1,0 +1,210 @@
+"""The custom resource on a real API server: what kubectl is refused, told and shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import UnderTest
+from kubectl import Kubectl, Object
+from wrong_specs import NAMES, WRONG, Wrong, mounting, running
+
+from tfcluster_magic.kube import resource
+from tfcluster_magic.kube.api import Api, ApiError, path
+from tfcluster_magic.models import Phase, Reason, Status, TypeCounts
+from tfcluster_magic.validation import validate
+
+CRDS = Path(__file__).parents[2] / "k8s" / "crds"
+WHOLE = {
+    **running(
+        image="registry:5000/team/tensorflow:2.21",
+        replicas={
+            "chief": {"count": 1},
+            "worker": {"count": 2, "resources": {"cpu": 0.5, "memory": "1.5Gi", "gpu": 1}},
+            "ps": {"count": 1, "resources": {"memory": "64Mi"}},
+        },
+        env={"A": "b", "EMPTY": ""},
+        lifecycle={"maxDuration": 3600, "queueTimeout": 0},
+        pods={
+            "imagePullSecrets": ["registry"],
+            "volumes": [
+                {"claim": "images", "path": "/mnt/images", "readOnly": True, "subPath": "a/b"},
+                {"claim": "images", "path": "/mnt/images/c"},
+            ],
+            "secrets": [{"name": "s3"}, {"name": "s3", "path": "/mnt/s3"}],
+            "annotations": {"prometheus.io/scrape": "true"},
+            "dataClaim": {"size": "10Gi", "storageClass": "shared"},
+        },
+    ),
+}
+
+
+def run(name: str, spec: Mapping[str, Any]) -> Object:
+    """A TFCluster as somebody writes it by hand."""
+    head = {"name": name}
+    return {"apiVersion": "tfcluster.dev/v1alpha1", "kind": "TFCluster", "metadata": head} | {
+        "spec": spec
+    }
+
+
+@pytest.fixture(scope="module")
+def kubectl(cluster: UnderTest) -> Kubectl:
+    """A cluster that knows the resource, by kubectl."""
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(CRDS))
+    cluster.kubectl(
+        "wait", "--for=condition=Established", "-f", str(CRDS / "tfclusters.tfcluster.dev.yaml")
+    )
+    return cluster.kubectl
+
+
+@pytest.fixture(scope="module")
+def api(kubectl: Kubectl) -> Iterator[Api]:
+    """The product's own way to the same API server: what kubectl would say, without its start."""
+    from kubernetes.client.configuration import Configuration
+    from kubernetes.config import load_kube_config
+
+    configuration = Configuration()
+    load_kube_config(kubectl.kubeconfig, client_configuration=configuration)
+    api = Api(configuration)
+    yield api
+    api.close()
+
+
+def refusal(api: Api, thing: Object) -> str:
+    """What the API server says to an object, asked without creating it; nothing if it may be."""
+    try:
+        strictly = {"dryRun": "All", "fieldValidation": "Strict"}  # as `kubectl apply` asks
+        api.create(path("tfclusters", "default"), thing, **strictly)
+    except ApiError as error:
+        return error.message
+    return ""
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=str)
+def test_kubectl_is_refused_what_the_magic_is_refused(api: Api, wrong: Wrong) -> None:
+    """Each mistake that a launch refuses is refused by the API server, with the same sentence."""
+    said = refusal(api, run("wrong-1", wrong.spec))
+    if wrong.told_by_kubectl is None:
+        assert said == ""
+    else:
+        assert wrong.told_by_kubectl in said
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_kubectl_is_refused_names_that_no_run_has(api: Api, name: str) -> None:
+    """A name that is not <cluster>-<run> is refused with the rule."""
+    said = refusal(api, run(name, running()))
+    assert "metadata.name" in said
+    assert "name it <cluster>-<run>, such as digits-1" in said
+
+
+def test_all_mistakes_are_told_at_once(kube: Kubectl) -> None:
+    """One `kubectl apply` names every wrong field, as a launch does."""
+    spec = {**mounting("/log"), "replicas": {"chief": {"count": 2}}, "env": {"TF_CONFIG": ""}}
+    said = kube.refused(run("wrong-1", spec))
+    for field in ("spec.pods.volumes[0].path", "spec.replicas.chief.count", "spec.env"):
+        assert f"{field}: Invalid value" in said
+
+
+def test_a_run_is_stored_as_it_is_read(kubectl: Kubectl, kube: Kubectl) -> None:
+    """What kubectl applies comes back from the API as the record that a launch would have made."""
+    kube.apply(run("digits-1", WHOLE), run("plain-1", {**running(), "image": None}))
+    applied = resource.read(kube.get("tfc", "digits-1"))
+    plain = resource.read(kube.get("tfc", "plain-1"))
+
+    assert applied.spec == validate(WHOLE)
+    assert plain.spec == validate(running())
+    assert (plain.metadata.owner, plain.metadata.run) == (kube.namespace, 1)
+    assert "unchanged" in kube("apply", "-f", "-", stdin=json.dumps(run("digits-1", WHOLE)))
+
+
+def test_a_launch_is_stored_as_it_was_asked_for(kubectl: Kubectl, kube: Kubectl) -> None:
+    """What the backend writes, warnings included, is what everybody reads."""
+    spec = validate(WHOLE)
+    kube.apply(resource.write("digits", 3, spec, warnings=["memory is scarce"]))
+    stored = resource.read(kube.get("tfc", "digits-3"))
+
+    assert (stored.spec, stored.status.warnings) == (spec, ("memory is scarce",))
+
+
+CHANGES: Mapping[str, Any] = {
+    "mode": "in-graph",
+    "replicas": {"worker": {"count": 5}},
+    "program": {"arguments": ["--epochs", "9"]},
+    "server": "python",
+    "image": "other:1",
+    "interpreter": "/usr/bin/python3",
+    "env": {"A": "c"},
+    "lifecycle": {"maxDuration": 7200},
+    "resumeFrom": "digits-1",
+    "pods": {"annotations": {"a": "b"}},
+}
+
+
+def test_only_a_stop_can_change_a_run(api: Api, kube: Kubectl) -> None:
+    """Every other field stays as it was launched, whether it is changed, added or removed; a stop
+    is asked for once and stays.
+    """
+
+    def refused(name: str, spec: Mapping[str, Any]) -> str:
+        with pytest.raises(ApiError) as error:
+            change(name, spec)
+        return error.value.message
+
+    def change(name: str, spec: Mapping[str, Any]) -> Object:
+        return api.merge(path("tfclusters", kube.namespace, name), {"spec": spec})
+
+    kube.apply(run("digits-1", WHOLE), run("plain-1", running()))
+    for name in ("digits-1", "plain-1"):
+        for field, value in CHANGES.items():
+            said = refused(name, {field: value})
+            assert f"spec.{field}: Invalid value" in said
+            assert "only spec.stop can change once a run exists" in said
+    for field in ("image", "pods", "env", "program"):
+        assert f"spec.{field}: " in refused("digits-1", {field: None})
+
+    change("digits-1", {"stop": {"reason": "enough", "by": "alice", "at": 1.5}})
+    assert "stays so" in refused("digits-1", {"stop": {"reason": "more"}})
+    assert "stays so" in refused("digits-1", {"stop": None})
+    stopped = resource.read(kube.get("tfc", "digits-1")).spec.stop
+    assert stopped is not None
+    assert (stopped.reason, stopped.by, stopped.at) == ("enough", "alice", 1.5)
+
+
+def test_kubectl_shows_where_a_run_is(kubectl: Kubectl, kube: Kubectl) -> None:
+    """`kubectl get tfc` has phase, ready tasks, reason and age, and the sentence when it is wide;
+    a status is written beside the spec and changes nothing else.
+    """
+    kube.apply(run("digits-1", running()))
+    status = resource.status_of(
+        Status(
+            phase=Phase.RUNNING,
+            reason=Reason.RUNNING,
+            message="all 3 tasks run",
+            counts={"worker": TypeCounts(desired=3, running=2, succeeded=1)},
+            started_at=5.5,
+        )
+    )
+    body = json.dumps({"status": {**status, "tide": "high"}, "spec": {"mode": "in-graph"}})
+    kube("patch", "tfc", "digits-1", "--subresource=status", "--type=merge", "-p", body)
+
+    head, row = kube("get", "tfc").splitlines()
+    assert head.split() == ["NAME", "PHASE", "READY", "REASON", "AGE"]
+    assert row.split()[:4] == ["digits-1", "Running", "3/3", "Running"]
+    assert "all 3 tasks run" in kube("get", "tfcluster", "-o", "wide")
+    assert "digits-1" in kube("get", "all")
+    stored = kube.get("tfclusters", "digits-1")
+    assert "tide" not in stored["status"]
+    read = resource.read(stored)
+    assert (read.spec.mode, read.status.started_at) == ("between-graph", 5.5)
+
+
+def test_kubectl_explains_what_a_field_is_for(kubectl: Kubectl) -> None:
+    """`kubectl explain` reads like a page of the documentation."""
+    replicas = " ".join(kubectl("explain", "tfcluster.spec.replicas").split())
+    assert "The tasks of a cluster by task type; a type that is absent has none." in replicas
+    assert "Parameter servers, given back when the workers are done." in replicas
+    assert "one notebook (in-graph)" in kubectl("explain", "tfc.spec.mode")

@@ -1,0 +1,52 @@
+"""The operator's own check of NetworkPolicies: right where they are enforced, and where not."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import pytest
+from conftest import UnderTest
+from kubectl import Kubectl
+from kubenode import policy
+from kubenode.commands import wait_until
+from operators import tenancy
+
+from tfcluster_magic.kube import access
+from tfcluster_magic.operator.enforcement import RECORD, Enforcement
+
+pytestmark = pytest.mark.alone
+
+
+@pytest.mark.needs("network-policy", "node-inside")
+def test_it_sees_whether_policies_are_enforced(
+    cluster: UnderTest, kube: Kubectl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a namespace that denies everything, the check says that policies are enforced, says that
+    they are not when the network lets everything pass, keeps its answer and leaves no pod.
+    """
+    assert cluster.own
+    (denies,) = (each for each in tenancy(kube.namespace, "") if each["kind"] == "NetworkPolicy")
+    kube.apply(denies)
+    monkeypatch.setenv("KUBECONFIG", kube.kubeconfig)
+    api, _namespace = access.connect()
+    image = cluster.description.images["notebook"]
+    check = Enforcement(api, kube.namespace, image, lambda: True)
+
+    def answer() -> bool | None:
+        check.enforced = None
+        check.look()
+        assert kube.get("configmap", RECORD)["data"]["enforced"] == str(check.enforced).lower()
+        return check.enforced
+
+    assert answer() is True
+    with ExitStack() as everywhere:
+        for node in cluster.own.nodes():  # the scheduler chooses where its pods run
+            everywhere.enter_context(policy.unenforced(node, cluster.own.first))
+        assert answer() is False
+    assert answer() is True
+    wait_until(
+        lambda: RECORD not in kube("get", "pods,networkpolicies", "-o", "name"),
+        "nothing of the check is left",
+        seconds=90,
+    )
+    api.close()

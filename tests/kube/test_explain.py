@@ -1,0 +1,185 @@
+"""Why tasks do not run, told by the operator: each cause produced for real, side by side.
+
+Every run is admitted before the cause is there, as when a cluster changes between admission and
+start: the operator rests while the records are written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from conftest import UnderTest
+from explain_cases import SERVE, SLEEP, Seen, admit, cases, follow, wish, words_of
+from kubenode import images, registry
+from kubenode.commands import wait_until
+from kubenode.errors import NodeError
+from operators import Tenant
+from waiting_causes import ACCESS_SECRET, evict, limit_range, quota, webhook
+
+from tfcluster_magic.kube import access
+from tfcluster_magic.kube.api import Api
+
+pytestmark = pytest.mark.needs("registry", "node-inside")
+
+
+@pytest.fixture(scope="module")
+def image(cluster: UnderTest) -> str:
+    """An image with Python and without TensorFlow, which is small."""
+    assert cluster.own
+    built = images.build("operator")
+    registry.push(built, cluster.own.first)
+    return built.reference
+
+
+@pytest.fixture
+def api(cluster: UnderTest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
+    """The API, asked without a process for each question: moments are measured here."""
+    monkeypatch.setenv("KUBECONFIG", cluster.kubectl.kubeconfig)
+    found, _namespace = access.connect()
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="module")
+def bounded(new_tenant: Callable[[], Tenant]) -> Tenant:
+    """A namespace with a quota and a LimitRange."""
+    tenant = new_tenant()
+    tenant.kubectl.apply(
+        limit_range(max={"cpu": "1"}, defaultRequest={"cpu": "10m"}),
+        quota(requests_cpu="30m"),
+    )
+    tenant.kubectl.wait(
+        "resourcequota", "small", lambda found: "hard" in found.get("status", {}), "it counts"
+    )
+    return tenant
+
+
+@pytest.fixture(scope="module")
+def place(new_tenant: Callable[[], Tenant]) -> Iterator[Tenant]:
+    """A namespace without bounds; its runs go with this file, for they would wait on."""
+    tenant = new_tenant()
+    yield tenant
+    tenant.kubectl("delete", "tfclusters", "--all", "--wait=false")
+
+
+@pytest.fixture(scope="module")
+def refusing(cluster: UnderTest, place: Tenant) -> Iterator[Callable[..., str]]:
+    """Makes an admission webhook that is down responsible for the pods of a run, or of one type."""
+    made: list[str] = []
+
+    def refuse(run: str, **more: str) -> str:
+        found = webhook(place.name)
+        name = found["metadata"]["name"] = f"{place.name}-{len(made)}"
+        wanted = {"tfcluster.dev/name": run, **more}
+        found["webhooks"][0]["objectSelector"] = {"matchLabels": wanted}
+        cluster.kubectl.apply(found)
+        made.append(name)
+        return name
+
+    yield refuse
+    if made:
+        cluster.kubectl("delete", "validatingwebhookconfiguration", *made, "--ignore-not-found")
+
+
+def test_each_cause_is_told(
+    cluster: UnderTest,
+    place: Tenant,
+    bounded: Tenant,
+    refusing: Callable[..., str],
+    api: Api,
+    image: str,
+    tmp_path: Path,
+) -> None:
+    """Each cause for which a task waits or fails is one sentence in the run's status that says what
+    to do; how late each came is printed.
+    """
+    every = cases(tmp_path, image, cluster.busybox)
+    place.kubectl.apply(
+        ACCESS_SECRET,
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "unbound"},
+            "spec": {
+                "accessModes": ["ReadWriteMany"],
+                "storageClassName": "no-such-class",
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
+        },
+    )
+    refusing("webhook-1")
+    tenants = ((place, False), (bounded, True))
+    for each, _second in tenants:
+        each.operator.stop()
+    for run, case in every.items():
+        admit(api, bounded if case.second else place, run, case.spec)
+    seen = Seen()
+
+    def all_told() -> bool:
+        done = [
+            follow(api, each.name, {r: c for r, c in every.items() if c.second is second}, seen)
+            for each, second in tenants
+        ]
+        return all(done)
+
+    with ThreadPoolExecutor(2) as starting:
+        for each, _second in tenants:
+            starting.submit(each.operator.start)
+        with contextlib.suppress(NodeError):  # what is missing says more
+            wait_until(all_told, "every cause is told", seconds=100, every=0.2)
+    late = {
+        run: round(max(0.0, seen.not_told.get(run, 0.0) - seen.known.get(run, float("inf"))), 1)
+        for run in every
+    }
+    print("seconds after Kubernetes knew:", late)
+    missing = {run: seen.said.get(run) for run in every if run not in seen.told}
+    assert not missing, missing
+
+
+def told(place: Tenant, run: str, sentence: str, seconds: float = 60) -> str:
+    """Wait until a status says it; everything that it says."""
+    return words_of(place.wait(run, lambda s: re.search(sentence, words_of(s)), sentence, seconds))
+
+
+def test_who_waits_for_a_peer_says_for_whom(
+    cluster: UnderTest,
+    place: Tenant,
+    refusing: Callable[..., str],
+    image: str,
+    tmp_path: Path,
+) -> None:
+    """A worker whose parameter server is gone waits for it, by name; so does a task whose peer has
+    no address, and there the cluster's DNS is what does not answer.
+    """
+    serves = wish(tmp_path, image, SERVE, serves=True)
+    held = refusing("dns-1")
+    place.launch("dns-1", serves(ps=1))
+    place.launch("peers-1", serves(ps=1))
+    place.kubectl("wait", "--for=create", "job/dns-1-ps", "--timeout=60s", seconds=70)
+    nobody = json.dumps({"spec": {"selector": {"tfcluster.dev/name": "nobody"}}})
+    place.kubectl("patch", "service", "dns-1", "--type=merge", "-p", nobody)
+    cluster.kubectl("delete", "validatingwebhookconfiguration", held)
+    place.phase("peers-1", "Running")
+    refusing("peers-1", **{"tfcluster.dev/task-type": "ps"})
+    (server,) = place.pods("peers-1", "ps")
+    place.kubectl("delete", "pod", server["metadata"]["name"], "--wait=false")
+    said = told(place, "peers-1", "worker-0: waits for ps-0")
+    assert told(place, "peers-1", "ps-0: the admission webhook"), said
+    told(place, "dns-1", "the name of (ps|worker)-0 does not resolve though it runs: .* DNS", 120)
+
+
+def test_an_eviction_is_told_and_healed(place: Tenant, image: str, tmp_path: Path) -> None:
+    """A task that is evicted, as when a node is emptied, is said to have been, and starts again."""
+    place.launch("evicted-1", wish(tmp_path, image, SLEEP)())
+    place.phase("evicted-1", "Running")
+    (pod,) = place.pods("evicted-1")
+    evict(place.kubectl, pod["metadata"]["name"])
+    said = told(place, "evicted-1", "worker-0 was evicted")
+    assert "somebody evicted it, as when a node is emptied" in said
+    assert "It is restarted (1 of 3 times)" in said

@@ -1,0 +1,286 @@
+"""The hub on Kubernetes, from the ingress controller to a cluster launched in a notebook."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+import yaml
+from conftest import UnderTest
+from hub.visitor import Visitor
+from hub_installing import PREFIX, bring_secrets, reapply, rendered
+from hubs import PASSWORD, Hub
+from kubectl import Object
+from kubenode import paths
+from kubenode.commands import wait_until
+from over_tls import Entrance, Secure
+
+pytestmark = pytest.mark.needs("ingress", "gateway", "rwx", "network-policy", "registry")
+
+UPLOAD = 60 << 20
+ROUTED, BY_ROUTE = "route.test", {"X-Came-By": "HTTPRoute"}
+"""A host, and what marks its answers: without its route the Ingress, for any host, would answer."""
+MAGIC = """
+%load_ext tfcluster_magic
+open("hello.py", "w").write("import os; print('TASK', os.environ['TFCLUSTER_TASK'])")
+launched = %tfcluster launch --workers 2 --worker-cpu 0.01 --worker-memory 256Mi hello.py
+launched.wait(240)
+print("PHASE", launched.status.phase.value, launched.logs())
+"""
+LONG = """
+program = "import os, time\\nwhile not os.path.exists('/log/end'): time.sleep(0.1)"
+open("long.py", "w").write(program)
+launched = %tfcluster launch --name long --workers 1 --worker-cpu 0.01 --worker-memory 256Mi long.py
+"""
+SHELL = """
+!tfcluster list -o json
+!env | cut -d= -f1 | sort | tr '\\n' ' '
+!id -u; ls -ld /data /log /home/jovyan; touch /data/mine /log/mine
+"""
+
+
+@pytest.fixture(scope="module")
+def alice(hub: Hub) -> Visitor:
+    """Somebody who has signed in, and whose notebook answers."""
+    alice = hub.newcomer("alice")
+    alice.spawn()
+    return alice
+
+
+def test_a_newcomer_comes_to_jupyterlab(hub: Hub, alice: Visitor) -> None:
+    """Whoever has a link sets a password, signs in, and JupyterLab answers below the base_url, in a
+    pod of their own namespace that passes Pod Security "restricted".
+    """
+    own = alice.servers()[""]["url"]
+    assert own == f"{PREFIX}user/{alice.name}/"
+    inside = hub.namespace(alice.name)
+    (pod,) = inside.every("pod", "tfcluster.dev/notebook=true")
+    assert pod["spec"]["serviceAccountName"] == "notebook"
+    assert pod["spec"]["priorityClassName"] == "tfcluster-notebook"
+    labels = hub.kubectl.get("namespace", inside.namespace)["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
+    assert "JupyterLab" in alice.get(f"user/{alice.name}/lab").text
+
+
+def test_a_notebook_launches_a_cluster(alice: Visitor) -> None:
+    """`%tfcluster launch` in a notebook of the hub runs a Between-Graph cluster to its end and
+    shows its output.
+    """
+    said = alice.run(f"user/{alice.name}", MAGIC)
+    assert "PHASE Succeeded" in said, said
+    assert "TASK worker-0" in said
+    assert "TASK worker-1" in said
+
+
+def test_a_notebook_has_its_volumes_and_no_secret_of_the_hub(alice: Visitor) -> None:
+    """A notebook writes its workspace, /data and /log as uid 1000, and finds the shell's tfcluster;
+    of the hub it knows its own token alone.
+    """
+    said = alice.run(f"user/{alice.name}", SHELL)
+    assert "1000\n" in said.replace("\r", ""), said
+    assert "cannot touch" not in said
+    assert "JUPYTERHUB_API_TOKEN" in said
+    for word in ("CONFIGPROXY_AUTH_TOKEN", "JPY_COOKIE_SECRET", "JUPYTERHUB_CRYPT_KEY"):
+        assert word not in said
+
+
+def test_a_large_file_is_uploaded(alice: Visitor) -> None:
+    """60 MiB go through ingress controller and proxy into the workspace in one request."""
+    content = base64.b64encode(b"\0" * UPLOAD).decode()
+    body = {"type": "file", "format": "base64", "content": content}
+    answer = alice.ask("PUT", f"user/{alice.name}/api/contents/large.bin", json=body)
+    assert answer.status_code == 201, answer.text[:500]
+    assert answer.json()["size"] == UPLOAD
+
+
+def test_anothers_server_is_refused(hub: Hub, alice: Visitor) -> None:
+    """Somebody else who has signed in gets neither the pages nor the API of a server."""
+    bob = hub.newcomer("bob")
+    assert bob.get(f"user/{alice.name}/lab").status_code in {403, 404}
+    assert bob.ask("GET", f"user/{alice.name}/api/kernels").status_code in {403, 404}
+
+
+@pytest.fixture(scope="module")
+def entrance(cluster: UnderTest) -> Entrance:
+    """The ingress controller's port for TLS."""
+    assert cluster.own
+    return Entrance(cluster.own, "hub")
+
+
+@pytest.fixture(scope="module")
+def route(cluster: UnderTest, tmp_path_factory: pytest.TempPathFactory) -> Object:
+    """The HTTPRoute of k8s/overlays/hub-httproute for a host; what comes by it has BY_ROUTE."""
+    every = yaml.safe_load_all(rendered(cluster, tmp_path_factory.mktemp("route"), "httproute"))
+    (found,) = [dict(each) for each in every if each["kind"] == "HTTPRoute"]
+    found["spec"]["hostnames"] = [ROUTED]
+    said = {"set": [{"name": name, "value": value} for name, value in BY_ROUTE.items()]}
+    mark = {"type": "ResponseHeaderModifier", "responseHeaderModifier": said}
+    found["spec"]["rules"][0]["filters"] = [mark]
+    return found
+
+
+def at(route: Object, listener: str, **more: Any) -> Object:
+    """The route, on a listener of the Gateway `hub`; `more` is in its only rule."""
+    made: Object = copy.deepcopy(route)
+    made["metadata"]["name"] = f"hub-{listener}"
+    made["spec"]["parentRefs"] = [{"name": "hub", "sectionName": listener}]
+    made["spec"]["rules"][0] |= more
+    return made
+
+
+def test_an_http_route_is_a_way_in_as_well(hub: Hub, route: Object) -> None:
+    """The HTTPRoute of k8s/overlays/hub-httproute leads to the hub below the base_url, as it is."""
+    hub.kubectl.apply(route)
+
+    def answers() -> bool:
+        head = {"Host": ROUTED}
+        found = requests.get(hub.url("hub/login"), headers=head, timeout=5, allow_redirects=False)
+        right = found.status_code == 200 and f'action="{PREFIX}hub/login' in found.text
+        return right and BY_ROUTE.items() <= found.headers.items()
+
+    try:
+        wait_until(answers, "the HTTPRoute leads to the hub", seconds=60)
+    finally:
+        hub.kubectl.delete("httproute", "hub")
+
+
+def test_an_http_route_has_its_gateways_certificate(
+    cluster: UnderTest, hub: Hub, route: Object, entrance: Entrance
+) -> None:
+    """On a listener with a certificate the HTTPRoute answers by exactly that, and another one on
+    the listener without TLS sends browsers there.
+    """
+    certificate = entrance.secret(hub.kubectl, "gateway-tls", ROUTED)
+    tls = {"certificateRefs": [{"name": "gateway-tls"}]}
+    listeners = [
+        {"name": "https", "port": 443, "protocol": "HTTPS", "tls": tls},
+        {"name": "http", "port": 80, "protocol": "HTTP"},
+    ]
+    head = {"apiVersion": route["apiVersion"], "kind": "Gateway", "metadata": {"name": "hub"}}
+    kind = cluster.description.gateway_class
+    gateway = {**head, "spec": {"gatewayClassName": kind, "listeners": listeners}}
+    to_https = {"type": "RequestRedirect", "requestRedirect": {"scheme": "https"}}
+    sends_on = at(route, "http", filters=[to_https], backendRefs=[])
+    hub.kubectl.apply(gateway, at(route, "https"), sends_on)
+    visitor = Secure(f"https://{ROUTED}{PREFIX}", entrance)
+    visitor.finds(ROUTED, entrance)
+
+    def is_sent_on() -> bool:
+        head, where = {"Host": ROUTED}, hub.url("hub/login")
+        answer = requests.get(where, headers=head, timeout=5, allow_redirects=False)
+        return answer.headers.get("Location") == f"https://{ROUTED}{PREFIX}hub/login"
+
+    try:
+        by_route = f"{ROUTED} answers over TLS"
+        wait_until(lambda: visitor.answers("hub/login", **BY_ROUTE), by_route, seconds=60)
+        assert entrance.shown(ROUTED) == certificate
+        wait_until(is_sent_on, "who comes without TLS is sent on", seconds=60)
+    finally:
+        hub.kubectl("delete", "httproute/hub-https", "httproute/hub-http")
+        hub.kubectl.delete("gateway", "hub")
+
+
+def test_tls_by_a_secret(cluster: UnderTest, hub: Hub, alice: Visitor, entrance: Entrance) -> None:
+    """With `tls` in the Ingress people sign in over https by exactly that certificate; what says
+    who they are is for https alone; JupyterLab answers, and a kernel's websocket is open.
+    """
+    host = "localhost"
+    certificate = entrance.secret(hub.kubectl, "hub-tls", host)
+    file = paths.ROOT / "k8s" / "overlays" / "hub-ingress" / "ingress.yaml"
+    made = yaml.safe_load(file.read_text())
+    made["metadata"]["name"] = "hub-with-tls"  # beside the one by which other tests come
+    made["spec"]["ingressClassName"] = cluster.description.ingress_class
+    made["spec"]["tls"] = [{"hosts": [host], "secretName": "hub-tls"}]
+    (rule,) = made["spec"]["rules"]
+    rule["host"], rule["http"]["paths"][0]["path"] = host, PREFIX
+    hub.kubectl.apply(made)
+    visitor = Secure(f"https://{host}:{entrance.door}{PREFIX}", entrance)
+    try:
+        wait_until(lambda: visitor.answers("hub/login"), f"{host} answers over TLS", seconds=60)
+        assert entrance.shown(host) == certificate
+        visitor.sign_in(alice.name, PASSWORD)
+        own = f"user/{alice.name}"
+        assert "JupyterLab" in visitor.get(f"{own}/lab").text
+        assert visitor.run(own, "print(6 * 7)") == "42\n"
+        # JupyterHub's _xsrf cookies are for both; without the others they open nothing.
+        cookies = [each for each in visitor.session.cookies if each.name != "_xsrf"]
+        named = {each.name for each in cookies}
+        assert {
+            "jupyterhub-hub-login",
+            "jupyterhub-session-id",
+            f"jupyterhub-user-{alice.name}",
+        } <= named
+        assert [each.name for each in cookies if not each.secure] == []
+    finally:
+        hub.kubectl.delete("ingress", "hub-with-tls")
+
+
+def test_secrets_in_use_are_kept(cluster: UnderTest, hub: Hub) -> None:
+    """The command that makes the hub's secrets changes none that the cluster has."""
+    before = hub.kubectl.get("secret", "tfcluster-hub-tokens")["data"]
+    said = bring_secrets(cluster)
+    assert "kept proxy, cookie, crypt, tenancy" in said
+    assert hub.kubectl.get("secret", "tfcluster-hub-tokens")["data"] == before
+
+
+def test_an_idle_notebook_ends_and_its_cluster_goes_on(hub: Hub, alice: Visitor) -> None:
+    """A notebook is ended when it was unused for as long as the policy says of a group; a running
+    cluster is no use of it, and goes on to its success.
+    """
+    inside = hub.namespace(alice.name)
+    said = alice.run(f"user/{alice.name}", LONG)
+
+    def phase() -> str:
+        return str((inside.get("tfcluster", "long-1").get("status") or {}).get("phase"))
+
+    wait_until(lambda: phase() == "Running", f"the cluster runs: {said}", seconds=120)
+    hub.api("POST", "groups/brief")  # of the policy: unused for seconds is unused
+    assert hub.api("POST", "groups/brief/users", {"users": [alice.name]}).status_code == 200
+    wait_until(lambda: hub.server(alice.name) is None, "the notebook is ended", seconds=120)
+    assert f"Culling server {alice.name}" in hub.log()
+    assert inside.every("pod", "tfcluster.dev/notebook=true") == []
+    assert phase() == "Running"
+    (task,) = inside.every("pod", "tfcluster.dev/name=long-1")
+    inside.exec(task["metadata"]["name"], "touch", "/log/end")
+    wait_until(lambda: phase() == "Succeeded", "the cluster goes on to its end", seconds=120)
+    hub.api("DELETE", "groups/brief")
+
+
+def test_a_removed_user_is_marked(hub: Hub, alice: Visitor) -> None:
+    """When a user is deleted, their namespace says so to tenancy, and keeps its data; a new user of
+    that name has it again.
+    """
+    user = alice.name
+    hub.stop(user)
+    assert hub.api("DELETE", f"users/{user}").status_code == 204
+    name = hub.namespace(user).namespace
+    found = hub.kubectl.get("namespace", name)["metadata"]
+    assert "tfcluster.dev/removed" in found["annotations"], json.dumps(found)
+    assert "tfcluster.dev/removed-data" not in found["annotations"]
+    assert hub.api("POST", f"users/{user}").status_code == 201
+    hub.spawn(user)
+    hub.ready(user)
+    found = hub.kubectl.get("namespace", name)["metadata"]
+    assert "tfcluster.dev/removed" not in found["annotations"]
+    hub.stop(user)
+
+
+def test_the_base_url_is_anywhere(cluster: UnderTest, hub: Hub, tmp_path: Path) -> None:
+    """Below `/` and below two levels the hub answers as below one; one word of the overlay says
+    which.
+    """
+    hub.alone()
+    try:
+        for prefix in ("/", "/a/b/"):
+            reapply(cluster, rendered(cluster, tmp_path, prefix=prefix))
+            hub.wait_until_healthy(prefix, seconds=90)
+            page = requests.get(hub.url("hub/login", prefix), timeout=10).text
+            assert f'href="{prefix}hub/' in page
+    finally:
+        reapply(cluster, rendered(cluster, tmp_path))
+        hub.wait_until_healthy()

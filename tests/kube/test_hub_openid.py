@@ -1,0 +1,175 @@
+"""Signing in to the hub on Kubernetes at a real OpenID Connect provider, both behind TLS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+import requests
+from conftest import UnderTest
+from hub import provider
+from hub.provider import Provider, fill_in, password
+from hub_installing import PREFIX, reapply, rendered
+from hubs import Hub
+from kubectl import Kubectl, Object
+from kubenode.commands import succeeds, wait_until
+from kubenode.node import Node
+from over_tls import Entrance, Secure
+
+pytestmark = pytest.mark.needs("ingress", "network-policy", "registry", "node-inside")
+HOST = "localhost"
+PORT = 5556
+"""Of the provider, on node-1."""
+PEOPLE = {"mia": ["ml", "staff"], "eve": ["sales"]}
+AUTHORITY = "provider.pem"
+"""A file of the ConfigMap hub-config."""
+
+
+class Behind(Provider):
+    """The provider as a process of node-1, which browsers and pods reach by an Ingress alone."""
+
+    def __init__(self, node: Node, host: str, callback: str) -> None:
+        self.node = node
+        folder = node.state / "provider"  # a folder that the node has, too
+        folder.mkdir(exist_ok=True)
+        words = {"address": f"{node.ip}:{PORT}", "issuer": f"https://{host}/dex"}
+        super().__init__(folder, PEOPLE, callback, **words)
+
+    def command(self) -> list[str]:
+        """Enter the node first."""
+        return self.node.inside(super().command())
+
+    def answers(self) -> bool:
+        """Whether its port is open."""
+        connect = ["bash", "-c", f"exec 3<>/dev/tcp/{self.node.ip}/{PORT}"]
+        return succeeds(self.node.inside(connect), seconds=10)
+
+
+@pytest.fixture
+def entrance(cluster: UnderTest) -> Entrance:
+    """The ingress controller's port for TLS."""
+    assert cluster.own
+    return Entrance(cluster.own, "openid")
+
+
+@pytest.fixture
+def dex(cluster: UnderTest, kube: Kubectl, entrance: Entrance) -> Iterator[Behind]:
+    """A provider whose name leads pods to the ingress controller, and that to the provider."""
+    assert cluster.own
+    provider.needs_dex()
+    host = f"login.{kube.namespace}.svc"
+    entrance.secret(kube, "login", host)
+    node = cluster.own.first
+    backend = {"service": {"name": "provider", "port": {"number": 80}}}
+    paths = [{"path": "/dex", "pathType": "Prefix", "backend": backend}]
+    kube.apply(
+        *leads("login", 443, node.ip, 443),
+        *leads("provider", 80, node.ip, PORT),
+        {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "Ingress",
+            "metadata": {"name": "login"},
+            "spec": {
+                "ingressClassName": cluster.description.ingress_class,
+                "tls": [{"hosts": [host], "secretName": "login"}],
+                "rules": [{"host": host, "http": {"paths": paths}}],
+            },
+        },
+    )
+    made = Behind(node, host, f"https://{HOST}:{entrance.door}{PREFIX}hub/oauth_callback")
+    try:
+        made.start()
+        browser = comes(entrance, made)
+        description = f"{made.issuer}/.well-known/openid-configuration"
+
+        def described() -> bool:
+            return browser.session.get(description, timeout=10).status_code == 200
+
+        wait_until(described, "the provider describes itself behind TLS", seconds=60)
+        yield made
+    finally:
+        made.stop()
+
+
+def leads(name: str, port: int, address: str, target: int) -> list[Object]:
+    """A Service that leads to one address outside of pods."""
+    metadata = {"name": name, "labels": {"kubernetes.io/service-name": name}}
+    head = {"metadata": metadata, "addressType": "IPv4", "ports": [{"port": target}]}
+    ends = {"endpoints": [{"addresses": [address], "conditions": {"ready": True}}]}
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}}
+    return [
+        {**service, "spec": {"ports": [{"port": port}]}},
+        {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", **head, **ends},
+    ]
+
+
+def comes(entrance: Entrance, dex: Behind) -> Secure:
+    """A browser that has been nowhere."""
+    browser = Secure(f"https://{HOST}:{entrance.door}{PREFIX}", entrance)
+    browser.finds(urlsplit(dex.issuer).netloc, entrance)
+    return browser
+
+
+def signs_in(entrance: Entrance, dex: Behind, name: str) -> tuple[Secure, requests.Response]:
+    """A browser that went all the way, and the hub's last answer."""
+    browser = comes(entrance, dex)
+    page = browser.get("hub/oauth_login", params={"next": f"{PREFIX}hub/home"})
+    assert page.url.startswith(f"{dex.issuer}/auth"), f"{page.url} {page.text}"
+    back = fill_in(browser.session, page, name, password(name))
+    return browser, browser.session.get(back, timeout=60)
+
+
+def test_sign_in_at_a_provider(
+    cluster: UnderTest, hub: Hub, dex: Behind, entrance: Entrance, tmp_path: Path
+) -> None:
+    """With a provider's words in hub-settings and its secret in hub-sign-in people sign in through
+    the ingress controller; groups of the claim are the hub's, and give what the policy says of
+    them; who is in none that was named is refused, and so is who comes without TLS.
+    """
+    words = {
+        "TFCLUSTER_HUB_SIGN_IN": "oidc",
+        "OIDC_ISSUER": dex.issuer,
+        "OIDC_CLIENT_ID": "hub",
+        "OIDC_USERNAME_CLAIM": "name",
+        "OIDC_ALLOWED_GROUPS": "ml,research",
+        "OIDC_CA_FILE": f"/etc/jupyterhub/{AUTHORITY}",
+    }
+    only_tls = {"traefik.ingress.kubernetes.io/router.entrypoints": "websecure"}
+    tls = [{"hosts": [HOST], "secretName": "hub-tls"}]
+    text = rendered(
+        cluster,
+        tmp_path / "openid",
+        settings=[f"{word}={value}" for word, value in words.items()],
+        files={AUTHORITY: entrance.authority.read_text()},
+        ingress=[
+            {"op": "add", "path": "/metadata/annotations", "value": only_tls},
+            {"op": "add", "path": "/spec/rules/0/host", "value": HOST},
+            {"op": "add", "path": "/spec/tls", "value": tls},
+        ],
+    )
+    hub.alone()
+    entrance.secret(hub.kubectl, "hub-tls", HOST)
+    secret = f"--from-literal=OIDC_CLIENT_SECRET={provider.SECRET}"
+    hub.kubectl("create", "secret", "generic", "hub-sign-in", secret)
+    try:
+        reapply(cluster, text)
+        visitor = comes(entrance, dex)
+        wait_until(lambda: visitor.answers("hub/login"), "the hub answers over TLS", seconds=60)
+        mia, home = signs_in(entrance, dex, "mia")
+        assert urlsplit(home.url).path == f"{PREFIX}hub/home", home.url
+        known = mia.ask("GET", "hub/api/user").json()
+        assert (known["name"], sorted(known["groups"])) == ("mia", ["ml", "staff"])
+        assert "Large, of the group ml" in mia.get("hub/spawn").text
+        eve, refusal = signs_in(entrance, dex, "eve")
+        assert refusal.status_code == 403
+        assert "an administrator has to add you" in refusal.text
+        assert eve.ask("GET", "hub/api/user").status_code == 403
+        named = requests.get(hub.url("hub/login"), headers={"Host": HOST}, timeout=10)
+        assert named.status_code == 404
+    finally:
+        hub.kubectl.delete("secret", "hub-sign-in")
+        reapply(cluster, rendered(cluster, tmp_path / "accounts"))
+        hub.wait_until_healthy()
+        hub.api("DELETE", "users/mia")

@@ -1,0 +1,106 @@
+"""The informer before a real API server, through a relay that a test cuts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+from kubectl import Kubectl
+from kubenode.commands import wait_until
+from relay import Relay
+
+from tfcluster_magic.kube import access, api
+from tfcluster_magic.kube.api import Api, path
+from tfcluster_magic.kube.informer import Informer, Update
+
+
+@pytest.fixture
+def connection(kube: Kubectl, monkeypatch: pytest.MonkeyPatch) -> Api:
+    """A connection to the API server as the tests' kubectl has it."""
+    monkeypatch.setenv("KUBECONFIG", kube.kubeconfig)
+    return access.connect()[0]
+
+
+@pytest.fixture
+def relay(connection: Api) -> Iterator[Relay]:
+    """A relay to the API server, over which the connection goes."""
+    server = urlsplit(connection.server)
+    assert server.hostname and server.port
+    running = Relay(server.hostname, server.port)
+    connection.server = f"https://{server.hostname}:{running.port}"
+    yield running
+    running.end()
+
+
+class Told:
+    """An informer of the config maps of a namespace, and what it told."""
+
+    def __init__(self, connection: Api, namespace: str) -> None:
+        self.words: list[str] = []
+        where = path("configmaps", namespace)
+        self.informer = Informer(connection, where, changed=self._note)
+        self.informer.start()
+        assert self.informer.synced.wait(30)
+
+    def _note(self, update: Update) -> None:
+        kind = "gone" if update.new is None else "new" if update.old is None else "changed"
+        self.words.append(f"{kind} {update.object['metadata']['name']}")
+
+    def wait(self, word: str, seconds: float = 90) -> None:
+        wait_until(lambda: word in self.words, f"it tells {word}", seconds=seconds, every=0.02)
+
+
+@pytest.fixture
+def told(connection: Api, relay: Relay, kube: Kubectl) -> Iterator[Told]:
+    kube("create", "configmap", "one")
+    kube("create", "configmap", "two")
+    following = Told(connection, kube.namespace)
+    yield following
+    following.informer.stop()
+
+
+def test_a_cut_watch_misses_nothing(relay: Relay, told: Told, kube: Kubectl) -> None:
+    """What is deleted and made while the API server cannot be reached is told afterwards."""
+    told.wait("new two")
+    relay.closed.set()
+    relay.cut()
+    kube("delete", "configmap", "one")
+    kube("create", "configmap", "three")
+    wait_until(lambda: told.informer.problem, "it has noticed", seconds=90)
+    relay.closed.clear()
+    told.wait("gone one")
+    told.wait("new three")
+    assert told.words.count("new two") == 1
+
+
+def test_a_forgotten_version_is_listed_again(relay: Relay, told: Told, kube: Kubectl) -> None:
+    """After 410 Gone of a real API server the new list is compared, and deletions are told."""
+    told.wait("new two")
+    relay.closed.set()
+    relay.cut()
+    kube("delete", "configmap", "two")
+    wait_until(lambda: told.informer.problem, "it has noticed", seconds=90)
+    told.informer._version = "1"  # from before this server's memory begins
+    relay.closed.clear()
+    told.wait("gone two")
+    kube("create", "configmap", "three")
+    told.wait("new three")
+    assert told.words.count("new one") == 1
+
+
+def test_a_watch_that_goes_silent_heals(
+    connection: Api, relay: Relay, kube: Kubectl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A watch whose packets are lost without a word is taken up again, and nothing is missed."""
+    monkeypatch.setattr(api, "WATCH_SECONDS", 2)
+    monkeypatch.setattr(api, "SILENCE", 1)
+    kube("create", "configmap", "one")
+    told = Told(connection, kube.namespace)
+    told.wait("new one")
+    relay.silent.set()
+    kube("delete", "configmap", "one")
+    wait_until(lambda: told.informer.problem, "it has noticed", seconds=90)
+    relay.silent.clear()
+    told.wait("gone one")
+    told.informer.stop()

@@ -1,0 +1,99 @@
+"""Who can use a run's TensorFlow servers: asked with TensorFlow itself, from where others are."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from kubectl import Kubectl, is_ready
+from operators import Tenant
+from workloads import pod
+
+from tfcluster_magic.models import Mode, Replicas, ReplicaSet, Resources, Spec
+
+NOTEBOOK = {"tfcluster.dev/notebook": "true"}
+ASK = """
+import os, signal, sys
+import tensorflow as tf
+
+print("asking", sys.argv[1], flush=True)
+signal.alarm(int(sys.argv[2]))  # by the kernel: TensorFlow waits without letting Python run
+with tf.compat.v1.Session("grpc://" + sys.argv[1]) as session:
+    print("reached", sorted({device.name for device in session.list_devices()}), flush=True)
+os._exit(0)
+"""
+REACHED, REFUSED = "reached ['/job:", f"ended with {128 + signal.SIGALRM}"
+SECONDS = "15"
+
+pytestmark = pytest.mark.needs("rwx", "network-policy")
+
+
+def in_graph(workers: int, ps: int) -> Spec:
+    """Bare TensorFlow servers."""
+    size = Resources(memory="1Gi")  # a limit of cores would make TensorFlow's start a minute
+    counts = {"worker": workers, "ps": ps}
+    replicas = {kind: Replicas(count=count, resources=size) for kind, count in counts.items()}
+    return Spec(mode=Mode.IN_GRAPH, replicas=ReplicaSet(**replicas))
+
+
+def client(tenant: Tenant, kube: Kubectl, name: str, **labels: str) -> tuple[Kubectl, str]:
+    """A pod with TensorFlow that waits to be asked."""
+    made = pod(name, tenant.image, resources={"requests": {"cpu": "10m", "memory": "256Mi"}})
+    made["metadata"]["labels"] |= labels
+    kube.apply(made)
+    return kube, name
+
+
+def test_only_the_owners_notebook_reaches_the_servers(
+    tenant: Tenant, new_namespace: Callable[[], Kubectl]
+) -> None:
+    """A TensorFlow client in the owner's notebook uses the servers of a run; one in another
+    namespace, in the hub's, in another pod of the owner or in a task of the owner's other run does
+    not reach port 2222, not even where it is labelled like a notebook.
+    """
+    kube, others, hub = tenant.kubectl, new_namespace(), new_namespace()
+    # As the hub has it: notebooks may go out; tasks and other pods may not.
+    kube.apply(
+        {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": {"name": "notebooks-go-out"},
+            "spec": {"podSelector": {}, "policyTypes": ["Egress"], "egress": [{}]},
+        }
+    )
+    tenant.launch("shared-1", in_graph(1, 1))
+    tenant.launch("other-1", in_graph(1, 0))
+    notebook = client(tenant, kube, "notebook", **NOTEBOOK)
+    strangers = [
+        client(tenant, kube, "pod-of-mine"),
+        client(tenant, others, "elsewhere", **NOTEBOOK),
+        client(tenant, hub, "hub", component="hub"),
+    ]
+    for name in ("shared-1", "other-1"):
+        tenant.phase(name, "Running", seconds=300)
+    for place, name in (notebook, *strangers):
+        place.wait("pod", name, is_ready, "it is ready", 90)
+    (other,) = tenant.pods("other-1")
+    strangers.append((kube, other["metadata"]["name"]))
+    servers = tenant.pods("shared-1")
+    addresses = [f"{each['status']['podIP']}:2222" for each in servers]
+    assert len(addresses) == 2
+
+    def ask(whom: tuple[Kubectl, str], address: str) -> str:
+        place, name = whom
+        shell = 'python3 -c "$0" "$@" 2>/dev/null; echo ended with $?'
+        return place.exec(name, "sh", "-c", shell, ASK, address, SECONDS, seconds=300)
+
+    with ThreadPoolExecutor(6) as pool:
+        mine = [pool.submit(ask, notebook, address) for address in addresses]
+        theirs = {name: pool.submit(ask, (p, name), addresses[0]) for p, name in strangers}
+    for answer in mine:
+        assert REACHED in answer.result(), answer.result()
+    for name, answer in theirs.items():
+        assert "asking" in answer.result(), name
+        assert REFUSED in answer.result(), (name, answer.result())
+        assert "reached" not in answer.result(), name
+    kube("delete", "networkpolicy", "notebooks-go-out")
+    kube("delete", "tfcluster", "shared-1", "other-1", "--wait=false")

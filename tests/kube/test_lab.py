@@ -1,0 +1,251 @@
+"""JupyterLab in front of Kubernetes: the flows of the browser tests pass on it unchanged, and what
+only pods have is shown as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import tenants
+from kubenode.commands import wait_until
+from lab import KubernetesLab
+from operators import Tenant
+from playwright.sync_api import BrowserContext, Locator, expect
+from ui import pages
+from ui import test_launch as forms
+from ui import test_logs as logs
+from ui import test_output as outputs
+from ui import test_sidebar as sidebars
+from ui.page import LabPage
+
+pytestmark = pytest.mark.needs("rwx")
+
+UNCHANGED = (
+    forms.test_a_run_that_failed_is_not_told_as_one_that_goes_well,
+    forms.test_this_cell_is_a_program,
+    forms.test_the_line_goes_into_the_notebook,
+    sidebars.test_a_cell_and_a_shell_see_what_the_sidebar_reruns,
+    sidebars.test_a_stop_asks_first,
+    sidebars.test_the_copied_command_launches_the_same,
+    sidebars.test_the_status_bar_counts_what_is_active,
+    sidebars.test_a_failure_is_told_once_with_its_reason,
+    outputs.test_a_deleted_run_stays_as_it_was_stored,
+    logs.test_all_tasks_are_one_stream_with_a_filter_and_a_last_sentence,
+    logs.test_what_a_program_prints_is_text_and_colours,
+)
+"""Tests of tests/ui that are tried here as they stand."""
+globals().update({test.__name__: test for test in UNCHANGED})
+assets, context, open_page, form = pages.assets, pages.context, pages.open_page, forms.form
+STEPS = """\
+import time
+
+for step in range(400):
+    print("step", step, flush=True)
+    time.sleep(0.1)
+"""
+
+
+UNTIL_TOLD = """\
+import os, time
+
+while not os.path.exists("/tmp/enough"):
+    time.sleep(0.1)
+"""
+
+
+@pytest.fixture(scope="module")
+def profile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
+    """The machine's Chromium; it ends with this file, for it holds an event loop."""
+    with pages.chromium(tmp_path_factory.mktemp("profile")) as profile:
+        yield profile
+
+
+@pytest.fixture(scope="module")
+def shared_lab(
+    new_tenant: Callable[[], Tenant], assets: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[KubernetesLab]:
+    """The one Lab of this file, in front of one tenant."""
+    tenant = new_tenant()
+    tenants.move_in(tenant.kubectl)
+    folder = tmp_path_factory.mktemp("lab")
+    kubeconfig = tenants.kubeconfig(tenant.kubectl, folder / "kubeconfig")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KUBECONFIG", str(kubeconfig))
+        lab = KubernetesLab(folder, assets, tenant, kubeconfig)
+        lab.start()
+        yield lab
+        lab.close()
+
+
+@pytest.fixture
+def server(shared_lab: KubernetesLab) -> Iterator[KubernetesLab]:
+    """That Lab; what this test started there is ended."""
+    yield shared_lab
+    shared_lab.clean()
+
+
+@pytest.fixture
+def lab(server: KubernetesLab, open_page: Callable[..., LabPage]) -> LabPage:
+    """A page with JupyterLab, its layout as new."""
+    return open_page(server)
+
+
+@pytest.fixture
+def shots(request: pytest.FixtureRequest) -> Path:
+    """Where this test's pictures go, but for what follows in their names."""
+    return pages.picture(request.node, "lab-on-kubernetes")
+
+
+@pytest.fixture
+def narrow(server: KubernetesLab) -> Iterator[None]:
+    """The tenant has room for one small task."""
+    kube = server.tenant.kubectl
+    quota = {"metadata": {"name": "narrow"}, "spec": {"hard": {"requests.memory": "1280Mi"}}}
+    kube.apply({"apiVersion": "v1", "kind": "ResourceQuota", **quota})
+    kube.wait("resourcequota", "narrow", lambda found: found.get("status"), "it is counted")
+    yield
+    kube("delete", "resourcequota", "narrow")
+
+
+def tenant_of(lab: LabPage) -> Tenant:
+    """Whose runs a page shows."""
+    assert isinstance(lab.server, KubernetesLab)
+    return lab.server.tenant
+
+
+def phase(lab: LabPage, name: str, wanted: str) -> None:
+    """Wait until the row of a run says this phase."""
+    expect(sidebars.row(lab, name)).to_have_attribute("data-phase", wanted)
+
+
+def test_the_form_launches_pods_and_the_sidebar_follows_them(lab: LabPage, form: Locator) -> None:
+    """What the section Pods is given is in the pods, and the sidebar shows by itself how the run
+    starts, runs and succeeds.
+    """
+    lab.page.evaluate(
+        """() => {
+            const seen = (window.__phases = []);
+            new MutationObserver(() => {
+                const row = document.querySelector(".tfc-RunRow[data-run='digits-1']");
+                const phase = row?.dataset.phase;
+                if (phase && phase !== seen.at(-1)) seen.push(phase);
+            }).observe(document.body, { attributes: true, childList: true, subtree: true });
+        }"""
+    )
+    (lab.server.root / "short.py").write_text(UNTIL_TOLD)
+    form.get_by_label("Path of the program").fill("short.py")
+    form.get_by_label("Name", exact=True).fill("digits")
+    form.locator("summary", has_text="Pods").click()
+    form.get_by_label("Annotations").fill("tests.tfcluster.dev/word=here")
+    lab.screenshot("pods", form)
+    expect(form.locator(".tfc-Line code")).to_contain_text("--annotation")
+    forms.launch(form)
+    expect(form.get_by_text("digits-1 was launched.")).to_be_visible()
+    phase(lab, "digits-1", "Running")
+    lab.screenshot("running")
+    for pod in tenant_of(lab).pods("digits-1"):
+        tenant_of(lab).kubectl.exec(pod["metadata"]["name"], "touch", "/tmp/enough")
+    phase(lab, "digits-1", "Succeeded")
+    seen = lab.page.evaluate("() => window.__phases")
+    assert [each for each in seen if each != "Queued"] == ["Starting", "Running", "Succeeded"]
+    lab.server.manager.wait("digits-1", 180)
+    pods = tenant_of(lab).pods("digits-1", "worker")
+    words = [pod["metadata"]["annotations"].get("tests.tfcluster.dev/word") for pod in pods]
+    assert words == ["here", "here"]
+
+
+def test_a_cell_shows_its_pods_live(lab: LabPage) -> None:
+    """Below the cell that launched it a run goes from Starting to its end by itself; its button
+    opens the lines of all pods, which stay in the tab when the pods are gone.
+    """
+    (lab.server.root / "steps.py").write_text(STEPS)
+    card = outputs.card(lab)
+    lab.run(f"{outputs.LOAD}%tfcluster launch steps.py --workers 2 --name digits")
+    lab.screenshot("starting")
+    expect(card).to_contain_text("Running")
+    expect(card).to_contain_text("2/2 ready")
+    lab.screenshot("running")
+    card.get_by_role("button", name="Logs digits-1").click()
+    lines = lab.page.get_by_role("log", name="Output of digits-1")
+    for task in ("worker-0", "worker-1"):
+        expect(lines).to_contain_text(re.compile(rf"{task} \| step \d+"))
+    lab.screenshot("lines")
+    lab.server.manager.stop("digits-1", "enough")
+    expect(logs.tab(lab).locator("footer")).to_contain_text("enough")
+    expect(lines).to_contain_text("worker-1 | step")
+    lab.open("notebook.ipynb")
+    expect(card).to_contain_text("Stopped")
+    lab.theme("dark")
+    lab.screenshot("stopped-dark")
+
+
+def test_the_lines_of_pods_that_are_gone(lab: LabPage) -> None:
+    """Where the output's volume is not mounted the tab says so, and where it can be read."""
+    lab.console.allow("digits-1/logs")
+    sidebars.launch_sleeping(lab, "digits")
+    lab.server.manager.stop("digits-1", "enough")
+    wait_until(lambda: not tenant_of(lab).pods("digits-1"), "its pods are gone", seconds=120)
+    lab.execute("tfcluster:logs", name="digits-1")
+    expect(logs.tab(lab)).to_contain_text("read /log/digits/1 in a notebook of the cluster")
+    lab.screenshot("gone")
+
+
+def test_a_run_that_waits_says_for_what(lab: LabPage, narrow: None) -> None:
+    """A run for which the quota has no room is Queued, says who holds it, and begins by itself."""
+    size = {"workers": 1, "ps": 0, "worker_memory": "768Mi"}
+    for name in ("first", "second"):
+        lab.server.launch("sleep.py", name=name, **size)
+    phase(lab, "first-1", "Running")
+    phase(lab, "second-1", "Queued")
+    expect(sidebars.row(lab, "second-1")).to_contain_text("held by first-1")
+    lab.screenshot("queued")
+    lab.server.manager.stop("first-1", "room")
+    phase(lab, "second-1", "Running")
+
+
+def test_servers_are_connected_from_inside(lab: LabPage) -> None:
+    """Whoever connects to In-Graph servers from outside is told where that can be done."""
+    lab.server.launch(None, workers=1, ps=0, mode="in-graph", name="drive")
+    phase(lab, "drive-1", "Running")
+    lab.notebook("1 + 1")
+    lab.cell().locator(".cm-content").click()
+    sidebars.row(lab, "drive-1").click(button="right")
+    lab.page.get_by_role("menuitem", name="Connect a Session").click()
+    expect(lab.cell(1)).to_contain_text("session = cluster.session()")
+    told = lab.run_cell(1)
+    expect(told).to_contain_text("addresses inside the cluster (drive-1-worker-0.drive-1:2222)")
+    expect(told).to_contain_text("connect in a notebook there")
+    lab.screenshot("refused")
+
+
+def test_curves_are_shown_where_their_volume_is(lab: LabPage) -> None:
+    """TensorBoard on a run whose output is not mounted here says so, and where to ask for it."""
+    lab.console.allow("api/tensorboards")
+    sidebars.launch_sleeping(lab, "digits")
+    lab.execute("tfcluster:tensorboard", name="digits-1")
+    alert = lab.page.locator("[role='alert']:visible")
+    expect(alert).to_contain_text("not mounted here: do this in a notebook")
+    lab.screenshot("refused")
+
+
+def test_a_run_is_deleted_but_for_output_elsewhere(lab: LabPage) -> None:
+    """Delete takes the run and all its pods; with output that is not mounted here it is refused."""
+    lab.console.allow("api/clusters")
+    sidebars.launch_sleeping(lab, "digits")
+    sidebars.row(lab, "digits-1").focus()
+    lab.page.keyboard.press("Delete")
+    lab.dialog.get_by_label("Delete its logs and output, too").check()
+    lab.dialog.get_by_role("button", name="Delete", exact=True).click()
+    refusal = lab.page.locator(".Toastify__toast", has_text="not mounted here")
+    # It is beside the one that says how the run is, and comes when the run has ended.
+    expect(refusal).to_be_visible(timeout=120_000)
+    lab.screenshot("refused")
+    sidebars.row(lab, "digits-1").focus()
+    lab.page.keyboard.press("Delete")
+    lab.dialog.get_by_role("button", name="Delete", exact=True).click()
+    expect(lab.sidebar).to_contain_text("No clusters yet")
+    tenant = tenant_of(lab)
+    wait_until(lambda: not tenant.left_of("digits-1"), "nothing of it is left", seconds=120)

@@ -1,0 +1,63 @@
+"""A notebook in the cluster: `%tfcluster` there means Kubernetes, and drives In-Graph servers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import tenants
+from operators import Tenant
+
+pytestmark = pytest.mark.needs("rwx", "network-policy")
+
+LAUNCH = "%tfcluster launch --mode in-graph --workers 1 --ps 1"
+IN_GRAPH = [
+    "%load_ext tfcluster_magic",
+    f"cluster = {LAUNCH} --name drive",
+    "cluster.wait_ready(300); print('TARGET', cluster.target)",
+    """
+import tensorflow as tf
+with tf.Graph().as_default() as graph, tf.device('/job:worker/task:0'):
+    answer = tf.constant(20) + tf.constant(22)
+with cluster.session(graph=graph) as session:
+    print('ANSWER', session.run(answer))
+""",
+    "cluster.stop(); print('PHASE', cluster.status.phase.value)",
+]
+LARGE = [
+    "%load_ext tfcluster_magic",
+    "open('large.py', 'w').write('text = \"' + 'x' * 70_000 + '\"\\nprint(len(text))\\n')",
+    "large = %tfcluster launch --workers 1 large.py",
+    "large.wait(300); print('PRINTED', large.logs())",
+    "print('HERE', open(f\"{large.status.paths['output']}/worker-0.log\").read())",
+]
+
+
+@pytest.fixture(scope="module")
+def home(new_tenant: Callable[[], Tenant]) -> Tenant:
+    """A tenant with a notebook, in which the package of this clone is."""
+    tenant = new_tenant()
+    tenants.move_in(tenant.kubectl)
+    tenant.kubectl.apply(tenants.notebook(tenant.image))
+    tenant.kubectl.running(tenants.POD)
+    tenants.carry(tenant.kubectl, tenants.POD, [tenants.our_package()])
+    return tenant
+
+
+def test_a_notebook_drives_servers_in_pods(home: Tenant, tmp_path: Path) -> None:
+    """In a notebook pod `%tfcluster` launches pods unasked, and a session computes on them, through
+    the policies that keep everybody else out.
+    """
+    said = tenants.run_cells(home.kubectl, IN_GRAPH, tmp_path)
+    assert "TARGET grpc://drive-1-worker-0.drive-1:2222" in said
+    assert "ANSWER 42" in said
+    assert "PHASE Stopped" in said
+
+
+def test_a_large_program_lies_in_the_workspace(home: Tenant, tmp_path: Path) -> None:
+    """A program above 64 KiB reaches its tasks over the workspace, and its output the notebook."""
+    said = tenants.run_cells(home.kubectl, LARGE, tmp_path)
+    assert re.search(r"PRINTED.*\b70000\b", said)
+    assert "HERE 70000" in said

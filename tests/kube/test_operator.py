@@ -1,0 +1,247 @@
+"""The operator on a real cluster: what becomes of runs while it works, is away, and comes back."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kubectl import Object
+from kubenode.commands import wait_until
+from operators import Tenant, spec_of
+
+from tfcluster_magic.kube import access
+from tfcluster_magic.kube.api import path
+from tfcluster_magic.kube.ends import seconds
+from tfcluster_magic.kube.informer import Informer, Update
+from tfcluster_magic.models import Lifecycle
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = """
+import os, signal, sys, time
+name, attempt = os.environ["TFCLUSTER_TASK"], os.environ["TFCLUSTER_ATTEMPT"]
+print("here is", name, attempt, flush=True)
+signal.signal(signal.SIGTERM, lambda *_: (time.sleep(float(sys.argv[2])), sys.exit(143)))
+if name.startswith("worker-"):
+    until = time.time() + float(sys.argv[1])
+    while time.time() < until and not os.path.exists("/tmp/enough"):
+        time.sleep(0.1)
+    if len(sys.argv) > 3 and name == "worker-1":
+        raise ValueError(sys.argv[3])
+else:
+    time.sleep(3600)
+"""
+"""Workers work for argv[1] s or until /tmp/enough; all take argv[2] s to end; worker-1 may fail."""
+LONG = "3600"
+SHORT = Lifecycle(reclaim_after=2.0, grace=6.0)
+
+
+class Watched:
+    """When each pod of a namespace was first seen to be asked to end, and what all were."""
+
+    def __init__(self, tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("KUBECONFIG", tenant.kubectl.kubeconfig)
+        api, _namespace = access.connect()
+        self.asked: dict[str, float] = {}
+        self.pods: dict[str, Object] = {}
+        self._lock = threading.Lock()
+        self.informer = Informer(api, path("pods", tenant.name), changed=self._note)
+        self.informer.start()
+        assert self.informer.synced.wait(30)
+
+    def _note(self, update: Update) -> None:
+        head = update.object["metadata"]
+        with self._lock:
+            self.pods[head["uid"]] = update.object
+            if head.get("deletionTimestamp"):
+                self.asked.setdefault(head["name"], time.time())
+
+    def reclaimed(self, run: str) -> float:
+        """When the parameter server of a run was asked to end."""
+        (found,) = (at for name, at in self.asked.items() if name.startswith(f"{run}-ps-"))
+        return found
+
+    def last_end(self, run: str) -> float:
+        """When the last worker's container ended, by the node; whole seconds, rounded up."""
+        ends = []
+        for pod in self.pods.values():
+            if pod["metadata"]["name"].startswith(f"{run}-worker-"):
+                state = pod["status"]["containerStatuses"][0]["state"]
+                ends.append(seconds(state["terminated"]["finishedAt"]) or 0.0)
+        return max(ends)
+
+
+@pytest.fixture(scope="module")
+def watched(tenant: Tenant) -> Iterator[Watched]:
+    with pytest.MonkeyPatch.context() as patched:
+        seen = Watched(tenant, patched)
+    yield seen
+    seen.informer.stop()
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("program") / "work.py"
+    file.write_text(PROGRAM)
+    return file
+
+
+@pytest.fixture(scope="module")
+def launched(tenant: Tenant, watched: Watched, program: Path) -> Tenant:
+    """All runs of these tests, begun together: they last as long as the longest."""
+    digits = ROOT / "examples" / "between_graph.py"
+    tenant.launch("digits-1", spec_of(digits, "--steps", "300", workers=2, ps=1, lifecycle=SHORT))
+    fails = ("2", "0", "the shapes do not match")
+    tenant.launch("fails-1", spec_of(program, *fails, workers=2, ps=1, lifecycle=SHORT))
+    brief = Lifecycle(reclaim_after=0.0, keep_for=6.0)
+    tenant.launch("brief-1", spec_of(program, "1", "0", lifecycle=brief))
+    for name in ("stops-1", "goes-1", "heals-1"):
+        tenant.launch(name, spec_of(program, LONG, "0", workers=2, ps=1, lifecycle=SHORT))
+    tenant.launch("again-1", spec_of(program, LONG, "0", lifecycle=SHORT))
+    tenant.launch("group-1", spec_of(program, LONG, "0", workers=2, lifecycle=SHORT))
+    return tenant
+
+
+@pytest.fixture(scope="module")
+def hurt(launched: Tenant) -> dict[str, list[Object]]:
+    """The workers of two runs as they were before somebody deleted the first of each: at once, and
+    before the other tests, for Kubernetes waits ten seconds until it replaces one.
+    """
+    before = {}
+    for name in ("heals-1", "group-1"):
+        launched.phase(name, "Running")
+        before[name] = launched.pods(name, "worker")
+    names = (pods[0]["metadata"]["name"] for pods in before.values())
+    launched.kubectl("delete", "pod", *names, "--wait=false")
+    return before
+
+
+@pytest.mark.usefixtures("hurt")
+def test_a_failure_names_the_task_and_its_last_lines(launched: Tenant) -> None:
+    """A run whose program fails is Failed, says which task and with what, and frees its ps."""
+    status = launched.phase("fails-1", "Failed")
+    assert status["culprit"] == "worker-1"
+    assert "worker-1" in status["message"]
+    assert "the shapes do not match" in status["message"]
+    launched.wait("fails-1", lambda s: s.get("releasedAt"), "everything is given back")
+    assert launched.status("fails-1")["counts"]["ps"] == {"desired": 1, "stopped": 1}
+
+
+def test_a_stop_ends_every_task(launched: Tenant) -> None:
+    """`spec.stop` ends all tasks of a run, which is Stopped with the reason that was given."""
+    launched.phase("stops-1", "Running")
+    asked = '{"spec":{"stop":{"reason":"lunch","by":"alice","at":1.0}}}'
+    launched.kubectl("patch", "tfcluster", "stops-1", "--type=merge", "-p", asked)
+    status = launched.phase("stops-1", "Stopped")
+    assert "lunch" in status["message"]
+    wait_until(lambda: not launched.pods("stops-1"), "its pods are gone", seconds=120)
+
+
+def test_a_deleted_run_leaves_nothing(launched: Tenant) -> None:
+    """A run that is deleted while it runs takes its pods and all its objects with it."""
+    launched.phase("goes-1", "Running")
+    launched.kubectl("delete", "tfcluster", "goes-1")
+    wait_until(lambda: not launched.left_of("goes-1"), "nothing of it is left", seconds=120)
+    assert "goes-1: the turn failed" not in launched.operator.log()
+
+
+def test_a_deleted_worker_is_replaced(launched: Tenant, hurt: dict[str, list[Object]]) -> None:
+    """A worker's pod that somebody deletes is told as such and replaced; the other stays."""
+    (victim, other) = hurt["heals-1"]
+
+    def is_healed(status: Object) -> bool:
+        counts = status["counts"]["worker"]
+        return bool(status.get("heals") == 1 and counts.get("running") == 2)
+
+    status = launched.wait("heals-1", is_healed, "both workers run again", seconds=120)
+    names = {pod["metadata"]["name"] for pod in launched.pods("heals-1", "worker")}
+    assert other["metadata"]["name"] in names
+    assert victim["metadata"]["name"] not in names
+    assert any("deleted" in event["message"] for event in status["events"])
+
+
+def test_workers_without_parameter_servers_restart_together(
+    launched: Tenant, hurt: dict[str, list[Object]]
+) -> None:
+    """Without parameter servers a lost worker restarts all of them, as the next attempt."""
+    before = {pod["metadata"]["uid"] for pod in hurt["group-1"]}
+
+    def is_restarted(status: Object) -> bool:
+        counts = status["counts"]["worker"]
+        return bool(status.get("attempt") == 2 and counts.get("running") == 2)
+
+    status = launched.wait("group-1", is_restarted, "both run as attempt 2", seconds=120)
+    assert (status["heals"], status["restarts"]) == (1, {"worker-0": 1, "worker-1": 1})
+    running = [p for p in launched.pods("group-1") if p["status"]["phase"] == "Running"]
+    assert len(running) == 2
+    assert not before & {pod["metadata"]["uid"] for pod in running}
+
+
+def test_the_same_name_waits_for_what_still_ends(launched: Tenant, program: Path) -> None:
+    """A run made again while pods of the deleted one end is Queued and says so, then starts."""
+    launched.phase("again-1", "Running")
+    (ends,) = launched.pods("again-1")
+    old = {ends["metadata"]["uid"]}
+    # Its output goes, too: a run never writes between the files of an earlier one.
+    launched.kubectl.exec(ends["metadata"]["name"], "rm", "-rf", "/log/again/1")
+    kept = '{"metadata": {"finalizers": ["tests.tfcluster.dev/kept"]}}'  # until it was looked at
+    launched.kubectl("patch", "pod", ends["metadata"]["name"], "-p", kept)
+    launched.kubectl("delete", "tfcluster", "again-1")
+    launched.launch("again-1", spec_of(program, LONG, "0", lifecycle=SHORT))
+    status = launched.wait("again-1", lambda s: s.get("message"), "it says what it waits for")
+    assert status["phase"] == "Queued"
+    assert "of an earlier run of this name" in status["message"]
+    let_go = '{"metadata": {"finalizers": null}}'
+    launched.kubectl("patch", "pod", ends["metadata"]["name"], "--type=merge", "-p", let_go)
+    launched.phase("again-1", "Running")
+    assert not old & {pod["metadata"]["uid"] for pod in launched.pods("again-1")}
+
+
+def test_a_record_goes_when_its_time_is_over(launched: Tenant) -> None:
+    """A record is deleted keepFor after the run's end, with all that it owned."""
+    wait_until(lambda: not launched.left_of("brief-1"), "the record is gone", seconds=120)
+
+
+def test_digits_are_learned_and_the_ps_is_reclaimed(launched: Tenant, watched: Watched) -> None:
+    """Between-Graph TensorFlow succeeds, and its ps is asked to end when reclaimAfter is over."""
+    status = launched.phase("digits-1", "Succeeded", seconds=300)
+    assert status["counts"]["worker"] == {"desired": 2, "succeeded": 2}
+    status = launched.wait("digits-1", lambda s: s.get("releasedAt"), "its ps has ended")
+    assert status["reclaimed"]["tasks"] == ["ps-0"]
+    waited = watched.reclaimed("digits-1") - watched.last_end("digits-1")
+    print(f"the ps was asked to end {waited:.1f} s after the last worker's exit")
+    assert waited >= SHORT.reclaim_after - 1  # Kubernetes writes whole seconds
+
+
+def test_an_operator_that_was_away_makes_up_for_it(
+    launched: Tenant, watched: Watched, program: Path
+) -> None:
+    """A run whose workers end while no operator is there: its ps goes when one is back, the success
+    is dated from the worker's exit, and other runs do not notice.
+    """
+    launched.launch("away-1", spec_of(program, LONG, "0", ps=1, lifecycle=SHORT))
+    launched.phase("away-1", "Running")
+    wait_until(lambda: launched.status("heals-1")["reason"] == "Running", "healed", seconds=90)
+    others = {pod["metadata"]["uid"] for pod in launched.pods("heals-1")}
+    before = launched.status("heals-1")
+    launched.operator.stop()
+    worker = launched.pods("away-1", "worker")[0]["metadata"]["name"]
+    launched.kubectl.exec(worker, "touch", "/tmp/enough")
+    launched.kubectl.wait(
+        "pod", worker, lambda pod: pod["status"]["phase"] == "Succeeded", "the worker has ended"
+    )
+    time.sleep(SHORT.reclaim_after)  # its time is over, and nobody is there
+    (server,) = launched.pods("away-1", "ps")
+    assert server["metadata"].get("deletionTimestamp") is None
+    launched.operator.start()
+    back = time.time()
+    name = server["metadata"]["name"]
+    wait_until(lambda: watched.asked.get(name), "its ps is asked to end", seconds=120)
+    print(f"the ps was asked to end {watched.reclaimed('away-1') - back:.1f} s after the start")
+    assert launched.phase("away-1", "Succeeded")["finishedAt"] <= watched.last_end("away-1") + 1.5
+    print("ready after", re.findall(r"ready after ([\d.]+) s", launched.operator.log())[-1], "s")
+    assert launched.status("heals-1") == before
+    assert {pod["metadata"]["uid"] for pod in launched.pods("heals-1")} == others

@@ -1,0 +1,238 @@
+"""Recovery of real TensorFlow training: a parameter server is deleted, then a node is lost."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+from conftest import UnderTest
+from kubectl import Object, is_ready
+from kubenode.commands import wait_until
+from kubenode.paths import ROOT
+from operators import SYSTEM, Tenant, spec_of
+from workloads import pod
+
+from tfcluster_magic.kube.ends import seconds
+from tfcluster_magic.models import Lifecycle
+
+pytestmark = [pytest.mark.alone, pytest.mark.needs("two-nodes", "node-inside", "rwx")]
+
+TRAIN = """
+import os, time
+import tensorflow.compat.v1 as tf
+
+flags = tf.flags
+flags.DEFINE_list("ps_hosts", [], "")
+flags.DEFINE_list("worker_hosts", [], "")
+flags.DEFINE_string("job_name", "worker", "")
+flags.DEFINE_integer("task_index", 0, "")
+FLAGS = flags.FLAGS
+
+
+def main(_):
+    tf.logging.set_verbosity(tf.logging.ERROR)
+    cluster = tf.train.ClusterSpec({"ps": FLAGS.ps_hosts, "worker": FLAGS.worker_hosts})
+    server = tf.train.Server(cluster, job_name=FLAGS.job_name, task_index=FLAGS.task_index)
+    if FLAGS.job_name == "ps":
+        server.join()
+    mine = f"/job:worker/task:{FLAGS.task_index}"
+    with tf.Graph().as_default():
+        with tf.device(tf.train.replica_device_setter(worker_device=mine, cluster=cluster)):
+            step = tf.train.get_or_create_global_step()
+            one_more = tf.assign_add(step, 1, use_locking=True)
+        with tf.train.MonitoredTrainingSession(
+            master=server.target,
+            is_chief=FLAGS.task_index == 0,
+            checkpoint_dir=os.environ["TFCLUSTER_OUTPUT_DIR"],
+            save_checkpoint_steps=20,
+            config=tf.ConfigProto(device_filters=["/job:ps", mine]),
+        ) as session:
+            while not session.should_stop():
+                done = session.run(one_more)
+                print(f"at {time.time():.2f} step {done}", flush=True)
+                time.sleep(0.2)
+
+
+tf.app.run(main)
+"""
+STEP = re.compile(r"^at ([\d.]+) step (\d+)$", re.MULTILINE)
+EPOCH = re.compile(r"^Epoch (\d+)/", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """Training that went on after an interruption."""
+
+    after: float
+    """Seconds from the fault to the first step of any worker."""
+    last: int
+    """The step that it had reached."""
+    first: int
+    """The step with which it went on."""
+
+
+@dataclass
+class Training:
+    """A run whose output is read in the volume, where it stays when pods and nodes go."""
+
+    tenant: Tenant
+    name: str
+
+    def log(self, task: str) -> str:
+        """What a task has printed in all its attempts."""
+        return self._read(f"cat {self._folder}/{task}.log")
+
+    def checkpoint(self) -> int:
+        """The step of the newest checkpoint; -1 without any."""
+        found = re.findall(r"model\.ckpt-(\d+)\.index", self._read(f"ls {self._folder}"))
+        return max(map(int, found), default=-1)
+
+    def steps(self) -> list[tuple[float, int]]:
+        """When any worker did which step."""
+        both = STEP.findall(self.log("worker-0")) + STEP.findall(self.log("worker-1"))
+        return sorted((float(at), int(step)) for at, step in both)
+
+    def resumed(self, fault: float) -> Resumed | None:
+        """How it went on when all pods in the place of lost ones were up, once it has."""
+        new = [pod for pod in self.tenant.pods(self.name) if _made(pod) > fault - 1.0]
+        if not new or not all(map(is_ready, new)):
+            return None
+        up = max(_up(pod) for pod in new)
+        steps = self.steps()
+        last = max((step for at, step in steps if at <= up), default=-1)
+        return next((Resumed(at - fault, last, step) for at, step in steps if at > up), None)
+
+    def told(self) -> str:
+        """What the record says of restarts."""
+        events = self.tenant.status(self.name)["events"]
+        return "\n".join(each["message"] for each in events if each["reason"] == "Healing")
+
+    @property
+    def _folder(self) -> str:
+        return "/log/" + self.name.replace("-", "/")
+
+    def _read(self, command: str) -> str:
+        return self.tenant.kubectl.exec("reader", "sh", "-c", f"{command} 2>/dev/null || true")
+
+
+@pytest.fixture(scope="module")
+def lose(cluster: UnderTest) -> Iterator[Callable[[], None]]:
+    """Ends the second node with everything on it; it is back and ready after these tests."""
+    assert cluster.own
+    own = cluster.own
+    yield lambda: own.lose(own.second.name)
+    own.up(second=True)
+    cluster.kubectl.wait("node", own.second.name, is_ready, "it is ready again")
+
+
+@pytest.fixture(scope="module")
+def trainings(
+    cluster: UnderTest, tenant: Tenant, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Training, Training]]:
+    """With a parameter server, all on the second node; and mirrored, one worker on each node. The
+    operator is on the second node, too.
+    """
+    assert cluster.own
+    first, second = cluster.own.first.name, cluster.own.second.name
+    program = tmp_path_factory.mktemp("program") / "train.py"
+    program.write_text(TRAIN)
+    reader = pod("reader", cluster.busybox, volumeMounts=[{"name": "log", "mountPath": "/log"}])
+    claim = {"claimName": "log"}
+    reader["spec"] |= {
+        "nodeName": first,
+        "volumes": [{"name": "log", "persistentVolumeClaim": claim}],
+    }
+    tenant.kubectl.apply(reader)
+    quick = Lifecycle(grace=3.0)
+    cluster.kubectl("cordon", first)
+    try:  # the operator as well: who heals what a lost node took, must not be lost with it for long
+        operator = cluster.kubectl.within(SYSTEM)
+        operator("delete", "pod", "-l", "app=tfcluster-operator")
+        operator("rollout", "status", "deployment/operator", "--timeout=120s", seconds=150)
+        tenant.launch("asynchronous-1", spec_of(program, workers=2, ps=1, lifecycle=quick))
+        wait_until(lambda: _nodes(tenant, "asynchronous-1") == [second] * 3, "placed", seconds=120)
+    finally:
+        cluster.kubectl("uncordon", first)
+    digits = ROOT / "examples" / "multi_worker_mirrored.py"
+    tenant.launch("mirrored-1", spec_of(digits, "--epochs=100000", workers=2, lifecycle=quick))
+    for name in ("asynchronous-1", "mirrored-1"):
+        tenant.phase(name, "Running", seconds=400)
+    assert sorted(_nodes(tenant, "mirrored-1")) == [first, second]
+    yield Training(tenant, "asynchronous-1"), Training(tenant, "mirrored-1")
+    tenant.kubectl("delete", "tfclusters", "asynchronous-1", "mirrored-1", "--wait=false")
+
+
+def _nodes(tenant: Tenant, name: str) -> list[str]:
+    return [each["spec"].get("nodeName", "") for each in tenant.pods(name)]
+
+
+def test_training_goes_on_after_its_parameter_server_was_deleted(
+    tenant: Tenant, trainings: tuple[Training, Training]
+) -> None:
+    """A parameter server that somebody deletes comes back, workers step from the last
+    checkpoint as soon as it is up, and the record says what happened.
+    """
+    training, _mirrored = trainings
+    wait_until(lambda: training.checkpoint() >= 40, "checkpoints", seconds=120, every=1.0)
+    (server,) = tenant.pods(training.name, "ps")
+    saved, fault = training.checkpoint(), time.time()
+    tenant.kubectl("delete", "pod", server["metadata"]["name"], "--wait=false")
+    wait_until(lambda: training.resumed(fault), "a step", seconds=90, every=1.0)
+    resumed = training.resumed(fault)
+    assert resumed
+    print(f"ps deleted: {resumed}, checkpoint at {saved}; {training.told()}")
+    _tell(tenant, training, fault, resumed)
+    assert resumed.first > saved
+    assert re.search(r"ps-0 was killed from outside .*its pod was deleted", training.told())
+
+
+def test_training_goes_on_after_a_node_was_lost(
+    tenant: Tenant, trainings: tuple[Training, Training], lose: Callable[[], None]
+) -> None:
+    """When a node goes with tasks on it, and with the operator, others are made on another one, and
+    training steps when they are up: at most what came after the last checkpoint is lost, and the
+    record says that the node was.
+    """
+    training, mirrored = trainings
+    wait_until(lambda: _epochs(mirrored), "an epoch", seconds=120, every=1.0)
+    saved, epochs, fault = training.checkpoint(), _epochs(mirrored), time.time()
+    lose()
+    wait_until(lambda: training.resumed(fault), "a step", seconds=400, every=1.0)
+    resumed = training.resumed(fault)
+    assert resumed
+    wait_until(lambda: len(_epochs(mirrored)) > len(epochs) + 1, "an epoch", seconds=200, every=1.0)
+    again = time.time() - fault
+    print(f"node lost: {resumed}, checkpoint at {saved}; {training.told()}")
+    print(f"mirrored: {again:.1f} s, {epochs[-1]} {_epochs(mirrored)[len(epochs) :]}")
+    print(mirrored.told())
+    _tell(tenant, training, fault, resumed)
+    assert resumed.first > saved
+    assert _epochs(mirrored)[len(epochs)] >= epochs[-1]
+    for each in (training, mirrored):
+        assert "its node was lost" in each.told()
+    assert {*tenant.status(training.name)["restarts"]} == {"ps-0", "worker-0", "worker-1"}
+
+
+def _tell(tenant: Tenant, training: Training, fault: float, resumed: Resumed) -> None:
+    """Print when the pods that were made after the fault were there, were up, and stepped."""
+    new = [pod for pod in tenant.pods(training.name) if _made(pod) > fault - 1.0]
+    made, up = max(map(_made, new)) - fault, max(map(_up, new)) - fault
+    print(f"pods after {made:.0f} s, up after {up:.0f} s, steps after {resumed.after:.0f} s")
+
+
+def _made(pod: Object) -> float:
+    """When a pod was made."""
+    return seconds(pod["metadata"]["creationTimestamp"]) or 0.0
+
+
+def _up(pod: Object) -> float:
+    """When a pod that is ready became so."""
+    ready = (c for c in pod["status"]["conditions"] if c["type"] == "ContainersReady")
+    return seconds(next(ready)["lastTransitionTime"]) or 0.0
+
+
+def _epochs(mirrored: Training) -> list[int]:
+    return [int(each) for each in EPOCH.findall(mirrored.log("worker-0"))]

@@ -1,0 +1,98 @@
+"""What `tfcluster render` prints, applied by kubectl alone: no operator, no custom resource."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from string import Template
+
+import pytest
+from conftest import UnderTest
+from kubectl import Kubectl, Object, condition
+from kubenode.commands import wait_until
+from kubenode.paths import KUBE, ROOT
+from workloads import pod
+
+CLAIMS = KUBE / "manifests" / "digits" / "claims.yaml"
+PROGRAM = ROOT / "examples" / "between_graph.py"
+STEPS = 400
+LAYOUTS = {
+    "native": ("digits-1-worker",),
+    "per-task": ("classic-1-worker-0", "classic-1-worker-1"),
+}
+"""The Jobs of the workers in either layout."""
+
+
+def rendered(folder: Path, image: str, *words: str) -> str:
+    """What `tfcluster render` prints."""
+    policy = folder / "policy.yaml"
+    policy.write_text(f"defaultImage: {image}\nworkspaceClaim: ''\n")
+    tfcluster = [sys.executable, "-c", "from tfcluster_magic.cli import main; main()"]
+    return subprocess.run(
+        [*tfcluster, "render", f"--policy={policy}", *words],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+
+
+@pytest.mark.needs("rwx", "network-policy")
+def test_digits_are_learned_by_kubectl_alone(
+    cluster: UnderTest, kube: Kubectl, tmp_path: Path
+) -> None:
+    """Either layout trains to the end where nothing of ours is installed; output and checkpoints
+    are in the log volume, and the parameter server that goes on ends with its manifests.
+    """
+    claims = Template(CLAIMS.read_text())
+    kube.apply(claims.substitute(storage_class=cluster.description.storage_class))
+    manifests = ""
+    for layout, jobs in LAYOUTS.items():
+        name = jobs[0].partition("-")[0]
+        launch = ["--workers=2", "--ps=1", "--memory=1536Mi", f"--name={name}", str(PROGRAM)]
+        words = [f"--layout={layout}", *launch, "--", f"--steps={STEPS}"]
+        image = cluster.description.images["notebook"]
+        manifests += "---\n" + rendered(tmp_path, image, *words)
+    kube.apply(manifests)
+    kube.apply(_reader(cluster))
+    for jobs in LAYOUTS.values():
+        for job in jobs:
+            kube.wait("job", job, lambda it: condition(it, "Complete") == "True", "it ends", 600)
+
+    kube.running("reader")
+    for jobs in LAYOUTS.values():
+        folder = f"/log/{jobs[0].partition('-')[0]}/1"
+        said = kube.exec("reader", "cat", f"{folder}/worker-0.log")
+        accuracy = re.search(r"held-out accuracy: ([\d.]+)", said)
+        assert accuracy, said
+        assert float(accuracy[1]) >= 0.95
+        saved = re.findall(r"model\.ckpt-(\d+)\.index", kube.exec("reader", "ls", folder))
+        assert max(map(int, saved)) >= STEPS
+    servers = [each for each in kube.every("pod") if "-ps-" in each["metadata"]["name"]]
+    assert [each["status"]["phase"] for each in servers] == ["Running"] * len(LAYOUTS)
+
+    kube("delete", "-f", "-", "--wait=false", stdin=manifests)
+    kube("delete", "pod", "reader", "--wait=false")
+    wait_until(lambda: not kube.every("pod"), "nothing is left", seconds=60)
+
+
+def _reader(cluster: UnderTest) -> Object:
+    """A pod of another image that sees the log volume."""
+    reader = pod("reader", cluster.busybox, volumeMounts=[{"name": "log", "mountPath": "/log"}])
+    reader["spec"]["volumes"] = [{"name": "log", "persistentVolumeClaim": {"claimName": "log"}}]
+    return reader
+
+
+@pytest.mark.parametrize("layout", ["native", "per-task"])
+@pytest.mark.parametrize("mode", ["between-graph", "in-graph"])
+def test_kubectl_applies_what_is_printed(
+    cluster: UnderTest, kube: Kubectl, tmp_path: Path, layout: str, mode: str
+) -> None:
+    """Kubectl takes every object of either layout as it is printed."""
+    program = [] if mode == "in-graph" else [str(PROGRAM)]
+    words = [f"--layout={layout}", f"--mode={mode}", "--workers=2", "--ps=1", *program]
+    manifests = rendered(tmp_path, cluster.description.images["notebook"], *words)
+    said = kube("apply", "--dry-run=server", "-f", "-", stdin=manifests)
+    assert len(said.splitlines()) == manifests.count("\nkind: ")
+    assert all(line.endswith("created (server dry run)") for line in said.splitlines())

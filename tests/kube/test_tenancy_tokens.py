@@ -1,0 +1,154 @@
+"""Stolen tokens: what the accounts of hub and tenancy may write, and that it is no more."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from conftest import UnderTest
+from furnished import HOME, HUB, TENANCY, Furnished, as_, move_in, namespace, of_user
+from hubs import Hub
+from kubectl import Kubectl, Object
+from kubenode.commands import NodeError
+from kubernetes.client.configuration import Configuration
+from kubernetes.config import load_kube_config
+
+from tfcluster_magic.kube.api import Api, ApiError
+
+pytestmark = [pytest.mark.needs("rwx"), pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def bob(hub: Hub) -> Iterator[Furnished]:
+    """A tenant."""
+    found = move_in(hub, hub.new_user("bob"))
+    yield found
+    hub.kubectl("delete", "namespace", found.name, "--wait=false", "--ignore-not-found")
+
+
+def binding(role: str, account: str, where: str) -> Object:
+    """A RoleBinding of a ClusterRole to a service account."""
+    group = "rbac.authorization.k8s.io"
+    return {
+        "apiVersion": f"{group}/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "attempt"},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": where}],
+    }
+
+
+def created(kube: Kubectl, account: str, made: Object) -> str:
+    """What is said to somebody who tries to create an object; empty when it worked."""
+    try:
+        kube("create", "-f", "-", as_(account), stdin=json.dumps(made))
+    except NodeError as error:
+        return str(error)
+    return ""
+
+
+def done(kube: Kubectl, account: str, *words: str) -> str:
+    """What is said to somebody who tries a command; empty when it worked."""
+    try:
+        kube(*words, as_(account))
+    except NodeError as error:
+        return str(error)
+    return ""
+
+
+def test_the_hubs_token_reaches_tenants_and_nothing_else(
+    cluster: UnderTest, hub: Hub, bob: Furnished, kube: Kubectl
+) -> None:
+    """The hub makes notebook pods in namespaces that it made as tenants', and nothing elsewhere."""
+    system, image = hub.kubectl.within("kube-system"), cluster.busybox
+    elsewhere = "the hub may only touch pods in namespaces of its tenants"
+    other = of_user(image, "other")
+    other["spec"]["serviceAccountName"] = "default"  # one that is everywhere
+    for where in (system, kube, hub.kubectl):
+        assert elsewhere in created(where, HUB, other)
+    assert "have the service account notebook" in created(bob.kubectl, HUB, other)
+    stranger = of_user(image, "stranger")
+    del stranger["metadata"]["labels"]["tfcluster.dev/notebook"]
+    assert "may only make and end notebook pods" in created(bob.kubectl, HUB, stranger)
+    names = "whose names begin with tfcluster-u-"
+    assert names in created(kube, HUB, namespace("eve", "eve"))
+    plain = namespace("eve")
+    del plain["metadata"]["labels"]["tfcluster.dev/tenant"]
+    assert "may only make tenants" in created(kube, HUB, plain)
+    lax: Any = namespace("eve")
+    lax["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] = "privileged"
+    assert "may only make tenants" in created(kube, HUB, lax)
+    label = ["label", "namespace", "tfcluster.dev/tenant=true", "--overwrite"]
+    assert names in done(kube, HUB, *label[:2], kube.namespace, *label[2:])
+    only = "of a tenant the hub may only write that its user was removed"
+    enforce = "pod-security.kubernetes.io/enforce=privileged"
+    assert only in done(kube, HUB, "label", "namespace", bob.name, enforce, "--overwrite")
+    mark = "tfcluster.dev/furnished=0"
+    assert only in done(kube, HUB, "annotate", "namespace", bob.name, mark, "--overwrite")
+    for words in (
+        ("get", "secrets"),
+        ("create", "rolebinding", "a", "--clusterrole=tfcluster-user", "--user=eve"),
+        ("delete", "namespace", bob.name),
+    ):
+        assert "cannot" in done(bob.kubectl, HUB, *words), words
+    assert done(bob.kubectl, HUB, "auth", "can-i", "create", "pods", "--subresource=exec")
+
+
+def test_tenancys_token_binds_the_tenant_roles_alone(
+    cluster: UnderTest, bob: Furnished, kube: Kubectl
+) -> None:
+    """Tenancy writes in tenants alone, binds two roles to one account each, and reads no secret."""
+    no_right = "is attempting to grant RBAC permissions not currently held"
+    assert no_right in created(bob.kubectl, TENANCY, binding("tfcluster-hub", "notebook", bob.name))
+    bound = "tenancy may only bind tfcluster-user to the tenant's notebook"
+    assert bound in created(bob.kubectl, TENANCY, binding("tfcluster-user", "other", bob.name))
+    assert bound in created(bob.kubectl, TENANCY, binding("tfcluster-user", "notebook", "eve"))
+    role = binding("tfcluster-operator-secrets", "notebook", bob.name)
+    assert bound in created(bob.kubectl, TENANCY, role)
+    inside = "tenancy may only write in namespaces that the hub made"
+    role = binding("tfcluster-user", "notebook", kube.namespace)
+    for where in (kube, kube.within("kube-system"), kube.within(HOME)):
+        assert inside in created(where, TENANCY, {**role, "metadata": {"name": "attempt"}})
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "mine"}}
+    bob.kubectl.apply({**secret, "stringData": {"key": "hidden"}})
+    copies = "of secrets tenancy may only write copies of its own"
+    empty = ["patch", "secret", "mine", "--type=merge", "-p", "{}", "-o", "yaml"]
+    said = done(bob.kubectl, TENANCY, *empty)
+    assert copies in said or "cannot get" in said
+    marked = '{"metadata": {"labels": {"app.kubernetes.io/managed-by": "tfcluster-tenancy"}}}'
+    where = f"/api/v1/namespaces/{bob.name}/secrets/mine"
+    assert copies in patched(bob.kubectl, TENANCY, where, marked)
+    assert copies in patched(bob.kubectl, TENANCY, where, '{"data": {"more": "eA=="}}')
+    assert "cannot" in done(bob.kubectl, TENANCY, "get", "secrets")
+    assert "cannot" in created(bob.kubectl, TENANCY, of_user(cluster.busybox, "attempt"))
+    removed = "may only delete namespaces of users who were removed"
+    assert removed in done(kube, TENANCY, "delete", "namespace", bob.name)
+    ours = "tenancy may only touch namespaces that the hub made for its users"
+    assert ours in done(kube, TENANCY, "delete", "namespace", kube.namespace)
+    only = "of a tenant tenancy may only write how it is furnished"
+    where = f"/api/v1/namespaces/{bob.name}"
+    gone = '{"metadata": {"annotations": {"tfcluster.dev/removed": "now"}}}'
+    assert only in patched(kube, TENANCY, where, gone)
+    labels = '{"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "privileged"}}}'
+    assert only in patched(kube, TENANCY, where, labels)
+    tenant = '{"metadata": {"labels": {"tfcluster.dev/tenant": "true"}}}'
+    assert ours in patched(kube, TENANCY, f"/api/v1/namespaces/{kube.namespace}", tenant)
+
+
+def patched(kube: Kubectl, account: str, where: str, change: str) -> str:
+    """What is said to a patch that is sent as it is, without the reads that kubectl makes first."""
+    configuration = Configuration()
+    load_kube_config(kube.kubeconfig, client_configuration=configuration)
+    token = kube.within(HOME)("create", "token", account.rpartition(":")[2]).strip()
+    configuration.cert_file = configuration.key_file = None
+    configuration.api_key = {"authorization": f"Bearer {token}"}
+    api = Api(configuration)
+    try:
+        api.merge(where, json.loads(change))
+    except ApiError as error:
+        return error.message
+    finally:
+        api.close()
+    return ""

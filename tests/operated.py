@@ -1,0 +1,151 @@
+"""An operator before a server that keeps objects, with the hands of a kubelet and of Jobs."""
+
+from __future__ import annotations
+
+import copy
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from kube_server import KubeServer, Object
+
+from tfcluster_magic import program
+from tfcluster_magic.kube import resource
+from tfcluster_magic.kube.api import path
+from tfcluster_magic.kube.policy import Policy
+from tfcluster_magic.models import Lifecycle, Replicas, ReplicaSet, Spec
+from tfcluster_magic.operator.controller import Controller
+from tfcluster_magic.operator.hooks import Admitted, Verdict
+
+RECORDED = Path(__file__).parent / "pods"
+RUNS = path("tfclusters", "a")
+JOBS = path("jobs", "a")
+PODS = path("pods", "a")
+
+
+class AdmitAll:
+    """Every run may begin."""
+
+    def decide(self, cluster: object) -> Verdict:
+        return Admitted()
+
+
+class World:
+    """A server, an operator before it, and the hands of a Job controller and a kubelet."""
+
+    def __init__(self) -> None:
+        self.server = KubeServer()
+        self.server.put("/api/v1/nodes/node-1", node(ready=True))
+        self.leads = True
+        self.controller: Controller | None = None
+        self.admission: Any = AdmitAll()
+        self.policy = Policy()
+        self.unwatched = 0.0
+        self.count = 0
+
+    def operate(self) -> None:
+        """Start an operator, in the place of the one that there was."""
+        self.rest()
+        made = Controller(
+            self.server.api(), "", "a", lambda: self.leads, self.policy, lambda: self.unwatched
+        )
+        made.world.admission = self.admission
+        made.gate.begin = lambda: None  # type: ignore[method-assign]
+        made.follow()
+        until(lambda: made.caches.synced)
+        made.begin()
+        self.controller = made
+
+    def rest(self) -> None:
+        """End the operator."""
+        if self.controller is not None:
+            self.controller.end()
+            self.controller = None
+
+    def launch(self, name: str, **more: Any) -> None:
+        """POST a run."""
+        cluster, _dash, run = name.rpartition("-")
+        self.server.put(f"{RUNS}/{name}", resource.write(cluster, int(run), spec(**more)))
+
+    def run(self, name: str) -> Object:
+        """A run as it is now."""
+        return self.server.objects[f"{RUNS}/{name}"]
+
+    def status(self, name: str) -> Object:
+        """Its status."""
+        found: Object = self.run(name).get("status") or {}
+        return found
+
+    def job(self, name: str) -> Object:
+        """A Job as it is now."""
+        return self.server.objects[f"{JOBS}/{name}"]
+
+    def pod(self, job: str, recorded: str, index: int = 0, pod: str = "") -> str:
+        """A recorded pod as one of a Job's; over the one called `pod`, if that is given."""
+        found = json.loads((RECORDED / f"{recorded}.json").read_text())
+        head = found["metadata"]
+        head["labels"] = self.job(job)["spec"]["template"]["metadata"]["labels"]
+        head["annotations"]["batch.kubernetes.io/job-completion-index"] = str(index)
+        self.count += 1
+        name = pod or f"{job}-{index}-{self.count}"
+        head["uid"] = name
+        for field in ("resourceVersion", "creationTimestamp", "name", "ownerReferences"):
+            head.pop(field, None)
+        where = f"{PODS}/{name}"
+        now = f"2026-11-21T20:{self.count // 60:02}:{self.count % 60:02}Z"
+        before = self.server.objects.get(where, {"metadata": {"creationTimestamp": now}})
+        head["creationTimestamp"] = before["metadata"]["creationTimestamp"]
+        head["ownerReferences"] = [{"uid": self.job(job)["metadata"]["uid"]}]
+        self.server.put(where, found)
+        return name
+
+    def wait(self, name: str, condition: Callable[[Object], object]) -> Object:
+        """Wait until something is true of a run's status."""
+        until(lambda: f"{RUNS}/{name}" in self.server.objects and condition(self.status(name)))
+        return copy.deepcopy(self.status(name))
+
+    def phase(self, name: str, phase: str) -> Object:
+        """Wait for a phase."""
+        return self.wait(name, lambda status: status.get("phase") == phase)
+
+
+def node(ready: bool) -> Object:
+    return {
+        "spec": {},
+        "status": {"conditions": [{"type": "Ready", "status": "True" if ready else "Unknown"}]},
+    }
+
+
+def spec(workers: int = 1, ps: int = 0, chief: int = 0, **more: Any) -> Spec:
+    taken, _warnings = program.snapshot(__file__, workspace=RECORDED, cwd=RECORDED)
+    counts = {"worker": workers, "ps": ps, "chief": chief}
+    replicas = ReplicaSet(**{kind: Replicas(count=count) for kind, count in counts.items()})
+    return Spec(program=taken, replicas=replicas, lifecycle=Lifecycle(**more))
+
+
+def until(condition: Callable[[], object], seconds: float = 90.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not become true in time"
+        time.sleep(0.01)
+
+
+def up(
+    world: World,
+    name: str = "digits-1",
+    workers: int = 1,
+    ps: int = 0,
+    chief: int = 0,
+    **more: Any,
+) -> None:
+    """A run whose tasks all run."""
+    world.launch(name, workers=workers, ps=ps, chief=chief, **more)
+    counts = {"worker": workers, "ps": ps, "chief": chief}
+    for kind, count in counts.items():
+        if count:
+            until(lambda job=f"{name}-{kind}": f"{JOBS}/{job}" in world.server.objects)
+        for index in range(count):
+            world.pod(f"{name}-{kind}", "running", index, f"{name}-{kind}-{index}-first")
+    world.phase(name, "Running")

@@ -1,0 +1,50 @@
+"""Pods that were recorded on a real node, a Job of them, and the crew that looks at both."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+from tfcluster_magic.kube import trimming
+from tfcluster_magic.kube.observe import ATTEMPT, Crew
+from tfcluster_magic.models import (
+    Mode,
+    Phase,
+    Reason,
+    Replicas,
+    ReplicaSet,
+    Spec,
+    Status,
+    TaskType,
+)
+
+Object = dict[str, Any]
+PODS = Path(__file__).parent / "pods"
+NOW = 2_000_000_000.0
+RUNNING = Status(phase=Phase.RUNNING, reason=Reason.RUNNING, started_at=1.0, running_at=1.0)
+
+
+def recorded(name: str, uid: str = "", index: int = 0, **status: object) -> Object:
+    """A pod of a real node, as caches keep it."""
+    pod: Object = trimming.pod(json.loads((PODS / f"{name}.json").read_text()))
+    pod = copy.deepcopy(pod)
+    pod["metadata"]["uid"] = uid or f"{name}-{index}"
+    pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] = str(index)
+    pod["status"].update(status)
+    return pod
+
+
+def job(suspend: bool = False, completed: str = "", attempt: int = 1) -> dict[TaskType, Object]:
+    return {
+        TaskType.WORKER: {
+            "metadata": {"annotations": {ATTEMPT: str(attempt)}},
+            "spec": {"suspend": suspend},
+            "status": {"completedIndexes": completed, "startTime": "2033-05-18T03:33:00Z"},
+        }
+    }
+
+
+def crew(workers: int = 1, mode: Mode = Mode.BETWEEN_GRAPH) -> Crew:
+    return Crew(Spec(mode=mode, replicas=ReplicaSet(worker=Replicas(count=workers))))

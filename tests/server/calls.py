@@ -1,0 +1,75 @@
+"""What tests of the server extension say: answers of routes, and what a page hears."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tornado.httpclient import HTTPResponse
+
+from tfcluster_magic.models import TFCluster
+
+SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(600)\n"
+RUN_EVENT = "https://tfcluster.dev/events/run/v1"
+
+
+@dataclass
+class Answer:
+    """What a route answered."""
+
+    status: int
+    content_type: str
+    text: str
+    raw: HTTPResponse = field(repr=False)
+
+    @property
+    def json(self) -> Any:
+        """The answer, which is JSON."""
+        return json.loads(self.text)
+
+
+Api = Callable[..., Awaitable[Answer]]
+Launch = Callable[..., Awaitable[TFCluster]]
+
+
+def assert_problem(answer: Answer, status: int, *words: str) -> None:
+    """The answer is a problem in the form of RFC 9457, with these words, and no traceback."""
+    assert answer.status == status, answer
+    assert answer.content_type == "application/problem+json"
+    told = answer.json
+    assert told["type"] == "about:blank"
+    assert told["status"] == status
+    assert "Traceback" not in answer.text
+    for word in words:
+        assert word in told["detail"]
+
+
+class Events:
+    """What a page hears."""
+
+    def __init__(self, socket: Any) -> None:
+        self._socket = socket
+        self.seen: list[dict[str, Any]] = []
+
+    async def until(
+        self, true: Callable[[dict[str, Any]], bool], within: float = 90.0
+    ) -> dict[str, Any]:
+        """The next event of which something is true."""
+        deadline = asyncio.get_running_loop().time() + within
+        while True:
+            left = deadline - asyncio.get_running_loop().time()
+            message = await asyncio.wait_for(self._socket.read_message(), left)
+            event = json.loads(message)
+            if event["schema_id"] == RUN_EVENT:
+                self.seen.append(event)
+                if true(event):
+                    return event
+
+    async def phase(self, *phases: str) -> dict[str, Any]:
+        """The next event of a run in one of these phases."""
+        return await self.until(
+            lambda e: e["run"] is not None and e["run"]["cluster"]["status"]["phase"] in phases
+        )

@@ -1,0 +1,108 @@
+"""A real Jupyter server with the extension, in the process of the tests, on folders of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+from calls import SLEEP, Answer, Api, Events, Launch
+from pytest_jupyter.jupyter_server import *  # noqa: F403 - fixtures and hooks, for this folder only
+from traitlets.config import Config
+
+from tfcluster_magic.models import TFCluster
+from tfcluster_magic.server.service import Service
+from tfcluster_magic.waiting import Until
+
+
+@pytest.fixture
+def jp_server_config() -> Config:
+    """The extension is on, as its file in jupyter_server_config.d has it."""
+    return Config({"ServerApp": {"jpserver_extensions": {"tfcluster_magic.server": True}}})
+
+
+@pytest.fixture
+def jp_home_dir(own_folders: Any) -> Any:
+    """The home that every test has."""
+    return own_folders / "home"
+
+
+@pytest.fixture
+def service(jp_serverapp: Any) -> Iterator[Service]:
+    """What the routes of the server share; the runs of a test end with it."""
+    found: Service = jp_serverapp.web_app.settings["tfcluster"]
+    yield found
+    for run in found.manager.list(all_runs=True):
+        found.manager.stop(run.metadata.name, "the test is over")
+        found.manager.wait(run.metadata.name, until=Until.RELEASED)
+
+
+@pytest.fixture
+def api(jp_fetch: Any, service: Service) -> Api:
+    """Calls a route with a method, a path and the JSON of a body."""
+
+    async def call(
+        method: str, path: str, body: Any = None, raw: bytes | None = None, **more: Any
+    ) -> Answer:
+        path, _, query = path.partition("?")
+        params = dict(pair.split("=") for pair in query.split("&")) if query else {}
+        sent = raw if raw is not None else (json.dumps(body).encode() if body is not None else None)
+        if method in ("POST", "PUT", "PATCH") and sent is None:
+            sent = b""
+        answer = await jp_fetch(
+            *("tfcluster", "api", *path.split("/")),
+            method=method,
+            body=sent,
+            params=params,
+            raise_error=False,
+            request_timeout=120,
+            **more,
+        )
+        kind = answer.headers.get("Content-Type", "")
+        return Answer(answer.code, kind, answer.body.decode(), answer)
+
+    return call
+
+
+@pytest.fixture
+def launch(service: Service) -> Launch:
+    """Launches a program's text, as somebody else would: by the manager."""
+
+    async def start(text: str = SLEEP, name: str = "digits", **options: Any) -> TFCluster:
+        wish = {"cell": text, "name": name, "workers": 1, "grace": "1s", **options}
+        return await asyncio.to_thread(service.manager.launch, **wish)
+
+    return start
+
+
+@pytest.fixture
+def ended(service: Service, launch: Launch) -> Launch:
+    """Launches a program's text and waits until nothing of the run is left."""
+
+    async def start(text: str = "pass", **options: Any) -> TFCluster:
+        run = await launch(text, **options)
+        name = run.metadata.name
+        return await asyncio.to_thread(service.manager.wait, name, until=Until.RELEASED)
+
+    return start
+
+
+@pytest.fixture
+def page(
+    jp_ws_fetch: Any, jp_fetch: Any, service: Service
+) -> Iterator[Callable[[], Awaitable[Events]]]:
+    """Opens the stream of events as a page does."""
+    sockets = []
+
+    async def open_page() -> Events:
+        socket = await jp_ws_fetch("api", "events", "subscribe")
+        sockets.append(socket)
+        await jp_fetch("api", "status")  # the server has opened its side, too
+        service.start()
+        return Events(socket)
+
+    yield open_page
+    for socket in sockets:
+        socket.close()

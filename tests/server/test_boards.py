@@ -1,0 +1,412 @@
+"""TensorBoards of a server: the routes, the folders that may be shown, and real boards behind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import event_writer as ev
+import pytest
+from test_doors import ReadOnly
+from tornado.httpclient import HTTPResponse
+from traitlets.config import Config
+
+from tfcluster_magic import tensorboard
+from tfcluster_magic.server import proxy
+from tfcluster_magic.server.boards import ServerBoards
+from tfcluster_magic.server.service import Service
+from tfcluster_magic.tensorboard_server import started
+from tfcluster_magic.waiting import Until
+
+Ask = Callable[..., Awaitable[HTTPResponse]]
+
+
+def logs(folder: Path, name: str = "1") -> Path:
+    """A folder with the events of one run below it."""
+    ev.event_file(folder / name).write_bytes(ev.version() + ev.event(1, {"loss": 0.5}))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def no_board_is_left(service: Service) -> Iterator[None]:
+    """The boards of a test end with it."""
+    yield
+    service.manager.boards.stop()
+
+
+@pytest.fixture
+def ask(jp_fetch: Ask) -> Ask:
+    """Asks a route below `tfcluster`; `to` is a path as it is."""
+
+    async def ask(to: str, method: str = "GET", data: Any = None, **words: Any) -> HTTPResponse:
+        body = None if data is None else json.dumps(data)
+        words = {"raise_error": False, "request_timeout": 60, **words}
+        return await jp_fetch("tfcluster", to, method=method, body=body, **words)
+
+    return ask
+
+
+async def opened(ask: Ask, **wish: Any) -> dict[str, Any]:
+    """The board that is opened."""
+    answer = await ask("api/tensorboards", "POST", wish)
+    assert answer.code == 201, answer.body
+    return json.loads(answer.body)
+
+
+async def until(condition: Callable[[], Awaitable[object]], what: str) -> None:
+    """Wait until `condition` holds."""
+    deadline = time.monotonic() + 90
+    while not await condition():
+        assert time.monotonic() < deadline, what
+        await asyncio.sleep(0.05)
+
+
+async def runs_of(ask: Ask, board: dict[str, Any]) -> list[str]:
+    """The runs that the board shows."""
+    answer = await ask(board["path"].removeprefix("tfcluster/") + "data/runs")
+    assert answer.code == 200, answer.body
+    return json.loads(answer.body)
+
+
+async def loaded(ask: Ask, page: str) -> HTTPResponse:
+    """The page as a browser gets it in the end: one that says "starting" loads itself again."""
+    answer = await ask(page)
+    while answer.code == 202:
+        await asyncio.sleep(0.1)
+        answer = await ask(page)
+    return answer
+
+
+async def test_a_board_on_a_folder(ask: Ask, jp_root_dir: Path) -> None:
+    """A folder gets one board however often it is asked for, and its page shows the runs."""
+    logs(jp_root_dir / "my logs" / "a")
+    first = await opened(ask, folder="my logs")
+    assert (first["title"], first["folder"], first["refs"]) == ("my logs", "my logs", [])
+    assert await opened(ask, folder="my logs/../my logs/") == {
+        **first,
+        "folder": "my logs/../my logs/",
+    }
+    assert len(tensorboard.list_boards()) == 1
+
+    async def shown() -> bool:
+        return await runs_of(ask, first) == ["a/1"]
+
+    await until(shown, "the run is not shown")
+    page = await loaded(ask, first["path"].removeprefix("tfcluster/"))
+    assert b"<title>TensorBoard</title>" in page.body
+    ours, of_the_board = page.headers.get_list("Content-Security-Policy")
+    assert ours == "frame-ancestors 'self'"
+    assert "script-src" in of_the_board
+    listed = json.loads((await ask("api/tensorboards")).body)["tensorboards"]
+    assert [board["id"] for board in listed] == [first["id"]]
+
+
+async def test_boards_on_runs(ask: Ask, service: Service) -> None:
+    """One run, several beside each other, or all: each its own board, shared with the shell."""
+    manager = service.manager
+    for name in ("one", "two"):
+        run = manager.launch(cell="print('x')", name=name, workers=1, ps=0)
+        logs(Path(run.status.paths["output"]), "train")
+    for name in ("one", "two"):
+        manager.wait(name, until=Until.RELEASED)
+    single = await opened(ask, refs=["one"])
+    assert (single["title"], single["refs"]) == ("one-1", ["one-1"])
+    assert manager.tensorboard("one").pid in {b.pid for b in tensorboard.list_boards()}
+    assert len(tensorboard.list_boards()) == 1
+
+    both = await opened(ask, refs=["two-1", "one"])
+    assert both["title"] == "one-1, two-1"
+    assert (await opened(ask, refs=["one", "two"]))["id"] == both["id"]
+    everything = await opened(ask)
+
+    async def shown() -> bool:
+        return (
+            await runs_of(ask, both) == ["one-1/train", "two-1/train"]
+            and await runs_of(ask, everything) == ["one/1/train", "two/1/train"]
+            and await runs_of(ask, single) == ["one-1/train"]
+        )
+
+    await until(shown, "the runs are not shown")
+
+
+OUTSIDE = [
+    "..",
+    "../outside",
+    "logs/../../outside",
+    "logs/./.././../outside",
+    "/etc",
+    "//etc",
+    "/proc/self/cwd/../etc",
+    "{outside}",
+    "link",
+    "link/..",
+    "link/deeper",
+    "chain",
+    "logs/\0",
+    "\0",
+    "logs/../../outside\0.png",
+    "\ud800",
+]
+MISSING = [
+    "%2e%2e",
+    "%2e%2e%2foutside",
+    "..%2foutside",
+    "logs%2f..%2f..%2foutside",
+    "..\\outside",
+    "~",
+    "~root",
+    "~/../outside",
+    "file:///etc",
+    "logs/1/none",
+    "x" * 300,
+]
+
+
+@pytest.mark.parametrize("folder", OUTSIDE)
+async def test_folders_outside_are_refused(ask: Ask, jp_root_dir: Path, folder: str) -> None:
+    """However it is spelled, a folder outside is refused with what is allowed; nothing starts."""
+    outside = logs(jp_root_dir.parent / "outside")
+    logs(jp_root_dir / "logs")
+    (outside / "deeper").mkdir()
+    (jp_root_dir / "link").symlink_to(outside)
+    (jp_root_dir / "chain").symlink_to("link")
+    answer = await ask(
+        "api/tensorboards", "POST", {"folder": folder.replace("{outside}", str(outside))}
+    )
+    told = json.loads(answer.body)
+    assert (answer.code, told["title"]) == (403, "NotAllowed")
+    for allowed in (str(jp_root_dir), "the log folder", "output folders of runs"):
+        assert allowed in told["detail"]
+    assert tensorboard.list_boards() == []
+
+
+@pytest.mark.parametrize("folder", MISSING)
+async def test_names_are_taken_as_they_are(ask: Ask, jp_root_dir: Path, folder: str) -> None:
+    """Nothing in a path is decoded or expanded: such a folder does not exist."""
+    logs(jp_root_dir.parent / "outside")
+    logs(jp_root_dir / "logs")
+    answer = await ask("api/tensorboards", "POST", {"folder": folder})
+    assert answer.code == 404
+    assert "cannot show" in json.loads(answer.body)["detail"]
+    assert tensorboard.list_boards() == []
+
+
+@pytest.mark.parametrize(
+    ("wish", "code"),
+    [
+        ({"folder": 1}, 422),
+        ({"folder": "x" * 5000}, 422),
+        ({"refs": "one"}, 422),
+        ({"refs": ["../.."]}, 404),
+        ({"refs": ["nobody"]}, 404),
+        ({"refs": ["one"], "folder": "."}, 400),
+        ({"url": "http://127.0.0.1:1/"}, 422),
+        ([], 400),
+    ],
+)
+async def test_wishes_that_are_none(ask: Ask, wish: Any, code: int) -> None:
+    """What cannot be opened is a problem that says so."""
+    answer = await ask("api/tensorboards", "POST", wish)
+    assert answer.code == code, answer.body
+    assert answer.headers["Content-Type"] == "application/problem+json"
+
+
+async def test_links_to_allowed_folders(ask: Ask, jp_root_dir: Path, service: Service) -> None:
+    """A link to the log folder is followed, and so is one to another folder below the root."""
+    logs(Path(service.manager.boards.log_root) / "digits")
+    (jp_root_dir / "runs").symlink_to(service.manager.boards.log_root)
+    logs(jp_root_dir / "here")
+    (jp_root_dir / "there").symlink_to("here")
+    board = await opened(ask, folder="runs/digits")
+    assert board["title"] == "digits"
+    first, second = await opened(ask, folder="here"), await opened(ask, folder="there")
+    assert first["id"] == second["id"]
+    assert (await opened(ask, folder="runs"))["id"] == (await opened(ask))["id"]
+
+
+async def test_a_link_that_changes_after_the_check(
+    ask: Ask, jp_root_dir: Path, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that becomes a link between the check and its use is not followed."""
+    outside = logs(jp_root_dir.parent / "outside", "secret")
+    inside = logs(jp_root_dir / "logs")
+    check = ServerBoards._allowed
+
+    def checked_then_swapped(self: ServerBoards, folder: str) -> str:
+        found = check(self, folder)
+        if not inside.is_symlink():
+            inside.rename(jp_root_dir / "old")
+            inside.symlink_to(outside)
+        return found
+
+    monkeypatch.setattr(ServerBoards, "_allowed", checked_then_swapped)
+    answer = await ask("api/tensorboards", "POST", {"folder": "logs"})
+    assert answer.code in (403, 404)
+    assert tensorboard.list_boards() == []
+
+
+async def test_a_remembered_view_is_checked_again(
+    ask: Ask, jp_root_dir: Path, service: Service, tmp_path: Path
+) -> None:
+    """A view that another server was allowed to open is nothing for one with another root."""
+    outside = logs(tmp_path / "elsewhere")
+    view = service.manager.boards.folder_view(str(outside), "x")
+    answer = await loaded(ask, f"tensorboard/{view.id}/")
+    assert answer.code == 403
+    assert "does not show" in answer.body.decode()
+    assert (await ask(f"tensorboard/{view.id}/data/runs")).code == 403
+
+
+async def test_a_board_that_died_comes_back(ask: Ask, jp_root_dir: Path) -> None:
+    """Neither the page nor its data need a click when the board was killed or had idled."""
+    logs(jp_root_dir / "logs")
+    board = await opened(ask, folder="logs")
+    for path in ("data/runs", ""):
+        (process,) = tensorboard.list_boards()
+        os.kill(process.pid, signal.SIGKILL)
+        answer = await loaded(ask, board["path"].removeprefix("tfcluster/") + path)
+        assert answer.code == 200
+        assert started(process.pid) is None
+
+
+async def test_an_old_tab_after_a_restart_of_the_server(
+    ask: Ask, service: Service, jp_root_dir: Path
+) -> None:
+    """A server that starts anew knows the boards of the one before."""
+    logs(jp_root_dir / "logs")
+    board = await opened(ask, folder="logs")
+    await service.boards.close()
+    assert tensorboard.list_boards() == []
+    service.boards = ServerBoards(service)
+    assert (await loaded(ask, board["path"].removeprefix("tfcluster/"))).code == 200
+
+
+async def test_boards_end_with_the_server_that_started_them(
+    ask: Ask, service: Service, jp_root_dir: Path
+) -> None:
+    """Those that were there before stay."""
+    before = tensorboard.open(logs(jp_root_dir / "before"))
+    await opened(ask, folder="before")
+    await opened(ask, folder=str(logs(jp_root_dir / "mine")))
+    assert len(tensorboard.list_boards()) == 2
+    await service.boards.close()
+    assert tensorboard.list_boards() == [before]
+
+
+async def test_a_stopped_board(ask: Ask, jp_root_dir: Path) -> None:
+    """A board that was ended on purpose is not woken by the data of a page; its page wakes it."""
+    logs(jp_root_dir / "logs")
+    board = await opened(ask, folder="logs")
+    page = board["path"].removeprefix("tfcluster/")
+    assert (await ask(f"api/tensorboards/{board['id']}", "DELETE")).code == 204
+    assert tensorboard.list_boards() == []
+    answer = await ask(page + "data/runs")
+    assert (answer.code, json.loads(answer.body)["title"]) == (409, "Conflict")
+    assert (await loaded(ask, page)).code == 200
+    assert (await ask(page + "data/runs")).code == 200
+    assert (await ask(f"api/tensorboards/{'0' * 16}", "DELETE")).code == 404
+
+
+async def test_many_who_ask_at_once_start_one(ask: Ask, jp_root_dir: Path) -> None:
+    """Ten tabs at once have one board."""
+    logs(jp_root_dir / "logs")
+    boards = await asyncio.gather(*(opened(ask, folder="logs") for _ in range(10)))
+    assert len({board["id"] for board in boards}) == 1
+    assert len(tensorboard.list_boards()) == 1
+
+
+async def test_a_tensorboard_that_does_not_start(
+    ask: Ask, jp_root_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The problem and the page tell its last lines, as text."""
+    broken = tmp_path / "broken" / "tensorboard"
+    broken.mkdir(parents=True)
+    (broken / "__init__.py").write_text("raise ImportError('<b>boom</b>')")
+    monkeypatch.setenv("PYTHONPATH", str(broken.parent))
+    logs(jp_root_dir / "logs")
+    answer = await ask("api/tensorboards", "POST", {"folder": "logs"})
+    assert answer.code == 500
+    assert "ImportError: <b>boom</b>" in json.loads(answer.body)["detail"]
+    view = tensorboard_id(jp_root_dir / "logs")
+    page = (await loaded(ask, f"tensorboard/{view}/")).body.decode()
+    assert "ImportError: &lt;b&gt;boom&lt;/b&gt;" in page
+    assert "<b>boom" not in page
+
+
+def tensorboard_id(folder: Path) -> str:
+    """The id of the board on a folder."""
+    from tfcluster_magic.tensorboard_view import of_folder
+
+    return of_folder(folder).id
+
+
+async def test_a_slow_start_is_a_page(
+    ask: Ask, jp_root_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page whose board takes its time says that it starts, and looks again by itself."""
+    logs(jp_root_dir / "logs")
+    monkeypatch.setattr(proxy, "PATIENCE", 0.0)
+    page = f"tensorboard/{tensorboard_id(jp_root_dir / 'logs')}/"
+    answer = await ask(page)
+    assert answer.code == 202
+    assert b"is starting" in answer.body
+    assert b'http-equiv="refresh" content="1"' in answer.body
+    monkeypatch.setattr(proxy, "PATIENCE", 60.0)
+    assert (await ask(page)).code == 200
+
+
+async def test_a_board_that_is_stopped_while_it_starts(
+    ask: Ask, service: Service, jp_root_dir: Path
+) -> None:
+    """It does not come up after it was stopped."""
+    folder = logs(jp_root_dir / "logs")
+    its_id = service.manager.boards.folder_view(str(folder), "logs").id
+    opening = asyncio.ensure_future(ask("api/tensorboards", "POST", {"folder": "logs"}))
+
+    async def starts() -> bool:
+        return its_id in service.boards._opening
+
+    await until(starts, "it does not start")
+    assert (await ask(f"api/tensorboards/{its_id}", "DELETE")).code == 204
+    assert (await opening).code == 201
+    assert tensorboard.list_boards() == []
+
+
+class TestSomebodyWhoMayOnlyLook:
+    """The server's Authorizer allows `read` on `tfcluster` and nothing else."""
+
+    @pytest.fixture
+    def jp_server_config(self) -> Config:
+        """A server with that Authorizer."""
+        return Config(
+            {
+                "ServerApp": {
+                    "jpserver_extensions": {"tfcluster_magic.server": True},
+                    "authorizer_class": ReadOnly,
+                }
+            }
+        )
+
+    async def test_a_board_is_seen_and_not_started(
+        self, ask: Ask, service: Service, jp_root_dir: Path
+    ) -> None:
+        """A page of a board that does not run says so; one that runs shows all of its data."""
+        folder = logs(jp_root_dir / "logs")
+        view = service.manager.boards.folder_view(str(folder), "logs")
+        page = f"tensorboard/{view.id}/"
+        for path in (page, f"{page}data/runs"):
+            refused = await ask(path)
+            assert refused.code == 409
+            assert "does not run, and you may not start it" in refused.body.decode()
+        assert tensorboard.list_boards() == []
+        await asyncio.to_thread(service.manager.boards.open, view)
+        assert (await ask(page)).code == 200
+        read = await ask(f"{page}data/plugin/timeseries/timeSeries", "POST", [])
+        assert read.code not in (403, 409)
+        assert (await ask(f"api/tensorboards/{view.id}", "DELETE")).code == 403

@@ -1,0 +1,101 @@
+"""The description of the routes, against the routes and what they really answer."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from calls import Api, Events, Launch
+from jsonschema import Draft202012Validator
+from test_doors import ways
+
+from tfcluster_magic.server import openapi
+
+Described = dict[str, Any]
+
+
+@pytest.fixture
+def described() -> Described:
+    """The document."""
+    return openapi.document()
+
+
+def check(described: Described, name: str, data: Any) -> None:
+    """The data is what the document calls `name`."""
+    schema = {"$ref": f"#/components/schemas/{name}", "components": described["components"]}
+    Draft202012Validator(schema).validate(data)
+
+
+def test_it_names_every_route_and_no_other(described: Described, jp_web_app: Any) -> None:
+    """What is described is what the server has: each path with each of its methods."""
+    template = {path: re.sub(r"\{[^}]*\}", "{}", path) for path in described["paths"]}
+    assert len(set(template.values())) == len(template)
+    told = {
+        (method.upper(), template[path])
+        for path, item in described["paths"].items()
+        for method in item
+        if method != "parameters"
+    }
+    there = {
+        (method, re.sub("digits-1|0123456789abcdef", "{}", path.partition("/api")[2]))
+        for method, path, _ in ways(jp_web_app)
+        if "/tfcluster/api/" in path
+    }
+    assert told == there
+
+
+def test_all_that_it_refers_to_is_there(described: Described) -> None:
+    """No reference leads nowhere, and each schema is one."""
+    for ref in re.findall(r'"#/([^"]+)"', json.dumps(described)):
+        at: Any = described
+        for part in ref.split("/"):
+            at = at[part]
+    for schema in described["components"]["schemas"].values():
+        Draft202012Validator.check_schema(schema)
+
+
+def test_every_parameter_of_a_path_is_described(described: Described) -> None:
+    """`{ref}` and `{id}` have their line."""
+    for path, item in described["paths"].items():
+        named = {
+            p.get("name") or described["components"]["parameters"][p["$ref"].split("/")[-1]]["name"]
+            for p in item.get("parameters", ())
+        }
+        assert named == set(re.findall(r"\{(\w+)\}", path))
+
+
+async def test_answers_are_as_described(
+    described: Described, api: Api, ended: Launch, page: Any
+) -> None:
+    """Real answers of each kind fit their schemas: lists, runs, logs, options, problems, events."""
+    events: Events = await page()
+    await ended("print('hello')", workers=2, ps=1, reclaim_after="0s")
+    event = await events.phase("Succeeded")
+    check(described, "Run", event["run"])
+    check(described, "RunList", (await api("GET", "clusters")).json)
+    check(described, "RunDetails", (await api("GET", "clusters/digits")).json)
+    check(described, "Run", (await api("POST", "clusters/digits/stop", {})).json)
+    check(described, "Offer", (await api("GET", "options")).json)
+    wish = {"cell": "pass", "options": {"workers": 100_000}}
+    planned = await api("POST", "clusters/plan", wish)
+    assert planned.json["problems"]
+    check(described, "LaunchBody", wish)
+    check(described, "Plan", planned.json)
+    check(described, "Problem", (await api("GET", "clusters/nobody")).json)
+    refused = await api("POST", "clusters", {"cell": "pass", "options": {"workers": -1}})
+    assert refused.json["problems"]
+    check(described, "Problem", refused.json)
+    items = (await api("GET", "clusters/digits/logs")).text.splitlines()
+    assert [*map(json.loads, items)][-1] == {"end": True}
+    for item in items:
+        check(described, "LogItem", json.loads(item))
+    assert (await api("GET", "openapi.json")).json == json.loads(json.dumps(described))
+
+
+async def test_a_wrong_answer_would_be_noticed(described: Described) -> None:
+    """The schemas are strict enough to refuse what is no run."""
+    for wrong in ({}, {"cluster": {}, "ready": {}, "progress": None, "notes": []}):
+        with pytest.raises(Exception, match="required"):
+            check(described, "Run", wrong)

@@ -1,0 +1,259 @@
+"""What pages hear of runs, and when."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from calls import Api, Events, Launch
+from event_writer import event, event_file, version
+from msgspec.structs import replace
+from traitlets.config import Config
+
+from tfcluster_magic.backends.local.store import RunFolder
+from tfcluster_magic.server import push
+from tfcluster_magic.server.service import Service
+
+Page = Callable[[], Awaitable[Events]]
+
+
+async def wait_until(true: Callable[[], object], within: float = 90.0) -> None:
+    deadline = time.monotonic() + within
+    while not true():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.02)
+
+
+def threads() -> list[str]:
+    return sorted(t.name for t in threading.enumerate() if t.name.startswith("tfcluster-feed"))
+
+
+def assert_gapless(events: Events) -> None:
+    numbers = [e["sequence"] for e in events.seen]
+    assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    assert len({e["stream"] for e in events.seen}) == 1
+
+
+async def test_a_run_is_told_from_its_start_to_its_end(page: Page, launch: Launch) -> None:
+    """A page hears of a run that somebody else launched, of each phase in order, and its end."""
+    events = await page()
+    await launch("print('hello')", workers=2)
+    await events.phase("Succeeded")
+    phases = [e["run"]["cluster"]["status"]["phase"] for e in events.seen]
+    order = ["Queued", "Starting", "Running", "Succeeded"]
+    assert phases == sorted(phases, key=order.index)
+    assert {e["type"] for e in events.seen} == {"changed"}
+    last = events.seen[-1]
+    assert last["name"] == "digits-1"
+    assert last["run"]["ready"] == {"ready": 2, "total": 2}
+    assert "files" not in last["run"]["cluster"]["spec"]["program"]
+    assert abs(last["at"] - time.time()) < 300
+    assert_gapless(events)
+
+
+async def test_a_list_and_the_events_fit_together(api: Api, page: Page, ended: Launch) -> None:
+    """The number in a list is that of the last event before it, in the same stream."""
+    events = await page()
+    await ended()
+    last = await events.phase("Succeeded")
+    listed = (await api("GET", "clusters")).json
+    assert (listed["stream"], listed["sequence"]) == (last["stream"], last["sequence"])
+
+
+async def test_a_deleted_run_disappears(page: Page, ended: Launch, service: Service) -> None:
+    """A run that somebody deletes on a command line is told as removed, once."""
+    events = await page()
+    run = await ended()
+    await events.phase("Succeeded")
+    await asyncio.to_thread(service.manager.delete, "digits")
+    gone = await events.until(lambda e: e["type"] == "removed")
+    assert (gone["name"], gone["run"]) == ("digits-1", None)
+    await ended()  # the number is free again: output and record of the first are told apart
+    again = await events.phase("Succeeded")
+    assert again["run"]["cluster"]["metadata"]["uid"] != run.metadata.uid
+    assert_gapless(events)
+
+
+async def test_a_route_that_deletes_is_told_once(
+    api: Api, page: Page, launch: Launch, ended: Launch
+) -> None:
+    """A run deleted by a page is told to all pages at once, and not again by the watch."""
+    events = await page()
+    await launch()
+    await events.phase("Running")
+    await api("DELETE", "clusters/digits")
+    await events.until(lambda e: e["type"] == "removed")
+    await ended(name="other")
+    await events.until(lambda e: e["name"] == "other-1" and e["run"]["ready"]["ready"] == 1)
+    assert [e["name"] for e in events.seen if e["type"] == "removed"] == ["digits-1"]
+
+
+async def test_many_pages_share_one_watch(page: Page, launch: Launch) -> None:
+    """However many tabs are open, the records are watched once, and all hear the same."""
+    pages = [await page() for _ in range(5)]
+    await launch("pass")
+    for events in pages:
+        await events.phase("Succeeded")
+    assert threads() == ["tfcluster-feed_look", "tfcluster-feed_watch"]
+    first, *others = pages
+    assert all(events.seen == first.seen for events in others)
+
+
+async def test_a_run_that_changes_all_the_time(page: Page, ended: Launch) -> None:
+    """Of many changes in a second a page hears a few, and always the newest in the end."""
+    run = await ended()
+    folder = RunFolder(Path(run.status.paths["logs"]).parent)
+    events = await page()
+    await events.phase("Succeeded")
+    said = lambda event: event["run"]["cluster"]["status"]["message"]  # noqa: E731
+    heard = asyncio.ensure_future(events.until(lambda e: said(e) == "the newest"))
+    began, count = time.monotonic(), 0
+    while count < 100 or len(events.seen) < 4:
+        count += 1
+        folder.write_status(replace(run.status, message=f"change {count}"))
+        await asyncio.sleep(0.02)
+        assert not heard.done()
+    folder.write_status(replace(run.status, message="the newest"))
+    await heard
+    assert len(events.seen) - 1 <= (time.monotonic() - began) / push.EVERY + 3
+    assert_gapless(events)
+
+
+async def test_progress_is_told_and_kept(
+    api: Api, page: Page, launch: Launch, service: Service
+) -> None:
+    """How far a training is comes without anybody asking; what it said last stays with the run,
+    also in a server that was started anew.
+    """
+    run = await launch()
+    events = await page()
+    await events.phase("Running")
+    output = Path(run.status.paths["output"])
+    file = event_file(output)
+    file.write_bytes(version() + event(100, {"loss": 0.5}) + event(200, {"loss": 0.25}))
+    told = await events.until(lambda e: e["run"] is not None and e["run"]["progress"] is not None)
+    assert told["run"]["progress"]["step"] == 200
+    assert told["run"]["progress"]["loss"] == 0.25
+    assert told["run"]["progress"]["history"] == [[100, 0.5], [200, 0.25]]
+    with file.open("ab") as more:
+        more.write(event(300, {"loss": float("nan")}))
+    told = await events.until(lambda e: (e["run"]["progress"] or {}).get("step") == 300)
+    assert told["run"]["progress"]["loss"] is None, "a diverged training has no number to show"
+    (listed,) = (await api("GET", "clusters")).json["runs"]
+    assert listed["progress"]["step"] == 300
+    heard = len(events.seen)
+    await api("POST", "clusters/digits/stop")
+    await events.phase("Stopped")
+    assert events.seen[-1]["run"]["progress"]["step"] == 300
+    assert len(events.seen) - heard < 10, "the same loss, not a number, is no change"
+
+    anew = Service(service.serverapp)
+    anew.start()
+    try:
+        await wait_until(lambda: anew.view(service.manager.status("digits"))["progress"])
+        kept = anew.view(service.manager.status("digits"))["progress"]
+        assert (kept["step"], kept["total"]) == (300, None)
+    finally:
+        await anew.stop()
+
+
+async def test_a_quiet_server_says_nothing(page: Page, launch: Launch) -> None:
+    """While nothing changes, pages hear nothing, also of runs that go on."""
+    events = await page()
+    await launch()
+    await events.phase("Running")
+    with pytest.raises(asyncio.TimeoutError):
+        await events.until(lambda _: True, within=3.0)
+
+
+async def test_nothing_is_left_behind(page: Page, launch: Launch, service: Service) -> None:
+    """When the extension ends, its threads do, and clusters go on."""
+    events = await page()
+    run = await launch()
+    await events.phase("Running")
+    await service.stop()
+    await wait_until(lambda: not threads())
+    assert service.manager.status(run.metadata.name).active
+
+
+async def test_a_listener_that_fails_ends_nothing(
+    page: Page, launch: Launch, jp_serverapp: Any
+) -> None:
+    """What another extension does with our events, and does wrong, stops no page from hearing."""
+
+    async def wrong(**_: Any) -> None:
+        raise ZeroDivisionError
+
+    def worse(schema_id: str, data: dict[str, Any]) -> dict[str, Any]:
+        if data["sequence"] == 1:  # the run has only been queued then: its end comes later
+            raise ZeroDivisionError
+        return data
+
+    jp_serverapp.event_logger.add_listener(
+        schema_id="https://tfcluster.dev/events/run/v1", listener=wrong
+    )
+    jp_serverapp.event_logger.add_modifier(
+        schema_id="https://tfcluster.dev/events/run/v1", modifier=worse
+    )
+    events = await page()
+    await launch("pass")
+    await events.phase("Succeeded")
+
+
+async def test_only_who_may_see_events_hears_them(
+    http_server_client: Any, jp_http_port: int, jp_base_url: str, jp_serverapp: Any
+) -> None:
+    """Without a token the stream of events does not open."""
+    answer = await http_server_client.fetch(
+        f"{jp_base_url}api/events/subscribe",
+        headers={"Upgrade": "websocket", "Connection": "Upgrade"},
+        raise_error=False,
+        follow_redirects=False,
+    )
+    assert answer.code == 403
+
+
+class TestActivity:
+    """`c.TFClusterApp.clusters_are_activity`."""
+
+    @pytest.fixture(params=[True, False])
+    def counts(self, request: pytest.FixtureRequest) -> bool:
+        """What the administrator has set."""
+        return bool(request.param)
+
+    @pytest.fixture
+    def jp_server_config(self, counts: bool) -> Config:
+        """A server of that administrator."""
+        return Config(
+            {
+                "ServerApp": {"jpserver_extensions": {"tfcluster_magic.server": True}},
+                "TFClusterApp": {"clusters_are_activity": counts},
+            }
+        )
+
+    async def test_running_clusters_count_when_asked_to(
+        self, counts: bool, page: Page, launch: Launch, api: Api, jp_serverapp: Any
+    ) -> None:
+        """A server with a running cluster is active every second if that is set, and only then."""
+        times = jp_serverapp.web_app.settings["last_activity_times"]
+        events = await page()
+        await launch()
+        await events.phase("Running")
+        began = datetime.now(timezone.utc)
+        if counts:
+            await wait_until(lambda: times.get("tfcluster", began) > began)
+        else:
+            await asyncio.sleep(1.5)
+            assert "tfcluster" not in times
+        await api("POST", "clusters/digits/stop")
+        await events.phase("Stopped")
+        await asyncio.sleep(0.1)
+        last = times.get("tfcluster")
+        await asyncio.sleep(1.5)
+        assert times.get("tfcluster") == last, "an ended cluster is no activity"

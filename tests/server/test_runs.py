@@ -1,0 +1,258 @@
+"""Routes of runs, good and bad."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from calls import Api, Events, Launch, assert_problem
+
+from tfcluster_magic.errors import NotFound
+from tfcluster_magic.i18n import language
+from tfcluster_magic.server.base import MOST_BYTES
+from tfcluster_magic.server.service import Service
+from tfcluster_magic.waiting import Until
+
+
+async def test_no_runs(api: Api) -> None:
+    """A server on which nothing was launched lists nothing, and says where its events stand."""
+    listed = await api("GET", "clusters")
+    assert listed.status == 200
+    assert listed.content_type == "application/json"
+    assert listed.json["runs"] == []
+    assert listed.json["problem"] is None
+    assert {"at", "stream", "sequence"} < listed.json.keys()
+
+
+async def test_a_list_is_light(api: Api, ended: Launch) -> None:
+    """A listed run has its record without files and addresses, and of its events the newest."""
+    await ended("print('secret of the program')", workers=2)
+    (run,) = (await api("GET", "clusters")).json["runs"]
+    assert run["cluster"]["metadata"]["name"] == "digits-1"
+    assert run["cluster"]["status"]["phase"] == "Succeeded"
+    assert run["ready"] == {"ready": 2, "total": 2}
+    assert "files" not in run["cluster"]["spec"]["program"]
+    assert "addresses" not in run["cluster"]["status"]
+    assert len(run["cluster"]["status"]["events"]) == 1
+    assert (run["progress"], run["notes"]) == (None, [])
+
+
+async def test_earlier_runs_are_listed_when_asked_for(api: Api, ended: Launch) -> None:
+    """A list has the newest run of each name, and with `all=1` each run, newest first."""
+    await ended()
+    await ended()
+
+    async def names(path: str) -> list[str]:
+        listed = await api("GET", path)
+        return [run["cluster"]["metadata"]["name"] for run in listed.json["runs"]]
+
+    assert await names("clusters") == ["digits-2"]
+    assert await names("clusters?all=0") == ["digits-2"]
+    assert await names("clusters?all=1") == ["digits-2", "digits-1"]
+    assert_problem(await api("GET", "clusters?all=yes"), 422, "all", "0, 1")
+
+
+async def test_one_run_is_told_whole(
+    api: Api, ended: Launch, service: Service, tmp_path: Path
+) -> None:
+    """One run comes with all its events, its tasks' names, and words that launch it again."""
+    await ended("print('hello')", workers=2, ps=1, reclaim_after="0s")
+    run = (await api("GET", "clusters/digits")).json
+    assert len(run["cluster"]["status"]["events"]) > 1
+    assert run["cluster"]["status"]["addresses"]
+    assert "files" not in run["cluster"]["spec"]["program"]
+    assert run["tasks"] == ["worker-0", "worker-1", "ps-0"]
+    assert run["line"].startswith("%%tfcluster launch")
+    assert run["line"].endswith("print('hello')")
+    assert run["command"] is None, "a shell has no cells"
+    again = tmp_path / "again.yaml"
+    again.write_text(run["yaml"])
+    planned = service.manager.plan(file=str(again)).cluster
+    first = service.manager.status("digits")
+    assert planned.metadata.cluster == "digits"
+    assert planned.spec == first.spec
+
+
+@pytest.mark.parametrize("ref", ["digit", "digits-7", "..", "a%2Fb", "%00", "ü", "x" * 5000])
+async def test_a_run_that_is_not_there(api: Api, ended: Launch, ref: str) -> None:
+    """Every route refuses an unknown run with 404, in the words of the command line."""
+    await ended()
+    for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/stop"), ("GET", "/logs")):
+        assert_problem(await api(method, f"clusters/{ref}{path}"), 404, "there is no run")
+
+
+async def test_stop(api: Api, launch: Launch, service: Service) -> None:
+    """A stop is asked for and answered at once; the record says why."""
+    await launch()
+    run = (await api("POST", "clusters/digits/stop", {"reason": "enough"})).json
+    assert run["cluster"]["spec"]["stop"]["reason"] == "enough"
+    over = await asyncio.to_thread(service.manager.wait, "digits", until=Until.RELEASED)
+    assert over.status.phase.value == "Stopped"
+    assert "enough" in over.status.message
+    again = await api("POST", "clusters/digits-1/stop")
+    assert again.status == 200
+    assert again.json["cluster"]["status"]["phase"] == "Stopped"
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "words"),
+    [
+        (b"{", 400, ["not JSON"]),
+        (b"\xff\xfe", 400, ["not JSON"]),
+        (b'{"reason": NaN}', 400, ["not JSON"]),
+        (b"[" * 100_000, 400, ["not JSON"]),
+        (b"[]", 400, ["not a JSON object"]),
+        (b'"stop"', 400, ["not a JSON object"]),
+        (b'{"reason": 5}', 422, ["reason", "use text"]),
+        (b'{"reason": null}', 422, ["reason", "use text"]),
+        (json.dumps({"reason": "x" * 1001}).encode(), 422, ["reason", "1000"]),
+        (b'{"why": "x"}', 422, ["why", "no such field", "Allowed: reason"]),
+        (b'{"resaon": 1, "by": 2}', 422, ["2 reasons", "did you mean 'reason'"]),
+        (b'{"reason": "' + b"x" * MOST_BYTES + b'"}', 400, [str(MOST_BYTES)]),
+    ],
+)
+async def test_a_body_that_is_wrong(
+    api: Api, ended: Launch, sent: bytes, status: int, words: list[str]
+) -> None:
+    """A body that is no JSON object, has unknown fields or wrong types is refused with what is
+    allowed, and changes nothing.
+    """
+    run = await ended()
+    answer = await api("POST", "clusters/digits/stop", raw=sent)
+    assert_problem(answer, status, *words)
+    if status == 422:
+        assert all(p["field"] and p["allowed"] for p in answer.json["problems"])
+    told = (await api("GET", "clusters/digits")).json["cluster"]
+    assert told["status"]["phase"] == run.status.phase.value
+    assert "stop" not in told["spec"]
+
+
+async def test_delete(api: Api, ended: Launch) -> None:
+    """A deleted run is gone; its output stays unless it is asked for."""
+    run = await ended()
+    output = Path(run.status.paths["output"])
+    assert (await api("DELETE", "clusters/digits-1")).status == 204
+    assert_problem(await api("GET", "clusters/digits-1"), 404)
+    assert output.is_dir()
+    second = await ended()
+    assert (await api("DELETE", "clusters/digits-2?logs=1")).status == 204
+    assert not Path(second.status.paths["output"]).exists()
+
+
+async def test_deleting_a_run_that_runs_stops_it_first(api: Api, launch: Launch) -> None:
+    """Deleting needs no stop before."""
+    await launch()
+    assert (await api("DELETE", "clusters/digits")).status in (202, 204)
+    deadline = time.monotonic() + 60
+    while (await api("GET", "clusters")).json["runs"]:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.05)
+
+
+STUBBORN = """
+import os, signal, time
+signal.signal(15, lambda *_: None)
+print('up', flush=True)
+while not os.path.exists({end!r}):
+    time.sleep(0.02)
+"""
+
+
+async def test_deleting_what_takes_long_to_end_is_answered_soon(
+    api: Api, launch: Launch, page: Any, service: Service, tmp_path: Path
+) -> None:
+    """A proxy gives up a request that waits for tasks; the answer says that they are ending, and
+    an event that the run is gone, however often one asks.
+    """
+    events: Events = await page()
+    end = tmp_path / "end"
+    await launch(STUBBORN.format(end=str(end)), grace="10m")
+    await events.phase("Running")
+    lines = service.manager.logs("digits", follow=True)
+    await asyncio.to_thread(lambda: next(line for line in lines if line is not None))
+    for _ in range(2):
+        answer = await api("DELETE", "clusters/digits")
+        assert answer.status == 202
+        assert answer.json["cluster"]["spec"]["stop"]["reason"] == "it is being deleted"
+    end.touch()
+    gone = await events.until(lambda e: e["type"] == "removed")
+    assert gone["name"] == "digits-1"
+    assert_problem(await api("GET", "clusters/digits"), 404)
+    first = next(i for i, e in enumerate(events.seen) if "stop" in _cluster(e).get("spec", {}))
+    after = [_cluster(e) for e in events.seen[first:-1]]
+    assert all("stop" in cluster["spec"] for cluster in after), "a stop is not taken back"
+
+
+def _cluster(event: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = (event["run"] or {"cluster": {}})["cluster"]
+    return found
+
+
+async def test_a_name_that_is_another_run_by_now(api: Api, launch: Launch, ended: Launch) -> None:
+    """Who names the run that was seen does nothing to another one that has its name since."""
+    first = (await ended()).metadata.uid
+    assert (await api("POST", f"clusters/digits/stop?uid={first}")).status == 200
+    assert (await api("DELETE", f"clusters/digits-1?uid={first}&logs=1")).status == 204
+    second = await launch()
+    assert second.metadata.name == "digits-1"
+    for method, path in (("POST", "/stop"), ("DELETE", "")):
+        answer = await api(method, f"clusters/digits-1{path}?uid={first}")
+        assert_problem(answer, 409, "digits-1 is another run by now")
+    told = (await api("GET", "clusters/digits-1")).json["cluster"]
+    assert "stop" not in told["spec"]
+    stopped = await api("POST", f"clusters/digits-1/stop?uid={second.metadata.uid}")
+    assert stopped.status == 200
+
+
+async def test_a_method_that_a_route_does_not_have(api: Api) -> None:
+    """Another method is a problem like all others."""
+    for method, path in (("PUT", "clusters"), ("PATCH", "clusters/a"), ("DELETE", "options")):
+        assert_problem(await api(method, path), 405)
+
+
+async def test_errors_are_told_in_the_persons_language(api: Api, service: Service) -> None:
+    """The browser's language decides about the words of a refusal."""
+    with language("zh-CN"), pytest.raises(NotFound) as refused:
+        service.manager.status("digits")
+    answer = await api("GET", "clusters/digits", headers={"Accept-Language": "zh-CN,en;q=0.5"})
+    assert answer.json["detail"] == str(refused.value)
+    english = await api("GET", "clusters/digits", headers={"Accept-Language": "en"})
+    assert english.json["detail"].startswith("there is no run digits")
+
+
+async def test_an_error_inside_is_no_traceback(
+    api: Api, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault of ours is told as one, and its cause stands in the server's log alone."""
+
+    def fails(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError("the secret cause")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(service.manager, "list", fails)
+        answer = await api("GET", "clusters")
+    assert_problem(answer, 500, "log has the cause")
+    assert "secret" not in answer.text
+
+
+async def test_looking_is_no_activity(api: Api, ended: Launch, jp_serverapp: Any) -> None:
+    """What a page asks for by itself keeps no idle server alive; what a person does, does."""
+    await ended()
+    settings = jp_serverapp.web_app.settings
+    settings.pop("api_last_activity", None)
+    await api("GET", "clusters")
+    assert "api_last_activity" not in settings
+    await api("POST", "clusters/digits/stop")
+    assert "api_last_activity" in settings
+
+
+async def test_what_can_be_asked_for(api: Api) -> None:
+    """The options say what fits now, and what a form is made of."""
+    offered = (await api("GET", "options")).json
+    assert offered["options"]["backend"] == "local"
+    assert 0 < offered["options"]["memory"]["free"] <= offered["options"]["memory"]["total"]
+    assert {"form", "kernelspecs", "defaults"} < offered.keys()

@@ -1,0 +1,51 @@
+"""The texts of the settings, as JupyterLab's own server translates them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from jupyterlab_server.translation_utils import translator
+
+from tfcluster_magic.server import settings_language
+
+SCHEMA = Path(__file__).parents[2] / "labextension" / "schema" / "plugin.json"
+
+
+@pytest.fixture
+def lab() -> Iterator[type[translator]]:
+    """JupyterLab's translator, which speaks English again afterwards."""
+    before, bundles = translator._LOCALE, dict(translator._TRANSLATORS)
+    yield translator
+    translator._TRANSLATORS.clear()
+    translator._TRANSLATORS.update(bundles)
+    translator.set_locale(before)
+
+
+def test_the_settings_are_in_the_language_of_jupyterlab(lab: type[translator]) -> None:
+    """The form of the settings is Chinese when JupyterLab is, and English otherwise."""
+    schema = json.loads(SCHEMA.read_text("utf-8"))
+    assert settings_language.provide()
+
+    lab.set_locale("zh_CN")
+    chinese = lab.translate_schema(json.loads(SCHEMA.read_text("utf-8")))
+    lab.set_locale("en")
+    english = lab.translate_schema(json.loads(SCHEMA.read_text("utf-8")))
+
+    assert english == schema
+    for name, field in schema["properties"].items():
+        assert chinese["properties"][name]["title"] != field["title"]
+        assert not chinese["properties"][name]["description"].isascii()
+
+
+def test_a_jupyterlab_without_these_bundles_stays_english(
+    lab: type[translator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is raised when JupyterLab keeps its translations elsewhere one day."""
+    monkeypatch.delattr(translator, "_TRANSLATORS")
+    try:
+        assert not settings_language.provide()
+    finally:
+        monkeypatch.undo()

@@ -1,0 +1,340 @@
+"""What a spec may name under a policy, and that no field of it reaches what it may not."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from tfcluster_magic.errors import TFClusterError
+from tfcluster_magic.kube import allowed, objects
+from tfcluster_magic.kube.allowed import Claim, Names
+from tfcluster_magic.kube.offer import Offer, preflight, problems, read
+from tfcluster_magic.kube.policy import Policy
+from tfcluster_magic.kube.room import Node, Place
+from tfcluster_magic.models import (
+    DataClaim,
+    Lifecycle,
+    Metadata,
+    Mode,
+    Pods,
+    Program,
+    ProgramKind,
+    Replicas,
+    ReplicaSet,
+    Resources,
+    SecretUse,
+    Spec,
+    TFCluster,
+    Volume,
+)
+from tfcluster_magic.program.tree import File, checksum
+
+STANDARD = {name: Claim() for name in ("data", "log", "workspace")}
+NAMES = Names(
+    claims={**STANDARD, "images": Claim(), "mine": Claim(modes=("ReadWriteOnce",))},
+    secrets={"s3": "Opaque", "registry": "kubernetes.io/dockerconfigjson"},
+    classes=("shared", "local"),
+    nodes=3,
+    claim_most=10 * 2.0**30,
+)
+
+
+def told(spec: Spec, policy: Policy = Policy(), names: Names = NAMES) -> list[str]:  # noqa: B008
+    """The problems as a person reads them."""
+    return [str(problem) for problem in allowed.problems(spec, policy, names)]
+
+
+def pods(workers: int = 2, **more: Any) -> Spec:
+    """A run that names something of the namespace."""
+    return Spec(replicas=ReplicaSet(worker=Replicas(count=workers)), pods=Pods(**more))
+
+
+def test_a_plain_run_is_allowed() -> None:
+    """A run that names nothing may run, and one that names what is there, too."""
+    assert told(Spec()) == []
+    named = pods(
+        volumes=(Volume(claim="images", path="/mnt/images"),),
+        secrets=(SecretUse(name="s3"),),
+        image_pull_secrets=("registry",),
+        annotations={"prometheus.io/scrape": "true"},
+        data_claim=DataClaim(size="1Gi", storage_class="shared"),
+    )
+    assert told(named, Policy(annotations=("prometheus.io/*",))) == []
+
+
+def test_images() -> None:
+    """An image outside the list is refused with what is allowed; the default always is."""
+    policy = Policy(default_image="hub/notebook:1", images=("hub/team/*",))
+    (text,) = told(Spec(image="docker.io/miner"), policy)
+    assert "spec.image: got 'docker.io/miner'" in text
+    assert "hub/notebook:1, hub/team/*" in text
+    for image in ("hub/team/a:2", "hub/notebook:1", None):
+        assert told(Spec(image=image), policy) == []
+    assert told(Spec(image="anything")) == []
+
+
+@pytest.mark.parametrize(
+    ("field", "word", "most"),
+    [
+        ("grace", "grace", "10m"),
+        ("reclaim_after", "reclaimAfter", "1h"),
+        ("keep_for", "keepFor", "365d"),
+    ],
+)
+def test_no_run_stays_for_as_long_as_it_likes(field: str, word: str, most: str) -> None:
+    """How long tasks and records outlive their run is bounded also where the administrator says
+    nothing; a lower bound is kept by runs that ask for nothing themselves.
+    """
+    (text,) = told(Spec(lifecycle=Lifecycle(**{field: 4000 * 86400.0})))
+    assert text.startswith(f"spec.lifecycle.{word}: ")
+    assert f"the administrator allows at most {most}" in text
+    low = replace(Policy(), **{f"max_{field}": 5.0})
+    assert told(Spec(), low) == []
+    assert getattr(allowed.capped(Spec(), low).lifecycle, field) == 5.0
+
+
+def test_duration() -> None:
+    """A run may last no longer than the policy says; one that says nothing is bounded silently."""
+    policy = Policy(max_duration=3600.0)
+    (text,) = told(Spec(lifecycle=Lifecycle(max_duration=7200.0)), policy)
+    assert "got '2h'; the administrator allows at most 1h" in text
+    assert told(Spec(), policy) == []
+    assert allowed.capped(Spec(), policy).lifecycle.max_duration == 3600.0
+    short = Spec(lifecycle=Lifecycle(max_duration=60.0))
+    assert allowed.capped(short, policy) is short
+
+
+def test_claims() -> None:
+    """Only claims that there are can be used, in ways that their access modes allow."""
+    volumes = (
+        Volume(claim="theirs", path="/mnt/a"),
+        Volume(claim="mine", path="/mnt/b"),
+        Volume(claim="once", path="/mnt/c"),
+        Volume(claim="read", path="/mnt/d"),
+        Volume(claim="raw", path="/mnt/e"),
+    )
+    names = replace(
+        NAMES,
+        claims={
+            **(NAMES.claims or {}),
+            "once": Claim(modes=("ReadWriteOncePod",)),
+            "read": Claim(modes=("ReadOnlyMany",)),
+            "raw": Claim(obstacle="it is being deleted"),
+        },
+    )
+    missing, shared, once, read_only, raw = told(pods(volumes=volumes), names=names)
+    assert "spec.pods.volumes[0].claim: got 'theirs'; there is no such" in missing
+    assert "there are: data, images, log" in missing
+    assert "the claim is ReadWriteOnce, for pods of one node, and 2 tasks" in shared
+    assert "ReadWriteOncePod, for one pod" in once
+    assert "mount it read-only" in read_only
+    assert "it is being deleted" in raw
+    one_node = replace(names, nodes=1)
+    assert told(pods(volumes=volumes[1:2]), names=one_node) == []
+    assert told(pods(workers=1, volumes=volumes[1:3]), names=names) == []
+
+
+def test_paths_of_the_policy_are_taken() -> None:
+    """Nothing is mounted where the administrator's file mounts the workspace, data or logs."""
+    policy = Policy(data_path="/datasets", workspace_path="/home/ada")
+    asked = (
+        Volume(claim="images", path="/datasets"),
+        Volume(claim="images", path="/home/ada"),
+        Volume(claim="images", path="/home/jovyan"),
+    )
+    first, second = told(pods(volumes=asked), policy)
+    assert "spec.pods.volumes[0].path: got '/datasets'; something else is mounted there" in first
+    assert "spec.pods.volumes[1].path: got '/home/ada'" in second
+    bare = Policy(workspace_claim="")
+    assert told(pods(volumes=asked[2:]), bare) == []
+
+
+def test_the_claims_of_every_run() -> None:
+    """A namespace without the claims that every run mounts is told before any pod waits."""
+    (text,) = told(Spec(), names=replace(NAMES, claims={"data": Claim(), "workspace": Claim()}))
+    assert "the namespace: got 'log'; there is no such PersistentVolumeClaim" in text
+
+
+def test_data_claims() -> None:
+    """A claim of the run's own needs a class that there is, and has at most what is allowed."""
+    own = DataClaim(size="20Gi", storage_class="fast")
+    first, second = told(pods(data_claim=own))
+    assert "there is no such StorageClass; there are: local, shared" in first
+    assert "at most 10Gi" in second
+    (text,) = told(pods(data_claim=DataClaim(size="1Gi")))
+    assert "the cluster has no default StorageClass: name one of local, shared" in text
+    assert told(pods(data_claim=DataClaim(size="1Gi")), Policy(storage_class="shared")) == []
+
+
+def test_secrets() -> None:
+    """Only secrets that are labelled for tasks can be used, of the type that a registry needs."""
+    spec = pods(secrets=(SecretUse(name="admin"),), image_pull_secrets=("s3", "admin"))
+    first, second, third = told(spec)
+    assert "spec.pods.secrets[0].name: got 'admin'; tasks may use secrets that" in first
+    assert "tfcluster.dev/for-tasks=true; there are: registry, s3" in first
+    assert "it has type Opaque" in second
+    assert "imagePullSecrets[1]: got 'admin'" in third
+    unseen = replace(NAMES, secrets=None, asked_for_secrets=True)
+    assert "the operator may not see" in told(spec, names=unseen)[0]
+    assert told(spec, names=replace(NAMES, secrets=None)) == []
+
+
+def test_annotations() -> None:
+    """Annotations are refused unless the policy has a pattern for them."""
+    (text,) = told(pods(annotations={"sidecar.istio.io/inject": "true"}))
+    assert "the administrator allows no annotations" in text
+
+
+def test_an_offer_judges_alike_when_it_was_published() -> None:
+    """A client that reads the published offer comes to the operator's problems; without room for
+    now it has none, since the run waits.
+    """
+    total = {"cpu": 4.0, "memory": 8 * 2.0**30, "pods": 110.0}
+    busy = Node(total=total, free={"cpu": 0.0})
+    offer = Offer(place=Place(nodes=(busy, busy)), names=NAMES, enforced=False)
+    published = read(msgspec.json.encode(offer.published()).decode())
+    spec = pods(workers=4, secrets=(SecretUse(name="admin"),))
+    spec = replace(
+        spec,
+        replicas=ReplicaSet(worker=Replicas(count=4, resources=Resources(cpu=3, memory="1Gi"))),
+    )
+    assert problems(spec, published) == problems(spec, offer)
+    secret, network, room = map(str, preflight(spec, published).problems)
+    assert "NetworkPolicies are not enforced" in network
+    assert "2 workers of 3 CPU, 1Gi fit, 4 were asked" in room
+    accepted = replace(offer, policy=Policy(require_network_policy=False, nodes_are_fixed=False))
+    assert [str(p) for p in problems(spec, accepted)] == [secret]
+
+
+# -- no field reaches what it may not --------------------------------------------------------------
+
+HOSTILE = (
+    "default\nserviceAccountName: admin\nhostNetwork: true\n",
+    '"} , "nodeName": "node-1", "x": {"y": "',
+    "{{ policy.__class__ }}{% raw %}",
+    "../../etc",
+    "/",
+)
+FILES = {"train.py": base64.b64encode(b"print(1)\n").decode()}
+PROGRAM = Program(
+    kind=ProgramKind.FILE,
+    source="train.py",
+    entrypoint="train.py",
+    sha256=checksum({"train.py": File(b"print(1)\n")}),
+    files=FILES,
+    arguments=("--epochs", "3"),
+    flags=("ps_hosts",),
+    serves=True,
+    working_dir="sub",
+)
+FULL = Spec(
+    mode=Mode.BETWEEN_GRAPH,
+    replicas=ReplicaSet(
+        worker=Replicas(count=2, resources=Resources(cpu=1, memory="1Gi", gpu=1)),
+        ps=Replicas(count=1, resources=Resources(memory="1Gi")),
+        chief=Replicas(count=1),
+        evaluator=Replicas(count=1),
+    ),
+    program=PROGRAM,
+    image="hub/notebook:1",
+    interpreter="python3",
+    env={"KEY": "value"},
+    resume_from="digits-1",
+    pods=Pods(
+        image_pull_secrets=("registry",),
+        volumes=(Volume(claim="images", path="/mnt/images", sub_path="cats"),),
+        secrets=(SecretUse(name="s3"), SecretUse(name="keys", path="/mnt/keys")),
+        annotations={"a/b": "c"},
+        data_claim=DataClaim(size="1Gi", storage_class="shared"),
+    ),
+)
+POLICY = Policy(service_account="tasks", priority_class="tfcluster-task")
+
+
+def texts(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The paths of all texts in a model; a key of a mapping is ("key", name)."""
+    if isinstance(value, msgspec.Struct):
+        for field in msgspec.structs.fields(value):
+            yield from texts(getattr(value, field.name), (*path, field.name))
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield (*path, ("key", key))
+            yield from texts(inner, (*path, key))
+    elif isinstance(value, tuple):
+        for index, inner in enumerate(value):
+            yield from texts(inner, (*path, index))
+    elif type(value) is str:
+        yield path
+
+
+def altered(value: Any, path: tuple[Any, ...], text: str) -> Any:
+    """A model with another text at one place, as if no schema had looked at it."""
+    if not path:
+        return text
+    step, rest = path[0], path[1:]
+    if isinstance(value, msgspec.Struct):
+        return replace(value, **{step: altered(getattr(value, step), rest, text)})
+    if isinstance(value, tuple):
+        return (*value[:step], altered(value[step], rest, text), *value[step + 1 :])
+    if isinstance(step, tuple):
+        return {text if key == step[1] else key: inner for key, inner in value.items()}
+    return {**value, step: altered(value[step], rest, text)}
+
+
+GUARDED = {
+    *("serviceAccountName", "serviceAccount", "automountServiceAccountToken", "nodeName"),
+    *("nodeSelector", "tolerations", "affinity", "priorityClassName", "schedulerName"),
+    *("hostNetwork", "hostPID", "hostIPC", "hostUsers", "hostAliases", "hostPort", "hostPath"),
+    *("securityContext", "shareProcessNamespace", "runtimeClassName", "initContainers"),
+    *("ephemeralContainers", "ports", "lifecycle", "volumeDevices", "ownerReferences"),
+    *("kind", "apiVersion", "namespace", "podSelector", "ingress", "egress"),
+}
+KINDS_OF_VOLUMES = {"configMap", "emptyDir", "persistentVolumeClaim", "secret"}
+
+
+def guarded(value: Any, path: str = "") -> dict[str, Any]:
+    """What objects say where no user may."""
+    found: dict[str, Any] = {}
+    steps = enumerate(value) if isinstance(value, list) else value.items()
+    for step, inner in steps:
+        here = f"{path}/{step}"
+        if step in GUARDED:
+            found[here] = inner
+        elif isinstance(inner, (dict, list)):
+            found |= guarded(inner, here)
+    return found
+
+
+def made(spec: Spec) -> list[dict[str, Any]]:
+    """The objects of a run of this spec."""
+    head = Metadata(name="digits-2", cluster="digits", run=2, uid="u", created_at=0.0)
+    run = TFCluster(metadata=head, spec=spec)
+    found = objects.objects(run, POLICY, namespace="alice")
+    servers = objects.ps_job(run, POLICY, namespace="alice", owners=())
+    assert servers is not None
+    return [*found, servers]
+
+
+@pytest.mark.parametrize("path", list(texts(FULL)), ids=str)
+def test_no_text_of_a_spec_reaches_what_it_may_not(path: tuple[Any, ...]) -> None:
+    """Whatever stands in any text of a spec, the objects have the same service account, node,
+    privileges, kinds of volumes and namespaces; or there are none, because it is refused.
+    """
+    expected = guarded(made(FULL))
+    assert "/4/spec/template/spec/serviceAccountName" in expected
+    for text in HOSTILE:
+        spec = altered(FULL, path, text)
+        assert spec != FULL
+        try:
+            found = made(spec)
+        except (TFClusterError, ValueError):
+            continue
+        assert guarded(found) == expected
+        for job in (each for each in found if each["kind"] == "Job"):
+            for volume in job["spec"]["template"]["spec"]["volumes"]:
+                assert volume.keys() - {"name"} <= KINDS_OF_VOLUMES

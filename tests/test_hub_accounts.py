@@ -1,0 +1,265 @@
+"""The hub's accounts without a hub: the file, the links, the hashes, and how guessing is slowed."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tfcluster_magic.errors import InvalidRequest, NotFound
+from tfcluster_magic.hub.accounts import passwords, throttle
+from tfcluster_magic.hub.accounts.commands import state_of
+from tfcluster_magic.hub.accounts.store import (
+    LINK_HOURS,
+    AccountStore,
+    AccountsUnreadable,
+    LinkRefused,
+    allowed_name,
+)
+from tfcluster_magic.hub.accounts.throttle import Throttle
+
+STORED = passwords.hashed("correct horse")
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: Clock) -> AccountStore:
+    return AccountStore(tmp_path / "accounts.json", clock)
+
+
+def test_a_link_sets_a_password_once(store: AccountStore) -> None:
+    """Its code is used up, and brings the right that was given with it."""
+    code = store.invite("Ada", admin=True)
+
+    assert store.invited(code) == "ada"
+    assert store.redeem(code, STORED) == ("ada", True)
+    assert store.password("ada") == STORED
+    with pytest.raises(LinkRefused, match="works once"):
+        store.redeem(code, STORED)
+
+
+def test_a_link_ends_with_its_day(store: AccountStore, clock: Clock) -> None:
+    """It works until the last second and not after it."""
+    code = store.invite("ada")
+    clock.now += LINK_HOURS * 3600 - 1
+    assert store.invited(code) == "ada"
+    clock.now += 2
+    with pytest.raises(LinkRefused):
+        store.invited(code)
+
+
+def test_a_newer_link_replaces_an_older_one(store: AccountStore) -> None:
+    """The password stays until the newer one is used."""
+    store.redeem(store.invite("ada"), STORED)
+    old, new = store.invite("ada"), store.invite("ada")
+
+    with pytest.raises(LinkRefused):
+        store.invited(old)
+    assert store.password("ada") == STORED
+    assert store.invited(new) == "ada"
+
+
+def test_a_changed_password_voids_a_link_that_waited(store: AccountStore) -> None:
+    """Who has the account decides, not who asked for a link before."""
+    code = store.invite("ada")
+    store.set_password("ada", STORED)
+    with pytest.raises(LinkRefused):
+        store.invited(code)
+    with pytest.raises(NotFound):
+        store.set_password("nobody", STORED)
+
+
+def test_the_file_holds_no_code_and_is_for_one_user(store: AccountStore) -> None:
+    """Who reads a backup gets no link out of it."""
+    code = store.invite("ada")
+
+    assert code not in store.path.read_text()
+    assert store.path.stat().st_mode & 0o777 == 0o600
+    assert store.path.with_suffix(".lock").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"version": 1, "accounts": {"ada": {"passwd": "x"}}}', "\0" * 40]
+)
+def test_a_file_that_cannot_be_read_is_kept(store: AccountStore, text: str) -> None:
+    """Nothing is written over what may be repaired, and the message names the file."""
+    store.path.write_text(text)
+
+    for act in (store.read, lambda: store.invite("ada"), lambda: store.remove("ada")):
+        with pytest.raises(AccountsUnreadable, match=r"accounts\.json"):
+            act()
+    assert store.path.read_text() == text
+    assert [path.name for path in store.path.parent.iterdir() if path.name.startswith(".")] == []
+
+
+def _invite_many(path: Path, start: int) -> None:
+    for number in range(start, start + 20):
+        AccountStore(path).invite(f"user-{number}")
+
+
+def test_writers_lose_nothing_of_each_other(store: AccountStore) -> None:
+    """Three processes at once, and a reader that always finds a whole file."""
+    context = multiprocessing.get_context("fork")
+    writers = [context.Process(target=_invite_many, args=(store.path, n)) for n in (0, 20, 40)]
+    for writer in writers:
+        writer.start()
+    seen = 0
+    while any(writer.is_alive() for writer in writers):
+        found = len(store.read())
+        assert found >= seen
+        seen = found
+    for writer in writers:
+        writer.join()
+    assert len(store.read()) == 60
+
+
+@pytest.mark.parametrize("name", ["", " ", ".", "..", "a/b", "a\nb", "a\0b", "x" * 65])
+def test_names_that_no_account_has(store: AccountStore, name: str) -> None:
+    """A name is a part of addresses, and one that people can read."""
+    with pytest.raises(InvalidRequest, match="a user name has"):
+        store.invite(name)
+
+
+def test_one_name_is_one_account_however_it_is_typed() -> None:
+    """Upper case and the two ways to write é are no differences."""
+    assert allowed_name(" Ren\u00c9 ") == allowed_name("rene\u0301") == "ren\u00e9"
+
+
+def test_a_password_is_known_by_its_hash_alone() -> None:
+    """Two hashes of one password differ; what is stored says how it was made."""
+    assert passwords.matches("correct horse", STORED)
+    assert passwords.matches("re\u0301sume\u0301s", passwords.hashed("r\u00e9sum\u00e9s"))
+    assert not passwords.matches("wrong horse", STORED)
+    assert not passwords.matches("x", None)
+    assert passwords.hashed("correct horse") != STORED
+    assert STORED.startswith("scrypt$14$8$5$")
+    with pytest.raises(ValueError, match="bcrypt"):
+        passwords.matches("correct horse", STORED.replace("scrypt", "bcrypt"))
+
+
+def test_the_only_rule_of_a_password_is_its_length() -> None:
+    """Eight of anything; no mixture is asked for."""
+    assert passwords.problem("seven77") == "A password has 8 characters at least; any will do."
+    assert passwords.problem("aaaaaaaa") is None
+    assert passwords.problem("x" * 1001) is not None
+
+
+def test_tries_are_counted_until_they_are_old(clock: Clock) -> None:
+    """The time to wait is that until the oldest counts no more."""
+    tries = Throttle(3, 60.0, clock)
+    for _ in range(3):
+        assert tries.wait("ada") == 0
+        tries.begin("ada")
+        clock.now += 10
+    assert tries.wait("ada") == 30
+    assert tries.wait("bob") == 0
+    clock.now += 30
+    assert tries.wait("ada") == 0
+
+
+def test_a_right_password_forgets_the_wrong_ones(clock: Clock) -> None:
+    """For its account all of them, for its address one."""
+    tries = Throttle(2, 60.0, clock)
+    for key in ("ada", "ada", "address", "address"):
+        tries.begin(key)
+    tries.forget("ada")
+    tries.forgive("address")
+    tries.forgive("unknown")
+    assert tries.wait("ada") == tries.wait("address") == 0
+    tries.begin("address")
+    assert tries.wait("address") == 60
+
+
+def test_many_names_take_no_more_memory(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name tried longest ago is forgotten first."""
+    monkeypatch.setattr(throttle, "KEYS", 3)
+    tries = Throttle(1, 60.0, clock)
+    for key in "abcd":
+        tries.begin(key)
+    assert [tries.wait(key) > 0 for key in "abcd"] == [False, True, True, True]
+
+
+def test_the_command_makes_lists_and_removes(tmp_path: Path) -> None:
+    """A link on stdout alone, for scripts; what a person needs beside it on stderr."""
+    done = _accounts(tmp_path, "--url", "https://hub.example/tf/", "invite", "Ada", "--admin")
+    assert done.returncode == 0
+    assert done.stdout.startswith("https://hub.example/tf/hub/set-password?code=")
+    assert "ada sets a password here, once, within 24 hours:" in done.stderr
+    assert _accounts(tmp_path, "list").stdout.startswith("ada\tlink until ")
+    said = "ada cannot sign in any more; the hub removes its user at its next start.\n"
+    assert _accounts(tmp_path, "remove", "ADA").stdout == said
+    assert _accounts(tmp_path, "list").stdout == ""
+    gone = _accounts(tmp_path, "remove", "bob")
+    assert gone.returncode == 1 and "there is no account 'bob'" in gone.stderr
+    assert "Traceback" not in gone.stderr
+
+
+def test_the_command_deletes_no_files_of_this_machine(tmp_path: Path) -> None:
+    """What it cannot do it refuses before anything, with what does it."""
+    _accounts(tmp_path, "invite", "ada")
+    refused = _accounts(tmp_path, "remove", "ada", "--with-data")
+    assert refused.returncode == 1 and "userdel --remove" in refused.stderr
+    assert _accounts(tmp_path, "list").stdout.startswith("ada\t")
+
+
+def test_a_hub_that_is_away_has_a_note_of_whom_it_forgets(store: AccountStore) -> None:
+    """It stays until that is done, also where somebody has a new account of that name."""
+    assert not store.dismiss("ada")
+    store.invite("ada")
+    assert store.dismiss("ada", with_data=True)
+    assert store.dismiss("ada")
+    store.invite("ada")
+    assert store.removed() == {"ada": True}
+    store.forgotten("ada")
+    assert store.removed() == {}
+    assert [*store.read()] == ["ada"]
+
+
+def test_the_state_of_an_account_in_words(store: AccountStore) -> None:
+    """Whether there is a password, a link, both, or nothing."""
+    assert state_of(None) == "no password"
+    store.redeem(store.invite("ada"), STORED)
+    assert state_of(store.read()["ada"]) == "has a password"
+
+
+def _accounts(state: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tfcluster_magic.hub", "accounts", "--state", str(state)]
+    return subprocess.run(
+        [*command, *words], capture_output=True, text=True, check=False, env={**os.environ}
+    )
+
+
+def test_the_file_can_be_read_by_people(store: AccountStore) -> None:
+    """Its form is told by a version, and stays."""
+    store.redeem(store.invite("ada"), STORED)
+    assert json.loads(store.path.read_text()) == {
+        "version": 1,
+        "accounts": {"ada": {"password": STORED}},
+    }
+
+
+def test_whose_the_file_is_does_not_change(store: AccountStore) -> None:
+    """Root may make a link for the hub of an ordinary user, who reads the file afterwards."""
+    store.invite("ada")
+    owner = 1 if os.geteuid() == 0 else os.geteuid()
+    os.chown(store.path, owner, -1)
+    store.invite("bob")
+    assert store.path.stat().st_uid == owner

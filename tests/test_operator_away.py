@@ -1,0 +1,91 @@
+"""What ended while no operator was there, and longer than Kubernetes keeps anything of it."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from operated import JOBS, RUNS, World, until, up
+
+from tfcluster_magic.kube.objects import TTL_SECONDS
+
+
+def began(world: World, ago: float, name: str = "digits-1") -> None:
+    """The record of a run that came up so long ago."""
+    run = world.run(name)
+    run["status"]["startedAt"] = run["status"]["runningAt"] = time.time() - ago
+    for event in run["status"]["events"]:
+        event["at"] = time.time() - ago
+    world.server.put(f"{RUNS}/{name}", run)
+
+
+def test_a_success_that_nobody_saw_is_one(world: World) -> None:
+    """A run whose Jobs Kubernetes took away, as it does an hour after a success, has succeeded; it
+    says that nobody saw when.
+    """
+    up(world, ps=1)
+    world.rest()
+    began(world, ago=4 * 3600)
+    world.server.remove(f"{JOBS}/digits-1-worker")  # and with it the ps and all pods
+    world.unwatched = 3 * 3600.0
+    world.operate()
+    status = world.wait("digits-1", lambda s: s.get("releasedAt"))
+    assert (status["phase"], status["reason"]) == ("Succeeded", "Completed")
+    assert "no operator was there" in status["message"]
+    assert status["finishedAt"] <= time.time() - TTL_SECONDS + 5
+    assert status["counts"]["worker"]["succeeded"] == 1
+    assert not [t for t in status["attention"] if "never started" in t.get("message", "")]
+
+
+@pytest.mark.parametrize("away", [0.0, 600.0])
+def test_a_job_that_went_unseen_is_said_to_be_gone(world: World, away: float) -> None:
+    """A Job that went in a shorter time was deleted: the run fails, and says that nobody saw how
+    its tasks ended.
+    """
+    up(world, ps=1)
+    world.rest()
+    began(world, ago=4 * 3600)
+    world.server.remove(f"{JOBS}/digits-1-worker")
+    world.unwatched = away
+    world.operate()
+    status = world.phase("digits-1", "Failed")
+    assert "Job digits-1-worker" in status["message"]
+    assert "no operator was there to see" in status["message"]
+    assert "digits-1-ps" not in status["message"]
+
+
+def test_a_job_that_is_done_may_go(world: World) -> None:
+    """Workers whose Job Kubernetes took away after their success are no loss to the chief, which
+    goes on; before and after a restart of the operator.
+    """
+    up(world, chief=1)
+    world.pod("digits-1-worker", "succeeded", 0, "digits-1-worker-0-first")
+    world.wait("digits-1", lambda s: s["counts"]["worker"].get("succeeded") == 1)
+    world.server.remove(f"{JOBS}/digits-1-worker")
+    for _operator in range(2):
+        time.sleep(1)
+        assert world.status("digits-1")["phase"] == "Running"
+        world.operate()
+    world.pod("digits-1-chief", "succeeded", 0, "digits-1-chief-0-first")
+    assert world.phase("digits-1", "Succeeded")["counts"]["worker"]["succeeded"] == 1
+
+
+def test_what_was_never_started_was_not_stopped(world: World) -> None:
+    """A task that never had a pod is not counted as stopped, and gave nothing back, also for the
+    operator that comes after.
+    """
+    world.launch("digits-1", ps=1)
+    until(lambda: world.server.names("jobs") == ["digits-1-ps", "digits-1-worker"])
+    pod = world.pod("digits-1-ps", "running")
+    world.wait("digits-1", lambda s: s.get("counts", {}).get("ps", {}).get("running") == 1)
+    world.server.answer("PATCH", f"{RUNS}/digits-1", {"spec": {"stop": {"reason": "lunch"}}})
+    world.phase("digits-1", "Stopping")
+    until(lambda: world.job("digits-1-worker")["spec"].get("suspend"))
+    world.operate()
+    world.server.remove(f"/api/v1/namespaces/a/pods/{pod}")
+    status = world.wait("digits-1", lambda s: s.get("releasedAt"))
+    assert status["counts"]["ps"] == {"desired": 1, "stopped": 1}
+    assert status["counts"]["worker"] == {"desired": 1}
+    assert status["reclaimed"]["tasks"] == ["ps-0"]
+    told = {task["name"]: task.get("message") for task in status["attention"]}
+    assert told == {"ps-0": None, "worker-0": "it was never started"}

@@ -1,0 +1,99 @@
+"""What runs leave behind when they end: Jobs that nobody may fill with pods any more."""
+
+from __future__ import annotations
+
+import copy
+import time
+
+import pytest
+from kube_server import Refusal
+from operated import JOBS, PODS, RUNS, World, until, up
+
+
+def stop(world: World, name: str = "digits-1") -> None:
+    world.server.answer("PATCH", f"{RUNS}/{name}", {"spec": {"stop": {"reason": "lunch"}}})
+
+
+def suspended(world: World, *jobs: str) -> bool:
+    return all(world.job(job)["spec"].get("suspend") is True for job in jobs)
+
+
+def test_a_stop_before_there_are_pods_suspends_every_job(world: World) -> None:
+    """A run that is stopped right after its Jobs were made lets neither of them make pods."""
+    world.launch("digits-1", ps=1)
+    until(lambda: world.server.names("jobs") == ["digits-1-ps", "digits-1-worker"])
+    stop(world)
+    world.phase("digits-1", "Stopped")
+    until(lambda: suspended(world, "digits-1-ps", "digits-1-worker"))
+
+
+def test_a_stop_suspends_the_job_that_has_no_pods(world: World) -> None:
+    """With pods of parameter servers alone a stop suspends the workers' Job as well, at once."""
+    world.launch("digits-1", ps=1)
+    until(lambda: world.server.names("jobs") == ["digits-1-ps", "digits-1-worker"])
+    pod = world.pod("digits-1-ps", "running")
+    world.wait("digits-1", lambda s: s.get("counts", {}).get("ps", {}).get("running") == 1)
+    stop(world)
+    until(lambda: suspended(world, "digits-1-ps", "digits-1-worker"))
+    assert world.status("digits-1")["phase"] == "Stopping"
+    world.server.remove(f"{PODS}/{pod}")
+    world.phase("digits-1", "Stopped")
+
+
+def test_a_run_that_never_got_pods_suspends_its_jobs_at_its_timeout(world: World) -> None:
+    """A run whose pods never came fails at startTimeout, and none may come afterwards."""
+    world.launch("digits-1", ps=1, start_timeout=1.0)
+    world.phase("digits-1", "Failed")
+    until(lambda: suspended(world, "digits-1-ps", "digits-1-worker"))
+
+
+def test_jobs_of_a_run_that_is_over_are_suspended_by_the_next_operator(world: World) -> None:
+    """An operator that ended between the last word of a run and its deed leaves no Job at work."""
+    up(world, ps=1)
+    away = Refusal(503, "ServiceUnavailable", "away")
+    for pod in ("digits-1-ps-0-first", "digits-1-worker-0-first"):
+        world.server.remove(f"{PODS}/{pod}")
+    world.rest()
+    run = copy.deepcopy(world.run("digits-1"))
+    run["status"] |= {"phase": "Stopped", "finishedAt": time.time(), "releasedAt": time.time()}
+    world.server.put(f"{RUNS}/digits-1", run)
+    world.server.refuses = lambda method, path: away if (method, path) == first else None
+    first = ("PATCH", f"{JOBS}/digits-1-ps")
+    world.operate()
+    until(lambda: first in world.server.calls)
+    world.server.refuses = lambda _method, _path: None
+    until(lambda: suspended(world, "digits-1-ps", "digits-1-worker"))
+
+
+def test_success_suspends_no_job_before_its_time(world: World) -> None:
+    """After a success the parameter servers stay until they are reclaimed, and what has succeeded
+    is left alone.
+    """
+    up(world, ps=1, reclaim_after=2.0)
+    world.pod("digits-1-worker", "succeeded", 0, "digits-1-worker-0-first")
+    world.phase("digits-1", "Succeeded")
+    assert not world.job("digits-1-ps")["spec"].get("suspend")
+    until(lambda: suspended(world, "digits-1-ps"))
+    world.server.remove(f"{PODS}/digits-1-ps-0-first")
+    world.wait("digits-1", lambda s: s.get("releasedAt"))
+    assert not world.job("digits-1-worker")["spec"].get("suspend")
+
+
+@pytest.mark.parametrize("away", [True, False])
+def test_a_failure_counts_though_its_next_attempt_is_there(world: World, away: bool) -> None:
+    """A Job that was faster than the verdict hides no failure: the task failed, and is stopped."""
+    up(world)
+    if away:
+        world.rest()
+    following = world.pod("digits-1-worker", "running")
+    world.pod("digits-1-worker", "failed", 0, "digits-1-worker-0-first")
+    notes = world.server.objects[f"{PODS}/{following}"]["metadata"]["annotations"]
+    notes["batch.kubernetes.io/job-index-failure-count"] = "1"
+    if away:
+        world.operate()
+    world.phase("digits-1", "Failed")
+    until(lambda: suspended(world, "digits-1-worker"))
+    world.server.remove(f"{PODS}/{following}")
+    status = world.wait("digits-1", lambda s: s.get("releasedAt"))
+    assert status["counts"]["worker"] == {"desired": 1, "failed": 1}
+    assert status["attention"][0]["exit"]["exitCode"] == 1

@@ -1,0 +1,153 @@
+"""What a task does in a pod and nowhere else: it counts attempts as its Job does, gives the failure
+of a group time to be judged, and shows while an In-Graph server is used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from task_process import RUNTIME, Run, free_port, new_run, until
+
+from tfcluster_magic.backends.local.description import Folders, of_tasks
+from tfcluster_magic.models import Metadata, Mode, Replicas, ReplicaSet, Spec
+
+ATTEMPT = "import json, os; print(json.dumps(dict(os.environ)))"
+
+
+@pytest.fixture
+def runtime(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The modules of the runtime can be imported, as inside a task: by bare name."""
+    monkeypatch.syspath_prepend(str(RUNTIME))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Run]:
+    """A run whose processes are gone afterwards."""
+    with new_run(tmp_path) as made:
+        yield made.program(ATTEMPT)
+
+
+@pytest.mark.parametrize(
+    ("failures", "ignored", "attempt"), [("", "", "1"), ("2", "", "3"), ("1", "3", "5")]
+)
+def test_attempts_are_counted_by_the_job(
+    run: Run, failures: str, ignored: str, attempt: str
+) -> None:
+    """The attempt is one more than the pods that the Job has replaced, for whatever reason."""
+    job = {"TFCLUSTER_INDEX_FAILURES": failures, "TFCLUSTER_INDEX_IGNORED": ignored}
+    task = run.task().start({"TFCLUSTER_ATTEMPT": "", **job})
+    assert task.wait()["cause"] == "Completed"
+    env = json.loads(task.output)
+    assert env["TFCLUSTER_ATTEMPT"] == attempt
+    assert not env.keys() & job.keys()
+    assert task.event("started")["attempt"] == int(attempt)
+
+
+def test_a_group_is_given_time(run: Run) -> None:
+    """Without parameter servers, a worker in place of one that failed starts after the hold-off."""
+    run.config.update(counts={"worker": 2}, holdOff=1.0)
+    run.config["addresses"].pop("ps")
+    task = run.task("worker-1").start({"TFCLUSTER_INDEX_FAILURES": "1"})
+    began = time.monotonic()
+    task.event("started")
+    assert time.monotonic() - began >= 1.0
+    assert task.wait()["cause"] == "Completed"
+    assert "waiting 1 s: all workers start again together, or none" in task.output
+
+
+def test_a_stop_ends_the_hold_off(run: Run) -> None:
+    """SIGTERM ends a worker that still holds off, at once and with 143."""
+    run.config.update(counts={"worker": 2}, holdOff=600.0)
+    run.config["addresses"].pop("ps")
+    task = run.task().start({"TFCLUSTER_INDEX_FAILURES": "1"})
+    until(run.output.exists, "the task")
+    task.process.terminate()
+    assert task.wait()["cause"] == "Stopped"
+    assert task.process.returncode == 143
+
+
+@pytest.mark.parametrize(
+    ("counts", "task", "failed"),
+    [
+        ({"worker": 2}, "worker-0", ""),  # the first start
+        ({"worker": 2, "ps": 1}, "worker-0", "1"),  # workers come back one by one
+        ({"worker": 1, "evaluator": 1}, "worker-0", "1"),  # alone
+        ({"worker": 2, "evaluator": 1}, "evaluator-0", "1"),  # no part of the group
+    ],
+)
+def test_others_start_at_once(
+    run: Run, runtime: None, counts: dict[str, int], task: str, failed: str
+) -> None:
+    """A task that belongs to no group of workers, or did not fail, has no hold-off."""
+    from taskconfig import TaskConfig
+
+    config = TaskConfig({**run.config, "counts": counts, "addresses": {}, "holdOff": 7.0}, task)
+    assert config.hold_off({"TFCLUSTER_INDEX_FAILURES": failed}) == 0
+
+
+def _open(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
+    return False
+
+
+@pytest.mark.cluster
+def test_a_server_shows_that_it_is_used(run: Run) -> None:
+    """While somebody is connected to an In-Graph server its beacon is open; when idle, closed."""
+    server, beacon = free_port(), free_port()
+    run.config.update(
+        mode="in-graph",
+        program=None,
+        counts={"worker": 1},
+        addresses={"worker": [f"127.0.0.1:{server}"]},
+        beacon=beacon,
+    )
+    task = run.task().start({"TFCLUSTER_IDLE_SAMPLE": "0.1"})
+    task.event("ready")
+    until(lambda: _open(beacon), "the beacon after the start")
+    until(lambda: not _open(beacon), "its end without a client")
+    with socket.create_connection(("127.0.0.1", server)):
+        until(lambda: _open(beacon), "the beacon")
+
+
+def test_a_beacon_takes_every_probe(runtime: None) -> None:
+    """A beacon that nobody reads answers more connections than its queue is long."""
+    from beacon import Beacon
+    from loop import Loop
+
+    loop, port = Loop(), free_port()
+    beacon = Beacon(loop, port)
+    beacon.show(True)
+    clients: list[socket.socket] = []
+
+    def connect() -> bool:
+        clients.append(socket.create_connection(("127.0.0.1", port), 5))
+        return len(clients) > 200
+
+    def again() -> None:
+        if not connect():
+            loop.after("connect", 0.0, again)
+
+    again()
+    loop.run(lambda: len(clients) > 200)
+    beacon.show(False)
+    for client in clients:
+        client.close()
+    assert not _open(port)
+
+
+def test_no_beacon_on_this_machine(runtime: None, tmp_path: Path) -> None:
+    """A run of the local backend opens no port beside TensorFlow's."""
+    from taskconfig import TaskConfig
+
+    metadata = Metadata(name="d-1", cluster="d", run=1, uid="1", created_at=0.0)
+    spec = Spec(mode=Mode.IN_GRAPH, replicas=ReplicaSet(worker=Replicas(count=1)))
+    described = of_tasks(metadata, spec, tmp_path, Folders(tmp_path, tmp_path, None))
+    described["addresses"] = {"worker": ["127.0.0.1:4001"]}
+    assert TaskConfig(described, "worker-0").beacon == 0

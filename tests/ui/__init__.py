@@ -1,0 +1,1 @@
+"""A real Chromium against a real JupyterLab with real TensorFlow tasks; see README.md."""

@@ -1,0 +1,96 @@
+"""Fixtures of the browser tests; README.md tells how they are used.
+
+One JupyterLab for all tests of a process, and one Chromium for this package: it holds an event loop
+that other tests must not find. `pages.py` has what the Kubernetes suite needs, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import BrowserContext
+
+from .page import LabPage
+from .pages import (
+    BUILT,
+    assets,
+    chromium,
+    context,
+    open_page,
+    pytest_runtest_makereport,
+    shots,
+)
+from .server import LabServer
+
+__all__ = ["assets", "context", "open_page", "pytest_runtest_makereport", "shots"]  # for pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Another build may be looked at."""
+    parser.addoption(
+        "--labextension",
+        type=Path,
+        default=BUILT,
+        help="folder of the built extension; without it tfcluster_magic/labextension",
+    )
+
+
+@pytest.fixture(scope="session")
+def start_lab(
+    assets: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[..., LabServer]]:
+    """Starts a further JupyterLab; its words are those of LabServer."""
+    started: list[LabServer] = []
+
+    def start(**words: Any) -> LabServer:
+        server = LabServer(tmp_path_factory.mktemp("lab"), assets, **words)
+        started.append(server)
+        server.start()
+        return server
+
+    yield start
+    for server in started:
+        server.close()
+
+
+@pytest.fixture(scope="session")
+def shared_server(start_lab: Callable[..., LabServer]) -> LabServer:
+    """The JupyterLab of all tests, under /a/b/."""
+    return start_lab()
+
+
+@pytest.fixture
+def server(shared_server: LabServer) -> Iterator[LabServer]:
+    """The JupyterLab of all tests; what this test started there is ended."""
+    yield shared_server
+    shared_server.clean()
+
+
+@pytest.fixture
+def own_server(start_lab: Callable[..., LabServer]) -> Iterator[LabServer]:
+    """A JupyterLab that this test may stop, start and break."""
+    server = start_lab()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def root_server(start_lab: Callable[..., LabServer]) -> LabServer:
+    """A JupyterLab with base_url /."""
+    return start_lab(base_url="/")
+
+
+@pytest.fixture(scope="package")
+def profile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
+    """The machine's Chromium."""
+    with chromium(tmp_path_factory.mktemp("profile")) as profile:
+        yield profile
+
+
+@pytest.fixture
+def lab(server: LabServer, open_page: Callable[..., LabPage]) -> LabPage:
+    """A page with JupyterLab, its layout as new."""
+    return open_page(server)

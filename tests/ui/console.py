@@ -1,0 +1,55 @@
+"""What a page's console said: every error of a page is an error of the test.
+
+`ALLOWED` are messages that JupyterLab itself or the browser says, each with when it does. A test of
+a fault names what it provokes with `Console.allow`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import ConsoleMessage, Error, Page
+
+ALLOWED = {
+    # Notebook 7.2, of a file that has no checkpoint
+    r"reading 'last_modified'[\s\S]*static/notebook/",
+    # Notebook 7.6, when settings are loaded before those of its shortcuts
+    r"reading 'schema'[\s\S]*static/notebook/notebook_core",
+}
+AWAY = (
+    r"Failed to fetch|ERR_|WebSocket|NetworkError|Connection lost|503 \(|Load failed"
+    r"|404 .*/api/kernels/"
+)
+"""What the browser and JupyterLab itself say in the console while a server is away, and when one is
+back that has not its kernels any more.
+"""
+OURS = "tfcluster-labextension"
+
+
+class Console:
+    """The console of one page."""
+
+    def __init__(self, page: Page) -> None:
+        self._errors: list[str] = []
+        self._allowed = [re.compile(pattern) for pattern in ALLOWED]
+        page.on("pageerror", self._page_error)
+        page.on("console", self._message)
+
+    def allow(self, pattern: str) -> None:
+        """Errors with this in their text or address are what the test provokes."""
+        self._allowed.append(re.compile(pattern))
+
+    @property
+    def errors(self) -> list[str]:
+        """Everything that nobody allowed."""
+        return [e for e in self._errors if not any(p.search(e) for p in self._allowed)]
+
+    def _page_error(self, error: Error) -> None:
+        self._errors.append(f"uncaught: {error}\n{error.stack or ''}")
+
+    def _message(self, message: ConsoleMessage) -> None:
+        where = message.location
+        # A warning that foretells errors: our extension was built for another JupyterLab than this.
+        unfit = "Unsatisfied version" in message.text and OURS in where["url"]
+        if message.type == "error" or unfit:
+            self._errors.append(f"{message.text} ({where['url']}:{where['lineNumber']})")

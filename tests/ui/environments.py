@@ -1,0 +1,49 @@
+"""Environments with another Jupyter than that of the tests, made by pip, kept in build/jupyter.
+
+Promises the product as it is in the checkout, with exactly the named Jupyter, and a new environment
+when that changes. Owns build/jupyter.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "build" / "jupyter"
+JUPYTERS = {
+    "oldest": ["jupyterlab==4.2.7", "notebook==7.2.3"],
+    "newest": ["jupyterlab>=4.6,<5", "notebook>=7.5,<8"],
+}
+KERNEL = ["ipykernel>=6.29", "ipywidgets>=8.1,<9"]
+
+
+def python_of(name: str) -> Path:
+    """The interpreter of the environment `name`, made if need be."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [*JUPYTERS[name], *KERNEL, *project["dependencies"]]
+    digest = hashlib.sha256("\n".join([sys.version, *wanted]).encode()).hexdigest()
+    folder = FOLDER / name
+    python, stamp = folder / "bin" / "python", folder / "made-of.txt"
+    if not stamp.exists() or stamp.read_text() != digest:
+        shutil.rmtree(folder, ignore_errors=True)
+        _run(sys.executable, "-m", "venv", str(folder))
+        _run(str(python), "-m", "pip", "install", "--quiet", *wanted)
+        stamp.write_text(digest)
+    # The checkout itself, as an editable install has it.
+    (site,) = (folder / "lib").glob("python*/site-packages")
+    (site / "tfcluster.pth").write_text(f"{ROOT}\n")
+    return python
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"

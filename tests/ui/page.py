@@ -1,0 +1,193 @@
+"""JupyterLab in a browser, in the words of a person: open a notebook, run a cell, choose a theme.
+
+Promises to return when what was asked for is there. Holds no knowledge of a single screen of ours:
+the tests of a screen find its parts by role and name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from playwright.sync_api import Locator, Page, expect
+
+from . import workspace
+from .console import Console
+from .server import LabServer
+
+THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
+SHOTS = Path(__file__).parents[2] / "build" / "screenshots"
+
+
+class LabPage:
+    """One page with JupyterLab.
+
+    Args:
+        page: a page of playwright, for everything that has no method here.
+        server: the Lab behind it.
+        shots: where screenshots of this test go; `-<name>.png` is added.
+    """
+
+    def __init__(self, page: Page, server: LabServer, shots: Path) -> None:
+        self.page = page
+        self.server = server
+        self.console = Console(page)
+        self._shots = shots
+
+    # -- the whole page ----------------------------------------------------------------------------
+
+    def load(self, path: str = "lab", *, reset: bool = True, origin: str | None = None) -> None:
+        """Open (again) JupyterLab and wait until all of it is there; `reset` forgets the layout."""
+        query = f"?token={self.server.token}" + ("&reset" if reset else "")
+        self.page.goto((origin or self.server.url) + path + query)
+        self.restored()
+        if reset:  # what a new layout opens by itself, and takes the focus
+            expect(self.page.locator(".jp-Launcher")).to_be_focused()
+
+    def reload(self) -> None:
+        """As F5 does; the layout is restored."""
+        self.page.reload()
+        self.restored()
+
+    def layout_saved(self, *tabs: str) -> None:
+        """Wait until JupyterLab has saved its layout with these tabs, by their restorer's names.
+
+        It does so a moment after the last change, and the tabs' own state before that.
+        """
+        deadline = time.monotonic() + 90
+        while True:
+            data = self.server.ask("GET", "lab/api/workspaces/default")["data"]
+            saved = json.dumps(data.get("layout-restorer:data", {}).get("main"))
+            if all(json.dumps(tab) in saved for tab in tabs):
+                return
+            assert time.monotonic() < deadline, f"not saved: {tabs}, but {saved}"
+            time.sleep(0.1)  # nobody tells when it is saved
+
+    def restored(self) -> None:
+        """Wait until JupyterLab has put everything in its place."""
+        # A second tab is sent on to a workspace of its own meanwhile: this waits beyond that.
+        self._until("() => window.jupyterapp?.restored")
+
+    def _until(self, found: str, patience: float | None = None) -> None:
+        """Wait until this gives something, and if that is a promise, for its end.
+
+        So it must not be an async function: what that gives is something from the first.
+        """
+        self.page.wait_for_function(found, timeout=patience)
+
+    def execute(self, command: str, **arguments: Any) -> None:
+        """Run a command by its id, as menus do, and wait for its end."""
+        self.page.evaluate(
+            "async ([id, args]) => { await window.jupyterapp.commands.execute(id, args); }",
+            [command, arguments],
+        )
+
+    def execute_later(self, command: str, **arguments: Any) -> None:
+        """Run a command that asks something: its end is not waited for."""
+        self.page.evaluate(
+            "([id, args]) => { void window.jupyterapp.commands.execute(id, args); }",
+            [command, arguments],
+        )
+
+    def palette(self, label: str) -> None:
+        """Choose an entry of the command palette with the keyboard."""
+        self.page.keyboard.press("Control+Shift+C")
+        expect(self.page.locator(".lm-CommandPalette-input")).to_be_focused()
+        self.page.keyboard.type(label)
+        active = self.page.locator(".lm-CommandPalette-item.lm-mod-active")
+        expect(active).to_contain_text(label)
+        self.page.keyboard.press("Enter")
+
+    def theme(self, name: Literal["light", "dark"]) -> None:
+        """Switch to JupyterLab's light or dark theme."""
+        self.execute("apputils:change-theme", theme=THEMES[name])
+        light = str(name == "light").lower()
+        expect(self.page.locator(f"body[data-jp-theme-light='{light}']")).to_be_attached()
+
+    def screenshot(self, name: str, of: Locator | None = None) -> Path:
+        """Keep a picture of the page, or of a part of it, under build/screenshots."""
+        path = self._shots.with_name(f"{self._shots.name}-{name}.png")
+        if of is None:
+            self.page.screenshot(path=path)
+        else:
+            of.screenshot(path=path)
+        return path
+
+    @property
+    def dialog(self) -> Locator:
+        """JupyterLab's modal dialog."""
+        return self.page.locator(".jp-Dialog")
+
+    # -- our sidebar -------------------------------------------------------------------------------
+
+    @property
+    def sidebar(self) -> Locator:
+        """TFCluster's sidebar, shown if it was not."""
+        found = self.page.locator("#tfcluster-sidebar")
+        if not found.is_visible():
+            self.execute("tfcluster:open-sidebar")
+        expect(found).to_be_visible()
+        return found
+
+    # -- notebooks ---------------------------------------------------------------------------------
+
+    def open(self, path: str) -> None:
+        """Open a file of the workspace in its usual way."""
+        self.execute("docmanager:open", path=path)
+
+    def notebook(
+        self,
+        *cells: str,
+        name: str = "notebook.ipynb",
+        outputs: Sequence[Sequence[object]] = (),
+        kernel: bool = True,
+    ) -> Locator:
+        """Write and open a notebook of these cells; without `kernel`, none is waited for."""
+        workspace.notebook(self.server.root / name, cells or [""], outputs)
+        self.open(name)
+        found = self.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)")
+        expect(found.locator(".jp-CodeCell")).to_have_count(len(cells) or 1)
+        if kernel:
+            self.idle()
+        return found
+
+    def idle(self) -> None:
+        """Wait until the notebook's kernel has nothing to do."""
+        # The indicator on the screen says "idle" before the kernel is there, too.
+        context = "window.jupyterapp?.shell.currentWidget?.sessionContext"
+        for found in ("ready", "session?.kernel?.info", "session?.kernel?.status === 'idle'"):
+            self._until(f"() => {context}?.{found}", 60_000)
+
+    def cell(self, number: int = 0) -> Locator:
+        """A code cell of the notebook in front, counted from 0."""
+        return self.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-CodeCell").nth(number)
+
+    def run_cell(self, number: int = 0, *, wait: bool = True) -> Locator:
+        """Run a cell with Shift+Enter; gives its output area, after its end unless not `wait`."""
+        cell = self.cell(number)
+        cell.locator(".cm-content").click()
+        self.page.keyboard.press("Shift+Enter")
+        if wait:
+            prompt = cell.locator(".jp-InputPrompt").first
+            expect(prompt).to_have_text(re.compile(r"\[\d+\]"), timeout=60_000)
+        return cell.locator(".jp-Cell-outputArea")
+
+    def run(self, source: str) -> Locator:
+        """Run a cell's text in a new notebook; gives the output area."""
+        self.notebook(source)
+        return self.run_cell()
+
+    # -- what a test must know of the page ---------------------------------------------------------
+
+    def pwned(self) -> object:
+        """What a script that came from a program or a name has left behind: must be None."""
+        return self.page.evaluate("() => window.__pwned ?? null")
+
+    def setting(self, plugin: str, **values: object) -> None:
+        """Set a plugin's settings before the page is loaded (again)."""
+        path = f"lab/api/settings/{plugin}"
+        self.server.ask("PUT", path, {"raw": json.dumps(values)})

@@ -1,0 +1,296 @@
+"""A real JupyterLab for browser tests, as a process of its own, and the runs that live beside it.
+
+Promises folders of its own (settings, state, workspace), the extension as it was built when the
+tests began (a rebuild meanwhile changes nothing), and that after `clean` no run, kernel,
+TensorBoard or setting of a test is left, after `close` no process. Owns everything below its
+folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tfcluster_magic.manager import ClusterManager
+from tfcluster_magic.models import TFCluster
+from tfcluster_magic.waiting import Until
+
+from . import workspace
+
+BIN = Path(sys.executable).parent
+START = 90.0
+"""Seconds until JupyterLab answers, on a machine that is busy with others."""
+DROPPED = ("TFCLUSTER_", "JUPYTER", "JPY_", "XDG_", "PYTEST_")
+
+
+class LabServer:
+    """JupyterLab on a free port of this machine; it keeps its port when it is started again.
+
+    Args:
+        folder: everything of it lies below.
+        assets: folder of the built labextension.
+        base_url: with slashes at both ends.
+        python: in whose environment Jupyter is; without it, in that of the tests.
+        program: `jupyterlab` or `notebook`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        assets: Path,
+        base_url: str = "/a/b/",
+        python: Path = Path(sys.executable),
+        program: str = "jupyterlab",
+    ) -> None:
+        self.folder = folder
+        self.assets = assets
+        self.base_url = base_url
+        self.python = python
+        self.program = program
+        self.token = "of-the-browser-tests"
+        self.port = _free_port()
+        self.root = folder / "workspace"
+        self.state = folder / "state"
+        self.settings = folder / "settings"
+        self.enabled = True  # the server extension
+        self._process: subprocess.Popen[bytes] | None = None
+        self.manager = ClusterManager(
+            state_dir=str(self.state),
+            data_dir=str(self.root / "data"),
+            log_dir=str(self.root / "log"),
+        )
+        workspace.prepare(self.root)
+
+    # -- the server --------------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        """Where it answers, with a slash at the end."""
+        return f"http://127.0.0.1:{self.port}{self.base_url}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What it is started with; a shell with these variables sees the same runs."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(DROPPED)}
+        folders = {
+            "HOME": "home",
+            "JUPYTER_CONFIG_DIR": "config",
+            "JUPYTER_DATA_DIR": "data",
+            "JUPYTER_RUNTIME_DIR": "runtime",
+            "JUPYTERLAB_SETTINGS_DIR": "settings",
+            "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
+            "TFCLUSTER_STATE_DIR": "state",
+            "TFCLUSTER_HOME": "workspace",
+        }
+        return {
+            **kept,
+            **{name: str(self.folder / where) for name, where in folders.items()},
+            "JUPYTER_PREFER_ENV_PATH": "0",  # its own configuration goes first
+            "PATH": f"{self.python.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+            "LANGUAGE": "en",
+        }
+
+    def start(self) -> None:
+        """Start it, on the port it had before, and wait until it answers."""
+        assert self._process is None, "it runs"
+        (self.folder / "home").mkdir(exist_ok=True)
+        named = self.folder / "config" / "jupyter_server_config.d" / "tfcluster_magic.json"
+        named.parent.mkdir(parents=True, exist_ok=True)
+        extensions = {"tfcluster_magic.server": self.enabled}
+        named.write_text(json.dumps({"ServerApp": {"jpserver_extensions": extensions}}))
+        with open(self.log, "ab") as log:
+            self._process = subprocess.Popen(
+                self._command(),
+                cwd=self.root,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + START
+        while not self._answers():
+            assert self._process.poll() is None, f"JupyterLab ended:\n{self.said()}"
+            assert time.monotonic() < deadline, f"no JupyterLab in {START:g} s:\n{self.said()}"
+            time.sleep(0.05)
+
+    def _command(self) -> list[str]:
+        return [
+            str(self.python),
+            "-X",
+            "faulthandler",  # for `stop`
+            "-m",
+            self.program,
+            "--no-browser",
+            "--expose-app-in-browser",
+            "--ServerApp.ip=127.0.0.1",
+            f"--ServerApp.port={self.port}",
+            "--ServerApp.port_retries=0",
+            f"--ServerApp.base_url={self.base_url}",
+            f"--ServerApp.root_dir={self.root}",
+            "--ServerApp.terminals_enabled=False",
+            f"--IdentityProvider.token={self.token}",
+            f"--LabServerApp.extra_labextensions_path={self.assets}",
+            "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+            "--LabApp.news_url=None",
+            *(["--allow-root"] if os.getuid() == 0 else []),
+        ]
+
+    def stop(self) -> None:
+        """End it; kernels end with it, runs go on."""
+        if self._process is None:
+            return
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.send_signal(signal.SIGABRT)  # it writes where each thread is
+            self._process.wait()
+            # What Jupyter Server does when a page was still loading; anything else is ours.
+            known = "in _shutdown" in self.said() and "anyio/_backends" in self.said()
+            assert known, f"JupyterLab did not end in 30 s:\n{self.said()}"
+        finally:
+            self._process = None
+
+    @property
+    def log(self) -> Path:
+        """The file of what it prints."""
+        return self.folder / "lab.log"
+
+    def said(self) -> str:
+        """The end of what it printed."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-40:])
+
+    def _answers(self) -> bool:
+        try:
+            return bool(self.ask("GET", "api/status"))
+        except OSError:
+            return False
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """One request to `<base_url><path>` with the token; gives the JSON of the answer."""
+        request = urllib.request.Request(
+            self.url + path,
+            method=method,
+            headers={"Authorization": f"token {self.token}", "Content-Type": "application/json"},
+            data=None if body is None else json.dumps(body).encode(),
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.loads(answer.read() or b"null")
+
+    # -- runs, as code and a shell have them -------------------------------------------------------
+
+    def launch(self, program: str | None = None, *arguments: str, **options: Any) -> TFCluster:
+        """Launch as code beside the Lab does; `program` is a path in the workspace."""
+        where = None if program is None else str(self.root / program)
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in self.environment.items():
+                if name.startswith("TFCLUSTER_"):
+                    patch.setenv(name, value)
+            return self.manager.launch(where, list(arguments), **{"grace": 2.0, **options})
+
+    def shell(self, *words: str) -> str:
+        """`tfcluster WORDS` as a shell beside the Lab runs it; gives what it prints."""
+        done = subprocess.run(
+            [str(BIN / "tfcluster"), *words],
+            cwd=self.root,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def delete(self, name: str) -> None:
+        """Delete a run with its output once nothing of it runs."""
+        self.manager.wait(name, 180, until=Until.RELEASED)
+        self.manager.delete(name, with_logs=True)
+
+    # -- the end of a test, the end of all ---------------------------------------------------------
+
+    def clean(self) -> None:
+        """End what a test started and forget what it set."""
+        if self._process is not None:
+            for session in self.ask("GET", "api/sessions"):
+                self._forget(f"api/sessions/{session['id']}")
+            for board in self._boards():
+                self._forget(f"tfcluster/api/tensorboards/{board['id']}")
+        self.delete_all()
+        for file in self.settings.rglob("*.jupyterlab-settings"):
+            file.unlink()
+
+    def delete_all(self) -> None:
+        """End and delete every run with its output."""
+        runs = self.manager.list(all_runs=True)
+        for run in runs:
+            self.manager.stop(run.metadata.name, "the test is over")
+        for run in runs:
+            self.delete(run.metadata.name)
+        # A run that was deleted without its output keeps its number.
+        shutil.rmtree(self.root / "log", ignore_errors=True)
+
+    def _boards(self) -> list[dict[str, Any]]:
+        try:
+            answer = self.ask("GET", "tfcluster/api/tensorboards")
+        except urllib.error.HTTPError as error:
+            if error.code != 404:  # the extension is disabled
+                raise
+            return []
+        boards: list[dict[str, Any]] = answer["tensorboards"]
+        return boards
+
+    def _forget(self, path: str) -> None:
+        try:
+            self.ask("DELETE", path)
+        except urllib.error.HTTPError as error:
+            if error.code != 404:  # it ended by itself meanwhile
+                raise
+
+    def close(self) -> None:
+        """End all of it; nothing may be left."""
+        try:
+            self.clean()
+        finally:
+            self.stop()
+        left = self._left(patience=10.0)
+        for process in left:
+            process.kill()
+        assert not left, f"JupyterLab left processes behind: {left}"
+
+    def _left(self, patience: float) -> list[psutil.Process]:
+        mark = f"TFCLUSTER_STATE_DIR={self.state}".encode()
+        deadline = time.monotonic() + patience
+        while found := [p for p in psutil.process_iter() if _carries(p.pid, mark)]:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.05)
+        return found
+
+
+def _carries(pid: int, mark: bytes) -> bool:
+    try:
+        return mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:  # gone, or another user's
+        return False
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

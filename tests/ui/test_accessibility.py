@@ -1,0 +1,143 @@
+"""Every screen for everybody: axe finds nothing serious in either theme, the keyboard does all of
+it, and changes are announced.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Locator, expect
+
+from tfcluster_magic.waiting import Until
+
+from .page import LabPage
+
+SERIOUS = {"serious", "critical"}
+
+
+@pytest.mark.timeout(420)  # a dozen screens
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_serious(lab: LabPage, theme: Literal["light", "dark"]) -> None:
+    """Sidebar, dialogs, launch form, a run's output, logs and status item pass axe."""
+    found = Findings(lab)
+    lab.theme(theme)
+    expect(lab.sidebar).to_contain_text("No clusters yet")
+    found.look("#tfcluster-sidebar", "empty")
+
+    lab.server.launch("train.py", "--steps", "40000", "0.05", name="digits", workers=2)
+    lab.server.launch("fail.py", name="broken", workers=1)
+    lab.server.launch(mode="in-graph", name="servers", workers=1)
+    lab.server.manager.wait("broken", 180, until=Until.RELEASED)
+    row(lab, "broken-1").click()
+    row(lab, "digits-1").click()
+    expect(row(lab, "digits-1").get_by_role("progressbar")).to_be_visible()
+    expect(row(lab, "servers-1")).to_contain_text("2/2 ready")
+    found.look("#tfcluster-sidebar", "runs")
+    found.look(".tfc-Status-button", "status")
+
+    for question in ("stop", "delete"):
+        lab.execute_later(f"tfcluster:{question}", name="digits-1")
+        expect(lab.dialog).to_contain_text("digits-1?")
+        found.look(".jp-Dialog-content", question)
+        lab.page.keyboard.press("Escape")
+        expect(lab.dialog).to_have_count(0)
+
+    lab.execute("tfcluster:launch")
+    form = lab.page.get_by_role("form")
+    expect(form.get_by_text("Free now:")).to_be_visible()
+    form.get_by_label("Path of the program").fill("nothing-there.py")
+    expect(form).to_contain_text("has to be changed")
+    found.look(".tfc-Launch", "form-program")
+    form.get_by_text("I drive from this notebook").click()
+    found.look(".tfc-Launch", "form-notebook")
+
+    lab.execute("tfcluster:logs", name="digits-1")
+    log = lab.page.get_by_role("log", name="Output of digits-1")
+    expect(log).to_contain_text("step ")
+    found.look(".tfc-Log", "logs")
+
+    output = lab.run("%load_ext tfcluster_magic\n%tfcluster launch hello.py --name drawn")
+    expect(output.locator(".tfc-RunCard")).to_contain_text("drawn-1")
+    found.look(".jp-OutputArea-output", "output")
+    assert not found.all, "\n".join(found.all)
+
+
+class Findings:
+    """What axe says about one screen after the other, each with a picture."""
+
+    def __init__(self, lab: LabPage) -> None:
+        self._lab = lab
+        self.all: list[str] = []
+
+    def look(self, selector: str, name: str) -> None:
+        """Check the parts of the page that the selector finds."""
+        self._lab.screenshot(name)
+        shown = self._lab.page.locator(selector)
+        expect(shown.first).to_be_visible()
+        answer: dict[str, Any] = Axe().run(self._lab.page, context=selector).response
+        self.all += [
+            f"{name}: {v['id']} ({v['impact']}): {v['help']}: {node['target']} {node['html'][:160]}"
+            f" {[each['message'] for each in node['any']][:1]}"
+            for v in answer["violations"]
+            for node in v["nodes"][:4]
+            if v["impact"] in SERIOUS
+        ]
+
+
+def row(lab: LabPage, run: str) -> Locator:
+    """A run in the sidebar."""
+    return lab.sidebar.get_by_role("row", name=run)
+
+
+def test_a_run_is_launched_read_stopped_and_deleted_by_keyboard(lab: LabPage) -> None:
+    """From the palette to the last question, no mouse is needed."""
+    keys = lab.page.keyboard
+    lab.palette("Launch a TFCluster")
+    form = lab.page.get_by_role("form")
+    expect(form.get_by_text("Free now:")).to_be_visible()
+    reach(lab, form.get_by_label("Path of the program"))
+    keys.type("sleep.py")
+    reach(lab, form.get_by_label("Name", exact=True))
+    keys.type("digits")
+    reach(lab, form.get_by_role("button", name="Launch", exact=True))
+    keys.press("Enter")
+    run = row(lab, "digits-1")
+    expect(run).to_be_focused()
+    expect(run).to_have_attribute("aria-expanded", "true")
+    expect(run).to_contain_text("2/2 ready")
+    keys.press("l")
+    expect(lab.page.get_by_role("log", name="Output of digits-1")).to_be_focused()
+
+    lab.palette("Show Clusters")
+    expect(run).to_be_focused()
+    keys.press("s")
+    expect(lab.dialog.get_by_role("button", name="Stop")).to_be_focused()
+    keys.press("Enter")
+    expect(run).to_contain_text("Stopped")
+    run.focus()
+    keys.press("Delete")
+    expect(lab.dialog.get_by_role("button", name="Delete")).to_be_focused()
+    keys.press("Enter")
+    expect(run).to_have_count(0)
+
+
+def reach(lab: LabPage, target: Locator) -> None:
+    """Press Tab until the focus is there."""
+    for _ in range(60):
+        if target.evaluate("node => node === document.activeElement"):
+            return
+        lab.page.keyboard.press("Tab")
+    raise AssertionError(f"Tab never came to {target}")
+
+
+def test_changes_of_phase_are_announced(lab: LabPage) -> None:
+    """A screen reader hears that a run began and how it ended, without the focus moving."""
+    live = lab.sidebar.get_by_role("status").last
+    expect(live).to_have_attribute("aria-live", "polite")
+
+    lab.server.launch("sleep.py", name="digits", workers=1)
+    expect(live).to_have_text("digits-1: Running")
+    lab.server.manager.stop("digits")
+    expect(live).to_have_text("digits-1: Stopped")

@@ -1,0 +1,239 @@
+"""What goes wrong between a page and its runs: the view says it, keeps what it knows marked as old,
+and recovers by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from blocking import Blocking
+from playwright.sync_api import expect
+
+from tfcluster_magic.backends.local.store import RunFolder
+from tfcluster_magic.waiting import Until
+
+from .console import AWAY
+from .page import LabPage
+from .relay import Relay
+from .server import LabServer
+
+Open = Callable[..., LabPage]
+
+
+def knows(lab: LabPage, run: str) -> None:
+    """Wait until the sidebar lists a run as it is now."""
+    expect(lab.sidebar.get_by_role("row", name=run)).to_be_visible()
+    expect(lab.sidebar.get_by_role("alert")).to_have_count(0)
+
+
+def is_old(lab: LabPage, run: str, why: str) -> None:
+    """Wait until the sidebar says what is wrong, with the run that it knows and since when."""
+    alert = lab.sidebar.get_by_role("alert")
+    expect(alert).to_contain_text(why, timeout=90_000)
+    expect(alert).to_contain_text("as of")
+    expect(lab.sidebar.get_by_role("row", name=run)).to_be_visible()
+
+
+def test_a_disabled_server_extension_is_named_with_what_to_do(
+    own_server: LabServer, open_page: Open
+) -> None:
+    """Without its server extension the sidebar says which command enables it; then it works."""
+    own_server.stop()
+    own_server.enabled = False
+    own_server.start()
+    lab = open_page(own_server)
+    lab.console.allow("404")
+
+    alert = lab.sidebar.get_by_role("alert")
+    expect(alert).to_contain_text("The server extension is off")
+    expect(alert).to_contain_text("jupyter server extension enable tfcluster_magic.server")
+    lab.screenshot("off")
+
+    own_server.stop()
+    own_server.enabled = True
+    own_server.start()
+    lab.console.allow(AWAY)
+    own_server.launch("hello.py", name="back")
+    knows(lab, "back-1")
+
+
+def test_a_server_that_is_restarted_is_found_again(own_server: LabServer, open_page: Open) -> None:
+    """While the server is away the list stays, marked as old; what happened then is in it after."""
+    lab = open_page(own_server)
+    own_server.launch("sleep.py", name="before")
+    knows(lab, "before-1")
+
+    own_server.stop()
+    lab.console.allow(AWAY)
+    is_old(lab, "before-1", "does not answer")
+    lab.screenshot("away")
+    own_server.launch("hello.py", name="meanwhile")
+    own_server.start()
+
+    knows(lab, "meanwhile-1")
+    knows(lab, "before-1")
+    own_server.launch("hello.py", name="after")
+    knows(lab, "after-1")
+
+
+def test_an_expired_token_asks_to_sign_in_again(own_server: LabServer, open_page: Open) -> None:
+    """A server that no longer knows the page says so beside the list; a new sign-in mends it."""
+    lab = open_page(own_server)
+    own_server.launch("sleep.py", name="digits")
+    knows(lab, "digits-1")
+
+    own_server.stop()
+    own_server.token = "another"
+    (own_server.folder / "runtime" / "jupyter_cookie_secret").unlink()
+    own_server.start()
+    lab.console.allow(AWAY + "|403|401|Forbidden")
+
+    is_old(lab, "digits-1", "You are signed out: reload this page to sign in again.")
+    lab.screenshot("signed-out")
+    lab.load()
+    knows(lab, "digits-1")
+
+
+def test_records_that_cannot_be_read_are_told_with_the_reason(
+    own_server: LabServer, open_page: Open
+) -> None:
+    """A state folder that is gone makes the list old, not empty; with the folder it is live."""
+    lab = open_page(own_server)
+    own_server.launch("sleep.py", name="digits")
+    knows(lab, "digits-1")
+
+    away = own_server.state.rename(own_server.folder / "state-away")
+    own_server.state.write_text("a file in the folder's place")
+    try:
+        lab.console.allow(AWAY)
+        is_old(lab, "digits-1", "state")
+        lab.screenshot("unreadable")
+    finally:
+        own_server.state.unlink()
+        away.rename(own_server.state)
+    knows(lab, "digits-1")
+
+
+def test_a_backend_that_hangs_is_named_and_waited_for(
+    own_server: LabServer, open_page: Open
+) -> None:
+    """While records cannot be read list and form say so and keep what they know, marked as old;
+    nobody has to ask again when they can.
+    """
+    lab = open_page(own_server)
+    own_server.launch("hello.py", name="digits", workers=1)
+    run = own_server.manager.wait("digits", 180, until=Until.RELEASED)
+    knows(lab, "digits-1")
+    form = lab.page.get_by_role("form")
+    lab.execute("tfcluster:launch", program="hello.py")
+    expect(form.get_by_text("Free now:")).to_be_visible()
+
+    lab.console.allow(AWAY)
+    hanging = Blocking(RunFolder(Path(run.status.paths["logs"]).parent).status_file)
+    try:
+        is_old(lab, "digits-1", "does not answer")
+        form.get_by_label("Workers").fill("3")
+        expect(form.get_by_role("alert")).to_contain_text("What you typed is kept.")
+        lab.screenshot("hangs")
+    finally:
+        hanging.end()
+    knows(lab, "digits-1")
+    expect(form.get_by_role("alert")).to_have_count(0)
+    expect(form.get_by_label("Workers")).to_have_value("3")
+
+
+@pytest.fixture
+def wire(own_server: LabServer) -> Iterator[Relay]:
+    """A wire to the server that can be cut."""
+    relay = Relay(own_server.port)
+    yield relay
+    relay.close()
+
+
+def test_a_cut_network_is_noticed_and_mended(
+    own_server: LabServer, wire: Relay, open_page: Open
+) -> None:
+    """When nothing arrives any more the list says so in time, and catches up when it does."""
+    lab = open_page(own_server, load=False)
+    lab.load(origin=f"http://127.0.0.1:{wire.port}{own_server.base_url}")
+    own_server.launch("sleep.py", name="before")
+    knows(lab, "before-1")
+
+    wire.cut()
+    lab.console.allow(AWAY)
+    own_server.launch("hello.py", name="meanwhile")
+    lab.sidebar.get_by_role("button", name="Refresh").click()  # it asks by itself every 45 s
+    is_old(lab, "before-1", "does not answer")
+    lab.screenshot("cut")
+    wire.mend()
+
+    knows(lab, "meanwhile-1")
+    own_server.launch("hello.py", name="after")
+    knows(lab, "after-1")
+
+
+def test_an_offline_computer_is_noticed_and_comes_back(lab: LabPage, server: LabServer) -> None:
+    """The browser's own word that there is no network is taken up, and its end, too."""
+    server.launch("sleep.py", name="before")
+    knows(lab, "before-1")
+
+    lab.console.allow(AWAY)
+    lab.page.context.set_offline(True)
+    is_old(lab, "before-1", "does not answer")
+    lab.page.context.set_offline(False)
+
+    knows(lab, "before-1")
+
+
+def test_a_run_that_is_deleted_elsewhere_while_its_dialog_is_open(
+    lab: LabPage, server: LabServer
+) -> None:
+    """A question about a run that is gone meanwhile says so, and any answer is harmless."""
+    server.launch("hello.py", name="digits")
+    server.manager.wait("digits", 180)
+    knows(lab, "digits-1")
+    lab.execute_later("tfcluster:delete", name="digits-1")
+    expect(lab.dialog).to_contain_text("Delete digits-1?")
+
+    server.delete("digits-1")
+    expect(lab.dialog.get_by_role("status")).to_contain_text("digits-1 was deleted elsewhere")
+    lab.screenshot("gone")
+    expect(lab.dialog.get_by_role("button", name="Delete")).to_be_disabled()
+    lab.dialog.get_by_role("button", name="Cancel").click()
+
+    expect(lab.dialog).to_have_count(0)
+    expect(lab.sidebar.get_by_role("row", name="digits-1")).to_have_count(0)
+
+
+def test_markup_in_names_and_messages_is_text(lab: LabPage, server: LabServer) -> None:
+    """HTML and control characters in a program's words are shown as text and never run."""
+    odd = server.root / "odd<img src=x onerror=window.__pwned=1>.py"
+    odd.write_text(
+        "raise ValueError('<script>window.__pwned = 2</script> \\x1b[31m \\u202e <b>b</b>')"
+    )
+    try:
+        run = server.launch(odd.name, "<i>argument</i>", name="odd")
+        server.manager.wait("odd", 180, until=Until.RELEASED)
+        row = lab.sidebar.get_by_role("row", name=run.metadata.name)
+        expect(row).to_contain_text("<script>window.__pwned = 2</script>")
+        row.click()
+        expect(row).to_contain_text("<i>argument</i>")
+        lab.screenshot("markup")
+        assert lab.pwned() is None
+    finally:
+        odd.unlink()
+
+
+def test_markup_in_output_is_text(lab: LabPage, server: LabServer) -> None:
+    """HTML, escape sequences and null bytes that a program prints are drawn and never obeyed."""
+    server.launch("odd.py", name="odd", workers=1)
+    lab.execute("tfcluster:logs", name="odd-1")
+    log = lab.page.get_by_role("log", name="Output of odd-1")
+
+    expect(log).to_contain_text("<script>window.__pwned = 1</script>")
+    expect(log).to_contain_text("<b>bold</b> &amp;")
+    lab.screenshot("log")
+    assert lab.pwned() is None
+    assert "title" not in lab.page.title()

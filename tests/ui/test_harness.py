@@ -1,0 +1,73 @@
+"""JupyterLab under a base_url with the product in it, as every test of a screen finds it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import expect
+
+from .page import LabPage
+from .server import LabServer
+
+
+def test_a_cell_launches_what_a_shell_sees(lab: LabPage) -> None:
+    """What a cell has launched is in the list of a shell beside it."""
+    output = lab.run("%load_ext tfcluster_magic\n%tfcluster launch hello.py --workers 2 --name hi")
+
+    expect(output).to_contain_text("hi-1")
+    lab.server.manager.wait("hi", 180)
+    assert "hi-1" in lab.server.shell("list")
+
+
+def test_the_palette_runs_a_command(lab: LabPage) -> None:
+    """The palette finds a command by its label, in the dark theme, too."""
+    lab.theme("dark")
+    lab.palette("New Launcher")
+
+    expect(lab.page.locator(".jp-Launcher")).to_have_count(2)
+
+
+def test_no_base_url_is_needed(root_server: LabServer, open_page: Callable[..., LabPage]) -> None:
+    """The sidebar follows runs where JupyterLab is at the root of its host, too."""
+    lab = open_page(root_server)
+    root_server.launch("hello.py", name="root")
+
+    expect(lab.sidebar.get_by_role("row", name="root-1")).to_contain_text("Succeeded")
+
+
+def test_a_slow_start_is_waited_for(lab: LabPage) -> None:
+    """A page that was loaded again has all of its commands, also where its scripts start late."""
+    lab.page.add_init_script(
+        """const listen = window.addEventListener;
+        window.addEventListener = (type, heard, ...more) => {
+            const late = event => setTimeout(() => heard.call(window, event), 1000);
+            listen.call(window, type, type === 'load' ? late : heard, ...more);
+        };"""
+    )
+    lab.reload()
+
+    lab.execute("tfcluster:open-sidebar")
+    expect(lab.page.locator("#tfcluster-sidebar")).to_be_visible()
+
+
+@pytest.mark.parametrize("turn", ["first", "second"])
+def test_a_page_knows_nothing_of_another_test(lab: LabPage, turn: str) -> None:
+    """Neither cookies nor what scripts store is in the profile of the next test."""
+    kept = """async () => [
+        document.cookie.includes('turn='),
+        localStorage.getItem('turn'),
+        (await indexedDB.databases()).some(({ name }) => name === 'turn')
+    ]"""
+    assert lab.page.evaluate(kept) == [False, None, False]
+    lab.page.evaluate(
+        """turn => new Promise((done, failed) => {
+            document.cookie = `turn=${turn}; max-age=3600`;
+            localStorage.setItem('turn', turn);
+            const asked = indexedDB.open('turn');
+            asked.onsuccess = () => done(asked.result.close());
+            asked.onerror = failed;
+        })""",
+        turn,
+    )
+    assert lab.page.evaluate(kept) == [True, turn, True]

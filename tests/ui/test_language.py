@@ -1,0 +1,77 @@
+"""JupyterLab in Chinese: what the extension, its settings and the server say is Chinese, too."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Locator, expect
+
+from .page import LabPage
+from .server import LabServer
+
+LOCALE = "@jupyterlab/translation-extension/plugin.jupyterlab-settings"
+
+
+@pytest.fixture
+def chinese(own_server: LabServer, open_page: Callable[..., LabPage]) -> LabPage:
+    """A page with JupyterLab whose language was set to 简体中文."""
+    setting = own_server.settings / LOCALE
+    setting.parent.mkdir(parents=True, exist_ok=True)
+    setting.write_text(json.dumps({"locale": "zh_CN"}))
+    return open_page(own_server)
+
+
+def test_the_sidebar_and_a_run_are_shown_in_chinese(chinese: LabPage) -> None:
+    """The empty sidebar teaches in Chinese, and a run's facts and actions are Chinese."""
+    sidebar = chinese.sidebar
+    expect(sidebar).to_contain_text("还没有集群")
+    expect(sidebar.get_by_role("button", name="启动集群…")).to_be_visible()
+    assert english(sidebar) == []
+
+    chinese.server.launch(mode="in-graph", workers=1, ps=1)
+
+    expect(sidebar).to_contain_text("运行中")
+    chinese.screenshot("run", sidebar)
+    assert english(sidebar) == []
+
+
+def test_the_form_and_what_the_server_finds_wrong_are_in_chinese(chinese: LabPage) -> None:
+    """The fields of the launch form are Chinese, and so is why a launch would be refused."""
+    chinese.execute("tfcluster:launch")
+    form = chinese.page.get_by_role("form", name="启动 TFCluster")
+
+    expect(form).to_contain_text("每个 worker 运行我的程序")
+    form.get_by_label("名称", exact=True).fill("Not_Good")
+
+    expect(form).to_contain_text("请使用 1 到 40 个小写字母、数字和 '-'")
+    chinese.screenshot("form", form)
+    assert english(form) == []
+
+
+def test_the_settings_are_in_chinese(chinese: LabPage) -> None:
+    """The settings editor shows our settings with Chinese titles and descriptions."""
+    chinese.execute("settingeditor:open", query="TFCluster")
+
+    editor = chinese.page.locator(".jp-SettingsPanel")
+    expect(editor).to_contain_text("停止前询问")
+    expect(editor).to_contain_text("集群失败时是否显示含原因的通知。")
+    chinese.screenshot("settings", editor)
+
+
+def english(place: Locator) -> list[str]:
+    """Lines of a part of the page with two English words side by side, code left out."""
+    place.locator(":scope").wait_for()
+    text: str = place.evaluate(
+        """node => {
+            const copy = node.cloneNode(true);
+            copy.querySelectorAll('code, pre, option, textarea').forEach(e => e.remove());
+            document.body.append(copy);
+            const text = copy.innerText;
+            copy.remove();
+            return text;
+        }"""
+    )
+    return [line for line in text.splitlines() if re.search(r"[a-z]{2,} [a-z]{2,}", line)]

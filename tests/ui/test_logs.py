@@ -1,0 +1,230 @@
+"""The output of a run as a tab: many lines, many tasks, odd characters, lost streams."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from playwright.sync_api import Locator, expect
+
+from .console import AWAY
+from .page import LabPage
+from .server import LabServer
+
+MOST_DRAWN = 300
+"""Lines that may be in the page at once, however many there are."""
+SLOW = """\
+import time
+
+for n in range(100_000):
+    print("beat", n, flush=True)
+    time.sleep(0.05)
+"""
+PAUSES = """\
+import os
+import time
+
+for n in range(100_000):
+    print("beat", n, flush=True)
+    while n == 20 and not os.path.exists({go!r}):
+        time.sleep(0.05)
+    time.sleep(0.05)
+"""
+SEEN_AFTER = """least => {
+    const log = [...document.querySelectorAll('[role=log]')].find(log => log.offsetParent);
+    const seen = log.getBoundingClientRect();
+    return [...log.querySelectorAll('[data-line]')].some(line => {
+        const place = line.getBoundingClientRect();
+        const shown = place.top >= seen.top && place.bottom <= seen.bottom + 1;
+        return shown && Number(line.dataset.line) >= least;
+    });
+}"""
+"""Whether a line with this number, or one that came later, is in view."""
+
+
+def open_logs(lab: LabPage, name: str, **more: str) -> Locator:
+    """Open the tab; gives its lines."""
+    lab.execute("tfcluster:logs", name=name, **more)
+    return lab.page.get_by_role("log", name=f"Output of {name}")
+
+
+def tab(lab: LabPage) -> Locator:
+    """The whole tab in front."""
+    return lab.page.locator(".tfc-LogsWidget:visible")
+
+
+def copied(lab: LabPage, log: Locator) -> list[str]:
+    """All lines that are shown, by the keyboard."""
+    log.focus()
+    lab.page.keyboard.press("Control+a")
+    lab.page.keyboard.press("Control+c")
+    text: str = lab.page.evaluate("() => navigator.clipboard.readText()")
+    return text.split("\n")
+
+
+def test_all_tasks_are_one_stream_with_a_filter_and_a_last_sentence(lab: LabPage) -> None:
+    """Each line has its task, one task can be chosen, and the end of the run is said."""
+    lab.server.launch("hello.py", workers=3, name="hi")
+    log = open_logs(lab, "hi-1")
+
+    for task in ("worker-0", "worker-1", "worker-2"):
+        expect(log).to_contain_text(f"{task} | hello from {task}")
+    expect(tab(lab).locator("footer")).to_contain_text("Succeeded")
+    lab.screenshot("light")
+    tab(lab).get_by_role("button", name="All tasks").click()
+    tab(lab).get_by_role("button", name="Only worker-1").click()
+    lab.theme("dark")
+    lab.screenshot("tasks-dark")
+    expect(log).not_to_contain_text("worker-0 |")
+    lines = copied(lab, log)  # where a name server is slow, the task says that before
+    assert lines[-1] == "worker-1 | hello from worker-1"
+    assert all(line.startswith("worker-1 | ") for line in lines)
+
+
+def test_a_hundred_thousand_lines_are_scrolled_and_searched(lab: LabPage) -> None:
+    """Only what can be seen is in the page, and every line can be found and copied."""
+    lab.server.launch("talk.py", "50000", workers=2, name="talk")
+    log = open_logs(lab, "talk-1")
+    expect(log).to_contain_text("line 49999 of 50000", timeout=90_000)
+    expect(tab(lab).locator("footer")).to_contain_text("Succeeded")
+
+    log.press("/")
+    lab.page.keyboard.type("line 49999 of")
+    expect(tab(lab).get_by_text(re.compile(r"^\d of 2$"))).to_be_visible()  # both are read
+    lab.page.keyboard.press("Escape")
+    lines = log.locator("[data-line]")
+    assert lines.count() < MOST_DRAWN
+    log.press("Home")
+    expect(log).to_contain_text("line 0 of 50000")
+    assert lines.count() < MOST_DRAWN
+    lab.page.keyboard.press("/")
+    lab.page.keyboard.type("LINE 31416 OF")
+    expect(tab(lab).get_by_text("1 of 2", exact=True)).to_be_visible()
+    expect(log.locator("mark[data-current]")).to_have_text("line 31416 of")
+    expect(log.locator("mark[data-current]")).to_be_in_viewport()
+    lab.page.keyboard.press("Enter")
+    expect(tab(lab).get_by_text("2 of 2", exact=True)).to_be_visible()
+    expect(log.locator("mark[data-current]")).to_be_in_viewport()
+    lab.screenshot("found")
+    lab.page.keyboard.press("Escape")
+    expect(log).to_be_focused()
+    assert len(copied(lab, log)) == 100_000
+    tab(lab).get_by_role("button", name="Wrap").click()
+    log.press("End")
+    expect(log).to_contain_text("line 49999 of 50000")
+
+
+def test_what_a_program_prints_is_text_and_colours(lab: LabPage) -> None:
+    """HTML is shown as it was printed, escape sequences do nothing but colour."""
+    lab.server.launch("odd.py", workers=1, name="odd")
+    log = open_logs(lab, "odd-1")
+
+    expect(log).to_contain_text("<script>window.__pwned = 1</script><img src=x onerror=")
+    expect(log.locator(".tfc-Ansi-fg1")).to_have_text("red")
+    expect(log).to_contain_text("null ␀ back end")
+    expect(log).to_contain_text("<U+202E>gnp.exe")
+    expect(log).not_to_contain_text("title")
+    assert log.locator("img, script, b").count() == 0
+    assert lab.pwned() is None
+
+
+def test_following_stops_when_one_scrolls_up(lab: LabPage) -> None:
+    """The newest line stays in view until one looks at older ones; a button goes back."""
+    (lab.server.root / "slow.py").write_text(SLOW)
+    lab.server.launch("slow.py", workers=1, name="slow")
+    log = open_logs(lab, "slow-1")
+    follow = tab(lab).get_by_role("button", name="Follow", exact=True)
+    expect(log).to_contain_text("beat 80")
+    expect(follow).to_have_attribute("aria-pressed", "true")
+
+    log.hover()
+    lab.page.mouse.wheel(0, -400)
+    expect(follow).to_have_attribute("aria-pressed", "false")
+    log.focus()
+    lab.page.keyboard.press("Home")
+    expect(log.get_by_text("beat 0", exact=True)).to_be_in_viewport()
+    tab(lab).get_by_role("button", name="↓ Follow").click()
+    expect(follow).to_have_attribute("aria-pressed", "true")
+    newest = int(log.locator("[data-line]").last.get_attribute("data-line") or 0)
+    lab.page.wait_for_function(SEEN_AFTER, arg=newest + 20)
+    lab.page.keyboard.press("f")
+    expect(follow).to_have_attribute("aria-pressed", "false")
+
+
+def test_a_download_has_every_line_of_the_chosen_tasks(lab: LabPage) -> None:
+    """The file is what `tfcluster logs` prints."""
+    lab.server.launch("hello.py", workers=2, name="hi")
+    lab.server.manager.wait("hi-1", 180)
+    open_logs(lab, "hi-1", task="worker-1")
+    with lab.page.expect_download() as download:
+        tab(lab).get_by_role("button", name="Download all output").click()
+
+    assert download.value.suggested_filename == "hi-1.log"
+    assert download.value.path().read_text() == "worker-1 | hello from worker-1\n"
+
+
+def test_a_tab_comes_back_with_the_layout(lab: LabPage) -> None:
+    """After a reload the tab of a run is there, with the task that was chosen."""
+    lab.server.launch("hello.py", workers=2, name="hi")
+    log = open_logs(lab, "hi-1", task="worker-1")
+    expect(log).to_contain_text("hello from worker-1")
+    open_logs(lab, "hi-1")
+    expect(lab.page.locator(".tfc-LogsWidget")).to_have_count(1)
+    lab.layout_saved("tfcluster-logs:hi-1")
+    lab.reload()
+
+    expect(log).to_contain_text("hello from worker-1")
+    expect(log).not_to_contain_text("worker-0")
+
+
+def test_a_lost_stream_goes_on_without_a_line_twice(
+    own_server: LabServer, open_page: Callable[..., LabPage]
+) -> None:
+    """While the server is away the lines stay, marked as old; then they go on."""
+    lab = open_page(own_server)
+    lab.console.allow(AWAY)
+    go = own_server.root / "go"
+    (own_server.root / "slow.py").write_text(PAUSES.format(go=str(go)))
+    own_server.launch("slow.py", workers=2, name="slow")
+    log = open_logs(lab, "slow-1")
+    expect(log).to_contain_text("worker-0 | beat 20")
+    expect(log).to_contain_text("worker-1 | beat 20")
+    own_server.stop()
+    lost = tab(lab).get_by_text("these lines are from before")
+    expect(lost).to_be_visible()
+    expect(log).to_contain_text("beat 20")
+    lab.screenshot("lost")
+    own_server.start()
+    expect(lost).to_have_count(0, timeout=60_000)
+    if lab.dialog.is_visible():  # JupyterLab's own, about the server
+        lab.dialog.get_by_role("button", name="Close").click()
+    go.touch()
+    before = max(
+        map(
+            int,
+            log.locator("[data-line]").evaluate_all(
+                "lines => lines.map(line => line.dataset.line)"
+            ),
+        )
+    )
+    lab.page.wait_for_function(
+        "before => [...document.querySelectorAll('[data-line]')]"
+        ".some(line => Number(line.dataset.line) > before + 40)",
+        arg=before,
+    )
+    shown = copied(lab, log)
+    for task in ("worker-0", "worker-1"):
+        beats = [line for line in shown if line.startswith(task)]
+        assert beats == [f"{task} | beat {n}" for n in range(len(beats))]
+
+
+def test_a_run_that_ends_or_is_deleted_is_said_to_be_so(lab: LabPage) -> None:
+    """The outcome stands below the lines, which stay."""
+    lab.server.launch("fail.py", workers=1, name="fails")
+    log = open_logs(lab, "fails-1")
+    expect(log).to_contain_text("before the fall")
+    expect(tab(lab).locator("footer")).to_contain_text("the data set is empty")
+    lab.screenshot("failed")
+    lab.server.delete("fails-1")
+    expect(tab(lab).locator("footer")).to_contain_text("This run was deleted")
+    expect(log).to_contain_text("before the fall")

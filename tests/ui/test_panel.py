@@ -1,0 +1,130 @@
+"""The panel of widgets below a cell, in a real page."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Literal
+
+import pytest
+from playwright.sync_api import Locator, expect
+from slow_program import SlowProgram
+
+from tfcluster_magic.waiting import Until
+
+from .page import LabPage
+from .server import LabServer
+from .test_accessibility import Findings
+
+# An icon of a widget is a character before the word.
+LAUNCH, STOP = re.compile("Launch$"), re.compile("Stop$")
+LOAD = "%load_ext tfcluster_magic\n%tfcluster"
+
+
+def row(output: Locator, name: str) -> Locator:
+    """The row of a run in the panel."""
+    return output.locator(".widget-vbox").filter(has_text=name).last
+
+
+def test_a_panel_launches_shows_and_stops_a_run(lab: LabPage) -> None:
+    """Form, list, question and the end of a run, all below one cell."""
+    output = lab.run(LOAD)
+    output.get_by_label("Program").fill("sleep.py")
+    output.get_by_label("Workers").fill("1")
+    expect(output.get_by_text("%tfcluster launch --workers 1 sleep.py")).to_be_visible()
+    lab.screenshot("form", output)
+    output.get_by_role("button", name=LAUNCH).click()
+
+    expect(output.get_by_text("launched sleep-1")).to_be_visible()
+    expect(output.get_by_text("1/1 ready")).to_be_visible()
+    output.get_by_role("button", name="Logs").click()
+    expect(output.locator("pre")).to_contain_text("worker-0 |")
+    lab.screenshot("running", output)
+
+    output.get_by_role("button", name=STOP).click()
+    expect(output.get_by_text("Stop sleep-1?")).to_be_visible()
+    output.get_by_role("button", name="Stop it").click()
+    expect(output.get_by_text("Stopped", exact=True)).to_be_visible()
+    lab.theme("dark")
+    lab.screenshot("dark", output)
+
+
+def test_the_kernel_runs_cells_while_the_panel_launches(
+    lab: LabPage, slow_program: SlowProgram
+) -> None:
+    """A press does its work beside the kernel: the next cell has its answer at once."""
+    lab.notebook(LOAD, "6 * 7")
+    output = lab.run_cell(0)
+    output.get_by_label("Program").fill(slow_program.url)
+    expect(output.get_by_role("button", name=LAUNCH)).to_be_enabled()
+    output.get_by_role("button", name=LAUNCH).click()
+    assert slow_program.asked.wait(30)
+
+    expect(lab.run_cell(1)).to_have_text(re.compile("42"))
+    expect(output.get_by_role("button", name=LAUNCH)).to_be_disabled()
+    slow_program.answer.set()
+    expect(output.get_by_text("launched slow-1")).to_be_visible()
+
+
+def test_two_panels_and_the_sidebars_server_agree(lab: LabPage) -> None:
+    """What a shell launches is in both panels; after a restart of the kernel a new one has it."""
+    lab.notebook(LOAD, "%tfcluster")
+    first, second = lab.run_cell(0), lab.run_cell(1)
+    lab.server.launch("sleep.py", workers=1, name="digits")
+    expect(first.get_by_text("digits-1")).to_be_visible()
+    expect(second.get_by_text("digits-1")).to_be_visible()
+
+    lab.page.evaluate(
+        "async () => { await window.jupyterapp.shell.currentWidget.sessionContext"
+        ".session.kernel.restart(); }"
+    )
+    lab.idle()
+    expect(lab.run_cell(0).get_by_text("digits-1")).to_be_visible()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_serious(lab: LabPage, theme: Literal["light", "dark"]) -> None:
+    """Form, list, logs and a question pass axe."""
+    found = Findings(lab)
+    lab.theme(theme)
+    lab.server.launch("fail.py", name="broken", workers=1)
+    lab.server.manager.wait("broken", 180, until=Until.RELEASED)
+    lab.server.launch("sleep.py", name="digits", workers=1)
+    output = lab.run(LOAD)
+    output.get_by_text("Launch a cluster").click()
+    output.get_by_label("Program").fill("nothing-there.py")
+    output.get_by_text("More options").click()
+    expect(output.get_by_role("status").first).to_contain_text("nothing-there.py")
+    found.look(".jp-OutputArea-output", "form")
+    output.get_by_text("More options").click()
+    expect(output.get_by_text("1/1 ready")).to_be_visible()
+    output.get_by_role("button", name="Logs").first.click()
+    expect(output.locator("pre")).to_contain_text("up")
+    output.get_by_role("button", name=STOP).click()
+    expect(output.get_by_text("Stop digits-1?")).to_be_visible()
+    found.look(".jp-OutputArea-output", "list")
+    assert not found.all, "\n".join(found.all)
+
+
+def test_a_lab_whose_extension_is_disabled(
+    own_server: LabServer, open_page: Callable[..., LabPage]
+) -> None:
+    """A launch shows the card of its moment, with the time, and bare %tfcluster the panel."""
+    own_server.stop()
+    config = own_server.folder / "config" / "labconfig" / "page_config.json"
+    config.parent.mkdir(parents=True)
+    config.write_text(json.dumps({"disabledExtensions": {"tfcluster-labextension": True}}))
+    own_server.start()
+    lab = open_page(own_server)
+    launch = "%load_ext tfcluster_magic\n%tfcluster launch sleep.py --workers 1 --name digits"
+    lab.notebook(launch, "%tfcluster")
+    output = lab.run_cell(0)
+    expect(output).to_contain_text(re.compile(r"digits-1[\s\S]*ready · as of \d\d:\d\d"))
+    expect(lab.page.locator(".tfc-RunCard")).to_have_count(0)
+    panel = lab.run_cell(1)
+    expect(panel.get_by_text("1/1 ready")).to_be_visible()
+    lab.screenshot("both")
+    panel.get_by_role("button", name=STOP).click()
+    panel.get_by_role("button", name="Stop it").click()
+    expect(panel.get_by_text("Stopped", exact=True)).to_be_visible()

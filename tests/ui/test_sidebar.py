@@ -1,0 +1,260 @@
+"""The sidebar, commands on runs, the status bar and notifications, as a person meets them."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import Locator, expect
+
+from tfcluster_magic.models import Phase
+from tfcluster_magic.waiting import Until
+
+from .page import LabPage
+
+BEYOND = """sidebar => {
+    const { left, right } = sidebar.getBoundingClientRect();
+    const shown = [...sidebar.querySelectorAll('*')].filter(e => e.checkVisibility?.() ?? true);
+    const beyond = shown.filter(e => {
+        const box = e.getBoundingClientRect();
+        return box.width > 1 && (box.right > right + 1 || box.left < left - 1);
+    });
+    return beyond.map(e => `${e.tagName} ${e.getAttribute('class')} ${e.textContent.slice(0, 40)}`);
+}"""
+"""What of a part of the page lies outside of it, at its sides."""
+
+
+def row(lab: LabPage, name: str) -> Locator:
+    """The row of a run."""
+    return lab.sidebar.locator(f".tfc-RunRow[data-run='{name}']")
+
+
+def launch_sleeping(lab: LabPage, name: str) -> None:
+    """A run that goes on until it is stopped, known to the page."""
+    lab.server.launch("sleep.py", workers=2, ps=0, name=name)
+    lab.server.manager.wait(name, 180, until=Until.READY)
+    expect(row(lab, f"{name}-1")).to_have_attribute("data-phase", "Running")
+
+
+def test_an_empty_sidebar_teaches(lab: LabPage) -> None:
+    """Without runs, the sidebar says what a cluster is, gives a line to copy, and launches."""
+    empty = lab.sidebar.get_by_role("region", name="No clusters yet")
+    expect(empty).to_contain_text("A cluster is a set of TensorFlow tasks")
+    empty.get_by_role("button", name="Copy these lines").click()
+    expect(empty.get_by_role("status")).to_have_text("Copied.")
+    copied = lab.page.evaluate("() => navigator.clipboard.readText()")
+    assert "%tfcluster launch" in copied
+    lab.screenshot("empty", lab.sidebar)
+    empty.get_by_role("button", name="Launch a Cluster…").click()
+    expect(
+        lab.page.locator(".lm-TabBar-tab.lm-mod-current").filter(has_text="Launch")
+    ).to_be_visible()
+
+
+def test_what_code_launches_appears_by_itself(lab: LabPage) -> None:
+    """A run that code launches comes into the list without a request of the page."""
+    expect(lab.sidebar).to_contain_text("No clusters yet")
+    requests: list[str] = []
+    lab.page.on("request", lambda r: requests.append(r.url) if "tfcluster/api" in r.url else None)
+    for name in ("first", "second"):
+        lab.server.launch("sleep.py", workers=1, ps=0, name=name)
+        row(lab, f"{name}-1").wait_for()
+    assert requests == []
+
+
+def test_a_cell_and_a_shell_see_what_the_sidebar_reruns(lab: LabPage) -> None:
+    """A run that the sidebar reruns is known to a shell within a second."""
+    lab.server.launch("hello.py", workers=1, ps=0, name="hi")
+    lab.server.manager.wait("hi", 180)
+    expect(row(lab, "hi-1")).to_have_attribute("data-phase", "Succeeded")
+    row(lab, "hi-1").focus()
+    lab.page.keyboard.press("r")
+    row(lab, "hi-2").wait_for()
+    assert "hi-2" in lab.server.shell("list")
+
+
+def test_a_stop_asks_first(lab: LabPage) -> None:
+    """Stop says what will be lost; Cancel changes nothing, Stop ends the run."""
+    launch_sleeping(lab, "digits")
+    row(lab, "digits-1").hover()
+    row(lab, "digits-1").get_by_role("button", name="Stop digits-1").click()
+    expect(lab.dialog).to_contain_text("Stop digits-1?")
+    expect(lab.dialog).to_contain_text("checkpoints and the record stay")
+    lab.screenshot("question")
+    lab.dialog.get_by_role("button", name="Cancel").click()
+    assert lab.server.manager.status("digits").status.phase is Phase.RUNNING
+    lab.execute("tfcluster:open-sidebar", name="digits-1")
+    lab.page.keyboard.press("s")
+    lab.dialog.get_by_role("button", name="Stop").click()
+    expect(row(lab, "digits-1")).to_have_attribute("data-phase", "Stopped")
+
+
+def test_a_question_goes_with_its_run(lab: LabPage) -> None:
+    """While a dialog is open its run is deleted elsewhere: it says so, and takes no yes."""
+    launch_sleeping(lab, "digits")
+    row(lab, "digits-1").focus()
+    lab.page.keyboard.press("s")
+    expect(lab.dialog).to_be_visible()
+    lab.server.shell("delete", "digits-1", "--yes")
+    expect(lab.dialog).to_contain_text("digits-1 was deleted elsewhere")
+    expect(lab.dialog.get_by_role("button", name="Stop")).to_be_disabled()
+    lab.dialog.get_by_role("button", name="Cancel").click()
+    expect(lab.sidebar).to_contain_text("No clusters yet")
+
+
+def test_a_run_is_deleted_with_its_output(lab: LabPage) -> None:
+    """Delete asks, and takes the logs and the output with it when that is ticked."""
+    lab.server.launch("hello.py", workers=1, ps=0, name="hi")
+    done = lab.server.manager.wait("hi", 180)
+    expect(row(lab, "hi-1")).to_have_attribute("data-phase", "Succeeded")
+    row(lab, "hi-1").focus()
+    lab.page.keyboard.press("Delete")
+    lab.dialog.get_by_label("Delete its logs and output, too").check()
+    lab.dialog.get_by_role("button", name="Delete", exact=True).click()
+    expect(lab.sidebar).to_contain_text("No clusters yet")
+    assert lab.server.manager.list(all_runs=True) == []
+    assert not (lab.server.root / done.status.paths["output"]).exists()
+
+
+def test_the_filter_narrows_the_list(lab: LabPage) -> None:
+    """Text and phases narrow the list; where nothing is left, one click shows all again."""
+    lab.server.launch("fail.py", workers=1, ps=0, name="broken")
+    lab.server.launch("hello.py", workers=1, ps=0, name="hi")
+    expect(row(lab, "broken-1")).to_have_attribute("data-phase", "Failed")
+    expect(row(lab, "hi-1")).to_have_attribute("data-phase", "Succeeded")
+    lab.sidebar.get_by_role("button", name="Failed 1").click()
+    expect(row(lab, "hi-1")).to_have_count(0)
+    row(lab, "broken-1").focus()
+    lab.page.keyboard.press("/")
+    expect(lab.sidebar.get_by_label("Filter clusters")).to_be_focused()
+    lab.page.keyboard.type("nothing like it")
+    expect(lab.sidebar).to_contain_text("No cluster fits the filter.")
+    lab.sidebar.get_by_role("button", name="Show all").click()
+    expect(row(lab, "hi-1")).to_be_visible()
+
+
+def test_everything_can_be_done_with_the_keyboard(lab: LabPage) -> None:
+    """From the palette to the list, along it, open, select, its menu, and out."""
+    for name in ("first", "second"):
+        lab.server.launch("hello.py", workers=1, ps=0, name=name)
+        lab.server.manager.wait(name, 180)
+    lab.palette("Show Clusters")
+    second, first = row(lab, "second-1"), row(lab, "first-1")
+    expect(first).to_have_attribute("data-phase", "Succeeded")
+    expect(second).to_be_focused()
+    keys = lab.page.keyboard
+    keys.press("ArrowDown")
+    expect(first).to_be_focused()
+    keys.press("Enter")
+    expect(first).to_have_attribute("aria-expanded", "true")
+    keys.press("Space")
+    expect(first).to_have_attribute("aria-selected", "true")
+    keys.press("Home")
+    keys.press("Space")
+    expect(lab.sidebar).to_contain_text("2 selected")
+    keys.press("End")
+    keys.press("Tab")
+    focused = lab.sidebar.locator(":focus")
+    expect(focused).to_have_attribute("aria-label", re.compile("first-1"))
+    first.get_by_role("button", name="More actions").focus()
+    keys.press("Enter")
+    menu = lab.page.get_by_role("menu").filter(has_text="Copy as YAML")
+    expect(menu).to_be_visible()
+    keys.press("Escape")
+    expect(menu).to_have_count(0)
+    first.focus()
+    keys.press("Escape")  # closes the row
+    expect(first).to_have_attribute("aria-expanded", "false")
+    keys.press("Escape")  # ends the selection
+    expect(lab.sidebar).not_to_contain_text("selected")
+
+
+def test_the_narrowest_sidebar_cuts_nothing_off(lab: LabPage) -> None:
+    """At 220 pixels, less than JupyterLab gives unasked, all of a row can be read and reached."""
+    launch_sleeping(lab, "a-name-that-is-as-long-as-some-are")
+    lab.server.launch("fail.py", workers=2, ps=0, name="broken")
+    expect(row(lab, "broken-1")).to_contain_text("the data set is empty")
+    row(lab, "broken-1").click()
+    narrow = "width: 220px !important; min-width: 0 !important;"
+    lab.page.add_style_tag(content=f"#tfcluster-sidebar {{ {narrow} }}")
+    found = lab.sidebar.evaluate(BEYOND)
+    lab.screenshot("narrow", lab.sidebar)
+    assert lab.sidebar.evaluate("sidebar => sidebar.offsetWidth") == 220
+    assert found == []
+
+
+def test_the_menu_asks_which_logs(lab: LabPage) -> None:
+    """Run > TFCluster > Logs opens the output of the run that the person chooses."""
+    for name in ("first", "second"):
+        lab.server.launch("hello.py", workers=1, ps=0, name=name)
+        lab.server.manager.wait(name, 180)
+        row(lab, f"{name}-1").wait_for()
+    lab.page.get_by_role("menuitem", name="Run", exact=True).click()
+    lab.page.locator(".lm-Menu-item[data-type=submenu]", has_text="TFCluster").click()
+    lab.page.get_by_role("menuitem", name="Logs of a Cluster…").click()
+    lab.dialog.get_by_role("combobox").select_option("first-1 · Succeeded")
+    lab.dialog.get_by_role("button", name="Logs").click()
+    expect(lab.page.get_by_role("log")).to_contain_text("hello")
+
+
+def test_the_copied_command_launches_the_same(lab: LabPage) -> None:
+    """What "Copy as Line for a Cell" copies is a line that launches the same again."""
+    lab.server.launch("talk.py", "3", workers=1, ps=0, name="talk")
+    lab.server.manager.wait("talk", 180)
+    row(lab, "talk-1").click(button="right")
+    lab.page.get_by_role("menuitem", name="Copy as Line for a Cell").click()
+    expect(lab.page.get_by_text(re.compile("Copied: ")).first).to_be_visible()
+    line = lab.page.evaluate("() => navigator.clipboard.readText()")
+    lab.run(f"%load_ext tfcluster_magic\n{line}")
+    row(lab, "talk-2").wait_for()
+    again = lab.server.manager.wait("talk", 180)
+    first = lab.server.manager.status("talk-1")
+    assert again.spec.program is not None and first.spec.program is not None
+    assert again.spec.program.arguments == first.spec.program.arguments
+    assert again.spec.replicas == first.spec.replicas
+
+
+def test_connect_inserts_a_cell_that_connects(lab: LabPage) -> None:
+    """Connect writes the client's lines below the active cell; they really connect."""
+    lab.server.launch(None, workers=1, ps=1, mode="in-graph", name="drive")
+    lab.server.manager.wait("drive", 120, until=Until.READY)
+    lab.notebook("1 + 1")
+    lab.cell().locator(".cm-content").click()
+    expect(row(lab, "drive-1")).to_have_attribute("data-phase", "Running")
+    row(lab, "drive-1").click(button="right")
+    lab.page.get_by_role("menuitem", name="Connect a Session").click()
+    expect(lab.cell(1)).to_contain_text("session = cluster.session()")
+    lab.run_cell(1)
+    lab.page.keyboard.type("print(len(session.list_devices()), 'devices')")
+    expect(lab.run_cell(2)).to_have_text(re.compile(r"[2-9] devices"))
+
+
+def test_the_status_bar_counts_what_is_active(lab: LabPage) -> None:
+    """`1 cluster · 2 tasks` while it runs, a click opens the sidebar, nothing at zero."""
+    item = lab.page.locator("#jp-main-statusbar").get_by_role("button", name="1 cluster")
+    lab.server.launch("sleep.py", workers=2, ps=0, name="digits")
+    expect(item).to_have_text("1 cluster · 2 tasks")
+    item.click()
+    expect(lab.page.locator("#tfcluster-sidebar")).to_be_visible()
+    lab.server.manager.stop("digits")
+    expect(item).to_have_count(0)
+
+
+def test_a_failure_is_told_once_with_its_reason(lab: LabPage) -> None:
+    """A failure is told with its reason and what to do next, and not again after a reload."""
+    lab.server.launch("fail.py", workers=1, ps=0, name="broken")
+    toast = lab.page.locator(".Toastify__toast").filter(has_text="broken-1 failed")
+    expect(toast).to_contain_text("the data set is empty")
+    lab.screenshot("failed")
+    toast.get_by_role("button", name="Show").click()
+    expect(row(lab, "broken-1")).to_have_attribute("aria-expanded", "true")
+    lab.reload()
+    expect(row(lab, "broken-1")).to_be_visible()
+    expect(toast).to_have_count(0)
+
+
+def test_the_sidebar_is_on_the_side_that_the_person_wants(lab: LabPage) -> None:
+    """The setting puts it on the right."""
+    expect(lab.sidebar).to_be_visible()
+    lab.setting("tfcluster-labextension:plugin", side="right")
+    lab.load()
+    expect(lab.page.locator("#jp-right-stack #tfcluster-sidebar")).to_have_count(1)

@@ -1,0 +1,300 @@
+"""TensorBoard as a tab of JupyterLab: opened, drawn, restored, stopped; no cookie crosses."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import event_writer as ev
+import pytest
+from playwright.sync_api import FrameLocator, Locator, expect
+
+from tfcluster_magic.tensorboard_registry import Entry, registry
+
+from .page import LabPage
+from .server import LabServer
+from .test_accessibility import Findings
+
+RECORDER = Path(__file__).parents[1] / "server" / "recorder.py"
+FONTS = r"\.woff2"
+"""TensorBoard asks for fonts that its package does not have."""
+
+
+@pytest.fixture
+def lab(lab: LabPage) -> LabPage:
+    """A page whose console may miss TensorBoard's fonts."""
+    lab.console.allow(FONTS)
+    return lab
+
+
+def write_events(folder: Path, points: int = 20) -> Path:
+    """Event files with one curve."""
+    events = [ev.event(step, {"loss": 1 / step}) for step in range(1, points)]
+    ev.event_file(folder).write_bytes(ev.version() + b"".join(events))
+    return folder
+
+
+def frame(lab: LabPage) -> FrameLocator:
+    """The page inside the tab in front."""
+    return lab.page.frame_locator(".jp-MainAreaWidget:not(.lm-mod-hidden) > .tfc-Board iframe")
+
+
+def tabs(lab: LabPage) -> Locator:
+    """The tabs of TensorBoards."""
+    return lab.page.locator("#jp-main-dock-panel .lm-TabBar-tab", has_text="TensorBoard of")
+
+
+def charts_are_drawn(lab: LabPage) -> None:
+    """A curve is on the screen."""
+    card = frame(lab).locator("scalar-card").first
+    expect(card).to_be_visible(timeout=60_000)  # a page that is let go is hidden, and has all text
+    expect(card).to_contain_text("loss")
+    expect(card.locator("line-chart canvas, line-chart svg").first).to_be_visible()
+    expect(lab.page.locator(".tfc-Board-notice:visible")).to_have_count(0)
+
+
+def boards(server: LabServer) -> list[dict[str, Any]]:
+    """The boards that run."""
+    found: list[dict[str, Any]] = server.ask("GET", "tfcluster/api/tensorboards")["tensorboards"]
+    return found
+
+
+def test_the_tab_of_a_run(lab: LabPage) -> None:
+    """The command opens a run's curves under the base URL; asking again shows the same tab."""
+    lab.server.launch("train.py", "40", "0.02", name="digits", workers=1, ps=0)
+    lab.server.manager.wait("digits", 180)
+    lab.execute("tfcluster:tensorboard", name="digits-1")
+    charts_are_drawn(lab)
+    expect(tabs(lab)).to_have_text("TensorBoard of digits-1")
+    expect(frame(lab).locator("runs-data-table")).to_contain_text("digits-1")
+    url = frame(lab).locator("body").evaluate("() => location.href")
+    assert url.startswith(f"{lab.server.url}tfcluster/tensorboard/")
+    lab.screenshot("charts")
+
+    lab.execute("tfcluster:tensorboard", refs=["digits"])  # another word for the same board
+    expect(tabs(lab)).to_have_count(1)
+    lab.execute("tfcluster:tensorboard", name="digits-1")
+    expect(tabs(lab)).to_have_count(1)
+    assert len(boards(lab.server)) == 1
+
+
+def test_several_runs_are_compared(lab: LabPage) -> None:
+    """Runs asked for together have their curves in one chart, under their names."""
+    for name in ("one", "two"):
+        lab.server.launch("train.py", "20", "0.02", name=name, workers=1, ps=0)
+    for name in ("one", "two"):
+        lab.server.manager.wait(name, 180)
+    lab.execute("tfcluster:tensorboard", refs=["two-1", "one-1"])
+    charts_are_drawn(lab)
+    expect(tabs(lab)).to_have_text("TensorBoard of one-1, two-1")
+    for name in ("one-1", "two-1"):
+        expect(frame(lab).locator("runs-data-table")).to_contain_text(name)
+    lab.screenshot("compared")
+
+
+def test_from_palette_launcher_and_a_folders_menu(lab: LabPage) -> None:
+    """All runs from palette and launcher are one tab; a folder has its own in the file browser."""
+    write_events(lab.server.root / "log" / "old" / "1")
+    write_events(lab.server.root / "curves" / "a")
+    lab.palette("Open TensorBoard on All Runs")
+    charts_are_drawn(lab)
+    expect(tabs(lab)).to_have_text(["TensorBoard of all runs"])
+    lab.execute("launcher:create")
+    lab.page.locator(".jp-LauncherCard", has_text="TensorBoard").last.click()
+    expect(tabs(lab)).to_have_count(1)
+
+    lab.execute("filebrowser:go-to-path", path="/")
+    lab.execute("filebrowser:refresh")
+    lab.page.locator(".jp-DirListing-item", has_text="curves").click(button="right")
+    lab.page.get_by_role("menuitem", name="Open in TensorBoard").click()
+    expect(tabs(lab)).to_have_text(["TensorBoard of all runs", "TensorBoard of curves"])
+    charts_are_drawn(lab)
+    lab.page.locator(".jp-DirListing-item", has_text="hello.py").click(button="right")
+    expect(lab.page.locator(".lm-Menu")).to_be_visible()
+    expect(lab.page.get_by_role("menuitem", name="Open in TensorBoard")).to_have_count(0)
+    lab.page.keyboard.press("Escape")
+
+
+def test_restored_with_the_layout(lab: LabPage) -> None:
+    """After a reload the tab is there with its curves; one behind others starts nothing yet."""
+    for name in ("first", "second"):
+        write_events(lab.server.root / name)
+        lab.execute("tfcluster:tensorboard", folder=name)
+        charts_are_drawn(lab)
+    lab.layout_saved('tfcluster-tensorboard:"first"', 'tfcluster-tensorboard:"second"')
+    for board in boards(lab.server):
+        lab.server.ask("DELETE", f"tfcluster/api/tensorboards/{board['id']}")
+    lab.reload()
+    expect(tabs(lab)).to_have_text(["TensorBoard of first", "TensorBoard of second"])
+    charts_are_drawn(lab)
+    assert [board["title"] for board in boards(lab.server)] == ["second"]
+    tabs(lab).first.click()
+    charts_are_drawn(lab)
+    assert len(boards(lab.server)) == 2
+
+
+def test_stop_and_start_again(lab: LabPage) -> None:
+    """The toolbar ends the board; the tab says so, and starts it again."""
+    write_events(lab.server.root / "log" / "x" / "1")
+    lab.execute("tfcluster:tensorboard")
+    charts_are_drawn(lab)
+    lab.page.get_by_role("button", name="Stop this TensorBoard").click()
+    notice = lab.page.locator(".tfc-Board-notice")
+    expect(notice).to_contain_text("was stopped")
+    assert boards(lab.server) == []
+    lab.screenshot("stopped")
+    notice.get_by_role("button", name="Start Again").click()
+    charts_are_drawn(lab)
+
+    lab.page.get_by_role("button", name="Load this TensorBoard again").click()
+    charts_are_drawn(lab)
+    with lab.page.context.expect_page() as opened:
+        lab.page.get_by_role("button", name="Open in a tab of the browser").click()
+    expect(opened.value.locator("scalar-card").first).to_contain_text("loss", timeout=60_000)
+    opened.value.close()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_stopped_and_started_by_keyboard(lab: LabPage, theme: Literal["light", "dark"]) -> None:
+    """The keyboard stops a board and, from there, starts it again; axe finds nothing serious."""
+    found = Findings(lab)
+    lab.theme(theme)
+    write_events(lab.server.root / "log" / "x" / "1")
+    lab.execute("tfcluster:tensorboard")
+    charts_are_drawn(lab)
+    stop = lab.page.get_by_role("button", name="Stop this TensorBoard")
+    stop.focus()
+    lab.page.keyboard.press("Enter")
+    notice = lab.page.locator(".tfc-Board-notice")
+    again = notice.get_by_role("button", name="Start Again")
+    expect(notice).to_be_focused()
+    found.look(".tfc-Board-notice", "stopped")
+    assert not found.all, "\n".join(found.all)
+    lab.page.keyboard.press("Tab")
+    expect(again).to_be_focused()
+    lab.page.keyboard.press("Enter")
+    charts_are_drawn(lab)
+    expect(lab.page.locator(".tfc-Board iframe")).to_be_focused()
+
+
+def test_a_tensorboard_that_cannot_be_opened(lab: LabPage) -> None:
+    """The tab says why, as text, and has a way to try again."""
+    lab.console.allow(
+        r"api/tensorboards|/tfcluster/tensorboard/[0-9a-f]+/:"
+    )  # what is refused, and the page of a board that is not known
+    name = "<img src=x onerror='window.__pwned=1'>"
+    lab.execute("tfcluster:tensorboard", folder=name)
+    alert = lab.page.locator(".tfc-Board-notice [role='alert']")
+    expect(alert).to_contain_text("TensorBoard cannot show")
+    expect(alert).to_contain_text("<img src=x")
+    lab.screenshot("refused")
+    assert lab.pwned() is None
+    (lab.server.root / name).mkdir()
+    alert.get_by_role("button", name="Try Again").click()
+    expect(frame(lab).locator("body")).to_contain_text("No dashboards are active", timeout=60_000)
+    lab.execute("tfcluster:tensorboard", folder="../..")
+    expect(lab.page.locator("[role='alert']:visible")).to_contain_text("TensorBoard does not show")
+
+
+def test_the_server_was_restarted(
+    own_server: LabServer, open_page: Callable[[LabServer], LabPage]
+) -> None:
+    """Boards end with the server, and an open tab comes back by a reload of its page."""
+    lab = open_page(own_server)
+    for expected in (FONTS, "ERR_CONNECTION_REFUSED", "WebSocket", "api/", "Failed to fetch"):
+        lab.console.allow(expected)
+    write_events(own_server.root / "log" / "x" / "1")
+    lab.execute("tfcluster:tensorboard")
+    charts_are_drawn(lab)
+    (board,) = boards(own_server)
+    own_server.stop()
+    assert own_server.manager.boards.living() == []
+    # JupyterLab's own dialog about the server comes when it likes, and lies over the tab
+    close = lab.dialog.get_by_role("button", name="Close")
+    lab.page.add_locator_handler(close, lambda button: button.click())
+    lab.page.get_by_role("button", name="Load this TensorBoard again").click()
+    expect(lab.page.locator("[role='alert']:visible")).to_contain_text("does not answer")
+    own_server.start()
+    charts_are_drawn(lab)  # by itself
+    assert [b["id"] for b in boards(own_server)] == [board["id"]]
+
+
+def test_the_page_comes_before_its_process(lab: LabPage) -> None:
+    """TensorBoard's page is there while its process starts, and goes when that takes long; the
+    keyboard's place is kept.
+    """
+    lab.console.allow("api/tensorboards")
+    notice = lab.page.locator(".tfc-Board-notice:visible")
+    for name in ("slow", "gone"):
+        folder = write_events(lab.server.root / name)
+        with Entry(registry(lab.server.state), str(folder)).locked():  # the start waits for it
+            lab.execute("tfcluster:tensorboard", folder=name)
+            expect(frame(lab).locator("mat-toolbar").first).to_be_visible()
+            assert lab.server.manager.boards.living() == []
+            expect(notice).to_contain_text("is starting")
+            expect(frame(lab).locator("mat-toolbar")).to_have_count(0)
+            if name == "gone":
+                shutil.rmtree(folder)
+        if name == "slow":
+            charts_are_drawn(lab)
+            expect(lab.page.locator(".tfc-Board iframe")).to_be_focused()
+            lab.server.manager.boards.stop()
+    expect(notice.get_by_role("alert")).to_contain_text("did not start", timeout=60_000)
+
+
+def test_a_tab_that_loads_behind_another(lab: LabPage) -> None:
+    """Curves that came while nobody looked are drawn when somebody does."""
+    write_events(lab.server.root / "behind")
+    lab.execute("tfcluster:tensorboard", folder="behind")
+    lab.execute("launcher:create")
+    page = lab.page.frame_locator(".tfc-Board iframe").locator("tb-webapp")
+    expect(page).to_contain_text("loss", timeout=60_000)
+    expect(page).to_be_hidden()
+    tabs(lab).click()
+    charts_are_drawn(lab)
+
+
+@pytest.fixture
+def recorder(server: LabServer) -> Iterator[Path]:
+    """A page in the place of a TensorBoard, which shows what reached it."""
+    folder = server.root / "recorded"
+    folder.mkdir()
+    file = Entry(registry(server.state), str(folder)).file("json")
+    words = [sys.executable, str(RECORDER), str(file), str(folder), "/a-secret"]
+    with subprocess.Popen(words) as process:
+        deadline = time.monotonic() + 90
+        while not file.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        yield folder
+        process.kill()
+
+
+def test_no_cookie_reaches_the_board(lab: LabPage, recorder: Path) -> None:
+    """The browser's cookies come as far as the server, and not a step further."""
+    lab.execute("tfcluster:tensorboard", folder=recorder.name)
+    told = frame(lab).locator("pre, body").first
+    expect(told).to_contain_text('"headers"')
+    seen = json.loads(told.inner_text())
+    names = {name.lower() for name, _value in seen["headers"]}
+    assert lab.page.context.cookies()
+    assert "accept-language" in names
+    assert not names & {"cookie", "authorization", "x-xsrftoken", "referer", "origin"}
+    assert not any(name.startswith("sec-") for name in names)
+
+
+def test_a_cell_opens_the_tab(lab: LabPage) -> None:
+    """`%tfcluster tensorboard` in a cell opens the tab, on the process that it started itself."""
+    lab.server.launch("train.py", "5", "0.02", name="digits", workers=1, ps=0)
+    lab.server.manager.wait("digits", 180)
+    lab.notebook("%load_ext tfcluster_magic\n%tfcluster tensorboard digits")
+    lab.run_cell(wait=False)  # the notebook is behind the tab when the cell has ended
+    charts_are_drawn(lab)
+    expect(tabs(lab)).to_have_text("TensorBoard of digits-1")
+    assert len(lab.server.manager.boards.living()) == 1  # the cell's own process

@@ -1,0 +1,199 @@
+"""Specs that nobody may launch: what is wrong, and the words for it.
+
+One table for `validation/` and for the API server, which has to refuse the same with the same
+sentence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+CELL = {"kind": "cell", "source": "cell", "entrypoint": "cell.py", "sha256": "0" * 64}
+SAME = "the same"
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A spec with one mistake. `field` is the end of its path, `allowed` is in what is told.
+
+    `kubectl` is what the API server says where its schema has words of its own; None where it lets
+    the spec pass: then the reason stands beside it.
+    """
+
+    spec: dict[str, Any]
+    field: str
+    allowed: str
+    kubectl: str | None = SAME
+
+    @property
+    def told_by_kubectl(self) -> str | None:
+        """What is in the API server's refusal."""
+        return self.allowed if self.kubectl == SAME else self.kubectl
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.allowed}"
+
+
+def running(**spec: Any) -> dict[str, Any]:
+    """A spec of a program."""
+    return {"program": CELL, **spec}
+
+
+def workers(**resources: object) -> dict[str, Any]:
+    """A spec of one worker with these resources."""
+    return running(replicas={"worker": {"count": 1, "resources": resources}})
+
+
+def using(**pods: Any) -> dict[str, Any]:
+    """A spec with something that only pods have."""
+    return running(pods=pods)
+
+
+def mounting(*paths: str) -> dict[str, Any]:
+    """A spec with a claim at each of these paths."""
+    return using(volumes=[{"claim": "images", "path": path} for path in paths])
+
+
+BETWEEN_FIELDS = (
+    Wrong(running(replicas={"worker": {"count": 0}}), "worker.count", "at least 1"),
+    Wrong(running(replicas={"chief": {"count": 2}}), "chief.count", "at most 1"),
+    Wrong(running(replicas={"evaluator": {"count": 2}}), "evaluator.count", "at most 1"),
+    Wrong(running(replicas={"ps": {"count": 1000}}), "spec.replicas", "at most 1000"),
+    Wrong({"mode": "between-graph"}, "spec.program", "a file, a folder, a URL or a cell"),
+    Wrong({"mode": "in-graph", "program": CELL}, "spec.program", "the notebook is the client"),
+    Wrong(
+        {"mode": "in-graph", "replicas": {"chief": {"count": 1}}}, "chief.count", "ps and workers"
+    ),
+    Wrong(
+        {"mode": "in-graph", "replicas": {"evaluator": {"count": 1}}},
+        "evaluator.count",
+        "ps and workers",
+    ),
+    Wrong(running(server="python"), "spec.server", "only in-graph"),
+    Wrong(workers(memory="1Mi"), "worker.resources.memory", "64Mi"),
+    Wrong(workers(memory="63999k"), "worker.resources.memory", "64Mi"),
+    Wrong(running(interpreter="python3"), "spec.interpreter", "full path"),
+)
+ENVIRONMENT = (
+    *(
+        Wrong(running(env={name: "x"}), f"spec.env.{name}", "choose another")
+        for name in ("TF_CONFIG", "TFCLUSTER_ATTEMPT", "JUPYTERHUB_API_TOKEN", "LD_PRELOAD")
+    ),
+    Wrong(running(env={"A": "x\0"}), "spec.env.A", "NUL", kubectl="should match"),
+    Wrong(running(env={"A\n": "x"}), "env", "letters"),
+    # The API server puts U+FFFD in place of what is no text before anything looks at it.
+    Wrong(running(env={"A": "\udcff"}), "env.A", "UTF-8", kubectl=None),
+    Wrong({"program": {**CELL, "arguments": ["a", "\udcff"]}}, "[1]", "UTF-8", kubectl=None),
+    Wrong(
+        {"program": {**CELL, "arguments": ["a\0b"]}}, "arguments[0]", "NUL", kubectl="should match"
+    ),
+)
+FILES = (
+    Wrong(
+        {"program": {**CELL, "files": {"other.py": ""}}},
+        "program.entrypoint",
+        "not among the program's files",
+    ),
+    Wrong(
+        {"program": {**CELL, "files": {"cell.py": "", **{f"{i}": "A" * 4096 for i in range(24)}}}},
+        "program.files",
+        "at most 64 KiB travel inside the record",
+    ),
+)
+PODS = (
+    Wrong(mounting("/tfcluster/x"), "pods.volumes[0].path", "hide what tasks need"),
+    *(Wrong(mounting(path), "volumes[0].path", "hide") for path in ("/log", "/etc", "/proc/1")),
+    *(
+        Wrong(mounting(path), "volumes[0].path", "without '.'")
+        for path in ("/a/../log", "/a/", "//", "/mnt/./a")
+    ),
+    Wrong(mounting("/mnt/a", "/mnt/a"), "pods.volumes[1].path", "each path once"),
+    Wrong(
+        using(
+            volumes=[{"claim": "a", "path": "/mnt/a"}], secrets=[{"name": "s3", "path": "/mnt/a"}]
+        ),
+        "secrets[0].path",
+        "each path once",
+    ),
+    Wrong(
+        using(volumes=[{"claim": "a", "path": "/mnt/a", "subPath": "b/../.."}]),
+        "volumes[0].subPath",
+        "without '.'",
+    ),
+    Wrong(using(secrets=[{"name": "s3"}, {"name": "s3"}]), "secrets[1].name", "twice"),
+    Wrong(using(secrets=[{"name": "s3", "path": "/dev"}]), "secrets[0].path", "hide"),
+    Wrong(using(imagePullSecrets=["a", "a"]), "imagePullSecrets[1]", "twice"),
+    Wrong(
+        using(annotations={"tfcluster.dev/a": ""}),
+        "annotations.tfcluster.dev/a",
+        "TFCluster itself",
+    ),
+    Wrong(using(dataClaim={"size": "1k"}), "dataClaim.size", "at least 1Mi"),
+)
+SHAPES = (
+    Wrong(
+        {"mode": "ingraph"}, "spec.mode", "between-graph or in-graph", kubectl="supported values"
+    ),
+    Wrong(running(color=1), "spec.color", "no such field", kubectl="unknown field"),
+    Wrong(
+        running(replicas={"worker": {"count": -1}}),
+        "worker.count",
+        ">= 0",
+        kubectl="greater than or equal to 0",
+    ),
+    Wrong(running(replicas={"worker": {}}), "worker.count", "required", kubectl="Required value"),
+    Wrong(workers(cpu="many"), "worker.resources.cpu", "a number", kubectl="of type number"),
+    Wrong(workers(cpu=0), "worker.resources.cpu", "> 0", kubectl="greater than 0"),
+    Wrong(workers(memory="3x"), "worker.resources.memory", "such as 512Mi or 2Gi"),
+    Wrong(
+        {"program": {**CELL, "sha256": "0"}}, "program.sha256", "^[0-9a-f]{64}$", kubectl="{64}$"
+    ),
+    Wrong(
+        running(lifecycle={"maxDuration": 0}),
+        "lifecycle.maxDuration",
+        "> 0",
+        kubectl="greater than 0",
+    ),
+    Wrong(
+        running(env={f"A{i}": "" for i in range(501)}), "spec.env", "<= 500", kubectl="at most 500"
+    ),
+    Wrong(
+        using(volumes=[{"path": "/mnt/a"}]),
+        "volumes[0].claim",
+        "required",
+        kubectl="Required value",
+    ),
+    Wrong(using(volumes=[{"claim": "A_b", "path": "/mnt/a"}]), "volumes[0].claim", "lower-case"),
+    Wrong(mounting("mnt"), "pods.volumes[0].path", "full path"),
+    Wrong(mounting("/mnt\n"), "pods.volumes[0].path", "full path"),
+    Wrong(
+        using(volumes=[{"claim": "a", "path": "/b", "subPath": "/"}]), "subPath", "without a '/'"
+    ),
+    Wrong(using(volumes="a:/b"), "pods.volumes", "a list", kubectl="of type array"),
+    Wrong(using(volumes=["a:/b"]), "pods.volumes[0]", "an object", kubectl="of type object"),
+    Wrong(using(imagePullSecrets=["a b"]), "pods.imagePullSecrets", "lower-case"),
+    Wrong(using(annotations={"a b": "c"}), "pods.annotations", "prometheus.io/scrape"),
+    Wrong(using(dataClaim={"size": "much"}), "pods.dataClaim.size", "512Mi"),
+    Wrong(
+        using(secrets=[{"name": f"s{i}"} for i in range(21)]),
+        "pods.secrets",
+        "<= 20",
+        kubectl="at most 20 items",
+    ),
+    *(
+        Wrong(running(image=image), "spec.image", "without spaces or 'https://'")
+        for image in ("https://a/b", "a b", "a:1\n", "")
+    ),
+)
+WRONG = (*BETWEEN_FIELDS, *ENVIRONMENT, *FILES, *PODS, *SHAPES)
+NAMES = (
+    "digits",
+    "digits-0",
+    "digits-02",
+    "digits-1234567",
+    "digits-2-3",
+    "a" * 41 + "-1",
+    "a.b-1",
+)
+"""What no TFCluster is called, though Kubernetes allows it."""

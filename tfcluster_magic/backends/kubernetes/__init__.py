@@ -1,0 +1,1 @@
+"""Clusters as pods, through the TFCluster resource and its operator."""

@@ -1,0 +1,300 @@
+"""The Kubernetes backend: clusters as pods of one namespace, which the operator makes.
+
+Promises what `Backend` says, with no more rights than a user has: TFClusters, and reading pods,
+their logs and the operator's options. A launch is one POST. Keeps nothing: all answers come from
+the API server, and from /log where that is mounted here. Decides nothing about a run: the operator
+does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import overload
+
+import msgspec
+from msgspec.structs import replace
+
+from ... import names
+from ...errors import BackendUnavailable, Conflict, InvalidRequest, PreflightRefused
+from ...i18n import _
+from ...kube import access, account, labels, resource
+from ...kube.api import Api, ApiError, Object, path
+from ...models import Spec, Stop, TFCluster
+from .. import naming
+from ..base import Backend, Counts, LaunchRequest, LogLine, Options, Preflight, Removed, every_line
+from . import fitting, folders, posting, published, watching
+from .logs import Reader
+
+_TRIES = 20
+# Informers log what they try again; in a shell or a notebook the verbs say what matters of it.
+logging.getLogger("tfcluster_magic").addHandler(logging.NullHandler())
+Clusters = list[TFCluster]
+
+
+class KubernetesBackend(Backend):
+    """Clusters in a namespace of a Kubernetes cluster.
+
+    Args:
+        context: of the kubeconfig; empty: in a pod its service account, else the current context.
+        namespace: empty: see `access.connect`.
+    """
+
+    name = "kubernetes"
+
+    def __init__(self, context: str = "", namespace: str = "") -> None:
+        self._context, self._namespace = context, namespace
+
+    @cached_property
+    def _connection(self) -> tuple[Api, str]:
+        return access.connect(self._context, self._namespace)
+
+    @property
+    def api(self) -> Api:
+        """The connection, made when first needed. Raises BackendUnavailable."""
+        return self._connection[0]
+
+    @property
+    def namespace(self) -> str:
+        """Where the runs are. Raises BackendUnavailable."""
+        return self._connection[1]
+
+    @property
+    def mounts(self) -> bool:
+        """Whether this process has the volumes of the runs' namespace. Asks no cluster."""
+        return folders.is_here(self._context, self.namespace)
+
+    def workspace(self) -> Path:
+        """See `Backend.workspace`."""
+        return folders.workspace(self.mounts)
+
+    def unseen(self, folder: str) -> str | None:
+        """See `Backend.unseen`."""
+        return folders.unseen(self.mounts, folder)
+
+    def why_it_lingers(self, cluster: TFCluster) -> str:
+        """See `Backend.why_it_lingers`."""
+        return _(
+            "the operator of TFCluster does not answer, or a node with its pods "
+            "(`kubectl get pods -n {namespace} -l {label}={name}` shows them)"
+        ).format(namespace=cluster.metadata.owner, label=labels.NAME, name=cluster.metadata.name)
+
+    def out_of_reach(self, cluster: TFCluster) -> str | None:
+        """See `Backend.out_of_reach`."""
+        if account.in_pod() and account.namespace() == cluster.metadata.owner:
+            return None
+        return _(
+            "the servers of {name} have addresses inside the cluster ({address}), and only pods of "
+            "namespace {namespace} reach them: connect in a notebook there"
+        ).format(
+            name=cluster.metadata.name,
+            address=cluster.status.addresses.get("worker", ("-",))[0],
+            namespace=cluster.metadata.owner,
+        )
+
+    def options(self) -> Options:
+        """See `Backend.options`.
+
+        Raises:
+            BackendUnavailable: the operator does not serve this namespace.
+        """
+        with self._explained():
+            return published.read(self.api, self.namespace)[0]
+
+    def serves(self) -> bool:
+        """Whether an operator serves the namespace; also when nobody can say at the moment.
+
+        Raises:
+            NotAllowed: TFCluster is installed, and this account may not ask.
+            BackendUnavailable: the same, and the account is not accepted at all.
+        """
+        try:
+            api, namespace = self._connection
+        except BackendUnavailable:
+            return False
+        return published.is_there(api, namespace)
+
+    def preflight(self, spec: Spec) -> Preflight:
+        """See `Backend.preflight`."""
+        with self._explained():
+            there, offer = published.read(self.api, self.namespace)
+        return fitting.check(fitting.with_image(spec, offer), there, offer, here=self.mounts)
+
+    def create(self, request: LaunchRequest) -> TFCluster:
+        """See `Backend.create`."""
+        with self._explained():
+            there, offer = published.read(self.api, self.namespace)
+        spec = fitting.with_image(request.spec, offer)
+        verdict = fitting.check(spec, there, offer, here=self.mounts)
+        if verdict.problems:
+            raise PreflightRefused(verdict.problems)
+        warnings = (*request.warnings, *verdict.warnings)
+        with self._explained():
+            for _try in range(_TRIES):
+                known = self._every()
+                running = {c.metadata.cluster: c for c in known if c.active}
+                cluster = naming.choose(request.cluster, request.name_given, running)
+                body = resource.write(
+                    cluster, self._next(cluster, known, there), spec, warnings=warnings
+                )
+                made = posting.post(self.api, self.namespace, body)
+                if made is None:
+                    continue  # somebody was faster: the name may be taken now
+                return resource.read(made)
+        raise Conflict(
+            _("other launches of {name} come at the same time: try again").format(
+                name=request.cluster
+            )
+        )
+
+    def list(self) -> list[TFCluster]:
+        """See `Backend.list`."""
+        now = time.time()
+        with self._explained():
+            return naming.newest_first([c for c in self._every() if not naming.expired(c, now)])
+
+    def get(self, ref: str) -> TFCluster:
+        """See `Backend.get`."""
+        cluster, run = names.parse_ref(ref)
+        with self._explained():
+            if not names.is_valid(cluster):
+                raise naming.unknown(ref, self._names())
+            if run is None:
+                runs = [c for c in self._every() if c.metadata.cluster == cluster]
+                if runs:
+                    return max(runs, key=lambda c: c.metadata.run)
+                raise naming.unknown(ref, self._names())
+            try:
+                found = self._read(self.api.get(self._where(names.run_name(cluster, run))))
+            except ApiError as error:
+                if not (error.gone and error.details.get("name")):
+                    raise
+                found = None
+            if found is None:
+                raise naming.unknown(ref, self._names())
+            return found
+
+    def stop(self, ref: str, stop: Stop) -> TFCluster:
+        """See `Backend.stop`."""
+        cluster = self.get(ref)
+        if cluster.status.released_at is not None or cluster.spec.stop is not None:
+            return cluster
+        stop = replace(stop, at=stop.at or time.time())
+        wish = {
+            "metadata": {"uid": cluster.metadata.uid},  # not another run of that name
+            "spec": {"stop": msgspec.to_builtins(stop)},
+        }
+        with self._explained(cluster.metadata.name):
+            try:
+                return resource.read(self.api.merge(self._where(cluster.metadata.name), wish))
+            except ApiError as error:
+                now = self.get(cluster.metadata.name)
+                if error.status == 422 and now.spec.stop is not None:
+                    return now  # somebody was faster, and only the first stop counts
+                raise
+
+    def delete(self, ref: str, with_logs: bool = False) -> None:
+        """See `Backend.delete`.
+
+        Raises:
+            Conflict: also when the output shall go and its volume is not mounted here.
+        """
+        cluster = self.get(ref)
+        head, output = cluster.metadata, folders.output(self.mounts, cluster)
+        if cluster.status.released_at is None:
+            raise naming.still_has_tasks(cluster)
+        if with_logs and output is None:
+            raise Conflict(
+                _(
+                    "the output of {name} lies in {folder} of a volume that is not mounted here: "
+                    "delete it in a notebook of the cluster, or delete the record alone"
+                ).format(name=head.name, folder=cluster.status.paths.get("output", "/log"))
+            )
+        with self._explained(head.name):
+            self.api.delete(self._where(head.name), uid=head.uid)
+        if with_logs and output is not None:
+            shutil.rmtree(output, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                output.parent.rmdir()
+
+    def logs(
+        self,
+        ref: str,
+        tasks: Sequence[str] = (),
+        follow: bool = False,
+        tail: int | None = None,
+        counts: Counts = every_line,
+    ) -> Iterator[LogLine | None]:
+        """See `Backend.logs`."""
+        cluster = self.get(ref)
+        wanted = naming.tasks_of(cluster, tasks)
+        output = folders.output(self.mounts, cluster)
+        reader = Reader(self.api, cluster, wanted, output, counts)
+        return self._told(reader.follow(tail) if follow else reader.once(tail))
+
+    def _told(self, lines: Iterator[LogLine | None]) -> Iterator[LogLine | None]:
+        with self._explained():
+            yield from lines
+
+    @overload
+    def watch(self, ref: str) -> Iterator[TFCluster | None]: ...
+
+    @overload
+    def watch(self, ref: None = None) -> Iterator[TFCluster | Removed | None]: ...
+
+    def watch(self, ref: str | None = None) -> Iterator[TFCluster | Removed | None]:
+        """See `Backend.watch`."""
+        if ref is None:
+            return watching.every(self.api, self.namespace, self._read)
+        return watching.one(self.api, self.namespace, self.get(ref), self._read)
+
+    # -- what the verbs are made of ----------------------------------------------------------------
+
+    def _where(self, name: str) -> str:
+        return path("tfclusters", self.namespace, name)
+
+    def _every(self) -> Clusters:
+        """All runs, in no order. Raises ApiError."""
+        where = path("tfclusters", self.namespace)
+        try:
+            found = self.api.every(where).items
+        except ApiError as error:
+            if error.status != 410:
+                raise
+            found = self.api.every(where).items  # a page came too late: from the first one again
+        return [cluster for each in found if (cluster := self._read(each)) is not None]
+
+    def _names(self) -> Sequence[tuple[str, int]]:
+        return [(c.metadata.cluster, c.metadata.run) for c in naming.newest_first(self._every())]
+
+    def _read(self, found: Object) -> TFCluster | None:
+        """The record of an object; of one that kubectl made wrong, what is wrong as its message.
+
+        None for one whose very name no run can have.
+        """
+        try:
+            return resource.read(found)
+        except InvalidRequest as error:
+            if not resource.split(str(found["metadata"]["name"]))[0]:
+                return None
+            cluster = resource.read({**found, "spec": {"mode": "in-graph"}})
+            return replace(cluster, status=replace(cluster.status, message=str(error)))
+
+    def _next(self, cluster: str, known: Sequence[TFCluster], there: Options) -> int:
+        """The number of the next run; one whose logs are still there is not given again."""
+        used = [c.metadata.run for c in known if c.metadata.cluster == cluster]
+        root = folders.logs(self.mounts, there.log_dir)
+        kept = naming.numbers(root / cluster) if root else ()
+        return 1 + max((*used, *kept), default=0)
+
+    @contextlib.contextmanager
+    def _explained(self, what: str = "") -> Iterator[None]:
+        try:
+            yield
+        except ApiError as error:
+            raise access.explain(error, what, server=self.api.server) from None

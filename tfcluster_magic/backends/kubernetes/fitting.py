@@ -1,0 +1,93 @@
+"""What stands against a launch, by what the operator published; and a launch's image.
+
+Promises the operator's own judgement (`kube.offer`): what can never fit is refused before anything
+exists; of what may not fit now is said that it may have to wait. The operator decides in the end.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from ... import names
+from ...errors import Problem
+from ...i18n import _
+from ...kube import account, allowed
+from ...kube.amounts import CPU, MEMORY
+from ...kube.offer import Offer, problems, wanted
+from ...kube.wording import show
+from ...models import Spec
+from ...preflight import Preflight
+from ...program.store import stored_folder
+from ..base import Options
+from . import folders
+
+_IMAGE = ("JUPYTER_IMAGE_SPEC", "JUPYTER_IMAGE")
+"""Where KubeSpawner tells a notebook its own image."""
+
+
+def with_image(spec: Spec, offer: Offer) -> Spec:
+    """`spec` with the image of this notebook: where it names none, the notebook knows its own, and
+    tasks may use that.
+    """
+    own = next((os.environ[key] for key in _IMAGE if os.environ.get(key)), None)
+    if spec.image is not None or own is None or not account.in_pod():
+        return spec
+    bare = Spec(image=own, lifecycle=spec.lifecycle)
+    refused = {p.field for p in allowed.problems(bare, offer.policy, offer.names)}
+    return spec if "spec.image" in refused else replace(spec, image=own)
+
+
+def check(spec: Spec, there: Options, offer: Offer, *, here: bool) -> Preflight:
+    """Everything that stands against `spec`, and what it has to wait for; `here`: see `folders`."""
+    found = [*_missing(spec, there, here), *problems(spec, offer)]
+    return Preflight(tuple(found), () if found else tuple(_waits(spec, there, offer)))
+
+
+def _waits(spec: Spec, there: Options, offer: Offer) -> Iterator[str]:
+    """What there may be too little of now, by what the API server will count for the tasks.
+
+    What is free is published rounded down and says nothing of single nodes and of runs that wait:
+    only the operator knows whether it has to wait.
+    """
+    gpu = offer.policy.gpu_resource
+    demands = wanted(spec, offer).values()
+    for key, limit in ((CPU, there.cpu), (MEMORY, there.memory), (gpu, there.gpu)):
+        asked = sum(count * demand.requests.get(key, 0.0) for count, demand in demands)
+        if not limit.total and asked:
+            yield _(
+                "it may have to wait: it asks for {asked}, and no node has {resource} now"
+            ).format(asked=show(key, asked), resource=key)
+        elif asked > limit.free:
+            yield _(
+                "it may have to wait: it asks for {asked} in all, and about {free} of {total} is "
+                "free"
+            ).format(
+                asked=show(key, asked), free=show(key, limit.free), total=show(key, limit.total)
+            )
+
+
+def _missing(spec: Spec, there: Options, here: bool) -> list[Problem]:
+    """What the tasks would look for in vain, as far as it can be seen from here."""
+    found = []
+    root = folders.logs(here, there.log_dir)
+    if spec.resume_from is not None and root is not None:
+        cluster, run = names.parse_ref(spec.resume_from)
+        folder = root / cluster / str(run)
+        if not folder.is_dir():
+            allowed = _("its folder {resume_from} is gone: launch without it").format(
+                resume_from=folder
+            )
+            found.append(Problem("resumeFrom", spec.resume_from, allowed))
+    program = spec.program
+    if program is not None and program.files is None and here:
+        stored = stored_folder(Path.home(), program.sha256)
+        if not stored.is_dir():
+            allowed = _("its files are no longer in {folder}: launch the program anew").format(
+                folder=stored
+            )
+            found.append(Problem("program", program.source, allowed))
+    return found

@@ -1,0 +1,284 @@
+"""The log of one task: that of each of its pods in turn, then the copy that the task left in /log.
+
+Promises each line once through cuts, new attempts, a log that its node rotated, a clock that
+stepped back, and the end of a pod: what was given last is looked for in each answer, and what
+stands behind it is new. A pod that went before its end was read makes it go on in the copy.
+
+Ref: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ (read log)
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from ...kube import labels
+from ...kube.api import Api, ApiError, Object, path
+from ..base import Counts, LogLine, every_line
+from ..log_files import TaskLog
+from .marks import Mark, Said, behind
+
+_SILENCE = 10.0
+"""Seconds between two bytes after which a kubelet does not answer."""
+_RECENT = 2000
+"""Lines that are asked for from the end: a kubelet reads a whole file for `sinceTime` alone."""
+_FEW = 5
+"""The same where nothing was new last time, and of lines before those that are wanted."""
+_MARGIN = 5.0
+"""Seconds by which a clock may step back between two looks at a task that prints all the time."""
+_KEPT = 20
+_REST = ""
+"""In place of a time stamp: what the line before has more by now."""
+_STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}\S+")
+
+
+@dataclass
+class Pod:
+    """A pod of a task, and how far it was read. `over`: it prints no more."""
+
+    name: str
+    over: bool = False
+    here: bool = True
+    mark: Mark = field(default_factory=Mark)
+    quiet: bool = False
+    """The last answer had nothing new."""
+    read: bool = False
+    gone: bool = False
+    problem: ApiError | None = None
+    """Why the last question had no answer: its node is away, or the API server."""
+
+
+class PodLog:
+    """The log of one task. Used by one thread at a time.
+
+    Args:
+        file: the copy of it, where its volume is mounted here.
+        counts: whether a line is one of the last ones that are wanted.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        namespace: str,
+        task: str,
+        file: Path | None,
+        counts: Counts = every_line,
+    ) -> None:
+        self.task, self._counts = task, counts
+        self._api, self._namespace, self._file = api, namespace, file
+        self._pods: dict[str, Pod] = {}
+        self._open: deque[tuple[Pod, Iterator[Said], bool]] = deque()
+        self._copy: TaskLog | None = None
+        self._rest: Iterator[LogLine] = iter(())
+        self._given = 0
+        self._tail: int | None = None
+        self._sought = False
+        self._last: deque[str] = deque(maxlen=_KEPT)
+        self.behind = False
+        """Whether there is more that can be read at once."""
+
+    @property
+    def missing(self) -> bool:
+        """Whether there is no pod, or one that could not be read to its end."""
+        return self._copy is None and (
+            not self._pods or self.problem is not None or self.is_cut_off
+        )
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether a pod went before its end was read, and no copy has it."""
+        return self._copy is None and any(
+            not pod.read and (pod.gone or not pod.here) for pod in self._pods.values()
+        )
+
+    @property
+    def problem(self) -> ApiError | None:
+        """Why a pod that is there could not be read; None when it was, or its copy is."""
+        asked = (pod.problem for pod in self._pods.values() if pod.here)
+        return next(filter(None, asked), None) if self._copy is None else None
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether it goes on in the copy."""
+        return self._copy is not None
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was ever given."""
+        return not self._given
+
+    def meet(self, pods: Sequence[Object], attempts: int) -> None:
+        """These are the task's pods now, the oldest first, of so many attempts."""
+        present = {str(pod["metadata"]["uid"]): pod for pod in pods}
+        for uid, pod in self._pods.items():
+            pod.here = uid in present
+        if self.is_cut_off or (not self._pods and len(present) < attempts):
+            self.use_copy()
+        for uid, found in present.items():
+            pod = self._pods.setdefault(uid, Pod(str(found["metadata"]["name"])))
+            pod.over = (found.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+    def seek_last(self, count: int) -> None:
+        """Go to where the last `count` lines that count begin."""
+        self._tail = count
+        if self._copy is not None:
+            self._copy.seek_last(count)
+            return
+        self._open.clear()
+        self._last.clear()
+        for pod in reversed(self._pods.values()):
+            found, before, counted = self._last_of(pod, count)
+            for line in found[:before]:
+                self._take(pod, line)
+            self._open.appendleft((pod, iter(found[before:]), False))
+            count -= counted
+        self._given, self._sought = 0, True
+
+    def _last_of(self, pod: Pod, count: int) -> tuple[list[Said], int, int]:
+        """Lines from a pod's end, where of these the last `count` that count begin, how many do."""
+        asked = count + _FEW
+        while True:
+            found = list(self._ask(pod, tailLines=asked))
+            at, counted = len(found), 0
+            while at > 0 and counted < count:
+                at -= 1
+                counted += self._counts(_text(found[at]))
+            if counted == count or len(found) < asked:
+                return found, at, counted
+            asked *= 4
+
+    def read(self, most: int | None = None, last: bool = False) -> Iterator[LogLine]:
+        """Every line that is there and was not given; stops after `most` bytes (`behind`)."""
+        if self._copy is not None:
+            yield from self._rest
+            yield from self._copy.read(most, last)
+            self.behind = self._copy.behind
+            return
+        size, self.behind = 0, False
+        for stream in self._streams():
+            pod, lines, over = stream
+            for line in lines:
+                yield self._take(pod, line)
+                size += len(line[1])
+                if most is not None and size >= most:
+                    self._open.appendleft(stream)
+                    self.behind = True
+                    return
+            pod.read = over and not pod.gone and pod.problem is None
+
+    def use_copy(self) -> None:
+        """Go on in the copy, behind the lines that were given; stay where there is no copy."""
+        if self._copy is not None or self._file is None or not self._file.exists():
+            return
+        self._copy = TaskLog(self.task, [self._file], self._counts)
+        self._open.clear()
+        if self._tail is None:
+            lines = self._copy.read()
+            ahead = [line.text for line in islice(lines, self._given)]
+            grown = self._grown(ahead[-1]) if ahead and len(ahead) == self._given else ()
+            self._rest = iter([*grown, *lines])
+        elif not self._last:
+            self._copy.seek_last(self._tail)
+        else:
+            self._copy.seek_last(_RECENT)
+            self._rest = iter(self._after_last([line.text for line in self._copy.read()]))
+
+    def _after_last(self, lines: list[str]) -> list[LogLine]:
+        for count in (len(self._last), 1):  # a line of TFCluster itself need not be in the copy
+            at = behind(lines, list(self._last)[-count:])
+            if at is not None:
+                rest = [LogLine(self.task, text) for text in lines[at:]]
+                return [*self._grown(lines[at - 1]), *rest]
+        return [LogLine(self.task, text) for text in lines]
+
+    def _grown(self, line: str) -> Sequence[LogLine]:
+        """What a line, which was given last, has more by now."""
+        more = line[len(self._last[-1]) :] if line.startswith(self._last[-1]) else ""
+        return [LogLine(self.task, more)] if more else []
+
+    # -- pods --------------------------------------------------------------------------------------
+
+    def _streams(self) -> Iterator[tuple[Pod, Iterator[Said], bool]]:
+        while self._open:
+            yield self._open.popleft()
+        if self._sought:  # they have just been asked
+            self._sought = False
+            return
+        for pod in list(self._pods.values()):
+            if pod.here and not pod.read:
+                over = pod.over  # before it is asked, so that nothing printed before is missed
+                yield pod, self._new(pod), over
+
+    def _new(self, pod: Pod) -> Iterator[Said]:
+        """Lines of a pod that were not given."""
+        if not pod.mark.stamp:
+            return self._ask(pod)
+        found: list[Said] = []
+        for query in self._queries(pod, found):
+            said = list(self._ask(pod, **query))
+            if pod.gone or pod.problem is not None:
+                return iter(())
+            found[:] = said
+            cut = len(said) >= query.get("tailLines", len(said) + 1)
+            at = pod.mark.find(said, cut)
+            if at is not None:
+                grown = said[at][1][pod.mark.length :]
+                new = [(_REST, grown), *said[at + 1 :]] if grown else said[at + 1 :]
+                pod.quiet = not new
+                return iter(new)
+            if not cut and "sinceTime" in query:
+                break
+        return iter(found)  # its node has begun a new file: all of it is new
+
+    def _queries(self, pod: Pod, said: list[Said]) -> Iterator[dict[str, Any]]:
+        """What is asked until the marked line is found, each time for more."""
+        if pod.quiet:
+            yield {"tailLines": _FEW}
+            if said and said[-1][0] < pod.mark.stamp:
+                # Its clock stepped back: by time a kubelet would hide what was printed since.
+                yield {"tailLines": _RECENT}
+                yield {}
+                return
+        since = pod.mark.since(_MARGIN)
+        yield {"sinceTime": since, "tailLines": _RECENT}
+        yield {"sinceTime": since}
+
+    def _ask(self, pod: Pod, **query: Any) -> Iterator[Said]:
+        where = path("pods", self._namespace, pod.name, "log")
+        asked: dict[str, Any] = {"container": labels.CONTAINER, "timestamps": "true", **query}
+        pod.gone, pod.problem = False, None
+        try:
+            for line in self._api.lines(where, silence=_SILENCE, **asked):
+                stamp, _space, text = line.partition(b" ")
+                if not _STAMP.fullmatch(stamp):  # a kubelet's own words, in place of a log
+                    words = line.decode("utf-8", "replace")
+                    pod.problem = ApiError(500, "InternalError", words)
+                    return
+                yield stamp.decode(), text
+        except ApiError as error:
+            if error.unanswered:
+                pod.problem = error
+            elif error.gone:
+                pod.gone = True
+            elif error.status != 400:  # which says that it has not started yet
+                raise
+
+    def _take(self, pod: Pod, line: Said) -> LogLine:
+        text = _text(line)
+        if line[0] == _REST:
+            pod.mark.length += len(line[1])
+            self._last.append(self._last.pop() + text)
+        else:
+            pod.mark.move(line)
+            self._given += 1
+            self._last.append(text)
+        return LogLine(self.task, text)
+
+
+def _text(line: Said) -> str:
+    return line[1].decode("utf-8", "replace").rstrip("\r")

@@ -1,0 +1,76 @@
+"""Which backend is meant when nobody says so.
+
+Promises a rule that a person can predict: what was said (`--backend`, the configuration,
+TFCLUSTER_BACKEND); else Kubernetes in a pod whose namespace the operator serves; else this machine.
+A pod that may not ask is told so: what it would run here was perhaps meant to run there.
+A kubeconfig alone never decides, since almost every laptop has one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import BackendUnavailable
+from ..i18n import _
+from ..kube import account
+from .base import Backend
+
+if TYPE_CHECKING:
+    from .kubernetes.backend import KubernetesBackend
+
+AUTO = "auto"
+BACKENDS = ("local", "kubernetes", AUTO)
+VARIABLE = "TFCLUSTER_BACKEND"
+
+
+def make(name: str, folders: Mapping[str, Path], context: str, namespace: str) -> Backend:
+    """The backend of this name.
+
+    Args:
+        name: of `BACKENDS`.
+        folders: `state_dir`, `data_dir` and `log_dir` of the local backend, where they are given.
+        context: of the kubeconfig; "" for the current one.
+        namespace: on Kubernetes; "" for the context's.
+
+    Raises:
+        BackendUnavailable: TFCLUSTER_BACKEND names none.
+        NotAllowed: this pod may not ask whether the operator serves its namespace.
+    """
+    if name == AUTO:
+        name = os.environ.get(VARIABLE) or AUTO
+    if name not in BACKENDS:
+        raise BackendUnavailable(
+            _("{variable} is {name}, and there is no such backend: use {known}").format(
+                variable=VARIABLE, name=name, known=", ".join(BACKENDS)
+            )
+        )
+    if name == "kubernetes":
+        return _kubernetes(context, namespace)
+    if name == AUTO and account.in_pod():
+        found = None
+        with suppress(BackendUnavailable):  # not made for it: it has not even the package
+            found = _kubernetes(context, namespace)
+        if found is not None and found.serves():
+            return found
+    from .local.backend import LocalBackend
+
+    return LocalBackend(**folders)
+
+
+def means_kubernetes(name: str) -> bool:
+    """Whether this name, or what stands for it, says Kubernetes. Asks no cluster."""
+    return "kubernetes" in (name, os.environ.get(VARIABLE) if name == AUTO else "")
+
+
+def _kubernetes(context: str, namespace: str) -> KubernetesBackend:
+    try:
+        from .kubernetes.backend import KubernetesBackend
+    except ModuleNotFoundError as error:
+        if error.name and error.name.startswith(__package__.partition(".")[0]):
+            raise
+        raise account.not_installed() from None
+    return KubernetesBackend(context, namespace)

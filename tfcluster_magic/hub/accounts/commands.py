@@ -1,0 +1,150 @@
+"""`python -m tfcluster_magic.hub accounts`: what an administrator does to accounts from a shell.
+
+It promises that every link is printed once and stored nowhere, and that what it does holds at once,
+whether the hub runs or not. It needs the hub's state folder, and so the right to write there.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from urllib.parse import urlencode
+
+import click
+
+from ...errors import InvalidRequest, NotFound, Problem
+from ...i18n import _
+from ...paths import private, state_dir
+from ..backups import DATABASE, is_open
+from . import FILE
+from .store import LINK_HOURS, Account, AccountStore, normal
+
+URL = "url"
+"""The file of the state folder in which the hub of this machine says where it is."""
+PATIENCE = 60.0
+"""Seconds in which a hub that runs ends a notebook and forgets its user."""
+
+
+@click.group()
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path),
+    envvar="TFCLUSTER_HUB_STATE",
+    help="The hub's state folder; without it, that of the hub of this machine.",
+)
+@click.option(
+    "--url",
+    envvar="TFCLUSTER_HUB_URL",
+    help="The hub's address in a browser; without it, what the hub of this machine last had.",
+)
+@click.pass_context
+def accounts(ctx: click.Context, state: Path | None, url: str | None) -> None:
+    """Who may sign in with a password."""
+    folder = state or state_dir() / "hub"
+    ctx.obj = (folder, url)
+
+
+@accounts.command("invite")
+@click.argument("name")
+@click.option("--admin", is_flag=True, help="Make it an administrator when the link is used.")
+@click.pass_obj
+def invite(place: tuple[Path, str | None], name: str, admin: bool) -> None:
+    """Print a link that makes the account NAME, and sets its password."""
+    tell_link(place, _store(place).invite(name, admin=admin), normal(name))
+
+
+@accounts.command("reset")
+@click.argument("name")
+@click.pass_obj
+def reset(place: tuple[Path, str | None], name: str) -> None:
+    """Print a link that sets a new password of NAME; the old one works until it is used."""
+    store = _store(place)
+    if normal(name) not in store.read():
+        raise _unknown(name)
+    tell_link(place, store.invite(name), normal(name))
+
+
+@accounts.command("list")
+@click.pass_obj
+def show(place: tuple[Path, str | None]) -> None:
+    """List the accounts."""
+    for name, account in sorted(_store(place).read().items()):
+        click.echo(f"{name}\t{state_of(account)}")
+
+
+@accounts.command("remove")
+@click.argument("name")
+@click.option("--with-data", is_flag=True, help="On Kubernetes: delete its data and runs, too.")
+@click.pass_obj
+def remove(place: tuple[Path, str | None], name: str, with_data: bool) -> None:
+    """Remove the account NAME and its user in the hub: notebooks end, sessions and rights go.
+
+    Its files stay. A hub that does not run does its part at its next start.
+    """
+    known = normal(name)
+    if with_data and os.environ.get("TFCLUSTER_HUB") != "on_kubernetes":
+        allowed = _("leave it out: files of this machine stay; `userdel --remove` removes them")
+        raise InvalidRequest([Problem("--with-data", known, allowed)])
+    store = _store(place)
+    if not store.dismiss(known, with_data=with_data):
+        raise _unknown(name)
+    deadline = time.monotonic() + PATIENCE
+    while known in store.removed() and is_open(place[0] / DATABASE):
+        if time.monotonic() > deadline:
+            text = _("{name} cannot sign in any more; the hub goes on to remove its user.")
+            click.echo(text.format(name=known))
+            return
+        time.sleep(0.1)  # the hub looks into the file, and says nothing but by it
+    if known in store.removed():
+        text = _("{name} cannot sign in any more; the hub removes its user at its next start.")
+    else:
+        text = _("{name} is removed.")
+    click.echo(text.format(name=known))
+
+
+def state_of(account: Account | None) -> str:
+    """In a few words, whether somebody can sign in."""
+    if account and account.link and account.link.expires > time.time():
+        until = time.strftime("%Y-%m-%d %H:%M", time.localtime(account.link.expires))
+        if account.password:
+            return _("has a password; link for another until {time}").format(time=until)
+        return _("link until {time}").format(time=until)
+    return _("has a password") if account and account.password else _("no password")
+
+
+def link(base: str, code: str) -> str:
+    """The address that sets a password, below the hub's own."""
+    return f"{base.rstrip('/')}/hub/set-password?{urlencode({'code': code})}"
+
+
+def tell_link(place: tuple[Path, str | None], code: str, name: str) -> None:
+    """Print where `name` gets a password."""
+    folder, url = place
+    base = url or _written(folder / URL) or "http://<hub>"
+    click.echo(
+        _("{name} sets a password here, once, within {hours} hours:").format(
+            name=name, hours=LINK_HOURS
+        ),
+        err=True,
+    )
+    click.echo(link(base, code))
+
+
+def _store(place: tuple[Path, str | None]) -> AccountStore:
+    return AccountStore(private(place[0]) / FILE)
+
+
+def _written(file: Path) -> str | None:
+    try:
+        return file.read_text().strip()
+    except OSError:
+        return None
+
+
+def _unknown(name: str) -> NotFound:
+    return NotFound(
+        _(
+            "there is no account {name!r}; `accounts list` shows them, `accounts invite` makes one"
+        ).format(name=os.fsencode(name).decode(errors="replace"))
+    )

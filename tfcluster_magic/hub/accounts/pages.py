@@ -1,0 +1,189 @@
+"""The hub's pages about passwords: to set one by a link, to change one's own, to give out links.
+
+It promises that looking at a link's page uses nothing up (browsers and chats look ahead), that a
+new password ends every other session of its account, and that only an administrator gives out
+links. Nothing of these pages is kept by browsers or told to other sites.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jupyterhub import orm
+from jupyterhub.apihandlers.base import APIHandler
+from jupyterhub.handlers.base import BaseHandler
+from jupyterhub.scopes import needs_scope
+from jupyterhub.utils import get_browser_protocol, new_token
+from tornado import web
+
+from ...errors import InvalidRequest, TFClusterError
+from ...i18n import _
+from . import passwords
+from .commands import link, state_of
+from .store import LINK_HOURS, LinkRefused, allowed_name
+
+
+def handlers() -> list[tuple[str, type]]:
+    """Paths below the hub's own, and who answers."""
+    return [
+        (r"/set-password", SetPassword),
+        (r"/change-password", ChangePassword),
+        (r"/accounts", Accounts),
+        (r"/api/accounts/([^/]+)/link", LinkAPI),
+    ]
+
+
+class _Page(BaseHandler):
+    """A page of ours."""
+
+    def set_default_headers(self) -> None:
+        super().set_default_headers()
+        self.set_header("Referrer-Policy", "no-referrer")  # the address may hold a code
+        self.set_header("Cache-Control", "no-store")
+
+    async def show(self, template: str, status: int = 200, **words: object) -> None:
+        self.set_status(status)
+        self.finish(await self.render_template(template, **words))
+
+    def typed(self) -> str:
+        """The new password, as it was typed.
+
+        Raises:
+            ValueError: it is not taken; says why.
+        """
+        password: str = self.get_body_argument("password", "", strip=False)
+        if why := passwords.problem(password):
+            raise ValueError(why)
+        if password != self.get_body_argument("again", "", strip=False):
+            raise ValueError(_("The two passwords differ: type the same one twice."))
+        return password
+
+
+class SetPassword(_Page):
+    """Where a link leads: sets the password of its account, and signs in."""
+
+    async def get(self) -> None:
+        """Ask for a password."""
+        await self._ask(self.get_query_argument("code", ""))
+
+    async def post(self) -> None:
+        """Set it; who did so is signed in and on the way to a notebook."""
+        code = self.get_body_argument("code", "")
+        try:
+            hashed = await self.authenticator.in_thread(passwords.hashed, self.typed())
+            name, admin = await self.authenticator.in_thread(
+                self.authenticator.store.redeem, code, hashed
+            )
+        except ValueError as problem:
+            await self._ask(code, error=str(problem))
+            return
+        except LinkRefused as problem:
+            await self.show("link-refused.html", 404, error=str(problem))
+            return
+        user = await self.auth_to_user({"name": name, "admin": True if admin else None})
+        end_sessions(self.db, user)
+        self.set_login_cookie(user)
+        self.log.info("%s has set a password by a link", name)
+        self.redirect(self.get_next_url(user))
+
+    async def _ask(self, code: str, error: str = "") -> None:
+        try:
+            name = await self.authenticator.in_thread(self.authenticator.store.invited, code)
+        except LinkRefused as problem:
+            await self.show("link-refused.html", 404, error=str(problem))
+            return
+        status = 400 if error else 200
+        await self.show("set-password.html", status, account=name, code=code, error=error)
+
+
+class ChangePassword(_Page):
+    """Where people change their own password."""
+
+    @web.authenticated
+    async def get(self) -> None:
+        """Ask for the present and the new one."""
+        await self.show("change-password.html")
+
+    @web.authenticated
+    async def post(self) -> None:
+        """Change it."""
+        user = self.current_user
+        present = self.get_body_argument("present", "", strip=False)
+        try:
+            password = self.typed()
+            if not await self.authenticator.check(self.request.remote_ip, user.name, present):
+                raise ValueError(_("That is not your present password."))
+        except ValueError as problem:
+            await self.show("change-password.html", 400, error=str(problem))
+            return
+        except web.HTTPError as problem:
+            told = str(getattr(problem, "jupyterhub_message", problem))
+            await self.show("change-password.html", problem.status_code, error=told)
+            return
+        hashed = await self.authenticator.in_thread(passwords.hashed, password)
+        await self.authenticator.in_thread(self.authenticator.store.set_password, user.name, hashed)
+        end_sessions(self.db, user)
+        self.set_login_cookie(user)
+        await self.show("change-password.html", done=True)
+
+
+class Accounts(_Page):
+    """Where an administrator sees who can sign in, and gets links to hand out."""
+
+    @web.authenticated
+    @needs_scope("admin:users")
+    async def get(self) -> None:
+        """Show every user of the hub, and every account."""
+        await self._list()
+
+    @web.authenticated
+    @needs_scope("admin:users")
+    async def post(self) -> None:
+        """Make a link, and show it this once."""
+        try:
+            name = allowed_name(self.get_body_argument("name", ""))
+            code = await self.authenticator.in_thread(self.authenticator.store.invite, name)
+        except InvalidRequest as problem:
+            await self._list(400, error=str(problem))
+            return
+        self.log.info("%s made a link for %s", self.current_user.name, name)
+        await self._list(account=name, link=address(self, code), hours=LINK_HOURS)
+
+    async def _list(self, status: int = 200, **words: object) -> None:
+        try:
+            accounts = await self.authenticator.in_thread(self.authenticator.store.read)
+        except TFClusterError as problem:
+            raise web.HTTPError(503, "%s", problem) from None
+        known = {name for (name,) in self.db.query(orm.User.name)}
+        rows = [(name, state_of(accounts.get(name))) for name in sorted(known | {*accounts})]
+        await self.show("accounts.html", status, rows=rows, **words)
+
+
+class LinkAPI(APIHandler):
+    """The same for programs: a link for one account."""
+
+    @needs_scope("admin:users")
+    async def post(self, name: str) -> None:
+        """Answer with {"name", "link", "hours"}; the account is made if there is none."""
+        try:
+            allowed = allowed_name(name)
+        except InvalidRequest as problem:
+            raise web.HTTPError(400, "%s", problem) from None
+        code = await self.authenticator.in_thread(self.authenticator.store.invite, allowed)
+        self.set_status(201)
+        self.write({"name": allowed, "link": address(self, code), "hours": LINK_HOURS})
+
+
+def address(handler: Any, code: str) -> str:
+    """The link, on the host by which its maker reaches the hub."""
+    request = handler.request  # which may have come through an ingress that speaks TLS
+    return link(f"{get_browser_protocol(request)}://{request.host}{handler.base_url}", code)
+
+
+def end_sessions(db: Any, user: Any) -> None:
+    """End what is signed in as this user anywhere, but for the notebook itself."""
+    user.orm_user.cookie_id = new_token()
+    for token in list(user.orm_user.api_tokens):
+        if token.client_id != "jupyterhub":  # given to a browser, for one server or service
+            db.delete(token)
+    db.commit()

@@ -1,0 +1,241 @@
+"""The file of the hub's accounts: who may sign in, with what, and the links that set a password.
+
+It promises that the file is readable by the hub's user alone (0600), that a reader finds it whole
+whenever it looks, that writers in several processes lose nothing of each other's, and that a file
+it cannot read is never overwritten. Neither a password nor the code of a link is in it: only their
+hashes. It does not know who is an administrator: the hub's database does.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import secrets
+import tempfile
+import time
+import unicodedata
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from ...errors import InvalidRequest, NotFound, Problem, TFClusterError
+from ...i18n import _
+
+LINK_HOURS = 24
+"""How long a link works."""
+LONGEST_NAME = 64
+
+
+class Link(msgspec.Struct, forbid_unknown_fields=True):
+    """A link that sets a password once: sha256 of its code, Unix seconds, and a right it brings."""
+
+    code: str
+    expires: float
+    admin: bool = False
+
+
+class Account(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """What is kept of one account; without a password nobody signs in yet."""
+
+    password: str | None = None
+    link: Link | None = None
+
+
+class Accounts(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """The whole file, of version 1."""
+
+    version: int
+    accounts: dict[str, Account] = {}
+    removed: dict[str, bool] = {}
+    """Whom the hub has to forget, and whether with their data: see `removals`."""
+
+
+class AccountsUnreadable(TFClusterError):
+    """The file is there, but cannot be read or understood."""
+
+
+class LinkRefused(TFClusterError):
+    """A code that sets no password: used, replaced, expired, or never given out."""
+
+
+class AccountStore:
+    """Accounts in one file.
+
+    Args:
+        path: the file; its folder exists and is the hub's own.
+        clock: Unix seconds.
+    """
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
+        self.path = path
+        self._clock = clock
+
+    def read(self) -> dict[str, Account]:
+        """Every account by name.
+
+        Raises:
+            AccountsUnreadable: see there; a file that is not there yet is no error.
+        """
+        return self._read().accounts
+
+    def removed(self) -> dict[str, bool]:
+        """Whom the hub has yet to forget, and whether with their data. Raises as `read`."""
+        return self._read().removed
+
+    def _read(self) -> Accounts:
+        try:
+            return msgspec.json.decode(self.path.read_bytes(), type=Accounts)
+        except FileNotFoundError:
+            return Accounts(version=1)
+        except (OSError, msgspec.DecodeError) as error:
+            raise AccountsUnreadable(
+                _(
+                    "the accounts in {file} cannot be read: {why}. Restore the file from a backup, "
+                    "or move it away and invite everybody again."
+                ).format(file=self.path, why=error)
+            ) from None
+
+    def password(self, name: str) -> str | None:
+        """What is stored of a name's password. Raises as `read`."""
+        account = self.read().get(name)
+        return account.password if account else None
+
+    def invite(self, name: str, *, admin: bool = False) -> str:
+        """A new code with which this account gets a password, and the account if there is none.
+
+        An earlier code of the account works no more; its password does, until the code is used.
+
+        Raises:
+            InvalidRequest: no account can have this name.
+        """
+        allowed = allowed_name(name)
+        code = secrets.token_urlsafe(32)
+        expires = self._clock() + LINK_HOURS * 3600
+        with self._change() as file:
+            account = file.accounts.setdefault(allowed, Account())
+            account.link = Link(_hash(code), expires, admin)
+        return code
+
+    def invited(self, code: str) -> str:
+        """Whose password this code sets.
+
+        Raises:
+            LinkRefused: nobody's.
+        """
+        return self._holder(self.read(), code)[0]
+
+    def redeem(self, code: str, password: str) -> tuple[str, bool]:
+        """Store a password, as `passwords.hashed` made it, and use up the code.
+
+        Returns:
+            The account's name, and whether the link makes it an administrator.
+
+        Raises:
+            LinkRefused: the code sets nobody's password.
+        """
+        with self._change() as file:
+            name, link = self._holder(file.accounts, code)
+            file.accounts[name] = Account(password)
+        return name, link.admin
+
+    def set_password(self, name: str, password: str) -> None:
+        """Store another password, as `passwords.hashed` made it; a link that waited is void.
+
+        Raises:
+            NotFound: there is no such account.
+        """
+        with self._change() as file:
+            if name not in file.accounts:
+                raise NotFound(_("there is no account {name!r}").format(name=name))
+            file.accounts[name] = Account(password)
+
+    def remove(self, name: str) -> bool:
+        """Forget an account; whether there was one. Its user in the hub is left alone."""
+        with self._change() as file:
+            return file.accounts.pop(name, None) is not None
+
+    def dismiss(self, name: str, *, with_data: bool = False) -> bool:
+        """Forget an account, and have the hub forget its user; whether there was one.
+
+        An account of that name that is made afterwards is a new one, and stays.
+        """
+        with self._change() as file:
+            if file.accounts.pop(name, None) is None and name not in file.removed:
+                return False
+            file.removed[name] = with_data or file.removed.get(name, False)
+            return True
+
+    def forgotten(self, name: str) -> None:
+        """The hub has forgotten the user."""
+        with self._change() as file:
+            file.removed.pop(name, None)
+
+    def _holder(self, accounts: dict[str, Account], code: str) -> tuple[str, Link]:
+        wanted = _hash(code)
+        for name, account in accounts.items():
+            link = account.link
+            if link and secrets.compare_digest(link.code, wanted):
+                if link.expires > self._clock():
+                    return name, link
+                break
+        raise LinkRefused(
+            _(
+                "This link does not work any more: each works once, for {hours} hours, and a newer "
+                "one replaces it. Ask for another."
+            ).format(hours=LINK_HOURS)
+        )
+
+    @contextmanager
+    def _change(self) -> Iterator[Accounts]:
+        lock = os.open(self.path.with_suffix(".lock"), os.O_CREAT | os.O_WRONLY, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            file = self._read()
+            yield file
+            self._write(file)
+        finally:
+            os.close(lock)
+
+    def _write(self, accounts: Accounts) -> None:
+        text = msgspec.json.format(msgspec.json.encode(accounts), indent=1)
+        number, fresh = tempfile.mkstemp(dir=self.path.parent, prefix=".accounts-")  # 0600
+        try:
+            with os.fdopen(number, "wb") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+                if os.geteuid() == 0 and self.path.exists():  # root helps a hub of somebody else
+                    there = self.path.stat()
+                    os.fchown(file.fileno(), there.st_uid, there.st_gid)
+            os.replace(fresh, self.path)
+        except BaseException:
+            os.unlink(fresh)
+            raise
+
+
+def normal(name: str) -> str:
+    """A name as accounts have it: lower case, and one way to write each letter."""
+    return unicodedata.normalize("NFC", name.strip()).lower()
+
+
+def allowed_name(name: str) -> str:
+    """A name in its normal form.
+
+    Raises:
+        InvalidRequest: no account can have it.
+    """
+    made = normal(name)
+    path = not made or "/" in made or set(made) == {"."}
+    if path or not made.isprintable() or len(made) > LONGEST_NAME:
+        rule = _("a user name has 1 to {most} characters that can be printed, and no /").format(
+            most=LONGEST_NAME
+        )
+        raise InvalidRequest([Problem("name", name, rule)])
+    return made
+
+
+def _hash(code: str) -> str:
+    return hashlib.sha256(code.encode("utf-8", "surrogatepass")).hexdigest()

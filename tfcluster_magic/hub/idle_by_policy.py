@@ -1,0 +1,77 @@
+"""The idle culler's configuration on Kubernetes: notebooks end as the policy says of their users.
+
+It promises that a change of the policy holds at the next look, that a group's times hold for its
+members, and that nothing is ended when policy or groups cannot be read. It is a configuration file
+of jupyterhub-idle-culler, which asks `arbiter` about each notebook; see `idle`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import datetime, timedelta, timezone
+from typing import Any
+from urllib.parse import quote, unquote
+
+from tornado.httpclient import AsyncHTTPClient, HTTPRequest
+
+from tfcluster_magic.hub.idle import API
+from tfcluster_magic.hub.tenancy.grants import Idle, for_groups
+from tfcluster_magic.hub.tenancy.policy import Policy, parse
+
+ACCEPTED = "tfcluster-hub-accepted"
+SECONDS = 20.0
+"""How long hub and API server may take for one answer."""
+
+
+async def arbiter(*, inactive: timedelta, server: dict[str, Any], **_more: Any) -> bool:
+    """Whether a notebook has been unused for too long, or is too old."""
+    name = user_of(server["url"], os.environ["JUPYTERHUB_BASE_URL"])
+    idle = for_groups(await accepted(), await groups_of(name)).grant.idle
+    began = datetime.fromisoformat(server["started"].replace("Z", "+00:00"))
+    return over(idle, inactive, datetime.now(timezone.utc) - began)
+
+
+def over(idle: Idle, inactive: timedelta, age: timedelta) -> bool:
+    """What the times of a group say of a notebook."""
+    unused = idle.cull is not None and inactive.total_seconds() >= idle.cull
+    return unused or (idle.max_age is not None and age.total_seconds() >= idle.max_age)
+
+
+def user_of(url: str, base_url: str) -> str:
+    """Whose notebook is at this path: `/tf/user/ada/` or `/tf/user/ada/second/`."""
+    inner = url.removeprefix(f"{base_url.rstrip('/')}/user/")
+    return unquote(inner.split("/", 1)[0])
+
+
+async def groups_of(name: str) -> list[str]:
+    """The groups of a user, from the hub."""
+    request = HTTPRequest(
+        f"{os.environ[API]}/users/{quote(name, safe='')}",
+        headers={"Authorization": f"token {os.environ['JUPYTERHUB_API_TOKEN']}"},
+        request_timeout=SECONDS,
+    )
+    answer = await AsyncHTTPClient().fetch(request)
+    return list(json.loads(answer.body)["groups"])
+
+
+async def accepted() -> Policy:
+    """The policy that tenancy accepted last; the defaults where there is none yet."""
+    from kubernetes_asyncio import client, config
+
+    config.load_incluster_config()  # type: ignore[no-untyped-call]
+    async with client.ApiClient() as api:
+        try:
+            found = await client.CoreV1Api(api).read_namespaced_config_map(
+                ACCEPTED, os.environ["TFCLUSTER_HUB_NAMESPACE"], _request_timeout=SECONDS
+            )
+        except client.ApiException as error:
+            if error.status != 404:
+                raise
+            return Policy()
+    return parse((found.data or {}).get("policy.yaml", ""))
+
+
+if "get_config" in globals():  # read by the culler, not imported
+    c = get_config()  # type: ignore[name-defined]  # noqa: F821
+    c.IdleCuller.cull_arbiter_hook = arbiter

@@ -1,0 +1,176 @@
+"""Notebooks of the hub on this machine: local processes, each under an account of its own.
+
+It promises that no two people's notebooks run under one uid, for they would share files and the
+ports of TensorFlow, which ask nobody who they are; who cannot have one is told why. It promises,
+too, that no process of somebody else is ever taken for a notebook because it has got its number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pwd
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jupyterhub.spawner import set_user_setuid
+from tornado import web
+from traitlets import Integer, Unicode
+
+from ..i18n import _
+from .in_turn import StartsInTurn
+
+PYTHON = os.path.realpath(sys.executable)
+"""The program behind this environment's Python, which may lie elsewhere."""
+HIDDEN = ("JUPYTERHUB_", "JPY_", "CONFIGPROXY_", "TFCLUSTER_HUB", "OIDC_")
+"""Beginnings of what the hub's own environment has for itself alone."""
+
+
+@dataclass(frozen=True)
+class Person:
+    """The system account under which a notebook runs."""
+
+    name: str
+    home: Path
+    uid: int
+    gid: int
+
+
+class LocalServer(StartsInTurn):
+    """A notebook as a local process.
+
+    Who runs the hub has a notebook with the environment of `make run`. As root, so has everybody
+    with a system account of the same name, with nothing of root's environment.
+    """
+
+    owner = Unicode(help="The hub's account of who runs the hub.").tag(config=True)
+    workspace = Unicode(help="The owner's folder.").tag(config=True)
+    examples = Unicode(help="The folder of examples to copy, empty for none.").tag(config=True)
+    ip = Unicode("127.0.0.1").tag(config=True)
+    pid: Any  # a trait of LocalProcessSpawner
+    began = Integer(help="When the process began, in ticks since the machine did; 0: unknown.")
+
+    async def start(self) -> Any:
+        """Start the notebook, or say why not."""
+        person = None if self.user.name == self.owner else await self._person()
+        folder = "~/tfcluster" if person else self.workspace
+        self.notebook_dir = folder
+        self.cmd = [sys.executable, "-m", "tfcluster_magic.hub.notebook"]
+        self.args = [f"--examples={self.examples}", f"--workspace={folder}"]
+        place = await super().start()
+        self.began = _began(self.pid)
+        return place
+
+    async def stop(self, now: bool = False) -> None:  # noqa: ARG002
+        """End it within seconds: SIGTERM lets it end its kernels, then SIGKILL."""
+        await super().stop(now=True)
+
+    async def _person(self) -> Person:
+        try:
+            person = account(self.user.name, os.geteuid(), self.owner)
+            if not await asyncio.to_thread(readable, person):
+                raise NoServer(
+                    _(
+                        "The account {name} cannot run {python} with what is installed in "
+                        "{folder}, as its notebook would: both belong in folders that everybody "
+                        "may read, such as below /opt."
+                    ).format(
+                        name=person.name,
+                        python=PYTHON,
+                        folder=sys.prefix,
+                    )
+                )
+        except NoServer as why:
+            error = web.HTTPError(403, "%s", why)
+            error.jupyterhub_message = str(why)  # type: ignore[attr-defined]
+            raise error from None
+        return person
+
+    # -- what LocalProcessSpawner asks ---------------------------------------------------------
+
+    def make_preexec_fn(self, name: str) -> Any:
+        """Become the account; the owner's notebook is of the hub's own."""
+        return None if name == self.owner else set_user_setuid(name)
+
+    def user_env(self, env: dict[str, str]) -> dict[str, str]:
+        """The environment of the process, by whose it is."""
+        if self.user.name != self.owner:
+            own: dict[str, str] = super().user_env(env)
+            return own
+        kept = {key: text for key, text in os.environ.items() if not key.startswith(HIDDEN)}
+        return {**kept, **env, "TFCLUSTER_HOME": self.workspace}
+
+    def get_state(self) -> dict[str, Any]:
+        """What a later hub must know to find this process."""
+        return {**super().get_state(), "began": self.began}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Find the process of an earlier hub; a number that is somebody else's by now is none."""
+        super().load_state(state)
+        self.began = state.get("began", 0)
+        if self.pid and _began(self.pid) != self.began:
+            self.pid = 0
+
+
+class NoServer(Exception):
+    """Why this person cannot have a notebook here, as a sentence."""
+
+
+def account(name: str, uid: int, owner: str) -> Person:
+    """The system account of a user of the hub, for a hub that runs as `uid`.
+
+    Raises:
+        NoServer: there is none that may be used.
+    """
+    if uid != 0:
+        raise NoServer(
+            _(
+                "This hub was started by {owner}, not by root, so every notebook would run as "
+                "{owner}: with the same files, and with TensorFlow's ports open to each other. "
+                "There is one for {owner} alone. For more people: start it as root, where each "
+                "has a system account, or install it on Kubernetes."
+            ).format(owner=owner)
+        )
+    try:
+        found = pwd.getpwnam(name)
+    except KeyError:
+        raise NoServer(
+            _(
+                "This machine has no system account {name}, under which the notebook would run. "
+                "Its administrator makes one: useradd --create-home {name}"
+            ).format(name=name)
+        ) from None
+    if found.pw_uid == 0:
+        raise NoServer(_("The notebook of {name} would run as root.").format(name=name))
+    return Person(name, Path(found.pw_dir), found.pw_uid, found.pw_gid)
+
+
+def readable(person: Person) -> bool:
+    """Whether this account can run what is installed here."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", "import jupyterlab, tfcluster_magic"],
+            user=person.uid,
+            group=person.gid,
+            extra_groups=os.getgrouplist(person.name, person.gid),
+            cwd="/",
+            env={"PATH": os.defpath},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def _began(pid: int) -> int:
+    try:
+        stat = Path("/proc", str(pid), "stat").read_text()
+    except OSError:  # it has ended; or there is no /proc, and every process is taken at its word
+        return 0
+    return int(stat.rpartition(")")[2].split()[19])

@@ -1,0 +1,120 @@
+"""The hub on Kubernetes: what k8s/hub runs. Notebooks are pods, each in its user's own namespace.
+
+It promises that hub, proxy and notebooks find each other by Service names, that notebooks pass Pod
+Security "restricted", and that every secret comes from the environment. Sizes, images and nodes are
+the policy's and read at each spawn (`spawning`); who signs in is decided by `sign_in`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from traitlets.config import Config
+
+from ..kube.labels import NOTEBOOK
+from . import common, idle, sign_in
+from .spawning.sizes import VOLUMES
+from .tenancy import names
+
+STATE = Path("/srv/jupyterhub")
+HUB_PORT, PROXY_PORT = 8081, 8001
+NOTEBOOK_PRIORITY = "tfcluster-notebook"
+USER, GROUP = 1000, 100
+"""Who notebooks are, and the group of shared volumes: tasks have the same."""
+EXAMPLES = "/usr/local/share/tfcluster/examples"
+"""Where images/notebook has them."""
+TENANCY_SCOPES = ["list:groups", "read:groups", "list:users", "read:users:name"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What k8s/hub tells the hub, as environment variables of it."""
+
+    state: Path
+    namespace: str
+    image: str
+    tenancy_token: str
+
+    @classmethod
+    def of(cls, environ: Mapping[str, str]) -> Settings:
+        """The settings in TFCLUSTER_HUB_*."""
+        return cls(
+            state=Path(environ.get("TFCLUSTER_HUB_STATE", str(STATE))),
+            namespace=environ.get("TFCLUSTER_HUB_NAMESPACE", "tfcluster-hub"),
+            image=environ.get("TFCLUSTER_HUB_NOTEBOOK_IMAGE", "tfcluster/notebook"),
+            tenancy_token=environ.get("TFCLUSTER_HUB_TENANCY_TOKEN", ""),
+        )
+
+
+def configure(c: Config) -> None:
+    """Set everything for Kubernetes, from the environment (see `Settings`)."""
+    settings = Settings.of(os.environ)
+    common.configure(c, state=settings.state)
+    sign_in.configure(c, state=settings.state)
+    # In the hub's own pod: no NetworkPolicy lets the hub connect to itself by its Service.
+    api = f"http://127.0.0.1:{HUB_PORT}{common.base_url()}hub/api"
+    idle.configure(c, by_policy=True, api=api)
+    _network(c, settings)
+    _notebooks(c, settings)
+    _tenancy(c, settings)
+
+
+def _network(c: Config, settings: Settings) -> None:
+    c.JupyterHub.bind_url = f"http://:8000{common.base_url()}"
+    c.JupyterHub.hub_bind_url = f"http://:{HUB_PORT}"
+    # By this name notebooks find it from their own namespaces, whatever the cluster's domain is.
+    c.JupyterHub.hub_connect_url = f"http://hub.{settings.namespace}:{HUB_PORT}"
+    c.ConfigurableHTTPProxy.should_start = False  # a Deployment of its own: it outlives the hub
+    c.ConfigurableHTTPProxy.api_url = f"http://proxy-api:{PROXY_PORT}"
+    c.JupyterHub.cleanup_servers = False
+    c.JupyterHub.tornado_settings = {"slow_spawn_timeout": 0}  # the progress page, at once
+    c.JupyterHub.last_activity_interval = 10  # then, too, a new proxy gets its routes again
+
+
+def _notebooks(c: Config, settings: Settings) -> None:
+    c.JupyterHub.spawner_class = "tfcluster_magic.hub.spawning.spawner.TenantSpawner"
+    c.TenantSpawner.hub_namespace = settings.namespace
+    c.TenantSpawner.notebook_image = settings.image
+    spawner = c.KubeSpawner
+    spawner.enable_user_namespaces = True
+    spawner.user_namespace_template = f"{names.prefix()}{{username}}"
+    spawner.events_enabled = False  # of all namespaces together; one pod's are read where needed
+    spawner.storage_pvc_ensure = False  # claims are tenancy's
+    spawner.delete_pvc = False
+    spawner.service_account = "notebook"
+    spawner.automount_service_account_token = True  # %tfcluster asks the API by it
+    spawner.priority_class_name = NOTEBOOK_PRIORITY
+    spawner.extra_labels = {NOTEBOOK: "true"}
+    spawner.cmd = ["python", "-m", "tfcluster_magic.hub.notebook"]
+    spawner.args = [f"--workspace={VOLUMES['workspace']}", f"--examples={EXAMPLES}"]
+    spawner.default_url = "/lab"
+    spawner.ip = "0.0.0.0"  # noqa: S104  of the pod; who may connect, its NetworkPolicy says
+    spawner.start_timeout = 300
+    spawner.http_timeout = 120  # a first start on a cold disk reads all of JupyterLab
+    spawner.delete_grace_period = 5
+    spawner.uid, spawner.gid, spawner.fs_gid = USER, GROUP, GROUP
+    spawner.allow_privilege_escalation = False
+    spawner.container_security_context = {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    spawner.pod_security_context = {
+        "runAsNonRoot": True,
+        "runAsUser": USER,
+        "runAsGroup": GROUP,
+        "fsGroup": GROUP,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    spawner.extra_pod_config = {"enableServiceLinks": False}
+
+
+def _tenancy(c: Config, settings: Settings) -> None:
+    """The service that furnishes namespaces, and asks who is in which group."""
+    if settings.tenancy_token:
+        c.JupyterHub.services.append({"name": "tenancy", "api_token": settings.tenancy_token})
+        role = {"name": "tenancy", "services": ["tenancy"], "scopes": TENANCY_SCOPES}
+        c.JupyterHub.load_roles.append(role)

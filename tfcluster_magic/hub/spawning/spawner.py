@@ -1,0 +1,271 @@
+"""KubeSpawner for tenants: a notebook pod in its user's own namespace, in the size that is granted.
+
+Promises that a pod is made only in a furnished namespace of this user, that while it does not come
+up the progress page says why within two seconds, and that a failure ends with what to do. It
+watches pods by one watch for all users (KubeSpawner's); events are read of one pod while it starts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from aiohttp import ClientError
+from jupyterhub.spawner import SpawnException
+from jupyterhub.utils import exponential_backoff
+from kubernetes_asyncio.client import ApiException
+from traitlets import Float, Unicode
+
+from ...i18n import _
+from ..tenancy.policy import Entitlement, Policy, PolicyMistake, for_groups, parse
+from . import sizes, tenants, trouble
+from .ending import EndingSpawner
+from .reading import Reader, words_of
+from .trouble import Trouble
+
+Object = dict[str, Any]
+LOOKS = 1.0
+"""Seconds between two looks at a pod that starts."""
+ALMOST = 5.0
+"""So many seconds before the hub gives a spawn up, it is given up here, with the reason."""
+UNANSWERED = (ApiException, ClientError, asyncio.TimeoutError)
+
+
+class TenantSpawner(EndingSpawner):
+    """A notebook server of one user: a pod in the namespace of that user."""
+
+    accepted_policy = Unicode(
+        "tfcluster-hub-accepted", config=True, help="The ConfigMap that tenancy publishes."
+    )
+    hub_namespace = Unicode(config=True, help="The namespace of the hub.")
+    notebook_image = Unicode(
+        config=True, help="The image of notebooks where the policy offers none."
+    )
+    furnishing_seconds = Float(
+        60.0, config=True, help="How long tenancy may take for a namespace, in seconds."
+    )
+    patience_seconds = Float(
+        30.0,
+        config=True,
+        help="After so many seconds a pod is given up that cannot come up by waiting, such as one "
+        "whose image does not exist.",
+    )
+
+    _policy = Policy()
+    """The newest that was read; one for all users."""
+    loses_data = False
+    """Whether who removed this user said that the data shall go, whatever the policy says."""
+    _said = ""
+    _before = ""
+    _trouble: Trouble | None = None
+
+    @property
+    def _reader(self) -> Reader:
+        return Reader(self.api)
+
+    @property
+    def _tenant(self) -> tenants.Tenant:
+        return tenants.Tenant(self.namespace, self.user.name, self.hub_namespace)
+
+    @property
+    def _pod(self) -> Object | None:
+        """The pod as the watch of all pods has it; one that is going away does not count."""
+        every = self.pod_reflector.pods if self.pod_reflector else {}
+        found: Object | None = every.get(self._key)
+        return None if found and found["metadata"].get("deletionTimestamp") else found
+
+    # -- what is granted -----------------------------------------------------------------------
+
+    async def entitlement(self) -> Entitlement:
+        """What this user may have now, by the policy that tenancy accepted last."""
+        found = await self._reader.config_map(self.hub_namespace, self.accepted_policy)
+        if found is None:
+            self.log.warning("There is no ConfigMap %s: does tenancy run?", self.accepted_policy)
+        else:
+            try:
+                TenantSpawner._policy = parse((found.get("data") or {}).get("policy.yaml", ""))
+            except PolicyMistake as error:  # accepted by a tenancy that is newer than this hub
+                self.log.warning("The accepted policy is not understood: %s", error)
+        return for_groups(self._policy, [group.name for group in self.user.groups])
+
+    async def get_options_form(self) -> str:
+        """The sizes and images to choose from; empty where there is no choice."""
+        grant = (await self.entitlement()).grant
+        if not sizes.is_a_choice(self._policy, grant):
+            return ""
+        return str(self._render_options_form(sizes.profiles(self._policy, grant)))
+
+    async def load_user_options(self) -> None:
+        """Apply what is granted and chosen now; nothing of an earlier choice stays.
+
+        Raises:
+            SpawnException: a size or an image was asked for that is not offered, or more servers
+                than are granted.
+        """
+        grant = (await self.entitlement()).grant
+        pool = self._policy.placement.notebooks
+        self.image = self.notebook_image
+        self.set_trait("extra_resource_guarantees", {})
+        self.set_trait("extra_resource_limits", {})
+        self.volumes, self.volume_mounts = sizes.volumes(grant), sizes.mounts(grant)
+        self.node_selector = dict(pool.node_selector)
+        self.tolerations = [dict(each) for each in pool.tolerations]
+        self.image_pull_secrets = list(grant.image_pull_secrets)
+        self.profile_list = sizes.profiles(self._policy, grant)
+        others = [name for name, each in self.user.spawners.items() if each.active and name]
+        why = sizes.not_offered(self.user_options, self._policy, grant)
+        if why := why or sizes.too_many(self.name, len({*others} - {self.name}), grant):
+            raise SpawnException(why, reason="not-offered")
+        await super().load_user_options()
+
+    # -- starting ------------------------------------------------------------------------------
+
+    async def _start(self) -> str:
+        """Make the pod and wait for it; give up with the reason when waiting does not help.
+
+        Raises:
+            SpawnException: it does not come up; its message is for the user.
+        """
+        self._trouble = None
+        self._before = self.told_of_loss()
+        self._say(_("Looking for your namespace {name}.").format(name=self.namespace))
+        starting = asyncio.ensure_future(super()._start())
+        looking = asyncio.ensure_future(self._look())
+        try:
+            await asyncio.wait(
+                {starting, looking},
+                timeout=self.start_timeout - ALMOST,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            if starting.done():
+                self._trouble = None
+                self._say(_("Your notebook runs; it is asked until it answers."))
+                return str(starting.result())
+        except SpawnException:
+            raise
+        except tenants.NotFurnished as error:
+            raise SpawnException(str(error), reason="namespace") from None
+        except ApiException as error:
+            raise self._refused(error) from error
+        except (ClientError, asyncio.TimeoutError) as error:
+            raise _unanswered(error) from error
+        finally:
+            starting.cancel()
+            looking.cancel()
+        raise SpawnException(self._verdict(), reason="pod")
+
+    async def _ensure_namespace(self) -> None:
+        await tenants.ensure(self._reader, self._tenant, self._say, self.furnishing_seconds)
+        if await self._reader.pod(self.namespace, self.pod_name):
+            # One of before: quotas count it until it is gone.
+            self._say(_("Your earlier notebook is being ended."))
+            await self.stop()
+        # A hub that is killed from here on finds the pod, and its token, by what was written.
+        self.orm_spawner.state = self.get_state()
+        self.db.commit()
+        self._say(_("Your notebook's pod is being made."))
+
+    async def _look(self) -> None:
+        """Keep `_trouble` true while the pod starts; return when waiting does not help."""
+        since: float | None = None
+        while True:
+            await asyncio.sleep(LOOKS)
+            pod = self._pod
+            if pod is None:
+                continue
+            try:
+                self._trouble = await self._why(pod)
+            except UNANSWERED as error:
+                self.log.warning("Why %s waits is not known: %s", self.pod_name, error)
+                continue
+            if not self._trouble or not self._trouble.for_good:
+                since = None
+            elif since is None:
+                since = time.monotonic()
+            elif time.monotonic() - since > self.patience_seconds:
+                return
+
+    async def _why(self, pod: Object) -> Trouble | None:
+        node = pod["spec"].get("nodeName")
+        if node:
+            self._say(_("Your notebook starts on the node {node}.").format(node=node))
+        claims: dict[str, Object] = {}
+        if trouble.claims_matter(pod):
+            for name in trouble.claims_of(pod):
+                claim = await self._reader.claim(self.namespace, name)
+                if claim is not None:
+                    told = await self._reader.events(self.namespace, "PersistentVolumeClaim", name)
+                    said = trouble.newest_words(trouble.of_this(claim, told))
+                    claims[name] = {**claim, "said": said}
+        events = await self._reader.events(self.namespace, "Pod", self.pod_name)
+        return trouble.of_pod(pod, trouble.of_this(pod, events), claims, time.time())
+
+    def _refused(self, error: ApiException) -> SpawnException:
+        if error.status in (403, 422):
+            return SpawnException(trouble.of_refusal(words_of(error)).failed, reason="refused")
+        return _unanswered(error)
+
+    def _verdict(self) -> str:
+        if self._trouble:
+            return self._trouble.failed
+        text = _(
+            "Your server did not start within {seconds} seconds. {said} "
+            "Try again, or ask the administrator."
+        )
+        return text.format(seconds=self.start_timeout, said=self._said)
+
+    # -- what is told meanwhile ------------------------------------------------------------------
+
+    def _say(self, sentence: str) -> None:
+        if sentence != self._said:
+            self._said = sentence
+            self.log.info("%s: %s", self._log_name, sentence)
+
+    async def progress(self) -> AsyncIterator[Object]:
+        """What is done and what is waited for, each time that it changes.
+
+        Ref: https://jupyterhub.readthedocs.io/en/stable/reference/spawners.html#spawner-progress
+        """
+        told, percent = "", 10
+        if self._before:
+            yield {"progress": percent, "message": self._before}
+        while True:
+            now = self._trouble.waits if self._trouble else self._said
+            if now and now != told:
+                told, percent = now, min(90, percent + 15)
+                yield {"progress": percent, "message": now}
+            await asyncio.sleep(0.25)
+
+    # -- after a restart of the hub, and at the end of a user --------------------------------------
+
+    async def get_url(self) -> str:
+        """Where the server is. Of a pod whose start this hub has not seen, because it was killed
+        meanwhile, the start is waited for.
+        """
+        if not self.server.ip:
+            await self._start_watching_pods()
+            try:
+                await exponential_backoff(
+                    lambda: self.is_pod_running(self._pod), "", timeout=self.start_timeout
+                )
+            except TimeoutError:
+                self.log.warning("%s does not come up; it is ended", self.pod_name)
+            if pod := self._pod:
+                return str(self._get_pod_url(pod))
+        return str(await super().get_url())
+
+    async def delete_forever(self) -> None:
+        """Tell tenancy that the user is no more; what becomes of the data the policy says."""
+        if self.name:
+            return  # one of several servers: the namespace is the user's
+        await self.entitlement()
+        with_data = self.loses_data or self._policy.on_removal == "delete"
+        if await tenants.remove(self._reader, self._tenant, with_data=with_data):
+            self.log.info("Marked the namespace %s as removed", self.namespace)
+
+
+def _unanswered(error: Exception) -> SpawnException:
+    text = _("The Kubernetes API does not answer: {why}. Try again in a minute.")
+    return SpawnException(text.format(why=str(error) or type(error).__name__), reason="api")

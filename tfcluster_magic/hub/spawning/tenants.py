@@ -1,0 +1,149 @@
+"""The namespace that a notebook pod is made in: is it there, is it this user's, is it furnished?
+
+Promises that a namespace is this hub's and this user's before anything is made in it, and that each
+thing that has to be waited for is told as it is. It makes the namespace and nothing inside: that is
+tenancy's (`hub/tenancy`), and `furnished` says when it has been done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from ...i18n import _
+from ...kube.labels import GROUP, TENANT
+from .reading import Reader
+
+Object = Mapping[str, Any]
+HUB = f"{GROUP}/hub"
+USER = f"{GROUP}/user"
+FURNISHED = f"{GROUP}/furnished"
+TROUBLE = f"{GROUP}/trouble"
+REMOVED = f"{GROUP}/removed"
+REMOVED_DATA = f"{GROUP}/removed-data"
+ENFORCE = "pod-security.kubernetes.io/enforce"
+EVERY = 0.2
+TERMINATING_SECONDS = 180.0
+"""How long a namespace that is being deleted is waited for."""
+
+
+class NotFurnished(Exception):
+    """A namespace cannot be used; the text is for the user, and ends with what to do."""
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """One user's namespace, as this hub names and marks it."""
+
+    name: str
+    user: str
+    hub: str
+    """The namespace of the hub."""
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Set when it is made, and never changed."""
+        return {TENANT: "true", HUB: self.hub, ENFORCE: "restricted"}
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """Whose it is: the name as the hub has it, which a label could not hold."""
+        return {USER: self.user}
+
+    def whose(self, found: Object) -> str:
+        """Why a namespace that was found is not this tenant's; empty when it is."""
+        head = found["metadata"]
+        labels, annotations = head.get("labels") or {}, head.get("annotations") or {}
+        if labels.get(TENANT) != "true" or HUB not in labels:
+            return _("it was not made by this hub")
+        if labels[HUB] != self.hub:
+            return _("it belongs to the hub in the namespace {hub}").format(hub=labels[HUB])
+        if annotations.get(USER) != self.user:
+            return _("it belongs to another user")
+        return ""
+
+
+async def ensure(
+    reader: Reader, tenant: Tenant, tell: Callable[[str], None], seconds: float
+) -> None:
+    """Return when the namespace is there, is this user's and is furnished.
+
+    `tell` is given each sentence about what is waited for; tenancy may take `seconds`.
+
+    Raises:
+        NotFurnished: it is somebody else's, or was not ready in time.
+    """
+    until, made = time.monotonic() + seconds, False
+    gone_by = time.monotonic() + TERMINATING_SECONDS
+    while True:
+        found = await reader.namespace(tenant.name)
+        now = time.monotonic()
+        if found is None:
+            tell(_("Making your namespace {name}.").format(name=tenant.name))
+            await reader.make_namespace(tenant.name, tenant.labels, tenant.annotations)
+            until, made = now + seconds, True
+            continue
+        if why := tenant.whose(found):
+            text = _(
+                "The namespace {name} exists and is not yours: {why}. Nothing was changed in it; "
+                "ask the administrator to rename or delete it, or for another user name."
+            )
+            raise NotFurnished(text.format(name=tenant.name, why=why))
+        said = found["metadata"].get("annotations") or {}
+        if _is_going(found, said):
+            if now > gone_by:
+                text = _(
+                    "The namespace {name} is still being deleted after {seconds:.0f} seconds. "
+                    "Ask the administrator what holds it up, or try again later."
+                )
+                raise NotFurnished(text.format(name=tenant.name, seconds=TERMINATING_SECONDS))
+            text = _("Your namespace {name} is being deleted; a new one follows when it is gone.")
+            tell(text.format(name=tenant.name))
+        elif REMOVED in said:  # somebody of that name was deleted, and the data kept
+            await reader.annotate(tenant.name, {REMOVED: None})
+        elif FURNISHED in said:
+            return
+        else:
+            if now > until:
+                raise NotFurnished(_too_late(tenant, said, seconds))
+            tell(_preparing(said, made))
+        await asyncio.sleep(EVERY)
+
+
+async def remove(reader: Reader, tenant: Tenant, *, with_data: bool) -> bool:
+    """Mark the namespace of a deleted user for tenancy; False when there is none of this user's."""
+    found = await reader.namespace(tenant.name)
+    if found is None or tenant.whose(found):
+        return False
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")
+    marks = {REMOVED: now, **({REMOVED_DATA: "true"} if with_data else {})}
+    await reader.annotate(tenant.name, marks)
+    return True
+
+
+def _is_going(found: Object, said: Mapping[str, str]) -> bool:
+    deleted = found["metadata"].get("deletionTimestamp") is not None
+    return deleted or (REMOVED in said and said.get(REMOVED_DATA) == "true")
+
+
+def _preparing(said: Mapping[str, str], made: bool) -> str:
+    if trouble := said.get(TROUBLE):
+        return _("Your namespace is not ready: {why}").format(why=trouble)
+    if made:
+        return _("Your namespace is being furnished: rights, quotas and volumes.")
+    return _("Your namespace is being brought up to date.")
+
+
+def _too_late(tenant: Tenant, said: Mapping[str, str], seconds: float) -> str:
+    if trouble := said.get(TROUBLE):
+        text = _("Your namespace {name} is not ready: {why} Ask the administrator.")
+        return text.format(name=tenant.name, why=trouble)
+    text = _(
+        "Your namespace {name} was not furnished within {seconds:.0f} seconds. Ask the "
+        "administrator whether the hub's tenancy service runs, or try again later."
+    )
+    return text.format(name=tenant.name, seconds=seconds)

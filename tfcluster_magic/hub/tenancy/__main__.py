@@ -1,0 +1,82 @@
+"""Starts tenancy: `python -m tfcluster_magic.hub.tenancy`.
+
+Promises to end in order on SIGTERM (turns end, the Lease is freed), and to end at once when it may
+not act any more. Logs go to standard error, one line each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+
+from ...control import leader, process
+from ...control.metrics import Numbers, told
+from ...control.service import Service
+from ...errors import TFClusterError
+from ...kube import access, account
+from . import names
+from .tenancy import Tenancy
+
+HOME = "tfcluster-hub"
+LEASE = "tfcluster-tenancy"
+TOKEN = "TFCLUSTER_HUB_TOKEN"  # noqa: S105
+
+log = logging.getLogger("tfcluster")
+
+
+def options(words: list[str]) -> argparse.Namespace:
+    """What the command line asks for."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tfcluster_magic.hub.tenancy",
+        description="Furnishes the namespaces of the hub's users, and keeps them right.",
+    )
+    parser.add_argument("--home", default="", help=f"the hub's namespace; else its own, {HOME}")
+    parser.add_argument("--prefix", default="", help=f"of namespaces; else {names.VARIABLE}")
+    parser.add_argument(
+        "--hub-url",
+        default=os.environ.get("TFCLUSTER_HUB_API", ""),
+        help=f"of the hub's API, its token in {TOKEN}; else TFCLUSTER_HUB_API; empty: no groups",
+    )
+    process.add_options(parser)
+    return parser.parse_args(words)
+
+
+def main(words: list[str]) -> int:
+    """Work until somebody says that it is enough."""
+    asked = options(words)
+    process.begin(asked)
+    try:
+        return service(asked).work()
+    except (TFClusterError, OSError) as error:
+        log.error("%s", error)
+        return process.FAILURE
+
+
+def service(asked: argparse.Namespace) -> Service:
+    """Connect. Raises BackendUnavailable; UsageError; OSError when the port is taken."""
+    prefix = names.prefix(asked.prefix)
+    api, own = access.connect(asked.context, asked.home)
+    home = asked.home or (own if account.in_pod() else HOME)
+    lease = leader.Leader(api, home, process.identity(asked), process.die, name=LEASE)
+    hub = (asked.hub_url, os.environ.get(TOKEN, ""))
+    tenancy = Tenancy(api, home, prefix, hub, lease.leads)
+    return Service(api, lease, tenancy, asked.health_port, lambda: metrics(tenancy, lease))
+
+
+def metrics(tenancy: Tenancy, lease: leader.Leader) -> str:
+    """What Prometheus is told."""
+    numbers = {
+        "tenancy_turns_total": tenancy.turns.taken,
+        "tenancy_failed_turns_total": tenancy.turns.failed,
+        "tenancy_waiting_turns": len(tenancy.turns.work),
+        "tenancy_tenants": len(tenancy.caches.namespaces.every()),
+        "tenancy_leads": lease.leads(),
+        "tenancy_groups_known": tenancy.membership.known,
+    }
+    return told((Numbers(numbers),))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

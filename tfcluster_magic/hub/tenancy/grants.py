@@ -1,0 +1,167 @@
+"""What users of the hub may have: sizes, quotas, storage, networks; every word has a default. Pure.
+
+Promises that of several groups the one of the highest priority counts, of equal ones the first by
+name. It applies nothing: the hub's spawner and `objects` do. `policy` reads the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from ...models import MEMORY_PATTERN, Model, PositiveSeconds
+
+Name = Annotated[
+    str,
+    Meta(
+        pattern=r"^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$",
+        description="small letters, digits and hyphens, at most 40",
+    ),
+]
+Amount = Annotated[
+    str, Meta(pattern=MEMORY_PATTERN, description="an amount with Ki, Mi, Gi or Ti, such as 2Gi")
+]
+Cores = Annotated[float, Meta(gt=0, le=4096, description="a number of cores above 0")]
+Count = Annotated[int, Meta(ge=0, le=100_000, description="a whole number, 0 or more")]
+Path = Annotated[str, Meta(pattern="^/[^:]*[^:/]$", description="an absolute path")]
+Network = Annotated[str, Meta(description="a network such as 10.0.0.0/8")]
+
+
+class Size(Model, frozen=True):
+    """A notebook server that users may choose. What it reserves, and what it may use at most."""
+
+    name: Name
+    title: str = ""
+    cpu: Cores = 0.5
+    memory: Amount = "1Gi"
+    gpu: Count = 0
+    cpu_limit: Cores | None = None
+    memory_limit: Amount | None = None
+
+
+class Quota(Model, frozen=True):
+    """What all tasks of a user may have at once, notebooks aside; none: as much as there is."""
+
+    cpu: Cores | None = None
+    memory: Amount | None = None
+    gpu: Count | None = None
+    pods: Count | None = None
+    run_claims: Count | None = 20
+    run_storage: Amount | None = None
+
+
+class Amounts(Model, frozen=True):
+    """Amounts of one container; none: not said."""
+
+    cpu: Cores | None = None
+    memory: Amount | None = None
+    ephemeral_storage: Amount | None = None
+
+
+class Limits(Model, frozen=True):
+    """What a container may use at most, and what one gets that says nothing."""
+
+    max: Amounts = Amounts()
+    default: Amounts = Amounts(ephemeral_storage="10Gi")
+    request: Amounts = Amounts(ephemeral_storage="100Mi")
+
+
+class Storage(Model, frozen=True):
+    """The claims of a user. A claim that is there grows with its word and never shrinks."""
+
+    class_: Annotated[
+        str, Meta(description='a StorageClass with ReadWriteMany; "": the cluster\'s default')
+    ] = msgspec.field(default="", name="class")
+    workspace: Amount = "10Gi"
+    data: Amount = "10Gi"
+    log: Amount = "10Gi"
+
+
+class SharedData(Model, frozen=True):
+    """Data that all users of the group may read: a claim of this name in each tenant.
+
+    One of `volume` (a PersistentVolume made for that tenant; `{namespace}` stands for it) and
+    `class` (a StorageClass all of whose volumes are the same folder).
+    """
+
+    name: Name
+    path: Path
+    volume: str = ""
+    class_: str = msgspec.field(default="", name="class")
+    size: Amount = "1Gi"
+
+
+class Idle(Model, frozen=True):
+    """When a notebook server is ended, in seconds; none: never. Clusters are no activity."""
+
+    cull: PositiveSeconds | None = 3600.0
+    max_age: PositiveSeconds | None = None
+
+
+class Grant(Model, frozen=True):
+    """All that a user of one group may have."""
+
+    sizes: tuple[Size, ...] = (Size(name="small"),)
+    named_servers: Count = 0
+    quota: Quota = Quota()
+    limits: Limits = Limits()
+    storage: Storage = Storage()
+    shared_data: tuple[SharedData, ...] = ()
+    image_pull_secrets: tuple[Name, ...] = ()
+    egress: tuple[Network, ...] = ()
+    idle: Idle = Idle()
+
+
+class Pool(Model, frozen=True):
+    """Nodes, as a pod's own `nodeSelector` and `tolerations` say them."""
+
+    node_selector: dict[str, str] = {}
+    tolerations: tuple[dict[str, Any], ...] = ()
+
+
+class Placement(Model, frozen=True):
+    """Where notebooks run. Tasks: the operator's policy; the hub: its Deployment."""
+
+    notebooks: Pool = Pool()
+
+
+class Image(Model, frozen=True):
+    """A notebook image that users may choose."""
+
+    name: Name
+    image: Annotated[str, Meta(min_length=1)]
+    title: str = ""
+
+
+class Policy(Model, frozen=True):
+    """The whole file, read: `grants` has each group's words over those of `default`."""
+
+    default: Grant = Grant()
+    grants: dict[str, Grant] = {}
+    priorities: dict[str, int] = {}
+    placement: Placement = Placement()
+    images: tuple[Image, ...] = ()
+    gpu_resource: str = "nvidia.com/gpu"
+    operator_secrets: bool = True
+    on_removal: Literal["keep", "delete"] = "keep"
+
+
+class Entitlement(msgspec.Struct, frozen=True):
+    """What one user may have, and the group by which; "" where `default` alone says it."""
+
+    grant: Grant
+    group: str = ""
+
+
+def for_groups(policy: Policy, groups: Iterable[str]) -> Entitlement:
+    """What a member of these groups may have; groups that the policy does not name do not count."""
+    known = sorted(
+        (each for each in groups if each in policy.grants),
+        key=lambda name: (-policy.priorities.get(name, 0), name),
+    )
+    if not known:
+        return Entitlement(policy.default)
+    return Entitlement(policy.grants[known[0]], known[0])

@@ -1,0 +1,176 @@
+"""What a user's namespace is furnished with. Pure.
+
+Promises the same objects for the same entitlement and place, in the order in which they are made,
+each what a template in `templates/tenancy` says. Default values of the API are written out, so that
+what is there can be compared with what shall be. Creates nothing.
+
+    ServiceAccounts   notebook, and default for tasks: the secrets of their images' registries
+    LimitRange        of one container
+    NetworkPolicies   default-deny, and the exceptions by name
+    claims            workspace, data, log; what all of a group may read
+    ResourceQuotas    tasks, notebooks, others (no pods), claims; after the claims, which a quota
+                      that does not count yet would refuse
+    RoleBindings      the user's rights; by policy the operator's to see secrets
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from ... import templating
+from ...kube import labels
+from ...kube.amounts import quantity
+from ...kube.objects import network
+from .grants import Amounts, Entitlement, Grant, Limits
+
+Object = dict[str, Any]
+
+MANAGER = "tfcluster-tenancy"
+MANAGED_BY = "app.kubernetes.io/managed-by"
+HUB = f"{labels.GROUP}/hub"
+"""Label of namespaces and of all that is made in them: the namespace of the hub they belong to."""
+TASKS, NOTEBOOKS = "tfcluster-task", "tfcluster-notebook"
+"""Priority classes; quotas are scoped to them."""
+ACCOUNT = "notebook"
+USER_ROLE, SECRETS_ROLE = "tfcluster-user", "tfcluster-operator-secrets"
+OPERATOR = ("tfcluster-system", "operator")
+"""Namespace and name of the operator's service account."""
+NOTEBOOK = {labels.NOTEBOOK: "true"}
+NOTEBOOK_PORT, HUB_PORT = 8888, 8081
+HUB_APP, PROXY_APP = "tfcluster-hub", "tfcluster-proxy"
+"""Label `app` of their pods."""
+
+
+class Server(msgspec.Struct, frozen=True):
+    """One address of the API server: a network of one address, and a port."""
+
+    network: str
+    port: int
+
+
+class Place(msgspec.Struct, frozen=True):
+    """The cluster around all tenants: the hub's namespace, and where the API server is."""
+
+    home: str
+    servers: tuple[Server, ...] = ()
+    gpu_resource: str = "nvidia.com/gpu"
+    operator_secrets: bool = True
+
+
+def objects(
+    entitlement: Entitlement, place: Place, *, namespace: str, removed: bool = False
+) -> list[Object]:
+    """Everything that a tenant has, but for copies of secrets; of one who was removed no rights."""
+    found: list[Object] = []
+    for shared in entitlement.grant.shared_data:
+        volume = shared.volume.replace("{namespace}", namespace)
+        claim = {"class": shared.class_, "volume": volume, "size": shared.size}
+        made = _made("claim", place, shared.name, mode="ReadOnlyMany", **claim)
+        made["metadata"]["annotations"] = {labels.MOUNTED_AT: shared.path}  # in tasks, too
+        found.append(made)
+    found += _common(entitlement.grant, place)
+    if place.operator_secrets:
+        home, account = OPERATOR
+        words = {"role": SECRETS_ROLE, "account": account, "namespace": home}
+        found.append(_made("role-binding", place, SECRETS_ROLE, **words))
+    if not removed:
+        words = {"role": USER_ROLE, "account": ACCOUNT, "namespace": namespace}
+        found.append(_made("role-binding", place, USER_ROLE, **words))
+    return found
+
+
+@lru_cache(maxsize=64)
+def _common(grant: Grant, place: Place) -> tuple[Object, ...]:
+    """What is the same in all namespaces of a group; shared, and never changed."""
+    accounts = [
+        _made("service-account", place, name, secrets=list(grant.image_pull_secrets))
+        for name in (ACCOUNT, "default")
+    ]
+    sizes = {"workspace": grant.storage.workspace, "data": grant.storage.data}
+    claims = [
+        _made("claim", place, name, mode="ReadWriteMany", volume="", size=size, **_class(grant))
+        for name, size in {**sizes, "log": grant.storage.log}.items()
+    ]
+    limits = _limits(grant.limits)
+    ranges = [_made("limit-range", place, "containers", limits=limits)] if limits else []
+    return (*accounts, *ranges, *_policies(grant, place), *claims, *_quotas(grant, place))
+
+
+def _class(grant: Grant) -> Object:
+    return {"class": grant.storage.class_}
+
+
+def _made(template: str, place: Place, name: str, **words: object) -> Object:
+    marks = {"app.kubernetes.io/name": "tfcluster", MANAGED_BY: MANAGER, HUB: place.home}
+    head = {"name": name, "labels": marks}
+    return templating.value_of(f"tenancy/{template}.yaml.j2", metadata=head, **words)
+
+
+def _limits(limits: Limits) -> dict[str, dict[str, str]]:
+    """A LimitRange's words, with what the API server would fill in by itself."""
+    most, default, request = (_amounts(a) for a in (limits.max, limits.default, limits.request))
+    default = {**most, **default}
+    said = {"max": most, "default": default, "defaultRequest": {**default, **request}}
+    return {word: amounts for word, amounts in said.items() if amounts}
+
+
+def _amounts(said: Amounts) -> dict[str, str]:
+    named = {"cpu": said.cpu, "memory": said.memory, "ephemeral-storage": said.ephemeral_storage}
+    return {name: _text(value) for name, value in named.items() if value is not None}
+
+
+def _text(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:g}"
+
+
+def _quotas(grant: Grant, place: Place) -> list[Object]:
+    quota, storage = grant.quota, grant.storage
+    tasks = {
+        "requests.cpu": quota.cpu,
+        "requests.memory": quota.memory,
+        f"requests.{place.gpu_resource}": quota.gpu,
+        "pods": quota.pods,
+    }
+    claims: dict[str, float | str | None] = {}
+    if quota.run_claims is not None:
+        claims["persistentvolumeclaims"] = 3 + len(grant.shared_data) + quota.run_claims
+    if quota.run_storage is not None:
+        own = (storage.workspace, storage.data, storage.log, quota.run_storage)
+        shared = (each.size for each in grant.shared_data)
+        claims["requests.storage"] = f"{sum(map(quantity, (*own, *shared))):.0f}"
+    both = [TASKS, NOTEBOOKS]
+    hard: list[tuple[str, dict[str, Any], str, list[str]]] = [
+        ("tasks", tasks, "In", [TASKS]),
+        ("notebooks", {"pods": 1 + grant.named_servers}, "In", [NOTEBOOKS]),
+        ("others", {"pods": 0}, "NotIn", both),
+        ("claims", claims, "", []),
+    ]
+    found = []
+    for name, amounts, operator, classes in hard:
+        said = {key: _text(value) for key, value in amounts.items() if value is not None}
+        words = {"hard": said, "operator": operator, "classes": classes}
+        if said:
+            found.append(_made("resource-quota", place, name, **words))
+    return found
+
+
+def _policies(grant: Grant, place: Place) -> list[Object]:
+    tasks = {"app.kubernetes.io/managed-by": "tfcluster-operator"}
+    servers = [msgspec.to_builtins(each) for each in place.servers]
+    words: dict[str, dict[str, object]] = {
+        "default-deny": {},
+        "notebook-from-hub": {"apps": [PROXY_APP, HUB_APP], "port": NOTEBOOK_PORT},
+        "notebook-and-tasks": {
+            "tasks": tasks,
+            "client": labels.CLIENT_PORTS,
+            "port": labels.PORT,
+        },
+        "notebook-to-services": {"hub": HUB_APP, "port": HUB_PORT, "servers": servers},
+    }
+    if grant.egress:
+        words["notebook-to-networks"] = {"networks": [network(each) for each in grant.egress]}
+    more = {"notebook": NOTEBOOK, "home": place.home}
+    return [_made(name, place, name, **more, **said) for name, said in words.items()]

@@ -1,0 +1,251 @@
+"""The policy file of the hub's administrators: read strictly, a mistake told with its line. Pure.
+
+Promises that what it returns fits together (limits are not below what is reserved, names stand
+there once), that a group's words lie over those of `default`, mappings word by word and lists as a
+whole, and that of a mistake the line, what stands there and what is allowed is told. `grants` has
+the words and their defaults.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+import yaml
+from msgspec import Meta
+
+from ...errors import TFClusterError
+from ...i18n import _
+from ...kube.amounts import quantity
+from ...models import Model
+from . import lines
+from .grants import Amounts, Entitlement, Grant, Image, Placement, Policy, for_groups
+
+__all__ = ["Entitlement", "Grant", "Policy", "PolicyMistake", "for_groups", "parse"]
+
+Step = lines.Step
+Where = tuple[Step, ...]
+CLAIMS = ("workspace", "data", "log")
+TAKEN = ("/home/jovyan", "/data", "/log", "/tmp")  # noqa: S108
+"""Where notebooks and tasks have something of their own."""
+_AT = re.compile(r"(?P<said>.*?)(?: - at (?:`key` in )?`\$(?P<path>[^`]*)`)?", re.DOTALL)
+_STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\[\.\.\.\]")
+_UNKNOWN = re.compile(r"unknown field `([^`]*)`")
+
+
+class PolicyMistake(TFClusterError):
+    """The policy cannot be used; the message begins with the line, `line` has it."""
+
+    exit_code = 2
+    http_status = 422
+
+    def __init__(self, line: int, what: str) -> None:
+        self.line = line
+        super().__init__(_("line {line}: {what}").format(line=line, what=what))
+
+
+class _File(Model, frozen=True):
+    """The words at the top of the file; the groups' own are read one by one."""
+
+    default: dict[str, Any] = {}
+    groups: dict[str, dict[str, Any]] = {}
+    placement: Placement = Placement()
+    images: tuple[Image, ...] = ()
+    gpu_resource: Annotated[str, Meta(min_length=1)] = "nvidia.com/gpu"
+    operator_secrets: bool = True
+    on_removal: Literal["keep", "delete"] = "keep"
+
+
+class _Group(Grant, frozen=True):
+    """What may stand in a group; `priority` stands nowhere else."""
+
+    priority: Annotated[int, Meta(ge=-1_000_000, le=1_000_000)] = 0
+
+
+def parse(text: str) -> Policy:
+    """The policy that a file says; an empty one says the defaults.
+
+    Raises:
+        PolicyMistake: it is no YAML, or holds what no policy has; the first mistake is named.
+    """
+    try:
+        said = yaml.safe_load(text)
+        twice = lines.repeated(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        why = getattr(error, "problem", None) or str(error)
+        line = mark.line + 1 if mark else 1
+        raise PolicyMistake(line, _("it is no YAML: {why}").format(why=why)) from None
+    if twice:
+        line, key = twice
+        raise PolicyMistake(line, _("{word} stands here a second time").format(word=key))
+    return _Reader(text).policy({} if said is None else said)
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def policy(self, said: object) -> Policy:
+        file = self._convert(said, _File, ())
+        self._convert(file.default, Grant, ("default",))
+        default = self._grant(file.default, ("default",))
+        grants, priorities = {}, {}
+        for name, words in file.groups.items():
+            where: Where = ("groups", name)
+            group = self._convert(words, _Group, where)
+            own = {key: value for key, value in words.items() if key != "priority"}
+            grants[name] = self._grant(_over(file.default, own), where)
+            priorities[name] = group.priority
+        self._unique("images", (each.name for each in file.images), ("images",))
+        return Policy(
+            default=default,
+            grants=grants,
+            priorities=priorities,
+            placement=file.placement,
+            images=file.images,
+            gpu_resource=file.gpu_resource,
+            operator_secrets=file.operator_secrets,
+            on_removal=file.on_removal,
+        )
+
+    def _convert(self, said: object, kind: type[Any], where: Where) -> Any:
+        try:
+            return msgspec.convert(said, kind)
+        except msgspec.ValidationError as error:
+            found = _AT.fullmatch(str(error))
+            assert found is not None
+            path = (*where, *_steps(found["path"] or ""))
+            what, inside = found["said"], said
+            if unknown := _UNKNOWN.search(what):
+                path = (*path, unknown[1])
+                what = _("there is no such word; there are: {words}").format(
+                    words=", ".join(sorted(_words(kind, path[len(where) : -1])))
+                )
+            else:
+                for step in path[len(where) :]:
+                    inside = inside[step]  # type: ignore[index]
+                why = _rule(kind, path[len(where) :]) or what
+                what = _("got {value!r}; {why}").format(value=inside, why=why)
+            raise self._mistake(path, what) from None
+
+    def _grant(self, said: Mapping[str, Any], where: Where) -> Grant:
+        """One grant, whose words fit one another. Raises PolicyMistake."""
+        grant: Grant = self._convert(said, Grant, where)
+        for place, network in enumerate(grant.egress):
+            if why := _no_network(network):
+                raise self._mistake((*where, "egress", place), why)
+        if not grant.sizes:
+            raise self._mistake((*where, "sizes"), _("there must be one size at least"))
+        self._unique("sizes", (each.name for each in grant.sizes), where)
+        names = [*CLAIMS, *(each.name for each in grant.shared_data)]
+        self._unique("sharedData", names, where)
+        paths = [*TAKEN, *(each.path for each in grant.shared_data)]
+        self._unique("sharedData", paths, where)
+        for place, size in enumerate(grant.sizes):
+            at: Where = (*where, "sizes", place)
+            self._most(size.cpu, size.cpu_limit, (*at, "cpuLimit"))
+            self._most(size.memory, size.memory_limit, (*at, "memoryLimit"))
+        for place, shared in enumerate(grant.shared_data):
+            if bool(shared.volume) == bool(shared.class_):
+                why = _("it needs either a volume or a class, and not both")
+                raise self._mistake((*where, "sharedData", place), why)
+        self._limits(grant, (*where, "limits"))
+        return grant
+
+    def _limits(self, grant: Grant, where: Where) -> None:
+        limits = grant.limits
+        for word in Amounts.__struct_fields__:
+            json = Amounts.__struct_encode_fields__[Amounts.__struct_fields__.index(word)]
+            default, most = getattr(limits.default, word), getattr(limits.max, word)
+            self._most(default, most, (*where, "default", json))
+            self._most(getattr(limits.request, word), default or most, (*where, "request", json))
+
+    def _most(self, less: object, more: object, where: Where) -> None:
+        if less is not None and more is not None and quantity(less) > quantity(more):
+            why = _("{less} is more than {more}").format(less=less, more=more)
+            raise self._mistake(where, why)
+
+    def _unique(self, word: str, names: Iterable[str], where: Where) -> None:
+        seen: set[str] = set()
+        for name in names:
+            if name in seen:
+                why = _("{name} stands there twice").format(name=name)
+                raise self._mistake((*where, word) if where[-1:] != (word,) else where, why)
+            seen.add(name)
+
+    def _mistake(self, where: Where, what: str) -> PolicyMistake:
+        line = lines.line_of(self._text, where)
+        return PolicyMistake(line, f"{_shown(where)}: {what}" if where else what)
+
+
+def _no_network(text: str) -> str:
+    """Why this is no network; empty when it is one."""
+    try:
+        ipaddress.ip_network(text, strict=False)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Mappings lie over one another word by word; everything else replaces what is below."""
+    found = dict(below)
+    for key, value in above.items():
+        both = isinstance(value, dict) and isinstance(found.get(key), dict)
+        found[key] = _over(found[key], value) if both else value
+    return found
+
+
+def _steps(path: str) -> Where:
+    steps: list[Step] = []
+    for found in _STEP.finditer(path):
+        if found[1] is None and found[2] is None:
+            break  # a key of a mapping, which msgspec does not name
+        steps.append(found[1] if found[1] is not None else int(found[2]))
+    return tuple(steps)
+
+
+def _words(kind: type[Any], path: Where) -> tuple[str, ...]:
+    """The words of the struct at `path` inside `kind`."""
+    return tuple(field.encode_name for field in _struct(_type_at(kind, path)).fields)
+
+
+def _rule(kind: type[Any], path: Where) -> str:
+    """What is allowed at `path`, where the model says it in words."""
+    return _said_of(_type_at(kind, path))
+
+
+def _type_at(kind: type[Any], path: Where) -> Any:
+    info: Any = msgspec.inspect.type_info(kind)
+    for step in path:
+        if isinstance(info, msgspec.inspect.VarTupleType):
+            info = info.item_type
+        elif (struct := _struct(info)) is not None:
+            info = next(field.type for field in struct.fields if field.encode_name == step)
+    return info
+
+
+def _said_of(info: Any) -> str:
+    if isinstance(info, msgspec.inspect.Metadata):
+        return str((info.extra_json_schema or {}).get("description", ""))
+    if isinstance(info, msgspec.inspect.LiteralType):
+        return _("it is one of {words}").format(words=", ".join(map(str, info.values)))
+    if isinstance(info, msgspec.inspect.UnionType):
+        return next((said for each in info.types if (said := _said_of(each))), "")
+    return ""
+
+
+def _struct(info: Any) -> Any:
+    """The struct that a type is; None for any other."""
+    if isinstance(info, msgspec.inspect.Metadata):
+        info = info.type
+    return info if isinstance(info, msgspec.inspect.StructType) else None
+
+
+def _shown(where: Where) -> str:
+    text = "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in where)
+    return text.lstrip(".")

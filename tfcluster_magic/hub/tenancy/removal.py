@@ -1,0 +1,70 @@
+"""What becomes of a user who was removed: rights go, runs are stopped, data stays.
+
+Promises that a namespace is deleted only when its annotation says that the data shall go, or the
+policy does, and only after its runs: a namespace that goes before them can stay Terminating.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ...kube import labels
+from ...kube.api import Api, path
+from ...kube.gone import discard
+
+Object = dict[str, Any]
+
+REMOVED, REMOVED_DATA = f"{labels.GROUP}/removed", f"{labels.GROUP}/removed-data"
+AGAIN = 1.0
+"""Seconds until one looks whether runs and pods have gone."""
+FINAL = ("Succeeded", "Failed", "Stopped")
+
+
+def is_removed(namespace: Object) -> bool:
+    """Whether the hub says that the user of a namespace was removed."""
+    return REMOVED in (namespace["metadata"].get("annotations") or {})
+
+
+def loses_data(namespace: Object, by_default: bool) -> bool:
+    """Whether the data of a removed user shall go: as was asked, else as the policy says."""
+    said = (namespace["metadata"].get("annotations") or {}).get(REMOVED_DATA)
+    return by_default if said is None else said == "true"
+
+
+def stop_runs(api: Api, namespace: str, reason: str) -> None:
+    """Stop what still runs, with a reason that its record keeps. Raises ApiError."""
+    where = path("tfclusters", namespace)
+    for run in api.every(where).items:
+        over = (run.get("status") or {}).get("phase") in FINAL
+        if not over and not (run.get("spec") or {}).get("stop"):
+            stop = {"reason": reason, "by": "tfcluster-tenancy", "at": time.time()}
+            api.merge(f"{where}/{run['metadata']['name']}", {"spec": {"stop": stop}})
+
+
+def discard_runs(api: Api, namespace: str) -> bool:
+    """Delete the runs of a namespace; whether there was one. Raises ApiError.
+
+    A namespace that is deleted before them waits for their pods, and these for their Jobs, which
+    make no other pods there any more and let none go that has failed:
+    https://kubernetes.io/docs/concepts/workloads/controllers/job/#backoff-limit-per-index
+    """
+    where = path("tfclusters", namespace)
+    runs = api.every(where).items
+    for run in runs:
+        if not run["metadata"].get("deletionTimestamp"):
+            discard(api, f"{where}/{run['metadata']['name']}", run["metadata"]["uid"])
+    return bool(runs)
+
+
+def clear(api: Api, found: Object) -> float | None:
+    """Delete the runs of a namespace, then itself; seconds until the next look, None when it is
+    done. Raises ApiError.
+    """
+    namespace = found["metadata"]["name"]
+    runs = discard_runs(api, namespace)
+    tasks = "app.kubernetes.io/managed-by=tfcluster-operator"
+    if runs or api.every(path("pods", namespace), labelSelector=tasks).items:
+        return AGAIN
+    discard(api, path("namespaces", "", namespace), found["metadata"]["uid"])
+    return None

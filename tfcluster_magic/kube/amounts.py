@@ -1,0 +1,86 @@
+"""Amounts of resources as Kubernetes writes them, and what a pod asks for. Pure.
+
+Promises Kubernetes' own sums: containers together, or the largest init container where that is
+more. Amounts are plain numbers by resource name: cores, bytes, devices, pods.
+
+Ref: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
+Ref: https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/#resource-sharing-within-containers
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+Amounts = dict[str, float]
+
+CPU = "cpu"
+MEMORY = "memory"
+PODS = "pods"
+
+_POWERS = {"n": -3, "u": -2, "m": -1, "": 0, "k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
+_SUFFIXES = {
+    **{suffix: 1000.0**power for suffix, power in _POWERS.items()},
+    **{f"{suffix}i": 1024.0**power for power, suffix in enumerate("KMGTPE", 1)},
+}
+_QUANTITY = re.compile(r"([+-]?[0-9.]+)(?:[eE]([+-]?[0-9]+)|(n|u|m|k|[KMGTPE]i|[MGTPE]|))")
+
+
+def quantity(said: object) -> float:
+    """The number of a quantity: "250m" gives 0.25, "1Gi" 2**30. Raises ValueError."""
+    match = _QUANTITY.fullmatch(str(said).strip())
+    if not match:
+        raise ValueError(f"{said!r} is no quantity of Kubernetes")
+    number, exponent, suffix = match.groups()
+    scale = 10.0 ** int(exponent) if exponent else _SUFFIXES[suffix or ""]
+    return float(number) * scale
+
+
+def amounts(said: Mapping[str, object] | None) -> Amounts:
+    """Quantities by resource name as numbers."""
+    return {name: quantity(value) for name, value in (said or {}).items()}
+
+
+def plus(*parts: Mapping[str, float]) -> Amounts:
+    """The sum of amounts."""
+    return {name: sum(p.get(name, 0.0) for p in parts) for name in _names(parts)}
+
+
+def minus(whole: Mapping[str, float], part: Mapping[str, float]) -> Amounts:
+    """What is left of each resource of `whole`, never below nothing."""
+    return {name: max(0.0, value - part.get(name, 0.0)) for name, value in whole.items()}
+
+
+def times(each: Mapping[str, float], count: float) -> Amounts:
+    """`count` times an amount."""
+    return {name: value * count for name, value in each.items()}
+
+
+def largest(parts: Iterable[Mapping[str, float]]) -> Amounts:
+    """The most of each resource."""
+    every = list(parts)
+    return {name: max(p.get(name, 0.0) for p in every) for name in _names(every)}
+
+
+def asked_by(spec: Mapping[str, Any], what: str = "requests") -> Amounts:
+    """What a pod of this spec asks for (`requests`), or may use at most (`limits`)."""
+
+    def of(container: Mapping[str, Any]) -> Amounts:
+        return amounts((container.get("resources") or {}).get(what))
+
+    beside: Amounts = {}
+    before: list[Amounts] = []
+    for container in spec.get("initContainers") or ():
+        if container.get("restartPolicy") == "Always":
+            beside = plus(beside, of(container))
+            before.append(beside)
+        else:
+            before.append(plus(beside, of(container)))
+    running = plus(beside, *(of(container) for container in spec.get("containers") or ()))
+    whole = amounts((spec.get("resources") or {}).get(what))
+    return plus({**largest([running, *before]), **whole}, amounts(spec.get("overhead")))
+
+
+def _names(parts: Iterable[Mapping[str, float]]) -> list[str]:
+    return list(dict.fromkeys(name for part in parts for name in part))

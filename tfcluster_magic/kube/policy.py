@@ -1,0 +1,108 @@
+"""What an administrator decides about the tasks of every run, as one YAML file. Pure.
+
+Promises defaults that work without a file, and a refusal that names what is wrong in one. It says
+what is allowed and what is filled in; `allowed` and `objects` apply it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Annotated, Any
+
+import msgspec
+import yaml
+from msgspec import Meta
+
+from ..errors import InvalidRequest, Problem
+from ..i18n import _
+from ..models import MEMORY_PATTERN, Model, PositiveSeconds
+
+Claim = Annotated[str, Meta(description='name of a claim in the run\'s namespace; "": none')]
+Path = Annotated[str, Meta(pattern="^/[^:]+$")]
+
+
+class Shared(Model, frozen=True):
+    """A claim that every task has unasked and read-only, and where."""
+
+    claim: Annotated[str, Meta(min_length=1)]
+    path: Path
+
+
+class Policy(Model, frozen=True):
+    """What tasks may use and what they get unasked.
+
+    Patterns are those of a shell (`registry.example.com/team/*`); an empty list of `images` allows
+    any, an empty list of `annotations` none.
+    """
+
+    default_image: str = "tfcluster/notebook"
+    images: tuple[str, ...] = ()
+    python: Annotated[str, Meta(description="what starts process 1 in the tasks' images")] = (
+        "python3"
+    )
+    data_claim: Claim = "data"
+    data_path: Path = "/data"
+    data_read_only: bool = True
+    log_claim: Claim = "log"
+    log_path: Path = "/log"
+    workspace_claim: Claim = "workspace"
+    workspace_path: Path = "/home/jovyan"
+    shared_data: Annotated[
+        tuple[Shared, ...],
+        Meta(description="claims that every task reads; a namespace's own claims may add some"),
+    ] = ()
+    storage_class: Annotated[
+        str, Meta(description='of data claims that name none; "": the cluster\'s default')
+    ] = ""
+    default_cpu: Annotated[float, Meta(gt=0, le=1024)] = 0.5
+    default_memory: Annotated[str, Meta(pattern=MEMORY_PATTERN)] = "1Gi"
+    max_tasks: Annotated[int, Meta(ge=1, le=4000)] = 1000
+    max_duration: PositiveSeconds | None = None
+    max_grace: Annotated[
+        PositiveSeconds, Meta(description="tasks hold their room for so long after a stop")
+    ] = 600.0
+    max_reclaim_after: Annotated[
+        float,
+        Meta(ge=0, le=3600, description="no more: Kubernetes takes them an hour after a success"),
+    ] = 3600.0
+    max_keep_for: PositiveSeconds = 365 * 86400.0
+    service_account: str = "default"
+    priority_class: str = ""
+    annotations: tuple[str, ...] = ()
+    node_selector: dict[str, str] = {}
+    tolerations: tuple[dict[str, Any], ...] = ()
+    gpu_resource: str = "nvidia.com/gpu"
+    nodes_are_fixed: Annotated[
+        bool, Meta(description="false where an autoscaler adds nodes for pods that wait")
+    ] = True
+    run_as_user: Annotated[int, Meta(ge=1)] = 1000
+    run_as_group: Annotated[int, Meta(ge=0)] = 100
+    fs_group: Annotated[int, Meta(ge=0)] | None = 100
+    gang: Annotated[bool, Meta(description="start all tasks or none, by Volcano")] = False
+    egress: Annotated[
+        tuple[str, ...],
+        Meta(description="networks that tasks may reach beside one another, such as 10.0.0.0/8"),
+    ] = ()
+    require_network_policy: bool = True
+
+
+def parse(text: str) -> Policy:
+    """The policy that a file says.
+
+    Raises:
+        InvalidRequest: it is no YAML, or holds what no policy has; the first problem is named.
+    """
+    headline = _("the policy cannot be used")
+    try:
+        said = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        problem = Problem("policy", str(error), _("it must be YAML"))
+        raise InvalidRequest([problem], headline) from None
+    try:
+        policy = msgspec.convert(said or {}, Policy)
+        for network in policy.egress:
+            ipaddress.ip_network(network, strict=False)
+    except ValueError as error:  # msgspec's are of this kind
+        problem = Problem("policy", str(error), _("see the policy's table in docs/kubernetes.md"))
+        raise InvalidRequest([problem], headline) from None
+    return policy

@@ -1,0 +1,87 @@
+"""Starts the operator: `python -m tfcluster_magic.operator`.
+
+Promises to end in order on SIGTERM (turns end, the Lease is freed), and to end at once when it may
+not act any more. Logs go to standard error, one line each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from pathlib import Path
+
+from ..control import process
+from ..control.leader import Leader
+from ..control.metrics import told
+from ..control.service import Service
+from ..errors import TFClusterError
+from ..kube import access, account
+from ..kube.policy import Policy, parse
+from .controller import Controller
+from .measuring import Present
+
+LEASE_NAMESPACE = "tfcluster-system"
+
+log = logging.getLogger("tfcluster")
+
+
+def options(words: list[str]) -> argparse.Namespace:
+    """What the command line asks for."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tfcluster_magic.operator",
+        description="Makes TFClusters of a Kubernetes cluster true.",
+    )
+    parser.add_argument("--namespace", default="", help="look after this namespace alone")
+    parser.add_argument("--policy", default="", metavar="FILE", help="what tasks may use, as YAML")
+    parser.add_argument("--lease-namespace", default="", help=f"else its own, {LEASE_NAMESPACE}")
+    process.add_options(parser)
+    return parser.parse_args(words)
+
+
+def main(words: list[str]) -> int:
+    """Work until somebody says that it is enough."""
+    asked = options(words)
+    process.begin(asked)
+    try:
+        policy = parse(Path(asked.policy).read_text()) if asked.policy else Policy()
+        return service(asked, policy).work()
+    except (TFClusterError, OSError) as error:
+        log.error("%s", error)
+        return process.FAILURE
+
+
+def service(asked: argparse.Namespace, policy: Policy) -> Service:
+    """Connect. Raises BackendUnavailable; OSError when the port is taken."""
+    api, own = access.connect(asked.context, asked.namespace)
+    home = asked.lease_namespace or (
+        own if account.in_pod() or asked.namespace else LEASE_NAMESPACE
+    )
+    lease = Leader(api, home, process.identity(asked), process.die)
+    controller = Controller(
+        api, asked.namespace, home, lease.leads, policy, lambda: lease.unwatched
+    )
+    return Service(api, lease, controller, asked.health_port, lambda: metrics(controller, lease))
+
+
+def metrics(controller: Controller, lease: Leader) -> str:
+    """What Prometheus is told."""
+    turns, caches, gate = controller.turns, controller.caches, controller.gate
+    measures = controller.world.measures
+    numbers = {
+        "turns_total": turns.taken,
+        "failed_turns_total": turns.failed,
+        "status_writes_total": measures.status_writes,
+        "waiting_turns": len(turns.work),
+        "records": len(caches.runs.every()),
+        "pods": len(caches.pods.every()),
+        "leads": lease.leads(),
+        "options_writes_total": gate.publisher.writes,
+        "network_policies_enforced": gate.enforcement.enforced is True,
+    }
+    informers = [each for each in (*caches.all, *gate.ground.all) if each.synced.is_set()]
+    return told((measures.registry, Present(caches, informers, numbers)))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

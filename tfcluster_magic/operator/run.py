@@ -1,0 +1,246 @@
+"""One run, turn by turn: look, decide, write, act.
+
+Promises that what is written comes before what is done, so that an operator which is killed between
+the two finds in the record what it was about to do; that an error leaves the record as it was; and
+that a turn too many changes nothing. The queue never gives one run to two workers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
+
+from ..errors import InvalidRequest, TFClusterError
+from ..kube import access, files, resource
+from ..kube.allowed import bounded
+from ..kube.api import ApiError, Object
+from ..kube.observe import Crew
+from ..lifecycle import Decision, Observation, decide
+from ..models import Phase, Reason, Status, TaskType
+from . import belongings, outlook, vanished
+from .caches import Key
+from .hooks import Refused, Sight, Verdict, Waiting
+from .levers import Levers, tell_of_pods
+from .making import Maker, StillThere, still_there
+from .world import World
+from .writer import Writer
+
+LOOK_AGAIN = 60.0
+"""Seconds after which an active run is looked at although nothing happened."""
+TRY_AGAIN = 5.0
+"""The same while the API does not take what is wanted of a Job."""
+ASK_AGAIN = 1.0
+"""The same while tasks are not up, or something is in the way: why may have become known."""
+
+log = logging.getLogger(__name__)
+
+
+class Run:
+    """What is remembered of one TFCluster between its turns; nothing that a restart needs."""
+
+    def __init__(self, world: World, found: Object) -> None:
+        """Read it. Raises InvalidRequest when it is none that a run may have."""
+        cluster = bounded(resource.read(found), world.policy)
+        self._world = world
+        self.uid = cluster.metadata.uid
+        self._cluster = cluster
+        self._generation = found["metadata"].get("generation")
+        self._status: Status = cluster.status
+        if "paths" not in (found.get("status") or {}):
+            output = files.output_dir(cluster.metadata, world.policy)
+            self._status = replace(cluster.status, paths={"output": output, "logs": output})
+        self._crew = Crew(cluster.spec)
+        self._levers = Levers(world.api, self._crew)
+        self._maker = Maker(world.api, world.policy_of, made=self._status.running_at is not None)
+        self._writer = Writer(world.api, found, world.measures)
+        self._hindrance = ""
+        self._seen: set[TaskType] = set()
+        """The types whose Jobs this process has seen."""
+        self._unseen_success = False
+
+    @property
+    def key(self) -> Key:
+        """Where it is: namespace and name."""
+        return self._cluster.metadata.owner, self._cluster.metadata.name
+
+    def turn(self, found: Object) -> float | None:
+        """One turn; seconds until the next is due, None when nothing is left to do.
+
+        Raises:
+            ApiError: the API did not take or answer something: the turn has to be taken again.
+            Overtaken: somebody else wrote the status; forget this object.
+        """
+        self._meet(found)
+        if self._status.released_at is not None:
+            return None  # the cache will show it
+        now = self._world.clock()
+        sight = self._sight()
+        verdict = self._verdict(sight)
+        if isinstance(verdict, Refused):
+            self._end(now, str(InvalidRequest(verdict.problems)))
+            return 0.0
+        gone = self._gone(sight)
+        done = self._done(gone, now)
+        if lost := vanished.lost(self._cluster, gone, done, self._seen):
+            self._end(now, lost, Reason.DISRUPTED, released=False)
+            return 0.0
+        seen = self._observe(sight, done, verdict, now)
+        decision = self._decide(seen, now)
+        status = self._worded(decision)
+        later = self._writer.put(status, self._status)
+        if self._status.phase is not status.phase:
+            log.info("%s/%s: %s. %s", *self.key, status.phase.value, status.message)
+        self._status = decision.status
+        hindrance = self._hindrance
+        self._act(decision, seen, sight)
+        if self._hindrance != hindrance:
+            return 0.0  # to say so
+        due = [each for each in (later, self._rest(decision, now)) if each is not None]
+        return min(due, default=None)
+
+    # -- looking -----------------------------------------------------------------------------------
+
+    def _meet(self, found: Object) -> None:
+        self._writer.met(found)
+        if found["metadata"].get("generation") != self._generation:
+            changed = bounded(resource.read(found), self._world.policy)
+            self._cluster = replace(self._cluster, spec=changed.spec)
+            self._generation = found["metadata"].get("generation")
+
+    def _sight(self) -> Sight:
+        own = belongings.of_run(self._world.caches, self.key, self.uid)
+        told = self._status.warnings
+        new = [w for w in map(belongings.warning, own.strangers) if w not in told]
+        for words in new:
+            log.warning("%s/%s: %s", *self.key, words)
+        self._status = replace(self._status, warnings=(*told, *new))
+        jobs = {t: job for t, job in own.jobs.items() if not self._maker.has_retired(job)}
+        return Sight(replace(self._cluster, status=self._status), own.pods, jobs)
+
+    def _verdict(self, sight: Sight) -> Verdict | None:
+        """Whether it may begin, asked once a turn; None when that is no question any more."""
+        if self._status.phase is not Phase.QUEUED or self._cluster.spec.stop is not None:
+            return None
+        return self._world.admission.decide(sight.cluster)
+
+    def _observe(
+        self, sight: Sight, done: Mapping[TaskType, Object], verdict: Verdict | None, now: float
+    ) -> Observation:
+        away = self._world.caches.away()
+        jobs = {**sight.jobs, **done}
+        seen = self._crew.observe(self._status, sight.pods, jobs, now, away)
+        if verdict is None:
+            return self._explained(seen, sight)
+        waits = outlook.waiting(verdict) if isinstance(verdict, Waiting) else ""
+        reason = self._earlier_run() or waits
+        return replace(seen, admitted=not reason, waiting_for=reason)
+
+    def _explained(self, seen: Observation, sight: Sight) -> Observation:
+        """With why tasks are not up, as far as that is known."""
+        explainer = self._world.explainer
+        if not outlook.misses_tasks(self._status):
+            explainer.forget(self.key)
+            return seen
+        return replace(seen, why=explainer.why(sight))
+
+    def _gone(self, sight: Sight) -> list[TaskType]:
+        """The types whose Jobs are gone; nobody makes one a second time."""
+        self._seen.update(sight.jobs)
+        if self._status.phase not in (Phase.STARTING, Phase.RUNNING):
+            return []
+        return self._maker.gone(self._cluster, sight.jobs)
+
+    def _done(self, gone: Sequence[TaskType], now: float) -> dict[TaskType, Object]:
+        """Those of them whose tasks have all succeeded."""
+        unseen = 0.0 if self._seen.intersection(gone) else self._world.unwatched()
+        found = vanished.done(self._cluster, self._status, gone, unseen=unseen, now=now)
+        known = vanished.done(self._cluster, self._status, gone, unseen=0.0, now=now)
+        self._unseen_success = found.keys() != known.keys()
+        return found
+
+    def _earlier_run(self) -> str:
+        """What an earlier run of the same name still has; it is waited for, never adopted."""
+        for kind, each in belongings.of_others(self._world.caches, self.key, self.uid):
+            return still_there(kind, each["metadata"]["name"])
+        return ""
+
+    # -- deciding ----------------------------------------------------------------------------------
+
+    def _decide(self, seen: Observation, now: float) -> Decision:
+        name, spec = self._cluster.metadata.name, self._cluster.spec
+        status = self._status
+        ended = outlook.success_at(self._cluster, status, seen, now)
+        if ended is not None:
+            # The run was over when its last task ended, whenever we got to see that.
+            status = decide(spec, name, status, seen, ended).status
+        return decide(spec, name, status, seen, now)
+
+    def _worded(self, decision: Decision) -> Status:
+        """The status for people: with what is in the way of making or ending its tasks."""
+        if self._hindrance and not outlook.is_as_wanted(decision.status):
+            return outlook.explained(decision.status, [self._hindrance])
+        if self._unseen_success and decision.status.phase is Phase.SUCCEEDED:
+            return outlook.explained(decision.status, [vanished.unseen_success()])
+        return decision.status
+
+    def _end(
+        self,
+        now: float,
+        message: str,
+        reason: Reason = Reason.START_FAILED,
+        *,
+        released: bool = True,
+    ) -> None:
+        status = outlook.failed(self._status, reason, message, now, released=released)
+        self._writer.put(status, self._status)
+        self._status = status
+
+    # -- acting ------------------------------------------------------------------------------------
+
+    def _act(self, decision: Decision, seen: Observation, sight: Sight) -> None:
+        api = self._world.api
+        self._hindrance = ""
+        jobs = dict(sight.jobs)
+        for task_type in self._levers.outworn(decision, seen, jobs):
+            self._maker.retire(task_type, jobs.pop(task_type))
+        if decision.start:
+            try:
+                self._maker.make(self._cluster, jobs)
+            except StillThere as hindrance:
+                self._hindrance = str(hindrance)
+            except InvalidRequest as error:
+                self._end(self._world.clock(), str(error))
+            except TFClusterError as error:
+                self._hindrance = str(error)
+            except ApiError as error:
+                if error.unanswered and error.status != 500:  # 500: a webhook that is down
+                    raise
+                self._hindrance = str(access.explain(error, server=api.server))
+                if error.status == 422:  # it will never be taken
+                    self._end(self._world.clock(), self._hindrance, released=False)
+                log.warning("%s/%s: %s", *self.key, self._hindrance)
+        refused = self._levers.pull(decision, seen, jobs)
+        self._hindrance = self._hindrance or refused
+        tell_of_pods(api, sight.pods, self._crew.going(sight.jobs), self._world.caches.away())
+
+    def _rest(self, decision: Decision, now: float) -> float | None:
+        if decision.done:
+            return 0.0
+        times = [LOOK_AGAIN]
+        if decision.wake_at is not None:
+            times.append(decision.wake_at - now)
+        status = decision.status
+        if status.phase is Phase.QUEUED or outlook.misses_tasks(status) or decision.start:
+            times.append(ASK_AGAIN)
+        elif self._hindrance:
+            times.append(TRY_AGAIN)
+        return min(times)
+
+
+def is_over(found: Object) -> bool:
+    """Whether a run has ended and given everything back."""
+    status = found.get("status") or {}
+    final: Sequence[str] = [phase.value for phase in Phase if phase.is_final]
+    return status.get("phase") in final and status.get("releasedAt") is not None

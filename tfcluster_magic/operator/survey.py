@@ -1,0 +1,278 @@
+"""All runs and nodes at one moment: what is promised to runs, and who waits in which order.
+
+Promises that room counts as taken from the moment a run is admitted until its tasks end: by its
+pods once they are bound, before that by what it asked for. Reads caches alone; decides nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from msgspec.structs import replace
+
+from ..errors import InvalidRequest
+from ..kube import labels, resource
+from ..kube.amounts import PODS, Amounts, asked_by, plus, times
+from ..kube.limits import Demand, Quota, quotas
+from ..kube.nodes import Bound, nodes
+from ..kube.offer import Offer, wanted
+from ..kube.packing import Group, without
+from ..kube.policy import Policy
+from ..kube.room import Node, Place
+from ..models import Phase, Spec, TaskType
+from .caches import Caches, Key
+from .ground import Ground, is_closed
+
+AGE = 0.5
+"""Seconds for which a survey is used again."""
+_HOLDS = (Phase.STARTING.value, Phase.RUNNING.value)
+_ENDED = ("Succeeded", "Failed")
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What a run that was admitted still has to get: tasks without a pod, pods without a node."""
+
+    key: Key
+    demands: Mapping[TaskType, Demand]
+    holding: Mapping[TaskType, int]
+    unmade: Mapping[TaskType, int]
+    unbound: Mapping[TaskType, int]
+
+    def counted_as(self, key: str) -> float:
+        """What a quota does not count yet, and will."""
+        return sum(n * self.demands[t].counted_as(key) for t, n in self.unmade.items())
+
+    @property
+    def held(self) -> Amounts:
+        """What its tasks that are not over ask for."""
+        return plus(*(times(self.demands[t].requests, n) for t, n in self.holding.items()))
+
+
+@dataclass(frozen=True)
+class Queued:
+    """A run that waits to be admitted."""
+
+    key: Key
+    uid: str
+    since: tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Survey:
+    """One moment."""
+
+    at: float
+    nodes: tuple[Node, ...] | None
+    free: tuple[Amounts, ...] | None = None
+    """What pods that are there leave of each node, whatever was promised beside them."""
+    promises: Mapping[str, Sequence[Promise]] = field(default_factory=dict)
+    queues: Mapping[str, Sequence[Queued]] = field(default_factory=dict)
+
+
+class Surveyor:
+    """Looks at all runs and nodes, at most twice a second."""
+
+    def __init__(self, caches: Caches, ground: Ground, policy: Policy) -> None:
+        self._caches, self._ground, self.policy = caches, ground, policy
+        self._lock = threading.RLock()
+        self._survey: Survey | None = None
+        self._specs: dict[str, Spec | None] = {}
+        self._asked: dict[str, Amounts] = {}
+        self._seen: dict[str, int] = {}
+        self._count = 0
+        self.admitted: set[str] = set()
+        """Uids of runs that were admitted, and whose record does not say so yet."""
+        self._published: dict[str, tuple[float, Offer]] = {}
+
+    @property
+    def settled(self) -> bool:
+        """Whether each kind was seen once, or is known to be none of the operator's business.
+
+        Before that, nodes that nobody has listed yet would count as none.
+        """
+        nodes = self._caches.nodes
+        return self._ground.settled and (nodes.synced.is_set() or is_closed(nodes))
+
+    def look(self, *, fresh: bool = False) -> Survey:
+        """All runs and nodes, as of half a second ago at most."""
+        with self._lock:
+            known = self._survey
+            if fresh or known is None or time.monotonic() - known.at > AGE:
+                known = self._survey = self._look()
+            return known
+
+    def offer(
+        self,
+        namespace: str,
+        found: Sequence[Object] | None = None,
+        after: Survey | None = None,
+    ) -> Offer:
+        """What a namespace offers now; `found` are its ResourceQuotas where they are known better
+        than by the cache, and `after` is the look after which they were read.
+        """
+        survey = self.look()
+        limits = self._ground.bounds(namespace)
+        promises = (after or survey).promises.get(namespace, ())
+        counted = quotas(
+            self._ground.quotas.of(namespace) if found is None else found,
+            self.policy.priority_class,
+        )
+        count = None if survey.nodes is None else len(survey.nodes)
+        return Offer(
+            policy=self.policy_of(namespace),
+            names=self._ground.names(namespace, count, limits),
+            place=Place(
+                nodes=survey.nodes,
+                quotas=tuple(_with_promises(quota, promises) for quota in counted),
+                bounds=limits,
+                max_tasks=self.policy.max_tasks,
+                held={promise.key[1]: promise.held for promise in promises},
+            ),
+        )
+
+    def policy_of(self, namespace: str) -> Policy:
+        """The policy, with what all tasks of a namespace read."""
+        found = self._ground.shared(namespace)
+        if not found:
+            return self.policy
+        return replace(self.policy, shared_data=(*self.policy.shared_data, *found))
+
+    def published(self, namespace: str) -> Offer:
+        """What clients are told that it offers; made once for each look."""
+        survey = self.look()
+        known = self._published.get(namespace)
+        if known is None or known[0] != survey.at:
+            known = self._published[namespace] = survey.at, self.offer(namespace).published()
+        return known[1]
+
+    def admit(self, uid: str) -> None:
+        """Reserve what a run asks for, until its record says that it was admitted."""
+        with self._lock:
+            self.admitted.add(uid)
+            self.look(fresh=True)
+
+    # -- looking -----------------------------------------------------------------------------------
+
+    def _look(self) -> Survey:
+        at = time.monotonic()
+        runs = self._caches.runs.every()
+        promises: dict[str, list[Promise]] = {}
+        queues: dict[str, list[Queued]] = {}
+        uids = {found["metadata"]["uid"] for found in runs}
+        for found in runs:
+            head = found["metadata"]
+            phase = (found.get("status") or {}).get("phase", Phase.QUEUED.value)
+            if phase != Phase.QUEUED.value:
+                self.admitted.discard(head["uid"])
+            if head.get("deletionTimestamp"):
+                continue
+            if phase in _HOLDS or head["uid"] in self.admitted:
+                if promise := self._promise(found):
+                    promises.setdefault(head["namespace"], []).append(promise)
+            elif phase == Phase.QUEUED.value and not (found.get("spec") or {}).get("stop"):
+                waits = Queued((head["namespace"], head["name"]), head["uid"], self._since(head))
+                queues.setdefault(head["namespace"], []).append(waits)
+        for queue in queues.values():
+            queue.sort(key=lambda each: each.since)
+        self.admitted &= uids
+        for kept in (self._specs, self._seen):
+            for uid in kept.keys() - uids:
+                del kept[uid]
+        there = self._nodes()
+        left = None if there is None else tuple(node.free for node in there)
+        return Survey(at, _promised(there, promises), left, promises, queues)
+
+    def _since(self, head: Object) -> tuple[str, int]:
+        """When a run was asked for; those of one second in the order in which we saw them."""
+        if head["uid"] not in self._seen:
+            self._count += 1
+            self._seen[head["uid"]] = self._count
+        return head["creationTimestamp"], self._seen[head["uid"]]
+
+    def _promise(self, found: Object) -> Promise | None:
+        spec = self._spec(found)
+        if spec is None:
+            return None
+        head, counts = found["metadata"], (found.get("status") or {}).get("counts") or {}
+        key = (head["namespace"], head["name"])
+        limits = self._ground.bounds(head["namespace"])
+        asked = wanted(spec, Offer(policy=self.policy, place=Place(bounds=limits)))
+        alive: dict[str, list[Object]] = {}
+        for pod in self._caches.pods.of(key):
+            if (pod.get("status") or {}).get("phase") not in _ENDED:
+                alive.setdefault(pod["metadata"]["labels"].get(labels.TASK_TYPE, ""), []).append(
+                    pod
+                )
+        holding = {
+            t: count - int((counts.get(t.value) or {}).get("succeeded", 0))
+            for t, (count, _demand) in asked.items()
+        }
+        made = {t: len(alive.get(t.value, ())) for t in asked}
+        on_nodes = {
+            t: sum(1 for pod in alive.get(t.value, ()) if pod["spec"].get("nodeName"))
+            for t in asked
+        }
+        return Promise(
+            key=key,
+            demands={t: demand for t, (_count, demand) in asked.items()},
+            holding=holding,
+            unmade={t: max(0, holding[t] - made[t]) for t in asked},
+            unbound={t: max(0, holding[t] - on_nodes[t]) for t in asked},
+        )
+
+    def _spec(self, found: Object) -> Spec | None:
+        uid = found["metadata"]["uid"]
+        if uid not in self._specs:
+            try:
+                self._specs[uid] = replace(resource.read(found).spec, program=None)
+            except InvalidRequest:
+                self._specs[uid] = None  # the controller refuses it
+        return self._specs[uid]
+
+    def _nodes(self) -> tuple[Node, ...] | None:
+        if any(is_closed(each) for each in (self._caches.nodes, self._ground.others)):
+            return None
+        taken = [each["bound"] for each in self._ground.others.every() if each["bound"]]
+        return nodes(self._caches.nodes.every(), [*taken, *self._own()], self.policy)
+
+    def _own(self) -> list[Bound]:
+        """What pods of runs take of nodes; what one asks for never changes, and is read once."""
+        asked: dict[str, Amounts] = {}
+        taken = []
+        for pod in self._caches.pods.every():
+            uid, node = pod["metadata"]["uid"], pod["spec"].get("nodeName")
+            asked[uid] = self._asked.get(uid) or {**asked_by(pod["spec"]), PODS: 1.0}
+            if node and (pod.get("status") or {}).get("phase") not in _ENDED:
+                taken.append(Bound(node=node, asked=asked[uid]))
+        self._asked = asked
+        return taken
+
+
+def _promised(
+    found: tuple[Node, ...] | None, promises: Mapping[str, Sequence[Promise]]
+) -> tuple[Node, ...] | None:
+    """The nodes without what runs that were admitted have not taken of them yet."""
+    groups = [
+        Group(t, count, {**promise.demands[t].requests, PODS: 1.0})
+        for every in promises.values()
+        for promise in every
+        for t, count in promise.unbound.items()
+        if count
+    ]
+    if not groups or found is None:
+        return found
+    free = without(groups, [node.free for node in found])
+    return tuple(replace(node, free=left) for node, left in zip(found, free, strict=True))
+
+
+def _with_promises(quota: Quota, promises: Sequence[Promise]) -> Quota:
+    """The quota with what runs that were admitted have not taken of it yet."""
+    promised = {key: sum(p.counted_as(key) for p in promises) for key in quota.hard}
+    return replace(quota, used=plus(quota.used, promised))

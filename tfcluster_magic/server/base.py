@@ -1,0 +1,231 @@
+"""What every route shares: who may call, how a blocking verb is called, how an error is told.
+
+Promises that no route answers without a signed-in, authorised user, that XSRF protection stays on,
+and that every failure is `application/problem+json` (RFC 9457) with the sentence of the command
+line, in the language that the browser asks for, and never a traceback.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from functools import partial, wraps
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from jupyter_core.utils import ensure_async
+from jupyter_server.auth.decorator import authorized
+from jupyter_server.base.handlers import APIHandler, JupyterHandler
+from tornado.http1connection import HTTP1Connection
+from tornado.iostream import StreamClosedError
+from tornado.web import HTTPError, authenticated
+
+from .. import validation
+from ..errors import Conflict, InvalidRequest, NotAllowed, Problem, TFClusterError, UsageError
+from ..i18n import _, accepted, language
+from ..models import Model, TFCluster
+
+if TYPE_CHECKING:
+    from .service import Service
+
+T = TypeVar("T")
+M = TypeVar("M", bound=Model)
+RESOURCE = "tfcluster"
+"""What an `Authorizer` of Jupyter Server is asked about: read, write on `tfcluster`."""
+MOST_BYTES = 4 * 1024 * 1024
+"""Of a request's body: a cell with its arguments is far below."""
+PROBLEM = "application/problem+json"
+
+
+def problem(error: BaseException) -> dict[str, Any]:
+    """An error as RFC 9457 has it, with every single problem of a refused request."""
+    told: dict[str, Any] = {
+        "type": "about:blank",
+        "title": type(error).__name__,
+        "status": getattr(error, "http_status", 500),
+        "detail": str(error) or type(error).__name__,
+    }
+    if isinstance(error, HTTPError):
+        told |= {"title": _phrase(error.status_code), "status": error.status_code}
+        told["detail"] = error.log_message or error.reason or told["title"]
+    elif not isinstance(error, TFClusterError):
+        told["title"] = _phrase(500)
+        told["detail"] = _(
+            "something went wrong inside the server extension; the server's log has the cause"
+        )
+    if isinstance(error, InvalidRequest):
+        told["problems"] = [
+            {"field": p.field, "value": p.value, "allowed": p.allowed} for p in error.problems
+        ]
+    return told
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "Error"
+
+
+def wanted_by(handler: JupyterHandler) -> str | None:
+    """The languages that the browser asks for, as `i18n.language` takes them."""
+    return accepted(handler.request.headers.get("Accept-Language", ""))
+
+
+class TFClusterHandler(APIHandler):
+    """A route of ours. Methods of subclasses carry `@guarded`."""
+
+    auth_resource = RESOURCE
+
+    @property
+    def service(self) -> Service:
+        """What the routes of this server share."""
+        service: Service = self.settings["tfcluster"]
+        return service
+
+    async def call(self, function: Callable[..., T], *args: Any, **words: Any) -> T:
+        """Call a blocking verb; see `Worker.call`."""
+        return await self.service.worker.call(function, *args, **words)
+
+    async def meant(self, ref: str) -> TFCluster:
+        """The run `ref`; with `?uid=…` that one only, and not another that has its name since.
+
+        Raises:
+            NotFound: there is none.
+            Conflict: it is another one.
+        """
+        cluster = await self.call(self.service.manager.status, ref)
+        uid = self.get_query_argument("uid", "")
+        if uid and uid != cluster.metadata.uid:
+            raise Conflict(
+                _(
+                    "{name} is another run by now, and nothing was done to it: the one that was "
+                    "meant is gone"
+                ).format(name=cluster.metadata.name)
+            )
+        return cluster
+
+    def body(self) -> dict[str, Any]:
+        """The JSON object that came with the request; nothing is an empty one.
+
+        Raises:
+            UsageError: it is something else.
+        """
+        size = len(self.request.body)
+        if size > MOST_BYTES:
+            raise UsageError(
+                _("the request has {size} bytes; at most {most}").format(size=size, most=MOST_BYTES)
+            )
+        try:
+            data = json.loads(self.request.body or b"{}", parse_constant=_no_number)
+        except (ValueError, RecursionError):
+            raise UsageError(_("the body of the request is not JSON")) from None
+        if not isinstance(data, dict):
+            raise UsageError(_("the body of the request is not a JSON object"))
+        return data
+
+    def read(self, kind: type[M]) -> M:
+        """The body as a `kind`.
+
+        Raises:
+            UsageError: it is not a JSON object.
+            InvalidRequest: a field is wrong or unknown; all of them are named, with what is
+                allowed.
+        """
+        return validation.read(self.body(), kind)
+
+    def flag(self, name: str) -> bool:
+        """Whether `?name=1` was said.
+
+        Raises:
+            InvalidRequest: it is neither 1 nor 0.
+        """
+        said = self.get_query_argument(name, "0")
+        if said not in ("0", "1"):
+            raise InvalidRequest([Problem(name, said, _("use {words}").format(words="0, 1"))])
+        return said == "1"
+
+    def reply(self, data: Any, status: int = 200) -> None:
+        """Answer with JSON."""
+        self.set_status(status)
+        self.finish(json.dumps(data, allow_nan=False))
+
+    def update_api_activity(self) -> None:
+        """Looking is no activity: a page looks also while nobody sits before it."""
+        if self.request.method != "GET":
+            super().update_api_activity()
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """Tell what went wrong; Tornado calls it for whatever a method raises."""
+        error = (kwargs.get("exc_info") or (None, None, None))[1]
+        with language(wanted_by(self)):
+            told = problem(error if error is not None else HTTPError(status_code))
+        self.set_status(told["status"])
+        self.finish(json.dumps(told, default=str), set_content_type=PROBLEM)
+
+    def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
+        """An error that is told to the user is no fault of the server: its log stays short."""
+        if isinstance(value, (TFClusterError, StreamClosedError)):
+            self.log.debug("%s: %s", type(value).__name__, value)
+        else:
+            super().log_exception(typ, value, tb)
+
+
+def guarded(method: Callable[..., Any], action: str | None = None) -> Callable[..., Any]:
+    """Only a signed-in user (401/403) whom the server's Authorizer allows to; marks the method.
+
+    The Authorizer is asked for `action`; without one for that of the request's method.
+    """
+    checked = authenticated(_allowed(method, action))
+
+    @wraps(method)
+    async def spoken(self: JupyterHandler, *args: Any, **words: Any) -> None:
+        self.settings["tfcluster"].start()  # an older Jupyter Server has not done it
+        with language(wanted_by(self)):
+            await cast("Awaitable[None]", checked(self, *args, **words))
+
+    spoken.is_guarded = True  # type: ignore[attr-defined]  # a test walks all routes
+    return spoken
+
+
+async def may(handler: JupyterHandler, action: str) -> bool:
+    """Whether the server's Authorizer allows the person to `read` or `write`."""
+    allowed = handler.authorizer.is_authorized(handler, handler.current_user, action, RESOURCE)
+    return bool(await ensure_async(allowed))
+
+
+def break_off(handler: JupyterHandler) -> None:
+    """Close the browser's connection in the middle: a part of a file does not look like all."""
+    connection = handler.request.connection
+    if isinstance(connection, HTTP1Connection):
+        connection.close()
+
+
+looked_at = partial(guarded, action="read")
+"""`guarded` for what only looks, whatever the request's method."""
+
+
+def _allowed(method: Callable[..., Any], action: str | None) -> Callable[..., Any]:
+    """`authorized`, telling a signed-in person whom the Authorizer refuses that it is this."""
+
+    async def nothing(_self: JupyterHandler) -> None:
+        """What is asked about comes after the answer: its own refusals are another matter."""
+
+    ask: Callable[..., Awaitable[None]] = authorized(action=action)(nothing)
+
+    @wraps(method)
+    async def told(self: JupyterHandler, *args: Any, **words: Any) -> None:
+        try:
+            await ask(self)
+        except HTTPError as error:
+            why = error.log_message
+            raise NotAllowed(
+                _("you are signed in, but may not do that on this server ({why})").format(why=why)
+            ) from None
+        await cast("Awaitable[None]", method(self, *args, **words))
+
+    return told
+
+
+def _no_number(constant: str) -> float:
+    raise ValueError(f"{constant} is not JSON")

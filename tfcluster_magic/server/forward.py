@@ -1,0 +1,173 @@
+"""One HTTP request passed on to a server on this machine, and its answer passed back, in pieces.
+
+Promises that neither body is ever held as a whole: each side waits for the other. What may cross is
+a list of headers in each direction: no cookie, token or name of the person goes out, and nothing
+comes back by which the target could speak for our origin (cookies, rights of others): its policy
+only adds to ours.
+Owns the connection to the target. It does not know who asks, or why.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from urllib.parse import urlsplit
+
+from tornado.http1connection import HTTP1Connection, HTTP1ConnectionParameters
+from tornado.httputil import (
+    HTTPHeaders,
+    HTTPMessageDelegate,
+    RequestStartLine,
+    ResponseStartLine,
+)
+from tornado.iostream import IOStream, StreamClosedError
+from tornado.tcpclient import TCPClient
+from tornado.util import TimeoutError as TornadoTimeout
+
+SENT = re.compile(
+    "accept|accept-(encoding|language)|cache-control|content-(length|type)|"
+    "if-((un)?modified-since|(none-)?match|range)|pragma|range|user-agent",
+    re.IGNORECASE,
+)
+"""Of the request: what says which bytes are wanted, or what the body is."""
+RETURNED = re.compile(
+    "accept-ranges|age|cache-control|"
+    "content-(disposition|encoding|language|length|range|security-policy|type)|etag|expires|last-modified|location|retry-after|vary",
+    re.IGNORECASE,
+)
+"""Of the answer: what says what the bytes are, how long they hold, and where else to look."""
+
+CONNECT_WITHIN = 3.0
+ANSWER_WITHIN = 60.0
+_PIECE = 64 * 1024
+_NO_LIMIT = 1 << 50
+
+
+class NoAnswer(Exception):
+    """The target does not listen, or ended without an answer; nothing was passed back."""
+
+
+class Broken(Exception):
+    """The target, or whoever asked, ended in the middle of the answer."""
+
+
+class Forward(HTTPMessageDelegate):
+    """A request that has begun: `send` its body in pieces, then `answer`."""
+
+    def __init__(self, stream: IOStream) -> None:
+        self._stream = stream
+        self._connection = HTTP1Connection(
+            stream,
+            True,
+            HTTP1ConnectionParameters(
+                no_keep_alive=True,
+                chunk_size=_PIECE,
+                header_timeout=ANSWER_WITHIN,
+                max_body_size=_NO_LIMIT,
+            ),
+        )
+        self._begun = self._complete = False
+
+    @classmethod
+    async def begin(
+        cls, host: str, port: int, method: str, path: str, headers: HTTPHeaders
+    ) -> Forward:
+        """Connect and send the head of the request. Raises NoAnswer."""
+        try:
+            stream = await TCPClient().connect(host, port, timeout=CONNECT_WITHIN)
+        except (OSError, StreamClosedError, TornadoTimeout) as error:
+            raise NoAnswer(str(error)) from None
+        forward = cls(stream)
+        passed = HTTPHeaders({"Host": f"{host}:{port}", "Connection": "close"})
+        for name, value in headers.get_all():
+            of_a_body = name.lower().startswith("content-")
+            if SENT.fullmatch(name) and (method == "POST" or not of_a_body):
+                passed.add(name, value)
+        try:
+            await forward._connection.write_headers(RequestStartLine(method, path, ""), passed)
+        except StreamClosedError:
+            forward.close()
+            raise NoAnswer("closed") from None
+        return forward
+
+    async def send(self, piece: bytes) -> None:
+        """Pass on a piece of the request's body; waits until the target takes it."""
+        try:
+            await self._connection.write(piece)
+        except StreamClosedError:  # it may have answered without reading all: `answer` tells
+            return
+
+    async def answer(
+        self,
+        head: Callable[[int, str, HTTPHeaders], None],
+        piece: Callable[[bytes], Awaitable[None]],
+    ) -> None:
+        """Pass the answer back: `head` gets status, reason and headers, `piece` what follows.
+
+        Raises:
+            NoAnswer: there is none.
+            Broken: it ended in the middle.
+        """
+        self._head, self._piece = head, piece
+        try:
+            self._connection.finish()
+            await self._connection.read_response(self)
+        except StreamClosedError:
+            pass  # told below
+        finally:
+            self.close()
+        if not self._begun:
+            raise NoAnswer("closed")
+        if not self._complete:
+            raise Broken
+
+    def close(self) -> None:
+        """Let go of the target."""
+        self._stream.close()
+
+    # -- what Tornado calls ------------------------------------------------------------------------
+
+    def headers_received(
+        self, start_line: RequestStartLine | ResponseStartLine, headers: HTTPHeaders
+    ) -> None:
+        """The head of the answer."""
+        assert isinstance(start_line, ResponseStartLine)
+        if start_line.code < 200:
+            return
+        self._begun = True
+        passed = HTTPHeaders()
+        for name, value in headers.get_all():
+            if RETURNED.fullmatch(name):
+                passed.add(name, value)
+        self._head(start_line.code, start_line.reason, passed)
+
+    async def data_received(self, chunk: bytes) -> None:
+        """A piece of its body."""
+        try:
+            await self._piece(chunk)
+        except StreamClosedError:  # whoever asked has gone
+            self.close()
+
+    def finish(self) -> None:
+        """The answer is complete."""
+        self._complete = True
+
+
+def relocated(location: str, host: str, port: int, prefix: str, base: str) -> str:
+    """A redirect of the target, whose pages are below `prefix`, as it must be below `base`.
+
+    One to another server stays as it is, and so does one relative to the page.
+    """
+    parts = urlsplit(location)
+    if parts.netloc and parts.netloc not in (f"{host}:{port}", f"localhost:{port}"):
+        return location
+    if not parts.netloc and not parts.path.startswith("/"):
+        return location
+    path = parts.path
+    if path == prefix or path.startswith(f"{prefix}/"):
+        path = path[len(prefix) :]
+    return (
+        base.rstrip("/")
+        + "/"
+        + parts._replace(scheme="", netloc="", path=path.lstrip("/")).geturl()
+    )

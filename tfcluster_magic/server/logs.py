@@ -1,0 +1,263 @@
+"""What the tasks print, streamed: as JSON lines for the log view, as text for a file.
+
+Promises batches of bounded size in the order in which they were read, no faster than the browser
+takes them, a sign of life while nothing is printed, and an end when the browser goes. A stream has
+a thread, because reading may block for as long as a volume hangs; their number is bounded, and one
+that hangs counts until it comes back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import math
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+from tornado.iostream import StreamClosedError
+
+from ..backends.base import LogLine
+from ..errors import BackendUnavailable, InvalidRequest, Problem, TFClusterError
+from ..i18n import _
+from ..models import TFCluster
+from ..output.stream import Prefixer, task_names
+from ..output.text import PLAIN
+from .base import TFClusterHandler, break_off, guarded, problem
+from .worker import READ_WITHIN
+
+MOST_LINES = 500
+MOST_CHARACTERS = 256 * 1024
+"""Of a batch, beyond its last line."""
+HEARTBEAT = 15.0
+MOST_STREAMS = 32
+HANGS_AFTER = 2.0
+"""Seconds beyond its end."""
+
+Lines = Iterable[LogLine | None]
+Encode = Callable[[list[LogLine]], bytes]
+
+
+class Streams:
+    """The streams of one server."""
+
+    def __init__(self, most: int = MOST_STREAMS) -> None:
+        self._most = most
+        self._open: set[Stream] = set()
+
+    def begin(self, run: TFCluster, read: Callable[[], Lines], encode: Encode) -> Stream:
+        """Read in a thread. Raises BackendUnavailable when too many do, or one of `run` hangs."""
+        self._open = {stream for stream in self._open if stream.is_alive()}
+        if any(stream.uid == run.metadata.uid and stream.hangs for stream in self._open):
+            raise BackendUnavailable(
+                _(
+                    "the logs of {name} are somewhere that does not answer; they are read when it "
+                    "answers again"
+                ).format(name=run.metadata.name)
+            )
+        if len(self._open) >= self._most:
+            raise BackendUnavailable(
+                _("{count} logs are being read already: close some and try again").format(
+                    count=len(self._open)
+                )
+            )
+        stream = Stream(asyncio.get_running_loop(), run.metadata.uid, read, encode)
+        self._open.add(stream)
+        stream.start()
+        return stream
+
+    def end(self) -> None:
+        """Let all of them go."""
+        for stream in self._open:
+            stream.close()
+
+
+class Stream:
+    """One log on its way to a browser: read in a thread, one batch ahead of who takes it."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, uid: str, read: Callable[[], Lines], encode: Encode
+    ) -> None:
+        self.uid = uid
+        self._loop, self._read, self._encode = loop, read, encode
+        self._batches: asyncio.Queue[bytes | BaseException | None] = asyncio.Queue()
+        self._taken = threading.Semaphore(2)
+        self._closed = threading.Event()
+        self._closed_at = math.inf
+        context = contextvars.copy_context()  # with the language of the request
+        self._thread = threading.Thread(
+            target=context.run, args=(self._work,), name="tfcluster-logs", daemon=True
+        )
+        self.start, self.is_alive = self._thread.start, self._thread.is_alive
+
+    def close(self) -> None:
+        """Nobody takes more."""
+        if not self._closed.is_set():
+            self._closed_at = time.monotonic()
+        self._closed.set()
+        self._taken.release()
+
+    @property
+    def hangs(self) -> bool:
+        """Whether it should have ended long since: a reader looks up twice a second."""
+        return self.is_alive() and time.monotonic() > self._closed_at + HANGS_AFTER
+
+    async def next(self, within: float | None) -> bytes | None:
+        """The next batch: b"" when there is nothing new, None after the last.
+
+        Raises:
+            TimeoutError: nothing came in so many seconds, not even that there is nothing.
+        """
+        batch = await asyncio.wait_for(self._batches.get(), within)
+        self._taken.release()
+        if isinstance(batch, BaseException):
+            raise batch
+        return batch
+
+    def _work(self) -> None:
+        try:
+            for batch in _batches(self._read(), self._encode):
+                if not self._put(batch):
+                    return
+            self._put(None)
+        except BaseException as error:  # noqa: BLE001 - handed to whoever reads
+            self._put(error)
+
+    def _put(self, batch: bytes | BaseException | None) -> bool:
+        self._taken.acquire()
+        if self._closed.is_set():
+            return False
+        try:
+            self._loop.call_soon_threadsafe(self._batches.put_nowait, batch)
+        except RuntimeError:
+            return False  # the server has ended meanwhile
+        return True
+
+
+def _batches(lines: Lines, encode: Encode) -> Iterator[bytes]:
+    """The lines in batches; b"" for each look that found nothing new."""
+    batch: list[LogLine] = []
+    characters = 0
+    for line in lines:
+        if line is not None:
+            batch.append(line)
+            characters += len(line.text)
+            if len(batch) < MOST_LINES and characters < MOST_CHARACTERS:
+                continue
+        yield encode(batch) if batch else b""
+        batch, characters = [], 0
+    if batch:
+        yield encode(batch)
+
+
+class LogsHandler(TFClusterHandler):
+    """`/clusters/{ref}/logs`."""
+
+    _stream: Stream | None = None
+
+    @guarded
+    async def get(self, ref: str) -> None:
+        """The lines of some or all tasks."""
+        manager = self.service.manager
+        tasks, tail = self.get_query_arguments("task"), self._tail()
+        follow, download = self.flag("follow"), self.flag("download")
+        cluster = await self.call(manager.status, ref)
+        name = cluster.metadata.name
+        show = Prefixer(tasks or task_names(cluster), PLAIN)
+
+        def read() -> Lines:
+            return manager.logs(name, tasks, follow=follow and not download, tail=tail)
+
+        stream = self.service.streams.begin(cluster, read, _as_text(show) if download else _as_json)
+        self._stream = stream
+        try:
+            first = await stream.next(READ_WITHIN)
+            if download:
+                self.set_header("Content-Disposition", f'attachment; filename="{name}.log"')
+                await self._send_text(stream, first)
+            else:
+                await self._send_json(stream, first)
+        except asyncio.TimeoutError:
+            raise BackendUnavailable(
+                _("the logs of {name} could not be read within {seconds:g} s").format(
+                    name=name, seconds=READ_WITHIN
+                )
+            ) from None
+        except StreamClosedError:
+            return  # the browser has gone
+        finally:
+            stream.close()
+
+    def on_connection_close(self) -> None:
+        """The browser has gone."""
+        if self._stream is not None:
+            self._stream.close()
+        super().on_connection_close()
+
+    async def _send_text(self, stream: Stream, batch: bytes | None) -> None:
+        self.set_header("Content-Type", "text/plain; charset=utf-8")
+        try:
+            while batch is not None:
+                self.write(batch)
+                await self.flush()
+                batch = await stream.next(None)
+        except TFClusterError as error:  # the answer has begun: it can only say so itself
+            self.write(f"[{error}]\n")
+        except StreamClosedError:
+            raise
+        except Exception:  # noqa: BLE001 - whatever it is: a part must not look like the whole
+            self.log_exception(*sys.exc_info())
+            break_off(self)
+            return
+        self.finish(set_content_type="text/plain; charset=utf-8")
+
+    async def _send_json(self, stream: Stream, batch: bytes | None) -> None:
+        self.set_header("Content-Type", "application/x-ndjson")
+        self.set_header("Cache-Control", "no-store")
+        self.set_header("X-Accel-Buffering", "no")  # a proxy that collects would make it late
+        clock = asyncio.get_running_loop().time
+        told_at = clock()
+        try:
+            while batch is not None:
+                if batch:
+                    self.write(batch)
+                elif clock() - told_at >= HEARTBEAT:
+                    self.write(b"{}\n")
+                if batch or clock() - told_at >= HEARTBEAT:
+                    await self.flush()
+                    told_at = clock()
+                batch = await self._next(stream, told_at + HEARTBEAT - clock())
+            self.write(b'{"end":true}\n')
+        except TFClusterError as error:
+            self.write(msgspec.json.encode({"problem": problem(error)}) + b"\n")
+        self.finish(set_content_type="application/x-ndjson")
+
+    async def _next(self, stream: Stream, within: float) -> bytes | None:
+        try:
+            return await stream.next(max(0.0, within))
+        except asyncio.TimeoutError:
+            return b""  # a volume that hangs: it is waited for, and the browser hears that it is
+
+    def _tail(self) -> int | None:
+        said = self.get_query_argument("tail", "")
+        if not said:
+            return None
+        if not (said.isascii() and said.isdigit() and len(said) < 10):
+            raise InvalidRequest(
+                [Problem("tail", said, _("use {words}").format(words=_("a whole number >= 0")))],
+                _("the request was refused"),
+            )
+        return int(said)
+
+
+def _as_json(lines: list[LogLine]) -> bytes:
+    return msgspec.json.encode({"lines": [(line.task, line.text) for line in lines]}) + b"\n"
+
+
+def _as_text(show: Prefixer) -> Encode:
+    return lambda lines: "".join(f"{show(line)}\n" for line in lines).encode()
+
+
+ROUTES = [(r"clusters/([^/]+)/logs", LogsHandler)]

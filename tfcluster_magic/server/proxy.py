@@ -1,0 +1,251 @@
+"""The page of a TensorBoard, below this server: its own sign-in, base_url and origin.
+
+Promises that only a signed-in, authorised user gets there, that the board never sees a cookie, a
+token or where the person is, and that bodies stream both ways while the server's loop goes on. The
+page that is loaded sees to it that its board runs: a board that idled or died comes back, and one
+that does not start is a page that says why. Where a board listens comes from `boards.py` alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from typing import Any
+
+from jupyter_server.base.handlers import JupyterHandler
+from tornado.httputil import HTTPHeaders
+from tornado.iostream import StreamClosedError
+from tornado.web import HTTPError, stream_request_body
+
+from ..errors import BackendUnavailable, Conflict, TFClusterError
+from ..i18n import _, language
+from ..tensorboard_registry import Board
+from ..tensorboard_server import HOST
+from .base import PROBLEM, RESOURCE, break_off, guarded, looked_at, may, problem, wanted_by
+from .boards import PAGE, ServerBoards
+from .forward import Broken, Forward, NoAnswer, relocated
+from .pages import failed, starting
+from .webfiles import packed
+
+PATIENCE = 2.5
+"""Seconds that a page waits for its board before it says that it is starting."""
+
+_OURS = re.compile(r"(token|_xsrf)(=|$)")
+"""Of a query: the server's token, and that against forged requests."""
+
+_GZIP = re.compile(r"\bgzip\b(?!\s*;\s*q=0(\.0*)?\s*(,|$))")
+
+
+@stream_request_body
+class BoardPage(JupyterHandler):
+    """`/tfcluster/tensorboard/{id}/{path}`."""
+
+    auth_resource = RESOURCE
+    _forward: Forward | None = None
+
+    @property
+    def _boards(self) -> ServerBoards:
+        boards: ServerBoards = self.settings["tfcluster"].boards
+        return boards
+
+    @property
+    def content_security_policy(self) -> str:
+        """Only pages of this server may frame a board; its own policy counts, too."""
+        return "frame-ancestors 'self'"
+
+    def check_xsrf_cookie(self) -> None:
+        """What comes from another site is refused, on the browser's word.
+
+        TensorBoard's own requests, which only read, know nothing of Jupyter's token. Browsers say
+        `Sec-Fetch-Site` to https and localhost, and `Origin` with every POST.
+        """
+        if not hasattr(self, "_jupyter_current_user") or self.token_authenticated:
+            return
+        if self.settings.get("disable_check_xsrf", False):
+            return
+        sent, looks = self.request.headers, self.request.method in ("GET", "HEAD")
+        site = sent.get("Sec-Fetch-Site")
+        ours = site in ("same-origin", "none")
+        if site is None:
+            ours = looks or ("Origin" in sent and self.check_origin())
+        if not ours and not (looks and sent.get("Sec-Fetch-Mode") == "navigate"):
+            raise HTTPError(403, _("a page of another site asked for this TensorBoard"))
+
+    async def prepare(self) -> None:  # type: ignore[override]  # as in Jupyter Server's own
+        """Begin to pass on a body before it is here as a whole."""
+        await super().prepare()
+        if self.request.method == "POST" and not self._finished:
+            await self._begin()
+
+    @looked_at
+    async def _begin(self) -> None:
+        its_id = self.path_args[0]
+        await self._connect(its_id, await self._reach(its_id))
+
+    async def data_received(self, chunk: bytes) -> None:
+        """Pass a piece of a body on; one that belongs to nothing is dropped."""
+        if self._forward is not None:
+            await self._forward.send(chunk)
+
+    @guarded
+    async def get(self, its_id: str, path: str | None = None) -> None:
+        """A page, a script or data of the board."""
+        self.check_xsrf_cookie()  # Tornado asks for it only where something may change
+        if path is None:
+            self.redirect(f"{self.request.path}/{self._query}")
+            return
+        if self._boards.is_early(its_id) and await self._packed(path):
+            return
+        board = await (self._reach(its_id) if path else self._opened(its_id))
+        if board is not None:
+            await self._connect(its_id, board)
+            await self._answer(its_id)
+
+    head = get
+
+    @looked_at
+    async def post(self, its_id: str, path: str | None = None) -> None:  # noqa: ARG002
+        """Data of the board; the request is under way."""
+        await self._answer(its_id)
+
+    async def _packed(self, path: str) -> bool:
+        """Answer with a file of TensorBoard's package, if it is one."""
+        gzip = bool(_GZIP.search(self.request.headers.get("Accept-Encoding", "")))
+        hashed = "_file_hash" in self.request.query_arguments
+        file = await asyncio.to_thread(packed, path, hashed=hashed, gzip=gzip)
+        if file is None:
+            return False
+        for name, value in file.headers.items():
+            if name == "Content-Security-Policy":
+                self.add_header(name, value)  # beside ours, as where it comes from a board
+            else:
+                self.set_header(name, value)
+        self.set_header("Vary", "Accept-Encoding")
+        self.finish(file.body)
+        return True
+
+    async def _reach(self, its_id: str) -> Board:
+        """The board, started for whoever may do that. Raises as `ServerBoards.reach`."""
+        if await may(self, "write"):
+            return await self._boards.reach(its_id)
+        board = await self._boards.running_board(its_id)
+        if board is None:
+            raise Conflict(_("this TensorBoard does not run, and you may not start it here"))
+        return board
+
+    async def _opened(self, its_id: str) -> Board | None:
+        """The board for a page that is being loaded; None when the page says that it starts."""
+        if (board := self._boards.just_opened(its_id)) is not None:
+            return board
+        if not await may(self, "write"):
+            return await self._reach(its_id)
+        opening = self._boards.begin(its_id)
+        await asyncio.wait([opening], timeout=PATIENCE)
+        if opening.done():
+            return opening.result()
+        self._show(starting(), 202)
+        return None
+
+    async def _connect(self, its_id: str, board: Board) -> None:
+        try:
+            self._forward = await self._sent(board)
+        except NoAnswer:  # it has just ended
+            self._boards.lost(its_id)
+            self._forward = await self._sent(await self._reach(its_id))
+
+    async def _sent(self, board: Board) -> Forward:
+        self._board = board
+        asked = self.request
+        path = board.path_prefix + asked.path[len(self._base) :]  # as it came, nothing decoded
+        method = str(asked.method)
+        return await Forward.begin(HOST, board.port, method, path + self._query, asked.headers)
+
+    @property
+    def _query(self) -> str:
+        """What follows the path, as it came, but for what opens this server."""
+        pairs = [p for p in self.request.query.split("&") if p and not _OURS.match(p)]
+        return f"?{'&'.join(pairs)}" if pairs else ""
+
+    @property
+    def _base(self) -> str:
+        """The path of the board's pages as the browser sees it."""
+        ours = f"/{PAGE}/{self.path_args[0]}"
+        return self.request.path.partition(ours)[0] + ours
+
+    async def _answer(self, its_id: str, *, again: bool = False) -> None:
+        assert self._forward is not None
+        try:
+            await self._forward.answer(self._head, self._piece)
+        except NoAnswer:
+            self._boards.lost(its_id)
+            if again or self.request.method == "POST":
+                raise
+            # It was killed between taking the request and answering it.
+            self._forward = await self._sent(await self._reach(its_id))
+            await self._answer(its_id, again=True)
+            return
+        except Broken:
+            break_off(self)
+            return
+        self.finish()
+
+    def _head(self, code: int, reason: str, headers: HTTPHeaders) -> None:
+        self.set_status(code, reason)
+        self.clear_header("Content-Type")
+        for name, value in headers.get_all():
+            self.add_header(name, value)
+        if "Location" in headers:
+            board, where = self._board, headers["Location"]
+            there = relocated(where, HOST, board.port, board.path_prefix, self._base)
+            self.set_header("Location", there)
+
+    async def _piece(self, chunk: bytes) -> None:
+        self.write(chunk)
+        await self.flush()
+
+    def compute_etag(self) -> None:
+        """The board's own, or none."""
+
+    def on_finish(self) -> None:
+        """Whatever came of it, the board need not go on."""
+        self.on_connection_close()
+
+    def on_connection_close(self) -> None:
+        """Nobody listens any more."""
+        if self._forward is not None:
+            self._forward.close()
+
+    # -- when there is no board --------------------------------------------------------------------
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """Tell what went wrong: a page to who loads a page, a problem to a script."""
+        error = (kwargs.get("exc_info") or (None, None, None))[1]
+        with language(wanted_by(self)):
+            if isinstance(error, NoAnswer):
+                error = BackendUnavailable(_("TensorBoard does not answer; reload the page"))
+            told = problem(error if error is not None else HTTPError(status_code))
+            if len(self.path_args) < 2 or not self.path_args[1]:
+                self._show(failed(told["detail"]), told["status"])
+                return
+        self.set_status(told["status"])
+        self.set_header("Content-Type", PROBLEM)
+        self.finish(json.dumps(told, default=str))
+
+    def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
+        """An error that is told to the user is no fault of the server: its log stays short."""
+        if isinstance(value, (TFClusterError, NoAnswer, StreamClosedError)):
+            self.log.debug("%s: %s", type(value).__name__, value)
+        else:
+            super().log_exception(typ, value, tb)
+
+    def _show(self, page: str, status: int) -> None:
+        self.set_status(status)
+        self.set_header("Content-Type", "text/html; charset=utf-8")
+        self.set_header("Cache-Control", "no-store")
+        policy = f"{self.content_security_policy}; default-src 'none'; style-src 'unsafe-inline'"
+        self.set_header("Content-Security-Policy", policy)
+        self.finish(page)
+
+
+PAGES = [(rf"{PAGE}/([0-9a-f]{{16}})(?:/(.*))?", BoardPage)]

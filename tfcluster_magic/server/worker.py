@@ -1,0 +1,160 @@
+"""Calls that may block, made for the server's loop: each in a thread of its own, each with an end.
+
+Promises that the loop never waits for a backend, and that whoever asked hears within `within`
+seconds. A thread cannot be ended: one whose backend hangs is left behind and counts against the
+bound until it comes back. So a dead backend does not fill the process with threads, and the same
+question is not asked again while it hangs: what still works keeps its room. What may take long has
+a room of its own: many launches at once keep nobody from looking.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
+
+from ..errors import BackendUnavailable
+from ..i18n import _
+
+T = TypeVar("T")
+
+READ_WITHIN = 2.5
+"""Seconds for what only looks, or asks for an end."""
+LAUNCH_WITHIN = 120.0
+"""Seconds for a launch, which may fetch its program from a URL."""
+MOST_AT_ONCE = 16
+
+
+class Worker:
+    """Runs blocking calls beside the event loop; to be used from that loop only."""
+
+    def __init__(self, most: int = MOST_AT_ONCE) -> None:
+        self._quick, self._long = _Room(most), _Room(most)
+
+    async def call(
+        self, function: Callable[..., T], *args: Any, within: float = READ_WITHIN, **words: Any
+    ) -> T:
+        """What `function(*args, **words)` returns or raises.
+
+        Raises:
+            BackendUnavailable: it did not come back within so many seconds, or as many calls as
+                there may be wait for the backend already.
+        """
+        room = self._long if within > READ_WITHIN else self._quick
+        return await room.call(within, function, args, words)
+
+
+class _Room:
+    """So many threads, and the calls that wait for one."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._under_way: set[asyncio.Future[Any]] = set()
+        self._late: dict[Hashable, set[asyncio.Future[Any]]] = {}
+
+    async def call(
+        self,
+        within: float,
+        function: Callable[..., T],
+        args: tuple[Any, ...],
+        words: dict[str, Any],
+    ) -> T:
+        """See `Worker.call`."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + within
+        question = _question(function, args, words)
+        await self._free(question, deadline)
+        answer = self._begin(loop, function, args, words)
+        await asyncio.wait([answer], timeout=max(0.0, deadline - loop.time()))
+        if answer.done():
+            return answer.result()
+        self._is_late(object() if question is None else question, answer)
+        raise _hangs(within)
+
+    def _is_late(self, key: Hashable, answer: asyncio.Future[Any]) -> None:
+        self._late.setdefault(key, set()).add(answer)
+
+        def came(_: object) -> None:
+            self._late[key].discard(answer)
+            if not self._late[key]:
+                del self._late[key]
+
+        answer.add_done_callback(came)
+
+    async def _free(self, question: Hashable | None, deadline: float) -> None:
+        """Wait until the question may be asked."""
+        began = asyncio.get_running_loop().time()
+        while True:
+            late = None if question is None else self._late.get(question)
+            if late is not None:
+                awaited = set(late)
+            elif sum(map(len, self._late.values())) >= self._most:
+                raise _hangs(0)
+            elif len(self._under_way) >= self._most:
+                awaited = set(self._under_way)
+            else:
+                return
+            left = deadline - asyncio.get_running_loop().time()
+            if left <= 0:
+                raise _hangs(deadline - began)
+            await asyncio.wait(awaited, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+
+    def _begin(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        function: Callable[..., T],
+        args: tuple[Any, ...],
+        words: dict[str, Any],
+    ) -> asyncio.Future[T]:
+        answer: asyncio.Future[T] = loop.create_future()
+        context = contextvars.copy_context()  # with the language of the request
+
+        def work() -> None:
+            try:
+                settle: Callable[[], None]
+                result = context.run(function, *args, **words)
+                settle = lambda: answer.set_result(result)  # noqa: E731
+            except BaseException as raised:  # noqa: BLE001 - handed to whoever asked
+                error = raised
+                settle = lambda: answer.set_exception(error)  # noqa: E731
+            try:
+                loop.call_soon_threadsafe(settle)
+            except RuntimeError:
+                return  # the server has ended meanwhile
+
+        name = getattr(function, "__name__", "call")
+        threading.Thread(target=work, name=f"tfcluster-{name}", daemon=True).start()
+        self._under_way.add(answer)
+        answer.add_done_callback(self._ended)
+        return answer
+
+    def _ended(self, answer: asyncio.Future[Any]) -> None:
+        self._under_way.discard(answer)
+        answer.exception()  # nobody may wait for it any more: asyncio would complain in the log
+
+
+def _question(
+    function: Callable[..., Any], args: tuple[Any, ...], words: dict[str, Any]
+) -> Hashable | None:
+    """What makes two calls the same; None when that cannot be said."""
+    question = (function, args, tuple(sorted(words.items())))
+    try:
+        hash(question)
+    except TypeError:
+        return None
+    return question
+
+
+def _hangs(seconds: float) -> BackendUnavailable:
+    if not seconds:
+        return BackendUnavailable(
+            _("the backend does not answer; what runs goes on, and this view comes back by itself")
+        )
+    return BackendUnavailable(
+        _(
+            "the backend did not answer within {seconds:g} s; what runs goes on, "
+            "and this view comes back by itself when it answers again"
+        ).format(seconds=seconds)
+    )

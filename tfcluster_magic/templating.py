@@ -1,0 +1,113 @@
+"""Templates that make YAML: what they may print, and what comes of it. Pure.
+
+Promises that a value never becomes structure: it gets into a template's output through the filters
+`json` and `yaml` alone, and a name that nobody gave is an error. Owns the two filters; knows
+nothing of what is rendered.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from typing import Any
+
+import yaml
+from jinja2 import BaseLoader, Environment, PackageLoader, StrictUndefined
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+_UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+"""What JSON prints as it is, and YAML refuses or takes for the end of a line."""
+
+
+class Quoted(str):
+    """Text that a filter has made: one YAML value, whatever it holds."""
+
+    __slots__ = ()
+
+
+def as_json(value: object) -> Quoted:
+    """A value on one line: JSON, which is YAML."""
+    _defined(value)
+    text = json.dumps(value, ensure_ascii=False)
+    return Quoted(_UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+
+
+def _defined(value: object) -> None:
+    if isinstance(value, StrictUndefined):
+        str(value)  # raises, and says whose name it is
+
+
+class _Dumper(yaml.SafeDumper):
+    """YAML for people: lists below their key, text of several lines as it is."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002
+        super().increase_indent(flow, indentless=False)
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    if _UNPRINTABLE.search(text):
+        style = '"'  # the others print them as they are, and read them as ends of lines
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def as_yaml(value: object) -> Quoted:
+    """A value as YAML of several lines, keys in their order."""
+    _defined(value)
+    text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+    return Quoted(text.rstrip("\n"))
+
+
+def documents(values: list[dict[str, Any]]) -> str:
+    """Several values as one stream of YAML documents."""
+    return "---\n".join(as_yaml(value) + "\n" for value in values)
+
+
+def environment(loader: BaseLoader | None = None) -> Environment:
+    """Where templates are rendered: strict, with the two filters.
+
+    Those of a `loader` are somebody else's: they see values, and reach nothing of this process.
+    """
+    kind = ImmutableSandboxedEnvironment if loader else Environment
+    made = kind(
+        loader=loader or PackageLoader("tfcluster_magic"),
+        undefined=StrictUndefined,
+        autoescape=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    made.filters |= {"json": as_json, "yaml": as_yaml}
+    return made
+
+
+@cache
+def _quoting() -> Environment:
+    made = environment()
+    made.finalize = _only_quoted
+    return made
+
+
+def _only_quoted(value: object) -> object:
+    if not isinstance(value, Quoted):
+        raise TypeError(f"{value!r} must pass through `json` or `yaml` to be printed")
+    return value
+
+
+def load(text: str) -> Any:
+    """The value of one YAML document."""
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C one is 150 times as fast
+    return yaml.load(str(text), Loader=loader)  # noqa: S506
+
+
+def value_of(template: str, **values: object) -> dict[str, Any]:
+    """What a template of the package makes of `values`: one YAML mapping."""
+    made: dict[str, Any] = load(_quoting().get_template(template).render(values))
+    return made

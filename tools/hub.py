@@ -1,0 +1,300 @@
+"""`make run`: the hub on this machine, and what a person must know to use it.
+
+It promises one address to open, on the first start with a link that sets a password; that Ctrl-C
+ends hub, proxy and notebooks within seconds while running clusters go on; and that nothing which a
+killed hub left behind is in the way. It owns the hub's state folder and the hub that it starts;
+what the hub is told stands in tfcluster_magic/hub/embedded.py. It runs in .venv.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import fcntl
+import json
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+import webbrowser
+from pathlib import Path
+
+import proxy
+from lab import BIN, EXAMPLES, ROOT, free_port
+
+from tfcluster_magic.errors import TFClusterError
+from tfcluster_magic.hub.accounts import FILE
+from tfcluster_magic.hub.accounts.commands import URL, link
+from tfcluster_magic.hub.accounts.store import AccountStore
+from tfcluster_magic.hub.common import base_url
+from tfcluster_magic.hub.embedded import owner
+from tfcluster_magic.hub.examples import FIRST
+from tfcluster_magic.paths import home_dir, private, state_dir
+
+CONFIG = ROOT / "hub_config" / "jupyterhub_config.py"
+START = 180.0  # seconds until the hub answers, on a slow disk
+LOG_KEPT = 4_000_000  # bytes of hub.log, above which a start begins a new one
+FOREIGN = ("JUPYTERHUB_", "JPY_", "CONFIGPROXY_")  # of the hub in whose terminal this may run
+PDEATHSIG = 1  # prctl(2)
+
+
+def main() -> int:
+    """Start the hub and stay until it ends."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--workspace", type=Path, required=True)
+    parser.add_argument("--port", type=int, default=8888, help="the first port to try")
+    parser.add_argument("--base-url", default="", help="the path below which it is served")
+    options = parser.parse_args()
+    if options.base_url:
+        os.environ["TFCLUSTER_HUB_BASE_URL"] = options.base_url
+    workspace = options.workspace.expanduser().absolute()
+    try:
+        proxy.install(BIN.parent)
+    except proxy.ProxyError as problem:
+        sys.exit(
+            f"make run: the hub's proxy is not installed. {problem}\n"
+            "      Without a hub: make run HUB=0"
+        )
+    try:
+        workspace.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        sys.exit(
+            f"make run: cannot write the workspace {workspace}: {problem.strerror}.\n"
+            "      Choose another: make run WORKSPACE=/a/folder"
+        )
+    try:
+        state = private(state_dir() / "hub")
+        state.chmod(0o700)
+        lock = alone(state)
+        end_leftover(state / "proxy.pid")
+        return serve(state, workspace, free_port(options.port), lock)
+    except TFClusterError as problem:
+        sys.exit(f"make run: {problem}")
+
+
+def alone(state: Path) -> int:
+    """Take the state folder for one hub; what is returned is handed to it."""
+    lock = os.open(state / "hub.lock", os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        url = (state / URL).read_text().strip() if (state / URL).exists() else "its address"
+        sys.exit(
+            f"make run: your hub is running already: open {url}/, or end it first with Ctrl-C in "
+            "its terminal.\n      Password forgotten: make password"
+        )
+    return lock
+
+
+def end_leftover(note: Path) -> None:
+    """End the proxy of a hub that was killed. JupyterHub would end whoever has its number now."""
+    try:
+        pid = int(note.read_text())
+        words = Path("/proc", str(pid), "cmdline").read_bytes()
+    except (OSError, ValueError):
+        words = b""
+    if b"configurable-http-proxy" in words:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            deadline = time.monotonic() + 3
+            os.kill(pid, number)
+            while running(pid) and time.monotonic() < deadline:
+                time.sleep(0.05)  # no child of ours: there is nothing to wait on
+    note.unlink(missing_ok=True)
+
+
+def running(pid: int) -> bool:
+    """Whether a process has not ended: until its last thread has, its ports are taken."""
+    process = Path("/proc", str(pid))
+    try:
+        ended = (process / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        return not ended or len(list((process / "task").iterdir())) > 1
+    except OSError:
+        return False
+
+
+def inner_ports(state: Path) -> list[int]:
+    """Ports between hub, proxy and notebooks: those of the last start, by which they know it."""
+    note = state / "ports.json"
+    try:
+        ports = [int(port) for port in json.loads(note.read_text())]
+    except (OSError, ValueError):
+        ports = []
+    chosen: list[int] = []
+    probes = []
+    for wanted in [*ports, 0, 0][:2]:
+        probe = socket.socket()
+        probes.append(probe)
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", wanted))
+        except OSError:
+            probe.bind(("127.0.0.1", 0))
+        chosen.append(probe.getsockname()[1])
+    for probe in probes:
+        probe.close()
+    note.write_text(json.dumps(chosen))
+    return chosen
+
+
+def serve(state: Path, workspace: Path, port: int, lock: int) -> int:
+    """Run the hub until it ends; Ctrl-C and SIGTERM end it cleanly."""
+    url = f"http://127.0.0.1:{port}{base_url().rstrip('/')}"
+    (state / URL).write_text(url)
+    invitation = invite(state, url)
+    log = state / "hub.log"
+    if log.exists() and log.stat().st_size > LOG_KEPT:
+        log.replace(log.with_name("hub.log.1"))
+    hub_port, proxy_port = inner_ports(state)
+    env = {
+        **{key: text for key, text in os.environ.items() if not key.startswith(FOREIGN)},
+        "PATH": proxy.search_path(BIN.parent),
+        "VIRTUAL_ENV": str(BIN.parent),
+        "TFCLUSTER_HOME": str(workspace),
+        "TFCLUSTER_HUB": "embedded",
+        "TFCLUSTER_HUB_STATE": str(state),
+        "TFCLUSTER_HUB_PORT": str(port),
+        "TFCLUSTER_HUB_HUB_PORT": str(hub_port),
+        "TFCLUSTER_HUB_PROXY_PORT": str(proxy_port),
+        "TFCLUSTER_HUB_EXAMPLES": str(EXAMPLES),
+    }
+    command = [sys.executable, "-m", "jupyterhub", "-f", str(CONFIG)]
+    prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
+
+    def end_with_us() -> None:
+        if prctl is not None:
+            prctl(PDEATHSIG, signal.SIGTERM)
+
+    asked: list[int] = []
+    with (
+        os.fdopen(os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600), "wb") as out,
+        subprocess.Popen(
+            command,
+            cwd=state,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,  # Ctrl-C reaches it once, through us, and none of its children
+            pass_fds=(lock,),  # held as long as the hub lives, whatever becomes of us
+            preexec_fn=end_with_us,  # noqa: PLW1509  no thread is running yet
+        ) as hub,
+    ):
+        os.close(lock)
+
+        def end(number: int, _frame: object) -> None:
+            asked.append(number)
+            if len(asked) > 2:
+                hub.kill()
+            else:
+                hub.terminate()
+
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, end)
+        if answers(hub, f"{url}/hub/health"):
+            print(welcome(workspace, url, invitation, log), flush=True)
+            if not asked and (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+                webbrowser.open(invitation or f"{url}/")
+        elif hub.poll() is None:
+            print(f"The hub does not answer at {url}/ after {START:g} s. Log: {log}", flush=True)
+        code = hub.wait()
+    if code == 0 or (asked and code == -signal.SIGTERM):  # 0, too: an admin's Shutdown Hub
+        print("The hub has ended. Running clusters go on: .venv/bin/tfcluster list", flush=True)
+        return 0
+    end_leftover(state / "proxy.pid")
+    last = log.read_text(errors="replace").splitlines()[-12:]
+    print(
+        "\n".join(
+            [
+                "",
+                *last,
+                "",
+                f"The hub has ended by itself (exit code {code}). The end of {log} is above.",
+                "Notebooks and clusters go on; make run finds them again.",
+            ]
+        ),
+        file=sys.stderr,
+    )
+    return code if code > 0 else 1
+
+
+def invite(state: Path, url: str) -> str | None:
+    """The link with which who runs the hub gets a password, None for who has or needs none."""
+    if elsewhere():
+        return None
+    store, name = AccountStore(state / FILE), owner()
+    if store.password(name) is not None:
+        return None
+    return link(url, store.invite(name, admin=True))
+
+
+def elsewhere() -> bool:
+    """Whether people sign in at a provider, without passwords of the hub's own."""
+    return os.environ.get("TFCLUSTER_HUB_SIGN_IN") == "oidc"
+
+
+def answers(hub: subprocess.Popen[bytes], url: str) -> bool:
+    """Wait until the hub answers through its proxy; False if it ended before."""
+    deadline = time.monotonic() + START
+    while hub.poll() is None and time.monotonic() < deadline:
+        if answered(url):
+            return True
+        time.sleep(0.1)  # two programs are starting: there is no event to wait for
+    return False
+
+
+def answered(url: str) -> bool:
+    """Whether this address answers now."""
+    try:
+        with urllib.request.urlopen(url, timeout=2):
+            return True
+    except OSError:
+        return False
+
+
+def welcome(workspace: Path, url: str, invitation: str | None, log: Path) -> str:
+    """What to open, who may, and how to end it."""
+    name = owner()
+    home = "" if workspace == home_dir() else f"TFCLUSTER_HOME={shlex.quote(str(workspace))} "
+    if invitation:
+        opened = [
+            "  TFCluster is ready. Open this link in a browser on this machine; it works once:",
+            "",
+            f"      {invitation}",
+            "",
+            f"  It has you choose the password of {name}, who administers this hub, and opens",
+            f"  examples/{FIRST}: run its cells with Shift+Enter.",
+            f"  From then on: {url}/",
+        ]
+    else:
+        opened = [
+            f"  TFCluster is ready. Sign in as {name} in a browser on this machine:",
+            "",
+            f"      {url}/",
+            "",
+            *([] if elsewhere() else ["  Password forgotten: make password"]),
+        ]
+    if os.geteuid() == 0:
+        people = [
+            "  You are root: your notebook runs as root. Who has a system account here can have a",
+            "  notebook under it: invite by name on the page Accounts.",
+        ]
+    else:
+        people = [f"  Notebooks run as {name}, for {name} alone. More people: docs/hub.md"]
+    return "\n".join(
+        [
+            "",
+            *opened,
+            *people,
+            f"  Your files: {workspace}    Shell: {home}.venv/bin/tfcluster --help",
+            f"  Log: {log}    End: Ctrl-C",
+            "",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

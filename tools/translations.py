@@ -1,0 +1,267 @@
+"""Bring the catalogs of messages up to date: `make translations`, or `--check` to only look.
+
+Two catalogs for each language lie in tfcluster_magic/locale: `tfcluster_magic.po` for what Python
+says (command line, magic, server), `tfcluster.po` for what the JupyterLab extension says, its
+settings included. Both are read from the sources, and compiled: `.mo` for gettext, `.json` for
+JupyterLab. What the command line's help says is asked of the commands themselves, as they are.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import re
+import sys
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+
+from babel.messages.catalog import Catalog, Message
+from babel.messages.mofile import write_mo
+from babel.messages.pofile import read_po, write_po
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "tfcluster_magic"
+LOCALE = PACKAGE / "locale"
+PAGES = ROOT / "labextension"
+LANGUAGES = ("zh_CN",)
+PYTHON, PAGE = "tfcluster_magic", "tfcluster"
+
+_PYTHON_CALLS = {"_": 1, "mark": 1, "ngettext": 2}  # and how many forms each is given
+_MARKED_ELSEWHERE = (ast.Name, ast.Attribute, ast.Subscript)
+_PAGE_CALLS = {"__": 1, "_n": 2, "_p": 2, "_np": 3}
+_PAGE_CALL = re.compile(r"\.(__|_n|_p|_np)\(")
+_STRING = re.compile(r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|`(?:[^`\\$]|\\.|\$(?!\{))*`""")
+_LITERAL = re.compile(rf"\s*(?:{_STRING.pattern})(?:\s*\+\s*(?:{_STRING.pattern}))*\s*[,)]")
+# What JupyterLab's server translates in a settings schema, and in which context.
+_SCHEMA = (
+    (re.compile(r"(/properties/.*|/definitions/.*/properties/.*)/(title|description)"), "settings"),
+    (re.compile(r"/(title|description)"), "schema"),
+    (re.compile(r"/jupyter\.lab\.setting-icon-label"), "settings"),
+    (re.compile(r"/jupyter\.lab\.menus/.*/label"), "menu"),
+    (re.compile(r"/jupyter\.lab\.toolbars/.*/label"), "toolbar"),
+)
+_CREATED = datetime(2026, 1, 1, tzinfo=timezone.utc)  # a date of today would change every file
+
+
+class Incomplete(Exception):
+    """A call for a translation that does not name its text."""
+
+
+def template(domain: str) -> Catalog:
+    """Every message of the sources, without translations."""
+    found = Catalog(domain=domain, project="TFCluster", fuzzy=False, creation_date=_CREATED)
+    source = python_messages() if domain == PYTHON else page_messages()
+    for place, message, context in source:
+        found.add(message, locations=[(place, 0)], context=context)
+    return found
+
+
+def python_messages() -> Iterator[tuple[str, str | tuple[str, ...], str | None]]:
+    """What Python says: the place, the message (or its forms), and the context."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        below = path.relative_to(PACKAGE)
+        if below.parts[0] in ("runtime", "labextension", "locale"):
+            continue  # what runs inside a task has no catalog
+        place = str(path.relative_to(ROOT))
+        for message in _called(place, path.read_text("utf-8")):
+            yield place, message, None
+    yield from _help_messages()
+
+
+def _called(place: str, source: str) -> list[str | tuple[str, ...]]:
+    """The texts of all calls in a file, as written; Babel's reader does not look into f-strings."""
+    found: list[tuple[int, str | tuple[str, ...]]] = []
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+            continue
+        forms = node.args[: _PYTHON_CALLS.get(node.func.id, 0)]
+        texts = [
+            form.value
+            for form in forms
+            if isinstance(form, ast.Constant) and isinstance(form.value, str)
+        ]
+        if texts and len(texts) == len(forms):
+            found.append((node.lineno, texts[0] if len(texts) == 1 else tuple(texts)))
+        elif forms and not isinstance(forms[0], _MARKED_ELSEWHERE):
+            raise Incomplete(f"{place}:{node.lineno}: {node.func.id}() needs its text as it is")
+    return [message for _line, message in sorted(found, key=lambda entry: entry[0])]
+
+
+def _help_messages() -> Iterator[tuple[str, str, None]]:
+    """The help of every command and option, as the command line declares it."""
+    import click
+
+    sys.path.insert(0, str(ROOT))
+    from tfcluster_magic import cli
+    from tfcluster_magic.cli.group import VERBS
+    from tfcluster_magic.cli.wording import paragraphs
+    from tfcluster_magic.request import OPTIONS
+
+    group = cli.tfcluster
+    commands = [group, *(group.get_command(click.Context(group), verb) for verb in VERBS)]
+    for command in commands:
+        assert command is not None
+        place = f"tfcluster_magic/cli ({command.name})"
+        for text in (command.help, command.epilog):
+            yield from ((place, message, None) for message, _stays in paragraphs(text or ""))
+        for option in command.params:
+            if isinstance(option, click.Option) and option.help:
+                yield place, option.help, None
+    for row in OPTIONS:
+        yield "tfcluster_magic/request.py", row.help, None
+        yield from (("tfcluster_magic/request.py", label, None) for label in (row.label,) if label)
+
+
+def page_messages() -> Iterator[tuple[str, str | tuple[str, ...], str | None]]:
+    """What the JupyterLab extension says, and its settings."""
+    for path in sorted((PAGES / "src").rglob("*.ts*")):
+        place = str(path.relative_to(ROOT))
+        for message, context in _asked_of_trans(place, path.read_text("utf-8")):
+            yield place, message, context
+    for path in sorted((PAGES / "schema").glob("*.json")):
+        for message, context in _schema_messages(json.loads(path.read_text("utf-8")), ""):
+            yield str(path.relative_to(ROOT)), message, context
+
+
+def _asked_of_trans(place: str, source: str) -> Iterator[tuple[str | tuple[str, ...], str | None]]:
+    """The texts of all calls of a TypeScript file, wherever they stand, templates and JSX included.
+
+    Only what follows such a call is read, so that nothing else of the language has to be known.
+    """
+    for call in _PAGE_CALL.finditer(source):
+        texts: list[str] = []
+        at = call.end()
+        while len(texts) < _PAGE_CALLS[call[1]]:
+            literal = _LITERAL.match(source, at)
+            if literal is None:
+                line = source.count("\n", 0, at) + 1
+                raise Incomplete(f"{place}:{line}: {call[1]}() needs its text as it is")
+            texts.append("".join(_unquoted(part) for part in _STRING.findall(literal[0])))
+            at = literal.end()
+        context = texts.pop(0) if "p" in call[1] else None
+        yield texts[0] if len(texts) == 1 else tuple(texts), context
+
+
+def _unquoted(literal: str) -> str:
+    """The text of one literal of JavaScript's."""
+    text = re.sub(r"\\(['\"`$])", r"\1", literal[1:-1])
+    return text.replace("\\n", "\n").replace("\\\\", "\\")
+
+
+def _schema_messages(node: object, at: str) -> Iterator[tuple[str, str]]:
+    if isinstance(node, dict):
+        for key, value in node.items():
+            yield from _schema_messages(value, f"{at}/{key}")
+    elif isinstance(node, list):
+        for index, value in enumerate(node):
+            yield from _schema_messages(value, f"{at}[{index}]")
+    elif isinstance(node, str):
+        context = next((c for pattern, c in _SCHEMA if pattern.fullmatch(at)), None)
+        if context is not None:
+            yield node, context
+
+
+def folder(language: str) -> Path:
+    """Where the catalogs of a language lie."""
+    return LOCALE / language / "LC_MESSAGES"
+
+
+def written(domain: str, language: str) -> Catalog:
+    """The catalog as it lies in the repository; an empty one when there is none yet."""
+    path = folder(language) / f"{domain}.po"
+    if not path.exists():
+        return Catalog(locale=language, domain=domain, fuzzy=False)
+    with path.open("rb") as file:
+        return read_po(file, locale=language, domain=domain)
+
+
+def updated(domain: str, language: str) -> Catalog:
+    """The catalog with every message of the sources and no other; known translations are kept."""
+    catalog, wanted = written(domain, language), template(domain)
+    catalog.update(wanted, no_fuzzy_matching=True)
+    catalog.obsolete.clear()
+    catalog.project, catalog.version, catalog.fuzzy = "TFCluster", "1", False
+    catalog.creation_date = catalog.revision_date = _CREATED
+    catalog.header_comment = "# What TFCluster says, made by `make translations`."
+    catalog.last_translator = catalog.language_team = "TFCluster contributors"
+    catalog.msgid_bugs_address = ""
+    return catalog
+
+
+def po(catalog: Catalog) -> bytes:
+    """A catalog as text for translators."""
+    out = io.BytesIO()
+    write_po(out, catalog, width=100, include_lineno=False, sort_by_file=True)
+    return out.getvalue()
+
+
+def mo(catalog: Catalog) -> bytes:
+    """A catalog as gettext reads it."""
+    out = io.BytesIO()
+    write_mo(out, catalog)
+    return out.getvalue()
+
+
+def jed(catalog: Catalog, language: str) -> bytes:
+    """A catalog as JupyterLab's page reads it; it shows nothing unless the tag has a hyphen."""
+    data: dict[str, object] = {
+        "": {
+            "domain": PAGE,
+            "version": "1",
+            "language": language.replace("_", "-"),
+            "plural_forms": catalog.plural_forms,
+        }
+    }
+    for message in catalog:
+        if message.id and is_translated(message):
+            one = message.id if isinstance(message.id, str) else message.id[0]
+            key = f"{message.context}\x04{one}" if message.context else one
+            # JupyterLab ignores a plural that has one form alone, as Chinese has.
+            alone = not isinstance(message.id, str) and len(forms(message)) == 1
+            data[key] = [*forms(message), *([""] if alone else [])]
+    return (json.dumps(data, ensure_ascii=False, indent=1) + "\n").encode()
+
+
+def is_translated(message: Message) -> bool:
+    """Whether every form of a message has a text."""
+    return bool(forms(message)) and all(forms(message))
+
+
+def forms(message: Message) -> list[str]:
+    """The translation, one text for each plural form."""
+    return [message.string] if isinstance(message.string, str) else list(message.string or ())
+
+
+def files(domain: str, language: str, catalog: Catalog) -> dict[Path, bytes]:
+    """What a catalog is written to."""
+    made = {".po": po(catalog), ".mo": mo(catalog)}
+    if domain == PAGE:
+        made[".json"] = jed(catalog, language)
+    return {folder(language) / f"{domain}{suffix}": content for suffix, content in made.items()}
+
+
+def main(check: bool) -> int:
+    """Write what has changed, or with `check` say what would; 1 when anything is missing."""
+    status = 0
+    for language in LANGUAGES:
+        for domain in (PYTHON, PAGE):
+            catalog = updated(domain, language)
+            for path, content in files(domain, language, catalog).items():
+                if not path.exists() or path.read_bytes() != content:
+                    print(f"{path.relative_to(ROOT)}: {'out of date' if check else 'written'}")
+                    status = 1 if check else status
+                    if not check:
+                        path.parent.mkdir(parents=True, exist_ok=True)
+                        path.write_bytes(content)
+            missing = [message for message in catalog if message.id and not is_translated(message)]
+            print(f"{domain} {language}: {len(catalog)} messages, {len(missing)} not translated")
+            for message in missing[:20]:
+                print(f"  {message.id!r}")
+            status = status or int(bool(missing))
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(check="--check" in sys.argv[1:]))
