@@ -7,8 +7,8 @@ HUB ?= 1
 NAME ?= $(shell id -un)
 BENCH ?=
 PYTEST_ARGS ?=
-NONE_CHOSEN = $(if $(PYTEST_ARGS),|| [ $$? -eq 5 ]) # -k may choose tests of one suite alone
 BIN := .venv/bin
+SUITE := $(BIN)/python tools/suite.py
 TS := $(BIN)/python tools/labextension.py run
 KUBE := PYTHONPATH=tests/kube sh tools/python.sh -m kubenode
 CODE := tfcluster_magic tests tools benchmarks examples setup.py
@@ -39,18 +39,18 @@ password: install  ## a link that sets a new password of the hub, for you or NAM
 	@$(BIN)/python -m tfcluster_magic.hub accounts reset "$(NAME)"
 
 test: lint types test-page  ## lint, types, layers, then every test: Python, TypeScript, server, browser
-	$(BIN)/python -m pytest -n 3 --dist worksteal $(PYTEST_ARGS) $(NONE_CHOSEN)
-	$(BIN)/python -m pytest tests/server -n 4 --dist worksteal $(PYTEST_ARGS) $(NONE_CHOSEN)
+	$(SUITE) -n 3 --dist worksteal $(PYTEST_ARGS)
+	$(SUITE) tests/server -n 4 --dist worksteal $(PYTEST_ARGS)
 	@$(BIN)/python tools/browser.py
-	$(BIN)/python -m pytest tests/ui --ignore tests/ui/test_jupyters.py -n 3 --dist worksteal $(PYTEST_ARGS) $(NONE_CHOSEN)
-	$(BIN)/python -m pytest tests/hub -n 2 --dist loadfile $(PYTEST_ARGS) $(NONE_CHOSEN)
+	$(SUITE) tests/ui --ignore tests/ui/test_jupyters.py -n 3 --dist worksteal $(PYTEST_ARGS)
+	$(SUITE) tests/hub -n 2 --dist loadfile $(PYTEST_ARGS)
 
 test-page: dev
 	$(TS) test
 
 test-jupyters: dev  ## the browser tests of JupyterLab 4.2 and the newest, and Notebook 7, in build/jupyter
 	@$(BIN)/python tools/browser.py
-	$(BIN)/python -m pytest tests/ui/test_jupyters.py $(PYTEST_ARGS)
+	$(SUITE) tests/ui/test_jupyters.py $(PYTEST_ARGS)
 
 lint: dev  ## style and layers, changes nothing
 	$(BIN)/ruff check .
@@ -80,7 +80,7 @@ kube-shell:  ## a shell with kubectl and KUBECONFIG of that cluster
 
 test-kube: dev  ## the tests on that cluster; KUBECONFIG=... CLUSTER=about-it.toml for another one
 	@$(BIN)/python tools/browser.py
-	$(BIN)/python -m pytest tests/kube -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	$(SUITE) tests/kube -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 bench-kube: dev  ## measure the operator, the hub's spawns, and shared claims beside local disk, into build/bench/ (root)
 	$(BIN)/python -m pytest tests/kube/bench_operator.py tests/kube/bench_hub.py -q -s

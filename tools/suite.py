@@ -1,0 +1,45 @@
+"""Run one suite of tests; on a build machine a test that failed is told apart: broken or unsteady.
+
+    python tools/suite.py tests/ui -n 3 --dist worksteal
+
+The words are pytest's. A choice (`-k`) that leaves nothing of this suite is no failure. Where
+CI=true, up to `AT_MOST` failed tests run a second time, alone. One that fails again is
+broken, and so is the suite; one that passes then is named as unsteady at the end, with its first
+failure above. Such a test is a bug of the product or of the test (CONTRIBUTING.md). Elsewhere a
+failure is a failure.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parents[1]
+AT_MOST = 5
+"""Failed tests that are tried again; more than these are no accident."""
+TESTS_FAILED, NONE_CHOSEN = 1, 5  # https://docs.pytest.org/en/stable/reference/exit-codes.html
+
+
+def main(words: list[str], folder: Path = HERE) -> int:
+    """Run the suite of `words` in `folder`; the exit code for make."""
+    pytest = [sys.executable, "-m", "pytest"]
+    memory = folder / ".pytest_cache/v/cache/lastfailed"
+    memory.unlink(missing_ok=True)  # of another suite
+    code = subprocess.call([*pytest, *words], cwd=folder)
+    if code == NONE_CHOSEN and any(word.startswith(("-k", "-m")) for word in words):
+        return 0
+    failed = sorted(json.loads(memory.read_text())) if memory.exists() else []
+    if code != TESTS_FAILED or os.environ.get("CI") != "true" or not 0 < len(failed) <= AT_MOST:
+        return code
+    print(f"\n{len(failed)} failed; each runs once more, alone:", *failed, sep="\n  ", flush=True)
+    if code := subprocess.call([*pytest, *failed], cwd=folder):
+        return code
+    print("UNSTEADY (failed, then passed; each is a bug to mend):", *failed, sep="\n  ", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
