@@ -1,14 +1,19 @@
-"""Names: the pods of an Indexed Job find one another by a headless Service."""
+"""Names: the pods of an Indexed Job find one another by a headless Service, and DNS grows."""
 
 from __future__ import annotations
 
+import json
+
+import yaml
 from conftest import UnderTest
 from kubectl import Kubectl
+from kubenode import paths
 from kubenode.commands import wait_until
 from workloads import WEB, fetch, job, service, spec
 
 COUNT = 3
 NEVER_READY = {"exec": {"command": ["false"]}}
+DNS_AUTOSCALER = paths.ROOT / "k8s" / "overlays" / "dns-autoscaler"
 
 
 def test_pods_of_a_job_have_names_before_they_are_ready(cluster: UnderTest, kube: Kubectl) -> None:
@@ -31,6 +36,31 @@ def test_pods_of_a_job_have_names_before_they_are_ready(cluster: UnderTest, kube
         page = fetch(f"{name}.tasks")
         wait_until(lambda page=page: kube.succeeds(asking, *page), f"{name} answers", seconds=90)
         assert kube.exec(asking, *page).strip() == name
+
+
+def test_dns_grows_with_the_nodes(cluster: UnderTest) -> None:
+    """The API server takes k8s/overlays/dns-autoscaler, which has one CoreDNS for ten nodes."""
+    told = cluster.kubectl("kustomize", str(DNS_AUTOSCALER))
+    made = cluster.kubectl("apply", "--dry-run=server", "-f", "-", "-o", "name", stdin=told)
+    assert sorted(made.split()) == [
+        "clusterrole.rbac.authorization.k8s.io/tfcluster-dns-autoscaler",
+        "clusterrolebinding.rbac.authorization.k8s.io/tfcluster-dns-autoscaler",
+        "configmap/dns-autoscaler",
+        "deployment.apps/dns-autoscaler",
+        "role.rbac.authorization.k8s.io/dns-autoscaler",
+        "rolebinding.rbac.authorization.k8s.io/dns-autoscaler",
+        "serviceaccount/dns-autoscaler",
+    ]
+    every = {each["kind"]: each for each in yaml.safe_load_all(told)}
+    data = every["ConfigMap"]["data"]  # the program takes one mode alone
+    assert {mode: json.loads(text) for mode, text in data.items()} == {
+        "linear": {"nodesPerReplica": 10, "min": 1, "max": 50}
+    }
+    pod = every["Deployment"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert pod["serviceAccountName"] == every["ServiceAccount"]["metadata"]["name"]
+    assert "--target=Deployment/coredns" in container["args"]
+    assert f"--configmap={every['ConfigMap']['metadata']['name']}" in container["args"]
 
 
 def running(kube: Kubectl) -> int:
