@@ -119,6 +119,12 @@ class World:
         data: dict[str, str] = found.get("data") or {}
         return data
 
+    def groups_told(self) -> bool:
+        """Let tenancy ask for the groups as soon as it may, as for somebody new; always true."""
+        assert self.tenancy is not None
+        self.tenancy.membership.ask(time.monotonic())
+        return True
+
     def user(self, name: str, **annotations: str) -> str:
         """Make a user's namespace, as the hub does; its name."""
         namespace = names.namespace(name)

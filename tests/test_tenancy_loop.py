@@ -138,37 +138,6 @@ def test_a_claim_grows_and_never_shrinks_or_goes(world: World) -> None:
     until(lambda: not any(marks().values()))  # it stays, and no new task reads it
 
 
-def test_the_group_of_a_user_decides_and_changes_live(world: World) -> None:
-    """Membership is read from the hub, in pages; a user who joins a group has its quota."""
-    world.say(
-        "default: {storage: {class: fast}}\n"
-        "groups: {vision: {priority: 2, quota: {gpu: 2}}, audio: {quota: {gpu: 1}}}\n"
-    )
-    world.hub.groups = {"audio": ["alice"], "b": [], "c": [], "vision": ["bob"]}
-    tenancy = world.begin()
-    world.user("alice")
-    bob = world.user("bob")
-    world.furnished(ALICE)
-    world.furnished(bob)
-
-    def gpus(namespace: str) -> str:
-        return str(world.get("resourcequotas", namespace, "tasks")["spec"]["hard"])
-
-    until(lambda: "'1'" in gpus(ALICE) and "'2'" in gpus(bob))
-    world.hub.groups["vision"].append("alice")
-    until(lambda: tenancy.membership.ask() or "'2'" in gpus(ALICE))
-    world.hub.away = True
-    until(lambda: tenancy.membership.ask() or tenancy.membership.problem)
-    world.server.remove(path("resourcequotas", ALICE, "tasks"))
-    until(lambda: world.get("resourcequotas", ALICE, "tasks"))
-    assert "'2'" in gpus(ALICE)
-    world.begin()  # a new process, to which nobody tells groups
-    carol = world.user("carol")
-    world.furnished(carol)
-    assert world.get("resourcequotas", carol, "tasks") is None
-    assert "'2'" in gpus(ALICE)
-
-
 def test_a_namespace_that_is_not_of_this_hub_is_never_touched(world: World) -> None:
     """One of the right name without the labels stays as it is; one of another user says so."""
     world.begin()

@@ -1,8 +1,9 @@
 """Who is in which groups, as the hub's API says it.
 
-Promises that what was known stays known while the hub is away, and that one who was never known is
-told from one who is in no group. Reads the whole list, in pages: the hub has no word for "of this
-user" that a service may ask without reading users.
+Promises that what was known stays known while the hub is away, that one who was never known is
+told from one who is in no group, and that who is new is not judged by what was read before. Reads
+the whole list, in pages: the hub has no word for "of this user" that a service may ask without
+reading users.
 
 Ref: https://jupyterhub.readthedocs.io/en/stable/reference/rest-api.html (GET /groups)
 """
@@ -22,7 +23,7 @@ from ...control.background import Background
 EVERY = 10.0
 """Seconds between two looks."""
 AT_MOST_EVERY = 1.0
-"""The same when somebody new is there and asks at once."""
+"""The same while somebody new is there."""
 ANSWER = 5.0
 PAGE = 200
 PAGES = "application/jupyterhub-pagination+json"
@@ -56,14 +57,21 @@ class Membership(Background):
         """The groups of a user, as far as they are known."""
         return self._groups.get(user, frozenset())
 
-    def ask(self) -> None:
-        """Look now, unless somebody just did: for a namespace that is new."""
+    def ask(self, since: float) -> float:
+        """Look for one who is there since `since` (monotonic); seconds until that may be done.
+
+        0: a look has begun since then and is over. In vain, too: then counts what was known.
+        """
         if not self._url:
-            return
+            return 0.0
         with self._lock:
             pause = EVERY if self.problem else AT_MOST_EVERY  # one that hangs holds up this turn
-            if time.monotonic() >= self._began + pause:
+            rest = self._began + pause - time.monotonic()
+            if self._began >= since:
+                return 0.0
+            if rest <= 0:
                 self._look()
+            return max(0.0, rest)
 
     def _run(self) -> None:
         while not self._enough.is_set():

@@ -1,9 +1,10 @@
 """The turns of tenancy: what changes is queued by namespace (`control.turns`).
 
-Promises that only namespaces are touched which the
-hub labelled as its tenants and whose name is that of their user, that an unchanged tenant costs no
-call, and that what is wrong stands on the namespace as one sentence. A turn looks at what there is
-and remembers nothing that a restart needs.
+Promises that only namespaces are touched which the hub labelled as its tenants and whose name is
+that of their user, that a new one is furnished by groups that were read after it was made (a claim
+never changes its class), that an unchanged tenant costs no call, and that what is wrong stands on
+the namespace as one sentence. A turn looks at what there is and remembers nothing that a restart
+needs.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import logging
 import random
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -62,6 +64,8 @@ class Tenancy:
         self.accepted = Accepted(api, home, self._policy_changed)
         self.membership = Membership(*hub, self._user_changed)
         self._pulling = Pulling(api, home)
+        self._new: dict[str, float] = {}
+        """Since when a namespace is seen that is not furnished."""
         self._enough = threading.Event()
         self._begun = False
         self._keeper = threading.Thread(target=self._keep, name="policy", daemon=True)
@@ -156,9 +160,10 @@ class Tenancy:
     def _look(self, name: str) -> float | None:
         found = self.caches.namespaces.get("", name)
         if found is None:
+            self._new.pop(name, None)
             return None
         head = found["metadata"]
-        marks = head.get("annotations") or {}
+        marks, removed = head.get("annotations") or {}, removal.is_removed(found)
         if head.get("deletionTimestamp"):
             self._mark(found, "", [_("the namespace is being deleted")])
             return SOON if removal.discard_runs(self._api, name) else None
@@ -166,10 +171,11 @@ class Tenancy:
         if not user or names.namespace(user, self._prefix) != name:
             self._mark(found, "", [self._not_its_name(user)])
             return None
-        if not marks.get(FURNISHED):
-            self.membership.ask()
+        if marks.get(FURNISHED) or removed:
+            self._new.pop(name, None)
+        elif rest := self.membership.ask(self._new.setdefault(name, time.monotonic())):
+            return rest
         problems, digest, waits = self._furnish(found, user)
-        removed = removal.is_removed(found)
         self._mark(found, None if removed else digest, problems)
         if removed:
             policy = self.accepted.policy

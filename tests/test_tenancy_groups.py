@@ -1,0 +1,106 @@
+"""A user has what their groups have; who is new what they have now, not at a look before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tenancies import World, until
+
+from tfcluster_magic.hub.tenancy import membership
+from tfcluster_magic.hub.tenancy.tenancy import Tenancy
+from tfcluster_magic.kube.api import path
+
+ALICE = "tfcluster-u-alice"
+POLICY = """
+default: {storage: {class: fast}, quota: {gpu: 1}}
+groups: {vision: {storage: {class: large}, quota: {gpu: 2}}}
+"""
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """A hub whose group has a storage class of its own; tenancy is started by the test."""
+    made = World()
+    made.server.put(path("storageclasses", "", "large"), {"volumeBindingMode": "Immediate"})
+    made.say(POLICY)
+    yield made
+    made.close()
+
+
+def begun(world: World) -> Tenancy:
+    """Tenancy that has just read the groups."""
+    tenancy = world.begin()
+    until(lambda: world.accepted.get("policy.yaml") == POLICY)
+    until(lambda: tenancy.membership.known)
+    return tenancy
+
+
+def first_notebook(world: World, user: str) -> tuple[str, str]:
+    """The storage class and the GPUs with which a new user's namespace is said to be furnished."""
+    namespace = world.user(user)
+    world.furnished(namespace)
+    claim = world.get("persistentvolumeclaims", namespace, "workspace")
+    quota = world.get("resourcequotas", namespace, "tasks")
+    return claim["spec"]["storageClassName"], quota["spec"]["hard"]["requests.nvidia.com/gpu"]
+
+
+def test_the_group_of_a_user_decides_and_changes_live(world: World) -> None:
+    """Membership is read from the hub, in pages; a user who joins a group has its quota."""
+    world.say(
+        "default: {storage: {class: fast}}\n"
+        "groups: {vision: {priority: 2, quota: {gpu: 2}}, audio: {quota: {gpu: 1}}}\n"
+    )
+    world.hub.groups = {"audio": ["alice"], "b": [], "c": [], "vision": ["bob"]}
+    tenancy = world.begin()
+    world.user("alice")
+    bob = world.user("bob")
+    world.furnished(ALICE)
+    world.furnished(bob)
+
+    def gpus(namespace: str) -> str:
+        return str(world.get("resourcequotas", namespace, "tasks")["spec"]["hard"])
+
+    until(lambda: "'1'" in gpus(ALICE) and "'2'" in gpus(bob))
+    world.hub.groups["vision"].append("alice")
+    until(lambda: world.groups_told() and "'2'" in gpus(ALICE))
+    world.hub.away = True
+    until(lambda: world.groups_told() and tenancy.membership.problem)
+    world.server.remove(path("resourcequotas", ALICE, "tasks"))
+    until(lambda: world.get("resourcequotas", ALICE, "tasks"))
+    assert "'2'" in gpus(ALICE)
+    world.begin()  # a new process, to which nobody tells groups
+    carol = world.user("carol")
+    world.furnished(carol)
+    assert world.get("resourcequotas", carol, "tasks") is None
+    assert "'2'" in gpus(ALICE)
+
+
+def test_a_group_joined_just_before_the_first_notebook_decides_it(world: World) -> None:
+    """A whole class that signs in at once, each with a group that only the sign-in has told, gets
+    the group's storage class and quota: a claim would keep another class for ever.
+    """
+    begun(world)
+    world.hub.groups["vision"] = []
+    for user in ("alice", "bob"):
+        world.hub.groups["vision"].append(user)
+        assert first_notebook(world, user) == ("large", "2")
+
+
+def test_a_hub_that_was_away_is_asked_again_before_somebody_new_is_judged(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look in vain, such as while the hub restarts, gives nobody the default's class."""
+    monkeypatch.setattr(membership, "EVERY", 2.0)
+    tenancy = begun(world)
+    world.hub.away = True
+    until(lambda: world.groups_told() and tenancy.membership.problem)
+    world.hub.away, world.hub.groups["vision"] = False, ["alice"]
+    assert first_notebook(world, "alice") == ("large", "2")
+
+
+def test_a_hub_that_does_not_answer_keeps_nobody_waiting(world: World) -> None:
+    """Who is new while no groups are told is furnished by what is known: the default's words."""
+    world.hub.away = True
+    world.begin()
+    assert first_notebook(world, "alice") == ("fast", "1")
