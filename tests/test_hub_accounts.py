@@ -24,6 +24,12 @@ from tfcluster_magic.hub.accounts.store import (
 from tfcluster_magic.hub.accounts.throttle import Throttle
 
 STORED = passwords.hashed("correct horse")
+IN_THREAD = """
+import asyncio, os, threading
+from tfcluster_magic.hub.accounts.authenticator import AccountsAuthenticator
+def priority(): return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+print(asyncio.run(AccountsAuthenticator().in_thread(priority)))
+"""
 
 
 class Clock:
@@ -263,3 +269,16 @@ def test_whose_the_file_is_does_not_change(store: AccountStore) -> None:
     os.chown(store.path, owner, -1)
     store.invite("bob")
     assert store.path.stat().st_uid == owner
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a thread has no priority of its own elsewhere")
+@pytest.mark.parametrize("nice", [0, 15])
+def test_a_hub_that_was_started_with_nice_takes_passwords(nice: int) -> None:
+    """Who is not root may give way, and never take it back; hashing has less than the hub has."""
+    plain = ["setpriv", "--bounding-set=-sys_nice", "--inh-caps=-sys_nice"]
+    start = ["nice", "-n", str(nice), *(plain if os.geteuid() == 0 else [])]
+    said = subprocess.run(
+        [*start, sys.executable, "-c", IN_THREAD], capture_output=True, text=True, check=False
+    )
+    own = min(19, os.getpriority(os.PRIO_PROCESS, 0) + nice)
+    assert said.stdout == f"{min(19, own + 10)}\n", said.stderr

@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -129,7 +130,11 @@ class AccountsAuthenticator(Authenticator):
 def _give_way() -> None:
     """Let the hub's own thread answer first where hashing has all processors; Linux alone can."""
     if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
+        thread = threading.get_native_id()
+        # From where it is: only root may do less, and a hub may have been started with `nice`.
+        lower = min(19, os.getpriority(os.PRIO_PROCESS, thread) + 10)
+        with suppress(OSError):  # what forbids it, such as seccomp, shall not forbid signing in
+            os.setpriority(os.PRIO_PROCESS, thread, lower)
 
 
 def refused(status: int, sentence: str) -> web.HTTPError:
