@@ -157,6 +157,7 @@ class Crew:
         # What hid its environment is still below us, since we adopt orphans.
         processes.kill(pid for pid in processes.tree(os.getpid()) if pid != os.getpid())
         self._memory.close()
+        self._folder.clear()
 
     def _alive(self) -> list[Task]:
         return [task for task in self._tasks.values() if task.exit is None]

@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from ...i18n import _
-from ...models import Event, Phase, Reason, Status, TFCluster, TypeCounts
+from ...models import Event, Phase, Reason, Status, TaskState, TFCluster, TypeCounts
 from . import cgroups, processes
 from .detach import last_words
 from .store import RunFolder
@@ -46,6 +46,7 @@ def load(folder: RunFolder) -> TFCluster | None:
         if cluster is None or cluster.status.released_at is not None:
             return cluster
         processes.end_all(cluster.metadata.uid)
+        folder.clear()
         with contextlib.suppress(OSError):
             cgroups.remove_all(Path(folder.cgroup_file.read_text()), cluster.metadata.uid)
         status = _final(folder, cluster, os.pread(lock_fd, 100, 0))
@@ -66,18 +67,19 @@ def _final(folder: RunFolder, cluster: TFCluster, boot: bytes) -> Status:
             reason=Reason.SUPERVISOR_LOST.value,
             message=_("{what}; what was left of it ended, too.").format(what=what),
         )
-        return replace(before, released_at=now, events=(*before.events, told)[-50:])
+        left = _without_tasks(before, TaskState.STOPPED)
+        return replace(left, released_at=now, events=(*before.events, told)[-50:])
     if before.phase is Phase.STOPPING:
-        phase, reason = Phase.STOPPED, before.reason
+        phase, reason, ended = Phase.STOPPED, before.reason, TaskState.STOPPED
         message = _("Stopped. {what} before it could say so.").format(what=what)
     else:
-        phase, reason = Phase.FAILED, Reason.SUPERVISOR_LOST
+        phase, reason, ended = Phase.FAILED, Reason.SUPERVISOR_LOST, TaskState.FAILED
         message = _(
             "{what}; its tasks ended with it. Logs are kept; "
             "start again with `tfcluster rerun {name}`."
         ).format(what=what, name=name)
     return replace(
-        before,
+        _without_tasks(before, ended),
         phase=phase,
         reason=reason,
         message=message,
@@ -85,7 +87,6 @@ def _final(folder: RunFolder, cluster: TFCluster, boot: bytes) -> Status:
         released_at=now,
         retry_at=None,
         window_opened_at=None,
-        counts={t: _all_ended(c) for t, c in before.counts.items()},
         events=(
             *before.events,
             Event(at=now, reason=Reason.SUPERVISOR_LOST.value, message=message),
@@ -105,10 +106,22 @@ def _what_happened(folder: RunFolder, boot: bytes) -> str:
     return _("Its supervisor was killed from outside")
 
 
-def _all_ended(counts: TypeCounts) -> TypeCounts:
+def _without_tasks(status: Status, ended: TaskState) -> Status:
+    """`status` when nothing runs any more: what was up has `ended`."""
+    up = (TaskState.STARTING, TaskState.RUNNING)
     return replace(
-        counts, starting=0, running=0, failed=counts.failed + counts.starting + counts.running
+        status,
+        counts={t: _all_ended(c, ended) for t, c in status.counts.items()},
+        attention=tuple(
+            replace(task, state=ended) if task.state in up else task for task in status.attention
+        ),
     )
+
+
+def _all_ended(counts: TypeCounts, ended: TaskState) -> TypeCounts:
+    field = ended.value.lower()
+    more = counts.starting + counts.running
+    return replace(counts, starting=0, running=0, **{field: getattr(counts, field) + more})
 
 
 def _boot() -> bytes:

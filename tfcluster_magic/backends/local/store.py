@@ -83,6 +83,13 @@ class RunFolder:
         """Replace the status; only for the holder of the run's lock. Raises OSError."""
         files.write(self.status_file, to_json(status))
 
+    def clear(self) -> None:
+        """Remove what writers that were killed left beside their files; all of them are gone."""
+        beside = (".status.json.*", ".task.json.*", "tasks/*.exit.json.*")
+        for left in [path for pattern in beside for path in self.path.glob(pattern)]:
+            with contextlib.suppress(OSError):
+                left.unlink()
+
     def lock(self) -> int | None:
         """Take the run's lock without waiting: its descriptor, or None while a supervisor lives.
 
