@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from kube_server import KubeServer, Refusal
+from kube_server import Answer, KubeServer, Refusal
 from operated import until
 
+from tfcluster_magic.kube.policy import Policy
 from tfcluster_magic.operator import enforcement
+from tfcluster_magic.operator.controller import Controller
 from tfcluster_magic.operator.enforcement import RECORD, Enforcement
+
+
+class Empty(KubeServer):
+    """A server that deletes collections too: there never is anything in them."""
+
+    def answer(self, method: str, path: str, body: Any, selector: str = "") -> Answer:
+        if method == "DELETE":
+            return 200, {}
+        return super().answer(method, path, body, selector)
 
 
 @pytest.fixture
@@ -36,3 +48,21 @@ def test_a_check_that_failed_is_soon_made_again(
     assert check.enforced is True
     assert check.problem == "exceeded quota"
     check.stop()
+
+
+def test_it_is_checked_where_tasks_run() -> None:
+    """The check's pods are for the nodes of the policy, as tasks are: where every node keeps others
+    away, no other pod would ever run, and launches wait for its answer.
+    """
+    server, pool = Empty(), {"pool": "work"}
+    allowed = {"key": "pool", "operator": "Equal", "value": "work", "effect": "NoSchedule"}
+    policy = Policy(node_selector=pool, tolerations=(allowed,))
+    check = Controller(server.api(), "", "a", lambda: True, policy, lambda: 0.0).gate.enforcement
+    check.start()
+    until(lambda: server.names("pods"))
+    (path,) = (path for path in server.objects if "/pods/" in path)
+    assert server.objects[path]["spec"]["nodeSelector"] == pool
+    assert server.objects[path]["spec"]["tolerations"] == [allowed]
+    check.stop()
+    until(lambda: not check.alive)
+    server.close()

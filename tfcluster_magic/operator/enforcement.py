@@ -43,10 +43,19 @@ class Enforcement(Background):
         namespace: where the pods run: the operator's own.
         image: of the pods where this process is none itself: it needs python3.
         leads: whether this process may act.
+        pool: where the pods run, as tasks do, by `nodeSelector` and `tolerations`.
     """
 
-    def __init__(self, api: Api, namespace: str, image: str, leads: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        api: Api,
+        namespace: str,
+        image: str,
+        leads: Callable[[], bool],
+        pool: Object | None = None,
+    ) -> None:
         self._api, self._namespace, self._image, self._leads = api, namespace, image, leads
+        self._pool = pool or {}
         super().__init__("enforcement")
         self.enforced: bool | None = None
         """The last answer; None while there is none."""
@@ -81,7 +90,7 @@ class Enforcement(Background):
         self._clean()
         name = f"{RECORD}-{uuid.uuid4().hex[:6]}"
         image, owner = self._own()
-        server, client, policy = objects(name, image, owner)
+        server, client, policy = objects(name, image, owner, self._pool)
         try:
             self._api.create(path("networkpolicies", self._namespace), policy)
             self._api.create(path("pods", self._namespace), server)

@@ -38,7 +38,9 @@ class Gate:
         self._begun = False
         self.ground = Ground(api, namespace)
         self.surveyor = Surveyor(caches, self.ground, policy)
-        self.enforcement = Enforcement(api, home, policy.default_image, leads)
+        # Where tasks run: other nodes may take none of its pods, or have another network.
+        pool = {"nodeSelector": policy.node_selector, "tolerations": list(policy.tolerations)}
+        self.enforcement = Enforcement(api, home, policy.default_image, leads, pool)
         self.admission = Admission(self.surveyor, self.ground, self._enforced)
         self.publisher = Publisher(
             api, namespace, self.surveyor, self.ground, self._enforced, leads

@@ -41,13 +41,19 @@ open("/dev/termination-log", "w").write(told)
 """
 
 
-def objects(name: str, image: str, owner: Object | None) -> tuple[Object, Object, Object]:
-    """The server, the client (the server's address is its missing argument), and the policy."""
-    return (
-        _pod(name, SERVER, image, _LISTEN, owner),
-        _pod(name, CLIENT, image, _TRY, owner),
-        _policy(name, owner),
+def objects(
+    name: str, image: str, owner: Object | None, pool: Object
+) -> tuple[Object, Object, Object]:
+    """The server, the client (the server's address is its missing argument), and the policy;
+    `pool` are the pods' `nodeSelector` and `tolerations`.
+    """
+    server, client = (
+        _pod(name, kind, image, program, owner)
+        for kind, program in ((SERVER, _LISTEN), (CLIENT, _TRY))
     )
+    for each in (server, client):
+        each["spec"] |= pool
+    return server, client, _policy(name, owner)
 
 
 def _head(name: str, kind: str, owner: Object | None) -> Object:
