@@ -20,6 +20,7 @@ from ...kube.said import BY_ITSELF, BY_SOMEBODY, FOR_GOOD, GOES_ON, Asked, Claus
 Object = Mapping[str, Any]
 ENDED, PENDING = "Ended", "ClaimPending"
 _NO_CLASS = re.compile(r'storageclass\S* "([^"]+)" not found')
+_NO_CLAIM = re.compile(r'persistentvolumeclaim "([^"]+)" (?:not found|is being deleted)')
 NEW_SECONDS = 20.0
 """So old is a claim at most that is only being made."""
 
@@ -74,9 +75,10 @@ def of_pod(
         told = condition(dict(pod), "PodScheduled")
         if told.get("status") != "False":
             return None
-        if "unbound" in str(told.get("message")):
+        words = str(told.get("message", ""))
+        if "unbound" in words or _was_remade(words, claims):
             return _unbound(claims, now)
-        return _told(unscheduled.clause(str(told.get("message", "")), asked))
+        return _told(unscheduled.clause(words, asked))
     for each in status.get("containerStatuses") or ():
         state = each.get("state") or {}
         if ended := state.get("terminated"):
@@ -124,6 +126,13 @@ def of_this(found: Object, events: Sequence[Object]) -> list[Object]:
 def newest_words(events: Sequence[Object]) -> str:
     """What the newest event says; empty without any."""
     return str(max(events, key=unstarted.when)["message"]) if events else ""
+
+
+def _was_remade(words: str, claims: Mapping[str, Object]) -> bool:
+    """Whether the claim that was missed is there again: the scheduler looks only after a pause."""
+    missed = _NO_CLAIM.search(words)
+    claim = claims.get(missed[1]) if missed else None
+    return claim is not None and not claim["metadata"].get("deletionTimestamp")
 
 
 def _unbound(claims: Mapping[str, Object], now: float) -> Trouble | None:
