@@ -216,7 +216,7 @@ def test_ended_records_are_kept_as_long_as_asked(store: Store) -> None:
     young = record(store, phase=Phase.SUCCEEDED, released_at=now - 59)
     active = record(store, started_at=now - 10**6)
     with store.launch_lock():
-        store.sweep()
+        store.sweep(Path("/nonexistent"))
     assert [f.path.exists() for f in (old, young, active)] == [False, True, True]
 
 
@@ -230,11 +230,11 @@ def test_what_killed_launches_left_is_swept(store: Store) -> None:
     removed = store.runs_dir / "half" / ".removed-9-1"
     removed.mkdir()
     with store.launch_lock():
-        store.sweep()
+        store.sweep(Path("/nonexistent"))
         assert half.path.exists(), "that launch is under way"
         assert lock_fd is not None
         os.close(lock_fd)
-        store.sweep()
+        store.sweep(Path("/nonexistent"))
     assert not half.path.exists()
     assert not empty.path.exists()
     assert not removed.exists()

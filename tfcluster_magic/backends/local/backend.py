@@ -96,7 +96,7 @@ class LocalBackend(Backend):
         resume_from = self._output_of(request.spec.resume_from)
         launch = Launch(self._store, self.data_dir, self.log_dir, resume_from)
         with self._store.launch_lock():
-            self._store.sweep()
+            self._store.sweep(self.log_dir)
             running = {c.metadata.cluster: c for _, c in self._active() if c.active}
             cluster = naming.choose(request.cluster, request.name_given, running)
             verdict, free_gpus = self._preflight(request.spec)
@@ -134,8 +134,7 @@ class LocalBackend(Backend):
                             ref=ref, why=error.strerror
                         )
                     ) from None
-            else:
-                folder.wake()
+        folder.wake()  # also for a stop that was written by somebody who died before this
         return repair.load(folder) or cluster
 
     def delete(self, ref: str, with_logs: bool = False) -> None:
@@ -150,8 +149,8 @@ class LocalBackend(Backend):
         output = cluster.status.paths.get("output")
         if with_logs and output:
             shutil.rmtree(output, ignore_errors=True)
-            with contextlib.suppress(OSError):
-                Path(output).parent.rmdir()
+        if output:
+            files.remove_empty(Path(output))
 
     def logs(
         self,
@@ -212,7 +211,8 @@ class LocalBackend(Backend):
         if ref is None:
             return None
         with contextlib.suppress(NotFound):
-            return Path(self._find(ref)[1].status.paths["output"])
+            if output := self._find(ref)[1].status.paths.get("output"):
+                return Path(output)
         cluster, run = names.parse_ref(ref)
         return self.log_dir / cluster / str(run)
 

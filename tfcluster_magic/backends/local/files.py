@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+from _thread import get_native_id
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,8 +23,9 @@ T = TypeVar("T")
 
 def write(path: Path, content: bytes, durable: bool = False) -> None:
     """Replace `path` with `content`; `durable` also survives a power cut. Raises OSError."""
-    # One name for each process: two writers of one file (readers that repair a record) stay apart.
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    # One name for each thread of each process: two writers of one file (readers that repair a
+    # record, requests to stop one run) stay apart. A process's only thread has its number.
+    beside = path.with_name(f".{path.name}.{get_native_id()}")
     try:
         fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
@@ -75,3 +77,10 @@ def remove_tree(path: Path) -> None:
         with contextlib.suppress(OSError):
             os.chmod(folder, 0o700)
     shutil.rmtree(path, ignore_errors=True)
+
+
+def remove_empty(path: Path) -> None:
+    """Remove a folder with nothing in it, and the one above if that was all of it."""
+    for folder in (path, path.parent):
+        with contextlib.suppress(OSError):  # there is something in it, or it is gone
+            folder.rmdir()

@@ -7,7 +7,6 @@ record that nobody looks after.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 import uuid
@@ -146,11 +145,7 @@ class Launch:
 
     def undo(self, folder: RunFolder) -> None:
         """Remove what a launch made; its output folders, while nothing is in them."""
-        self.store.remove(folder)
-        output = self._output(folder)
-        with contextlib.suppress(OSError):
-            output.rmdir()
-            output.parent.rmdir()
+        self.store.undo(folder, self.log_dir)
 
     def _output(self, folder: RunFolder) -> Path:
         return self.log_dir / folder.path.parent.name / folder.path.name

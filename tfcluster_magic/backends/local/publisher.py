@@ -10,18 +10,20 @@ from __future__ import annotations
 import contextlib
 
 from ...models import Status
-from . import clock, files
+from . import clock
+from .presence import Presence
 from .store import RunFolder
 
 INTERVAL = 0.2
 RETRY = 1.0
+_REMOVED = "the record of the run was removed"
 
 
 class Publisher:
     """The status file of one run, as its only writer sees it."""
 
-    def __init__(self, folder: RunFolder) -> None:
-        self._folder = folder
+    def __init__(self, folder: RunFolder, presence: Presence) -> None:
+        self._folder, self._presence = folder, presence
         self._written: Status | None = None
         self._wanted: Status | None = None
         self._not_before = 0.0
@@ -37,6 +39,8 @@ class Publisher:
         if waits and now < self._not_before:
             return
         try:
+            if self._presence.is_lost:
+                raise FileNotFoundError(_REMOVED)  # whatever is there now is another run's
             self._folder.write_status(status)
         except OSError as error:
             if not self._failed:
@@ -48,7 +52,7 @@ class Publisher:
     @property
     def settled(self) -> bool:
         """Whether what was put is written, or nobody can read it any more."""
-        return self._written == self._wanted or files.is_gone(self._folder.path)
+        return self._written == self._wanted or self._presence.is_lost
 
     @property
     def due(self) -> float | None:

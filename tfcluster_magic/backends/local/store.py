@@ -184,6 +184,8 @@ class Store:
                 return run, folder
             except FileExistsError:
                 run += 1  # something foreign of that name
+            except FileNotFoundError:
+                paths.private(folder.path.parent)  # a launch that is undone took it, empty
 
     def commit(self, folder: RunFolder, metadata: Metadata, spec: Spec) -> None:
         """Make the run exist. Raises OSError."""
@@ -200,7 +202,13 @@ class Store:
         with contextlib.suppress(OSError):
             folder.path.parent.rmdir()
 
-    def sweep(self, now: float | None = None) -> None:
+    def undo(self, folder: RunFolder, log_dir: Path) -> None:
+        """Remove what a launch made; its output folder, while nothing is in it."""
+        # First, for a sweep finds only what has a folder here.
+        files.remove_empty(log_dir / folder.path.parent.name / folder.path.name)
+        self.remove(folder)
+
+    def sweep(self, log_dir: Path, now: float | None = None) -> None:
         """Remove, under the launch lock, what nobody needs: ended runs past their `keepFor`, and
         leftovers of launches and deletions that were killed half-way.
         """
@@ -209,11 +217,15 @@ class Store:
             cluster = folder.load()
             if cluster is None:
                 if not folder.record_file.exists() and _is_ours(folder):
-                    self.remove(folder)
+                    self.undo(folder, log_dir)
             elif expired(cluster, moment):
                 self.remove(folder)
         for hidden in self.runs_dir.glob("*/.removed-*"):
             files.remove_tree(hidden)
+        for left in self.runs_dir.iterdir():
+            if names.is_valid(left.name):
+                with contextlib.suppress(OSError):  # there are runs in it
+                    left.rmdir()
 
 
 def _is_ours(folder: RunFolder) -> bool:

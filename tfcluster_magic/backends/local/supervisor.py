@@ -23,6 +23,7 @@ from ...lifecycle import Decision, Observation, decide
 from ...models import Spec, Status, Stop
 from . import clock, files, ports
 from .crew import Crew
+from .presence import Presence
 from .publisher import Publisher
 from .recorder import Recorder
 from .store import RunFolder
@@ -34,19 +35,21 @@ TERMINATED = mark(
 REMOVED = mark("its record was removed")
 PATROL = 5.0
 """Seconds after which it looks round although nothing happened: nobody tells when its folder is
-removed, and the kernel takes no sleep of weeks.
+removed, or that a client wrote a stop and died, and the kernel takes no sleep of weeks.
 """
 
 
 class Supervisor:
     """One run, from its first task to its last."""
 
-    def __init__(self, folder: RunFolder) -> None:
+    def __init__(self, folder: RunFolder, lock_fd: int) -> None:
         """Reserve the ports and publish them. Raises OSError."""
         cluster = folder.load()
-        if cluster is None:
-            raise RuntimeError(f"{folder.record_file} is not the record of a run")
+        # A launch that was interrupted is undone, and the next one may have the folder by now.
+        if cluster is None or not os.path.samestat(os.stat(folder.lock_file), os.fstat(lock_fd)):
+            raise RuntimeError(f"{folder.record_file} is not the record of this run")
         self._folder, self._name = folder, cluster.metadata.name
+        self._presence = Presence(folder, cluster.metadata.uid)
         self._spec: Spec = cluster.spec
         self._wakeups = Wakeups(folder.control)
         addresses, self._held_ports = ports.reserve(self._spec.replicas.counts)
@@ -57,7 +60,7 @@ class Supervisor:
         self._crew = Crew(
             folder, cluster.metadata.uid, self._spec, self._output, self._wakeups.report_fd
         )
-        self._publisher = Publisher(folder)
+        self._publisher = Publisher(folder, self._presence)
         self._recorder = Recorder(folder, self._name, self._spec, self._status)
         folder.write_status(self._status)
 
@@ -97,15 +100,17 @@ class Supervisor:
         self._crew.look_after()
         if woken.terminate:
             self._take_stop(Stop(reason=_(TERMINATED), by=_("this machine"), at=clock.now()))
-        elif woken.knocked:
-            self._take_stop(woken.stop)
-        elif files.is_gone(self._folder.path):
+        elif self._presence.is_lost:
             self._take_stop(Stop(reason=_(REMOVED), by=_("this machine"), at=clock.now()))
+        else:  # also without a knock: who wrote a stop may have died before it could knock
+            self._take_stop(woken.stop)
 
     def _take_stop(self, asked: Stop | None) -> None:
         """Make a stop request, the written one first, part of the spec; the first one counts."""
+        if self._spec.stop is not None:
+            return
         stop = files.read(self._folder.stop_file, Stop) or asked
-        if stop is not None and self._spec.stop is None:
+        if stop is not None:
             self._spec = replace(self._spec, stop=stop)
 
 
@@ -116,7 +121,7 @@ def main(path: str, lock_fd: int, ready_fd: int) -> None:
     os.set_inheritable(lock_fd, False)
     os.set_inheritable(ready_fd, False)
     try:
-        supervisor = Supervisor(RunFolder(Path(path)))
+        supervisor = Supervisor(RunFolder(Path(path)), lock_fd)
         with contextlib.suppress(BrokenPipeError):  # the launcher has left
             os.write(ready_fd, b"1")
         os.close(ready_fd)
