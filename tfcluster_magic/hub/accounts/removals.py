@@ -37,14 +37,14 @@ async def forget(app: Any, name: str, *, with_data: bool) -> bool:
     user = app.users.get(name)
     if user is None:
         return True
-    spawners = [user.spawners[each] for each in user.orm_user.orm_spawners]
-    if any(each.pending for each in spawners):
+    names = list(user.orm_user.orm_spawners)
+    if any(user.spawners[each].pending for each in names):
         return False
-    for each in spawners:
-        if each.active:
-            await app.proxy.delete_user(user, each.name)
-            await user.stop(each.name)
-        each.loses_data = with_data
+    for each in names:
+        if user.spawners[each].active:
+            await app.proxy.delete_user(user, each)
+            await user.stop(each)
+        user.spawners[each].loses_data = with_data  # another than before: one that ends is dropped
     await user.delete_spawners()
     app.users.delete(user)
     app.log.info("%s was removed from a shell: deleted", name)
