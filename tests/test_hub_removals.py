@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from jupyterhub import orm
@@ -20,8 +20,8 @@ class Keeping(Spawner):  # type: ignore[misc]
     """A spawner whose notebooks run until they are stopped, and which keeps data."""
 
     loses_data = False
-    stopped: list[str] = []
-    deleted: list[tuple[str, bool]] = []
+    stopped: ClassVar[list[str]] = []
+    deleted: ClassVar[list[tuple[str, bool]]] = []
 
     async def start(self) -> str:
         return ""
