@@ -52,6 +52,14 @@ def fill_password(page: Page, password: str) -> None:
     page.get_by_role("button", name="Set the password and go on").click()
 
 
+def sign_in(page: Page, at: str) -> None:
+    """Sign in as the owner where a page asks for it."""
+    page.goto(at)
+    page.get_by_label("Username").fill(OWNER)
+    page.locator("#password_input").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+
+
 def test_from_the_link_to_a_cluster_and_out(hub: Hub, page: Page, shots: Path) -> None:
     """Choose a password, run the example's kind of cells, use sidebar and TensorBoard, sign out."""
     page.goto(hub.link)
@@ -115,14 +123,30 @@ def test_a_wrong_password_is_told_and_the_right_one_goes_on(hub: Hub, page: Page
     expect(page).to_have_url(re.compile(f"/tf/user/{OWNER}/lab"), timeout=PATIENCE)
 
 
+def test_the_home_page_tells_how_the_notebook_is(hub: Hub, page: Page, shots: Path) -> None:
+    """Whether it runs, and that clusters go on without it; keys alone stop and start it."""
+    sign_in(page, f"{hub.url}/")
+    expect(page).to_have_url(re.compile(f"/tf/user/{OWNER}/lab"), timeout=PATIENCE)
+    page.goto(f"{hub.url}/hub/home")
+    state = page.locator("#notebook-state")
+    expect(state).to_contain_text("It is running, and was used")
+    expect(page.get_by_text("clusters that run go on")).to_be_visible()
+    page.screenshot(path=shots.with_name(f"{shots.name}-runs.png"))
+    for theme in ("dark", "light"):
+        page.evaluate("theme => document.documentElement.dataset.bsTheme = theme", theme)
+        accessible(page)
+    page.get_by_role("button", name="Stop it").press("Enter")
+    expect(state).to_contain_text("It is not running", timeout=PATIENCE)
+    accessible(page)
+    page.get_by_role("link", name="Start it").press("Enter")
+    expect(page).to_have_url(re.compile(f"/tf/user/{OWNER}/lab"), timeout=PATIENCE)
+
+
 def test_an_invited_person_is_refused_a_notebook_with_the_reason(
     hub: Hub, page: Page, shots: Path
 ) -> None:
     """The administrator's link leads to a password, and then to a sentence and a way out."""
-    page.goto(f"{hub.url}/hub/accounts")
-    page.get_by_label("Username").fill(OWNER)
-    page.locator("#password_input").fill(PASSWORD)
-    page.get_by_role("button", name="Sign in").click()
+    sign_in(page, f"{hub.url}/hub/accounts")
     page.get_by_label("Invite somebody").fill("tfc-guest")
     page.get_by_role("button", name="Make a link").click()
     link = page.get_by_label("Give this link to").input_value()
@@ -138,6 +162,11 @@ def test_an_invited_person_is_refused_a_notebook_with_the_reason(
     fill_password(page, "eight more letters")
     expect(page.get_by_role("heading", name="Not allowed")).to_be_visible()
     expect(page.get_by_text(re.compile("has no system account|was started by"))).to_be_visible()
+    expect(page.get_by_text("Ask an administrator of this hub")).to_be_visible()
     accessible(page)
+    page.get_by_role("link", name="home page").click()
+    expect(page.locator("#notebook-state")).to_contain_text("It is not running")
+    page.goto(f"{hub.url}/hub/accounts")
+    expect(page.get_by_text("This page is for administrators of the hub.")).to_be_visible()
     page.get_by_role("button", name="Logout").click()
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
