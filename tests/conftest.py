@@ -34,8 +34,12 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--rewrite`: golden files become what the code makes now, to be read as a difference."""
+    """`--rewrite`: golden files become what the code makes now, to be read as a difference.
+    `--chaos-steps`, `--chaos-seed`: how long test_chaos.py goes on, and what happens in it.
+    """
     parser.addoption("--rewrite", action="store_true", help="write golden files anew")
+    parser.addoption("--chaos-steps", type=int, default=40, help="steps of the chaos test")
+    parser.addoption("--chaos-seed", type=int, default=1, help="seed of the chaos test")
 
 
 @pytest.fixture(autouse=True)

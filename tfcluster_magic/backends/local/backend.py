@@ -146,11 +146,9 @@ class LocalBackend(Backend):
             self._store.remove(folder)
         # Other launches need not wait for many checkpoints to go: as long as the folder is there,
         # its number is not given again.
-        output = cluster.status.paths.get("output")
-        if with_logs and output:
+        if with_logs and (output := cluster.status.paths.get("output")):
             shutil.rmtree(output, ignore_errors=True)
-        if output:
-            files.remove_empty(Path(output))
+        files.remove_empty(self._output(cluster))
 
     def logs(
         self,
@@ -211,10 +209,14 @@ class LocalBackend(Backend):
         if ref is None:
             return None
         with contextlib.suppress(NotFound):
-            if output := self._find(ref)[1].status.paths.get("output"):
-                return Path(output)
+            return self._output(self._find(ref)[1])
         cluster, run = names.parse_ref(ref)
         return self.log_dir / cluster / str(run)
+
+    def _output(self, cluster: TFCluster) -> Path:
+        """The output folder of a run; guessed for a damaged record, which does not say it."""
+        told, of_run = cluster.status.paths.get("output"), cluster.metadata
+        return Path(told) if told else self.log_dir / of_run.cluster / str(of_run.run)
 
 
 def _wants_gpus(spec: Spec) -> bool:

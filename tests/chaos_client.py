@@ -1,0 +1,124 @@
+"""Clients of the local backend that die wherever they are told to; `python chaos_client.py`.
+
+Reads a list of wishes from each line of its input, carries each out in a process of its own, all at
+once, and answers a list of results. A wish that says `dies: 7` is killed (or interrupted, as by
+Ctrl-C) just before the seventh thing that it does to the disk or to processes: a place, not a time,
+so that a death can be repeated.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import traceback
+from types import FrameType
+from typing import Any
+
+import msgspec
+
+from tfcluster_magic.backends.base import LaunchRequest
+from tfcluster_magic.backends.local.backend import LocalBackend
+from tfcluster_magic.errors import TFClusterError
+from tfcluster_magic.manager import ClusterManager
+from tfcluster_magic.models import Spec, TFCluster
+
+ACTS = {
+    "os.mkdir",
+    "os.rename",
+    "os.remove",
+    "os.rmdir",
+    "os.chmod",
+    "os.utime",
+    "fcntl.flock",
+    "subprocess.Popen",
+}
+"""What counts, beside files that are opened for writing (docs.python.org: audit events)."""
+AFTERWARDS = {"_says_something", "load"}
+"""Functions that count, too, once the supervisor is started."""
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+
+
+def dies(at: int, how: str) -> None:
+    """End this process just before the act of that number."""
+    left = at
+
+    def count() -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            sys.setprofile(None)
+            if how == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise KeyboardInterrupt
+
+    def look(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "subprocess.Popen":
+            sys.setprofile(follow)
+        if event in ACTS or (event == "open" and arguments[2] & WRITES):
+            count()
+
+    def follow(frame: FrameType, what: str, _: object) -> None:
+        if what == "call" and frame.f_code.co_name in AFTERWARDS:
+            count()
+
+    sys.addaudithook(look)
+
+
+def carry_out(wish: dict[str, Any]) -> TFCluster | None:
+    """One verb; the run that it made."""
+    manager = ClusterManager(LocalBackend())
+    ref: str = wish["ref"]
+    if wish["verb"] == "launch":
+        spec = msgspec.convert(wish["spec"], Spec)
+        return manager.backend.create(LaunchRequest(cluster=ref, spec=spec))
+    if wish["verb"] == "rerun":
+        return manager.rerun(ref)
+    if wish["verb"] == "stop":
+        manager.stop(ref, wish.get("reason"))
+    else:
+        manager.delete(ref, with_logs=wish["with_logs"])
+    return None
+
+
+def client(wish: dict[str, Any], tell: int) -> None:
+    """The process of one wish; never returns."""
+    result: dict[str, Any] = {}
+    try:
+        if wish.get("dies"):
+            dies(wish["dies"], wish["how"])
+        made = carry_out(wish)
+        result["made"] = made and {"name": made.metadata.name, "uid": made.metadata.uid}
+    except KeyboardInterrupt:
+        result["died"] = "interrupted"
+    except TFClusterError as error:
+        result.update(refused=type(error).__name__, why=str(error))
+    except BaseException:  # noqa: BLE001 - told as what it is: a fault of the product
+        result["fault"] = traceback.format_exc()
+    os.write(tell, json.dumps(result).encode())
+    os._exit(0)
+
+
+def begin(wish: dict[str, Any]) -> tuple[int, int]:
+    """Its process, and where its result comes from."""
+    hear, tell = os.pipe()
+    pid = os.fork()
+    if not pid:
+        client(wish, tell)
+    os.close(tell)
+    return pid, hear
+
+
+def end(pid: int, hear: int) -> dict[str, Any]:
+    """The result of a wish; that it was killed, when it said nothing."""
+    with open(hear, "rb") as file:
+        told = file.read()
+    os.waitpid(pid, 0)
+    return json.loads(told) if told else {"died": "killed"}  # type: ignore[no-any-return]
+
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        begun = [begin(wish) for wish in json.loads(line)]
+        print(json.dumps([end(pid, hear) for pid, hear in begun]), flush=True)

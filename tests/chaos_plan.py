@@ -1,0 +1,114 @@
+"""What may happen to a user's runs under chaos: the steps of a seed, and the program that all run.
+
+A schedule depends on its seed alone and never on what was seen, so it is the same each time; what
+of it meets which moment of a run is up to the machine.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
+
+CLUSTERS = ("ant", "bee", "cat", "dog")
+MEMBER = """
+import fcntl, os, signal, subprocess, sys, time
+
+uid, task = os.environ["TFCLUSTER_RUN_UID"], os.environ["TFCLUSTER_TASK"]
+own = os.path.join(os.environ["TFCLUSTER_DATA_DIR"], uid + "-" + task)
+alone = open(own, "w")
+for _ in range(100):  # one that was just killed may hold it a moment longer than it is seen
+    try:
+        fcntl.flock(alone, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        break
+    except OSError:
+        time.sleep(0.1)
+else:
+    open(own.replace(uid, "twice-" + uid), "w").close()
+print("up", flush=True)
+while True:
+    try:
+        os.rename(own + ".do", own + ".done")
+        word = open(own + ".done").read()
+    except OSError:
+        word = ""
+        time.sleep(0.1)
+    if word == "finish":
+        raise SystemExit(0)
+    if word == "fail":
+        raise ValueError("a broken record")
+    if word == "follow":
+        raise RuntimeError("UNAVAILABLE: failed to connect to all addresses")
+    if word == "crash":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if word == "deaf":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if word == "child":
+        subprocess.Popen(["sleep", "600"])
+    if word == "daemon" and not os.fork():
+        os.setsid()
+        if not os.fork():
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            os.execvp("sleep", ["sleep", "600"])
+        os._exit(0)
+"""
+SHAPES = (
+    {"worker": 1},
+    {"worker": 2},
+    {"worker": 1, "ps": 1},
+    {"chief": 1, "worker": 1, "ps": 1},
+)
+WORDS = ("finish", "finish", "fail", "follow", "crash", "deaf", "child", "daemon")
+WEIGHTS = {
+    "launch": 24,
+    "tell": 20,
+    "finish": 8,
+    "stop": 8,
+    "rerun": 6,
+    "delete": 6,
+    "kill_task": 8,
+    "kill_program": 5,
+    "end_task": 2,
+    "kill_supervisor": 5,
+    "end_supervisor": 2,
+    "crash": 4,
+    "pause": 6,
+    "die_launching": 10,
+    "die_stopping": 4,
+    "die_deleting": 4,
+    "at_once": 3,
+    "remove_by_hand": 2,
+    "set_clock": 4,
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that happens: `draws` are four numbers in [0, 1), whose meaning is the action's."""
+
+    number: int
+    action: str
+    cluster: str
+    draws: tuple[float, float, float, float]
+
+    def pick(self, draw: int, among: Sequence[T]) -> T:
+        """One of some things, by one of the numbers."""
+        return among[int(self.draws[draw] * len(among))]
+
+
+def schedule(seed: int, steps: int) -> list[Step]:
+    """The steps of a seed; those of more steps begin with those of fewer."""
+    drawn = random.Random(seed)
+    actions, weights = [*WEIGHTS], [*WEIGHTS.values()]
+    return [
+        Step(
+            number,
+            drawn.choices(actions, weights)[0],
+            drawn.choice(CLUSTERS),
+            (drawn.random(), drawn.random(), drawn.random(), drawn.random()),
+        )
+        for number in range(steps)
+    ]

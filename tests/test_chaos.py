@@ -1,0 +1,30 @@
+"""Whatever dies, at whatever moment, nothing of a user's runs leaks, gets lost, or runs twice.
+
+A long schedule: `pytest tests/test_chaos.py --timeout 0 --chaos-steps 1000 --chaos-seed 7`.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from chaos import Chaos
+from chaos_plan import schedule
+
+
+def test_nothing_leaks_and_nothing_is_lost(own_folders: Path, pytestconfig: pytest.Config) -> None:
+    """Launches, ends, stops, deletes, kills, crashes: every promise holds all the time."""
+    steps, seed = pytestconfig.getoption("chaos_steps"), pytestconfig.getoption("chaos_seed")
+    world = Chaos(own_folders, in_graph=steps > 100)
+    try:
+        for step in schedule(seed, steps):
+            world.do(step)
+            world.check()
+        world.finish()
+    except BaseException:
+        again = f"--chaos-seed {seed} --chaos-steps {steps}"
+        print(f"again: pytest tests/test_chaos.py {again}", *world.story, sep=os.linesep)
+        raise
+    finally:
+        world.close()
