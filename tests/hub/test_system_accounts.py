@@ -13,6 +13,7 @@ import pytest
 
 from .accounts_of_system import UIDS, becoming, entered
 from .make_run import PASSWORD, Hub
+from .real_hub import RealHub
 from .visitor import Visitor
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another account")
@@ -24,6 +25,12 @@ for name in ("ada", "bob"):
     except OSError as error:
         print(name, type(error).__name__)
 print(os.getuid(), os.getgroups(), pathlib.Path.home(), "OF_ROOT" in os.environ)
+"""
+NEVER = """
+import asyncio
+async def wait(spawner):
+    await asyncio.Event().wait()
+c.Spawner.pre_spawn_hook = wait
 """
 
 
@@ -90,6 +97,18 @@ def test_as_root_who_has_no_account_is_refused(of_root: Hub) -> None:
     assert refused.status_code == 403
     assert "This machine has no system account carl" in refused.text
     assert "useradd --create-home carl" in refused.text
+
+
+def test_who_is_refused_is_told_however_slow_the_machine_is(tmp_path: Path) -> None:
+    """The reason comes before a start that may take its time, not after it on another page."""
+    hub = RealHub(tmp_path / "slow", ["carl"], more=NEVER, several=False)
+    try:
+        hub.start()
+        refused = hub.visitor("carl").get("hub/spawn")
+        assert refused.status_code == 403
+        assert "This machine has no system account carl" in refused.text
+    finally:
+        hub.close()
 
 
 def test_an_ordinary_users_hub_is_theirs_alone(of_ada: Hub) -> None:

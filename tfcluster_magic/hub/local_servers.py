@@ -68,25 +68,30 @@ class LocalServer(StartsInTurn):
         """End it within seconds: SIGTERM lets it end its kernels, then SIGKILL."""
         await super().stop(now=True)
 
-    async def _person(self) -> Person:
+    async def get_options_form(self) -> Any:
+        """Nothing is chosen here; but who is refused is told before anything begins to start, at
+        once and by the page of refusals: what fails later than a second is told by another.
+        """
+        if self.user.name != self.owner:
+            self._account()
+        return await super().get_options_form()
+
+    def _account(self) -> Person:
         try:
-            person = account(self.user.name, os.geteuid(), self.owner)
-            if not await asyncio.to_thread(readable, person):
-                raise NoServer(
-                    _(
-                        "The account {name} cannot run {python} with what is installed in "
-                        "{folder}, as its notebook would: both belong in folders that everybody "
-                        "may read, such as below /opt."
-                    ).format(
-                        name=person.name,
-                        python=PYTHON,
-                        folder=sys.prefix,
-                    )
-                )
+            return account(self.user.name, os.geteuid(), self.owner)
         except NoServer as why:
-            error = web.HTTPError(403, "%s", why)
-            error.jupyterhub_message = str(why)  # type: ignore[attr-defined]
-            raise error from None
+            raise _refused(str(why)) from None
+
+    async def _person(self) -> Person:
+        person = self._account()
+        if not await asyncio.to_thread(readable, person):
+            text = _(
+                "The account {name} cannot run {python} with what is installed in "
+                "{folder}, as its notebook would: both belong in folders that everybody "
+                "may read, such as below /opt."
+            )
+            said = text.format(name=person.name, python=PYTHON, folder=sys.prefix)
+            raise _refused(said)
         return person
 
     # -- what LocalProcessSpawner asks ---------------------------------------------------------
@@ -117,6 +122,12 @@ class LocalServer(StartsInTurn):
 
 class NoServer(Exception):
     """Why this person cannot have a notebook here, as a sentence."""
+
+
+def _refused(why: str) -> web.HTTPError:
+    error = web.HTTPError(403, "%s", why)
+    error.jupyterhub_message = why  # type: ignore[attr-defined]
+    return error
 
 
 def account(name: str, uid: int, owner: str) -> Person:
