@@ -197,7 +197,10 @@ def test_a_killed_deletion_leaves_no_folder(backend: LocalBackend, launch: Launc
 def test_a_run_without_logs_leaves_no_folder(backend: LocalBackend, own_folders: Path) -> None:
     """A run of which no task ever wrote takes its empty log folder along when it is deleted."""
     killed_in("detach.start", "launch(cell='pass', name='digits', workers=1)")
-    assert backend.get("digits").status.reason is Reason.SUPERVISOR_LOST
+    status = backend.get("digits").status
+    assert status.reason is Reason.SUPERVISOR_LOST
+    assert "launch was ended half-way" in status.message
+    assert "tfcluster rerun digits-1" in status.message
     backend.delete("digits")
     assert [*(own_folders / "tfcluster" / "log").glob("*")] == []
 
