@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from chaos_plan import CLUSTERS, MEMBER, SHAPES, WORDS, Step
+from chaos_plan import CLUSTERS, MEMBER, ON_TASKS, SHAPES, WORDS, Step
 from chaos_world import Process, World
 
 from tfcluster_magic import program
@@ -42,13 +42,14 @@ class Chaos(World):
         self._paused: list[tuple[int, int]] = []
 
     def do(self, step: Step) -> None:
-        """Let a step happen."""
+        """Let a step happen; one that needs tasks, where there are none, is a launch."""
         self.story.append(str(step))
         for until, pid in [*self._paused]:
             if until <= step.number:
                 self._paused.remove((until, pid))
                 _send(pid, signal.SIGCONT)
-        getattr(self, f"_{step.action}")(step)
+        idle = step.action in ON_TASKS and self._over(step.cluster)
+        getattr(self, "_launch" if idle else f"_{step.action}")(step)
 
     def _spec(self, step: Step) -> dict[str, Any]:
         in_graph = self._in_graph and step.draws[3] > 0.97
@@ -207,6 +208,13 @@ class Chaos(World):
                 results += self.clients(launch)
             self.adopt(step.cluster)
 
+    def _ambush(self, step: Step) -> None:
+        """The supervisor is killed as soon as it is there, or a little later."""
+        launch = {"verb": "launch", "ref": step.cluster, "spec": self._spec(step)}
+        ambush = {"verb": "ambush", "ref": step.cluster, "after": step.draws[1] * 0.3}
+        result, _ = self.clients(launch, ambush)
+        assert result.get("refused") in {None, "NameTaken", "BackendUnavailable"}, result
+
     def _die_stopping(self, step: Step) -> None:
         death = {"dies": 1 + int(step.draws[0] * 4), "how": "kill"}
         self.clients({"verb": "stop", "ref": step.cluster, **death})
@@ -243,7 +251,9 @@ class Chaos(World):
         if run := self.newest(step.cluster):
             self.forget(run.metadata.name)
             output = self.abandon(run)
-            shutil.rmtree(self.folder_of(run), ignore_errors=True)
+            folder = self.folder_of(run)
+            while folder.exists():  # its supervisor may write while it is removed
+                shutil.rmtree(folder, ignore_errors=True)
             if step.draws[1] < 0.5:
                 shutil.rmtree(output, ignore_errors=True)
             if step.draws[2] < 0.5:

@@ -8,11 +8,14 @@ so that a death can be repeated.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import sys
+import time
 import traceback
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -66,6 +69,22 @@ def dies(at: int, how: str) -> None:
     sys.addaudithook(look)
 
 
+def ambush(cluster: str, after: float) -> None:
+    """Kill a supervisor of this name so many seconds after it is there; there may be none."""
+    mark = f"/runs/{cluster}/".encode()
+    deadline = time.monotonic() + 2.0
+    while time.monotonic() < deadline:
+        for entry in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError):
+                words = Path("/proc", entry, "cmdline").read_bytes().split(b"\0")
+                own = os.environ["TFCLUSTER_STATE_DIR"].encode() + mark
+                if b"-I" in words and any(word.startswith(own) for word in words):
+                    time.sleep(after)
+                    os.kill(int(entry), signal.SIGKILL)
+                    return
+        time.sleep(0.01)
+
+
 def carry_out(wish: dict[str, Any]) -> TFCluster | None:
     """One verb; the run that it made."""
     manager = ClusterManager(LocalBackend())
@@ -75,7 +94,9 @@ def carry_out(wish: dict[str, Any]) -> TFCluster | None:
         return manager.backend.create(LaunchRequest(cluster=ref, spec=spec))
     if wish["verb"] == "rerun":
         return manager.rerun(ref)
-    if wish["verb"] == "stop":
+    if wish["verb"] == "ambush":
+        ambush(ref, wish["after"])
+    elif wish["verb"] == "stop":
         manager.stop(ref, wish.get("reason"))
     else:
         manager.delete(ref, with_logs=wish["with_logs"])

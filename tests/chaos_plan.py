@@ -63,7 +63,7 @@ SHAPES = (
 )
 WORDS = ("finish", "finish", "fail", "follow", "crash", "deaf", "child", "daemon")
 WEIGHTS = {
-    "launch": 24,
+    "launch": 12,
     "tell": 20,
     "finish": 8,
     "stop": 8,
@@ -77,12 +77,28 @@ WEIGHTS = {
     "crash": 4,
     "pause": 6,
     "die_launching": 10,
+    "ambush": 4,
     "die_stopping": 4,
     "die_deleting": 4,
     "at_once": 3,
     "remove_by_hand": 2,
     "set_clock": 4,
 }
+ON_TASKS = {
+    "tell",
+    "finish",
+    "stop",
+    "kill_task",
+    "kill_program",
+    "end_task",
+    "kill_supervisor",
+    "end_supervisor",
+    "crash",
+    "pause",
+    "die_stopping",
+    "remove_by_hand",
+}
+"""What happens to tasks, or to what looks after them."""
 
 
 @dataclass(frozen=True)
