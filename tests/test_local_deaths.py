@@ -121,9 +121,10 @@ def test_a_new_run_in_the_place_of_a_removed_one(
 ) -> None:
     """A run that was removed by hand ends, although the next one has its number and its folder."""
     first = launch(SLEEP, worker=1)
-    wait_for(is_up(backend))
-    shutil.rmtree(folder_of(first).path)
-    shutil.rmtree(first.status.paths["output"])
+    wait_for(lambda: backend.get("digits").status.phase is Phase.RUNNING)
+    for folder in (folder_of(first).path, Path(first.status.paths["output"])):
+        while folder.exists():  # somebody may write in it while it is removed
+            shutil.rmtree(folder, ignore_errors=True)
     second = launch(SLEEP, worker=1)
     assert second.metadata.name == first.metadata.name
     wait_for(lambda: not tasks_of(first))
@@ -131,7 +132,7 @@ def test_a_new_run_in_the_place_of_a_removed_one(
     status = backend.get("digits").status
     assert status.phase in (Phase.STARTING, Phase.RUNNING)
     assert status.addresses == second.status.addresses != first.status.addresses
-    assert len(tasks_of(second)) == 2
+    wait_for(lambda: len(tasks_of(second)) == 2)
 
 
 def test_a_launch_that_is_interrupted_and_repeated(
