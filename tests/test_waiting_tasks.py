@@ -131,8 +131,24 @@ def test_every_cause_is_told_in_chinese(cause: str) -> None:
     assert "waits" not in sentence
 
 
+class Counted(dict[str, Any]):
+    """Answers that count how often one is looked for."""
+
+    looked_for = 0
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.looked_for += 1
+        return super().get(key, default)
+
+    def __contains__(self, key: object) -> bool:
+        self.looked_for += 1
+        return super().__contains__(key)
+
+
 def test_what_waits_alike_is_one_question() -> None:
-    """600 pods that wait silently on one node are one question, and one answer is for all."""
+    """600 pods that wait silently on one node are one question, and one answer is for all: none of
+    them looks through all the others for it.
+    """
     seen = recorded("secret-file-missing")
     asked, read = seen["pods"][0], seen["events"][seen["pods"][0]["metadata"]["uid"]]
     pods = []
@@ -142,10 +158,15 @@ def test_what_waits_alike_is_one_question() -> None:
         pods.append({**asked, "metadata": {**head, "uid": f"u{index}", "annotations": notes}})
     questions = waiting.ask(pods, [], LATER)
     assert [each.kind for each in questions] == ["Pod"]
-    found = waiting.why(pods, [], {questions[0].uid: read}, waiting.Facts())
+    answers = Counted({questions[0].uid: read})
+    found = waiting.why(pods, [], answers, waiting.Facts())
     assert [each.sentence for each in found] == [
         "600 workers wait: there is no secret keys in this namespace."
     ]
+    assert answers.looked_for < 5 * len(pods)
+    nothing = Counted()
+    assert waiting.why(pods, [], nothing, waiting.Facts()) == []
+    assert nothing.looked_for < 5 * len(pods)
 
 
 @pytest.mark.parametrize("cause", ["no-cpu", "image-missing", "claim-missing", "running"])

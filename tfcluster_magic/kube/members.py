@@ -112,22 +112,28 @@ def needs_claims(pod: Object, now: float) -> bool:
     return any(word in words for word in ("PersistentVolume", "persistent volumes"))
 
 
+def read(tasks: Mapping[str, Object], answers: Mapping[str, Sequence[T]]) -> list[Object]:
+    """The few pods of which something was read: `answer` looks at no others."""
+    return [pod for pod in tasks.values() if pod["metadata"]["uid"] in answers]
+
+
 def answer(
-    pod: Object, tasks: Mapping[str, Object], answers: Mapping[str, Sequence[T]]
+    pod: Object, others: Iterable[Object], answers: Mapping[str, Sequence[T]]
 ) -> Sequence[T]:
-    """What was read of this pod, else of one in the same state, else of one of its type."""
+    """What was read of this pod, else of one in the same state, else of one of its type; `others`
+    are those of which something was `read`.
+    """
     own = answers.get(pod["metadata"]["uid"])
     if own is not None:
         return own
     state = silent(pod)
     near: Sequence[T] = ()
-    for other in tasks.values():
-        read = answers.get(other["metadata"]["uid"])
-        there = silent(other) if read is not None else None
-        if read is None or there is None or state is None:
+    for other in others:
+        there = silent(other)
+        if there is None or state is None:
             continue
         if there == state:
-            return read
+            return answers[other["metadata"]["uid"]]
         if there[:2] == state[:2] and not near:
-            near = read
+            near = answers[other["metadata"]["uid"]]
     return near

@@ -54,7 +54,7 @@ def why(
 ) -> list[Why]:
     """Why tasks do not run, the most telling first. `events` are those of an object, by its uid."""
     tasks, jobs = members.newest(pods), list(jobs)
-    asker = _Asker(facts)
+    asker = _Asker(facts, members.read(tasks, events), members.read(tasks, facts.lines))
     found: dict[Clause, list[str]] = {}
     for task, pod in tasks.items():
         told = _of_pod(pod, tasks, events, asker)
@@ -104,10 +104,12 @@ def ask(
 
 
 class _Asker:
-    """What sentences about pods of one template need, computed once for each."""
+    """What sentences about pods of one template need, computed once for all; `told` and `printed`
+    are the pods of which events and output were read.
+    """
 
-    def __init__(self, facts: Facts) -> None:
-        self.facts = facts
+    def __init__(self, facts: Facts, told: Sequence[Object], printed: Sequence[Object]) -> None:
+        self.facts, self.told, self.printed = facts, told, printed
         self.silent = {
             node["metadata"]["name"]
             for node in facts.nodes
@@ -153,11 +155,11 @@ def _of_pod(
         return Clause(BY_SOMEBODY, text.format(node=asked.node), "NodeNotReady")
     state = container(dict(pod)).get("state") or {}
     if "running" in state:
-        lines = members.answer(pod, tasks, asker.facts.lines)
+        lines = members.answer(pod, asker.printed, asker.facts.lines)
         return None if members.is_up(pod) or not lines else peers.in_output(lines, tasks)
     waits = state.get("waiting") or {}
     told = unstarted.of_state(waits.get("reason", ""), waits.get("message", ""), asked)
-    return told or unstarted.of_events(members.answer(pod, tasks, events), asked)
+    return told or unstarted.of_events(members.answer(pod, asker.told, events), asked)
 
 
 def _unscheduled(pod: Object, asked: Asked) -> Clause | None:
