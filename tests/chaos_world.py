@@ -91,6 +91,7 @@ class World:
         self.known: dict[str, str] = {}
         self.seen: dict[str, Status] = {}
         self.abandoned: set[Path] = set()
+        self.uids: set[str] = set()
         self.story: list[str] = []
         source, shim, clock = folder / "clock.c", folder / "clock.so", folder / "clock"
         source.write_text(CLOCK)
@@ -237,6 +238,7 @@ class World:
             if status.released_at is not None:
                 self._check_released(run)
         self.seen[uid] = status
+        self.uids.add(uid)
 
     def _check_released(self, run: TFCluster) -> None:
         """Of a run that is over nothing is left but its record and its logs."""
@@ -254,6 +256,8 @@ class World:
     def check_nothing_left(self) -> None:
         """What holds when every run is deleted: nothing of them is anywhere."""
         self.until(lambda: not [*self.processes()], "no process is left")
+        groups = [name for _, folders, _ in os.walk("/sys/fs/cgroup") for name in folders]
+        assert not [name for name in groups if any(uid in name for uid in self.uids)]
         assert [*(self.backend.state_dir / "runs").iterdir()] == []
         assert [p.name for p in self.backend.state_dir.iterdir() if p.name != "runs"] == [
             "launch.lock"
