@@ -78,7 +78,8 @@ def _final(folder: RunFolder, cluster: TFCluster, boot: bytes) -> Status:
             "{what}; its tasks ended with it. Logs are kept; "
             "start again with `tfcluster rerun {name}`."
         ).format(what=what, name=name)
-        if not folder.supervisor_log.exists():  # the first thing that a start leaves
+        # The log is the first thing that a start leaves.
+        if before.phase is Phase.QUEUED and not folder.supervisor_log.exists():
             message = _(
                 "Its launch was ended half-way, before any task was started; "
                 "start it with `tfcluster rerun {name}`."
