@@ -82,9 +82,12 @@ test-kube: dev  ## the tests on that cluster; KUBECONFIG=... CLUSTER=about-it.to
 	@$(BIN)/python tools/browser.py
 	$(SUITE) tests/kube -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-bench-kube: dev  ## measure the operator, the hub's spawns, and shared claims beside local disk, into build/bench/ (root)
+bench-kube: dev  ## measure the operator, the hub's spawns, shared claims, and WITH=kwok 600 tasks, into build/bench/ (root)
 	$(BIN)/python -m pytest tests/kube/bench_operator.py tests/kube/bench_hub.py -q -s
 	$(BIN)/python tests/kube/bench_storage.py
+ifneq ($(findstring kwok,$(WITH)),)
+	PYTHONPATH=tests/kube $(BIN)/python -m bench_scale $(BENCH)
+endif
 
 bench: dev  ## measure beside plain TensorFlow, into build/bench/
 	$(BIN)/python -m benchmarks $(BENCH)

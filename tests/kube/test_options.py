@@ -37,7 +37,9 @@ def test_fake_nodes_run_many_pods(cluster: UnderTest, kube: Kubectl, fake_nodes:
     assert [each["status"]["capacity"]["cpu"] for each in nodes] == ["8"] * fake_nodes
     kube.apply(job("many", on_fake_nodes(spec(cluster.busybox)), 200))
     kube.wait("job", "many", lambda found: found["status"].get("ready") == 200, "all run")
-    assert len({each["spec"]["nodeName"] for each in kube.every("pod", "app=many")}) == fake_nodes
+    pods = kube.every("pod", "app=many")
+    assert len({each["spec"]["nodeName"] for each in pods}) == fake_nodes
+    assert all(each["status"]["containerStatuses"][0]["started"] for each in pods)
     kube("annotate", "pod", "-l", "app=many", "kwok.tfcluster/exit-code=0")
     kube.wait("job", "many", lambda found: found["status"].get("succeeded") == 200, "all ended")
     kube.apply(job("stopped", on_fake_nodes(spec(cluster.busybox)), 50))

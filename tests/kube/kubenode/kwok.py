@@ -11,6 +11,7 @@ import json
 
 from . import build, manifests
 from .config import CONFIG, flags
+from .errors import NodeError
 from .node import Node
 from .pki import Pki
 
@@ -28,12 +29,25 @@ def start(node: Node) -> None:
     """
     Pki(node).user("kwok", "/CN=kwok")
     manifests.apply(node, "kwok.yaml")
-    stages = [f.read_text() for f in build.resources("kwok", "stages") if f.name in STAGES]
-    stages.append((CONFIG / "kwok-stages.yaml").read_text())
-    node.write("/etc/kwok/stages.yaml", "\n---\n".join(stages))
+    node.write("/etc/kwok/stages.yaml", stages())
     node.start("kwok", [build.binary("kwok"), *flags("kwok", node)])
     make(node, ["fake-check"])
     manifests.kubectl(node, "delete", "node", "fake-check")
+
+
+def stages() -> str:
+    """What becomes of fake nodes and pods: kwok's own words and ours.
+
+    Raises:
+        NodeError: kwok is not built, or its words for a pod that runs are not those we know.
+    """
+    found = {f.name: f.read_text() for f in build.resources("kwok", "stages") if f.name in STAGES}
+    # A kubelet says of each container whether it has started, kwok of some init containers alone.
+    before, ready, after = found["pod-ready.yaml"].partition("        ready: true\n")
+    if not ready:
+        raise NodeError("kwok's stage pod-ready.yaml does not say `ready: true` any more")
+    found["pod-ready.yaml"] = f"{before}{ready}        started: true\n{after}"
+    return "\n---\n".join([*found.values(), (CONFIG / "kwok-stages.yaml").read_text()])
 
 
 def fake_nodes(node: Node, count: int, cpu: str, memory: str, *, taint: bool = True) -> None:

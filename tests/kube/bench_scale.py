@@ -1,0 +1,60 @@
+"""What TFCluster costs at 600 tasks, beside a bare Job, the same objects by hand, and others.
+
+`make bench-kube WITH=kwok` runs it on our own node with fake nodes (kwok), where pods run nothing:
+what is measured is what the control plane and the operator do. Rows go to build/bench/scale.json.
+A goal that is missed is a row that says so, and no failure.
+
+    PYTHONPATH=tests/kube .venv/bin/python -m bench_scale --quick launches
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+
+from kubenode.commands import say
+from kubenode.errors import NodeError
+from kubenode.paths import ROOT
+from scale.following import following
+from scale.launches import launches
+from scale.site import Site, ready
+from scale.users import users
+
+from benchmarks.rows import Row, save, table
+
+OUTPUT = ROOT / "build" / "bench" / "scale.json"
+ROUNDS = 5
+BENCHES: dict[str, Callable[[Site, int], list[Row]]] = {
+    "launches": launches,
+    "users": users,
+    "following": following,
+}
+
+
+def main() -> int:
+    """Run benches; the rows of one are written when it has ended."""
+    parser = argparse.ArgumentParser(prog="bench_scale", description=__doc__.partition("\n")[0])
+    parser.add_argument("benches", nargs="*", help=f"of {', '.join(BENCHES)}; all by default")
+    parser.add_argument("--quick", action="store_true", help="one round")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="of which the median is taken")
+    asked = parser.parse_args()
+    if unknown := set(asked.benches) - BENCHES.keys():
+        parser.error(f"there is no bench {', '.join(sorted(unknown))}: {', '.join(BENCHES)}")
+    rows: list[Row] = []
+    try:
+        with ready() as site:
+            for name in asked.benches or BENCHES:
+                say(f"-- {name}")
+                rows += BENCHES[name](site, 1 if asked.quick else asked.rounds)
+                save(rows, OUTPUT)
+    except NodeError as error:
+        say(f"bench_scale: {error}")
+        return 1
+    finally:
+        print(table(rows))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

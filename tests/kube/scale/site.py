@@ -1,0 +1,204 @@
+"""Where it is measured: our own node with fake ones, the operator as a process, namespaces.
+
+The operator runs beside the cluster and looks after all namespaces, so that its CPU time and memory
+are those of one process. Pods have no claims and no image that is pulled: fake nodes run nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import clusters
+from kubectl import Kubectl
+from kubenode import build, kwok, paths
+from kubenode.cluster import Cluster
+from operating import Process
+from operators import SYSTEM
+
+from tfcluster_magic.kube import access, policy
+from tfcluster_magic.kube.api import Api, ApiError, Object, path
+
+from .telling import counting, until
+
+NODES, CPU, MEMORY = 60, "32", "128Gi"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/{}/deployments"
+COUNTED = (
+    *("pods", "services", "endpoints", "endpointslices", "jobs", "deployments", "replicasets"),
+    *("configmaps", "networkpolicies", "persistentvolumeclaims", "tfclusters"),
+)
+"""What a namespace may have of a launch; nobody is billed for events."""
+
+
+@dataclass
+class Site:
+    """The cluster, a connection, and the operator."""
+
+    kubectl: Kubectl
+    api: Api
+    operator: Process
+    policy: policy.Policy
+    made: int = field(default=0, init=False)
+
+    @property
+    def pid(self) -> int:
+        """Of the operator."""
+        assert self.operator.program is not None
+        return self.operator.program.pid
+
+    def cpu(self) -> float:
+        """Seconds of a core that the operator has used, in threads that have ended, too."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def memory(self) -> float:
+        """MiB that the operator has in memory."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        found = re.search(r"^VmRSS:\s+(\d+) kB", status, re.MULTILINE)
+        assert found
+        return int(found[1]) / 1024
+
+    def metric(self, name: str) -> float:
+        """A number that the operator tells."""
+        where = f"http://127.0.0.1:{self.operator.port}/metrics"
+        with urllib.request.urlopen(where, timeout=10) as answer:
+            text = answer.read().decode()
+        found = re.search(rf"^tfcluster_{name} (\S+)$", text, re.MULTILINE)
+        assert found, text
+        return float(found[1])
+
+    def new_name(self, what: str) -> str:
+        """A name that no namespace had before."""
+        self.made += 1
+        return f"scale-{what}-{self.made}"
+
+    def make_namespace(self, name: str) -> None:
+        """Make a user's namespace, without waiting until it can have pods."""
+        metadata = {"name": name, "labels": {"tfcluster.dev/tenant": "true"}}
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+        self.api.create(path("namespaces"), body)
+
+    def wait_furnished(self, name: str) -> None:
+        """Wait until a namespace has its account and the operator's options."""
+        for what in (
+            path("serviceaccounts", name, "default"),
+            path("configmaps", name, "kube-root-ca.crt"),
+            path("configmaps", name, "tfcluster-options"),
+        ):
+            until(partial(self.there, what), f"{what} is there")
+
+    def there(self, where: str) -> bool:
+        """Whether an object exists."""
+        try:
+            self.api.get(where)
+        except ApiError as error:
+            if error.gone:
+                return False
+            raise
+        return True
+
+    def _is_gone(self, where: str) -> bool:
+        return not self.there(where)
+
+    @contextmanager
+    def namespace(self, what: str) -> Iterator[str]:
+        """A namespace for one launch; the next thing begins when nothing is left of it."""
+        name = self.new_name(what)
+        self.make_namespace(name)
+        try:
+            self.wait_furnished(name)
+            yield name
+        finally:
+            self.remove(name)
+
+    def remove(self, *names: str) -> None:
+        """Remove namespaces and wait until they are gone, first what makes pods: see kubernetes.md,
+        "To delete a namespace".
+        """
+        for name in names:
+            for where in (path("tfclusters", name), path("jobs", name), DEPLOYMENTS.format(name)):
+                until(partial(self._empty, where), f"{where} is empty")
+        for name in names:
+            with counting(self.api, name, fields="") as pods:
+                pods.wait(0, f"{name} has no pods")
+            self.api.delete(path("namespaces", "", name))
+        for name in names:
+            until(partial(self._is_gone, path("namespaces", "", name)), f"{name} is gone")
+
+    def _empty(self, where: str) -> bool:
+        try:
+            self.api.delete(where)
+        except ApiError as error:
+            if not error.unanswered:  # hundreds take longer than one answer may
+                raise
+        return not self.api.every(where).items
+
+    def objects(self, namespace: str) -> dict[str, int]:
+        """How many objects of each kind a namespace has beside what every namespace has."""
+        text = self.kubectl.within(namespace)("get", ",".join(COUNTED), "-o", "json")
+        found: dict[str, int] = {}
+        for each in json.loads(text)["items"]:
+            if each["metadata"]["name"] not in ("kube-root-ca.crt", "tfcluster-options"):
+                found[each["kind"]] = found.get(each["kind"], 0) + 1
+        return found
+
+
+@contextmanager
+def ready() -> Iterator[Site]:
+    """The site; the cluster is left running only if it ran before."""
+    own = Cluster()
+    ran_before = bool(own.nodes())
+    try:
+        own.up(options=["kwok"])
+        kwok.fake_nodes(own.first, NODES, CPU, MEMORY)
+        with tempfile.TemporaryDirectory() as folder, _operated(own, Path(folder)) as site:
+            yield site
+    finally:
+        if not ran_before:
+            own.down()
+
+
+@contextmanager
+def _operated(own: Cluster, folder: Path) -> Iterator[Site]:
+    kubectl = Kubectl(build.binary("kubectl"), str(own.kubeconfig))
+    kubectl("apply", "-k", str(paths.ROOT / "k8s" / "crds"), "--server-side", "--force-conflicts")
+    kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}})
+    kubectl.within(SYSTEM).wait_until_furnished()
+    there = clusters.described(own.state / "cluster.toml")
+    (folder / "policy.yaml").write_text(_policy(there))
+    api, _namespace = _connect(own)
+    decided = policy.parse((folder / "policy.yaml").read_text())
+    site = Site(kubectl, api, Process("", str(own.kubeconfig), folder), decided)
+    site.operator.start()
+    try:
+        yield site
+    finally:
+        site.operator.stop()
+        api.close()
+
+
+def _connect(own: Cluster) -> tuple[Api, str]:
+    os.environ["KUBECONFIG"] = str(own.kubeconfig)
+    return access.connect()
+
+
+def _policy(there: clusters.Description) -> str:
+    said: Object = {
+        "defaultImage": there.images["notebook"],
+        "requireNetworkPolicy": False,  # on fake nodes nobody enforces any
+        "defaultCpu": 0.01,
+        "dataClaim": "",
+        "logClaim": "",
+        "workspaceClaim": "",
+        "nodeSelector": {"type": "kwok"},
+        "tolerations": [{"key": kwok.KEY, "operator": "Exists"}],
+    }
+    return json.dumps(said)  # YAML takes it

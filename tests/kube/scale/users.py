@@ -1,0 +1,93 @@
+"""50 users with 10 tasks each: all at once, and one after the other within ten seconds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+from kubenode.commands import say
+
+from benchmarks.rows import Row, bounded, compared
+from tfcluster_magic.kube.api import path
+
+from .site import Site
+from .telling import Pods, counting
+from .ways import RUN, Way, bare, measure, record
+
+USERS, PS, WORKERS = 50, 2, 8
+TASKS = PS + WORKERS
+SPREAD = 10.0
+OURS = "app.kubernetes.io/managed-by=tfcluster-operator"
+JOB = Way("bare_job", lambda _site: [bare(USERS * TASKS)], ends=False)
+
+
+def users(site: Site, rounds: int) -> list[Row]:
+    """One bare Job of as many tasks in turn with the users."""
+    together, alone, last, every = [], [], [], list[float]()
+    for _ in range(rounds):
+        alone.append(measure(site, JOB, USERS * TASKS)["running"])
+        together.append(_at_once(site))
+        waits = _spread(site)
+        last.append(waits[-1])
+        every += waits
+        say(f"{USERS} users: bare {alone[-1]:.2f} s, at once {together[-1]:.2f} s")
+    every.sort()
+    words = f"of all {len(every)}: median {every[len(every) // 2]:.2f}, longest {every[-1]:.2f}"
+    note = f"{USERS} x {TASKS} tasks, no error; beside a bare Job of {USERS * TASKS}"
+    return [
+        compared("scale_users", "s", together, alone, at_most=2.0, note=note),
+        bounded("scale_users_spread", "s", last, at_most=1.5, note=f"the last; {words}"),
+    ]
+
+
+def _at_once(site: Site) -> float:
+    """Seconds until the tasks of all run, when all launch at the same time."""
+    with _everybody(site) as (names, pods), ThreadPoolExecutor(16) as pool:
+        began = time.monotonic()
+        for done in [pool.submit(_launch, site, name) for name in names]:
+            done.result()
+        ended = pods.wait(USERS * TASKS, "all users' tasks run")
+        _no_errors(site, names)
+    return ended - began
+
+
+def _spread(site: Site) -> list[float]:
+    """Of each launch the seconds from its POST until its tasks run."""
+    posted: dict[str, float] = {}
+    with _everybody(site) as (names, pods):
+        began = time.monotonic()
+        for number, name in enumerate(names):
+            time.sleep(max(0.0, began + number * SPREAD / USERS - time.monotonic()))
+            posted[name] = time.monotonic()
+            _launch(site, name)
+        pods.wait(USERS * TASKS, "all users' tasks run")
+        waits = [pods.changed_at[name] - posted[name] for name in names]
+        _no_errors(site, names)
+    return waits
+
+
+@contextmanager
+def _everybody(site: Site) -> Iterator[tuple[Sequence[str], Pods]]:
+    names = [site.new_name("user") for _ in range(USERS)]
+    for name in names:
+        site.make_namespace(name)
+    try:
+        for name in names:
+            site.wait_furnished(name)
+        with counting(site.api, selector=OURS) as pods:
+            yield names, pods
+    finally:
+        site.remove(*names)
+
+
+def _launch(site: Site, name: str) -> None:
+    site.api.create(path("tfclusters", name), record(RUN, WORKERS, PS))
+
+
+def _no_errors(site: Site, names: Sequence[str]) -> None:
+    for name in names:
+        status = site.api.get(path("tfclusters", name, RUN)).get("status") or {}
+        assert status["phase"] in ("Starting", "Running") and not status.get("failures"), status
+    assert not site.metric("failed_turns_total"), site.operator.log()[-3000:]
