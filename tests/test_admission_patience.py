@@ -12,7 +12,7 @@ from operated import until
 from test_admission import NODES, Place
 
 from tfcluster_magic.models import Pods, SecretUse
-from tfcluster_magic.operator import admission
+from tfcluster_magic.operator import admission, survey
 from tfcluster_magic.operator.hooks import Admitted, Refused, Waiting
 
 
@@ -62,6 +62,33 @@ def test_a_new_run_is_refused_at_once(there: Place) -> None:
     there.run("alice", "large-1", 1, 5)
     there.seen()
     assert isinstance(there.decide("alice", "large-1"), Refused)
+
+
+def test_a_new_run_is_refused_at_once_beside_others(
+    there: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A decision on another run, by a look that is older than the new one, changes nothing."""
+    asked = ("GET", "/api/v1/namespaces/alice/secrets")
+    decided = threading.Event()
+
+    def slow(_method: str, path: str) -> Refusal | None:
+        if path == asked[1]:
+            there.server.changed.wait_for(decided.is_set, timeout=240)
+        return None
+
+    monkeypatch.setattr(survey, "AGE", 3600.0)
+    there.surveyor.look(fresh=True)
+    there.run("alice", "named-1", 1, 1, pods=Pods(secrets=(SecretUse(name="s3"),)))
+    until(lambda: any(run["metadata"]["name"] == "named-1" for run in there.caches.runs.every()))
+    there.server.refuses = slow
+    with ThreadPoolExecutor(1) as pool:
+        late = pool.submit(there.decide, "alice", "named-1")
+        until(lambda: asked in there.server.calls)
+        there.decide("bob", "digits-1")
+        with there.server.changed:
+            decided.set()
+            there.server.changed.notify_all()
+        assert isinstance(late.result(timeout=90), Refused)
 
 
 def test_a_question_that_takes_long_holds_up_nobody_else(there: Place) -> None:

@@ -78,7 +78,7 @@ def move_in(kube: Kubectl) -> None:
             },
         },
     )
-    kube("wait", "--for=create", "configmap/tfcluster-options", "--timeout=60s")
+    kube("wait", "--for=create", "configmap/tfcluster-options", "--timeout=180s", seconds=200)
 
 
 def notebook(image: str, name: str = POD, **more: Any) -> Object:

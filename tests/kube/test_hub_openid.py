@@ -85,9 +85,12 @@ def dex(cluster: UnderTest, kube: Kubectl, entrance: Entrance) -> Iterator[Behin
         description = f"{made.issuer}/.well-known/openid-configuration"
 
         def described() -> bool:
-            return browser.session.get(description, timeout=10).status_code == 200
+            try:
+                return browser.session.get(description, timeout=10).status_code == 200
+            except requests.RequestException:  # the ingress controller shows its own certificate
+                return False  # until it has read ours
 
-        wait_until(described, "the provider describes itself behind TLS", seconds=60)
+        wait_until(described, "the provider describes itself behind TLS", seconds=90)
         yield made
     finally:
         made.stop()

@@ -57,6 +57,8 @@ def alices(new_tenant: Callable[[], Tenant]) -> Tenant:
         {**secret, "metadata": {"name": "theirs"}},
         {**secret, "metadata": labelled},
     )
+    options = "configmap/tfcluster-options"
+    tenant.kubectl("wait", "--for=create", options, "--timeout=180s", seconds=200)
     return tenant
 
 

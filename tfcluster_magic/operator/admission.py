@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
@@ -47,8 +47,8 @@ class Admission:
         self._surveyor, self._ground, self._enforced = surveyor, ground, enforced
         self._lock = threading.Lock()
         self._refusals: dict[str, tuple[Offer, tuple[Problem, ...]]] = {}
-        self._new: set[str] = set()
-        """Uids of runs that nobody has found possible yet."""
+        self._new: dict[str, float] = {}
+        """Since when runs are known that nobody has found possible yet, by uid."""
         self._doubted: dict[str, float] = {}
         """Since when runs that were possible are not any more, by uid."""
 
@@ -62,12 +62,12 @@ class Admission:
         if uid in self._surveyor.admitted:
             return Admitted()
         if not cluster.status.message:
-            self._new.add(uid)
+            self._new.setdefault(uid, time.monotonic())
         if not self._surveyor.settled:
             return Waiting(_("the operator, which has just begun to look around"))
         if never := self._never(cluster):
             return self._doubt(cluster, never)
-        self._new.discard(uid)
+        self._new.pop(uid, None)
         self._doubted.pop(uid, None)
         if self._enforced() is None and self._surveyor.policy.require_network_policy:
             return Waiting(_("the check that NetworkPolicies are enforced on this cluster"))
@@ -82,7 +82,7 @@ class Admission:
         namespace, uid = cluster.metadata.owner, cluster.metadata.uid
         since = self._doubted.setdefault(uid, time.monotonic())
         if uid in self._new or time.monotonic() >= since + PATIENCE:
-            self._new.discard(uid)
+            self._new.pop(uid, None)
             del self._doubted[uid]
             return Refused(never)
         told = _("what there was when it was queued ({problems}); it fails if that stays away")
@@ -123,12 +123,7 @@ class Admission:
         offer = replace(self._surveyor.published(namespace), enforced=self._enforced())
         known = self._refusals.get(uid)
         if known is None or known[0] != offer:
-            waiting = {
-                each.uid for every in self._surveyor.look().queues.values() for each in every
-            }
-            self._refusals = {u: k for u, k in list(self._refusals.items()) if u in waiting}
-            for uids in (self._doubted.keys() - waiting, self._new - waiting):
-                self._forget(uids - {uid})
+            self._forget_others()
             found = problems(cluster.spec, self._with_secrets(offer, cluster))
             known = self._refusals[uid] = offer, tuple(found)
         return known[1]
@@ -140,10 +135,16 @@ class Admission:
         secrets = self._ground.secrets(cluster.metadata.owner)
         return replace(offer, names=replace(offer.names, secrets=secrets, asked_for_secrets=True))
 
-    def _forget(self, uids: Iterable[str]) -> None:
-        for uid in uids:
-            self._new.discard(uid)
-            self._doubted.pop(uid, None)
+    def _forget_others(self) -> None:
+        """Drop what is remembered of runs that wait no more."""
+        survey = self._surveyor.look()
+        waiting = {each.uid for every in survey.queues.values() for each in every}
+        self._refusals = {u: k for u, k in list(self._refusals.items()) if u in waiting}
+        for kept in (self._new, self._doubted):
+            for uid, since in list(kept.items()):
+                # The look may be older than a run that another thread just decides on.
+                if since < survey.at and uid not in waiting:
+                    kept.pop(uid, None)
 
 
 def _place(queue: Sequence[Queued], uid: str) -> int:
