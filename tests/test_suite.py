@@ -57,10 +57,12 @@ def test_a_broken_test_fails_both_times(folder: Path) -> None:
     assert suite.main([], folder) == 1
 
 
-def test_many_failures_are_no_accident(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_failures_in_many_files_are_no_accident(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Nothing is tried again."""
-    many = "".join(f"def test_{n}():\n    assert False\n" for n in range(suite.AT_MOST + 1))
-    (folder / "test_many.py").write_text(many)
+    for number in range(suite.AT_MOST + 1):
+        (folder / f"test_broken_{number}.py").write_text(BROKEN.replace("broken", f"b{number}"))
     assert suite.main([], folder) == 1
     assert "once more" not in capfd.readouterr().out
 
