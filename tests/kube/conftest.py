@@ -36,7 +36,8 @@ THEIRS = pytest.StashKey[tuple[str, Description] | None]()
 LEFT_OUT = pytest.StashKey[dict[str, list[str]]]()
 RAN_BEFORE = pytest.StashKey[bool]()
 ORDER = (
-    *("recovery", "node_itself", "upgrade", "two_nodes", "lost_servers", "enforcement", "lab"),
+    *("recovery", "node_itself", "upgrade", "two_nodes", "lost_servers", "hub_nodes"),
+    *("enforcement", "lab"),
     *("backend_contract", "hub", "operator", "explain", "whole_way", "images", "tenancy"),
     *("hub_faults", "render", "isolation", "attempts"),
     *("modes", "notebook", "admission", "backend", "storage", "security"),

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from kubenode import images, paths, registry
@@ -74,11 +74,13 @@ def rendered(
     settings: Sequence[str] = (),
     files: Mapping[str, str] = MappingProxyType({}),
     ingress: Sequence[Object] = (),
+    pool: Mapping[str, Any] = MappingProxyType({}),
 ) -> str:
     """What `kubectl kustomize k8s/overlays/hub-<way>` says for the tests' cluster.
 
     `settings` are more lines of hub-settings, `files` more files of hub-config with their text,
-    `ingress` operations that change the Ingress.
+    `ingress` operations that change the Ingress, `pool` the nodes of all but notebooks, by
+    `nodeSelector` and `tolerations`.
     """
     copy = folder / f"hub-{way}-{prefix.strip('/').replace('/', '-')}"
     for part in ("k8s", "hub_config"):
@@ -88,7 +90,7 @@ def rendered(
     (copy / "hub_config" / "policy.yaml").write_text(policy(cluster))
     if files:
         _add_files(copy / "hub_config", files)
-    (copy / "k8s" / "base" / "policy.yaml").write_text(policy_of_tasks(cluster))
+    (copy / "k8s" / "base" / "policy.yaml").write_text(policy_of_tasks(cluster, **pool))
     overlay = copy / "k8s" / "overlays" / f"hub-{way}"
     said = yaml.safe_load((overlay / "kustomization.yaml").read_text())
     for image in said["images"]:
@@ -100,7 +102,7 @@ def rendered(
         *settings,
     ]
     patches = [*_patches(cluster, way), *(_patch("Ingress", "hub", each) for each in ingress)]
-    said["patches"] = [*said.get("patches", []), *patches]
+    said["patches"] = [*said.get("patches", []), *patches, *_placed(pool)]
     (overlay / "kustomization.yaml").write_text(yaml.safe_dump(said))
     return cluster.kubectl("kustomize", str(overlay))
 
@@ -137,8 +139,18 @@ def _patches(cluster: UnderTest, way: str) -> Sequence[Object]:
     return [*found, _patch("HTTPRoute", "hub", parents)]
 
 
-def _patch(kind: str, name: str, operation: Object) -> Object:
-    return {"target": {"kind": kind, "name": name}, "patch": json.dumps([operation])}
+def _placed(pool: Mapping[str, Any]) -> Sequence[Object]:
+    """The patch by which every Deployment runs on these nodes alone."""
+    if not pool:
+        return []
+    inside = "/spec/template/spec"
+    chosen = {"op": "add", "path": f"{inside}/nodeSelector", "value": pool["nodeSelector"]}
+    tolerated = ({"path": f"{inside}/tolerations/-", "value": each} for each in pool["tolerations"])
+    return [_patch("Deployment", ".*", chosen, *({"op": "add", **each} for each in tolerated))]
+
+
+def _patch(kind: str, name: str, *operations: Object) -> Object:
+    return {"target": {"kind": kind, "name": name}, "patch": json.dumps(operations)}
 
 
 def apply(cluster: UnderTest, text: str) -> None:

@@ -131,8 +131,8 @@ def install(cluster: UnderTest, image: str, folder: Path) -> None:
     system("rollout", "status", "deployment/operator", "--timeout=120s", seconds=150)
 
 
-def policy(cluster: UnderTest) -> str:
-    """What tasks get on the cluster of the tests."""
+def policy(cluster: UnderTest, **more: Any) -> str:
+    """What tasks get on the cluster of the tests; `more` are other words of the policy."""
     said = {
         "defaultImage": cluster.description.images["notebook"],
         "defaultCpu": 0.01,
@@ -141,6 +141,7 @@ def policy(cluster: UnderTest) -> str:
         "storageClass": cluster.description.storage_class,
         # A process tries that in the tenant's own namespace, which takes it most of a minute.
         "requireNetworkPolicy": "network-policy" in cluster.description.can and not as_processes(),
+        **more,
     }
     return yaml.safe_dump(said)
 

@@ -1,0 +1,299 @@
+"""The hub on several nodes: who runs on which by policy, a class of storage that is not there, data
+that all read, a node that is lost, and what becomes of the data of somebody who is removed.
+
+One person's notebook goes through all of it, in the order of the tests: pods cost their seconds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+from conftest import UnderTest
+from hub.visitor import Visitor
+from hub_installing import reapply, rendered
+from hubs import Hub
+from kubectl import Object, is_ready
+from kubenode import gluster
+from kubenode.commands import wait_until
+from operators import SYSTEM
+
+from tfcluster_magic.kube import labels, offer
+
+pytestmark = [
+    pytest.mark.alone,
+    pytest.mark.needs("two-nodes", "node-inside", "ingress", "rwx", "network-policy", "registry"),
+]
+POLICY, ACCEPTED = "tfcluster-hub-policy", "tfcluster-hub-accepted"
+POOL, PEOPLE, WORK = "tests.tfcluster.dev/pool", "people", "work"
+CLAIMS, MISSING = ("workspace", "data", "log"), "is-not-there"
+GROUP, DIGITS, SHARED = "tests-of-nodes", "digits", "/mnt/digits"
+READS = f"""
+print("read", open("{SHARED}/words").read(), flush=True)
+try:
+    open("{SHARED}/more", "w")
+except OSError as error:
+    print(error, flush=True)
+"""
+LAUNCH = f"""
+%load_ext tfcluster_magic
+open("kept.txt", "w").write("as it was")
+program = {READS!r}
+exec(program)
+open("reads.py", "w").write(program + "import time\\nwhile True:\\n    time.sleep(1)")
+run = %tfcluster launch --workers 1 --name reads --worker-cpu 0.01 --worker-memory 64Mi reads.py
+"""
+Write = Callable[..., None]
+
+
+def pool(name: str) -> Object:
+    """The nodes of a pool, in the words of both policies and of a pod."""
+    allowed = {"key": POOL, "operator": "Equal", "value": name, "effect": "NoSchedule"}
+    return {"nodeSelector": {POOL: name}, "tolerations": [allowed]}
+
+
+@contextmanager
+def kept_for(cluster: UnderTest, node: str, name: str) -> Iterator[None]:
+    """Meanwhile none but pods that say so come to a node."""
+    cluster.kubectl("label", "node", node, f"{POOL}={name}")
+    cluster.kubectl("taint", "node", node, f"{POOL}={name}:NoSchedule")
+    try:
+        yield
+    finally:
+        cluster.kubectl("label", "node", node, f"{POOL}-")
+        cluster.kubectl("taint", "node", node, f"{POOL}-")
+
+
+@pytest.fixture(scope="module")
+def nodes(cluster: UnderTest) -> Iterator[tuple[str, str]]:
+    """The first node, and the second, which is kept for notebooks."""
+    assert cluster.own
+    first, second = cluster.own.first.name, cluster.own.second.name
+    with kept_for(cluster, second, PEOPLE):
+        yield first, second
+
+
+@pytest.fixture(scope="module")
+def write(hub: Hub) -> Iterator[Write]:
+    """Writes the hub's policy: where claims come from, and where notebooks run."""
+    before = hub.kubectl.get("configmap", POLICY)["data"]["policy.yaml"]
+
+    def say(text: str) -> None:
+        change = json.dumps({"data": {"policy.yaml": text}})
+        hub.kubectl("patch", "configmap", POLICY, "--type=merge", "-p", change)
+
+        def accepted() -> str:
+            return str(hub.kubectl.get("configmap", ACCEPTED)["data"]["policy.yaml"])
+
+        wait_until(lambda: accepted() == text, "the policy counts", seconds=90)
+
+    def write(storage_class: str, notebooks: str) -> None:
+        said = yaml.safe_load(before)
+        said["default"]["storage"]["class"] = storage_class
+        said["placement"] = {"notebooks": pool(notebooks)}
+        read = {"name": DIGITS, "path": SHARED, "volume": f"{DIGITS}-{{namespace}}"}
+        said.setdefault("groups", {})[GROUP] = {"sharedData": [{**read, "size": "1Mi"}]}
+        say(yaml.safe_dump(said))
+
+    yield write
+    say(before)
+
+
+@pytest.fixture(scope="module")
+def eva(cluster: UnderTest, hub: Hub) -> Iterator[Visitor]:
+    """Somebody whose group reads digits, and who has no notebook yet."""
+    found = hub.newcomer("eva")
+    theirs = hub.namespace(found.name).namespace
+    volume = digits(cluster, theirs)
+    for where, body in ((GROUP, None), (f"{GROUP}/users", {"users": [found.name]})):
+        hub.api("POST", f"groups/{where}", body).raise_for_status()
+    yield found
+    hub.api("DELETE", f"groups/{GROUP}")
+    hub.kubectl("delete", "namespace", theirs, "--wait=false", "--ignore-not-found")
+    hub.kubectl("delete", "pv", volume, "--wait=false")
+
+
+def digits(cluster: UnderTest, namespace: str) -> str:
+    """An administrator's volume for one tenant, of a folder that every node has; its name."""
+    assert cluster.own
+    where = gluster.MOUNT / DIGITS
+    fill = f"mkdir -p {where} && echo one two >{where}/words && chmod -R a+rX {where}"
+    cluster.own.first.run(["sh", "-ec", fill])
+    name = f"{DIGITS}-{namespace}"
+    spec = {"capacity": {"storage": "1Mi"}, "accessModes": ["ReadOnlyMany"], "storageClassName": ""}
+    spec |= {"persistentVolumeReclaimPolicy": "Retain", "hostPath": {"path": str(where)}}
+    volume = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}}
+    cluster.kubectl.apply(volume | {"spec": spec})
+    return name
+
+
+@pytest.fixture(scope="module")
+def notebook(cluster: UnderTest, nodes: tuple[str, str], write: Write, eva: Visitor) -> Visitor:
+    """Eva, with a notebook that answers on a node for notebooks."""
+    write(cluster.description.storage_class, PEOPLE)
+    eva.spawn()
+    return eva
+
+
+@pytest.fixture(scope="module")
+def run(
+    cluster: UnderTest,
+    hub: Hub,
+    nodes: tuple[str, str],
+    notebook: Visitor,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[str, Object]]:
+    """What a cell of hers printed that launched a run, and the run's pod; tasks, operator and hub
+    are, by the administrator's overlay, on the first node, which is theirs alone.
+    """
+    first, _second = nodes
+    try:
+        with kept_for(cluster, first, WORK):
+            _install(cluster, hub, tmp_path_factory.mktemp("placed"), pool(WORK))
+            _offered(hub, notebook)
+            said = notebook.run(f"user/{notebook.name}", LAUNCH)
+            yield said, _task(hub, notebook, said)
+    finally:
+        _install(cluster, hub, tmp_path_factory.mktemp("anywhere"), {})
+
+
+def test_a_notebook_waits_for_a_storage_class(
+    cluster: UnderTest, hub: Hub, nodes: tuple[str, str], write: Write, eva: Visitor
+) -> None:
+    """A notebook whose claims ask for a class that does not exist says so while it waits, and
+    starts by itself when the policy names another: the claims are made again.
+    """
+    write(MISSING, PEOPLE)
+    hub.spawn(eva.name)
+    why = f"claims data, log, workspace ask for the storage class {MISSING}, which does not exist"
+    said = hub.told(eva.name, lambda each: why in each)
+    assert said[-1].startswith(f"Your server waits: the {why}: "), said
+    assert "names another in the hub's policy (storage.class)" in said[-1]
+    claims = [hub.namespace(eva.name).get("pvc", name) for name in CLAIMS]
+    write(cluster.description.storage_class, PEOPLE)
+    hub.ready(eva.name)
+    for before in claims:
+        claim = hub.namespace(eva.name).get("pvc", before["metadata"]["name"])
+        assert claim["status"]["phase"] == "Bound"
+        assert claim["metadata"]["uid"] != before["metadata"]["uid"]
+
+
+def test_everybody_runs_where_the_policies_say(
+    hub: Hub, nodes: tuple[str, str], notebook: Visitor, run: tuple[str, Object]
+) -> None:
+    """With a taint on every node notebooks run on those of the hub's policy, tasks on those of the
+    operator's, and hub, proxy and tenancy where the overlay puts them.
+    """
+    first, second = nodes
+    assert _pod(hub, notebook)["spec"]["nodeName"] == second
+    assert run[1]["spec"]["nodeName"] == first
+    for name in ("hub", "proxy", "tenancy"):
+        (pod,) = hub.kubectl.every("pod", f"app=tfcluster-{name}")
+        assert pod["spec"]["nodeName"] == first
+
+
+def test_shared_data_is_read_by_notebook_and_tasks(
+    hub: Hub, notebook: Visitor, run: tuple[str, Object]
+) -> None:
+    """Data that the policy shares is at the same path in a notebook and, unasked, in its tasks;
+    neither can write there.
+    """
+    said, task = run
+    inside = hub.namespace(notebook.name)
+    marks = inside.get("pvc", DIGITS)["metadata"]["annotations"]
+    assert marks[labels.MOUNTED_AT] == SHARED
+    refused = f"Read-only file system: '{SHARED}/more'"
+    assert "read one two" in said
+    assert refused in said
+    log = [task["metadata"]["name"], "--tail=-1"]
+    wait_until(lambda: refused in inside.logs(*log), "the task was refused, too", seconds=90)
+    assert "read one two" in inside.logs(*log)
+
+
+@pytest.fixture
+def lose(cluster: UnderTest, nodes: tuple[str, str]) -> Iterator[Callable[[], None]]:
+    """Ends the second node with everything on it; it is back and ready after the test."""
+    own = cluster.own
+    assert own
+    yield lambda: own.lose(own.second.name)
+    own.up(second=True)
+    cluster.kubectl.wait("node", own.second.name, is_ready, "it is ready again")
+
+
+def test_a_notebook_on_a_lost_node_starts_elsewhere(
+    cluster: UnderTest,
+    hub: Hub,
+    nodes: tuple[str, str],
+    write: Write,
+    notebook: Visitor,
+    run: tuple[str, Object],
+    lose: Callable[[], None],
+) -> None:
+    """A notebook whose node went away is given up, and its page says so. Started again it runs on
+    another node with its files; the cluster that it had launched went on.
+    """
+    (first, second), own = nodes, f"user/{notebook.name}"
+    assert _pod(hub, notebook)["spec"]["nodeName"] == second
+    write(cluster.description.storage_class, WORK)  # no other node is left
+    lose()
+    wait_until(lambda: hub.server(notebook.name) is None, "it is given up", seconds=180)
+    page = notebook.get(f"{own}/lab")
+    assert page.status_code == 424
+    assert f"The node {second}, on which your notebook ran, does not answer" in page.text
+    notebook.spawn()
+    assert _pod(hub, notebook)["spec"]["nodeName"] == first
+    assert notebook.run(own, "print(open('kept.txt').read())") == "as it was\n"
+    task = hub.namespace(notebook.name).get("pod", run[1]["metadata"]["name"])
+    assert (task["metadata"]["uid"], is_ready(task)) == (run[1]["metadata"]["uid"], True)
+
+
+def test_a_user_is_removed_with_the_data(
+    hub: Hub, notebook: Visitor, run: tuple[str, Object]
+) -> None:
+    """`accounts remove --with-data` ends a notebook and a run that go on; the namespace goes with
+    all its claims, and nobody of that name is left.
+    """
+    inside = hub.namespace(notebook.name)
+    for each in (_pod(hub, notebook), inside.get("pod", run[1]["metadata"]["name"])):
+        assert is_ready(each)
+    said = hub.commanded("accounts", "remove", notebook.name, "--with-data")
+    assert f"{notebook.name} is removed." in said
+    assert hub.api("GET", f"users/{notebook.name}").status_code == 404
+    hub.kubectl.gone("namespace", inside.namespace, seconds=120)  # when its claims are
+
+
+def _install(cluster: UnderTest, hub: Hub, folder: Path, where: Object) -> None:
+    reapply(cluster, rendered(cluster, folder, pool=where))
+    rollout = ("rollout", "status", "deployment/operator", "--timeout=120s")
+    cluster.kubectl.within(SYSTEM)(*rollout, seconds=150)
+    hub.wait_until_healthy()
+
+
+def _offered(hub: Hub, visitor: Visitor) -> None:
+    """Go on when launches are told of the nodes for tasks: before that a taint kept all away."""
+    inside = hub.namespace(visitor.name)
+
+    def is_so() -> bool:
+        found = offer.read(inside.get("configmap", labels.OPTIONS)["data"][offer.OFFER])
+        return found.policy.node_selector == {POOL: WORK} and bool(found.place.nodes)
+
+    wait_until(is_so, "tasks are offered the nodes that are theirs", seconds=120)
+
+
+def _pod(hub: Hub, visitor: Visitor) -> Object:
+    (found,) = hub.namespace(visitor.name).every("pod", f"{labels.NOTEBOOK}=true")
+    return found
+
+
+def _task(hub: Hub, visitor: Visitor, said: str) -> Object:
+    """The pod of her run, once it is ready."""
+    inside = hub.namespace(visitor.name)
+    chosen = "tfcluster.dev/name=reads-1"
+    wait_until(
+        lambda: any(map(is_ready, inside.every("pod", chosen))), f"it runs: {said}", seconds=180
+    )
+    return inside.every("pod", chosen)[0]
