@@ -32,6 +32,7 @@ class Answer:
 
 
 Api = Callable[..., Awaitable[Answer]]
+Ask = Callable[..., Awaitable[HTTPResponse]]
 Launch = Callable[..., Awaitable[TFCluster]]
 
 

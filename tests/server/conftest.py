@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
-from calls import SLEEP, Answer, Api, Events, Launch
+from calls import SLEEP, Answer, Api, Ask, Events, Launch
 from pytest_jupyter.jupyter_server import *  # noqa: F403 - fixtures and hooks, for this folder only
+from tornado.httpclient import HTTPResponse
 from traitlets.config import Config
 
 from tfcluster_magic.models import TFCluster
@@ -37,6 +38,18 @@ def service(jp_serverapp: Any) -> Iterator[Service]:
     for run in found.manager.list(all_runs=True):
         found.manager.stop(run.metadata.name, "the test is over")
         found.manager.wait(run.metadata.name, until=Until.RELEASED)
+
+
+@pytest.fixture
+def ask(jp_fetch: Ask) -> Ask:
+    """Asks a route below `tfcluster`; `to` is a path as it is."""
+
+    async def ask(to: str, method: str = "GET", data: Any = None, **words: Any) -> HTTPResponse:
+        body = None if data is None else json.dumps(data)
+        words = {"raise_error": False, "request_timeout": 60, **words}
+        return await jp_fetch("tfcluster", to, method=method, body=body, **words)
+
+    return ask
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from typing import Any
 
 import event_writer as ev
 import pytest
+from calls import Ask
 from test_doors import ReadOnly
 from tornado.httpclient import HTTPResponse
 from traitlets.config import Config
@@ -23,8 +24,6 @@ from tfcluster_magic.server.boards import ServerBoards
 from tfcluster_magic.server.service import Service
 from tfcluster_magic.tensorboard_server import started
 from tfcluster_magic.waiting import Until
-
-Ask = Callable[..., Awaitable[HTTPResponse]]
 
 
 def logs(folder: Path, name: str = "1") -> Path:
@@ -38,18 +37,6 @@ def no_board_is_left(service: Service) -> Iterator[None]:
     """The boards of a test end with it."""
     yield
     service.manager.boards.stop()
-
-
-@pytest.fixture
-def ask(jp_fetch: Ask) -> Ask:
-    """Asks a route below `tfcluster`; `to` is a path as it is."""
-
-    async def ask(to: str, method: str = "GET", data: Any = None, **words: Any) -> HTTPResponse:
-        body = None if data is None else json.dumps(data)
-        words = {"raise_error": False, "request_timeout": 60, **words}
-        return await jp_fetch("tfcluster", to, method=method, body=body, **words)
-
-    return ask
 
 
 async def opened(ask: Ask, **wish: Any) -> dict[str, Any]:

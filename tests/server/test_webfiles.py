@@ -6,13 +6,14 @@ import asyncio
 import json
 import re
 import zipfile
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import event_writer as ev
 import pytest
+from calls import Ask
 from tornado.httpclient import HTTPResponse
 
 from tfcluster_magic import tensorboard
@@ -20,7 +21,6 @@ from tfcluster_magic.server import webfiles
 from tfcluster_magic.server.service import Service
 from tfcluster_magic.tensorboard_registry import Entry, registry
 
-Ask = Callable[..., Awaitable[HTTPResponse]]
 FONT = "font-roboto/Hgo13k-tfSpn0qi1SFdUfZBw1xU1rKptJj_0jans920.woff2"
 
 
@@ -37,18 +37,6 @@ def logs(jp_root_dir: Path) -> Path:
     folder = jp_root_dir / "logs"
     ev.event_file(folder / "1").write_bytes(ev.version() + ev.event(1, {"loss": 0.5}))
     return folder
-
-
-@pytest.fixture
-def ask(jp_fetch: Ask) -> Ask:
-    """Asks for what is below `tfcluster`."""
-
-    async def ask(to: str, method: str = "GET", data: Any = None, **words: Any) -> HTTPResponse:
-        body = None if data is None else json.dumps(data)
-        words = {"raise_error": False, "request_timeout": 60, **words}
-        return await jp_fetch("tfcluster", to, method=method, body=body, **words)
-
-    return ask
 
 
 async def begun(ask: Ask) -> str:
