@@ -1,14 +1,16 @@
-"""Clients of the local backend that die wherever they are told to; `python chaos_client.py`.
+"""Clients that die wherever they are told to; `python chaos_client.py`.
 
 Reads a list of wishes from each line of its input, carries each out in a process of its own, all at
-once, and answers a list of results. A wish that says `dies: 7` is killed (or interrupted, as by
-Ctrl-C) just before the seventh thing that it does to the disk or to processes: a place, not a time,
-so that a death can be repeated.
+once, and answers a list of results. A wish with a `namespace` is one to Kubernetes. One that says
+`dies: 7` is killed (or interrupted, as by Ctrl-C) just before the seventh thing that it does to the
+disk, to processes or to the API server: a place, not a time, so that a death can be repeated. One
+that says `lives: 5` is killed after so many seconds.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import signal
@@ -21,7 +23,8 @@ from typing import Any
 
 import msgspec
 
-from tfcluster_magic.backends.base import LaunchRequest
+from tfcluster_magic.backends.base import Backend, LaunchRequest
+from tfcluster_magic.backends.kubernetes.backend import KubernetesBackend
 from tfcluster_magic.backends.local.backend import LocalBackend
 from tfcluster_magic.errors import TFClusterError
 from tfcluster_magic.manager import ClusterManager
@@ -35,11 +38,12 @@ ACTS = {
     "os.chmod",
     "os.utime",
     "fcntl.flock",
+    "http.client.send",
     "subprocess.Popen",
 }
 """What counts, beside files that are opened for writing (docs.python.org: audit events)."""
-AFTERWARDS = {"_says_something", "load"}
-"""Functions that count, too, once the supervisor is started."""
+AFTERWARDS = {"_says_something", "load", "getresponse"}
+"""Functions that count, too, once the supervisor is started or something was sent."""
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
@@ -57,7 +61,7 @@ def dies(at: int, how: str) -> None:
             raise KeyboardInterrupt
 
     def look(event: str, arguments: tuple[Any, ...]) -> None:
-        if event == "subprocess.Popen":
+        if event in ("subprocess.Popen", "http.client.send"):
             sys.setprofile(follow)
         if event in ACTS or (event == "open" and arguments[2] & WRITES):
             count()
@@ -87,7 +91,7 @@ def ambush(cluster: str, after: float) -> None:
 
 def carry_out(wish: dict[str, Any]) -> TFCluster | None:
     """One verb; the run that it made."""
-    manager = ClusterManager(LocalBackend())
+    manager = ClusterManager(_backend(wish))
     ref: str = wish["ref"]
     if wish["verb"] == "launch":
         spec = msgspec.convert(wish["spec"], Spec)
@@ -98,14 +102,24 @@ def carry_out(wish: dict[str, Any]) -> TFCluster | None:
         ambush(ref, wish["after"])
     elif wish["verb"] == "stop":
         manager.stop(ref, wish.get("reason"))
+    elif wish["verb"] == "logs":
+        for _line in manager.backend.logs(ref, follow=True):
+            pass
     else:
         manager.delete(ref, with_logs=wish["with_logs"])
     return None
 
 
+def _backend(wish: dict[str, Any]) -> Backend:
+    if "namespace" not in wish:
+        return LocalBackend()
+    return KubernetesBackend(namespace=wish["namespace"])
+
+
 def client(wish: dict[str, Any], tell: int) -> None:
     """The process of one wish; never returns."""
     result: dict[str, Any] = {}
+    signal.setitimer(signal.ITIMER_REAL, wish.get("lives", 0.0))  # nobody handles it: the end
     try:
         if wish.get("dies"):
             dies(wish["dies"], wish["how"])
@@ -124,6 +138,9 @@ def client(wish: dict[str, Any], tell: int) -> None:
 def begin(wish: dict[str, Any]) -> tuple[int, int]:
     """Its process, and where its result comes from."""
     hear, tell = os.pipe()
+    if "namespace" in wish:
+        for name in ("client.api_client", "config", "utils.keepalive"):
+            importlib.import_module(f"kubernetes.{name}")  # once, and not in each client
     pid = os.fork()
     if not pid:
         client(wish, tell)

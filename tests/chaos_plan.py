@@ -7,7 +7,7 @@ of it meets which moment of a run is up to the machine.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -36,6 +36,8 @@ while True:
     except OSError:
         word = ""
         time.sleep(0.1)
+"""
+OBEYS = """
     if word == "finish":
         raise SystemExit(0)
     if word == "fail":
@@ -55,6 +57,8 @@ while True:
             os.execvp("sleep", ["sleep", "600"])
         os._exit(0)
 """
+"""What a program does when it is told to, in its loop."""
+MEMBER += OBEYS
 SHAPES = (
     {"worker": 1},
     {"worker": 2},
@@ -115,10 +119,10 @@ class Step:
         return among[int(self.draws[draw] * len(among))]
 
 
-def schedule(seed: int, steps: int) -> list[Step]:
+def schedule(seed: int, steps: int, among: Mapping[str, int] = WEIGHTS) -> list[Step]:
     """The steps of a seed; those of more steps begin with those of fewer."""
     drawn = random.Random(seed)
-    actions, weights = [*WEIGHTS], [*WEIGHTS.values()]
+    actions, weights = [*among], [*among.values()]
     return [
         Step(
             number,

@@ -7,31 +7,22 @@ moves for clients, supervisors and tasks. `check` looks from outside: at records
 from __future__ import annotations
 
 import contextlib
-import json
 import mmap
 import os
 import signal
 import struct
 import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfcluster_magic.backends.local.backend import LocalBackend
-from tfcluster_magic.models import Phase, Reason, Status, TaskState, TFCluster
+from chaos_asking import Asking
+from chaos_promises import check_change, check_end, check_released
 
-PATIENCE = 240.0
-ENDS = frozenset(Reason) - {
-    Reason.QUEUED,
-    Reason.STARTING,
-    Reason.RUNNING,
-    Reason.HEALING,
-    Reason.BACKING_OFF,
-    Reason.INVESTIGATING,
-}
+from tfcluster_magic.backends.local.backend import LocalBackend
+from tfcluster_magic.models import Status, TFCluster
+
 CLOCK = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -79,7 +70,7 @@ class Process:
         return any(word.endswith("/runtime/task.py") for word in self.words)
 
 
-class World:
+class World(Asking):
     """Runs by name; what was launched and not deleted has to be on record."""
 
     def __init__(self, folder: Path) -> None:
@@ -92,43 +83,28 @@ class World:
         self.seen: dict[str, Status] = {}
         self.abandoned: set[Path] = set()
         self.uids: set[str] = set()
-        self.story: list[str] = []
         source, shim, clock = folder / "clock.c", folder / "clock.so", folder / "clock"
         source.write_text(CLOCK)
         subprocess.run(["cc", "-shared", "-fPIC", "-o", str(shim), str(source), "-ldl"], check=True)
         clock.write_bytes(bytes(8))
         with open(clock, "r+b") as file:
             self._clock = mmap.mmap(file.fileno(), 8)
-        self._clients = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("chaos_client.py"))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "LD_PRELOAD": str(shim), "CHAOS_CLOCK": str(clock)},
-        )
+        super().__init__({**os.environ, "LD_PRELOAD": str(shim), "CHAOS_CLOCK": str(clock)})
 
     def close(self) -> None:
         """End the clients, and what a broken promise left."""
         for process in self.processes():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGKILL)
-        with self._clients as clients:
-            assert clients.stdin is not None
-            clients.stdin.close()
+        super().close()
         self._clock.close()
 
     # -- acting ------------------------------------------------------------------------------------
 
     def clients(self, *wishes: dict[str, Any]) -> list[dict[str, Any]]:
         """What becomes of these wishes, carried out at once by a process each."""
-        assert self._clients.stdin is not None
-        assert self._clients.stdout is not None
-        self._clients.stdin.write(json.dumps(wishes).encode() + b"\n")
-        self._clients.stdin.flush()
-        results: list[dict[str, Any]] = json.loads(self._clients.stdout.readline())
-        for wish, result in zip(wishes, results, strict=True):
-            short = {key: value for key, value in wish.items() if key != "spec"}
-            self.note(f"{short}: {result}")
-            assert "fault" not in result, result["fault"]
+        results = self.ask(*wishes)
+        for result in results:
             if made := result.get("made"):
                 assert made["name"] not in self.known, "a number was given twice"
                 self.known[made["name"]] = made["uid"]
@@ -137,10 +113,6 @@ class World:
     def set_clock(self, seconds: int) -> None:
         """Move the clock so far from the true time."""
         self._clock[:] = struct.pack("l", seconds)
-
-    def note(self, what: str) -> None:
-        """One line of what is told when a promise is broken."""
-        self.story.append(f"    {time.monotonic():.2f} {what}")
 
     def forget(self, name: str) -> None:
         """A run that is on record no more, because somebody wanted that."""
@@ -153,13 +125,6 @@ class World:
         output = self.backend.log_dir / of_run.cluster / str(of_run.run)
         self.abandoned |= {output, output.parent}
         return output
-
-    def until(self, true: Callable[[], object], what: str) -> None:
-        """Wait for a condition."""
-        deadline = time.monotonic() + PATIENCE
-        while not true():
-            assert time.monotonic() < deadline, f"not within {PATIENCE:g} s: {what}"
-            time.sleep(0.05)
 
     # -- looking -----------------------------------------------------------------------------------
 
@@ -175,7 +140,7 @@ class World:
         """Every process of this world but the clients, the dead ones excepted."""
         mark = f"TFCLUSTER_STATE_DIR={self.backend.state_dir}".encode()
         for entry in os.listdir("/proc"):
-            if not entry.isdigit() or int(entry) in (os.getpid(), self._clients.pid):
+            if not entry.isdigit() or int(entry) in (os.getpid(), self.clients_process.pid):
                 continue
             with contextlib.suppress(OSError):
                 raw = Path("/proc", entry, "environ").read_bytes().split(b"\0")
@@ -224,16 +189,10 @@ class World:
         status, uid = run.status, run.metadata.uid
         before = self.seen.get(uid)
         if before is not None:
-            assert not before.phase.is_final or before.phase is status.phase, (before, status)
-            assert before.released_at is None or status.released_at is not None, (before, status)
-            assert not before.addresses or before.addresses == status.addresses, (before, status)
+            check_change(before, status)
         if before is None or before.released_at is None:
             if status.phase.is_final:
-                assert status.reason in ENDS, status
-                assert status.message.endswith("."), status
-                assert status.finished_at is not None, status
-                asked = any(event.reason == Reason.STOP_REQUESTED.value for event in status.events)
-                assert asked or status.phase is not Phase.STOPPED, status
+                check_end(status)
             if status.released_at is not None:
                 self._check_released(run)
         self.seen[uid] = status
@@ -244,10 +203,7 @@ class World:
         uid, status = run.metadata.uid, run.status
         # What was killed is gone within seconds, on a busy machine more than one waits for.
         self.until(lambda: not self.tasks(uid), f"no process of {run.metadata.name} is left")
-        for of_type, counts in status.counts.items():
-            assert counts.running + counts.starting == 0, (of_type, status)
-        alive = (TaskState.RUNNING, TaskState.STARTING)
-        assert not [task for task in status.attention if task.state in alive], status
+        check_released(status)
         half = [p.name for p in self.folder_of(run).rglob("*.json.*")]
         half = [name for name in half if not name.startswith(".stop.")]  # goes with the record
         assert not half, f"{run.metadata.name} left {half}"

@@ -12,10 +12,14 @@ import pytest
 from chaos import Chaos
 from chaos_plan import schedule
 
+STEPS, SEED = 36, 1942
+"""Few, in which each thing happens."""
+
 
 def test_nothing_leaks_and_nothing_is_lost(own_folders: Path, pytestconfig: pytest.Config) -> None:
     """Launches, ends, stops, deletes, kills, crashes: every promise holds all the time."""
-    steps, seed = pytestconfig.getoption("chaos_steps"), pytestconfig.getoption("chaos_seed")
+    steps = pytestconfig.getoption("chaos_steps") or STEPS
+    seed = pytestconfig.getoption("chaos_seed") or SEED
     world = Chaos(own_folders, in_graph=steps > 100)
     try:
         for step in schedule(seed, steps):

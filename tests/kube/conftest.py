@@ -36,8 +36,8 @@ THEIRS = pytest.StashKey[tuple[str, Description] | None]()
 LEFT_OUT = pytest.StashKey[dict[str, list[str]]]()
 RAN_BEFORE = pytest.StashKey[bool]()
 ORDER = (
-    *("recovery", "node_itself", "upgrade", "two_nodes", "lost_servers", "hub_nodes"),
-    *("enforcement", "lab"),
+    *("recovery", "chaos", "node_itself", "upgrade", "two_nodes", "lost_servers"),
+    *("hub_nodes", "enforcement", "lab"),
     *("backend_contract", "hub", "operator", "explain", "whole_way", "images", "tenancy"),
     *("hub_faults", "render", "isolation", "attempts"),
     *("modes", "notebook", "admission", "backend", "storage", "security"),
@@ -86,6 +86,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what a person's cluster cannot do, and give every test here its time."""
     theirs = config.stash[THEIRS]
+    limit = SECONDS + 30 * (config.getoption("chaos_steps") or 0)
     for key, name in ((CLUSTER, "cluster"), (OPERATOR, "operator"), (HUB, "hub")):
         config.stash[key] = Turn(folder_of_all(config) / f"{name}.turn")
     chosen, left_out = [], {}
@@ -102,7 +103,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if lacking:
             left_out[item.nodeid] = sorted(lacking)
             continue
-        item.add_marker(pytest.mark.timeout(SECONDS, func_only=True))
+        item.add_marker(pytest.mark.timeout(limit, func_only=True))
         chosen.append(item)
     config.stash[LEFT_OUT] = left_out
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])

@@ -30,29 +30,45 @@ class Process:
     folder: Path
     program: subprocess.Popen[bytes] | None = None
     port: int = 0
+    offset: int = 0
+    """Where in its log the present process begins."""
 
     def start(self) -> float:
         """Start it; seconds until it was ready."""
         began = time.monotonic()
+        self.begin()
+
+        def is_ready() -> bool:
+            assert self.alive, self._said()
+            return self.is_ready()
+
+        wait_until(is_ready, f"the operator for {self.namespace} is ready", seconds=120, every=0.05)
+        return time.monotonic() - began
+
+    def begin(self) -> None:
+        """Start it, and wait for nothing."""
         log = self.folder / "operator.log"
         words = [sys.executable, "-m", "tfcluster_magic.operator", f"--namespace={self.namespace}"]
         words += [f"--policy={self.folder}/policy.yaml", "--health-port=0", "--identity=tests"]
         environment = {**os.environ, "KUBECONFIG": self.kubeconfig, "TFCLUSTER_LANGUAGE": "en"}
         with log.open("ab") as to:
-            offset = to.tell()
+            self.offset, self.port = to.tell(), 0
             self.program = subprocess.Popen(words, stderr=to, env=environment, cwd=paths.ROOT)
 
-        def is_ready() -> bool:
-            said = log.read_bytes()[offset:].decode()
-            assert self.program is not None and self.program.poll() is None, said
-            found = [line for line in said.splitlines() if "health on port" in line]
-            if found:
-                self.port = int(found[0].rpartition(" ")[2])
-            return bool(self.port) and answers(f"http://127.0.0.1:{self.port}/readyz")
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self.program is not None and self.program.poll() is None
 
-        self.port = 0
-        wait_until(is_ready, f"the operator for {self.namespace} is ready", seconds=120, every=0.05)
-        return time.monotonic() - began
+    def is_ready(self) -> bool:
+        """Whether it leads, and has seen everything."""
+        found = [line for line in self._said().splitlines() if "health on port" in line]
+        if found:
+            self.port = int(found[0].rpartition(" ")[2])
+        return self.alive and bool(self.port) and answers(f"http://127.0.0.1:{self.port}/readyz")
+
+    def _said(self) -> str:
+        return (self.folder / "operator.log").read_bytes()[self.offset :].decode()
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
         """End it, and wait until it has ended."""

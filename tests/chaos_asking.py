@@ -1,0 +1,60 @@
+"""What every world under chaos has: clients that carry out wishes, waits, and a story to tell.
+
+Owns the process of clients (`chaos_client.py`); knows no backend and no promise.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+PATIENCE = 240.0
+
+
+class Asking:
+    """A world that is asked for things; `variables` is the environment of its clients."""
+
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        self.story: list[str] = []
+        self.clients_process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("chaos_client.py"))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=dict(variables),
+        )
+
+    def close(self) -> None:
+        """End the clients."""
+        with self.clients_process as clients:
+            assert clients.stdin is not None
+            clients.stdin.close()
+
+    def ask(self, *wishes: dict[str, Any]) -> list[dict[str, Any]]:
+        """What becomes of these wishes, carried out at once by a process each."""
+        clients = self.clients_process
+        assert clients.stdin is not None
+        assert clients.stdout is not None
+        clients.stdin.write(json.dumps(wishes).encode() + b"\n")
+        clients.stdin.flush()
+        results: list[dict[str, Any]] = json.loads(clients.stdout.readline())
+        for wish, result in zip(wishes, results, strict=True):
+            short = {key: value for key, value in wish.items() if key != "spec"}
+            self.note(f"{short}: {result}")
+            assert "fault" not in result, result["fault"]
+        return results
+
+    def note(self, what: str) -> None:
+        """One line of what is told when a promise is broken."""
+        self.story.append(f"    {time.monotonic():.2f} {what}")
+
+    def until(self, true: Callable[[], object], what: str) -> None:
+        """Wait for a condition."""
+        deadline = time.monotonic() + PATIENCE
+        while not true():
+            assert time.monotonic() < deadline, f"not within {PATIENCE:g} s: {what}"
+            time.sleep(0.05)

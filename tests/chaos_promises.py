@@ -1,0 +1,44 @@
+"""What a status promises under chaos, whatever the backend. Pure."""
+
+from __future__ import annotations
+
+from tfcluster_magic.models import Phase, Reason, Status, TaskState
+
+ENDS = frozenset(Reason) - {
+    Reason.QUEUED,
+    Reason.STARTING,
+    Reason.RUNNING,
+    Reason.HEALING,
+    Reason.BACKING_OFF,
+    Reason.INVESTIGATING,
+}
+ORDER = (Phase.QUEUED, Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
+"""A phase is followed by a later one of these or by a final one, and that by none."""
+
+
+def check_change(before: Status, after: Status) -> None:
+    """A run goes forward, ends once, and keeps its addresses."""
+    if before.phase.is_final:
+        assert after.phase is before.phase, (before, after)
+        assert after.reason is before.reason, (before, after)
+    elif not after.phase.is_final:
+        assert ORDER.index(before.phase) <= ORDER.index(after.phase), (before, after)
+    assert before.released_at is None or after.released_at is not None, (before, after)
+    assert not before.addresses or before.addresses == after.addresses, (before, after)
+
+
+def check_end(status: Status) -> None:
+    """A run that has ended says why, in a sentence, and when; only who was asked to has stopped."""
+    assert status.reason in ENDS, status
+    assert status.message.endswith("."), status
+    assert status.finished_at is not None, status
+    asked = any(event.reason == Reason.STOP_REQUESTED.value for event in status.events)
+    assert asked or status.phase is not Phase.STOPPED, status
+
+
+def check_released(status: Status) -> None:
+    """A run that has given everything back has no task that is said to live."""
+    for of_type, counts in status.counts.items():
+        assert counts.running + counts.starting == 0, (of_type, status)
+    alive = (TaskState.RUNNING, TaskState.STARTING)
+    assert not [task for task in status.attention if task.state in alive], status

@@ -1,0 +1,147 @@
+"""The servers of a node under chaos: killed, away for some steps, started again.
+
+Promises that no more than one is away at a time, and that one which ended by itself because another
+was away is started again, as whatever looks after a node's servers does. Owns which are away.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from kubenode import build, control_plane, gluster
+from kubenode.commands import wait_until
+from kubenode.config import flags
+from kubenode.errors import NodeError
+from kubenode.node import Node
+from kubenode.processes import children, members, namespace_of
+from operating import Process
+
+AFTERMATH = 60.0
+"""Seconds after a server is back in which what needed it may still stumble."""
+LOST = gluster.BRICKS[-1]
+KEPT = (
+    *("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"),
+    *("containerd", "kubelet", "coredns"),
+)
+
+
+class Servers:
+    """Those of one node, and the operators beside it."""
+
+    def __init__(self, node: Node, operators: list[Process], note: Callable[[str], None]) -> None:
+        self.node, self._operators, self._note = node, operators, note
+        self._away, self._until = "", 0
+        self._back = 0.0
+
+    @property
+    def shaken(self) -> bool:
+        """Whether something is away, or was a moment ago."""
+        return bool(self._away) or time.monotonic() < self._back + AFTERMATH
+
+    def lose(self, server: str, until: int, which: int) -> None:
+        """Kill a server, which is back at a later step; `which` of several."""
+        self.restore()
+        self._away, self._until = server, until
+        if server == "operator":
+            self._operators[which % len(self._operators)].stop(signal.SIGKILL)
+        elif server == "brick":
+            os.kill(self._brick(), signal.SIGKILL)
+        else:
+            self.node.stop(server, "KILL")
+
+    def tend(self, step: int) -> None:
+        """Start what was away for long enough, and what ended meanwhile."""
+        if self._away and step >= self._until:
+            self.restore()
+        for server in KEPT:
+            if server != self._away and not self.node.alive(server):
+                self._note(f"{server} had ended")
+                self._back = time.monotonic()
+                self._start(server)
+        for operator in self._operators:
+            if self._away != "operator" and not operator.alive:
+                self._note(f"the operator of {operator.namespace} had ended")
+                self._back = time.monotonic()
+                operator.begin()
+
+    def restore(self) -> None:
+        """Start what is away."""
+        server, self._away = self._away, ""
+        if not server:
+            return
+        self._back = time.monotonic()
+        if server == "brick":
+            gluster.volume(self.node, "start", "force")
+        elif server != "operator":
+            self._start(server)
+        else:
+            for operator in self._operators:
+                if not operator.alive:
+                    operator.begin()
+
+    def settle(self) -> None:
+        """Bring everything up, and wait until it is."""
+        self.restore()
+
+        def up() -> bool:
+            self.tend(0)
+            return all(map(self.node.alive, KEPT)) and all(o.is_ready() for o in self._operators)
+
+        gluster.revive_bricks(self.node)
+        wait_until(up, "every server is up", seconds=240)
+        control_plane.ready(self.node)
+        wait_until(
+            lambda: not any(gluster.heal_info(self.node).values()),
+            "every replica has everything",
+            seconds=240,
+            every=1.0,
+        )
+
+    def _brick(self) -> int:
+        """The server of the replica that is lost: always the same, so that two stay whole."""
+        name = str(gluster.brick(LOST))
+        for pid in members(namespace_of(self.node.pid)):
+            with suppress(OSError):
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+                if words[0].endswith("glusterfsd") and name in words:
+                    return pid
+        raise NodeError("no server of that replica runs")
+
+    def _start(self, server: str) -> None:
+        words = [server] if server == "containerd" else [build.binary(server)]
+        more = [] if server == "containerd" else flags(server, self.node)
+        with suppress(NodeError):  # it ended at once, for want of another: the next step tries
+            self.node.start(server, [*words, *more])
+
+    # -- what runs in pods -------------------------------------------------------------------------
+
+    def shims(self) -> Iterator[tuple[int, str]]:
+        """The processes that keep pods, and the ids of their sandboxes."""
+        inside = namespace_of(self.node.pid)
+        for entry in filter(str.isdigit, os.listdir("/proc")):
+            with suppress(OSError):
+                words = Path("/proc", entry, "cmdline").read_bytes().decode().split("\0")
+                is_shim = "containerd-shim" in words[0] and "-id" in words
+                if is_shim and namespace_of(int(entry)) == inside:
+                    yield int(entry), words[words.index("-id") + 1]
+
+    def shim_of(self, pid: int) -> int:
+        """The shim that keeps this first process of a container; 0 when there is none."""
+        found = (shim for shim, _id in self.shims() if pid in children(shim))
+        return next(found, 0)
+
+    def sandboxes(self, namespace: str) -> set[str]:
+        """The ids of what containerd keeps for pods of a namespace."""
+        asked = f'labels."io.kubernetes.pod.namespace"=={namespace}'
+        words = ["ctr", "--namespace=k8s.io", "containers", "ls", "-q", asked]
+        return set(self.node.run(words, timeout=60).split())
+
+    def folder(self, path: Path) -> Path:
+        """A folder of the node, as this machine reaches it."""
+        return Path(f"/proc/{self.node.pid}/root", re.sub("^/", "", str(path)))

@@ -1,0 +1,85 @@
+"""Whatever dies, at whatever moment, nothing of users' runs on Kubernetes leaks, gets lost, or runs
+twice.
+
+A long schedule: `pytest tests/kube/test_chaos.py --chaos-steps 1000 --chaos-seed 7`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from chaos_faults import WEIGHTS
+from chaos_plan import schedule
+from chaos_steps import Chaos
+from conftest import UnderTest
+from kubectl import Kubectl
+from operating import Installed
+from operators import policy, tenancy
+
+pytestmark = [pytest.mark.alone, pytest.mark.needs("node-inside", "rwx", "quota")]
+
+STEPS, SEED = 48, 2595
+"""Few, in which each thing happens."""
+ROOM = {"requests.memory": "400Mi"}
+"""Of the second namespace: of two runs one may have to wait."""
+
+
+@pytest.fixture
+def alone(installed: Installed | None) -> Iterator[None]:
+    """No operator but those of this test, which die with it."""
+    if installed:
+        installed.stop()
+    yield
+    if installed:
+        installed.start()
+
+
+@pytest.fixture
+def namespaces(cluster: UnderTest, alone: None) -> Iterator[list[Kubectl]]:
+    """Two users' namespaces."""
+    names = [f"chaos-{os.getpid()}-{number}" for number in (1, 2)]
+    found = [cluster.kubectl.within(name) for name in names]
+    for kubectl in found:
+        cluster.kubectl.apply(*tenancy(kubectl.namespace, cluster.description.storage_class))
+        kubectl.wait_until_furnished()
+    head = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "room"}}
+    found[1].apply({**head, "spec": {"hard": ROOM}})
+    yield found
+    for kubectl in found:
+        kubectl("delete", "tfclusters", "--all", "--wait=false")
+    cluster.kubectl("delete", "namespace", *names, "--wait=false")
+
+
+def test_nothing_leaks_and_nothing_is_lost(
+    cluster: UnderTest,
+    namespaces: list[Kubectl],
+    tmp_path: Path,
+    pytestconfig: pytest.Config,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Launches, ends, stops, deletes, and every server, client and task killed: all promises hold,
+    and when it is over nothing is left.
+    """
+    assert cluster.own
+    steps = pytestconfig.getoption("chaos_steps") or STEPS
+    seed = pytestconfig.getoption("chaos_seed") or SEED
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # what killed clients leave
+    monkeypatch.setenv("KUBECONFIG", namespaces[0].kubeconfig)
+    said = policy(cluster, requireNetworkPolicy=False)
+    world = Chaos(cluster.own.first, namespaces, tmp_path, said, in_graph=steps > 100)
+    try:
+        for step in schedule(seed, steps, WEIGHTS):
+            world.do(step)
+            world.check()
+            (tmp_path / "story").write_text(os.linesep.join(world.story))
+        world.finish()
+    except BaseException:
+        world.tell()
+        again = f"--chaos-seed {seed} --chaos-steps {steps}"
+        print(f"again: pytest tests/kube/test_chaos.py {again}", *world.story, sep=os.linesep)
+        raise
+    finally:
+        world.close()
