@@ -40,6 +40,8 @@ class KubeServer:
         self.logs: dict[str, Callable[[Mapping[str, str]], bytes]] = {}
         """What the nodes say to a question for the log of a pod, by its name."""
         self.calls: list[tuple[str, str]] = []
+        self.lacks = {"podgroups"}
+        """Kinds that it does not know, as one without Volcano."""
         self.refuses: Callable[[str, str], Refusal | None] = lambda _method, _path: None
         self.loses: Callable[[str, str], bool] = lambda _method, _path: False
         """Whether the answer to what was done never arrives."""
@@ -140,6 +142,8 @@ class KubeServer:
             self.calls.append((method, path))
             if refusal := self.refuses(method, path):
                 raise refusal
+            if self.lacks.intersection(path.split("/")):
+                raise Refusal(404, "NotFound", "404 page not found")
             if method == "POST":
                 whole = f"{path}/{body['metadata']['name']}"
                 if whole in self.objects:

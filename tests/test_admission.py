@@ -25,6 +25,7 @@ from tfcluster_magic.models import (
 )
 from tfcluster_magic.operator.admission import Admission
 from tfcluster_magic.operator.caches import Caches
+from tfcluster_magic.operator.gangs import Gangs
 from tfcluster_magic.operator.ground import Ground
 from tfcluster_magic.operator.hooks import Admitted, Refused, Verdict, Waiting
 from tfcluster_magic.operator.options import Publisher
@@ -46,7 +47,8 @@ class Place:
         self.api = self.server.api()
         self.caches = Caches(self.api, "", lambda _key: None)
         self.ground = Ground(self.api)
-        self.surveyor = Surveyor(self.caches, self.ground, policy)
+        self.gangs = Gangs(self.api, "", lambda _key: None)
+        self.surveyor = Surveyor(self.caches, self.ground, policy, self.gangs)
         self.enforced: bool | None = True
         self.admission = Admission(self.surveyor, self.ground, lambda: self.enforced)
         self.publisher = Publisher(
@@ -57,6 +59,7 @@ class Place:
         """Follow what there is, and go on when it was seen."""
         self.caches.start()
         self.ground.start()
+        self.gangs.start()
         self.seen()
 
     def seen(self) -> None:
@@ -69,7 +72,8 @@ class Place:
             caches = (*self.caches.all, *self.ground.all)
             wanted = [o for path, o in self.server.objects.items() if "/configmaps/" not in path]
             have = marks(each for cache in caches for each in cache.every())
-            return all(c.synced.is_set() for c in caches) and marks(wanted) <= have
+            told = self.gangs.known and all(c.synced.is_set() for c in caches)
+            return told and marks(wanted) <= have
 
         deadline = time.monotonic() + 90
         while not everything():
@@ -81,6 +85,7 @@ class Place:
         """Stop all of it."""
         self.caches.stop()
         self.ground.stop()
+        self.gangs.stop()
         self.server.close()
 
     def node(self, name: str, cpu: int) -> None:

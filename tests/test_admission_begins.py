@@ -13,6 +13,7 @@ from tfcluster_magic.kube.policy import Policy
 from tfcluster_magic.models import Mode, Replicas, ReplicaSet, Resources, Spec
 from tfcluster_magic.operator.admission import Admission
 from tfcluster_magic.operator.caches import Caches
+from tfcluster_magic.operator.gangs import Gangs
 from tfcluster_magic.operator.ground import Ground
 from tfcluster_magic.operator.hooks import Admitted, Verdict, Waiting
 from tfcluster_magic.operator.options import Publisher
@@ -40,19 +41,20 @@ class Beginner:
         server.put(RUN, resource.write("a", 1, Spec(mode=Mode.IN_GRAPH, replicas=tasks)))
         api = server.api()
         self.caches, self.ground = Caches(api, "", lambda _key: None), Ground(api)
-        surveyor = Surveyor(self.caches, self.ground, Policy())
+        self.gangs = Gangs(api, "", lambda _key: None)
+        surveyor = Surveyor(self.caches, self.ground, Policy(), self.gangs)
         self.admission = Admission(surveyor, self.ground, lambda: True)
         self.publisher = Publisher(api, "", surveyor, self.ground, lambda: True, lambda: True)
 
     def begin(self) -> None:
-        for each in (self.caches, self.ground, self.publisher):
+        for each in (self.caches, self.ground, self.gangs, self.publisher):
             each.start()
 
     def decide(self) -> Verdict:
         return self.admission.decide(resource.read(self.server.objects[RUN]))
 
     def end(self) -> None:
-        for each in (self.publisher, self.caches, self.ground):
+        for each in (self.publisher, self.caches, self.ground, self.gangs):
             each.stop()
         self.server.close()
 

@@ -297,6 +297,7 @@ def test_a_policy_is_read_from_yaml() -> None:
     assert parse("") == Policy()
     read = parse("defaultImage: registry/x\negress: [10.0.0.0/8]\ngang: true\n")
     assert (read.default_image, read.egress, read.gang) == ("registry/x", ("10.0.0.0/8",), True)
+    assert (parse("gang: auto").gang, parse("gang: false").gang) == ("auto", False)
 
 
 @pytest.mark.parametrize(

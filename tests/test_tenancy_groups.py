@@ -10,6 +10,7 @@ from tenancies import World, until
 from tfcluster_magic.hub.tenancy import membership
 from tfcluster_magic.hub.tenancy.tenancy import Tenancy
 from tfcluster_magic.kube.api import path
+from tfcluster_magic.kube.labels import PRIORITY_CLASS, QUEUE
 
 ALICE = "tfcluster-u-alice"
 POLICY = """
@@ -104,3 +105,36 @@ def test_a_hub_that_does_not_answer_keeps_nobody_waiting(world: World) -> None:
     world.hub.away = True
     world.begin()
     assert first_notebook(world, "alice") == ("fast", "1")
+
+
+def test_a_namespace_tells_the_queue_and_priority_of_its_group(world: World) -> None:
+    """Tasks have the queue and the priority class of the group; while nobody tells groups both
+    stay, and tasks of any group's class count in the quota.
+    """
+    world.say(
+        "default: {storage: {class: fast}}\n"
+        "groups: {vision: {queue: gpus, priorityClass: urgent}, audio: {priorityClass: slow}}\n"
+    )
+    world.hub.groups = {"vision": ["alice"]}
+    tenancy = world.begin()
+    world.user("alice")
+    world.furnished(ALICE)
+
+    def told(namespace: str) -> tuple[str | None, str | None]:
+        marks = world.marks(namespace)
+        return marks.get(QUEUE), marks.get(PRIORITY_CLASS)
+
+    until(lambda: told(ALICE) == ("gpus", "urgent"))
+    bob = world.user("bob")
+    world.furnished(bob)
+    assert told(bob) == (None, None)
+    scope = world.get("resourcequotas", bob, "others")["spec"]["scopeSelector"]
+    classes = ["tfcluster-task", "slow", "urgent", "tfcluster-notebook"]
+    assert scope["matchExpressions"][0]["values"] == classes
+    world.hub.away = True
+    until(lambda: world.groups_told() and tenancy.membership.problem)
+    tenancy = world.begin()
+    until(lambda: tenancy.turns.taken > 1 and not len(tenancy.turns.work))
+    assert told(ALICE) == ("gpus", "urgent")
+    world.hub.away, world.hub.groups = False, {"audio": ["alice"]}
+    until(lambda: world.groups_told() and told(ALICE) == (None, "slow"))

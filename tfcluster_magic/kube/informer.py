@@ -20,6 +20,7 @@ from typing import Any
 
 from .api import Api, ApiError, Change, Object
 from .cut import Cut
+from .shapes import WHOLE, Shape
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
 """Seconds before the first and at most before any later try again; half of it is random."""
@@ -78,10 +79,12 @@ class Informer:
     Args:
         api: the connection.
         where: path of a collection, such as `api.path("pods")`.
+        shape: the fields that are read; all others are skipped while an answer is decoded.
         selector: of labels; empty for all objects.
         fields: of fields, such as `metadata.name=digits-2`; empty for all objects.
         trim: what is kept of an object; called once for each, with one of its own.
         group: by what `of` finds objects again, such as the run that they belong to.
+        optional: it is no news when the cluster has no such kind.
         changed: called on the informer's thread with each change; an error in it is logged.
     """
 
@@ -90,8 +93,10 @@ class Informer:
         api: Api,
         where: str,
         *,
+        shape: Shape = WHOLE,
         selector: str = "",
         fields: str = "",
+        optional: bool = False,
         trim: Callable[[Object], Object] = lambda found: found,
         group: Callable[[Object], Hashable] = lambda _found: None,
         changed: Callable[[Update], None] = lambda _update: None,
@@ -99,12 +104,13 @@ class Informer:
         self._api, self.where = api, where
         selectors = {"labelSelector": selector, "fieldSelector": fields}
         self._query: dict[str, Any] = {key: text for key, text in selectors.items() if text}
+        self._optional = optional
         self._trim, self._group, self._changed = trim, group, changed
         self._objects: dict[Key, Object] = {}
         self._groups: dict[Hashable, dict[Key, Object]] = {}
         self._lock = threading.Lock()
         self._stopped, self._cut = threading.Event(), Cut()
-        self._version = ""
+        self._version, self._shape = "", shape
         self._failures = 0
         self.synced = threading.Event()
         """Set once the cache holds a whole list."""
@@ -182,10 +188,11 @@ class Informer:
             return
         self.problem = error
         said = error.message or error.reason or str(error.status)
-        log.warning("%s: %s", self.where, said.strip())
+        level = logging.DEBUG if self._optional and error.gone else logging.WARNING
+        log.log(level, "%s: %s", self.where, said.strip())
 
     def _list(self) -> None:
-        listing = self._api.every(self.where, keep=self._trim, **self._query)
+        listing = self._api.every(self.where, keep=self._trim, shape=self._shape, **self._query)
         self._alright()
         found = {_key(each): each for each in listing.items}
         with self._lock:
@@ -198,7 +205,10 @@ class Informer:
         self.synced.set()
 
     def _watch(self) -> Iterator[Change]:
-        for change in self._api.watch(self.where, self._version, cut=self._cut, **self._query):
+        found = self._api.watch(
+            self.where, self._version, cut=self._cut, shape=self._shape, **self._query
+        )
+        for change in found:
             self._alright()
             yield change
 

@@ -6,12 +6,10 @@ Ref: https://kubernetes.io/docs/concepts/overview/working-with-objects/common-la
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from ..models import NAME_PATTERN, TaskType
-from ..names import task_name
 
 GROUP = "tfcluster.dev"
 VERSION = "v1alpha1"
@@ -30,6 +28,10 @@ FOR_TASKS = f"{GROUP}/for-tasks"
 """Label of secrets that tasks may use: "true"."""
 MOUNTED_AT = f"{GROUP}/mounted-at"
 """Annotation of a claim that every task of its namespace reads unasked: the path."""
+QUEUE = f"{GROUP}/queue"
+"""Annotation of a namespace: Volcano's queue of its tasks, in place of the policy's."""
+PRIORITY_CLASS = f"{GROUP}/priority-class"
+"""Annotation of a namespace: the priority class of its tasks, in place of the policy's."""
 INDEX = "batch.kubernetes.io/job-completion-index"
 OPTIONS = "tfcluster-options"
 """The ConfigMap in each tenant's namespace that says what can be asked for and what fits now."""
@@ -79,6 +81,9 @@ def task_of(pod: Mapping[str, Any]) -> str | None:
     head = pod["metadata"]
     task_type = (head.get("labels") or {}).get(TASK_TYPE)
     index = str((head.get("annotations") or {}).get(INDEX, ""))
-    if task_type not in set(TaskType) or not re.fullmatch(r"\d+", index):
+    if task_type not in _TYPES or not index.isdecimal():
         return None
-    return task_name(TaskType(task_type), int(index))
+    return f"{task_type}-{int(index)}"
+
+
+_TYPES = frozenset(each.value for each in TaskType)

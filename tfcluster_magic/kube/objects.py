@@ -22,7 +22,7 @@ from .. import templating
 from ..models import API_VERSION, KIND, Mode, TaskType, TFCluster
 from . import amounts, labels, pod
 from .files import Files, files
-from .policy import Policy
+from .policy import Policy, gangs
 
 Object = dict[str, Any]
 
@@ -62,8 +62,8 @@ def around(cluster: TFCluster, policy: Policy, content: Files, *, namespace: str
     ]
     if cluster.spec.pods is not None and cluster.spec.pods.data_claim is not None:
         found.append(_data_claim(cluster, policy, namespace))
-    if policy.gang:
-        found.append(_pod_group(cluster, policy, namespace))
+    if gangs(policy):
+        found.append(pod_group(cluster, policy, namespace))
     return found
 
 
@@ -190,7 +190,8 @@ def _data_claim(cluster: TFCluster, policy: Policy, namespace: str) -> Object:
     )
 
 
-def _pod_group(cluster: TFCluster, policy: Policy, namespace: str) -> Object:
+def pod_group(cluster: TFCluster, policy: Policy, namespace: str) -> Object:
+    """What makes Volcano bind all tasks together, or none."""
     counts = cluster.spec.replicas.counts
     asked = amounts.plus(
         *(
@@ -202,6 +203,7 @@ def _pod_group(cluster: TFCluster, policy: Policy, namespace: str) -> Object:
         "kubernetes/pod-group.yaml.j2",
         metadata=_own(cluster, namespace),
         count=cluster.spec.replicas.total,
+        queue=policy.queue,
         resources={
             name: pod.cores(amount) if name == amounts.CPU else str(round(amount))
             for name, amount in asked.items()

@@ -17,7 +17,7 @@ from typing import Any
 from .. import templating
 from ..models import Mode, Pods, Spec, TaskType, TFCluster
 from . import files, labels
-from .policy import Policy, Shared
+from .policy import Policy, Shared, gangs
 
 Object = dict[str, Any]
 
@@ -62,7 +62,7 @@ def template(
     mounts = _mounts(cluster, policy, items)
     requests, limits = resources(spec, policy, task_type)
     opens = opens_port(cluster, task_type)
-    gang = {GROUP_NAME: metadata.name} if policy.gang else {}
+    gang = {GROUP_NAME: metadata.name} if gangs(policy) else {}
     name = labels.job_name(metadata.name, task_type)
     task = f"{task_type.value}-{INDEX if index is None else index}"
     return templating.value_of(
@@ -76,7 +76,7 @@ def template(
             **({} if index is None else {labels.TASK: task}),
         },
         annotations={**asked.annotations, **gang},
-        scheduler=VOLCANO if policy.gang else None,
+        scheduler=VOLCANO if gangs(policy) else None,
         grace=math.ceil(spec.lifecycle.grace) + HEADROOM,
         tolerations=_tolerations(policy),
         near=_near(cluster, task_type),

@@ -7,7 +7,7 @@ what is allowed and what is filled in; `allowed` and `objects` apply it.
 from __future__ import annotations
 
 import ipaddress
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import yaml
@@ -78,12 +78,23 @@ class Policy(Model, frozen=True):
     run_as_user: Annotated[int, Meta(ge=1)] = 1000
     run_as_group: Annotated[int, Meta(ge=0)] = 100
     fs_group: Annotated[int, Meta(ge=0)] | None = 100
-    gang: Annotated[bool, Meta(description="start all tasks or none, by Volcano")] = False
+    gang: Annotated[
+        bool | Literal["auto"],
+        Meta(description="start all tasks or none, by Volcano; auto: where the cluster has it"),
+    ] = "auto"
+    queue: Annotated[
+        str, Meta(description="Volcano's queue of tasks; a namespace's annotation goes before")
+    ] = "default"
     egress: Annotated[
         tuple[str, ...],
         Meta(description="networks that tasks may reach beside one another, such as 10.0.0.0/8"),
     ] = ()
     require_network_policy: bool = True
+
+
+def gangs(policy: Policy) -> bool:
+    """Whether tasks are made for Volcano: what is left to the cluster (`auto`) is not, on paper."""
+    return policy.gang is True
 
 
 def parse(text: str) -> Policy:

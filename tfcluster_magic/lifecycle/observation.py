@@ -45,13 +45,15 @@ class Why(Model, frozen=True):
 class Observation(Model, frozen=True):
     """The whole run as the world shows it; a task that was never started is absent.
 
-    `waiting_for` says in words what a run that is not admitted waits for, `why` what tasks wait
+    A run that is not admitted may be `submitted`: its tasks are made, and a scheduler that has room
+    for all of them admits it. `waiting_for` says in words what it waits for, `why` what tasks wait
     for that are not up, the most telling first; `checkpoint` is the name of the newest checkpoint
     in the run's folder: None when there is none, empty where nobody could look.
     """
 
     tasks: dict[str, ObservedTask] = {}
     admitted: bool = True
+    submitted: bool = False
     waiting_for: str = ""
     why: tuple[Why, ...] = ()
     nodes_not_ready: bool = False

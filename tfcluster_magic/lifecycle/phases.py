@@ -34,6 +34,8 @@ def queued(turn: Turn) -> None:
         if limit is not None:
             turn.wake(_queued_at(turn) + limit)
         turn.say(Reason.QUEUED, explain.queued(turn.seen.waiting_for))
+        if turn.seen.submitted:
+            turn.bring_up(turn.all_tasks)
 
 
 def _queued_at(turn: Turn) -> float:

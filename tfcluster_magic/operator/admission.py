@@ -19,11 +19,12 @@ from ..errors import Problem
 from ..i18n import _
 from ..kube.allowed import names_secrets
 from ..kube.offer import Offer, problems, wanted
+from ..kube.policy import gangs
 from ..kube.room import Shortage, shortages
 from ..kube.wording import held_by, show, show_all
 from ..models import TFCluster
 from .ground import Ground
-from .hooks import Admitted, Refused, Verdict, Waiting
+from .hooks import Admitted, Refused, Submitted, Verdict, Waiting
 from .survey import Queued, Surveyor
 
 PATIENCE = 600.0
@@ -60,7 +61,7 @@ class Admission:
         """
         uid = cluster.metadata.uid
         if uid in self._surveyor.admitted:
-            return Admitted()
+            return self._granted(cluster)
         if not cluster.status.message:
             self._new.setdefault(uid, time.monotonic())
         if not self._surveyor.settled:
@@ -69,6 +70,8 @@ class Admission:
             return self._doubt(cluster, never)
         self._new.pop(uid, None)
         self._doubted.pop(uid, None)
+        if self._together(cluster) and not self._surveyor.gangs.available:
+            return Waiting(_("Volcano, which the policy demands and this cluster does not have"))
         if self._enforced() is None and self._surveyor.policy.require_network_policy:
             return Waiting(_("the check that NetworkPolicies are enforced on this cluster"))
         queue = self._queue(cluster.metadata.owner, uid)
@@ -108,12 +111,19 @@ class Admission:
             if waits := self._short(cluster, self._surveyor.offer(namespace, quotas, counted)):
                 return waits
             self._surveyor.admit(cluster.metadata.uid)
-        return Admitted()
+        return self._granted(cluster)
+
+    def _granted(self, cluster: TFCluster) -> Verdict:
+        """It may begin, or the scheduler that binds all its tasks together says when."""
+        return Submitted() if self._together(cluster) else Admitted()
+
+    def _together(self, cluster: TFCluster) -> bool:
+        return gangs(self._surveyor.policy_of(cluster.metadata.owner))
 
     def _short(self, cluster: TFCluster, there: Offer) -> Verdict | None:
         """What it has to wait for; a run that has just been admitted takes its room itself."""
         if cluster.metadata.uid in self._surveyor.admitted:
-            return Admitted()
+            return self._granted(cluster)
         short = _short(cluster, there)
         return Waiting(_waits_for(short, cluster, there)) if short else None
 
@@ -154,7 +164,7 @@ def _place(queue: Sequence[Queued], uid: str) -> int:
 
 def _short(cluster: TFCluster, there: Offer) -> list[Shortage]:
     place = there.place
-    if not there.policy.nodes_are_fixed:
+    if not there.policy.nodes_are_fixed or gangs(there.policy):  # who binds them counts himself
         place = replace(place, nodes=None)
     return shortages(wanted(cluster.spec, there), place)
 

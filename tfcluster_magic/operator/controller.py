@@ -39,7 +39,8 @@ class Controller:
     ) -> None:
         self.turns: Turns[Key] = Turns(self._look, leads, self._tell, self._took)
         self.caches = Caches(api, namespace, self.turns.work.add)
-        self.gate = Gate(api, namespace, home, self.caches, policy, leads)
+        wake = self.turns.work.add
+        self.gate = Gate(api, namespace, home, self.caches, policy, leads, wake)
         explainer = Explainer(api, self.caches, free=lambda: self.gate.surveyor.look().free)
         self.world = World(
             api=api,
@@ -48,6 +49,7 @@ class Controller:
             admission=self.gate.admission,
             explainer=explainer,
             policy_of=self.gate.surveyor.policy_of,
+            gangs=self.gate.gangs,
             unwatched=unwatched,
         )
         self._runs: dict[Key, Run] = {}

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from ..kube.api import Api
 from ..kube.policy import Policy
 from .admission import Admission
-from .caches import Caches
+from .caches import Caches, Key
 from .enforcement import Enforcement
+from .gangs import Gangs
 from .ground import Ground
 from .options import Publisher
 from .survey import Surveyor
@@ -24,6 +25,7 @@ class Gate:
         caches: of our own objects and the nodes.
         policy: the administrator's.
         leads: whether this process may act.
+        wake: told the run that a change is of.
     """
 
     def __init__(
@@ -34,10 +36,12 @@ class Gate:
         caches: Caches,
         policy: Policy,
         leads: Callable[[], bool],
+        wake: Callable[[Key], None],
     ) -> None:
         self._begun = False
         self.ground = Ground(api, namespace)
-        self.surveyor = Surveyor(caches, self.ground, policy)
+        self.gangs = Gangs(api, namespace, wake)
+        self.surveyor = Surveyor(caches, self.ground, policy, self.gangs)
         # Where tasks run: other nodes may take none of its pods, or have another network.
         pool = {"nodeSelector": policy.node_selector, "tolerations": list(policy.tolerations)}
         self.enforcement = Enforcement(api, home, policy.default_image, leads, pool)
@@ -49,6 +53,7 @@ class Gate:
     def follow(self) -> None:
         """Begin to follow what there is."""
         self.ground.start()
+        self.gangs.start()
 
     def begin(self) -> None:
         """Begin to act: publish, and try what nobody can read."""
@@ -60,11 +65,11 @@ class Gate:
     def alive(self) -> bool:
         """Whether none of its threads has died."""
         acts = (self.publisher, self.enforcement) if self._begun else ()
-        return all(each.alive for each in (self.ground, *acts))
+        return all(each.alive for each in (self.ground, self.gangs, *acts))
 
     def end(self) -> None:
         """Act no more."""
-        for each in (self.publisher, self.enforcement, self.ground):
+        for each in (self.publisher, self.enforcement, self.ground, self.gangs):
             each.stop()
 
     def _enforced(self) -> bool | None:

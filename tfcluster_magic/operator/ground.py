@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..i18n import _
-from ..kube import labels
+from ..kube import labels, shapes
 from ..kube.allowed import Claim, Names
 from ..kube.api import Api, ApiError, path
 from ..kube.informer import Informer, Informers
@@ -39,7 +39,13 @@ class Ground(Informers):
             return Informer(api, path(resource, namespace), group=of_namespace, **more)
 
         self._api = api
-        self.others = Informer(api, path("pods"), selector=OURS.replace("=", "!="), trim=_pod)
+        self.others = Informer(
+            api,
+            path("pods"),
+            selector=OURS.replace("=", "!="),
+            shape=shapes.POD,
+            trim=_pod,
+        )
         self.quotas = follow("resourcequotas")
         self.ranges = follow("limitranges", trim=_plain)
         self.claims = follow("persistentvolumeclaims", trim=_claim)
@@ -84,6 +90,11 @@ class Ground(Informers):
             for name, where in sorted(marked.items())
             if where.startswith("/") and ":" not in where
         )
+
+    def marks(self, namespace: str) -> Mapping[str, str]:
+        """The annotations of a tenant's namespace; none of one that nobody labelled as such."""
+        found = self.tenants.get("", namespace)
+        return {} if found is None else found["metadata"].get("annotations") or {}
 
     def secrets(self, namespace: str) -> dict[str, str] | None:
         """Names and types of the secrets that are labelled for tasks; None where nobody may look.

@@ -36,7 +36,12 @@ class Refused:
     problems: tuple[Problem, ...]
 
 
-Verdict = Admitted | Waiting | Refused
+@dataclass(frozen=True)
+class Submitted:
+    """Its tasks may be made; it begins when a scheduler has room for all of them."""
+
+
+Verdict = Admitted | Waiting | Refused | Submitted
 
 
 @dataclass(frozen=True)

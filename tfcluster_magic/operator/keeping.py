@@ -46,6 +46,7 @@ def keep(world: World, key: Key, found: Object) -> float | None:
         world.tidy_at.pop(head["uid"], None)
         discard(world.api, path("tfclusters", *key), head["uid"])
         return None
+    world.gangs.discard(key, head["uid"])
     left = belongings.of_run(world.caches, key, head["uid"]).jobs
     for job in left.values():
         lay_down(world, job, status)

@@ -37,8 +37,7 @@ def end(world: World, key: Key, uid: str) -> None:
         log.info("%s/%s: its record was deleted without its tasks, which are ended", *key)
         for kind in ("NetworkPolicy", "Service", "ConfigMap"):
             delete(world.api, key, kind, key[1], gone)
-        if world.policy.gang:
-            delete(world.api, key, "PodGroup", key[1], gone)
+        world.gangs.discard(key, gone)
         for job in left:
             if uid_of(job) == gone:
                 delete(world.api, key, "Job", job["metadata"]["name"], gone)

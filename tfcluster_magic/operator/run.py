@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from ..errors import InvalidRequest, TFClusterError
+from ..i18n import _
 from ..kube import access, files, resource
 from ..kube.allowed import bounded
 from ..kube.api import ApiError, Object
@@ -21,7 +22,8 @@ from ..lifecycle import Decision, Observation, decide
 from ..models import Phase, Reason, Status, TaskType
 from . import belongings, outlook, vanished
 from .caches import Key
-from .hooks import Refused, Sight, Verdict, Waiting
+from .gangs import refused
+from .hooks import Admitted, Refused, Sight, Submitted, Verdict, Waiting
 from .levers import Levers, tell_of_pods
 from .making import Maker, StillThere, still_there
 from .world import World
@@ -56,6 +58,8 @@ class Run:
         self._maker = Maker(world.api, world.policy_of, made=self._status.running_at is not None)
         self._writer = Writer(world.api, found, world.measures)
         self._hindrance = ""
+        self._queue = ""
+        """Why its queue takes nothing."""
         self._seen: set[TaskType] = set()
         """The types whose Jobs this process has seen."""
         self._unseen_success = False
@@ -123,6 +127,9 @@ class Run:
         """Whether it may begin, asked once a turn; None when that is no question any more."""
         if self._status.phase is not Phase.QUEUED or self._cluster.spec.stop is not None:
             return None
+        if sight.jobs:  # its tasks are made, to be bound together: the first that is tells of all
+            bound = any(pod["spec"].get("nodeName") for pod in sight.pods)
+            return Admitted() if bound else Submitted()
         return self._world.admission.decide(sight.cluster)
 
     def _observe(
@@ -133,9 +140,24 @@ class Run:
         seen = self._crew.observe(self._status, sight.pods, jobs, now, away)
         if verdict is None:
             return self._explained(seen, sight)
+        if isinstance(verdict, Submitted):
+            return self._submitted(seen, sight)
         waits = outlook.waiting(verdict) if isinstance(verdict, Waiting) else ""
         reason = self._earlier_run() or waits
         return replace(seen, admitted=not reason, waiting_for=reason)
+
+    def _submitted(self, seen: Observation, sight: Sight) -> Observation:
+        """One whose tasks wait to be bound together, with what is said of that."""
+        earlier = self._earlier_run()
+        why = self._world.explainer.why(sight)
+        waits = earlier or self._unmade() or self._world.gangs.waits_for(sight.cluster, why)
+        return replace(seen, admitted=False, submitted=not earlier, waiting_for=waits, why=why)
+
+    def _unmade(self) -> str:
+        """What it waits for whose objects are not taken."""
+        if self._queue or not self._hindrance:
+            return self._queue
+        return _("its objects to be made: {why}").format(why=self._hindrance)
 
     def _explained(self, seen: Observation, sight: Sight) -> Observation:
         """With why tasks are not up, as far as that is known."""
@@ -143,12 +165,14 @@ class Run:
         if not outlook.misses_tasks(self._status):
             explainer.forget(self.key)
             return seen
+        if outlook.all_up(self._cluster.spec, seen):
+            return seen
         return replace(seen, why=explainer.why(sight))
 
     def _gone(self, sight: Sight) -> list[TaskType]:
         """The types whose Jobs are gone; nobody makes one a second time."""
         self._seen.update(sight.jobs)
-        if self._status.phase not in (Phase.STARTING, Phase.RUNNING):
+        if self._status.phase not in (Phase.QUEUED, Phase.STARTING, Phase.RUNNING):
             return []
         return self._maker.gone(self._cluster, sight.jobs)
 
@@ -201,7 +225,7 @@ class Run:
 
     def _act(self, decision: Decision, seen: Observation, sight: Sight) -> None:
         api = self._world.api
-        self._hindrance = ""
+        self._hindrance = self._queue = ""
         jobs = dict(sight.jobs)
         for task_type in self._levers.outworn(decision, seen, jobs):
             self._maker.retire(task_type, jobs.pop(task_type))
@@ -218,12 +242,26 @@ class Run:
                 if error.unanswered and error.status != 500:  # 500: a webhook that is down
                     raise
                 self._hindrance = str(access.explain(error, server=api.server))
+                self._queue = refused(error.message)
                 if error.status == 422:  # it will never be taken
                     self._end(self._world.clock(), self._hindrance, released=False)
                 log.warning("%s/%s: %s", *self.key, self._hindrance)
-        refused = self._levers.pull(decision, seen, jobs)
-        self._hindrance = self._hindrance or refused
+        unpulled = self._levers.pull(decision, seen, jobs)
+        self._hindrance = self._hindrance or unpulled
+        self._mend(decision, seen, sight)
         tell_of_pods(api, sight.pods, self._crew.going(sight.jobs), self._world.caches.away())
+
+    def _mend(self, decision: Decision, seen: Observation, sight: Sight) -> None:
+        """Keep what its pods wait for to be bound together."""
+        if decision.status.phase not in (Phase.QUEUED, Phase.STARTING, Phase.RUNNING):
+            return
+        world = self._world
+        try:
+            world.gangs.mend(self._cluster, world.policy_of(self.key[0]), sight.pods, seen)
+        except ApiError as error:
+            if error.unanswered:
+                raise
+            self._hindrance = str(access.explain(error, server=world.api.server))
 
     def _rest(self, decision: Decision, now: float) -> float | None:
         if decision.done:
@@ -232,7 +270,9 @@ class Run:
         if decision.wake_at is not None:
             times.append(decision.wake_at - now)
         status = decision.status
-        if status.phase is Phase.QUEUED or outlook.misses_tasks(status) or decision.start:
+        queued = status.phase is Phase.QUEUED
+        waits = queued or outlook.misses_tasks(status) or decision.start
+        if waits and not (queued and self._hindrance):
             times.append(ASK_AGAIN)
         elif self._hindrance:
             times.append(TRY_AGAIN)

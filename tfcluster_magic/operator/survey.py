@@ -24,7 +24,9 @@ from ..kube.packing import Group, without
 from ..kube.policy import Policy
 from ..kube.room import Node, Place
 from ..models import Phase, Spec, TaskType
+from .belongings import uid_of
 from .caches import Caches, Key
+from .gangs import Gangs
 from .ground import Ground, is_closed
 
 AGE = 0.5
@@ -79,8 +81,8 @@ class Survey:
 class Surveyor:
     """Looks at all runs and nodes, at most twice a second."""
 
-    def __init__(self, caches: Caches, ground: Ground, policy: Policy) -> None:
-        self._caches, self._ground, self.policy = caches, ground, policy
+    def __init__(self, caches: Caches, ground: Ground, policy: Policy, gangs: Gangs) -> None:
+        self._caches, self._ground, self.policy, self.gangs = caches, ground, policy, gangs
         self._lock = threading.RLock()
         self._survey: Survey | None = None
         self._specs: dict[str, Spec | None] = {}
@@ -98,7 +100,8 @@ class Surveyor:
         Before that, nodes that nobody has listed yet would count as none.
         """
         nodes = self._caches.nodes
-        return self._ground.settled and (nodes.synced.is_set() or is_closed(nodes))
+        settled = self._ground.settled and self.gangs.known
+        return settled and (nodes.synced.is_set() or is_closed(nodes))
 
     def look(self, *, fresh: bool = False) -> Survey:
         """All runs and nodes, as of half a second ago at most."""
@@ -120,13 +123,14 @@ class Surveyor:
         survey = self.look()
         limits = self._ground.bounds(namespace)
         promises = (after or survey).promises.get(namespace, ())
+        policy = self.policy_of(namespace)
         counted = quotas(
             self._ground.quotas.of(namespace) if found is None else found,
-            self.policy.priority_class,
+            policy.priority_class,
         )
         count = None if survey.nodes is None else len(survey.nodes)
         return Offer(
-            policy=self.policy_of(namespace),
+            policy=policy,
             names=self._ground.names(namespace, count, limits),
             place=Place(
                 nodes=survey.nodes,
@@ -138,11 +142,17 @@ class Surveyor:
         )
 
     def policy_of(self, namespace: str) -> Policy:
-        """The policy, with what all tasks of a namespace read."""
-        found = self._ground.shared(namespace)
-        if not found:
-            return self.policy
-        return replace(self.policy, shared_data=(*self.policy.shared_data, *found))
+        """The policy with what all tasks of a namespace read, how they are placed there, and
+        whether all are bound together: what the policy leaves to the cluster is decided here.
+        """
+        policy, marks = self.policy, self._ground.marks(namespace)
+        return replace(
+            policy,
+            shared_data=(*policy.shared_data, *self._ground.shared(namespace)),
+            gang=self.gangs.available if policy.gang == "auto" else policy.gang,
+            queue=marks.get(labels.QUEUE) or policy.queue,
+            priority_class=marks.get(labels.PRIORITY_CLASS) or policy.priority_class,
+        )
 
     def published(self, namespace: str) -> Offer:
         """What clients are told that it offers; made once for each look."""
@@ -173,8 +183,10 @@ class Surveyor:
                 self.admitted.discard(head["uid"])
             if head.get("deletionTimestamp"):
                 continue
-            if phase in _HOLDS or head["uid"] in self.admitted:
-                if promise := self._promise(found):
+            # The Jobs of one that is Queued are made: a scheduler decides when it has room for all.
+            made = phase == Phase.QUEUED.value and self._has_jobs(head)
+            if phase in _HOLDS or made or head["uid"] in self.admitted:
+                if promise := self._promise(found, on_nodes=not made):
                     promises.setdefault(head["namespace"], []).append(promise)
             elif phase == Phase.QUEUED.value and not (found.get("spec") or {}).get("stop"):
                 waits = Queued((head["namespace"], head["name"]), head["uid"], self._since(head))
@@ -196,7 +208,12 @@ class Surveyor:
             self._seen[head["uid"]] = self._count
         return head["creationTimestamp"], self._seen[head["uid"]]
 
-    def _promise(self, found: Object) -> Promise | None:
+    def _has_jobs(self, head: Object) -> bool:
+        jobs = self._caches.jobs.of((head["namespace"], head["name"]))
+        return any(uid_of(job) == head["uid"] for job in jobs)
+
+    def _promise(self, found: Object, *, on_nodes: bool) -> Promise | None:
+        """What a run has to get; `on_nodes` whether room on nodes is kept for it."""
         spec = self._spec(found)
         if spec is None:
             return None
@@ -215,7 +232,7 @@ class Surveyor:
             for t, (count, _demand) in asked.items()
         }
         made = {t: len(alive.get(t.value, ())) for t in asked}
-        on_nodes = {
+        bound = {
             t: sum(1 for pod in alive.get(t.value, ()) if pod["spec"].get("nodeName"))
             for t in asked
         }
@@ -224,7 +241,7 @@ class Surveyor:
             demands={t: demand for t, (_count, demand) in asked.items()},
             holding=holding,
             unmade={t: max(0, holding[t] - made[t]) for t in asked},
-            unbound={t: max(0, holding[t] - on_nodes[t]) for t in asked},
+            unbound={t: max(0, holding[t] - bound[t]) if on_nodes else 0 for t in asked},
         )
 
     def _spec(self, found: Object) -> Spec | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from ..kube.api import Api
 from ..kube.policy import Policy
 from .caches import Caches
+from .gangs import Gangs
 from .hooks import Admission, Explainer
 from .measuring import Measures
 
@@ -24,6 +25,7 @@ class World:
     explainer: Explainer
     policy_of: Callable[[str], Policy]
     """The policy with what a namespace adds to it."""
+    gangs: Gangs
     unwatched: Callable[[], float]
     """Seconds for which no operator acted before this one did."""
     clock: Callable[[], float] = time.time

@@ -30,6 +30,22 @@ Path = Annotated[str, Meta(pattern="^/[^:]*[^:/]$", description="an absolute pat
 Network = Annotated[str, Meta(description="a network such as 10.0.0.0/8")]
 
 
+PriorityClass = Annotated[
+    str,
+    Meta(
+        pattern=r"^((?!system-|tfcluster-notebook$)[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?)?$",
+        description="a PriorityClass, none of Kubernetes' own and not tfcluster-notebook",
+    ),
+]
+Queue = Annotated[
+    str,
+    Meta(
+        pattern=r"^([a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?)?$",
+        description="a queue of Volcano",
+    ),
+]
+
+
 class Size(Model, frozen=True):
     """A notebook server that users may choose. What it reserves, and what it may use at most."""
 
@@ -112,6 +128,8 @@ class Grant(Model, frozen=True):
     shared_data: tuple[SharedData, ...] = ()
     image_pull_secrets: tuple[Name, ...] = ()
     egress: tuple[Network, ...] = ()
+    queue: Queue = ""
+    priority_class: PriorityClass = ""
     idle: Idle = Idle()
 
 
@@ -147,6 +165,12 @@ class Policy(Model, frozen=True):
     gpu_resource: str = "nvidia.com/gpu"
     operator_secrets: bool = True
     on_removal: Literal["keep", "delete"] = "keep"
+
+
+def task_classes(policy: Policy) -> tuple[str, ...]:
+    """The priority classes of tasks that any group has: who changes groups has some of each."""
+    every = (policy.default, *policy.grants.values())
+    return tuple(sorted({grant.priority_class for grant in every} - {""}))
 
 
 class Entitlement(msgspec.Struct, frozen=True):

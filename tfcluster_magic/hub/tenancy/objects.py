@@ -58,6 +58,8 @@ class Place(msgspec.Struct, frozen=True):
     servers: tuple[Server, ...] = ()
     gpu_resource: str = "nvidia.com/gpu"
     operator_secrets: bool = True
+    task_classes: tuple[str, ...] = ()
+    """Priority classes of tasks beside `TASKS`, of whichever group."""
 
 
 def objects(
@@ -80,6 +82,14 @@ def objects(
         words = {"role": USER_ROLE, "account": ACCOUNT, "namespace": namespace}
         found.append(_made("role-binding", place, USER_ROLE, **words))
     return found
+
+
+def marks(grant: Grant) -> dict[str, str | None]:
+    """What a tenant's namespace tells the operator of its tasks; none: as its own policy says."""
+    return {
+        labels.QUEUE: grant.queue or None,
+        labels.PRIORITY_CLASS: grant.priority_class or None,
+    }
 
 
 @lru_cache(maxsize=64)
@@ -141,11 +151,11 @@ def _quotas(grant: Grant, place: Place) -> list[Object]:
         own = (storage.workspace, storage.data, storage.log, quota.run_storage)
         shared = (each.size for each in grant.shared_data)
         claims["requests.storage"] = f"{sum(map(quantity, (*own, *shared))):.0f}"
-    both = [TASKS, NOTEBOOKS]
+    of_tasks = [TASKS, *(each for each in place.task_classes if each != TASKS)]
     hard: list[tuple[str, dict[str, Any], str, list[str]]] = [
-        ("tasks", tasks, "In", [TASKS]),
+        ("tasks", tasks, "In", of_tasks),
         ("notebooks", {"pods": 1 + grant.named_servers}, "In", [NOTEBOOKS]),
-        ("others", {"pods": 0}, "NotIn", both),
+        ("others", {"pods": 0}, "NotIn", [*of_tasks, NOTEBOOKS]),
         ("claims", claims, "", []),
     ]
     found = []

@@ -15,7 +15,8 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from ...control.turns import Turns
@@ -26,9 +27,9 @@ from ...kube.informer import pause
 from . import furnishing, names, removal, waiting
 from .accepted import Accepted
 from .caches import Caches
-from .grants import Entitlement, for_groups
+from .grants import Entitlement, for_groups, task_classes
 from .membership import Membership
-from .objects import ACCOUNT, Place, objects
+from .objects import ACCOUNT, Place, marks, objects
 from .pulling import Pulling
 
 Object = dict[str, Any]
@@ -163,20 +164,20 @@ class Tenancy:
             self._new.pop(name, None)
             return None
         head = found["metadata"]
-        marks, removed = head.get("annotations") or {}, removal.is_removed(found)
+        notes, removed = head.get("annotations") or {}, removal.is_removed(found)
         if head.get("deletionTimestamp"):
             self._mark(found, "", [_("the namespace is being deleted")])
             return SOON if removal.discard_runs(self._api, name) else None
-        user = marks.get(USER, "")
+        user = notes.get(USER, "")
         if not user or names.namespace(user, self._prefix) != name:
             self._mark(found, "", [self._not_its_name(user)])
             return None
-        if marks.get(FURNISHED) or removed:
+        if notes.get(FURNISHED) or removed:
             self._new.pop(name, None)
         elif rest := self.membership.ask(self._new.setdefault(name, time.monotonic())):
             return rest
         problems, digest, waits = self._furnish(found, user)
-        self._mark(found, None if removed else digest, problems)
+        self._mark(found, None if removed else digest, problems, self._of_group(user))
         if removed:
             policy = self.accepted.policy
             if removal.loses_data(found, by_default=policy.on_removal == "delete"):
@@ -198,6 +199,7 @@ class Tenancy:
             servers=self.caches.servers(),
             gpu_resource=policy.gpu_resource,
             operator_secrets=policy.operator_secrets,
+            task_classes=task_classes(policy),
         )
         wanted = objects(entitlement, place, namespace=name, removed=removed)
         there = self.caches.there(name)
@@ -226,27 +228,38 @@ class Tenancy:
             text = _("pull secrets cannot be copied: {why}")
             return [text.format(why=error.message or error.reason)]
 
+    def _of_group(self, user: str) -> dict[str, str | None]:
+        """What the namespace says of the user's group; nothing while the groups are not known."""
+        if not self.membership.known:
+            return {}
+        return marks(for_groups(self.accepted.policy, self.membership.of(user)).grant)
+
     def _not_its_name(self, user: str) -> str:
         if not user:
             return _("the namespace does not say whose it is (annotation {key})").format(key=USER)
         text = _("the namespace says that it is of {user}, whose namespace is {name}")
         return text.format(user=user, name=names.namespace(user, self._prefix))
 
-    def _mark(self, found: Object, digest: str | None, problems: list[str]) -> None:
+    def _mark(
+        self,
+        found: Object,
+        digest: str | None,
+        problems: list[str],
+        of_group: Mapping[str, str | None] = MappingProxyType({}),
+    ) -> None:
         """Write on the namespace what is true of it, where that is not there yet.
 
         An empty digest leaves the mark of before, None takes it away: who comes back waits for
         the rights that went.
         """
         head = found["metadata"]
-        annotations, marks = head.get("annotations") or {}, head.get("labels") or {}
-        trouble = problems[0][:500] if problems else None
-        change: Object = {}
-        if annotations.get(TROUBLE) != trouble:
-            change["annotations"] = {TROUBLE: trouble}
-        if digest != "" and annotations.get(FURNISHED) != digest:
-            change.setdefault("annotations", {})[FURNISHED] = digest
-        if any(marks.get(key) != value for key, value in RESTRICTED.items()):
+        annotations, there = head.get("annotations") or {}, head.get("labels") or {}
+        notes = {**of_group, TROUBLE: problems[0][:500] if problems else None}
+        if digest != "":
+            notes[FURNISHED] = digest
+        notes = {key: value for key, value in notes.items() if annotations.get(key) != value}
+        change: Object = {"annotations": notes} if notes else {}
+        if any(there.get(key) != value for key, value in RESTRICTED.items()):
             change["labels"] = RESTRICTED
         if change:
             self._api.merge(path("namespaces", "", head["name"]), {"metadata": change})
