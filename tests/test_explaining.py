@@ -7,7 +7,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from tfcluster_magic.kube.api import ApiError, Listing
+from tfcluster_magic.kube.waiting import why
 from tfcluster_magic.models import (
     Metadata,
     Replicas,
@@ -16,6 +19,7 @@ from tfcluster_magic.models import (
     TaskType,
     TFCluster,
 )
+from tfcluster_magic.operator import explaining
 from tfcluster_magic.operator.explaining import BURST, READS_A_SECOND, Explainer
 from tfcluster_magic.operator.hooks import Sight
 
@@ -121,21 +125,51 @@ def test_many_runs_share_a_few_reads() -> None:
     assert all(place.sentences(run) for run in range(1, 51))
 
 
-def test_six_hundred_pods_are_one_question() -> None:
-    """Pods of one state are asked once for all; what they mount is asked beside it."""
-    place = Place("secret-file-missing")
-    pod = place.seen["pods"][0]
-    pods = []
-    for index in range(600):
+def pods_of(place: Place, count: int) -> list[Any]:
+    """As many pods as the first that was recorded, and a Job that has them."""
+    pod, pods = place.seen["pods"][0], []
+    for index in range(count):
         head = pod["metadata"]
         notes = {**head["annotations"], "batch.kubernetes.io/job-completion-index": str(index)}
         uid = head["uid"] if index == 0 else f"u{index}"
         pods.append({**pod, "metadata": {**head, "uid": uid, "annotations": notes}})
-    place.seen["jobs"][0]["spec"]["completions"] = 600
+    place.seen["jobs"][0]["spec"]["completions"] = count
+    return pods
+
+
+def test_six_hundred_pods_are_one_question() -> None:
+    """Pods of one state are asked once for all; what they mount is asked beside it."""
+    place = Place("secret-file-missing")
+    pods = pods_of(place, 600)
     assert place.sentences(pods=pods) == [
         "600 workers wait: there is no secret keys in this namespace."
     ]
     assert place.api.reads == 1
+
+
+@pytest.mark.parametrize(("tasks", "looks"), [(20, 50), (600, 5)])
+def test_many_pods_are_looked_through_once_a_second(
+    tasks: int, looks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of 600 pods that start wakes their run: they are explained together, a few at once."""
+    looked = []
+
+    def count(*words: Any) -> list[Any]:
+        looked.append(words)
+        return why(*words)
+
+    monkeypatch.setattr(explaining, "why", count)
+    place = Place("secret-file-missing")
+    pods = pods_of(place, tasks)
+    for turn in range(50):
+        place.time = turn / 10
+        assert place.sentences(pods=pods) == [
+            f"{tasks} workers wait: there is no secret keys in this namespace."
+        ]
+    assert len(looked) == looks
+    place.explainer.forget(("ada", "digits-1"))
+    place.sentences(pods=pods)
+    assert len(looked) == looks + 1
 
 
 def test_an_api_that_does_not_answer_is_left_alone() -> None:

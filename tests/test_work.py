@@ -36,3 +36,22 @@ def test_an_earlier_timer_rings_first(work: Work[str]) -> None:
     work.done("digits-1")
     work.add_in("digits-2", 0.05)
     assert work.get() == "digits-2"
+
+
+def test_a_key_that_rests_comes_once_afterwards(work: Work[str]) -> None:
+    """What changes while a key rests is looked at together, when its rest is over; others go on."""
+    work.add("digits-1")
+    assert work.get() == "digits-1"
+    began = time.monotonic()
+    work.done("digits-1", 0.2)
+    for _ in range(100):
+        work.add("digits-1")
+    work.add_in("digits-1", 0.01)
+    work.add("digits-2")
+    assert work.get() == "digits-2"
+    assert work.get() == "digits-1"
+    assert time.monotonic() - began >= 0.2
+    assert len(work) == 0
+    work.done("digits-1")
+    work.add("digits-3")
+    assert work.get() == "digits-3"

@@ -1,8 +1,8 @@
 """The threads that take turns: what changes is queued by its key, and a small pool looks at it.
 
-Promises one turn at a time for each key, that nothing is done unless this process leads, and that a
-turn which fails is told, taken again with growing pauses, and holds up no other. It never looks at
-what a turn decides.
+Promises one turn at a time for each key, that nothing is done unless this process leads, that a key
+which changes all the time does not use up a core, and that a turn which fails is told, taken again
+with growing pauses, and holds up no other. It never looks at what a turn decides.
 """
 
 from __future__ import annotations
@@ -17,6 +17,10 @@ from .work import Work
 
 K = TypeVar("K", bound=Hashable)
 WORKERS = 8
+SHARE, LONGEST_REST = 0.05, 0.2
+"""What the turns of one key may take of a core while it changes all the time, and the longest pause
+in seconds that this asks for: hundreds of pods that start are looked at together, not one by one.
+"""
 
 
 class Turns(Generic[K]):
@@ -65,11 +69,13 @@ class Turns(Generic[K]):
 
     def _run(self) -> None:
         while (key := self.work.get()) is not None:
+            began = time.thread_time()
             try:
                 if self._leads():
                     self._take(key)
             finally:
-                self.work.done(key)
+                used = time.thread_time() - began
+                self.work.done(key, min(LONGEST_REST, used * (1 / SHARE - 1)))
 
     def _take(self, key: K) -> None:
         self.taken += 1

@@ -1,7 +1,8 @@
 """What is to be looked at: keys in the order in which they came, each once, each by one worker.
 
-Promises that a key which is added while a worker has it comes again afterwards, that two workers
-never have the same one, and that a timer wakes it when nothing else does. Keeps nothing on disk.
+Promises that a key which is added while a worker has it, or while it rests, comes again afterwards,
+that two workers never have the same one, and that a timer wakes it when nothing else does. Keeps
+nothing on disk.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ class Work(Generic[K]):
         self._busy: set[K] = set()
         self._again: set[K] = set()
         self._timers: list[tuple[float, int, K]] = []
+        self._rests: list[tuple[float, int, K]] = []
         self._due: dict[K, float] = {}
         self._count = 0
         self._closed = False
@@ -56,16 +58,19 @@ class Work(Generic[K]):
                     self._waiting.discard(key)
                     self._busy.add(key)
                     return key
-                self._changed.wait(self._timers[0][0] - time.monotonic() if self._timers else None)
+                due = [each[0][0] for each in (self._timers, self._rests) if each]
+                self._changed.wait(min(due) - time.monotonic() if due else None)
             return None
 
-    def done(self, key: K) -> None:
-        """The worker is through with it."""
+    def done(self, key: K, rest: float = 0.0) -> None:
+        """The worker is through with it; it does not come again for so many seconds."""
         with self._changed:
-            self._busy.discard(key)
-            if key in self._again:
-                self._again.discard(key)
-                self._add(key)
+            if rest <= 0:
+                self._release(key)
+                return
+            self._count += 1
+            heapq.heappush(self._rests, (time.monotonic() + rest, self._count, key))
+            self._changed.notify()
 
     def close(self) -> None:
         """Hand out nothing more."""
@@ -86,8 +91,16 @@ class Work(Generic[K]):
             self._ready.append(key)
             self._changed.notify()
 
+    def _release(self, key: K) -> None:
+        self._busy.discard(key)
+        if key in self._again:
+            self._again.discard(key)
+            self._add(key)
+
     def _ring(self) -> None:
         now = time.monotonic()
+        while self._rests and self._rests[0][0] <= now:
+            self._release(heapq.heappop(self._rests)[2])
         while self._timers and self._timers[0][0] <= now:
             at, _count, key = heapq.heappop(self._timers)
             if self._due.get(key) == at:  # else another timer has taken its place

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 Amounts = dict[str, float]
@@ -29,7 +30,12 @@ _QUANTITY = re.compile(r"([+-]?[0-9.]+)(?:[eE]([+-]?[0-9]+)|(n|u|m|k|[KMGTPE]i|[
 
 def quantity(said: object) -> float:
     """The number of a quantity: "250m" gives 0.25, "1Gi" 2**30. Raises ValueError."""
-    match = _QUANTITY.fullmatch(str(said).strip())
+    return _number(str(said))
+
+
+@lru_cache(4096)  # of hundreds of pods and nodes the same few words are read
+def _number(said: str) -> float:
+    match = _QUANTITY.fullmatch(said.strip())
     if not match:
         raise ValueError(f"{said!r} is no quantity of Kubernetes")
     number, exponent, suffix = match.groups()

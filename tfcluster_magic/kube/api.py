@@ -16,9 +16,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+import msgspec
 import urllib3
 
 from .cut import Cut
+from .paths import GROUPS as GROUPS  # noqa: PLC0414 - everybody asks for both here
+from .paths import path as path  # noqa: PLC0414
+from .shapes import WHOLE, Shape
 
 if TYPE_CHECKING:
     from kubernetes.client.configuration import Configuration
@@ -33,20 +37,6 @@ SILENCE = 10.0
 """Seconds beyond that without a byte after which a watch is dead."""
 PAGE = 500
 """Objects in one answer to a list. Ref: api-concepts, "Retrieving large results sets in chunks"."""
-
-GROUPS = {
-    "tfclusters": "/apis/tfcluster.dev/v1alpha1",
-    "jobs": "/apis/batch/v1",
-    "networkpolicies": "/apis/networking.k8s.io/v1",
-    "rolebindings": "/apis/rbac.authorization.k8s.io/v1",
-    "endpointslices": "/apis/discovery.k8s.io/v1",
-    "leases": "/apis/coordination.k8s.io/v1",
-    "storageclasses": "/apis/storage.k8s.io/v1",
-    "podgroups": "/apis/scheduling.volcano.sh/v1beta1",
-    "customresourcedefinitions": "/apis/apiextensions.k8s.io/v1",
-    "selfsubjectaccessreviews": "/apis/authorization.k8s.io/v1",
-}
-"""Where a resource lives; what is not here is of the core group."""
 
 
 class ApiError(Exception):
@@ -88,18 +78,6 @@ class Change:
     object: Object = field(default_factory=dict)
 
 
-def path(resource: str, namespace: str = "", name: str = "", subresource: str = "") -> str:
-    """The path of a resource, of one object, or of a part of it.
-
-    `path("pods", "alice", "digits-2-ps-0", "log")`; without a namespace it is cluster-wide.
-    """
-    parts = [GROUPS.get(resource, "/api/v1")]
-    if namespace and resource != "namespaces":
-        parts += ["namespaces", namespace]
-    parts += [resource, name, subresource]
-    return "/".join(filter(None, parts))
-
-
 class Api:
     """A connection to one API server, safe to use from several threads.
 
@@ -129,17 +107,18 @@ class Api:
         *,
         seconds: float = ANSWER_SECONDS,
         keep: Callable[[Object], Object] = lambda found: found,
+        shape: Shape = WHOLE,
         **query: object,
     ) -> Listing:
-        """All objects as of one moment, in pages, of which only what `keep` returns is held. Raises
-        ApiError (410: start again).
+        """All objects of this shape as of one moment, in pages, of which only what `keep` returns
+        is held. Raises ApiError (410: start again).
         """
         items: list[Object] = []
         asked: dict[str, object] = {"limit": PAGE, **query}
         while True:
-            answer = self._json("GET", where, None, asked, seconds)
-            items += map(keep, answer.get("items") or [])
-            head = answer.get("metadata") or {}
+            page: Any = self._json("GET", where, None, asked, seconds, decode=shape.page.decode)
+            items += map(keep, page.items or [])
+            head = page.metadata
             if not head.get("continue"):
                 return Listing(items, str(head.get("resourceVersion", "")))
             asked["continue"] = head["continue"]
@@ -178,7 +157,13 @@ class Api:
     # -- streams -----------------------------------------------------------------------------------
 
     def watch(
-        self, where: str, version: str, *, cut: Cut | None = None, **query: object
+        self,
+        where: str,
+        version: str,
+        *,
+        cut: Cut | None = None,
+        shape: Shape = WHOLE,
+        **query: object,
     ) -> Iterator[Change]:
         """Changes after `version`, until the server ends the watch (after WATCH_SECONDS).
 
@@ -193,10 +178,11 @@ class Api:
             **query,
         }
         for line in self.lines(where, silence=WATCH_SECONDS + SILENCE, cut=cut, **asked):
-            event = json.loads(line)
-            if event["type"] == "ERROR":
-                raise _refusal(event["object"].get("code") or 500, event["object"])
-            yield Change(event["type"], event["object"])
+            event = shape.event.decode(line)
+            if event.type == "ERROR":
+                told = json.loads(line)["object"]
+                raise _refusal(told.get("code") or 500, told)
+            yield Change(event.type, event.object)
 
     def lines(
         self, where: str, *, silence: float, cut: Cut | None = None, **query: object
@@ -239,13 +225,14 @@ class Api:
         query: Mapping[str, object],
         seconds: float,
         kind: str = "application/json",
+        decode: Callable[[bytes], Any] = json.loads,
     ) -> Object:
         response = self._send(method, where, body, query, seconds, kind=kind)
         if response.status >= 300:
             raise _refusal(response.status, response.data)
         try:
-            answer: Object = json.loads(response.data)
-        except ValueError:
+            answer: Object = decode(response.data)
+        except (ValueError, msgspec.DecodeError):
             text = "the answer is no JSON: something else stands at this address"
             raise ApiError(0, "NoAnswer", text) from None
         return answer

@@ -165,7 +165,8 @@ def group_attempt(job: Object) -> int:
 def failed_before(pod: Object) -> int:
     """How many pods of the same index the Job counted before this one."""
     notes = pod["metadata"].get("annotations") or {}
-    return sum(int(notes.get(each, 0)) for each in _FAILED_BEFORE)
+    own, ignored = _FAILED_BEFORE
+    return int(notes.get(own, 0)) + int(notes.get(ignored, 0))
 
 
 def completed_indexes(job: Object | None) -> set[int]:

@@ -12,6 +12,10 @@ from ..models import Phase
 
 Object = dict[str, Any]
 
+_OF_POD = (
+    *("nodeName", "nodeSelector", "volumes", "imagePullSecrets", "overhead", "resources"),
+    *("schedulerName", "priorityClassName"),
+)
 _OF_CONTAINER = ("name", "image", "resources")
 _FINAL = {phase.value for phase in Phase if phase.is_final}
 
@@ -19,7 +23,7 @@ _FINAL = {phase.value for phase in Phase if phase.is_final}
 def pod(found: Object) -> Object:
     """A pod without what its containers are told to do."""
     spec = found.get("spec") or {}
-    kept = {key: value for key, value in spec.items() if not key.endswith("ontainers")}
+    kept = {key: spec[key] for key in _OF_POD if key in spec}
     kept["containers"] = [
         {key: each[key] for key in _OF_CONTAINER if key in each}
         for each in spec.get("containers") or []

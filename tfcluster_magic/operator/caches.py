@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..kube import labels, trimming
+from ..kube import labels, shapes, trimming
 from ..kube.api import Api, path
 from ..kube.informer import Informer, Informers, Update
 
@@ -36,12 +36,17 @@ class Caches(Informers):
             wake(run_of(update.object))
 
         self.runs = Informer(
-            api, path("tfclusters", namespace), trim=trimming.tfcluster, changed=self._run_changed
+            api,
+            path("tfclusters", namespace),
+            shape=shapes.NAMED,
+            trim=trimming.tfcluster,
+            changed=self._run_changed,
         )
         self.pods = Informer(
             api,
             path("pods", namespace),
             selector=OURS,
+            shape=shapes.POD,
             trim=trimming.pod,
             group=run_of,
             changed=of_runs,
@@ -50,11 +55,18 @@ class Caches(Informers):
             api,
             path("jobs", namespace),
             selector=OURS,
+            shape=shapes.JOB,
             trim=trimming.job,
             group=run_of,
             changed=of_runs,
         )
-        self.nodes = Informer(api, path("nodes"), trim=trimming.node, changed=self._node_changed)
+        self.nodes = Informer(
+            api,
+            path("nodes"),
+            shape=shapes.NAMED,
+            trim=trimming.node,
+            changed=self._node_changed,
+        )
         self.needed = (self.runs, self.pods, self.jobs)
         self.all = (*self.needed, self.nodes)
 

@@ -1,9 +1,9 @@
 """Finds out why tasks are not up: reads what pods and Jobs do not say themselves, and remembers it.
 
-Promises that 600 pods which wait for one thing cost one question, that all runs together ask a few
-questions a second and no more, that an API which does not answer is left alone for a while, and
-that what is not waited for any more is forgotten. It never watches events and decides nothing; what
-the answers mean is `kube/waiting.py`'s.
+Promises that 600 pods which wait for one thing cost one question and are looked through once a
+second, that all runs together ask a few questions a second and no more, that an API which does not
+answer is left alone for a while, and that what is not waited for any more is forgotten. It never
+watches events and decides nothing; what the answers mean is `kube/waiting.py`'s.
 """
 
 from __future__ import annotations
@@ -34,6 +34,10 @@ YOUNG = 120.0
 AGAIN_LATER = 10.0
 REST = 10.0
 """Seconds without questions after one that nobody answered."""
+FEW, PODS_A_SECOND = 20, 600.0
+"""A run of more than a few pods is explained anew when so many pods a second have been looked
+through: a second for one of 600, whatever happens to its pods meanwhile.
+"""
 LINES = 20
 LOG_BYTES = 16 * 1024
 
@@ -80,6 +84,15 @@ class _Known:
     answers: dict[Question, _Answer] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class _Told:
+    """What was said of a run of many pods, and when."""
+
+    uid: str
+    at: float
+    why: tuple[Why, ...]
+
+
 class Explainer:
     """Why tasks of runs are not up, in sentences.
 
@@ -103,9 +116,21 @@ class Explainer:
         self._clock, self._now = clock, now
         self._allowance = Allowance(READS_A_SECOND, BURST, clock)
         self._known: dict[Key, _Known] = {}
+        self._told: dict[Key, _Told] = {}
 
     def why(self, sight: Sight) -> tuple[Why, ...]:
         """What keeps tasks from running, the most telling first; empty when nothing is known."""
+        head, count = sight.cluster.metadata, len(sight.pods)
+        key, at = (head.owner, head.name), self._clock()
+        told = self._told.get(key)
+        rest = count / PODS_A_SECOND if count > FEW else 0.0
+        if told is None or told.uid != head.uid or at - told.at >= rest:
+            told = _Told(head.uid, at, self._why(sight))
+            if count > FEW:
+                self._told[key] = told
+        return told.why
+
+    def _why(self, sight: Sight) -> tuple[Why, ...]:
         jobs = list(sight.jobs.values())
         questions = ask(sight.pods, jobs, self._now(), self._events_known(sight))
         answers = self._answers(sight, questions)
@@ -125,6 +150,7 @@ class Explainer:
     def forget(self, key: Key) -> None:
         """Remember nothing of a run whose tasks are up, or that has ended."""
         self._known.pop(key, None)
+        self._told.pop(key, None)
 
     def _events_known(self, sight: Sight) -> dict[str, list[Object]]:
         known = self._known.get((sight.cluster.metadata.owner, sight.cluster.metadata.name))

@@ -14,6 +14,7 @@ from ..models import (
     Mode,
     Phase,
     Reason,
+    Spec,
     Status,
     SuccessPolicy,
     TFCluster,
@@ -38,6 +39,12 @@ def misses_tasks(status: Status) -> bool:
         return False
     counts = status.counts.values()
     return not counts or any(c.running + c.succeeded < c.desired for c in counts)
+
+
+def all_up(spec: Spec, seen: Observation) -> bool:
+    """Whether every task is seen, and is ready or over: nothing of it is waited for."""
+    tasks = seen.tasks.values()
+    return len(tasks) == spec.replicas.total and all(t.ready or t.exit for t in tasks)
 
 
 def is_as_wanted(status: Status) -> bool:

@@ -1,0 +1,24 @@
+"""What the operator adds to a decision: whether anything is waited for."""
+
+from __future__ import annotations
+
+from tfcluster_magic.lifecycle import Observation, ObservedTask
+from tfcluster_magic.models import Cause, Replicas, ReplicaSet, Spec, TaskExit, TaskState
+from tfcluster_magic.operator.outlook import all_up
+
+SPEC = Spec(replicas=ReplicaSet(worker=Replicas(count=2)))
+ENDED = TaskExit(cause=Cause.COMPLETED, finished_at=1.0, exit_code=0)
+
+
+def seen(*tasks: ObservedTask) -> Observation:
+    return Observation(tasks={each.name: each for each in tasks})
+
+
+def test_who_is_up_or_over_is_not_waited_for() -> None:
+    """A task that nobody has seen is waited for, and one that is not ready."""
+    first = ObservedTask(name="worker-0", attempt=1, state=TaskState.RUNNING, ready=True)
+    second = ObservedTask(name="worker-1", attempt=1, state=TaskState.STARTING)
+    over = ObservedTask(name="worker-1", attempt=1, state=TaskState.SUCCEEDED, exit=ENDED)
+    assert not all_up(SPEC, seen(first))
+    assert not all_up(SPEC, seen(first, second))
+    assert all_up(SPEC, seen(first, over))
