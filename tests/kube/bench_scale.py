@@ -18,7 +18,9 @@ from kubenode.errors import NodeError
 from kubenode.paths import ROOT
 from scale.following import following
 from scale.launches import launches
+from scale.names import names
 from scale.site import Site, ready
+from scale.tfjob import tfjob
 from scale.users import users
 
 from benchmarks.rows import Row, save, table
@@ -29,6 +31,8 @@ BENCHES: dict[str, Callable[[Site, int], list[Row]]] = {
     "launches": launches,
     "users": users,
     "following": following,
+    "names": names,
+    "tfjob": tfjob,
 }
 
 

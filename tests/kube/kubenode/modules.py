@@ -22,6 +22,7 @@ DEFAULT = ("kubernetes", "etcd", "pause", "coredns", "network-policies", "local-
 
 # Programs whose last path element is not the name they are known by.
 NAMES = {
+    "github.com/kubeflow/training-operator/cmd/training-operator.v1": "training-operator",
     "go.etcd.io/etcd/server/v3": "etcd",
     "sigs.k8s.io/kube-network-policies/cmd/kube-network-policies/standard": "kube-network-policies",
     "volcano.sh/volcano/cmd/controller-manager": "volcano-controller-manager",
@@ -39,6 +40,12 @@ RESOURCES: Mapping[str, Mapping[str, tuple[str, Sequence[str]]]] = {
         ),
     },
     "traefik": {"gateway-api": ("sigs.k8s.io/gateway-api", ["config/crd/standard/*.yaml"])},
+    "training-operator": {
+        "crds": (
+            "github.com/kubeflow/training-operator",
+            ["manifests/base/crds/kubeflow.org_tfjobs.yaml"],
+        ),
+    },
     "volcano": {
         "installer": ("volcano.sh/volcano", ["installer/volcano-development.yaml"]),
     },

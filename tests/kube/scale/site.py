@@ -55,9 +55,8 @@ class Site:
         return self.operator.program.pid
 
     def cpu(self) -> float:
-        """Seconds of a core that the operator has used, in threads that have ended, too."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """Seconds of a core that the operator has used."""
+        return cpu_of(self.pid)
 
     def memory(self) -> float:
         """MiB that the operator has in memory."""
@@ -149,6 +148,12 @@ class Site:
             if each["metadata"]["name"] not in ("kube-root-ca.crt", "tfcluster-options"):
                 found[each["kind"]] = found.get(each["kind"], 0) + 1
         return found
+
+
+def cpu_of(pid: int) -> float:
+    """Seconds of a core that a process has used, in threads that have ended, too."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager

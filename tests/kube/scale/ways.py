@@ -35,6 +35,10 @@ _COLLECTIONS = {
     "Job": "jobs",
     "TFCluster": "tfclusters",
 }
+_OTHERS = {
+    "Deployment": DEPLOYMENTS,
+    "TFJob": "/apis/kubeflow.org/v1/namespaces/{}/tfjobs",
+}
 Measured = dict[str, float]
 
 
@@ -62,9 +66,13 @@ def record(run: str = RUN, workers: int = WORKERS, ps: int = PS) -> Object:
 
 def bare(count: int) -> Object:
     """One Indexed Job and nothing else."""
+    return workloads.job("bare", on_fakes(), count)
+
+
+def on_fakes() -> Object:
+    """A pod's spec that only fake nodes take, and that asks for nothing."""
     template = workloads.spec("registry:5000/nothing:1")
-    on_fakes = {**template, "nodeSelector": {"type": "kwok"}, "tolerations": TOLERATIONS}
-    return workloads.job("bare", on_fakes, count)
+    return {**template, "nodeSelector": {"type": "kwok"}, "tolerations": TOLERATIONS}
 
 
 def _by_hand(site: Site) -> Sequence[Object]:
@@ -88,8 +96,8 @@ WAYS = (BARE, BY_HAND, PER_TASK, TFCLUSTER)
 
 def where(found: Object, namespace: str) -> str:
     """The collection that an object is created in."""
-    if found["kind"] == "Deployment":
-        return DEPLOYMENTS.format(namespace)
+    if found["kind"] in _OTHERS:
+        return _OTHERS[found["kind"]].format(namespace)
     return path(_COLLECTIONS[found["kind"]], namespace)
 
 
