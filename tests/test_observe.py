@@ -55,6 +55,19 @@ def test_causes(name: str, asked: bool, cause: Cause, code: int | None) -> None:
     assert (told.cause, told.exit_code) == (cause, code)
 
 
+def test_a_pod_holds_what_it_asks_for_from_its_node_on() -> None:
+    """Since when, and how many cores, also when it is gone; without a node it holds nothing."""
+    watching = crew(2)
+    pods = [recorded("running"), recorded("unschedulable", index=1)]
+    seen = watching.observe(RUNNING, pods, job(), NOW)
+    bound = ends.seconds(ends.condition(pods[0], "PodScheduled")["lastTransitionTime"])
+    assert [seen.tasks[t].since for t in ("worker-0", "worker-1")] == [bound, None]
+    assert seen.cores == {"worker": 0.01}
+    gone = watching.observe(RUNNING, (), job(), NOW + 5)
+    assert gone.tasks["worker-0"].since == bound
+    assert gone.cores == seen.cores
+
+
 def test_ends_keep_what_helps() -> None:
     """A failure keeps its last lines, a container that never ran the runtime's own words."""
     assert end("failed").last_lines[-1] == "ValueError: shapes do not match"

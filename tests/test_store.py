@@ -12,11 +12,22 @@ from pathlib import Path
 
 import pytest
 
+from tfcluster_magic import usage
 from tfcluster_magic.backends import naming
 from tfcluster_magic.backends.local import files, repair
 from tfcluster_magic.backends.local.store import RunFolder, Store
 from tfcluster_magic.errors import BackendUnavailable, NameTaken, TFClusterError
-from tfcluster_magic.models import Lifecycle, Metadata, Phase, Reason, Spec, Status, Stop, TFCluster
+from tfcluster_magic.models import (
+    Lifecycle,
+    Metadata,
+    Phase,
+    Reason,
+    Spec,
+    Status,
+    Stop,
+    TFCluster,
+    Usage,
+)
 
 
 @pytest.fixture
@@ -105,6 +116,18 @@ def test_an_ended_run_whose_status_is_damaged(store: Store) -> None:
     assert run is not None
     assert "damaged" in run.status.message
     assert run.status.paths["output"] == "/user/log/digits/1"
+
+
+def test_what_a_lost_run_held_is_counted_to_its_last_sign(store: Store) -> None:
+    """A supervisor that was killed hours ago counts no hours for its tasks, which died with it."""
+    held = Usage(at=1000.0, holding={"worker": 2}, days={"1970-01-01": {"worker": 5.0}})
+    folder = record(store, phase=Phase.RUNNING, reason=Reason.RUNNING, usage=held)
+    folder.tasks.mkdir(exist_ok=True)
+    (folder.tasks / "worker-0.log").write_text("step 1")
+    os.utime(folder.tasks / "worker-0.log", (1060.0, 1060.0))
+    run = repair.load(folder)
+    assert run is not None
+    assert usage.total(run.status.usage, 9e9) == {"worker": 125.0}
 
 
 def test_numbers_go_up_and_are_not_given_twice(store: Store, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from ..lifecycle import Observation, ObservedTask
 from ..models import Cause, Mode, Phase, Spec, Status, TaskExit, TaskState, TaskType, TypeCounts
 from ..names import parse_task, task_name
+from . import held
 from .ends import condition, container, how_it_ended, is_over, seconds, vanished
 from .labels import GROUP, task_of
 
@@ -37,6 +38,7 @@ class _Known:
     attempt: int
     pod: Object | None
     exit: TaskExit | None = None
+    since: float | None = None
 
 
 class Crew:
@@ -46,6 +48,7 @@ class Crew:
         self._spec = spec
         self._known: dict[str, _Known] = {}
         self._asked: set[TaskType] = set()
+        self._cores: dict[str, float] = {}
         counts = spec.replicas.counts
         self._tasks = [(task_name(t, i), t) for t in counts for i in range(counts[t])]
 
@@ -84,6 +87,9 @@ class Crew:
             if pod is not None:
                 known = self._meet(task, pod, job, status)
                 known.pod = pod
+                known.since = known.since or held.since(pod)
+                if task_type.value not in self._cores:
+                    self._cores[task_type.value] = held.cores(pod)
                 if known.exit is None and is_over(pod):
                     known.exit = how_it_ended(pod, asked=asked, now=now)
             elif task in self._known:
@@ -101,7 +107,9 @@ class Crew:
             seen[task] = self._shown(task, known, away)
         nodes = {of_task[-1]["spec"].get("nodeName") for of_task in every.values()}
         # The volume with the checkpoints is the user's, and mounted by nobody here.
-        return Observation(tasks=seen, nodes_not_ready=bool(nodes & away), checkpoint="")
+        return Observation(
+            tasks=seen, nodes_not_ready=bool(nodes & away), checkpoint="", cores=dict(self._cores)
+        )
 
     def _in_turn(self, task: str, pods: Sequence[Object], status: Status) -> Object | None:
         """The pod to look at: the newest, once the ends of those before it were told.
@@ -138,14 +146,25 @@ class Crew:
         if known.exit is not None or known.pod is None:
             assert known.exit is not None
             state = _STATES.get(known.exit.cause, TaskState.FAILED)
-            return ObservedTask(name=task, attempt=known.attempt, state=state, exit=known.exit)
+            return ObservedTask(
+                name=task,
+                attempt=known.attempt,
+                state=state,
+                exit=known.exit,
+                since=known.since,
+            )
         state, ready = _state(known.pod)
         # Of a node that does not answer nobody knows whether it is used.
         here = known.pod["spec"].get("nodeName") not in away
         tells = ready and here and self._spec.mode is Mode.IN_GRAPH
         idle = _idle_since(known.pod) if tells else None
         return ObservedTask(
-            name=task, attempt=known.attempt, state=state, ready=ready, idle_since=idle
+            name=task,
+            attempt=known.attempt,
+            state=state,
+            ready=ready,
+            idle_since=idle,
+            since=known.since,
         )
 
 

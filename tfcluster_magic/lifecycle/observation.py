@@ -11,8 +11,9 @@ class ObservedTask(Model, frozen=True):
     """One task as the world shows it. `attempt` is the number it was started with.
 
     `exit` is present once the task has ended. A backend reports Cause.STOPPED only for a task that
-    a decision had asked to stop; anybody else's SIGTERM is Cause.KILLED. `idle_since` (epoch
-    seconds) is reported by In-Graph servers while nobody uses them.
+    a decision had asked to stop; anybody else's SIGTERM is Cause.KILLED. `since` is when it began
+    to hold what it asks for, None when that is not so or not known; `idle_since` is reported by
+    In-Graph servers while nobody uses them (both in epoch seconds).
     """
 
     name: str
@@ -21,6 +22,7 @@ class ObservedTask(Model, frozen=True):
     ready: bool = False
     exit: TaskExit | None = None
     idle_since: float | None = None
+    since: float | None = None
 
     @property
     def alive(self) -> bool:
@@ -48,7 +50,8 @@ class Observation(Model, frozen=True):
     A run that is not admitted may be `submitted`: its tasks are made, and a scheduler that has room
     for all of them admits it. `waiting_for` says in words what it waits for, `why` what tasks wait
     for that are not up, the most telling first; `checkpoint` is the name of the newest checkpoint
-    in the run's folder: None when there is none, empty where nobody could look.
+    in the run's folder: None when there is none, empty where nobody could look; `cores` are the
+    CPU cores that a task of a type asks for, where the world knows that better than the spec.
     """
 
     tasks: dict[str, ObservedTask] = {}
@@ -58,6 +61,7 @@ class Observation(Model, frozen=True):
     why: tuple[Why, ...] = ()
     nodes_not_ready: bool = False
     checkpoint: str | None = None
+    cores: dict[str, float] = {}
 
 
 class StartTask(Model, frozen=True):

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from .. import blame, explain
+from .. import blame, explain, usage
 from ..models import (
     Cause,
     Event,
@@ -24,6 +24,7 @@ from ..models import (
     TaskFailure,
     TaskState,
     TaskType,
+    Usage,
 )
 from ..names import task_name
 from .observation import Decision, Observation, ObservedTask, StartTask
@@ -183,12 +184,29 @@ class Turn:
                 )
         return msgspec.structs.replace(self.seen, tasks=tasks)
 
+    def _usage(self) -> Usage | None:
+        """What tasks have held until now."""
+        seen = self.seen.tasks
+        spans = (
+            (name.rpartition("-")[0], task.since, task.exit.finished_at if task.exit else None)
+            for name in self.all_tasks
+            if (task := seen.get(name)) is not None
+        )
+        return usage.count(self.before.usage, spans, self.now, self._cores())
+
+    def _cores(self) -> dict[str, float]:
+        known = self.before.usage.cores if self.before.usage else {}
+        types = {t: self.spec.replicas.of(t).resources.cpu for t in self.spec.replicas.counts}
+        asked = {t.value: cpu for t, cpu in types.items() if cpu}
+        return {**asked, **known, **self.seen.cores}
+
     def decision(self) -> Decision:
         """The finished turn."""
         seen = self._counted()
         self.set(
             failures=blame.most_telling(self.get("failures"), MOST_FAILURES),
             counts=count(self.spec, seen, self.all_tasks),
+            usage=self._usage(),
             attention=attention(
                 seen,
                 self.all_tasks,

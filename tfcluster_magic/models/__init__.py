@@ -38,6 +38,7 @@ from .status import (
     TaskState,
     TaskStatus,
     TypeCounts,
+    Usage,
 )
 
 __all__ = [
@@ -77,6 +78,7 @@ __all__ = [
     "TaskStatus",
     "TaskType",
     "TypeCounts",
+    "Usage",
     "Volume",
     "schema",
     "to_json",

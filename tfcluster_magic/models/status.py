@@ -136,6 +136,22 @@ class Reclaimed(Model, frozen=True):
     gpu: int = 0
 
 
+class Usage(Model, frozen=True):
+    """How long tasks have held what they ask for: see `usage.py`."""
+
+    at: Annotated[float, Meta(description="up to when `days` counts")]
+    holding: Annotated[
+        dict[str, int], Meta(description="tasks by type that hold something since then")
+    ] = {}
+    days: Annotated[
+        dict[str, dict[str, float]],
+        Meta(description="seconds by day (2026-11-22, UTC) and task type, of all tasks together"),
+    ] = {}
+    cores: Annotated[
+        dict[str, float], Meta(description="CPU cores that a task of a type asks for")
+    ] = {}
+
+
 class Status(Model, frozen=True):
     """Where the run is. Written by one writer only: the supervisor, or the operator."""
 
@@ -167,6 +183,7 @@ class Status(Model, frozen=True):
     ] = ()
     events: Annotated[tuple[Event, ...], Meta(description="the newest 50")] = ()
     reclaimed: Reclaimed | None = None
+    usage: Usage | None = None
     addresses: Annotated[
         dict[str, tuple[str, ...]], Meta(description="host:port by task type")
     ] = {}

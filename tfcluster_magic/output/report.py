@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from .. import explain
+from .. import explain, usage
 from ..backends.base import Options
 from ..ended import how_it_ended
 from ..i18n import _, ngettext
@@ -16,6 +16,8 @@ from .text import PLAIN, Paint, age, clean, clock, pad, table
 
 MOST_TASK_ROWS = 40
 MOST_EVENTS = 10
+LEAST_HOURS = 0.01
+"""CPU- or GPU-hours that are worth telling."""
 
 
 def shape(cluster: TFCluster) -> str:
@@ -122,6 +124,10 @@ def _facts(cluster: TFCluster, now: float) -> str:
         end = state.finished_at or now
         so_far = _("took {time}") if state.finished_at else _("for {time}")
         parts.append(so_far.format(time=format_duration(end - state.started_at)))
+    cpu, gpu = usage.hours(state.usage, cluster.spec, now)
+    for amount, unit in ((cpu, "CPU"), (gpu, "GPU")):
+        if amount >= LEAST_HOURS:
+            parts.append(_("held {amount:.2f} {unit}-hours").format(amount=amount, unit=unit))
     if cluster.spec.program is not None:
         parts.append(
             clean(" ".join([cluster.spec.program.source, *cluster.spec.program.arguments]))

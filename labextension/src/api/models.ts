@@ -374,6 +374,7 @@ export interface Status {
    */
   events?: Event[];
   reclaimed?: Reclaimed | null;
+  usage?: Usage | null;
   /**
    * host:port by task type
    */
@@ -449,4 +450,33 @@ export interface Reclaimed {
   cpu?: number;
   memory?: number;
   gpu?: number;
+}
+/**
+ * How long tasks have held what they ask for: see `usage.py`.
+ */
+export interface Usage {
+  /**
+   * up to when `days` counts
+   */
+  at: number;
+  /**
+   * tasks by type that hold something since then
+   */
+  holding?: {
+    [k: string]: number;
+  };
+  /**
+   * seconds by day (2026-11-22, UTC) and task type, of all tasks together
+   */
+  days?: {
+    [k: string]: {
+      [k: string]: number;
+    };
+  };
+  /**
+   * CPU cores that a task of a type asks for
+   */
+  cores?: {
+    [k: string]: number;
+  };
 }

@@ -58,6 +58,7 @@ class Crew:
                 ready=task.ready,
                 exit=task.exit,
                 idle_since=task.idle_since,
+                since=task.since,
             )
             for task in self._tasks.values()
         }
@@ -84,6 +85,7 @@ class Crew:
         members = self._memory.admit(task.name)
         try:
             task.pid = spawn(runtime, env, self._log(task), self._cwd, self._report_fd, members)
+            task.since = clock.now()
         except OSError as error:
             task.exit = TaskExit(
                 cause=Cause.NOT_STARTED,

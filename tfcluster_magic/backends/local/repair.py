@@ -15,8 +15,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from ... import usage
 from ...i18n import _
-from ...models import Event, Phase, Reason, Status, TaskState, TFCluster, TypeCounts
+from ...models import Event, Phase, Reason, Status, TaskState, TFCluster, TypeCounts, Usage
 from . import cgroups, processes
 from .detach import last_words
 from .store import RunFolder
@@ -59,7 +60,8 @@ def load(folder: RunFolder) -> TFCluster | None:
 
 def _final(folder: RunFolder, cluster: TFCluster, boot: bytes) -> Status:
     now = time.time()
-    before, name = cluster.status, cluster.metadata.name
+    before = replace(cluster.status, usage=_held(folder, cluster.status.usage))
+    name = cluster.metadata.name
     what = _what_happened(folder, boot)
     if before.phase.is_final:
         told = Event(
@@ -110,6 +112,20 @@ def _what_happened(folder: RunFolder, boot: bytes) -> str:
         if b"Traceback (most recent call last)" in folder.supervisor_log.read_bytes()[-65536:]:
             return _("Its supervisor ended with an error ({words})").format(words=words)
     return _("Its supervisor was killed from outside")
+
+
+def _held(folder: RunFolder, before: Usage | None) -> Usage | None:
+    """What tasks held until the last sign of them: nobody saw when the supervisor died."""
+    if before is None:
+        return None
+    signs = [before.at]
+    with contextlib.suppress(OSError):
+        signs += [each.stat().st_mtime for each in folder.tasks.iterdir()]
+    until = min(max(signs), time.time())
+    ended = [
+        (kind, before.at, until) for kind, tasks in before.holding.items() for _ in range(tasks)
+    ]
+    return usage.count(before, ended, until, before.cores)
 
 
 def _without_tasks(status: Status, ended: TaskState) -> Status:

@@ -47,6 +47,7 @@ class Task:
     name: str
     attempt: int
     pid: int | None = None
+    since: float | None = None
     ready: bool = False
     idle_since: float | None = None
     exit: TaskExit | None = None
