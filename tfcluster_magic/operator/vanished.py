@@ -51,9 +51,9 @@ def lost(
     # the others may have gone with it
     first = next((each for each in mains if each in missing), missing[0])
     if first in seen:
-        text = _("somebody deleted the Job {name} while the run was active")
+        text = _("Somebody deleted the Job {name} while the run was active.")
     else:
-        text = _("the Job {name} was deleted, and no operator was there to see how its tasks ended")
+        text = _("The Job {name} was deleted, and no operator was there to see how its tasks ended.")
     return text.format(name=labels.job_name(cluster.metadata.name, first))
 
 
