@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 
+import pytest
 import yaml
 from conftest import UnderTest
-from kubectl import Kubectl
+from kubectl import Kubectl, Object
 from kubenode import paths
 from kubenode.commands import wait_until
+from kubenode.errors import NodeError
 from workloads import WEB, fetch, job, service, spec
 
 COUNT = 3
@@ -61,6 +63,53 @@ def test_dns_grows_with_the_nodes(cluster: UnderTest) -> None:
     assert pod["serviceAccountName"] == every["ServiceAccount"]["metadata"]["name"]
     assert "--target=Deployment/coredns" in container["args"]
     assert f"--configmap={every['ConfigMap']['metadata']['name']}" in container["args"]
+
+
+@pytest.mark.needs("node-inside")
+def test_the_dns_autoscaler_may_do_what_it_does(cluster: UnderTest) -> None:
+    """Its account counts nodes, reads its ConfigMap and scales CoreDNS, and no other Deployment.
+
+    Not the program itself: these are its calls. Our node's CoreDNS is no Deployment, so a paused
+    one stands for it.
+    """
+    told = list(yaml.safe_load_all(cluster.kubectl("kustomize", str(DNS_AUTOSCALER))))
+    objects = [each for each in told if each["kind"] != "Deployment"]
+    objects += [paused(name, spec(cluster.busybox)) for name in ("coredns", "other")]
+    system = cluster.kubectl.within("kube-system")
+    account = "--as=system:serviceaccount:kube-system:dns-autoscaler"
+    where = "/apis/apps/v1/namespaces/kube-system/deployments/{}/scale"
+    try:
+        system.apply(*objects)
+        assert system("get", account, "nodes", "-o", "name").split()
+        found = json.loads(system("get", account, "configmap", "dns-autoscaler", "-o", "json"))
+        assert found["data"]["linear"]
+        scale = json.loads(system("get", account, "--raw", where.format("coredns")))
+        scale["spec"]["replicas"] = 6
+        replace = ("replace", account, "-f", "-", "--raw")
+        system(*replace, where.format("coredns"), stdin=json.dumps(scale))
+        found = json.loads(system("get", "deployment", "coredns", "-o", "json"))
+        assert found["spec"]["replicas"] == 6
+        with pytest.raises(NodeError, match=r"(?i)forbidden"):
+            system("get", account, "--raw", where.format("other"))
+    finally:
+        system("delete", "--ignore-not-found", "-f", "-", stdin=yaml.safe_dump_all(objects))
+
+
+def paused(name: str, template: Object) -> Object:
+    """A Deployment that makes no pods."""
+    labels = {"app": name}
+    pod = {**template, "restartPolicy": "Always"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": 1,
+            "paused": True,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }
 
 
 def running(kube: Kubectl) -> int:
