@@ -11,6 +11,8 @@ from kube_server import Object, Refusal
 from operated import JOBS, PODS, World, until, up
 
 from tfcluster_magic.kube.api import path
+from tfcluster_magic.kube.said import Asked
+from tfcluster_magic.kube.unscheduled import clause
 from tfcluster_magic.operator.gangs import refused
 from tfcluster_magic.operator.hooks import Submitted, Verdict
 
@@ -101,6 +103,41 @@ def test_a_gang_is_queued_with_the_schedulers_words_until_it_is_bound(volcano: W
     status = volcano.phase("digits-1", "Running")
     assert float(status["startedAt"]) > begun + 1.0
     assert len([call for call in volcano.server.calls if call[0] == "POST"]) == made
+
+
+def test_the_reason_of_a_queue_without_room_is_told(volcano: World) -> None:
+    """Of a PodGroup that its queue does not let in the condition counts tasks alone; the event that
+    says why goes before it.
+    """
+    launched(volcano)
+    counts = "3/3 tasks in gang unschedulable: pod group is not ready, 3 Pending, 3 minAvailable"
+    for number, message in enumerate((counts, "queue resource quota insufficient: cpu")):
+        event = {"reason": "Unschedulable", "message": message}
+        when = {"lastTimestamp": f"2026-11-22T18:00:0{1 - number}Z"}
+        volcano.server.put(path("events", "a", f"said-{number}"), {**event, **when})
+    told = {"type": "Unschedulable", "status": "True", "message": counts}
+    status = {"phase": "Pending", "conditions": [told]}
+    volcano.server.put(f"{GROUPS}/digits-1", {**group(volcano), "status": status})
+    said = volcano.wait("digits-1", lambda s: "quota" in s.get("message", ""))["message"]
+    assert said.endswith(f"which says: queue resource quota insufficient: cpu; {counts}.")
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            "pod group is not ready, 4 Pending, 4 minAvailable; Pending: 4 Unschedulable",
+            "there is no room for all tasks together yet",
+        ),
+        (
+            "pod group is not ready. 0/5 nodes are unavailable: 5 Insufficient cpu.",
+            "no node has cpu free",
+        ),
+    ],
+)
+def test_volcanos_words_of_a_pod_are_explained(said: str, told: str) -> None:
+    """What Volcano says of a task is one clause, with what nodes lack where it says that."""
+    assert clause(said, Asked()).text == told
 
 
 def test_one_that_never_gets_room_fails_after_its_queue_timeout(volcano: World) -> None:

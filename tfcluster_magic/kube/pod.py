@@ -243,14 +243,15 @@ def _tolerations(policy: Policy) -> list[Object]:
 
 
 def _near(cluster: TFCluster, task_type: TaskType) -> Object | None:
-    """The tasks whose node this one prefers: parameter servers and those that use them."""
+    """The tasks whose node this one prefers: parameter servers and those that use them.
+
+    Of its own type, too: workers that are placed before any parameter server would be spread.
+    """
     counts = cluster.spec.replicas.counts
-    trainers = [t for t in (TaskType.CHIEF, TaskType.WORKER) if t in counts]
     if task_type is TaskType.EVALUATOR or TaskType.PS not in counts:
         return None
-    others = trainers if task_type is TaskType.PS else [TaskType.PS]
-    types = {"key": labels.TASK_TYPE, "operator": "In", "values": [t.value for t in others]}
+    close = [t.value for t in (TaskType.CHIEF, TaskType.WORKER, TaskType.PS) if t in counts]
     return {
         "matchLabels": labels.selector(cluster.metadata.name, cluster.metadata.uid),
-        "matchExpressions": [types],
+        "matchExpressions": [{"key": labels.TASK_TYPE, "operator": "In", "values": close}],
     }

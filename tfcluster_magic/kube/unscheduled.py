@@ -28,12 +28,18 @@ from .said import (
 MOST = 3
 REASON = "Unschedulable"
 _AFTER = re.compile(r"\.? (?:no new claims to deallocate|preemption: |not found$).*$")
+_NODES = re.compile(r"nodes are (?:un)?available: ")
+_GANG = re.compile(r"in gang unschedulable|minAvailable|pod group")
+"""Volcano's words; of some tasks it names what nodes lack, as Kubernetes' scheduler does."""
 _COUNTED = re.compile(r", (?=\d+ )")
 
 
 def clause(words: str, asked: Asked) -> Clause:
     """The scheduler's whole message, `0/3 nodes are available: 2 Insufficient cpu, …`."""
-    body = _AFTER.sub("", words.partition("nodes are available: ")[2] or words).rstrip(". ")
+    of_nodes = _NODES.split(words, maxsplit=1)
+    if len(of_nodes) == 1 and _GANG.search(words):
+        return Clause(BY_ITSELF, _("there is no room for all tasks together yet"), REASON)
+    body = _AFTER.sub("", of_nodes[-1]).rstrip(". ")
     parts = _COUNTED.split(body)
     found = []
     if short := [m.group(1) for p in parts if (m := re.search(r"Insufficient (\S+)", p))]:
@@ -204,8 +210,6 @@ RULES: tuple[Rule, ...] = (
      _closed),
     (r"^(\d+) node\(s\) had untolerated taint.*(?:not-ready|unreachable)", BY_ITSELF, _lost),
     (r"^(\d+) node\(s\) had untolerated taint(?:\(s\)| \{([^}]*)\})", BY_ITSELF, _reserved),
-    (r"in gang unschedulable|minAvailable|pod group", BY_ITSELF,
-     lambda _m, _a: _("there is no room for all tasks together yet")),
 )  # fmt: skip
 
 

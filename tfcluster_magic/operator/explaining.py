@@ -38,6 +38,7 @@ FEW, PODS_A_SECOND = 20, 600.0
 """A run of more than a few pods is explained anew when so many pods a second have been looked
 through: a second for one of 600, whatever happens to its pods meanwhile.
 """
+GROUP = "PodGroup"
 LINES = 20
 LOG_BYTES = 16 * 1024
 
@@ -133,6 +134,9 @@ class Explainer:
     def _why(self, sight: Sight) -> tuple[Why, ...]:
         jobs = list(sight.jobs.values())
         questions = ask(sight.pods, jobs, self._now(), self._events_known(sight))
+        if sight.group is not None and (sight.group.get("status") or {}).get("phase") == "Pending":
+            head = sight.group["metadata"]
+            questions.append(Question(GROUP, head["name"], head["uid"]))
         answers = self._answers(sight, questions)
         facts = Facts(
             nodes=self._caches.nodes.every(),
@@ -146,6 +150,12 @@ class Explainer:
         )
         events = {q.uid: found for q, found in answers.items() if q.kind in ("Job", "Pod")}
         return tuple(why(sight.pods, jobs, events, facts))
+
+    def of_group(self, sight: Sight) -> list[Object]:
+        """The events of its PodGroup, as they were read for the last `why`."""
+        known = self._known.get((sight.cluster.metadata.owner, sight.cluster.metadata.name))
+        answers = known.answers if known else {}
+        return [told for q, each in answers.items() if q.kind == GROUP for told in each.found]
 
     def forget(self, key: Key) -> None:
         """Remember nothing of a run whose tasks are up, or that has ended."""

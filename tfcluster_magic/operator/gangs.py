@@ -23,11 +23,13 @@ from ..kube.informer import Informer, Informers, Update
 from ..kube.pod import VOLCANO
 from ..kube.policy import Policy
 from ..kube.unscheduled import REASON
+from ..kube.unstarted import when
 from ..lifecycle import Observation, Why
 from ..models import Cause, TFCluster
 from .belongings import uid_of
 from .caches import OURS, Key, run_of
 from .ground import is_closed
+from .hooks import Sight
 
 Object = dict[str, Any]
 MOST = 300
@@ -35,6 +37,8 @@ MOST = 300
 _QUEUE = re.compile(
     r"queue\S* [`\"]?(?P<name>[^`\"\s]+)[`\"]? (?:not found|status is `(?P<state>\w+)`)"
 )
+
+_COUNTS = re.compile("tasks? in gang")
 
 log = logging.getLogger(__name__)
 
@@ -76,8 +80,10 @@ class Gangs(Informers):
         found = self.groups.get(head.owner, head.name)
         return found if found is not None and uid_of(found) == head.uid else None
 
-    def waits_for(self, cluster: TFCluster, why: Sequence[Why]) -> str:
-        """What the tasks of a run wait for that Volcano shall bind together."""
+    def waits_for(self, sight: Sight, why: Sequence[Why], events: Sequence[Object]) -> str:
+        """What the tasks of a run wait for that Volcano shall bind together; `events` are those
+        of its PodGroup.
+        """
         others = [each.text for each in why if each.reason != REASON]
         if others:  # it has no pods, or they are refused: Volcano cannot know why
             return _("what its tasks lack: {why}").format(why=others[0])
@@ -85,15 +91,15 @@ class Gangs(Informers):
             return _(
                 "Volcano, which is not on this cluster any more: stop the run, and launch it again"
             )
-        group = self.of(cluster) or {}
+        group = sight.group or {}
         queue = str((group.get("spec") or {}).get("queue") or "default")
-        words = said(group)
+        words = said(group, events)
         if not words:
             text = _("Volcano's answer (queue {queue}, which must be there and open)")
             return text.format(queue=queue)
         text = _("room for all {count} tasks at once in Volcano's queue {queue}, which says: {why}")
-        count = cluster.spec.replicas.total
-        return text.format(count=count, queue=queue, why=words.rstrip("."))
+        count = sight.cluster.spec.replicas.total
+        return text.format(count=count, queue=queue, why=words)
 
     def mend(
         self, cluster: TFCluster, policy: Policy, pods: Sequence[Object], seen: Observation
@@ -139,12 +145,23 @@ class Gangs(Informers):
         discard(self._api, path("podgroups", *key), found["metadata"]["uid"])
 
 
-def said(group: Object) -> str:
-    """Volcano's newest words of why a PodGroup waits; empty when it has not looked yet."""
-    conditions = (group.get("status") or {}).get("conditions") or []
-    told = [c for c in conditions if c.get("type") == REASON and c.get("status") == "True"]
-    words = " ".join(str(told[-1].get("message", "")).split()) if told else ""
-    return words if len(words) <= MOST else f"{words[: MOST - 1]}…"
+def said(group: Object, events: Sequence[Object]) -> str:
+    """Volcano's newest words of why a PodGroup waits; empty when it has not looked yet.
+
+    Of one that its queue has no room for the condition only counts tasks: an event has the reason.
+    """
+    status = group.get("status") or {}
+    told = [c for c in status.get("conditions") or [] if c.get("type") == REASON]
+    words = [str(c.get("message", "")) for c in told[-1:] if c.get("status") == "True"]
+    if status.get("phase") == "Pending":
+        queued = [e for e in events if e.get("reason") == REASON and not _COUNTS.search(_text(e))]
+        words += [_text(max(queued, key=when))] if queued else []
+    whole = "; ".join(" ".join(each.split()).rstrip(".") for each in reversed(words) if each)
+    return whole if len(whole) <= MOST else f"{whole[: MOST - 1]}…"
+
+
+def _text(event: Object) -> str:
+    return str(event.get("message", ""))
 
 
 def refused(words: str) -> str:

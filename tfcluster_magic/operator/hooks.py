@@ -46,11 +46,12 @@ Verdict = Admitted | Waiting | Refused | Submitted
 
 @dataclass(frozen=True)
 class Sight:
-    """A run as a turn sees it: the record, its pods, and its Jobs by task type."""
+    """A run as a turn sees it: the record, its pods, its Jobs by task type, its PodGroup."""
 
     cluster: TFCluster
     pods: Sequence[Object]
     jobs: Mapping[TaskType, Object]
+    group: Object | None = None
 
 
 class Admission(Protocol):
@@ -65,6 +66,9 @@ class Explainer(Protocol):
 
     def why(self, sight: Sight) -> tuple[Why, ...]:
         """What keeps tasks from running, most telling first; empty when nothing is known."""
+
+    def of_group(self, sight: Sight) -> Sequence[Object]:
+        """The events of its PodGroup, as they were read for the last `why`."""
 
     def forget(self, key: tuple[str, str]) -> None:
         """The run of this namespace and name needs no more explaining."""

@@ -121,7 +121,8 @@ class Run:
             log.warning("%s/%s: %s", *self.key, words)
         self._status = replace(self._status, warnings=(*told, *new))
         jobs = {t: job for t, job in own.jobs.items() if not self._maker.has_retired(job)}
-        return Sight(replace(self._cluster, status=self._status), own.pods, jobs)
+        cluster = replace(self._cluster, status=self._status)
+        return Sight(cluster, own.pods, jobs, self._world.gangs.of(cluster))
 
     def _verdict(self, sight: Sight) -> Verdict | None:
         """Whether it may begin, asked once a turn; None when that is no question any more."""
@@ -149,8 +150,10 @@ class Run:
     def _submitted(self, seen: Observation, sight: Sight) -> Observation:
         """One whose tasks wait to be bound together, with what is said of that."""
         earlier = self._earlier_run()
-        why = self._world.explainer.why(sight)
-        waits = earlier or self._unmade() or self._world.gangs.waits_for(sight.cluster, why)
+        explainer, gangs = self._world.explainer, self._world.gangs
+        why = explainer.why(sight)
+        told = gangs.waits_for(sight, why, explainer.of_group(sight))
+        waits = earlier or self._unmade() or told
         return replace(seen, admitted=False, submitted=not earlier, waiting_for=waits, why=why)
 
     def _unmade(self) -> str:
