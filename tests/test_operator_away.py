@@ -89,3 +89,33 @@ def test_what_was_never_started_was_not_stopped(world: World) -> None:
     assert status["reclaimed"]["tasks"] == ["ps-0"]
     told = {task["name"]: task.get("message") for task in status["attention"]}
     assert told == {"ps-0": None, "worker-0": "it was never started"}
+
+
+def test_a_job_that_went_while_its_tasks_started_is_not_made_again(world: World) -> None:
+    """A Job that somebody deletes while its tasks start and no operator is there stays away: its
+    pods may still run, and a second Job would run each task twice. The run says what happened.
+    """
+    world.launch("digits-1", workers=2, ps=1)
+    until(lambda: len(world.server.names("jobs")) == 2)
+    world.pod("digits-1-worker", "starting", 0)
+    world.wait("digits-1", lambda s: s["counts"]["worker"].get("starting") == 1)
+    world.rest()
+    world.server.remove(f"{JOBS}/digits-1-worker")
+    world.operate()
+    status = world.phase("digits-1", "Failed")
+    assert status["reason"] == "Disrupted"
+    assert "Job digits-1-worker was deleted" in status["message"]
+    assert "digits-1-worker" not in world.server.names("jobs")
+
+
+def test_a_job_that_was_not_made_yet_is_made_by_the_next_operator(world: World) -> None:
+    """An operator that ends between two Jobs of a run leaves the other to the next one."""
+    world.launch("digits-1", chief=1)
+    until(lambda: len(world.server.names("jobs")) == 2)
+    world.pod("digits-1-chief", "starting", 0)
+    world.wait("digits-1", lambda s: s["counts"]["chief"].get("starting") == 1)
+    world.rest()
+    world.server.remove(f"{JOBS}/digits-1-worker")  # as if it had never been
+    world.operate()
+    until(lambda: len(world.server.names("jobs")) == 2)
+    assert world.status("digits-1")["phase"] == "Starting"

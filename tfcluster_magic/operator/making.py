@@ -7,7 +7,7 @@ that was retired here. What is made, and what owns it, is said by `kube.objects`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from ..i18n import _
 from ..kube import labels, objects
@@ -42,10 +42,18 @@ class StillThere(Exception):
 class Maker:
     """The objects of one run."""
 
-    def __init__(self, api: Api, policy_of: Callable[[str], Policy], made: bool = False) -> None:
-        """`policy_of` a namespace is asked when something is made."""
+    def __init__(
+        self,
+        api: Api,
+        policy_of: Callable[[str], Policy],
+        made: bool = False,
+        had_pods: Collection[TaskType] = (),
+    ) -> None:
+        """`policy_of` a namespace is asked when something is made; `made` are all objects, or at
+        least the Jobs of the types that `had_pods`.
+        """
         self._api, self._policy_of = api, policy_of
-        self._made = made
+        self._made, self._had_pods = made, frozenset(had_pods)
         self._retired: set[str] = set()
         self._anew: set[TaskType] = set()
 
@@ -92,8 +100,8 @@ class Maker:
 
         `jobs` are those in the cache, which may lag. Raises ApiError.
         """
-        wanted = cluster.spec.replicas.counts.keys() if self._made else set()
-        missing = wanted - jobs.keys() - self._anew
+        known = cluster.spec.replicas.counts.keys() if self._made else self._had_pods
+        missing = known - jobs.keys() - self._anew
         run, namespace = cluster.metadata.name, cluster.metadata.owner
         names = {each: labels.job_name(run, each) for each in sorted(missing)}
         return [

@@ -17,7 +17,9 @@ from ..models import (
     Spec,
     Status,
     SuccessPolicy,
+    TaskType,
     TFCluster,
+    TypeCounts,
 )
 from ..names import task_name
 from .hooks import Waiting
@@ -39,6 +41,12 @@ def misses_tasks(status: Status) -> bool:
         return False
     counts = status.counts.values()
     return not counts or any(c.running + c.succeeded < c.desired for c in counts)
+
+
+def had_pods(status: Status) -> set[TaskType]:
+    """The types of which a task was seen: their Jobs were made."""
+    counts = status.counts.items()
+    return {TaskType(t) for t, c in counts if c != TypeCounts(desired=c.desired)}
 
 
 def all_up(spec: Spec, seen: Observation) -> bool:

@@ -55,7 +55,8 @@ class Run:
             self._status = replace(cluster.status, paths={"output": output, "logs": output})
         self._crew = Crew(cluster.spec)
         self._levers = Levers(world.api, self._crew)
-        self._maker = Maker(world.api, world.policy_of, made=self._status.running_at is not None)
+        was_up, had_pods = self._status.running_at is not None, outlook.had_pods(self._status)
+        self._maker = Maker(world.api, world.policy_of, was_up, had_pods)
         self._writer = Writer(world.api, found, world.measures)
         self._hindrance = ""
         self._queue = ""
