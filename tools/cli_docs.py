@@ -50,6 +50,9 @@ def page() -> str:
         assert command is not None
         context = click.Context(command, info_name=verb, parent=root, terminal_width=WIDTH)
         parts.append(_block(verb, command.get_help(context)))
+        for name, below in getattr(command, "commands", {}).items():
+            inner = click.Context(below, info_name=name, parent=context, terminal_width=WIDTH)
+            parts.append(_block(f"{verb} {name}", below.get_help(inner)))
     return "\n".join(parts)
 
 

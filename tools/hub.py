@@ -117,7 +117,7 @@ def running(pid: int) -> bool:
 
 
 def inner_ports(state: Path) -> list[int]:
-    """Ports between hub, proxy and notebooks: those of the last start, by which they know it."""
+    """Ports of hub, proxy and console: those of the last start, by which notebooks know them."""
     note = state / "ports.json"
     try:
         ports = [int(port) for port in json.loads(note.read_text())]
@@ -125,7 +125,7 @@ def inner_ports(state: Path) -> list[int]:
         ports = []
     chosen: list[int] = []
     probes = []
-    for wanted in [*ports, 0, 0][:2]:
+    for wanted in [*ports, 0, 0, 0][:3]:
         probe = socket.socket()
         probes.append(probe)
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -148,7 +148,7 @@ def serve(state: Path, workspace: Path, port: int, lock: int) -> int:
     log = state / "hub.log"
     if log.exists() and log.stat().st_size > LOG_KEPT:
         log.replace(log.with_name("hub.log.1"))
-    hub_port, proxy_port = inner_ports(state)
+    hub_port, proxy_port, console_port = inner_ports(state)
     env = {
         **{key: text for key, text in os.environ.items() if not key.startswith(FOREIGN)},
         "PATH": proxy.search_path(BIN.parent),
@@ -159,6 +159,7 @@ def serve(state: Path, workspace: Path, port: int, lock: int) -> int:
         "TFCLUSTER_HUB_PORT": str(port),
         "TFCLUSTER_HUB_HUB_PORT": str(hub_port),
         "TFCLUSTER_HUB_PROXY_PORT": str(proxy_port),
+        "TFCLUSTER_HUB_CONSOLE_PORT": str(console_port),
         "TFCLUSTER_HUB_EXAMPLES": str(EXAMPLES),
     }
     command = [sys.executable, "-m", "jupyterhub", "-f", str(CONFIG)]
@@ -187,10 +188,7 @@ def serve(state: Path, workspace: Path, port: int, lock: int) -> int:
 
         def end(number: int, _frame: object) -> None:
             asked.append(number)
-            if len(asked) > 2:
-                hub.kill()
-            else:
-                hub.terminate()
+            (hub.kill if len(asked) > 2 else hub.terminate)()
 
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, end)

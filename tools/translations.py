@@ -101,6 +101,7 @@ def _help_messages() -> Iterator[tuple[str, str, None]]:
 
     group = cli.tfcluster
     commands = [group, *(group.get_command(click.Context(group), verb) for verb in VERBS)]
+    commands += [one for each in commands[1:] for one in getattr(each, "commands", {}).values()]
     for command in commands:
         assert command is not None
         place = f"tfcluster_magic/cli ({command.name})"

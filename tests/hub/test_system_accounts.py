@@ -10,9 +10,10 @@ from pathlib import Path
 
 import psutil
 import pytest
+import requests
 
 from .accounts_of_system import UIDS, becoming, entered
-from .make_run import PASSWORD, Hub
+from .make_run import OWNER, PASSWORD, Hub
 from .real_hub import RealHub
 from .visitor import Visitor
 
@@ -25,6 +26,13 @@ for name in ("ada", "bob"):
     except OSError as error:
         print(name, type(error).__name__)
 print(os.getuid(), os.getgroups(), pathlib.Path.home(), "OF_ROOT" in os.environ)
+"""
+LAUNCH = """
+import os, pathlib
+from tfcluster_magic import ClusterManager
+pathlib.Path("train.py").write_text("import time; time.sleep(3600)")
+print(ClusterManager().launch("train.py", name="adas", workers=1, grace=1.0).metadata.name)
+os.symlink({runs!r}, pathlib.Path.home() / ".local/state/tfcluster/runs/linked")
 """
 NEVER = """
 import asyncio
@@ -88,6 +96,30 @@ def test_as_root_each_notebook_is_its_own_accounts(of_root: Hub) -> None:
         assert f"{name} ['.tfcluster', 'examples'" in said[name]
         assert f"{other} ['" not in said[name], said[name]
     assert "ada PermissionError" in said["bob"]
+
+
+def test_as_root_the_console_reads_each_account_as_that_account(of_root: Hub) -> None:
+    """It sees and stops everybody's clusters, and follows no link to what is root's."""
+    owner = of_root.owner_signs_in()
+    of_root.launch("import time; time.sleep(3600)", "roots", workers=1)
+    ada = arrived(of_root, "ada")
+    said = ada.run(ada.spawn(), LAUNCH.format(runs=str(of_root.state / "runs" / "roots")))
+    assert "adas-1" in said, said
+    made = owner.api("POST", f"users/{OWNER}/tokens", {"scopes": ["access:services!service=admin"]})
+    session = requests.Session()
+    session.headers["Authorization"] = f"Bearer {made.json()['token']}"
+    clusters = f"{of_root.url}/services/admin/api/clusters"
+
+    def owned() -> list[tuple[str, str]]:
+        rows = session.get(clusters, timeout=120).json()["items"]
+        return sorted((row["owner"], row["name"]) for row in rows)
+
+    of_root.until(lambda: ("ada", "adas-1") in owned(), "the run of ada")
+    assert owned() == [("ada", "adas-1"), (OWNER, "roots-1")]
+    body = {"runs": [{"owner": "ada", "name": "adas-1"}], "reason": "an exam"}
+    told = session.post(f"{clusters}/stop", json=body, timeout=120).json()
+    assert told["results"][0]["ok"], told
+    of_root.until(lambda: f"by admin {OWNER}: an exam" in session.get(clusters).text, "stopped")
 
 
 def test_as_root_who_has_no_account_is_refused(of_root: Hub) -> None:

@@ -22,6 +22,7 @@ from traitlets.config import Config
 from ..paths import home_dir, private, state_dir
 from . import common, idle, sign_in
 from .accounts.store import normal
+from .console import service as console
 
 PROXY = Path(sys.prefix, "share", "tfcluster", "proxy")
 """Where `make install` puts configurable-http-proxy."""
@@ -32,7 +33,8 @@ class Settings:
     """What tools/hub.py tells the hub, as environment variables of it.
 
     `port` is the address in the browser; `hub_port` and `proxy_port` are between hub, proxy and
-    notebooks. Notebooks that a killed hub left behind are found again while `hub_port` stays.
+    notebooks, `console_port` between proxy and admin console; 0: no console. Notebooks that a
+    killed hub left behind are found again while `hub_port` stays.
     """
 
     state: Path
@@ -40,6 +42,7 @@ class Settings:
     port: int = 8888
     hub_port: int = 8081
     proxy_port: int = 8001
+    console_port: int = 0
     proxy: tuple[str, ...] = ()
     examples: str = ""
 
@@ -53,6 +56,7 @@ class Settings:
             port=int(environ.get("TFCLUSTER_HUB_PORT", cls.port)),
             hub_port=int(environ.get("TFCLUSTER_HUB_HUB_PORT", cls.hub_port)),
             proxy_port=int(environ.get("TFCLUSTER_HUB_PROXY_PORT", cls.proxy_port)),
+            console_port=int(environ.get("TFCLUSTER_HUB_CONSOLE_PORT", cls.console_port)),
             proxy=tuple(shlex.split(environ.get("TFCLUSTER_HUB_PROXY", ""))) or proxy_command(),
             examples=environ.get("TFCLUSTER_HUB_EXAMPLES", ""),
         )
@@ -93,6 +97,7 @@ def configure(c: Config) -> None:
     common.configure(c, state=settings.state)
     sign_in.configure(c, state=settings.state)
     idle.configure(c)
+    console.configure(c, port=settings.console_port, owner=owner(), state=settings.state)
     c.JupyterHub.ip = "127.0.0.1"  # with bind_url the base_url would be set twice, and neither hold
     c.JupyterHub.port = settings.port
     c.JupyterHub.hub_bind_url = f"http://127.0.0.1:{settings.hub_port}"

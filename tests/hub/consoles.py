@@ -1,0 +1,66 @@
+"""Who asks the admin console of a real hub: a browser without a page, a token, a shell."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import requests
+
+from .make_run import OWNER, Hub, Visitor
+
+SLEEP = "import time\nprint('<b>line</b> of', __file__, flush=True)\ntime.sleep(3600)\n"
+
+
+class Console:
+    """The console's API as somebody's page or program asks it."""
+
+    def __init__(self, visitor: Visitor) -> None:
+        self.visitor, self.url = visitor, f"{visitor.hub.url}/services/admin/"
+        opened = visitor.get(self.url)
+        found = re.search(r'data-xsrf="([^"]*)"', opened.text)
+        self.opened, self.xsrf = opened, found.group(1) if found else ""
+
+    def ask(self, method: str, path: str, xsrf: str | None = None, **words: object):
+        headers = {"X-XSRFToken": self.xsrf if xsrf is None else xsrf, "Sec-Fetch-Mode": "cors"}
+        return self.visitor.session.request(
+            method, self.url + path, headers=headers, timeout=120, **words
+        )
+
+    def stop(self, name: str, reason: str) -> dict[str, object]:
+        body = {"runs": [{"owner": OWNER, "name": name}], "reason": reason}
+        answer = self.ask("POST", "api/clusters/stop", json=body)
+        assert answer.status_code == 200, answer.text
+        return answer.json()["results"][0]
+
+
+def token(visitor: Visitor, name: str, scopes: list[str] | None = None) -> str:
+    """A token that somebody made on the hub's page for tokens."""
+    body = {"note": "a test"} | ({"scopes": scopes} if scopes else {})
+    answer = visitor.api("POST", f"users/{name}/tokens", body)
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["token"])
+
+
+def by_token(hub: Hub, text: str) -> requests.Response:
+    """The list of clusters, asked for with a token."""
+    return requests.get(
+        f"{hub.url}/services/admin/api/clusters",
+        headers={"Authorization": f"Bearer {text}"},
+        timeout=120,
+    )
+
+
+def shell(hub: Hub, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """`tfcluster WORDS` in a shell of who runs the hub."""
+    env = {**hub.environment, "TFCLUSTER_HOME": str(hub.root), **more}
+    command = str(Path(sys.executable).with_name("tfcluster"))
+    return subprocess.run([command, *words], env=env, capture_output=True, text=True, check=False)
+
+
+def refused(answer: requests.Response, status: int) -> bool:
+    """Whether an answer is a refusal in the form of all errors."""
+    kind = answer.headers["Content-Type"]
+    return answer.status_code == status and kind == "application/problem+json"

@@ -1,0 +1,279 @@
+"""The admin console of a real hub: what an administrator sees and does, and who must not get in."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import requests
+from playwright.sync_api import Page, expect
+
+from .consoles import SLEEP, Console, by_token, refused, shell, token
+from .make_run import OWNER, PASSWORD, Hub, Visitor
+from .test_first_visit import accessible
+
+HTML = "<img src=x onerror=alert(1)><b>exam</b>"
+
+
+@pytest.fixture(scope="module")
+def hub(start_hub: Callable[..., Hub]) -> Hub:
+    """A hub below a path of its own."""
+    return start_hub(base_url="/tf/")
+
+
+@pytest.fixture(scope="module")
+def guest(hub: Hub, admin: Visitor) -> Visitor:
+    """A user of the hub who is no administrator."""
+    hub.visitor().set_password(hub.accounts("invite", "guest").strip())
+    return hub.visitor("guest")
+
+
+@pytest.fixture
+def page(context: object) -> Iterator[Page]:
+    """A page in which no script fails and nothing is missing, but for what axe looks for."""
+    made: Page = context.new_page()  # type: ignore[attr-defined]
+    failed: list[str] = []
+    made.on("pageerror", lambda error: failed.append(str(error)))
+    made.on("console", lambda said: failed.append(said.text) if said.type == "error" else None)
+    made.on("response", lambda one: failed.append(one.url) if one.status == 404 else None)
+    yield made
+    made.close()
+    of_axe = ("inline style", "fontawesome", "Failed to load resource")  # and of its pictures
+    assert not [text for text in failed if not any(word in text for word in of_axe)]
+
+
+@pytest.fixture(scope="module")
+def console(admin: Visitor) -> Console:
+    """The console, open in the owner's browser."""
+    return Console(admin)
+
+
+def test_an_administrator_stops_a_cluster_and_its_owner_reads_why(
+    hub: Hub, admin: Visitor, page: Page, shots: Path
+) -> None:
+    """Seen, filtered, read, stopped with a reason; HTML in it is text; axe finds nothing."""
+    hub.launch(SLEEP, "digits", workers=1)
+    hub.launch(SLEEP, "other", workers=1)
+    page.goto(f"{hub.url}/hub/login")
+    page.get_by_label("Username").fill(OWNER)
+    page.locator("#password_input").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+    page.goto(f"{hub.url}/hub/home")
+    page.get_by_role("link", name="Clusters").click()
+    row = page.get_by_role("row", name="digits-1")
+    expect(row).to_contain_text("Running", timeout=90_000)
+    for theme in ("light", "dark"):
+        page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
+        page.screenshot(path=shots.with_name(f"{shots.name}-{theme}.png"), full_page=True)
+        accessible(page)
+
+    page.get_by_label("Filter by owner").fill("dig")
+    expect(page.get_by_role("row", name="other-1")).to_have_count(0)
+    page.locator("th[data-key=age] button").click()
+    expect(page.locator("th[data-key=age]")).to_have_attribute("aria-sort", "descending")
+    row.get_by_role("button", name="last lines").click()
+    expect(page.locator("#log")).to_contain_text("<b>line</b> of")
+    accessible(page, "#show-log")
+    page.get_by_role("button", name="Close").click()
+
+    row.get_by_role("checkbox").check()
+    page.get_by_role("button", name="Stop 1…").click()
+    asking = page.get_by_role("dialog")
+    expect(asking).to_contain_text(f"digits-1 of {OWNER}")
+    asking.get_by_role("button", name="Stop", exact=True).click()
+    expect(asking).to_contain_text("Say why")
+    asking.get_by_label("Reason").fill(HTML)
+    accessible(page, "#ask-stop")
+    page.screenshot(path=shots.with_name(f"{shots.name}-stop.png"))
+    asking.get_by_role("button", name="Stop", exact=True).click()
+    expect(row).to_contain_text(f"Ended by admin {OWNER}: {HTML}", timeout=90_000)
+
+    page.get_by_role("button", name="Show").click()
+    entry = page.get_by_role("row", name=re.compile("stop .*digits-1"))
+    expect(entry).to_contain_text("done")
+    expect(entry).to_contain_text(HTML)
+    expect(page.get_by_role("row", name=re.compile("logs .*digits-1 worker-0"))).to_have_count(1)
+    page.get_by_label("Filter by owner").fill("no such cluster")
+    expect(page.get_by_text("No cluster fits.")).to_be_visible()
+    page.get_by_role("button", name="Look for leaks").click()
+    expect(page.locator("#leaks li").first).to_be_visible()
+    page.screenshot(path=shots.with_name(f"{shots.name}-end.png"), full_page=True)
+
+    told = shell(hub, "status", "digits").stdout
+    assert f"Ended by admin {OWNER}: {HTML}" in told
+
+
+def test_who_has_the_page_open_asks_cheaply(hub: Hub, console: Console) -> None:
+    """What has not changed is not sent again."""
+    hub.launch(SLEEP, "quiet", workers=1)
+    hub.until(lambda: hub.manager.status("quiet").status.phase.value == "Running", "running")
+    hub.until(
+        lambda: "Running" in console.ask("GET", "api/clusters?q=quiet").text, "seen as running"
+    )
+    first = console.ask("GET", "api/clusters?q=quiet")
+    again = console.visitor.session.get(
+        console.url + "api/clusters?q=quiet",
+        headers={"If-None-Match": first.headers["Etag"]},
+        timeout=120,
+    )
+
+    assert [row["name"] for row in first.json()["items"]] == ["quiet-1"]
+    assert again.status_code == 304
+    assert "no whole" not in console.ask("GET", "api/clusters?limit=0").json()["detail"]
+    assert refused(console.ask("GET", "api/clusters?sort=colour"), 422)
+
+
+def test_what_cannot_be_stopped_says_why_beside_what_can(hub: Hub, console: Console) -> None:
+    """One answer for each; nothing without a reason, nothing of a run that took the name."""
+    hub.launch(SLEEP, "many", workers=1)
+    runs = [
+        {"owner": OWNER, "name": "many-1", "uid": "another"},
+        {"owner": OWNER, "name": "none-1"},
+        {"owner": "nobody", "name": "many-1"},
+        {"owner": OWNER, "name": "many-1"},
+    ]
+    no_reason = console.ask("POST", "api/clusters/stop", json={"runs": runs, "reason": " "})
+    answer = console.ask("POST", "api/clusters/stop", json={"runs": runs, "reason": "an exam"})
+    told = answer.json()["results"]
+
+    assert refused(no_reason, 422)
+    assert [one["ok"] for one in told] == [False, False, False, True]
+    assert "another run" in told[0]["detail"]
+    hub.until(lambda: not hub.manager.status("many").active, "stopped")
+    assert "already" in str(console.stop("many-1", "again")["detail"])
+
+
+def test_what_nobody_owns_is_found_and_removed(hub: Hub, console: Console) -> None:
+    """A process whose run is gone, and a folder that a killed launch left."""
+    left = hub.state / "runs" / "half" / "1"
+    left.mkdir(parents=True)
+    os.utime(left, (1, 1))
+    env = {**hub.environment, "TFCLUSTER_RUN_UID": "of-no-run"}
+    process = subprocess.Popen(["sleep", "3600"], env=env)
+    try:
+        found = {one["id"]: one for one in console.ask("GET", "api/leaks").json()["items"]}
+        for name in ("processes:of-no-run", "folder:half/1"):
+            body = {"owner": found[name]["owner"], "id": name}
+            assert console.ask("DELETE", "api/leaks", json=body).status_code == 200
+        assert process.wait(90) == -9
+        assert not left.exists()
+        assert refused(console.ask("DELETE", "api/leaks", json=body), 404)
+    finally:
+        process.kill()
+
+
+def test_the_audit_log_is_appended_to_and_exported(hub: Hub, console: Console) -> None:
+    """Each change has its line on the disk before and after, for the hub's account alone."""
+    file = hub.state / "hub" / "audit.jsonl"
+    before = file.read_bytes() if file.exists() else b""
+    console.stop("none-1", "for the log")
+    exported = console.ask("GET", "api/audit/export")
+    lines = [json.loads(line) for line in exported.text.splitlines()]
+    stops = [line for line in lines if line["reason"] == "for the log"]
+
+    assert file.read_bytes().startswith(before)
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert [line["result"] == "asked" for line in stops] == [True, False]
+    assert stops[0]["id"] == stops[1]["id"] and stops[0]["who"] == OWNER
+    newest = console.ask("GET", "api/audit?limit=2").json()["items"]
+    assert newest[0]["what"] == "export audit log"
+    assert newest[1]["target"] == "none-1" and newest[1]["result"] != "asked"
+
+
+def test_a_user_gets_no_page_and_no_answer(hub: Hub, guest: Visitor) -> None:
+    """Neither a link, nor the page, nor the API; and nobody at all is asked to sign in."""
+    opened = Console(guest)
+    nobody = requests.get(f"{hub.url}/services/admin/api/clusters", timeout=120)
+
+    assert "services/admin" not in guest.get("home").text
+    assert opened.opened.status_code == 403
+    assert "Not allowed" in opened.opened.text and not opened.xsrf
+    assert refused(opened.ask("GET", "api/clusters"), 401)
+    assert refused(nobody, 401)
+
+
+def test_tokens_of_users_and_notebooks_are_refused(
+    hub: Hub, admin: Visitor, guest: Visitor
+) -> None:
+    """Only an administrator's own token with the right scope is enough."""
+    admins = token(admin, OWNER, ["access:services!service=admin"])
+    assert by_token(hub, admins).status_code == 200
+    assert refused(by_token(hub, token(guest, "guest")), 403)
+    assert refused(by_token(hub, token(admin, OWNER, ["read:users!user"])), 403)
+    notebook = token(admin, OWNER, ["users:activity!user", "access:servers!user"])
+    assert refused(by_token(hub, notebook), 403)
+    assert refused(by_token(hub, "made up"), 401)
+    in_address = f"{hub.url}/services/admin/api/clusters?token={admins}"
+    assert refused(requests.get(in_address, timeout=120), 401)
+
+
+def test_a_forged_request_of_a_signed_in_browser_is_refused(hub: Hub, console: Console) -> None:
+    """Without the page's token, or with a wrong or another's one, nothing happens."""
+    hub.launch(SLEEP, "forged", workers=1)
+    body = {"runs": [{"owner": OWNER, "name": "forged-1"}], "reason": "forged"}
+    for xsrf in ("", "forged", "a" * len(console.xsrf)):
+        assert refused(console.ask("POST", "api/clusters/stop", xsrf=xsrf, json=body), 403)
+        assert refused(console.ask("GET", "api/clusters", xsrf=xsrf), 403)
+    plain = console.visitor.session.post(
+        console.url + "api/clusters/stop", data=json.dumps(body), timeout=120
+    )
+
+    assert refused(plain, 403)
+    assert hub.manager.status("forged").spec.stop is None
+    policy = console.opened.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy and "unsafe" not in policy
+
+
+def test_a_former_administrator_with_an_open_page_is_out_at_once(
+    hub: Hub, admin: Visitor, guest: Visitor
+) -> None:
+    """The hub is asked at each request; nothing is remembered."""
+    hub.visitor().set_password(hub.accounts("invite", "second", "--admin").strip())
+    second = Console(hub.visitor("second"))
+    theirs = token(second.visitor, "second", ["access:services!service=admin"])
+    assert second.ask("GET", "api/clusters").status_code == 200
+    assert by_token(hub, theirs).status_code == 200
+
+    assert admin.api("PATCH", "users/second", {"admin": False}).status_code == 200
+
+    assert refused(second.ask("GET", "api/clusters"), 403)
+    assert refused(by_token(hub, theirs), 403)
+    again = second.visitor.get(second.url)
+    assert again.status_code == 403 and "for administrators of the hub" in again.text
+
+
+def test_the_command_line_does_the_same(hub: Hub, admin: Visitor, tmp_path: Path) -> None:
+    """`tfcluster admin` with a token; without one it says how to make it."""
+    hub.launch(SLEEP, "line", workers=1)
+    hub.until(lambda: hub.manager.status("line").status.phase.value == "Running", "running")
+    without = shell(hub, "admin", "clusters")
+    made = {"TFCLUSTER_HUB_TOKEN": token(admin, OWNER, ["access:services!service=admin"])}
+    words = ("admin", "clusters", "--filter", "line", "--phase", "Running", "-o", "json")
+    hub.until(lambda: json.loads(shell(hub, *words, **made).stdout)["items"], "listed")
+    listed = shell(hub, *words, **made)
+    logs = shell(hub, "admin", "logs", OWNER, "line-1", "worker-0", **made)
+    table = shell(hub, "admin", "clusters", "--phase", "Running", **made)
+    file = tmp_path / "token"
+    file.write_text(made["TFCLUSTER_HUB_TOKEN"] + "\n")
+    there = ["--token-file", str(file), "--hub", hub.url]
+    unasked = shell(hub, "admin", "stop", f"{OWNER}/line-1", "--reason", "an exam", **made)
+    stopped = shell(hub, "admin", "stop", f"{OWNER}/line-1", "--reason", "an exam", "--yes", *there)
+    audit = shell(hub, "admin", "audit", **made)
+    leaks = shell(hub, "admin", "leaks", **made)
+    wrong = shell(hub, "admin", "clusters", TFCLUSTER_HUB_TOKEN="made up")
+
+    assert without.returncode == 2 and "/hub/token" in without.stderr
+    assert "access:services!service=admin" in without.stderr
+    assert [row["name"] for row in json.loads(listed.stdout)["items"]] == ["line-1"]
+    assert "<b>line</b> of" in logs.stdout
+    assert "line-1" in table.stdout
+    assert unasked.returncode == 2 and "--yes" in unasked.stderr
+    assert stopped.returncode == 0, stopped.stderr
+    assert "an exam" in audit.stdout
+    assert leaks.returncode == 0, leaks.stderr
+    assert wrong.returncode == 5 and "token" in wrong.stderr

@@ -1,0 +1,94 @@
+"""This machine as the console reads it: by processes of those whose runs they are."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from tfcluster_magic.errors import Conflict, NotFound
+from tfcluster_magic.hub.console.here import Here, PersonReader
+from tfcluster_magic.manager import ClusterManager
+from tfcluster_magic.models import Stop
+from tfcluster_magic.waiting import Until
+
+SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(3600)\n"
+
+
+@pytest.fixture
+def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClusterManager:
+    """Runs of folders of this test."""
+    for name in ("STATE_DIR", "HOME"):
+        monkeypatch.setenv(f"TFCLUSTER_{name}", str(tmp_path / name.lower()))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sleep.py").write_text(SLEEP)
+    return ClusterManager()
+
+
+def within(do: Callable[[Here], Awaitable[None]]) -> None:
+    """Do something with this machine, whose hub is ada's."""
+
+    async def users() -> list[str]:
+        return ["ada", "slow"]
+
+    async def whole() -> None:
+        here = Here("ada", users)
+        try:
+            await do(here)
+        finally:
+            await here.close()
+
+    asyncio.run(whole())
+
+
+def test_runs_are_read_stopped_and_refused_by_their_own_reader(manager: ClusterManager) -> None:
+    """The owner is who was asked, the reason is kept, and a second stop says who was first."""
+    manager.launch("sleep.py", name="digits", workers=2, worker_cpu=0.5, grace=1.0)
+
+    async def look(here: Here) -> None:
+        seen = await here.runs()
+        assert seen.missed == ()
+        row = seen.rows[0]
+        assert (row.owner, row.name, row.cpu) == ("ada", "digits-1", 1.0)
+        assert row.tasks == {"worker": 2} and row.active
+        with pytest.raises(Conflict, match="another run"):
+            await here.stop("ada", "digits-1", "another", Stop(reason="an exam"))
+        with pytest.raises(NotFound):
+            await here.stop("nobody", "digits-1", "", Stop(reason="an exam"))
+        await here.stop("ada", "digits-1", row.uid, Stop(reason="an exam", by="admin eve"))
+        with pytest.raises(Conflict, match=r"admin eve|ended already"):
+            await here.stop("ada", "digits-1", row.uid, Stop(reason="again"))
+        with pytest.raises(NotFound, match="has no task"):
+            await here.tail("ada", "digits-1", "worker-9", 5)
+
+    within(look)
+    ended = manager.wait("digits", until=Until.RELEASED)
+    assert ended.status.message == "Ended by admin eve: an exam."
+
+
+def test_a_home_that_hangs_holds_up_its_own_rows_alone(
+    manager: ClusterManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others are shown, and the answer says whose files do not answer."""
+    manager.launch("sleep.py", name="digits", workers=1, grace=1.0)
+    hanging = tmp_path / "hanging"
+    (hanging / "runs" / "never" / "1").mkdir(parents=True)
+    os.mkfifo(hanging / "runs" / "never" / "1" / "record.json")
+    (hanging / "runs" / "never" / "1" / "status.json").write_text("{}")
+
+    async def look(here: Here) -> None:
+        assert [row.name for row in (await here.runs()).rows] == ["digits-1"]
+        here._readers["slow"] = PersonReader("slow", None)
+        monkeypatch.setenv("TFCLUSTER_STATE_DIR", str(hanging))
+        for _ in range(2):
+            seen = await here.runs()
+            assert [row.name for row in seen.rows] == ["digits-1"]
+            assert [one.owner for one in seen.missed] == ["slow"]
+
+    within(look)
+    monkeypatch.setenv("TFCLUSTER_STATE_DIR", str(manager.state_dir))
+    manager.stop("digits")
+    manager.wait("digits", until=Until.RELEASED)

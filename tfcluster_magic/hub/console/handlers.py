@@ -1,0 +1,176 @@
+"""What every route of the console shares: who may call, and how an error is told.
+
+Promises that the hub is asked for each request who somebody is and what they may do now, so that a
+former administrator is out at the next one; that only who has the scope `access:services` for this
+service, which the hub's role `admin` has and no user's or notebook's, gets an answer; that a
+browser's request without its XSRF token is refused, also one that only looks; and that every
+failure is `application/problem+json` with one sentence.
+"""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from jupyterhub.services.auth import (
+    HubOAuth,
+    HubOAuthCallbackHandler,
+    HubOAuthenticated,
+    UserNotAllowed,
+)
+from tornado.web import HTTPError, RequestHandler
+
+from ...errors import InvalidRequest, NotAllowed, TFClusterError, UsageError
+from ...i18n import _
+from ...models import Model
+
+if TYPE_CHECKING:
+    from .routes import Console
+
+PROBLEM = "application/problem+json"
+MOST_BYTES = 1024 * 1024
+POLICY = (
+    "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'self'; img-src 'self' data:; "
+    "font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
+"""Scripts run by their nonce alone: on the hub's origin lie files of users, too."""
+
+
+class SignIn(NotAllowed):
+    """Nobody is signed in, or with a token that the hub does not know."""
+
+    http_status = 401
+
+
+class Asking(HubOAuth):
+    """Asks the hub each time: what it remembered could be a former administrator."""
+
+    async def _check_hub_authorization(
+        self, url: str, api_token: str, cache_key: Any = None, use_cache: bool = True
+    ) -> Any:
+        del use_cache
+        return await super()._check_hub_authorization(url, api_token, cache_key, use_cache=False)
+
+
+class Callback(HubOAuthCallbackHandler):
+    """Where the hub sends a browser back to, signed in."""
+
+    hub_auth_class = Asking
+
+
+class ConsoleHandler(HubOAuthenticated, RequestHandler):
+    """A route that only an administrator gets an answer from."""
+
+    hub_auth_class = Asking
+    is_page = False
+
+    def initialize(self, console: Console) -> None:
+        """What all routes share."""
+        self.console = console
+
+    def set_default_headers(self) -> None:
+        """Nothing is kept, framed, guessed or told to other sites."""
+        self.set_header("Content-Security-Policy", POLICY.format(nonce=""))
+        self.set_header("X-Content-Type-Options", "nosniff")
+        self.set_header("Referrer-Policy", "same-origin")
+        self.set_header("Cache-Control", "no-store")
+
+    async def prepare(self) -> None:
+        """Let administrators through.
+
+        Raises:
+            SignIn: nobody is signed in.
+            NotAllowed: who is signed in may not, or the request is not of a page of ours.
+        """
+        user = await self.hub_auth.get_user(self, sync=False)
+        if not getattr(self, "_token_authenticated", False):
+            if not self.hub_auth._get_token_cookie(self):
+                self._sign_in()
+                return
+            try:
+                self.check_xsrf_cookie()
+            except HTTPError:
+                text = _("this request is not of the page that is open: load the page again")
+                raise NotAllowed(text) from None
+        if user is None:
+            self._sign_in()
+            return
+        try:
+            self._hub_auth_user_cache = self.check_hub_user(user)
+        except UserNotAllowed:
+            self._hub_auth_user_cache = None
+            text = _("this is for administrators of the hub, and {name} is none")
+            raise NotAllowed(text.format(name=user.get("name", ""))) from None
+
+    def _sign_in(self) -> None:
+        if not self.is_page:
+            raise SignIn(_("sign in to the hub, or send a token that it knows"))
+        self.redirect(self.get_login_url())
+
+    @property
+    def who(self) -> str:
+        """The administrator, as the hub calls them; a service with the scope is named as one."""
+        user = self._hub_auth_user_cache
+        name = str(user["name"])
+        return name if user.get("kind", "user") == "user" else f"service {name}"
+
+    def body(self) -> dict[str, Any]:
+        """The JSON object that came with the request. Raises UsageError."""
+        try:
+            data = json.loads(self.request.body or b"{}")
+        except (ValueError, RecursionError):
+            raise UsageError(_("the body of the request is not JSON")) from None
+        if not isinstance(data, dict):
+            raise UsageError(_("the body of the request is not a JSON object"))
+        return data
+
+    def reply(self, data: Model | dict[str, Any]) -> None:
+        """Answer with JSON."""
+        self.set_header("Content-Type", "application/json")
+        self.finish(msgspec.json.encode(data))
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """Tell what went wrong."""
+        told = problem(status_code, (kwargs.get("exc_info") or (None, None))[1])
+        self.set_status(told["status"])
+        self.set_header("Content-Type", PROBLEM)
+        self.finish(json.dumps(told, default=str))
+
+    def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
+        """An error that is told to the administrator is no fault of the service."""
+        if not isinstance(value, TFClusterError):
+            super().log_exception(typ, value, tb)
+
+
+class Nothing(ConsoleHandler):
+    """Any other path."""
+
+    async def prepare(self) -> None:
+        """Nobody has to be asked who they are."""
+        raise HTTPError(404)
+
+
+def problem(status: int, error: BaseException | None) -> dict[str, Any]:
+    """An error as RFC 9457 has it."""
+    told: dict[str, Any] = {"type": "about:blank", "title": _phrase(status), "status": status}
+    if isinstance(error, TFClusterError):
+        told |= {"title": type(error).__name__, "status": error.http_status, "detail": str(error)}
+    elif isinstance(error, HTTPError):
+        told["detail"] = error.log_message or error.reason or told["title"]
+    else:
+        told["detail"] = _("something went wrong inside the console; the hub's log has the cause")
+    if isinstance(error, InvalidRequest):
+        told["problems"] = [
+            {"field": p.field, "value": p.value, "allowed": p.allowed} for p in error.problems
+        ]
+    return told
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "Error"

@@ -1,0 +1,296 @@
+/* The table of clusters, asked for again every two seconds while it is seen, and stopping them. */
+
+import { openLog } from './more.js';
+import { age, ask, at, make, memory, tasksOf, tell } from './shared.js';
+
+const EVERY = 2000;
+const LIMIT = 100;
+const COLUMNS = [
+  ['owner', 'Owner'],
+  ['name', 'Cluster'],
+  ['phase', 'Phase'],
+  ['reason', 'Reason'],
+  ['age', 'Age'],
+  ['tasks', 'Tasks'],
+  ['cpu', 'CPU'],
+  ['memory', 'Memory'],
+  ['gpu', 'GPU'],
+  ['node', 'Node']
+];
+
+const view = { text: '', phases: new Set(), sort: 'age', offset: 0 };
+const chosen = new Map();
+let tag = '';
+let shown = { items: [], total: 0, all: 0, phases: {}, missed: [] };
+let timer = 0;
+let asked = 0;
+
+function drawRow(row) {
+  const line = make('tr');
+  const box = make('input', '', {
+    type: 'checkbox',
+    class: 'form-check-input',
+    'aria-label': `Choose ${row.name} of ${row.owner}`
+  });
+  box.disabled = !row.active;
+  box.checked = chosen.has(row.uid);
+  box.addEventListener('change', () => {
+    choose(row, box.checked);
+    drawChoice();
+  });
+  const pick = make('td');
+  pick.append(box);
+  const reason = make('td', '', { class: 'message' });
+  reason.append(make('div', row.reason), make('small', row.message));
+  const name = make('th', '', { scope: 'row' });
+  const log = make('button', row.name, {
+    type: 'button',
+    class: 'btn btn-link btn-sm p-0',
+    'aria-label': `${row.name} of ${row.owner}: last lines`,
+    title: 'Last lines of a task'
+  });
+  log.addEventListener('click', () => openLog(row));
+  name.append(log);
+  const short = text => make('td', text, { class: 'short' });
+  line.append(
+    pick,
+    short(row.owner),
+    name,
+    short(row.phase),
+    reason,
+    short(age(row.createdAt)),
+    make('td', tasksOf(row)),
+    short(row.cpu ? String(row.cpu) : '–'),
+    short(memory(row.memory)),
+    short(row.gpu ? String(row.gpu) : '–'),
+    make('td', row.nodes.join(', '))
+  );
+  return line;
+}
+
+function choose(row, yes) {
+  if (yes && row.active) {
+    chosen.set(row.uid, row);
+  } else {
+    chosen.delete(row.uid);
+  }
+}
+
+function drawChoice() {
+  at('stop').disabled = chosen.size === 0;
+  at('stop').textContent = chosen.size ? `Stop ${chosen.size}…` : 'Stop…';
+  const can = shown.items.filter(row => row.active);
+  at('every').checked = can.length > 0 && can.every(row => chosen.has(row.uid));
+}
+
+function drawPhases() {
+  if (!at('phases').children.length) {
+    at('phases').append(
+      ...Object.keys(shown.phases).map(phase => {
+        const chip = make('button', '', {
+          type: 'button',
+          class: 'btn btn-sm chip',
+          'data-phase': phase
+        });
+        chip.addEventListener('click', () => {
+          if (!view.phases.delete(phase)) {
+            view.phases.add(phase);
+          }
+          change();
+        });
+        return chip;
+      })
+    );
+  }
+  for (const chip of at('phases').children) {
+    const { phase } = chip.dataset;
+    chip.textContent = `${phase} ${shown.phases[phase]}`;
+    chip.setAttribute('aria-pressed', String(view.phases.has(phase)));
+    chip.classList.toggle('active', view.phases.has(phase));
+  }
+}
+
+function drawColumns() {
+  if (at('columns').children.length === 1) {
+    at('columns').append(
+      ...COLUMNS.map(([key, text]) => {
+        const head = make('th', '', { scope: 'col', 'data-key': key });
+        const button = make('button', text, { type: 'button' });
+        button.addEventListener('click', () => {
+          view.sort = view.sort === key ? `-${key}` : key;
+          change();
+        });
+        head.append(button);
+        return head;
+      })
+    );
+  }
+  for (const head of at('columns').querySelectorAll('[data-key]')) {
+    const { key } = head.dataset;
+    if (view.sort.replace('-', '') === key) {
+      head.setAttribute(
+        'aria-sort',
+        view.sort === key ? 'ascending' : 'descending'
+      );
+    } else {
+      head.removeAttribute('aria-sort');
+    }
+  }
+}
+
+function draw() {
+  const focus = document.activeElement?.getAttribute('aria-label');
+  const inRows = at('rows').contains(document.activeElement);
+  for (const row of shown.items) {
+    if (chosen.has(row.uid)) {
+      choose(row, true);
+    }
+  }
+  at('rows').replaceChildren(...shown.items.map(drawRow));
+  if (inRows && focus) {
+    const again = [...at('rows').querySelectorAll('[aria-label]')];
+    again.find(one => one.getAttribute('aria-label') === focus)?.focus();
+  }
+  drawColumns();
+  drawPhases();
+  drawChoice();
+  const last = Math.min(view.offset + LIMIT, shown.total);
+  at('count').textContent = shown.total
+    ? `${view.offset + 1}–${last} of ${shown.total}` +
+      (shown.total < shown.all ? ` that fit, of ${shown.all}` : '')
+    : '';
+  at('empty').hidden = shown.total > 0;
+  at('empty').textContent = shown.all
+    ? 'No cluster fits. Empty the filter, or choose other phases.'
+    : 'There are no clusters yet. A user starts one in a notebook: %tfcluster launch train.py';
+  at('back').disabled = view.offset === 0;
+  at('forth').disabled = last >= shown.total;
+  at('missed').hidden = shown.missed.length === 0;
+  at('missed').replaceChildren(
+    ...shown.missed.map(({ owner, detail }) =>
+      make('li', `${owner}: ${detail}`)
+    )
+  );
+}
+
+function words() {
+  const found = new URLSearchParams({
+    sort: view.sort,
+    limit: LIMIT,
+    offset: view.offset
+  });
+  if (view.text) {
+    found.set('q', view.text);
+  }
+  for (const phase of view.phases) {
+    found.append('phase', phase);
+  }
+  return found;
+}
+
+async function look() {
+  clearTimeout(timer);
+  const number = ++asked;
+  try {
+    const answer = await ask(`api/clusters?${words()}`, { known: tag });
+    if (number !== asked) {
+      return;
+    }
+    tell(null);
+    if (answer) {
+      tag = answer.tag;
+      shown = answer.told;
+      draw();
+    }
+  } catch (error) {
+    if (number === asked) {
+      tell(error);
+      if (error.status === 401 || error.status === 403) {
+        at('rows').replaceChildren();
+        return; // whoever may not look does not go on asking
+      }
+    }
+  }
+  if (number === asked && !document.hidden) {
+    timer = setTimeout(look, EVERY);
+  }
+}
+
+/** Another filter, order or page. */
+function change(offset = 0) {
+  view.offset = offset;
+  tag = '';
+  look();
+}
+
+// -- stop ---------------------------------------------------------------------------------------
+
+function openStop() {
+  at('chosen').replaceChildren(
+    ...[...chosen.values()].map(row =>
+      make('li', `${row.name} of ${row.owner} (${row.phase})`)
+    )
+  );
+  at('stop-said').textContent = '';
+  at('reason').value = '';
+  at('ask-stop').showModal();
+  at('reason').focus();
+}
+
+async function stop(event) {
+  event.preventDefault();
+  const reason = at('reason').value.trim();
+  if (!reason) {
+    at('stop-said').textContent = 'Say why: the owner reads it.';
+    at('reason').focus();
+    return;
+  }
+  at('stop-now').disabled = true;
+  try {
+    const runs = [...chosen.values()].map(({ owner, name, uid }) => ({
+      owner,
+      name,
+      uid
+    }));
+    const { told } = await ask('api/clusters/stop', {
+      method: 'POST',
+      body: { runs, reason }
+    });
+    const failed = told.results.filter(result => !result.ok);
+    chosen.clear();
+    change(view.offset);
+    if (failed.length) {
+      at('stop-said').textContent = failed
+        .map(({ owner, name, detail }) => `${name} of ${owner}: ${detail}`)
+        .join('; ');
+    } else {
+      at('ask-stop').close();
+    }
+  } catch (error) {
+    at('stop-said').textContent = error.message;
+  } finally {
+    at('stop-now').disabled = false;
+  }
+}
+
+at('filter').addEventListener('input', () => {
+  view.text = at('filter').value;
+  change();
+});
+at('every').addEventListener('change', () => {
+  for (const row of shown.items) {
+    choose(row, at('every').checked);
+  }
+  draw();
+});
+at('back').addEventListener('click', () =>
+  change(Math.max(0, view.offset - LIMIT))
+);
+at('forth').addEventListener('click', () => change(view.offset + LIMIT));
+at('stop').addEventListener('click', openStop);
+at('reason').addEventListener('input', () => {
+  at('stop-said').textContent = '';
+});
+at('ask-stop').querySelector('form').addEventListener('submit', stop);
+document.addEventListener('visibilitychange', () => document.hidden || look());
+look();

@@ -1,0 +1,78 @@
+/*
+ * What the parts of the console's page share: elements, requests, numbers for people. Whatever
+ * comes from people (names, reasons, messages, lines of logs) is put into the page as text, never
+ * as HTML.
+ */
+
+export const { prefix, xsrf } = document.body.dataset;
+
+export const at = id => document.getElementById(id);
+
+/** An element with a text, and what else is set on it. */
+export function make(name, text = '', set = {}) {
+  const made = document.createElement(name);
+  made.textContent = text;
+  for (const [key, value] of Object.entries(set)) {
+    made.setAttribute(key, value);
+  }
+  return made;
+}
+
+/** What the API answers, or an error with its sentence; null when nothing has changed. */
+export async function ask(path, { method = 'GET', body, known } = {}) {
+  const headers = { 'X-XSRFToken': xsrf };
+  if (known) {
+    headers['If-None-Match'] = known;
+  }
+  const answer = await fetch(prefix + path, {
+    method,
+    headers,
+    cache: 'no-store',
+    body: body && JSON.stringify(body)
+  });
+  if (answer.status === 304) {
+    return null;
+  }
+  const told = await answer.json().catch(() => ({}));
+  if (!answer.ok) {
+    const why = told.detail ?? `${answer.status} ${answer.statusText}`;
+    throw Object.assign(new Error(why), { status: answer.status });
+  }
+  return { told, tag: answer.headers.get('Etag') ?? '' };
+}
+
+export function tell(error) {
+  const place = at('trouble');
+  place.hidden = !error;
+  if (!error) {
+    return;
+  }
+  place.textContent = `${error.message[0].toUpperCase()}${error.message.slice(1)}. `;
+  if (error.status === 401 || error.status === 403) {
+    place.append(make('a', 'Load the page again', { href: prefix }), '.');
+  }
+}
+
+export function age(from, to = Date.now() / 1000) {
+  const left = Math.max(0, Math.round(to - from));
+  const units = [
+    [86400, 'd'],
+    [3600, 'h'],
+    [60, 'm']
+  ];
+  const [size, unit] = units.find(([seconds]) => left >= 2 * seconds) ?? [
+    1,
+    's'
+  ];
+  return `${Math.floor(left / size)}${unit}`;
+}
+
+export function memory(bytes) {
+  return bytes ? `${+(bytes / 2 ** 30).toFixed(1)} GiB` : '–';
+}
+
+/** `2 worker, 1 ps`. */
+export const tasksOf = row =>
+  Object.entries(row.tasks)
+    .map(([type, count]) => `${count} ${type}`)
+    .join(', ');
