@@ -129,6 +129,18 @@ def test_what_a_busy_node_could_not_start_is_tried_again(
     assert told.detail.startswith("its node ") == (cause is Cause.LOST)
 
 
+def test_a_container_whose_end_nobody_saw_was_lost() -> None:
+    """containerd says 255 of a container whose shim was killed; a program that ends with it is told
+    by its own task.
+    """
+    silent, told = recorded("failed-silent"), recorded("failed")
+    for pod in (silent, told):
+        pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] = 255
+    lost = ends.how_it_ended(silent, asked=False, now=NOW)
+    assert (lost.cause, lost.detail) == (Cause.LOST, "its node lost its container")
+    assert ends.how_it_ended(told, asked=False, now=NOW).cause is Cause.ERROR
+
+
 def test_a_node_that_turns_a_pod_away_is_a_disruption() -> None:
     """A pod that its node did not admit ended by eviction, though no container ever was."""
     pod = recorded("unschedulable", phase="Failed", reason="OutOfcpu", message="no room")

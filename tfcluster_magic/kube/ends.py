@@ -29,6 +29,8 @@ _OVER = ("Succeeded", "Failed")
 _NEVER_RAN = {"StartError", "ContainerCannotRun"}
 _UNKNOWN = {"ContainerStatusUnknown", "Unknown"}
 """A kubelet or a containerd that came back and did not find the container again."""
+_UNSEEN = 255
+"""What containerd says of a container whose shim was killed; a task says itself how it ended."""
 _SIGNAL = 128
 
 
@@ -89,7 +91,7 @@ def how_it_ended(pod: Object, *, asked: bool, now: float) -> TaskExit:
         return _disrupted(told, *outside, pod)
     if ended.get("reason") in _NEVER_RAN:
         return _never_ran(told, pod, ended)
-    if ended.get("reason") in _UNKNOWN and message is None:
+    if message is None and (ended.get("reason") in _UNKNOWN or code == _UNSEEN):
         return replace(told, cause=Cause.LOST, detail=_("its node lost its container"))
     if _is_from_outside(told) and pod["metadata"].get("deletionTimestamp"):
         return replace(told, cause=Cause.KILLED, detail=_("its pod was deleted"))
