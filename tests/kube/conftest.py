@@ -37,7 +37,7 @@ LEFT_OUT = pytest.StashKey[dict[str, list[str]]]()
 RAN_BEFORE = pytest.StashKey[bool]()
 ORDER = (
     *("recovery", "chaos", "node_itself", "upgrade", "two_nodes", "lost_servers"),
-    *("hub_nodes", "enforcement", "lab"),
+    *("hub_nodes", "scale", "enforcement", "lab"),
     *("backend_contract", "hub", "operator", "explain", "whole_way", "images", "tenancy"),
     *("hub_faults", "render", "isolation", "attempts"),
     *("modes", "notebook", "admission", "backend", "storage", "security"),

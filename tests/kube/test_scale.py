@@ -1,0 +1,77 @@
+"""600 tasks on fake nodes, and one of them on a real node: it finds the names of all.
+
+Run by `make test-kube WITH=kwok`. Its fake nodes are not those of another file, which removes them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from conftest import UnderTest
+from kubectl import Kubectl, Object
+from kubenode import kwok
+from kubenode.commands import wait_until
+from operators import spec_of
+from scale import real
+from scale.ways import PS, RUN, TASKS, TOLERATIONS, WORKERS
+
+from tfcluster_magic.kube import manifests, policy, resource
+
+pytestmark = [pytest.mark.needs("kwok", "node-inside"), pytest.mark.alone]
+
+
+@pytest.fixture
+def fake_nodes(cluster: UnderTest) -> Iterator[int]:
+    """Sixty fake nodes, for the time of a test."""
+    assert cluster.own
+    kwok.fake_nodes(cluster.own.first, 60, "32", "128Gi")
+    yield 60
+    cluster.kubectl("delete", "node", "-l", kwok.LABEL)
+
+
+def test_a_task_finds_the_names_of_all_of_600(
+    cluster: UnderTest, kube: Kubectl, fake_nodes: int
+) -> None:
+    """A task that asked before any name was there finds all 600 and starts; its own program then
+    resolves them all.
+    """
+    assert cluster.own
+    posts = _objects(cluster.description.images["notebook"])
+    before = [each for each in posts if each["kind"] != "Service"]
+    service = [each for each in posts if each["kind"] == "Service"]
+    kube.apply(*before)
+    jobs = {each["metadata"]["name"]: each for each in before if each["kind"] == "Job"}
+    kube.apply(real.task(jobs[f"{RUN}-worker"], 3))
+    for name, count in ((f"{RUN}-ps", PS), (f"{RUN}-worker", WORKERS)):
+        kube.wait(
+            "job", name, lambda found, n=count: found["status"].get("ready") == n, "all run", 240
+        )
+    pod = f"real-{RUN}-worker-3"
+    kube.wait("pod", pod, lambda found: found["status"]["phase"] == "Running", "it runs", 600)
+    waits = "waiting for the address of"
+    wait_until(lambda: waits in kube.logs(pod), "it has asked in vain", seconds=90)
+    kube.apply(*service)
+    kube.wait("pod", pod, lambda found: found["status"]["phase"] == "Succeeded", "it ends", 240)
+    said = kube.logs(pod).splitlines()
+    assert "every address is there" in " ".join(said)
+    found = json.loads(said[-1])
+    assert (found["asked"], found["failed"], found["addresses"]) == (TASKS, 0, TASKS), found
+
+
+def _objects(image: str) -> list[Object]:
+    """What the operator would make of a run whose program looks all tasks up."""
+    said = {
+        "defaultImage": image,
+        "defaultCpu": 0.01,
+        "dataClaim": "",
+        "logClaim": "",
+        "workspaceClaim": "",
+        "nodeSelector": {"type": "kwok"},
+        "tolerations": TOLERATIONS,
+    }
+    cluster, _dash, number = RUN.rpartition("-")
+    wish = spec_of(real.PROGRAM, "all", workers=WORKERS, ps=PS)
+    record = resource.read(resource.write(cluster, int(number), wish))
+    return manifests.native(manifests.on_paper(record), policy.parse(json.dumps(said)))
