@@ -55,8 +55,8 @@ WEIGHTS = {
     "at_once": 3,
     "tell": 14,
     "finish": 12,
-    **{f"lose_{server.replace('-', '_')}": 3 for server in SERVERS},
-    "lose_operator": 6,
+    **{f"lose_{server.replace('-', '_')}": 1 for server in SERVERS},
+    "lose_operator": 4,
     "cut": 4,
     "kill_task": 4,
     "kill_program": 4,
@@ -70,6 +70,9 @@ WEIGHTS = {
     "die_deleting": 3,
     "die_reading": 3,
 }
+"""Servers die so rarely that runs come to something meanwhile."""
+EVENLY = {action: max(3, weight // 2) for action, weight in WEIGHTS.items()}
+"""The same where there are few steps."""
 ON_TASKS = {
     *("tell", "finish", "stop", "kill_task", "kill_program", "kill_shim", "delete_pod"),
     *("force_pod", "delete_job", "meddle", "die_stopping", "die_reading"),

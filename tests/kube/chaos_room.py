@@ -114,7 +114,7 @@ class Room(Asking):
 
     def clients(self, *wishes: dict[str, Any]) -> list[dict[str, Any]]:
         """What becomes of these wishes; nobody fails for another reason than that it may."""
-        calm = not self.servers.shaken
+        calm = not self.servers.stumbling
         results = self.ask(*wishes)
         for wish, result in zip(wishes, results, strict=True):
             if made := result.get("made"):

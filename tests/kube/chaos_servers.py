@@ -22,8 +22,10 @@ from kubenode.node import Node
 from kubenode.processes import children, members, namespace_of
 from operating import Process
 
-AFTERMATH = 60.0
-"""Seconds after a server is back in which what needed it may still stumble."""
+SHAKEN, AFTERMATH = 15.0, 60.0
+"""Seconds after a server is back in which nothing is waited for, and in which what needs it may
+still stumble.
+"""
 LOST = gluster.BRICKS[-1]
 KEPT = (
     *("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"),
@@ -42,7 +44,15 @@ class Servers:
     @property
     def shaken(self) -> bool:
         """Whether something is away, or was a moment ago."""
-        return bool(self._away) or time.monotonic() < self._back + AFTERMATH
+        return self._stumbles(SHAKEN)
+
+    @property
+    def stumbling(self) -> bool:
+        """Whether a client may find that something is away."""
+        return self._stumbles(AFTERMATH)
+
+    def _stumbles(self, seconds: float) -> bool:
+        return bool(self._away) or time.monotonic() < self._back + seconds
 
     def lose(self, server: str, until: int, which: int) -> None:
         """Kill a server, which is back at a later step; `which` of several."""

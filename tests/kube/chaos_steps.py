@@ -96,7 +96,7 @@ class Chaos(Room):
             seen = self.place_of(cluster).records.seen.get(uid)
             if seen is None:
                 return False
-            phase, waits = seen.run.status.phase, "room" in seen.run.status.message
+            phase, waits = seen.run.status.phase, "in the queue" in seen.run.status.message
             return waits or not seen.there or phase is Phase.RUNNING or phase.is_final
 
         self.until(settled, f"{cluster} is up or over")
