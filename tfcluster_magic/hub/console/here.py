@@ -27,7 +27,7 @@ from .world import Leak, Leaks, Missed, Row, Seen
 
 WITHIN = 15.0
 """Seconds for one answer of a reader, its start on a busy machine included."""
-WAIT = 3.0
+WAIT = 5.0
 """Seconds that a listing waits for those who have not answered before."""
 UNUSED = 60.0
 _MOST_BYTES = 64 * 1024 * 1024
@@ -136,7 +136,7 @@ class PersonReader:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 process.kill()
             with contextlib.suppress(asyncio.TimeoutError):  # what hangs in the kernel ends later
-                await asyncio.wait_for(process.communicate(), 2)
+                await asyncio.wait_for(process.communicate(), 10)
 
 
 class Here:
