@@ -141,6 +141,8 @@ def policy(cluster: UnderTest, **more: Any) -> str:
         "storageClass": cluster.description.storage_class,
         # A process tries that in the tenant's own namespace, which takes it most of a minute.
         "requireNetworkPolicy": "network-policy" in cluster.description.can and not as_processes(),
+        # Where the node has Volcano, too, only test_gangs.py asks for it.
+        "gang": False if "volcano" in cluster.description.can else "auto",
         **more,
     }
     return yaml.safe_dump(said)

@@ -1,0 +1,240 @@
+"""Runs of many tasks on nodes that have room for one of them: with Volcano, and without."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import UnderTest
+from kubectl import Object
+from kubenode import kwok
+from kubenode.commands import wait_until
+from operating import Installed, Process
+from operators import Tenant, policy, spec_of
+
+from tfcluster_magic.models import Replicas, ReplicaSet, Resources, Spec
+
+NODES = 4
+CORES = 8
+"""Of each node; tasks of five cores have one each, three of two cores fit on one together."""
+POOL: Object = {
+    "nodeSelector": {"type": "kwok"},
+    "tolerations": [{"key": kwok.KEY, "operator": "Exists"}],
+    "dataClaim": "",
+    "logClaim": "",
+    "workspaceClaim": "",
+    "requireNetworkPolicy": False,
+}
+VOLCANO = ("volcano", "kwok", "node-inside")
+
+
+@pytest.fixture(scope="module")
+def there(
+    cluster: UnderTest, new_tenant: Callable[[], Tenant], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Tenant]:
+    """Fake nodes, and a user whose tasks run on them: an operator of their own looks after that."""
+    assert cluster.own
+    kwok.fake_nodes(cluster.own.first, NODES, str(CORES), "32Gi")
+    tenant = new_tenant()
+    served = tenant.operator
+    served.stop()
+    folder = tmp_path_factory.mktemp("gangs")
+    tenant.operator = Process(tenant.name, tenant.kubectl.kubeconfig, folder)
+    operate(cluster, tenant)
+    yield tenant
+    tenant.kubectl("delete", "tfclusters", "--all")
+    tenant.operator.stop()
+    if isinstance(served, Installed):
+        served.start()
+    cluster.kubectl("delete", "node", "-l", kwok.LABEL)
+
+
+@pytest.fixture(autouse=True)
+def left_clean(there: Tenant) -> Iterator[None]:
+    """No test leaves runs behind that take the next one's room."""
+    yield
+    there.kubectl("delete", "tfclusters", "--all")
+    wait_until(
+        lambda: not there.kubectl.every("pod", "tfcluster.dev/name"), "no pod is left", seconds=120
+    )
+
+
+def operate(cluster: UnderTest, tenant: Tenant, **more: Any) -> None:
+    """Start the operator anew with other words of its policy."""
+    assert isinstance(tenant.operator, Process)
+    tenant.operator.stop()
+    said = policy(cluster, **{**POOL, **more})
+    (tenant.operator.folder / "policy.yaml").write_text(said)
+    tenant.operator.start()
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    """A program that nobody runs: fake pods only say that they do."""
+    file = tmp_path / "waits.py"
+    file.write_text("pass\n")
+    return file
+
+
+def wish(program: Path, workers: int, ps: int, cpu: float) -> Spec:
+    """A cluster whose tasks ask for so many cores each."""
+    each = Resources(cpu=cpu, memory="1Gi")
+    tasks = ReplicaSet(
+        worker=Replicas(count=workers, resources=each), ps=Replicas(count=ps, resources=each)
+    )
+    return spec_of(program, replicas=tasks)
+
+
+def stop(tenant: Tenant, *names: str) -> None:
+    """End runs, and wait until they gave everything back."""
+    for name in names:
+        body = json.dumps({"spec": {"stop": {"reason": "the test is over", "by": "test"}}})
+        tenant.kubectl("patch", "tfcluster", name, "--type=merge", "-p", body)
+    for name in names:
+        tenant.wait(name, lambda s: s.get("releasedAt"), "it gave everything back", seconds=120)
+
+
+def hosts(tenant: Tenant, name: str) -> list[str]:
+    """The nodes of the tasks of a run, of each task one."""
+    return [n for pod in tenant.pods(name) if (n := pod["spec"].get("nodeName"))]
+
+
+def groups(tenant: Tenant) -> dict[str, str]:
+    """The PodGroups of the namespace, each with its phase."""
+    found = json.loads(tenant.kubectl("get", "podgroups", "-o", "json"))["items"]
+    return {g["metadata"]["name"]: (g.get("status") or {}).get("phase", "") for g in found}
+
+
+def annotate(cluster: UnderTest, tenant: Tenant, *marks: str) -> None:
+    """Say on the namespace how its tasks are placed, as an administrator does."""
+    cluster.kubectl("annotate", "namespace", tenant.name, *marks, "--overwrite")
+
+
+def one_runs_and_one_waits(tenant: Tenant, program: Path, said: str) -> tuple[str, str]:
+    """Launch two clusters that have each room for themselves; who runs whole, and who waits."""
+    both = ("one-1", "two-1")
+    for name in both:
+        tenant.launch(name, wish(program, workers=3, ps=1, cpu=5))
+    wait_until(
+        lambda: any(tenant.status(name).get("phase") == "Running" for name in both),
+        "one of the two runs",
+        seconds=120,
+    )
+    (runs,) = [name for name in both if tenant.status(name)["phase"] == "Running"]
+    (waits,) = set(both) - {runs}
+    status = tenant.wait(waits, lambda s: said in s.get("message", "").lower(), said, seconds=120)
+    print(f"{runs} runs, {waits}: {status['phase']}: {status['message']}")
+    assert status["phase"] == "Queued"
+    assert len(hosts(tenant, runs)) == 4
+    assert hosts(tenant, waits) == []
+    return runs, waits
+
+
+@pytest.mark.needs("kwok", "node-inside")
+def test_without_a_gang_scheduler_one_runs_whole_and_the_other_is_told_why(
+    cluster: UnderTest, there: Tenant, program: Path
+) -> None:
+    """Two clusters that each need most of the room do not deadlock: the operator begins one of
+    them, and the other when that one is over.
+    """
+    operate(cluster, there, gang=False)
+    runs, waits = one_runs_and_one_waits(there, program, "more on the nodes, held by one-1")
+    assert there.pods(waits) == []
+    stop(there, runs)
+    there.phase(waits, "Running", seconds=120)
+    stop(there, waits)
+
+
+@pytest.mark.needs(*VOLCANO)
+def test_with_volcano_one_runs_whole_and_the_other_waits_in_its_words(
+    cluster: UnderTest, there: Tenant, program: Path
+) -> None:
+    """Volcano binds all tasks of one; the other is Queued with Volcano's reason, and runs when the
+    first is over, whose PodGroup goes.
+    """
+    operate(cluster, there, gang="auto")
+    runs, waits = one_runs_and_one_waits(there, program, "insufficient cpu")
+    print(there.kubectl("get", "podgroups"), groups(there))
+    assert groups(there).keys() == {runs, waits}
+    stop(there, runs)
+    there.phase(waits, "Running", seconds=120)
+    wait_until(lambda: groups(there).keys() == {waits}, "only its PodGroup is left", seconds=90)
+    # Whoever is killed from outside is bound alone, though others of the gang are done and gone.
+    for worker in ("0", "1"):
+        index = f"batch.kubernetes.io/job-completion-index={worker}"
+        (pod,) = [
+            p["metadata"]["name"]
+            for p in there.pods(waits, "worker")
+            if p["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] == worker
+        ]
+        if worker == "0":
+            there.kubectl("annotate", "pod", pod, "kwok.tfcluster/exit-code=0")
+            there.wait(
+                waits,
+                lambda s: s["counts"]["worker"].get("succeeded") == 1,
+                f"{index} is done",
+                seconds=120,
+            )
+        there.kubectl("delete", "pod", pod, "--wait=false")
+    there.wait(
+        waits,
+        lambda s: s.get("heals") == 1 and s["counts"]["worker"].get("running") == 2,
+        "the other is healed",
+        seconds=120,
+    )
+    least = json.loads(there.kubectl("get", "podgroup", waits, "-o", "json"))["spec"]["minMember"]
+    print(f"minMember of one that was healed: {least}")
+    stop(there, waits)
+
+
+@pytest.mark.needs(*VOLCANO)
+@pytest.mark.parametrize("gang", [False, "auto"])
+def test_parameter_servers_and_workers_land_together(
+    cluster: UnderTest, there: Tenant, program: Path, gang: object
+) -> None:
+    """A cluster that fits on one node is on one, whoever places it."""
+    operate(cluster, there, gang=gang)
+    for run in ("near-1", "near-2", "near-3"):
+        there.launch(run, wish(program, workers=2, ps=1, cpu=2))
+        there.phase(run, "Running", seconds=120)
+        print(run, sorted(hosts(there, run)))
+        assert len(set(hosts(there, run))) == 1
+    stop(there, "near-1", "near-2", "near-3")
+
+
+@pytest.mark.needs(*VOLCANO)
+def test_a_queue_or_a_priority_class_that_is_not_there_is_said(
+    cluster: UnderTest, there: Tenant, program: Path
+) -> None:
+    """A run whose namespace names a queue that is missing or closed is Queued and says so, and
+    begins when it is there and open; the same of a priority class.
+    """
+    operate(cluster, there, gang="auto")
+    name = f"{there.name}-queue"
+    annotate(cluster, there, f"tfcluster.dev/queue={name}")
+    there.launch("queue-1", wish(program, workers=1, ps=1, cpu=1))
+    told = there.wait("queue-1", lambda s: name in s.get("message", ""), "it says so", seconds=90)
+    assert told["phase"] == "Queued"
+    assert f"Volcano's queue {name}, which does not exist" in told["message"]
+    queue = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue"}
+    cluster.kubectl.apply({**queue, "metadata": {"name": name}, "spec": {"weight": 1}})
+    there.phase("queue-1", "Running", seconds=120)
+    stop(there, "queue-1")
+    annotate(cluster, there, "tfcluster.dev/queue-", "tfcluster.dev/priority-class=tests-missing")
+    there.launch("class-1", wish(program, workers=1, ps=1, cpu=1))
+    missing = "there is no priority class tests-missing"
+    told = there.wait(
+        "class-1", lambda s: missing in s.get("message", ""), "it says so", seconds=120
+    )
+    assert told["phase"] == "Queued"
+    kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 5}
+    cluster.kubectl.apply({**kind, "metadata": {"name": "tests-missing"}})
+    there.phase("class-1", "Running", seconds=180)
+    assert {p["spec"]["priority"] for p in there.pods("class-1")} == {5}
+    stop(there, "class-1")
+    annotate(cluster, there, "tfcluster.dev/priority-class-")
+    cluster.kubectl("delete", "priorityclass", "tests-missing")
+    cluster.kubectl("delete", "queue", name)
