@@ -19,6 +19,7 @@ from kubenode.paths import ROOT
 from scale.following import following
 from scale.launches import launches
 from scale.names import names
+from scale.records import records
 from scale.site import Site, ready
 from scale.tfjob import tfjob
 from scale.users import users
@@ -31,6 +32,7 @@ BENCHES: dict[str, Callable[[Site, int], list[Row]]] = {
     "launches": launches,
     "users": users,
     "following": following,
+    "records": records,
     "names": names,
     "tfjob": tfjob,
 }
