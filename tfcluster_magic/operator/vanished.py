@@ -53,7 +53,9 @@ def lost(
     if first in seen:
         text = _("Somebody deleted the Job {name} while the run was active.")
     else:
-        text = _("The Job {name} was deleted, and no operator was there to see how its tasks ended.")
+        text = _(
+            "The Job {name} was deleted, and no operator was there to see how its tasks ended."
+        )
     return text.format(name=labels.job_name(cluster.metadata.name, first))
 
 
