@@ -130,7 +130,7 @@ def test_what_a_busy_node_could_not_start_is_tried_again(
 
 
 def test_a_container_whose_end_nobody_saw_was_lost() -> None:
-    """containerd says 255 of a container whose shim was killed; a program that ends with it is told
+    """Of a container whose shim was killed containerd says 255; a program that ends with it is told
     by its own task.
     """
     silent, told = recorded("failed-silent"), recorded("failed")
