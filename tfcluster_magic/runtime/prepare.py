@@ -134,39 +134,88 @@ def wait_for_names(
 
     Raises ConfigError naming those that have none.
     """
-    missing = [host for host in hosts if not _is_address(host)]
-    if not missing:
+    names = Names([host for host in hosts if not _is_address(host)], needed)
+    if not names.missing:
         return
-    import socket
-
-    def has_address(name: str) -> bool:
-        try:
-            return bool(socket.getaddrinfo(name, None))
-        except OSError:
-            return False
-
     started, pause, told = time.monotonic(), 0.1, False
     while True:
-        missing = [name for name in missing if not has_address(name)]
-        if not missing:
+        waited = time.monotonic() - started
+        tells = waited > QUIET_SECONDS and not told
+        late = waited > min(GO_ON, patience)
+        names.ask(singly=late, every=tells)
+        ends = names.missing and (waited > patience or (late and not names.lacks_needed))
+        if ends:
+            names.ask(singly=True, every=True)  # to name those that have none
+        if not names.missing:
             if told:
                 say("every address is there")
             return
-        shown = ", ".join(missing[:3])
-        if len(missing) > 3:
-            shown += f" and {len(missing) - 3} more"
-        waited = time.monotonic() - started
-        if waited > patience and any(name in needed for name in missing):
-            raise ConfigError(f"after {waited:.0f} s there is no address for {shown}")
-        if waited > min(GO_ON, patience) and not any(name in needed for name in missing):
-            say(f"going on without the address of {shown}: it has ended, or is not there yet")
+        if waited > patience and names.lacks_needed:
+            raise ConfigError(f"after {waited:.0f} s there is no address for {names.shown}")
+        if ends and not names.lacks_needed:
+            say(f"going on without the address of {names.shown}: it has ended, or is not there yet")
             return
-        if waited > QUIET_SECONDS and not told:
-            say(f"waiting for the address of {shown}")
+        if tells:
+            say(f"waiting for the address of {names.shown}")
             told = True
         # A name server has no event to wait for.
         time.sleep(pause)
         pause = min(2.0, pause * 1.5)
+
+
+class Names:
+    """Names without an address yet. 600 tasks that ask for 600 names each are too many questions:
+    the name that all are below (of a headless Service) has an address for each of them, so one
+    answer tells that all are there; until then the first that is missing tells enough.
+    """
+
+    def __init__(self, names: list[str], needed: list[str]) -> None:
+        self._needed = set(needed)
+        self._count = len(names)
+        above = {name.partition(".")[2] for name in names}
+        self._above = above.pop() if len(above) == 1 else ""
+        self.missing = sorted(names, key=lambda name: name not in self._needed)
+
+    @property
+    def lacks_needed(self) -> bool:
+        """Whether one is missing that is needed; these are asked for first."""
+        return bool(self.missing) and self.missing[0] in self._needed
+
+    @property
+    def shown(self) -> str:
+        """The first three, for a message."""
+        more = f" and {len(self.missing) - 3} more" if len(self.missing) > 3 else ""
+        return ", ".join(self.missing[:3]) + more
+
+    def ask(self, singly: bool, every: bool) -> None:
+        """Ask for all together, then `singly` or where that tells nothing for one after the other:
+        until the first that has no address, or for `every` one.
+        """
+        together = _addresses(self._above) if self._above and self._count > 1 else 0
+        if together >= self._count:
+            self.missing = []
+        elif singly or every or not together:
+            left = []
+            for place, name in enumerate(self.missing):
+                if _addresses(name):
+                    continue
+                left.append(name)
+                if not every:
+                    left += self.missing[place + 1 :]
+                    break
+            self.missing = left
+
+
+def _addresses(name: str) -> int:
+    """How many addresses a name has, of the kind of which it has more."""
+    import socket
+
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return 0
+    kinds = (socket.AF_INET, socket.AF_INET6)
+    return max(len({each[4][0] for each in found if each[0] == kind}) for kind in kinds)
 
 
 def _is_address(host: str) -> bool:
