@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from tfcluster_magic.lifecycle import Observation, ObservedTask
-from tfcluster_magic.models import Cause, Replicas, ReplicaSet, Spec, TaskExit, TaskState
+from tfcluster_magic.models import (
+    Cause,
+    Phase,
+    Reason,
+    Replicas,
+    ReplicaSet,
+    Spec,
+    Status,
+    TaskExit,
+    TaskState,
+)
 from tfcluster_magic.operator.outlook import all_up
 
 SPEC = Spec(replicas=ReplicaSet(worker=Replicas(count=2)))
+RUNNING = Status(phase=Phase.RUNNING, reason=Reason.RUNNING)
 ENDED = TaskExit(cause=Cause.COMPLETED, finished_at=1.0, exit_code=0)
 
 
@@ -19,6 +30,15 @@ def test_who_is_up_or_over_is_not_waited_for() -> None:
     first = ObservedTask(name="worker-0", attempt=1, state=TaskState.RUNNING, ready=True)
     second = ObservedTask(name="worker-1", attempt=1, state=TaskState.STARTING)
     over = ObservedTask(name="worker-1", attempt=1, state=TaskState.SUCCEEDED, exit=ENDED)
-    assert not all_up(SPEC, seen(first))
-    assert not all_up(SPEC, seen(first, second))
-    assert all_up(SPEC, seen(first, over))
+    assert not all_up(SPEC, RUNNING, seen(first))
+    assert not all_up(SPEC, RUNNING, seen(first, second))
+    assert all_up(SPEC, RUNNING, seen(first, over))
+
+
+def test_who_is_started_again_is_waited_for() -> None:
+    """A task whose earlier attempt has ended is not over, while nothing of the next is seen."""
+    first = ObservedTask(name="worker-0", attempt=1, state=TaskState.RUNNING, ready=True)
+    killed = TaskExit(cause=Cause.KILLED, finished_at=1.0)
+    gone = ObservedTask(name="worker-1", attempt=1, state=TaskState.FAILED, exit=killed)
+    again = Status(phase=Phase.RUNNING, reason=Reason.RUNNING, restarts={"worker-1": 1})
+    assert not all_up(SPEC, again, seen(first, gone))

@@ -49,10 +49,15 @@ def had_pods(status: Status) -> set[TaskType]:
     return {TaskType(t) for t, c in counts if c != TypeCounts(desired=c.desired)}
 
 
-def all_up(spec: Spec, seen: Observation) -> bool:
-    """Whether every task is seen, and is ready or over: nothing of it is waited for."""
+def all_up(spec: Spec, status: Status, seen: Observation) -> bool:
+    """Whether every task is seen, and is ready or over: nothing of it is waited for. An end of an
+    earlier attempt is none: its next one is waited for.
+    """
     tasks = seen.tasks.values()
-    return len(tasks) == spec.replicas.total and all(t.ready or t.exit for t in tasks)
+    wanted = status.restarts
+    return len(tasks) == spec.replicas.total and all(
+        t.attempt > wanted.get(t.name, 0) and (t.ready or t.exit is not None) for t in tasks
+    )
 
 
 def is_as_wanted(status: Status) -> bool:

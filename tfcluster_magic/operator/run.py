@@ -169,7 +169,7 @@ class Run:
         if not outlook.misses_tasks(self._status):
             explainer.forget(self.key)
             return seen
-        if outlook.all_up(self._cluster.spec, seen):
+        if outlook.all_up(self._cluster.spec, self._status, seen):
             return seen
         return replace(seen, why=explainer.why(sight))
 
