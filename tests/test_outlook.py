@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+from recorded_pods import RUNNING
+
 from tfcluster_magic.lifecycle import Observation, ObservedTask
 from tfcluster_magic.models import (
     Cause,
-    Phase,
-    Reason,
     Replicas,
     ReplicaSet,
     Spec,
-    Status,
     TaskExit,
     TaskState,
 )
 from tfcluster_magic.operator.outlook import all_up
 
 SPEC = Spec(replicas=ReplicaSet(worker=Replicas(count=2)))
-RUNNING = Status(phase=Phase.RUNNING, reason=Reason.RUNNING)
 ENDED = TaskExit(cause=Cause.COMPLETED, finished_at=1.0, exit_code=0)
 
 
@@ -40,5 +39,5 @@ def test_who_is_started_again_is_waited_for() -> None:
     first = ObservedTask(name="worker-0", attempt=1, state=TaskState.RUNNING, ready=True)
     killed = TaskExit(cause=Cause.KILLED, finished_at=1.0)
     gone = ObservedTask(name="worker-1", attempt=1, state=TaskState.FAILED, exit=killed)
-    again = Status(phase=Phase.RUNNING, reason=Reason.RUNNING, restarts={"worker-1": 1})
+    again = replace(RUNNING, restarts={"worker-1": 1})
     assert not all_up(SPEC, again, seen(first, gone))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from task_process import Run, new_run, until
+from task_process import Run, TaskProcess, new_run, until
 
 from tfcluster_magic.tf_config import tf_cluster
 
@@ -40,14 +40,19 @@ def old(run: Run, tmp_path: Path) -> Path:
     return folder
 
 
+def found_in_a_file(run: Run, folder: Path, domain: str, there: str) -> tuple[Path, TaskProcess]:
+    """A task that began, whose peers' names are below `domain` and are found in this file alone."""
+    hosts = folder / "hosts"
+    hosts.write_text(there)
+    run.config["addresses"] = None
+    run.config.update(addressTemplate=f"{{name}}-{{type}}-{{index}}.{domain}", port=2222)
+    shell = f'mount --bind {hosts} /etc/hosts && exec "$@"'
+    return hosts, run.task().start(prefix=[*NAMESPACE, shell, ""])
+
+
 def test_waits_for_names(run: Run, tmp_path: Path) -> None:
     """A task whose peers have no address yet waits for them, saying so, and then starts."""
-    hosts = tmp_path / "hosts"
-    hosts.write_text("127.0.0.1 localhost\n")
-    run.config["addresses"] = None
-    run.config.update(addressTemplate="{name}-{type}-{index}.invalid", port=2222)
-    shell = f'mount --bind {hosts} /etc/hosts && exec "$@"'
-    task = run.task().start(prefix=[*NAMESPACE, shell, ""])
+    hosts, task = found_in_a_file(run, tmp_path, "invalid", "127.0.0.1 localhost\n")
     until(lambda: "waiting for the address of digits-2-ps-0.invalid" in task.output, "the wait")
     with hosts.open("a") as file:
         for name in ("worker-0", "worker-1", "ps-0"):
@@ -61,12 +66,8 @@ def test_one_answer_tells_that_all_names_are_there(run: Run, tmp_path: Path) -> 
     """Where the name above them all has an address for each, no name is asked for alone: 600 tasks
     that did would ask a name server 360 000 times. One address less, and the others are missed.
     """
-    hosts = tmp_path / "hosts"
-    hosts.write_text("127.0.0.1 localhost\n127.0.0.2 all.invalid\n127.0.0.3 all.invalid\n")
-    run.config["addresses"] = None
-    run.config.update(addressTemplate="{name}-{type}-{index}.all.invalid", port=2222)
-    shell = f'mount --bind {hosts} /etc/hosts && exec "$@"'
-    task = run.task().start(prefix=[*NAMESPACE, shell, ""])
+    there = "127.0.0.2 all.invalid\n127.0.0.3 all.invalid\n"
+    hosts, task = found_in_a_file(run, tmp_path, "all.invalid", there)
     until(lambda: "waiting for the address of digits-2-ps-0.all.invalid" in task.output, "the wait")
     with hosts.open("a") as file:
         file.write("127.0.0.4 all.invalid\n")
