@@ -42,7 +42,7 @@ class TaskLog:
             return
         with open(path, "rb") as file:
             found, size = 0, file.seek(0, os.SEEK_END)
-            for at, line in _backwards(file, size):
+            for at, line in backwards(file, size):
                 # The newline of the last line begins no further one.
                 found += at < size and self._counts(_text(line))
                 if found >= lines:
@@ -99,7 +99,7 @@ def _text(line: bytes) -> str:
     return line.decode("utf-8", "replace").rstrip("\r")
 
 
-def _backwards(file: BinaryIO, at: int) -> Iterator[tuple[int, bytes]]:
+def backwards(file: BinaryIO, at: int) -> Iterator[tuple[int, bytes]]:
     """Lines before `at`, the last one first, with where each begins; without the file's first."""
     begun = b""
     while at > 0:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable
 from functools import partial, wraps
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from jupyter_core.utils import ensure_async
@@ -24,6 +23,7 @@ from .. import validation
 from ..errors import Conflict, InvalidRequest, NotAllowed, Problem, TFClusterError, UsageError
 from ..i18n import _, accepted, language
 from ..models import Model, TFCluster
+from ..output import problems
 
 if TYPE_CHECKING:
     from .service import Service
@@ -34,37 +34,13 @@ RESOURCE = "tfcluster"
 """What an `Authorizer` of Jupyter Server is asked about: read, write on `tfcluster`."""
 MOST_BYTES = 4 * 1024 * 1024
 """Of a request's body: a cell with its arguments is far below."""
-PROBLEM = "application/problem+json"
+PROBLEM = problems.TYPE
 
 
 def problem(error: BaseException) -> dict[str, Any]:
-    """An error as RFC 9457 has it, with every single problem of a refused request."""
-    told: dict[str, Any] = {
-        "type": "about:blank",
-        "title": type(error).__name__,
-        "status": getattr(error, "http_status", 500),
-        "detail": str(error) or type(error).__name__,
-    }
-    if isinstance(error, HTTPError):
-        told |= {"title": _phrase(error.status_code), "status": error.status_code}
-        told["detail"] = error.log_message or error.reason or told["title"]
-    elif not isinstance(error, TFClusterError):
-        told["title"] = _phrase(500)
-        told["detail"] = _(
-            "something went wrong inside the server extension; the server's log has the cause"
-        )
-    if isinstance(error, InvalidRequest):
-        told["problems"] = [
-            {"field": p.field, "value": p.value, "allowed": p.allowed} for p in error.problems
-        ]
-    return told
-
-
-def _phrase(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return "Error"
+    """An error as the routes tell it."""
+    text = _("something went wrong inside the server extension; the server's log has the cause")
+    return problems.problem(error, text)
 
 
 def wanted_by(handler: JupyterHandler) -> str | None:

@@ -18,6 +18,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from ...backends.log_files import backwards
 from ...errors import BackendUnavailable
 from ...i18n import _
 from ...models import Model
@@ -101,7 +102,7 @@ class AuditLog:
         try:
             with open(self.path, "rb") as file:
                 end = file.seek(0, os.SEEK_END) if before is None else before
-                for at, line in _backwards(file, end):
+                for at, line in _lines(file, end):
                     try:
                         entry = _DECODER.decode(line)
                     except msgspec.DecodeError:
@@ -143,21 +144,9 @@ def entry(who: str, what: str, owner: str, target: str, reason: str, source: str
     )
 
 
-def _backwards(file: BinaryIO, end: int) -> Iterator[tuple[int, bytes]]:
+def _lines(file: BinaryIO, end: int) -> Iterator[tuple[int, bytes]]:
     """Whole lines before `end`, the last one first, with where each begins."""
-    begun = b""
-    at = end
-    while at > 0:
-        start = max(0, at - _BLOCK)
-        file.seek(start)
-        block = file.read(at - start) + begun
-        begun, *whole = block.split(b"\n")
-        place = start + len(block)
-        for line in reversed(whole):
-            place -= len(line)
-            if line:
-                yield place, line
-            place -= 1
-        at = start
-    if begun:
-        yield 0, begun
+    yield from ((at, line) for at, line in backwards(file, end) if line)
+    file.seek(0)
+    if end > 0 and (first := file.readline().rstrip(b"\n")):
+        yield 0, first

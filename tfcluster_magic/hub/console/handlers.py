@@ -10,7 +10,6 @@ failure is `application/problem+json` with one sentence.
 from __future__ import annotations
 
 import json
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,14 +21,15 @@ from jupyterhub.services.auth import (
 )
 from tornado.web import HTTPError, RequestHandler
 
-from ...errors import InvalidRequest, NotAllowed, TFClusterError, UsageError
+from ...errors import NotAllowed, TFClusterError, UsageError
 from ...i18n import _
 from ...models import Model
+from ...output import problems
 
 if TYPE_CHECKING:
     from .routes import Console
 
-PROBLEM = "application/problem+json"
+PROBLEM = problems.TYPE
 MOST_BYTES = 1024 * 1024
 POLICY = (
     "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'self'; img-src 'self' data:; "
@@ -154,23 +154,6 @@ class Nothing(ConsoleHandler):
 
 
 def problem(status: int, error: BaseException | None) -> dict[str, Any]:
-    """An error as RFC 9457 has it."""
-    told: dict[str, Any] = {"type": "about:blank", "title": _phrase(status), "status": status}
-    if isinstance(error, TFClusterError):
-        told |= {"title": type(error).__name__, "status": error.http_status, "detail": str(error)}
-    elif isinstance(error, HTTPError):
-        told["detail"] = error.log_message or error.reason or told["title"]
-    else:
-        told["detail"] = _("something went wrong inside the console; the hub's log has the cause")
-    if isinstance(error, InvalidRequest):
-        told["problems"] = [
-            {"field": p.field, "value": p.value, "allowed": p.allowed} for p in error.problems
-        ]
-    return told
-
-
-def _phrase(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return "Error"
+    """An error as the routes tell it; `status` is that of a refusal without one."""
+    text = _("something went wrong inside the console; the hub's log has the cause")
+    return problems.problem(HTTPError(status) if error is None else error, text)

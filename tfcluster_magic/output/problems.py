@@ -1,0 +1,41 @@
+"""An error as `application/problem+json` (RFC 9457), the same for every service that has routes."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+from tornado.web import HTTPError
+
+from ..errors import InvalidRequest, TFClusterError
+
+TYPE = "application/problem+json"
+
+
+def problem(error: BaseException, inside: str) -> dict[str, Any]:
+    """The error, with every single problem of a refused request; `inside` is what is told of one
+    that is a fault of the service.
+    """
+    told: dict[str, Any] = {
+        "type": "about:blank",
+        "title": type(error).__name__,
+        "status": getattr(error, "http_status", 500),
+        "detail": str(error) or type(error).__name__,
+    }
+    if isinstance(error, HTTPError):
+        told |= {"title": _phrase(error.status_code), "status": error.status_code}
+        told["detail"] = error.log_message or error.reason or told["title"]
+    elif not isinstance(error, TFClusterError):
+        told |= {"title": _phrase(500), "detail": inside}
+    if isinstance(error, InvalidRequest):
+        told["problems"] = [
+            {"field": p.field, "value": p.value, "allowed": p.allowed} for p in error.problems
+        ]
+    return told
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "Error"
