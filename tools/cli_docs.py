@@ -6,6 +6,7 @@ A test keeps the file current, so the documentation cannot say what the program 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -49,11 +50,16 @@ def page() -> str:
         command = cli.tfcluster.get_command(root, verb)
         assert command is not None
         context = click.Context(command, info_name=verb, parent=root, terminal_width=WIDTH)
-        parts.append(_block(verb, command.get_help(context)))
-        for name, below in getattr(command, "commands", {}).items():
-            inner = click.Context(below, info_name=name, parent=context, terminal_width=WIDTH)
-            parts.append(_block(f"{verb} {name}", below.get_help(inner)))
+        parts += _blocks(verb, command, context)
     return "\n".join(parts)
+
+
+def _blocks(title: str, command: click.Command, context: click.Context) -> Iterator[str]:
+    """A command, and the commands below it."""
+    yield _block(title, command.get_help(context))
+    for name, below in getattr(command, "commands", {}).items():
+        inner = click.Context(below, info_name=name, parent=context, terminal_width=WIDTH)
+        yield from _blocks(f"{title} {name}", below, inner)
 
 
 def _block(title: str, text: str) -> str:

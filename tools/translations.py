@@ -101,9 +101,9 @@ def _help_messages() -> Iterator[tuple[str, str, None]]:
 
     group = cli.tfcluster
     commands = [group, *(group.get_command(click.Context(group), verb) for verb in VERBS)]
-    commands += [one for each in commands[1:] for one in getattr(each, "commands", {}).values()]
-    for command in commands:
+    for command in commands:  # which grows meanwhile
         assert command is not None
+        commands += getattr(command, "commands", {}).values()
         place = f"tfcluster_magic/cli ({command.name})"
         for text in (command.help, command.epilog):
             yield from ((place, message, None) for message, _stays in paragraphs(text or ""))

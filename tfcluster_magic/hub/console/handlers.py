@@ -9,7 +9,9 @@ failure is `application/problem+json` with one sentence.
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -25,6 +27,7 @@ from ...errors import NotAllowed, TFClusterError, UsageError
 from ...i18n import _
 from ...models import Model
 from ...output import problems
+from .audit import Entry, entry
 
 if TYPE_CHECKING:
     from .routes import Console
@@ -151,6 +154,21 @@ class Nothing(ConsoleHandler):
     async def prepare(self) -> None:
         """Nobody has to be asked who they are."""
         raise HTTPError(404)
+
+
+async def noted(
+    handler: ConsoleHandler, what: str, whom: Sequence[tuple[str, str]], reason: str = ""
+) -> list[Entry]:
+    """Write into the audit log what is going to be done; raises when that cannot be written."""
+    source = str(handler.request.remote_ip)
+    made = [entry(handler.who, what, owner, target, reason, source) for owner, target in whom]
+    await asyncio.to_thread(handler.console.audit.asked, made)
+    return made
+
+
+def words(handler: ConsoleHandler) -> dict[str, list[str]]:
+    """The words of the request's address."""
+    return {name: handler.get_query_arguments(name) for name in handler.request.query_arguments}
 
 
 def problem(status: int, error: BaseException | None) -> dict[str, Any]:

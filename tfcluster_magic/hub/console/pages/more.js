@@ -1,9 +1,8 @@
-/* Last lines of a task, leaks, the audit log, and the dialogs' buttons that only close. */
+/* Last lines of a task, and leaks. */
 
-import { ask, at, make, tell } from './shared.js';
+import { ask, at, make } from './shared.js';
 
 let leak = null;
-let older = null;
 
 /** Every task of a run, those that failed first. */
 function namesOf(row) {
@@ -85,36 +84,5 @@ async function remove(event) {
   await lookForLeaks();
 }
 
-// -- audit log ----------------------------------------------------------------------------------
-
-async function audit(before) {
-  const { told } = await ask(
-    `api/audit?limit=50${before ? `&before=${before}` : ''}`
-  );
-  const lines = told.items.map(entry => {
-    const line = make('tr');
-    const when = new Date(entry.at * 1000).toLocaleString();
-    const { who, what, owner, target, reason, source, result } = entry;
-    line.append(
-      ...[when, who, what, owner, target, reason, source, result].map(text =>
-        make('td', text)
-      )
-    );
-    return line;
-  });
-  if (!before) {
-    at('audit').replaceChildren();
-  }
-  at('audit').append(...lines);
-  older = told.next;
-  at('audit-table').hidden = false;
-  at('audit-more').hidden = older === null;
-}
-
 at('look').addEventListener('click', lookForLeaks);
 at('ask-remove').querySelector('form').addEventListener('submit', remove);
-at('audit-look').addEventListener('click', () => audit().catch(tell));
-at('audit-more').addEventListener('click', () => audit(older).catch(tell));
-for (const button of document.querySelectorAll('[data-close]')) {
-  button.addEventListener('click', () => button.closest('dialog').close());
-}

@@ -1,5 +1,5 @@
 /*
- * What the parts of the console's page share: elements, requests, numbers for people. Whatever
+ * What the console's pages share: elements, requests, numbers for people, dialogs. Whatever
  * comes from people (names, reasons, messages, lines of logs) is put into the page as text, never
  * as HTML.
  */
@@ -49,7 +49,7 @@ export function tell(error) {
   }
   place.textContent = `${error.message[0].toUpperCase()}${error.message.slice(1)}. `;
   if (error.status === 401 || error.status === 403) {
-    place.append(make('a', 'Load the page again', { href: prefix }), '.');
+    place.append(make('a', 'Load the page again', { href: document.URL }), '.');
   }
 }
 
@@ -76,3 +76,7 @@ export const tasksOf = row =>
   Object.entries(row.tasks)
     .map(([type, count]) => `${count} ${type}`)
     .join(', ');
+
+for (const button of document.querySelectorAll('[data-close]')) {
+  button.addEventListener('click', () => button.closest('dialog').close());
+}

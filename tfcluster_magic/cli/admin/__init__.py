@@ -1,0 +1,25 @@
+"""`admin`: what the hub's administrators do with everyone's clusters, by the console's API.
+
+Each module is a group of verbs and names them in `COMMANDS`.
+"""
+
+from __future__ import annotations
+
+import click
+
+from . import audit, clusters
+from .common import Group
+
+
+@click.group("admin", cls=Group)
+def admin_command() -> None:
+    """For administrators of a hub: clusters of everyone, leaks, the audit log.
+
+    It needs a token of an administrator, made on the hub's page /hub/token with the scope
+    access:services!service=admin, in TFCLUSTER_HUB_TOKEN or a file.
+    """
+
+
+for _module in (clusters, audit):
+    for _command in _module.COMMANDS:
+        admin_command.add_command(_command)
