@@ -24,6 +24,7 @@ from local_runs import (
 
 from tfcluster_magic.backends.local import cgroups, memory
 from tfcluster_magic.backends.local.backend import LocalBackend
+from tfcluster_magic.errors import PreflightRefused, TFClusterError
 from tfcluster_magic.models import (
     Cause,
     Phase,
@@ -158,3 +159,24 @@ def test_no_control_group_outlives_its_run(
         os.kill(supervisor_of(run), end)
         over(backend, "digits")
         assert not any(group.exists() for group in made)
+
+
+def test_a_launch_beyond_what_the_hub_allows_is_refused(
+    backend: LocalBackend, launch: Launch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Tasks that name no CPU count for half a core; who has no file has no limits."""
+    file = tmp_path / "limits.json"
+    file.write_text(json.dumps({"group": "ml101", "quota": {"cpu": 2, "pods": 3}}))
+    monkeypatch.setenv("TFCLUSTER_LIMITS", str(file))
+    launch(SLEEP, worker=2)
+
+    with pytest.raises(PreflightRefused) as refused:
+        launch(SLEEP, worker=2, resources=Resources(cpu=1.0), name="more")
+    assert [problem.field for problem in refused.value.problems] == ["quota.cpu", "quota.pods"]
+    assert "(group ml101)" in str(refused.value)
+    assert "digits-1" in str(refused.value)
+    file.write_text("cut off")
+    with pytest.raises(TFClusterError, match="ask its administrator"):
+        launch(SLEEP, worker=1, name="more")
+    monkeypatch.delenv("TFCLUSTER_LIMITS")
+    launch(SLEEP, worker=2, name="more")

@@ -20,7 +20,7 @@ from pathlib import Path
 from traitlets.config import Config
 
 from ..paths import home_dir, private, state_dir
-from . import common, idle, sign_in
+from . import allowances, common, idle, sign_in
 from .accounts.store import normal
 from .console import service as console
 
@@ -33,7 +33,8 @@ class Settings:
     """What tools/hub.py tells the hub, as environment variables of it.
 
     `port` is the address in the browser; `hub_port` and `proxy_port` are between hub, proxy and
-    notebooks, `console_port` between proxy and admin console; 0: no console. Notebooks that a
+    notebooks, `console_port` between proxy and admin console; 0: no console. `policy` is a file of
+    quotas; without it policy.yaml in `state`, which need not be there. Notebooks that a
     killed hub left behind are found again while `hub_port` stays.
     """
 
@@ -45,6 +46,7 @@ class Settings:
     console_port: int = 0
     proxy: tuple[str, ...] = ()
     examples: str = ""
+    policy: str = ""
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> Settings:
@@ -59,6 +61,7 @@ class Settings:
             console_port=int(environ.get("TFCLUSTER_HUB_CONSOLE_PORT", cls.console_port)),
             proxy=tuple(shlex.split(environ.get("TFCLUSTER_HUB_PROXY", ""))) or proxy_command(),
             examples=environ.get("TFCLUSTER_HUB_EXAMPLES", ""),
+            policy=environ.get(allowances.VARIABLE, ""),
         )
 
 
@@ -94,6 +97,8 @@ def configure(c: Config) -> None:
     """Set everything for this machine, from the environment (see `Settings`)."""
     settings = Settings.of(os.environ)
     private(settings.state)
+    policy = Path(settings.policy) if settings.policy else None
+    allowances.Allowances(settings.state, policy).policy.load()  # a mistake is told at once
     common.configure(c, state=settings.state)
     sign_in.configure(c, state=settings.state)
     idle.configure(c)
@@ -109,5 +114,7 @@ def configure(c: Config) -> None:
     c.LocalServer.owner = owner()
     c.LocalServer.workspace = str(settings.workspace)
     c.LocalServer.examples = settings.examples
+    c.LocalServer.hub_state = str(settings.state)
+    c.LocalServer.policy = settings.policy
     c.LocalServer.http_timeout = 180  # seconds: a first start on a busy machine reads a lot of disk
     c.LocalServer.term_timeout = 8  # seconds; Ctrl-C waits for it

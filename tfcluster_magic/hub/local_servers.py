@@ -12,6 +12,7 @@ import os
 import pwd
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from tornado import web
 from traitlets import Integer, Unicode
 
 from ..i18n import _
+from ..limits import VARIABLE as LIMITS
+from .allowances import Allowances
 from .in_turn import StartsInTurn
 
 PYTHON = os.path.realpath(sys.executable)
@@ -49,13 +52,17 @@ class LocalServer(StartsInTurn):
     owner = Unicode(help="The hub's account of who runs the hub.").tag(config=True)
     workspace = Unicode(help="The owner's folder.").tag(config=True)
     examples = Unicode(help="The folder of examples to copy, empty for none.").tag(config=True)
+    hub_state = Unicode(help="The hub's own folder; empty: nobody has limits.").tag(config=True)
+    policy = Unicode(help="The policy's file; empty: policy.yaml of that folder.").tag(config=True)
     ip = Unicode("127.0.0.1").tag(config=True)
     pid: Any  # a trait of LocalProcessSpawner
+    _limits = ""
     began = Integer(help="When the process began, in ticks since the machine did; 0: unknown.")
 
     async def start(self) -> Any:
         """Start the notebook, or say why not."""
         person = None if self.user.name == self.owner else await self._person()
+        self._limits = await asyncio.to_thread(self._tell_limits, person)
         folder = "~/tfcluster" if person else self.workspace
         self.notebook_dir = folder
         self.cmd = [sys.executable, "-m", "tfcluster_magic.hub.notebook"]
@@ -63,6 +70,27 @@ class LocalServer(StartsInTurn):
         place = await super().start()
         self.began = _began(self.pid)
         return place
+
+    async def poll(self) -> Any:
+        """Whether it runs; what its user may have may have changed meanwhile."""
+        if self.pid:
+            with suppress(Exception):  # the log has told it; whether it runs is another question
+                person = None if self.user.name == self.owner else self._account()
+                await asyncio.to_thread(self._tell_limits, person)
+        return await super().poll()
+
+    def _tell_limits(self, person: Person | None) -> str:
+        """Write what the user may have, for their launches to read; where that is."""
+        if not self.hub_state:
+            return ""
+        groups = [group.name for group in self.user.groups]
+        try:
+            policy = Path(self.policy) if self.policy else None
+            told = Allowances(Path(self.hub_state), policy)
+            return str(told.tell(self.user.name, groups, person.gid if person else None))
+        except OSError as error:
+            self.log.error("The limits of %s cannot be written: %s", self.user.name, error)
+            return ""
 
     async def stop(self, now: bool = False) -> None:  # noqa: ARG002
         """End it within seconds: SIGTERM lets it end its kernels, then SIGKILL."""
@@ -102,6 +130,8 @@ class LocalServer(StartsInTurn):
 
     def user_env(self, env: dict[str, str]) -> dict[str, str]:
         """The environment of the process, by whose it is."""
+        if self._limits:
+            env = {**env, LIMITS: self._limits}
         if self.user.name != self.owner:
             own: dict[str, str] = super().user_env(env)
             return own

@@ -24,7 +24,7 @@ from ...models import Spec, Stop, TFCluster, to_json
 from ...preflight import check
 from .. import log_files, naming
 from ..base import Backend, Counts, LaunchRequest, LogLine, Options, Preflight, Removed, every_line
-from . import elsewhere, files, repair, room, watching
+from . import allowance, elsewhere, files, repair, room, watching
 from .store import RunFolder, Store
 
 
@@ -74,11 +74,13 @@ class LocalBackend(Backend):
         return self._preflight(spec)[0]
 
     def _preflight(self, spec: Spec) -> tuple[Preflight, Sequence[str]]:
-        there, free_gpus = room.measure(self._active(), with_gpus=_wants_gpus(spec))
+        active = self._active()
+        there, free_gpus = room.measure(active, with_gpus=_wants_gpus(spec))
         verdict = check(spec, there)
         resume_from = self._output_of(spec.resume_from)
         missing = room.obstacles(spec, self.log_dir, self.state_dir, resume_from)
-        problems = (*elsewhere.problems(spec), *missing, *verdict.problems)
+        more = allowance.refused(spec, [(c, room.holding(c)) for _, c in active])
+        problems = (*elsewhere.problems(spec), *missing, *verdict.problems, *more)
         return Preflight(problems, (*room.warnings(self.log_dir), *verdict.warnings)), free_gpus
 
     def create(self, request: LaunchRequest) -> TFCluster:

@@ -37,7 +37,7 @@ def measure(active: Active, with_gpus: bool = True) -> tuple[Room, list[str]]:
     """
     held = {cluster.metadata.name: _held_memory(cluster) for _, cluster in active}
     cores = float(_cores())
-    cpu = sum(asked(c.spec, cpu_of, _holding(c)) for _, c in active)
+    cpu = sum(asked(c.spec, cpu_of, holding(c)) for _, c in active)
     total, available = _memory()
     # What a run may still take on top of what it has is promised to it.
     promised = sum(
@@ -136,7 +136,7 @@ def _user() -> str:
     return os.environ.get("USER") or str(os.getuid())
 
 
-def _holding(cluster: TFCluster) -> list[TaskType]:
+def holding(cluster: TFCluster) -> list[TaskType]:
     """Task types that hold something: all of an active run, what still runs of an ended one."""
     counts = cluster.status.counts
     if not cluster.status.phase.is_final:
@@ -145,13 +145,13 @@ def _holding(cluster: TFCluster) -> list[TaskType]:
 
 
 def _held_memory(cluster: TFCluster) -> float:
-    return asked(cluster.spec, memory_of, _holding(cluster))
+    return asked(cluster.spec, memory_of, holding(cluster))
 
 
 def _held_gpus(folder: RunFolder, cluster: TFCluster) -> set[str]:
     assigned = files.read(folder.gpus_file, dict[str, tuple[str, ...]]) or {}
-    holding = _holding(cluster)
-    return {gpu for task in assigned if parse_task(task)[0] in holding for gpu in assigned[task]}
+    types = holding(cluster)
+    return {gpu for task in assigned if parse_task(task)[0] in types for gpu in assigned[task]}
 
 
 def _cores() -> int:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from ...limits import Term
 from ...models import MEMORY_PATTERN, Model, PositiveSeconds
 
 Name = Annotated[
@@ -174,10 +175,14 @@ def task_classes(policy: Policy) -> tuple[str, ...]:
 
 
 class Entitlement(msgspec.Struct, frozen=True):
-    """What one user may have, and the group by which; "" where `default` alone says it."""
+    """What one user may have, and the group by which; "" where `default` alone says it.
+
+    `override` says until when and why it is another than the group's.
+    """
 
     grant: Grant
     group: str = ""
+    override: Term | None = None
 
 
 def for_groups(policy: Policy, groups: Iterable[str]) -> Entitlement:

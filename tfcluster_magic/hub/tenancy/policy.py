@@ -37,13 +37,13 @@ _UNKNOWN = re.compile(r"unknown field `([^`]*)`")
 
 
 class PolicyMistake(TFClusterError):
-    """The policy cannot be used; the message begins with the line, `line` has it."""
+    """The policy cannot be used; its parts are `line` and `what`."""
 
     exit_code = 2
     http_status = 422
 
     def __init__(self, line: int, what: str) -> None:
-        self.line = line
+        self.line, self.what = line, what
         super().__init__(_("line {line}: {what}").format(line=line, what=what))
 
 

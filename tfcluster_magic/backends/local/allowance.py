@@ -1,0 +1,45 @@
+"""What the hub of this machine allows its user: read from the file that it names, before a launch.
+
+Promises that who has no such file, as without a hub, has no limits, and that one which cannot be
+read is told and not passed over.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from ...errors import Problem, TFClusterError
+from ...i18n import _
+from ...limits import VARIABLE, Limits, held, problems
+from ...models import Spec, TaskType, TFCluster
+
+
+def limits(environ: Mapping[str, str] | None = None) -> Limits | None:
+    """What this process' user may have; None: nobody said anything. Raises TFClusterError."""
+    file = (os.environ if environ is None else environ).get(VARIABLE)
+    if not file:
+        return None
+    try:
+        return msgspec.json.decode(Path(file).read_bytes(), type=Limits)
+    except (OSError, ValueError) as error:
+        text = _("what the hub allows cannot be read from {file}: {why}; ask its administrator")
+        raise TFClusterError(text.format(file=file, why=error)) from None
+
+
+def refused(
+    spec: Spec, running: Sequence[tuple[TFCluster, Sequence[TaskType]]]
+) -> Sequence[Problem]:
+    """Why this launch is more than the user may have, beside what runs hold of it by type.
+
+    Raises:
+        TFClusterError: what they may have cannot be read.
+    """
+    said = limits()
+    if said is None:
+        return ()
+    others = [held(one.metadata.name, one.spec, types) for one, types in running]
+    return problems(held("", spec), others, said)

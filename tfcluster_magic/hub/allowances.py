@@ -1,0 +1,181 @@
+"""What users of this machine's hub may have: its policy file, its overrides, a file for each user.
+
+Promises that a mistake in the policy changes nothing but what the log says, that overrides are
+written whole and by one process at a time, and that a user may read their own file of limits
+(`TFCLUSTER_LIMITS`) and write none. Without a policy file nobody has limits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import logging
+import os
+import stat
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import msgspec
+
+from ..errors import TFClusterError
+from ..i18n import _
+from .tenancy.grants import Entitlement, Policy
+from .tenancy.overrides import Override, entitled, limits, read, written
+from .tenancy.policy import parse
+
+POLICY, OVERRIDES, LIMITS = "policy.yaml", "overrides.json", "limits"
+VARIABLE = "TFCLUSTER_HUB_POLICY"
+OF_ROOT = Path("/run/tfcluster-hub")
+"""Where others may look and root alone writes; the hub's own folder is closed to them."""
+Stamp = tuple[int, int] | None
+
+log = logging.getLogger(__name__)
+
+
+class PolicyFile:
+    """The policy as it counts; one that is not there allows everything."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._stamp: Stamp = None
+        self._policy = Policy()
+
+    def load(self) -> Policy:
+        """What stands there now. Raises PolicyMistake; TFClusterError: it cannot be read."""
+        try:
+            text = self.path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return Policy()
+        except (OSError, UnicodeDecodeError) as error:
+            said = _("the policy {file} cannot be read: {why}")
+            raise TFClusterError(said.format(file=self.path, why=error)) from None
+        return parse(text)
+
+    @property
+    def policy(self) -> Policy:
+        """What counts: the newest that had no mistake."""
+        stamp = _stamp(self.path)
+        if stamp != self._stamp:
+            self._stamp = stamp
+            try:
+                self._policy = self.load()
+            except TFClusterError as mistake:
+                log.warning("%s keeps what it was: %s", self.path, mistake)
+        return self._policy
+
+
+class OverrideFile:
+    """The overrides of this machine."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def all(self) -> dict[str, Override]:
+        """Each by its user. Raises TFClusterError."""
+        try:
+            return read(self.path.read_bytes())
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            said = _("the overrides in {file} cannot be read: {why}")
+            raise TFClusterError(said.format(file=self.path, why=error)) from None
+
+    def set(self, user: str, override: Override) -> None:
+        """Put one in place of what there was; those that have ended for a while go."""
+        with self._change() as found:
+            found[user] = override
+
+    def clear(self, user: str) -> bool:
+        """Take one away; whether there was one."""
+        with self._change() as found:
+            return found.pop(user, None) is not None
+
+    @contextlib.contextmanager
+    def _change(self) -> Iterator[dict[str, Override]]:
+        lock = os.open(self.path.with_suffix(".lock"), os.O_CREAT | os.O_WRONLY, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            now = time.time()
+            found = {name: each for name, each in self.all().items() if each.until > now}
+            yield found
+            _replace(self.path, written(found), 0o600)
+        finally:
+            os.close(lock)
+
+
+class Allowances:
+    """All of it, for one hub.
+
+    Args:
+        state: the hub's own folder.
+        policy: the policy's file; without it that of the folder.
+        clock: Unix seconds.
+    """
+
+    def __init__(
+        self, state: Path, policy: Path | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.state, self._clock = state, clock
+        self.policy = PolicyFile(policy or state / POLICY)
+        self.overrides = OverrideFile(state / OVERRIDES)
+
+    def of(self, user: str, groups: Iterable[str]) -> Entitlement:
+        """What a user may have now."""
+        try:
+            override = self.overrides.all().get(user)
+        except TFClusterError as error:
+            log.warning("%s", error)
+            override = None
+        return entitled(self.policy.policy, groups, override, self._clock())
+
+    def tell(self, user: str, groups: Iterable[str], gid: int | None = None) -> Path:
+        """Write a user's file of limits; `gid` is of the account that reads it, where it is another
+        than ours. Raises OSError.
+        """
+        file = self._folder(of_others=gid is not None) / f"{quote(user, safe='')}.json"
+        text = msgspec.json.encode(limits(self.of(user, groups)))
+        if not file.is_file() or file.read_bytes() != text:
+            _replace(file, text, 0o640 if gid is not None else 0o600, gid)
+        return file
+
+    def _folder(self, *, of_others: bool) -> Path:
+        if not of_others:
+            folder = self.state / LIMITS
+            folder.mkdir(mode=0o700, exist_ok=True)
+            return folder
+        key = hashlib.sha256(os.fsencode(self.state)).hexdigest()[:12]
+        for folder in (OF_ROOT, OF_ROOT / key):
+            folder.mkdir(mode=0o711, exist_ok=True)
+            there = folder.lstat()
+            if not stat.S_ISDIR(there.st_mode) or there.st_uid != os.geteuid():
+                raise PermissionError(1, "it is no folder of ours", str(folder))
+            folder.chmod(0o711)
+        return folder
+
+
+def _replace(path: Path, text: bytes, mode: int, gid: int | None = None) -> None:
+    number, fresh = tempfile.mkstemp(dir=path.parent, prefix=".new-")  # 0600
+    try:
+        with os.fdopen(number, "wb") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+            if gid is not None:
+                os.fchown(file.fileno(), -1, gid)
+            os.fchmod(file.fileno(), mode)
+        os.replace(fresh, path)
+    except BaseException:
+        os.unlink(fresh)
+        raise
+
+
+def _stamp(path: Path) -> Stamp:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
