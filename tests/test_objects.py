@@ -261,6 +261,20 @@ def test_a_program_arrives_with_its_modes() -> None:
     assert content[items["program/train"]["key"]] == "f0VMRgD/"
 
 
+def test_a_later_run_of_the_same_name_has_files_of_its_own() -> None:
+    """The ConfigMap of a run, which is immutable, has a name that no other run ever has."""
+    names = set()
+    for uid in ("0f5a54d6-5d4c-4dfd-9c8c-8f3c1a0d1c11", "7e1b90aa-5d4c-4dfd-9c8c-8f3c1a0d1c11"):
+        cluster = run(BETWEEN_GRAPH)
+        cluster = replace(cluster, metadata=replace(cluster.metadata, uid=uid))
+        head, *others = objects.objects(cluster, Policy(), namespace=NAMESPACE)
+        assert head["immutable"]
+        used = {pods["volumes"][0]["configMap"]["name"] for pods in pods_of(others)}
+        assert used == {head["metadata"]["name"]}
+        names |= used
+    assert len(names) == 2
+
+
 def test_files_that_do_not_fit_are_refused() -> None:
     """What is larger than a ConfigMap may be is refused with its size, and nothing is created."""
     spec = msgspec.structs.replace(BETWEEN_GRAPH, env={"X": "x" * (1 << 20)})

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import workloads
+from conftest import UnderTest
 from kubectl import Object
 from kubenode.commands import wait_until
 from operators import Tenant, spec_of
@@ -198,6 +200,37 @@ def test_the_same_name_waits_for_what_still_ends(launched: Tenant, program: Path
     launched.kubectl("patch", "pod", ends["metadata"]["name"], "--type=merge", "-p", let_go)
     launched.phase("again-1", "Running")
     assert not old & {pod["metadata"]["uid"] for pod in launched.pods("again-1")}
+
+
+def test_a_later_run_of_the_same_name_runs_its_own_program(
+    tenant: Tenant, cluster: UnderTest, tmp_path: Path
+) -> None:
+    """A run never gets the program of a deleted one of its name, also on a node that has it still.
+
+    Kubelet keeps the files of a run as long as any pod names them, and those of a run that has
+    just ended for a moment longer than the API shows its pods.
+    """
+    file = tmp_path / "say.py"
+    file.write_text("print('the first')")
+    tenant.launch("twice-1", spec_of(file))
+    tenant.phase("twice-1", "Succeeded")
+    (worker,) = tenant.pods("twice-1")
+    volumes = {each["name"]: each for each in worker["spec"]["volumes"]}
+    reads = workloads.pod("reads-twice-1", cluster.busybox)
+    reads["spec"]["volumes"] = [volumes["files"]]
+    mounted = {"name": "files", "mountPath": "/files"}
+    reads["spec"]["containers"][0]["volumeMounts"] = [mounted]
+    tenant.kubectl.apply(reads)
+    tenant.kubectl.running("reads-twice-1")
+    tenant.kubectl.exec("reads-twice-1", "test", "-s", "/files/task.json")
+    tenant.kubectl("delete", "tfcluster", "twice-1")
+    wait_until(lambda: not tenant.left_of("twice-1"), "nothing of it is left", seconds=120)
+    file.write_text("print('the second')")
+    tenant.launch("twice-1", spec_of(file))
+    tenant.phase("twice-1", "Succeeded")
+    (worker,) = tenant.pods("twice-1")
+    assert "the second" in tenant.kubectl.logs(worker["metadata"]["name"])
+    tenant.kubectl.delete("pod", "reads-twice-1", "--wait=false")
 
 
 def test_a_record_goes_when_its_time_is_over(launched: Tenant) -> None:

@@ -32,6 +32,12 @@ QUEUE = f"{GROUP}/queue"
 """Annotation of a namespace: Volcano's queue of its tasks, in place of the policy's."""
 PRIORITY_CLASS = f"{GROUP}/priority-class"
 """Annotation of a namespace: the priority class of its tasks, in place of the policy's."""
+OF_GROUP = f"{GROUP}/group"
+"""Annotation of a namespace: the group of its user whose words of the hub's policy count."""
+BUDGET = f"{GROUP}/budget"
+"""Annotation of a namespace: the CPU- and GPU-hours of its user, `budget.Budget` as JSON."""
+USER = f"{GROUP}/user"
+"""Annotation of a namespace: the user of the hub whose it is."""
 INDEX = "batch.kubernetes.io/job-completion-index"
 OPTIONS = "tfcluster-options"
 """The ConfigMap in each tenant's namespace that says what can be asked for and what fits now."""
@@ -50,6 +56,14 @@ RUN_PATTERN = NAME_PATTERN[:-1] + "-[1-9][0-9]{0,5}$"
 def job_name(run: str, task_type: TaskType) -> str:
     """The Job of one task type; its pods are `<run>-<type>-<index>` by host name."""
     return f"{run}-{task_type.value}"
+
+
+def files_name(run: str, uid: str) -> str:
+    """The ConfigMap of a run. No later run of that name has the same one: while a pod of the first
+    is still there, kubelet gives its files to every pod that names them (it keeps what is
+    immutable, and asks no more).
+    """
+    return f"{run}-{uid[:8]}" if uid else run
 
 
 def host_name(run: str, task_type: TaskType, index: int) -> str:

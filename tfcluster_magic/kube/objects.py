@@ -141,9 +141,10 @@ def _selector(cluster: TFCluster) -> dict[str, str]:
 
 
 def _config_map(cluster: TFCluster, content: Files, namespace: str) -> Object:
+    name = labels.files_name(cluster.metadata.name, cluster.metadata.uid)
     return templating.value_of(
         "kubernetes/config-map.yaml.j2",
-        metadata=_own(cluster, namespace),
+        metadata=_own(cluster, namespace, name),
         texts=content.texts,
         binaries=content.binaries,
     )

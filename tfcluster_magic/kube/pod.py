@@ -148,7 +148,7 @@ def _mounts(
     cluster: TFCluster, policy: Policy, items: Sequence[Mapping[str, object]]
 ) -> dict[str, list[Mount]]:
     """Mounts by the name of their volume, which each stands in the pod once."""
-    name = cluster.metadata.name
+    name = labels.files_name(cluster.metadata.name, cluster.metadata.uid)
     asked = cluster.spec.pods or Pods()
     own = {"name": name, "items": list(items), "defaultMode": 0o444}
     found = {

@@ -66,7 +66,8 @@ def _tidy(world: World, key: Key, uid: str) -> float:
     if now < due:
         return due - now
     world.tidy_at[uid] = math.inf
-    found = find(world.api, path("configmaps", *key))  # made first, and deleted last
+    name = labels.files_name(key[1], uid)
+    found = find(world.api, path("configmaps", key[0], name))  # made first, and deleted last
     if found is not None and belongings.uid_of(found) == uid:
         log.info("%s/%s: what it had beside its Jobs is deleted", *key)
         _remove(world, key, uid)

@@ -35,8 +35,9 @@ def end(world: World, key: Key, uid: str) -> None:
     there = _uid_there(world, key)
     for gone in {uid_of(job) for job in left} - {there}:
         log.info("%s/%s: its record was deleted without its tasks, which are ended", *key)
-        for kind in ("NetworkPolicy", "Service", "ConfigMap"):
+        for kind in ("NetworkPolicy", "Service"):
             delete(world.api, key, kind, key[1], gone)
+        delete(world.api, key, "ConfigMap", labels.files_name(key[1], gone), gone)
         world.gangs.discard(key, gone)
         for job in left:
             if uid_of(job) == gone:
