@@ -43,10 +43,14 @@ class Options(Model, frozen=True):
 
 @dataclass(frozen=True)
 class Preflight:
-    """What stands against a launch: `problems` refuse it, `warnings` are told and it goes on."""
+    """What stands against a launch: `problems` refuse it, `warnings` are told and it goes on.
+
+    `told` is what a person should know before a launch, and stands against nothing.
+    """
 
     problems: tuple[Problem, ...] = ()
     warnings: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timezone
 
+from msgspec.structs import replace
+
 from .models import Spec, TaskType, Usage
 
 DAY = 86400.0
+USUAL_CORES = 0.5
+"""What a task counts for that asks for no CPU on this machine, as the operator's policy has it."""
 MOST_DAYS = 60
 """What is older is counted to the oldest day that is kept."""
 
@@ -24,13 +28,18 @@ Span = tuple[str, float | None, float | None]
 
 
 def count(
-    before: Usage | None, spans: Iterable[Span], now: float, cores: Mapping[str, float]
+    before: Usage | None,
+    spans: Iterable[Span],
+    now: float,
+    cores: Mapping[str, float],
+    used: float | None = None,
 ) -> Usage | None:
     """`before` brought up to `now`, the same object when nothing began or ended since.
 
     A span without a beginning holds nothing. If it has ended it may be one that was held when
     `before` was written, of which the world forgot the rest: it is counted from there, as long as
-    there are fewer others than there were. `cores` are what a task of a type asks for.
+    there are fewer others than there were. `cores` are what a task of a type asks for, `used` the
+    CPU seconds of what has ended: they are of all the time that is counted once nothing is held.
     """
     every, until = list(spans), before.at if before else 0.0
     known = [(kind, since, ended) for kind, since, ended in every if since is not None]
@@ -42,14 +51,21 @@ def count(
             left[kind] -= 1
             known.append((kind, until, ended))
     news = any(since > until or (ended is not None and ended > until) for _k, since, ended in known)
+    used = None if holding else used
     if before is None and not known:
         return None
     if before is not None and not news and holding == Counter(before.holding):
-        return before
+        return before if used is None or used == before.used else replace(before, used=used)
     days: Days = {day: dict(types) for day, types in (before.days if before else {}).items()}
     for kind, since, ended in known:
         _add(days, kind, max(since, until), now if ended is None else min(ended, now))
-    return Usage(at=max(now, until), holding=dict(holding), days=_folded(days), cores=dict(cores))
+    return Usage(
+        at=max(now, until),
+        holding=dict(holding),
+        days=_folded(days),
+        cores=dict(cores),
+        used=used,
+    )
 
 
 def days(usage: Usage, now: float) -> Days:

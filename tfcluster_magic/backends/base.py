@@ -17,6 +17,7 @@ from typing import overload
 
 from .. import paths
 from ..i18n import _
+from ..ledger import Account
 from ..models import Spec, Stop, TFCluster
 from ..preflight import Limit, Options, Preflight
 
@@ -97,6 +98,10 @@ class Backend(abc.ABC):
     @abc.abstractmethod
     def preflight(self, spec: Spec) -> Preflight:
         """Everything that stands against `spec` now. Creates nothing."""
+
+    @abc.abstractmethod
+    def hours(self) -> Account:
+        """CPU- and GPU-hours of this user until now, of deleted runs too, and what is allowed."""
 
     @abc.abstractmethod
     def create(self, request: LaunchRequest) -> TFCluster:

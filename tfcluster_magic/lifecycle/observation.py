@@ -51,7 +51,8 @@ class Observation(Model, frozen=True):
     for all of them admits it. `waiting_for` says in words what it waits for, `why` what tasks wait
     for that are not up, the most telling first; `checkpoint` is the name of the newest checkpoint
     in the run's folder: None when there is none, empty where nobody could look; `cores` are the
-    CPU cores that a task of a type asks for, where the world knows that better than the spec.
+    CPU cores that a task of a type asks for, where the world knows that better than the spec;
+    `used` are the CPU seconds of all processes that have ended, where the world knows them.
     """
 
     tasks: dict[str, ObservedTask] = {}
@@ -62,6 +63,7 @@ class Observation(Model, frozen=True):
     nodes_not_ready: bool = False
     checkpoint: str | None = None
     cores: dict[str, float] = {}
+    used: float | None = None
 
 
 class StartTask(Model, frozen=True):

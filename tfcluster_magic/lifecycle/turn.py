@@ -192,7 +192,8 @@ class Turn:
             for name in self.all_tasks
             if (task := seen.get(name)) is not None
         )
-        return usage.count(self.before.usage, spans, self.now, self._cores())
+        used = self.seen.used
+        return usage.count(self.before.usage, spans, self.now, self._cores(), used)
 
     def _cores(self) -> dict[str, float]:
         known = self.before.usage.cores if self.before.usage else {}

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from ..errors import Problem
 from ..i18n import _
 from ..kube.allowed import names_secrets
+from ..kube.amounts import CPU
 from ..kube.offer import Offer, problems, wanted
 from ..kube.policy import gangs
 from ..kube.room import Shortage, shortages
@@ -40,11 +41,17 @@ class Admission:
         surveyor: what there is and what was promised.
         ground: to read quotas once more before a run is admitted.
         enforced: whether NetworkPolicies are; None while nobody knows.
+        spent: why the budget of its user lets a run not begin; None while nobody knows.
     """
 
     def __init__(
-        self, surveyor: Surveyor, ground: Ground, enforced: Callable[[], bool | None]
+        self,
+        surveyor: Surveyor,
+        ground: Ground,
+        enforced: Callable[[], bool | None],
+        spent: Callable[[TFCluster, float], Sequence[Problem] | None] = lambda _run, _cpu: (),
     ) -> None:
+        self._spent = spent
         self._surveyor, self._ground, self._enforced = surveyor, ground, enforced
         self._lock = threading.Lock()
         self._refusals: dict[str, tuple[Offer, tuple[Problem, ...]]] = {}
@@ -66,6 +73,11 @@ class Admission:
             self._new.setdefault(uid, time.monotonic())
         if not self._surveyor.settled:
             return Waiting(_("the operator, which has just begun to look around"))
+        spent = self._spent(cluster, self._cores(cluster))
+        if spent is None:
+            return Waiting(_("the operator, which has just begun to count hours"))
+        if spent:
+            return Refused(tuple(spent))
         if never := self._never(cluster):
             return self._doubt(cluster, never)
         self._new.pop(uid, None)
@@ -79,6 +91,11 @@ class Admission:
             told = _("its turn after {name}").format(name=queue[place - 1].key[1])
             return Waiting(told, place + 1)
         return self._first(cluster)
+
+    def _cores(self, cluster: TFCluster) -> float:
+        """CPU cores that its tasks ask for, as the API server completes them."""
+        asked = wanted(cluster.spec, self._surveyor.published(cluster.metadata.owner))
+        return sum(count * demand.requests.get(CPU, 0.0) for count, demand in asked.values())
 
     def _doubt(self, cluster: TFCluster, never: tuple[Problem, ...]) -> Verdict:
         """A run that was told to wait waits a while longer for what there was before."""

@@ -31,6 +31,8 @@ class Caches(Informers):
 
     def __init__(self, api: Api, namespace: str, wake: Callable[[Key], None]) -> None:
         self._wake = wake
+        self.gone: Callable[[Object], None] = lambda _found: None
+        """Told each run whose record went, as it was at last."""
 
         def of_runs(update: Update) -> None:
             wake(run_of(update.object))
@@ -82,7 +84,9 @@ class Caches(Informers):
         )
 
     def _run_changed(self, update: Update) -> None:
-        head = update.object["metadata"]
+        head, old = update.object["metadata"], update.old
+        if old is not None and (update.new is None or old["metadata"]["uid"] != head["uid"]):
+            self.gone(old)
         self._wake((head["namespace"], head["name"]))
 
     def _node_changed(self, update: Update) -> None:

@@ -40,7 +40,7 @@ class Controller:
         self.turns: Turns[Key] = Turns(self._look, leads, self._tell, self._took)
         self.caches = Caches(api, namespace, self.turns.work.add)
         wake = self.turns.work.add
-        self.gate = Gate(api, namespace, home, self.caches, policy, leads, wake)
+        self.gate = Gate(api, namespace, home, self.caches, policy, leads, wake, unwatched)
         explainer = Explainer(api, self.caches, free=lambda: self.gate.surveyor.look().free)
         self.world = World(
             api=api,

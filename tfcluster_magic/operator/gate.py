@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..control.background import Background
 from ..kube.api import Api
 from ..kube.policy import Policy
+from .accounting import Accountant
 from .admission import Admission
 from .caches import Caches, Key
 from .enforcement import Enforcement
@@ -26,6 +28,7 @@ class Gate:
         policy: the administrator's.
         leads: whether this process may act.
         wake: told the run that a change is of.
+        unwatched: seconds for which no operator acted before this one did.
     """
 
     def __init__(
@@ -37,6 +40,7 @@ class Gate:
         policy: Policy,
         leads: Callable[[], bool],
         wake: Callable[[Key], None],
+        unwatched: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._begun = False
         self.ground = Ground(api, namespace)
@@ -45,9 +49,18 @@ class Gate:
         # Where tasks run: other nodes may take none of its pods, or have another network.
         pool = {"nodeSelector": policy.node_selector, "tolerations": list(policy.tolerations)}
         self.enforcement = Enforcement(api, home, policy.default_image, leads, pool)
-        self.admission = Admission(self.surveyor, self.ground, self._enforced)
+        self.accountant = Accountant(api, home, caches, self.ground, leads, unwatched)
+        self.admission = Admission(
+            self.surveyor, self.ground, self._enforced, self.accountant.refuses
+        )
         self.publisher = Publisher(
-            api, namespace, self.surveyor, self.ground, self._enforced, leads
+            api,
+            namespace,
+            self.surveyor,
+            self.ground,
+            self._enforced,
+            leads,
+            self.accountant.told,
         )
 
     def follow(self) -> None:
@@ -57,20 +70,26 @@ class Gate:
 
     def begin(self) -> None:
         """Begin to act: publish, and try what nobody can read."""
-        self.publisher.start()
-        self.enforcement.start()
+        for each in self._acting:
+            each.start()
         self._begun = True
 
     @property
     def alive(self) -> bool:
         """Whether none of its threads has died."""
-        acts = (self.publisher, self.enforcement) if self._begun else ()
-        return all(each.alive for each in (self.ground, self.gangs, *acts))
+        acts = self._acting if self._begun else ()
+        return self.ground.alive and self.gangs.alive and all(each.alive for each in acts)
+
+    @property
+    def _acting(self) -> tuple[Background, ...]:
+        return self.accountant, self.publisher, self.enforcement
 
     def end(self) -> None:
         """Act no more."""
-        for each in (self.publisher, self.enforcement, self.ground, self.gangs):
+        for each in self._acting:
             each.stop()
+        self.ground.stop()
+        self.gangs.stop()
 
     def _enforced(self) -> bool | None:
         return self.enforcement.enforced

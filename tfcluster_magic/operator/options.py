@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from ..control.background import Background
 from ..kube import labels
 from ..kube.api import Api, ApiError, Object, path
+from ..kube.hours import HOURS
 from ..kube.offer import OFFER, limits, notes
 from ..preflight import Limit, Options
 from .ground import Ground, is_closed
@@ -43,6 +44,7 @@ class Publisher(Background):
         namespace: publish there alone; empty for all that are labelled.
         enforced: whether NetworkPolicies are; None while nobody knows.
         leads: whether this process may write.
+        hours: what a namespace is told of its hours.
     """
 
     def __init__(
@@ -53,7 +55,9 @@ class Publisher(Background):
         ground: Ground,
         enforced: Callable[[], bool | None],
         leads: Callable[[], bool],
+        hours: Callable[[str], str] = lambda _namespace: "",
     ) -> None:
+        self._hours = hours
         self._api, self._namespace = api, namespace
         self._surveyor, self._ground = surveyor, ground
         self._enforced, self._leads = enforced, leads
@@ -107,7 +111,8 @@ class Publisher(Background):
             log_dir=policy.log_path if policy.log_claim else "",
             notes=notes(offer),
         )
-        return {key: _text(value) for key, value in ((OPTIONS, options), (OFFER, offer))}
+        said = {key: _text(value) for key, value in ((OPTIONS, options), (OFFER, offer))}
+        return {**said, HOURS: self._hours(namespace)}
 
     def _write(self, namespace: str, content: Mapping[str, str]) -> bool:
         marks = {"app.kubernetes.io/managed-by": "tfcluster-operator", **COMPONENT}

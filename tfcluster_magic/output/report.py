@@ -124,7 +124,7 @@ def _facts(cluster: TFCluster, now: float) -> str:
         end = state.finished_at or now
         so_far = _("took {time}") if state.finished_at else _("for {time}")
         parts.append(so_far.format(time=format_duration(end - state.started_at)))
-    cpu, gpu = usage.hours(state.usage, cluster.spec, now)
+    cpu, gpu = usage.hours(state.usage, cluster.spec, state.released_at or now)
     for amount, unit in ((cpu, "CPU"), (gpu, "GPU")):
         if amount >= LEAST_HOURS:
             parts.append(_("held {amount:.2f} {unit}-hours").format(amount=amount, unit=unit))

@@ -479,4 +479,5 @@ export interface Usage {
   cores?: {
     [k: string]: number;
   };
+  used?: number | null;
 }

@@ -21,14 +21,16 @@ import msgspec
 from msgspec.structs import replace
 
 from ... import names
-from ...errors import BackendUnavailable, Conflict, InvalidRequest, PreflightRefused
+from ...errors import BackendUnavailable, Conflict, PreflightRefused
 from ...i18n import _
 from ...kube import access, account, labels, resource
-from ...kube.api import Api, ApiError, Object, path
+from ...kube import hours as kube_hours
+from ...kube.api import Api, ApiError, path
+from ...ledger import Account
 from ...models import Spec, Stop, TFCluster
 from .. import naming
 from ..base import Backend, Counts, LaunchRequest, LogLine, Options, Preflight, Removed, every_line
-from . import fitting, folders, posting, published, watching
+from . import fitting, folders, posting, published, records, watching
 from .logs import Reader
 
 _TRIES = 20
@@ -121,16 +123,26 @@ class KubernetesBackend(Backend):
 
     def preflight(self, spec: Spec) -> Preflight:
         """See `Backend.preflight`."""
+        return self._judge(spec)[2]
+
+    def _judge(self, spec: Spec) -> tuple[Spec, Options, Preflight]:
+        """The spec as it would be launched, what there is, and what stands against it."""
         with self._explained():
-            there, offer = published.read(self.api, self.namespace)
-        return fitting.check(fitting.with_image(spec, offer), there, offer, here=self.mounts)
+            there, offer, told = published.read(self.api, self.namespace)
+            bounded, now = kube_hours.bounds(told), time.time()
+            account = kube_hours.account(told, self._every() if bounded else (), now)
+        spec = fitting.with_image(spec, offer)
+        return spec, there, fitting.check(spec, there, offer, account, here=self.mounts)
+
+    def hours(self) -> Account:
+        """See `Backend.hours`."""
+        with self._explained():
+            told = published.read(self.api, self.namespace)[2]
+            return kube_hours.account(told, self._every(), time.time())
 
     def create(self, request: LaunchRequest) -> TFCluster:
         """See `Backend.create`."""
-        with self._explained():
-            there, offer = published.read(self.api, self.namespace)
-        spec = fitting.with_image(request.spec, offer)
-        verdict = fitting.check(spec, there, offer, here=self.mounts)
+        spec, there, verdict = self._judge(request.spec)
         if verdict.problems:
             raise PreflightRefused(verdict.problems)
         warnings = (*request.warnings, *verdict.warnings)
@@ -170,7 +182,7 @@ class KubernetesBackend(Backend):
                     return max(runs, key=lambda c: c.metadata.run)
                 raise naming.unknown(ref, self._names())
             try:
-                found = self._read(self.api.get(self._where(names.run_name(cluster, run))))
+                found = records.read(self.api.get(self._where(names.run_name(cluster, run))))
             except ApiError as error:
                 if not (error.gone and error.details.get("name")):
                     raise
@@ -250,8 +262,8 @@ class KubernetesBackend(Backend):
     def watch(self, ref: str | None = None) -> Iterator[TFCluster | Removed | None]:
         """See `Backend.watch`."""
         if ref is None:
-            return watching.every(self.api, self.namespace, self._read)
-        return watching.one(self.api, self.namespace, self.get(ref), self._read)
+            return watching.every(self.api, self.namespace, records.read)
+        return watching.one(self.api, self.namespace, self.get(ref), records.read)
 
     # -- what the verbs are made of ----------------------------------------------------------------
 
@@ -267,23 +279,10 @@ class KubernetesBackend(Backend):
             if error.status != 410:
                 raise
             found = self.api.every(where).items  # a page came too late: from the first one again
-        return [cluster for each in found if (cluster := self._read(each)) is not None]
+        return [cluster for each in found if (cluster := records.read(each)) is not None]
 
     def _names(self) -> Sequence[tuple[str, int]]:
         return [(c.metadata.cluster, c.metadata.run) for c in naming.newest_first(self._every())]
-
-    def _read(self, found: Object) -> TFCluster | None:
-        """The record of an object; of one that kubectl made wrong, what is wrong as its message.
-
-        None for one whose very name no run can have.
-        """
-        try:
-            return resource.read(found)
-        except InvalidRequest as error:
-            if not resource.split(str(found["metadata"]["name"]))[0]:
-                return None
-            cluster = resource.read({**found, "spec": {"mode": "in-graph"}})
-            return replace(cluster, status=replace(cluster.status, message=str(error)))
 
     def _next(self, cluster: str, known: Sequence[TFCluster], there: Options) -> int:
         """The number of the next run; one whose logs are still there is not given again."""

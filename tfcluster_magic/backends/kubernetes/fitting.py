@@ -7,18 +7,20 @@ exists; of what may not fit now is said that it may have to wait. The operator d
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from ... import names
+from ... import budget, ledger, names
 from ...errors import Problem
 from ...i18n import _
 from ...kube import account, allowed
 from ...kube.amounts import CPU, MEMORY
 from ...kube.offer import Offer, problems, wanted
 from ...kube.wording import show
+from ...ledger import Account
 from ...models import Spec
 from ...preflight import Preflight
 from ...program.store import stored_folder
@@ -27,6 +29,7 @@ from . import folders
 
 _IMAGE = ("JUPYTER_IMAGE_SPEC", "JUPYTER_IMAGE")
 """Where KubeSpawner tells a notebook its own image."""
+NOBODYS = Account()
 
 
 def with_image(spec: Spec, offer: Offer) -> Spec:
@@ -41,10 +44,18 @@ def with_image(spec: Spec, offer: Offer) -> Spec:
     return spec if "spec.image" in refused else replace(spec, image=own)
 
 
-def check(spec: Spec, there: Options, offer: Offer, *, here: bool) -> Preflight:
+def check(
+    spec: Spec, there: Options, offer: Offer, account: Account = NOBODYS, *, here: bool
+) -> Preflight:
     """Everything that stands against `spec`, and what it has to wait for; `here`: see `folders`."""
-    found = [*_missing(spec, there, here), *problems(spec, offer)]
-    return Preflight(tuple(found), () if found else tuple(_waits(spec, there, offer)))
+    most, spent, now = account.budget, ledger.spent(account.days), time.time()
+    asked = wanted(spec, offer).values()
+    cores = sum(count * demand.requests.get(CPU, 0.0) for count, demand in asked)
+    over = budget.problems(spec, cores, most, spent, now)
+    found = [*over, *_missing(spec, there, here), *problems(spec, offer)]
+    told = budget.told(most, spent, now)
+    waits = () if found else (*budget.warnings(most, spent, now), *_waits(spec, there, offer))
+    return Preflight(tuple(found), waits, (told,) if told else ())
 
 
 def _waits(spec: Spec, there: Options, offer: Offer) -> Iterator[str]:

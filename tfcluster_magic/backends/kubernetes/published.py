@@ -8,6 +8,7 @@ from ...errors import BackendUnavailable
 from ...i18n import _
 from ...kube import access, labels
 from ...kube.api import GROUPS, Api, ApiError, path
+from ...kube.hours import HOURS
 from ...kube.offer import OFFER, Offer
 from ...kube.offer import read as read_offer
 from ..base import Options
@@ -47,8 +48,8 @@ def _is_installed(api: Api) -> bool:
     return True
 
 
-def read(api: Api, namespace: str) -> tuple[Options, Offer]:
-    """The options of a namespace, and the offer behind them.
+def read(api: Api, namespace: str) -> tuple[Options, Offer, str]:
+    """The options of a namespace, the offer behind them, and what is told of hours.
 
     Raises:
         ApiError: of the API server.
@@ -68,7 +69,8 @@ def read(api: Api, namespace: str) -> tuple[Options, Offer]:
         ) from None
     said = told.get("data") or {}
     try:
-        return msgspec.json.decode(said[OPTIONS], type=Options), read_offer(said[OFFER])
+        options = msgspec.json.decode(said[OPTIONS], type=Options)
+        return options, read_offer(said[OFFER]), str(said.get(HOURS, ""))
     except (KeyError, msgspec.MsgspecError) as error:
         raise BackendUnavailable(
             _(

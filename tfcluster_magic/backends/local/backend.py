@@ -20,11 +20,12 @@ from msgspec.structs import replace
 from ... import names, paths
 from ...errors import InvalidRequest, NotFound, PreflightRefused, TFClusterError
 from ...i18n import _
+from ...ledger import Account
 from ...models import Spec, Stop, TFCluster, to_json
 from ...preflight import check
 from .. import log_files, naming
 from ..base import Backend, Counts, LaunchRequest, LogLine, Options, Preflight, Removed, every_line
-from . import allowance, elsewhere, files, repair, room, watching
+from . import allowance, elsewhere, files, hours, repair, room, watching
 from .store import RunFolder, Store
 
 
@@ -81,7 +82,18 @@ class LocalBackend(Backend):
         missing = room.obstacles(spec, self.log_dir, self.state_dir, resume_from)
         more = allowance.refused(spec, [(c, room.holding(c)) for _, c in active])
         problems = (*elsewhere.problems(spec), *missing, *verdict.problems, *more)
-        return Preflight(problems, (*room.warnings(self.log_dir), *verdict.warnings)), free_gpus
+        found = Preflight(problems, (*room.warnings(self.log_dir), *verdict.warnings))
+        if hours.has_budget():
+            now = time.time()
+            found = hours.judged(spec, found, self._account(now), now)
+        return found, free_gpus
+
+    def hours(self) -> Account:
+        """See `Backend.hours`."""
+        return self._account(time.time())
+
+    def _account(self, now: float) -> Account:
+        return self._store.book.account((c for _, c in self._all()), now)
 
     def create(self, request: LaunchRequest) -> TFCluster:
         """See `Backend.create`.

@@ -19,6 +19,7 @@ from ...lifecycle import ObservedTask, StartTask
 from ...models import Cause, Spec, TaskExit
 from ...names import task_name
 from ...quantity import parse_memory
+from ...usage import USUAL_CORES
 from . import cgroups, clock, files, processes
 from .ends import how_it_ended
 from .memory import PERIOD, MemoryGuard
@@ -46,6 +47,8 @@ class Crew:
             folder.cgroup_file.write_text(str(parent.path))  # for who cleans up if we cannot
         self._memory = MemoryGuard(uid, limits, parent)
         self._next_look: float | None = None
+        self.used = 0.0
+        """CPU seconds of every process of the run that has ended."""
         adopt_orphans()
 
     def observe(self) -> dict[str, ObservedTask]:
@@ -62,6 +65,12 @@ class Crew:
             )
             for task in self._tasks.values()
         }
+
+    @property
+    def cores(self) -> dict[str, float]:
+        """What a task counts for that asks for no CPU."""
+        asked = {t: self._spec.replicas.of(t).resources.cpu for t in self._spec.replicas.counts}
+        return {t.value: USUAL_CORES for t, cpu in asked.items() if not cpu}
 
     @property
     def disturbed(self) -> bool:
@@ -123,7 +132,10 @@ class Crew:
 
     def reap(self) -> None:
         """Collect every child that has ended: tasks, and their orphans, which came to us."""
-        ended = dict(_ended_children())
+        ended = {}
+        for pid, wait_status, seconds in _ended_children():
+            ended[pid] = wait_status
+            self.used += seconds
         for task in self._alive():
             if task.pid in ended:
                 processes.end_all(self._uid, task.name)
@@ -181,12 +193,13 @@ def _limits(spec: Spec) -> dict[str, int]:
     }
 
 
-def _ended_children() -> Iterable[tuple[int, int]]:
+def _ended_children() -> Iterable[tuple[int, int, float]]:
+    """Each with how it ended, and the CPU seconds of it and of all that it waited for."""
     while True:
         try:
-            pid, wait_status = os.waitpid(-1, os.WNOHANG)
+            pid, wait_status, used = os.wait4(-1, os.WNOHANG)
         except ChildProcessError:
             return
         if not pid:
             return
-        yield pid, wait_status
+        yield pid, wait_status, used.ru_utime + used.ru_stime

@@ -14,8 +14,9 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -26,6 +27,9 @@ from ...models import Metadata, Model, Phase, Reason, Spec, Status, Stop, TFClus
 from .. import naming
 from ..naming import expired
 from . import files, launch_lock
+
+if TYPE_CHECKING:
+    from .hours import Book
 
 
 class Record(Model, frozen=True):
@@ -192,7 +196,9 @@ class Store:
         files.write(folder.record_file, to_json(Record(metadata=metadata, spec=spec)), durable=True)
 
     def remove(self, folder: RunFolder) -> None:
-        """Remove a run's folder, so that no reader ever sees half of it."""
+        """Remove a run's folder, so that no reader ever sees half of it; its hours are kept."""
+        if (cluster := folder.load()) is not None:
+            self.book.put(cluster, self.uids)
         hidden = folder.path.with_name(f".removed-{folder.path.name}-{os.getpid()}")
         try:
             os.rename(folder.path, hidden)
@@ -201,6 +207,18 @@ class Store:
         files.remove_tree(hidden)
         with contextlib.suppress(OSError):
             folder.path.parent.rmdir()
+
+    @cached_property
+    def book(self) -> Book:
+        """The ledger of their hours."""
+        from .hours import Book  # supervisors remove nothing, and stay small
+
+        return Book(self.state_dir)
+
+    def uids(self) -> set[str]:
+        """The runs that have a record."""
+        records = (files.read(folder.record_file, Record) for folder in self.folders())
+        return {record.metadata.uid for record in records if record is not None}
 
     def undo(self, folder: RunFolder, log_dir: Path) -> None:
         """Remove what a launch made; its output folder, while nothing is in it."""

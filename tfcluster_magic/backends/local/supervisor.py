@@ -80,7 +80,12 @@ class Supervisor:
         """Decide, and do it; again at once when that started something."""
         while True:
             checkpoint = newest_checkpoint(self._output) if self._crew.disturbed else None
-            seen = Observation(tasks=self._crew.observe(), checkpoint=checkpoint)
+            seen = Observation(
+                tasks=self._crew.observe(),
+                checkpoint=checkpoint,
+                cores=self._crew.cores,
+                used=self._crew.used,
+            )
             now = clock.now()
             decision = decide(self._spec, self._name, self._status, seen, now)
             self._recorder.note(now, seen, self._spec.stop, decision)

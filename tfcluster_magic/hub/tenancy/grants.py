@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from ...budget import Budget
 from ...limits import Term
 from ...models import MEMORY_PATTERN, Model, PositiveSeconds
 
@@ -131,6 +132,7 @@ class Grant(Model, frozen=True):
     egress: tuple[Network, ...] = ()
     queue: Queue = ""
     priority_class: PriorityClass = ""
+    budget: Budget = Budget()
     idle: Idle = Idle()
 
 

@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from ... import templating
+from ...budget import real
 from ...kube import labels
 from ...kube.amounts import quantity
 from ...kube.objects import network
@@ -84,9 +85,12 @@ def objects(
     return found
 
 
-def marks(grant: Grant) -> dict[str, str | None]:
+def marks(entitlement: Entitlement) -> dict[str, str | None]:
     """What a tenant's namespace tells the operator of its tasks; none: as its own policy says."""
+    grant, budget = entitlement.grant, real(entitlement.grant.budget)
     return {
+        labels.OF_GROUP: entitlement.group or None,
+        labels.BUDGET: None if budget is None else msgspec.json.encode(budget).decode(),
         labels.QUEUE: grant.queue or None,
         labels.PRIORITY_CLASS: grant.priority_class or None,
     }

@@ -232,7 +232,7 @@ class Tenancy:
         """What the namespace says of the user's group; nothing while the groups are not known."""
         if not self.membership.known:
             return {}
-        return marks(for_groups(self.accepted.policy, self.membership.of(user)).grant)
+        return marks(for_groups(self.accepted.policy, self.membership.of(user)))
 
     def _not_its_name(self, user: str) -> str:
         if not user:

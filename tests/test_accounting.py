@@ -1,0 +1,237 @@
+"""The operator's ledgers: each run once, whatever is deleted or restarted, and budgets by them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+from kube_server import Refusal
+from operated import RUNS, World, until, up
+
+from tfcluster_magic import ledger
+from tfcluster_magic.errors import Problem
+from tfcluster_magic.kube import hours, resource
+from tfcluster_magic.kube.labels import BUDGET, OF_GROUP, TENANT, USER
+from tfcluster_magic.ledger import Ledger
+from tfcluster_magic.models import TFCluster
+from tfcluster_magic.operator import accounting
+from tfcluster_magic.operator.accounting import Accountant
+
+HOME = "a"
+LEDGER = f"/api/v1/namespaces/{HOME}/configmaps/tfcluster-hours-a"
+
+
+@pytest.fixture
+def book(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[Book]:
+    """An operator that keeps ledgers, before a namespace of ada's."""
+    monkeypatch.setattr(accounting, "PERIOD", 0.02)
+    yield (made := Book(world))
+    made.end()
+
+
+class Book:
+    """The ledger of one namespace, and who keeps it."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.keeper: Accountant | None = None
+        self.marks: dict[str, str] = {USER: "ada", OF_GROUP: "ml101"}
+        self.say()
+        self.begin()
+
+    def say(self, **marks: str) -> None:
+        """Have the namespace say so."""
+        self.marks |= marks
+        head = {"labels": {TENANT: "true"}, "annotations": self.marks}
+        self.world.server.put("/api/v1/namespaces/a", {"metadata": head})
+
+    def begin(self) -> None:
+        """Keep ledgers, with the operator that there is."""
+        self.end()
+        controller = self.world.controller
+        assert controller is not None
+        until(lambda: bool(controller.gate.ground.marks("a")))
+        self.keeper = controller.gate.accountant
+        self.keeper.start()
+
+    def end(self) -> None:
+        """Keep none, as when the operator is gone."""
+        if self.keeper is not None:
+            self.keeper.stop()
+            self.keeper._thread.join(90)
+            self.keeper = None
+
+    def restart(self) -> None:
+        """Another operator."""
+        self.end()
+        self.world.operate()
+        self.begin()
+
+    @property
+    def kept(self) -> Ledger:
+        """What the API has."""
+        found = self.world.server.objects.get(LEDGER)
+        return Ledger() if found is None else hours.read(found)[2]
+
+    def seconds(self, cluster: str = "digits") -> float:
+        """Core-seconds that are written down of a cluster."""
+        days = self.kept.days.values()
+        return 3600 * sum(day["ml101"][cluster].cpu for day in days if cluster in day["ml101"])
+
+    def told(self) -> list[Problem] | None:
+        """Why a launch is refused now."""
+        assert self.keeper is not None
+        cluster = resource.read(self.world.run("digits-1"))
+        found = self.keeper.refuses(cluster, 1.0)
+        return None if found is None else list(found)
+
+
+def held(world: World, name: str) -> float:
+    """Core-seconds that a run's record says."""
+    cluster: TFCluster = resource.read(world.run(name))
+    run = ledger.run_of(cluster)
+    assert run is not None
+    return 3600 * sum(each.cpu for each in ledger.hours(run, time.time()).values())
+
+
+def finish(world: World, name: str) -> None:
+    """The run's one worker is done."""
+    world.pod(f"{name}-worker", "succeeded", 0, f"{name}-worker-0-first")
+    world.wait(name, lambda status: status.get("releasedAt"))
+
+
+def test_a_run_is_written_down_when_it_begins_and_when_it_is_over(world: World, book: Book) -> None:
+    """Two writes for each run; what it held is in the ledger of its user, group and cluster."""
+    up(world)
+    until(lambda: list(book.kept.begun.values()))
+    assert book.kept.days == {}
+    finish(world, "digits-1")
+    until(lambda: book.kept.counted)
+    uid = world.run("digits-1")["metadata"]["uid"]
+    assert set(book.kept.counted) == {uid}
+    assert not book.kept.begun
+    assert book.seconds() == pytest.approx(held(world, "digits-1"), abs=1e-3)
+    notes = world.server.objects[LEDGER]["metadata"]["annotations"]
+    assert notes == {hours.OF: "a", USER: "ada"}
+
+
+def test_hours_outlive_records_and_operators(world: World, book: Book) -> None:
+    """A record that is deleted leaves its hours; an operator that begins anew counts nothing a
+    second time, and goes on from what is there.
+    """
+    up(world)
+    finish(world, "digits-1")
+    until(lambda: book.kept.counted)
+    before = book.seconds()
+    assert before > 0
+    book.restart()
+    up(world, "digits-2")
+    until(lambda: book.kept.begun)
+    assert book.seconds() == before
+    world.server.remove(f"{RUNS}/digits-1")
+    finish(world, "digits-2")
+    until(lambda: len(book.kept.counted) == 2)
+    both = before + held(world, "digits-2")
+    assert book.seconds() == pytest.approx(both, abs=1e-3)
+    world.server.remove(f"{RUNS}/digits-2")
+    book.restart()
+    assert book.seconds() == pytest.approx(both, abs=1e-3)
+
+
+def test_a_run_that_is_deleted_while_it_runs_counts_until_then(world: World, book: Book) -> None:
+    """Whoever takes the record away takes no hours with it."""
+    up(world)
+    until(lambda: book.kept.begun)
+    sure = held(world, "digits-1")
+    world.server.remove(f"{RUNS}/digits-1")
+    until(lambda: book.kept.counted)
+    assert book.seconds() >= sure
+    assert not book.kept.begun
+
+
+def test_a_run_that_is_deleted_while_no_operator_is_there_counts_too(
+    world: World, book: Book
+) -> None:
+    """What it held until the last operator acted, as far as that is known."""
+    up(world)
+    until(lambda: book.kept.begun)
+    sure = held(world, "digits-1")
+    book.end()
+    world.rest()
+    world.server.remove(f"{RUNS}/digits-1")
+    book.restart()
+    until(lambda: book.kept.counted)
+    assert book.seconds() >= sure
+
+
+def test_what_cannot_be_written_is_written_later(world: World, book: Book) -> None:
+    """A refusal of the API, or another writer, loses nothing and doubles nothing."""
+    up(world)
+    until(lambda: book.kept.begun)
+    down = Refusal(503, "ServiceUnavailable", "later")
+    world.server.refuses = lambda method, where: down if where == LEDGER else None
+    finish(world, "digits-1")
+    world.server.remove(f"{RUNS}/digits-1")
+    other = json.loads(json.dumps(world.server.objects[LEDGER]))
+    world.server.put(LEDGER, other)  # its version is another now
+    world.server.refuses = lambda _method, _where: None
+    until(lambda: book.kept.counted)
+    assert book.seconds() > 0
+    assert len(book.kept.counted) == 1
+
+
+def test_a_budget_refuses_by_what_is_held_now(world: World, book: Book) -> None:
+    """What runs counts before it is over, what is over after its record went; without a budget
+    nobody is asked.
+    """
+    up(world)
+    assert book.told() == []
+    book.say(**{BUDGET: json.dumps({"cpuHours": 1e-9, "days": 7})})
+    until(book.told)
+    assert book.kept.counted == {}
+    world.launch("mnist-1")
+    world.server.remove(f"{RUNS}/digits-1")
+    until(lambda: book.kept.counted)
+    assert book.keeper is not None
+    cluster = resource.read(world.run("mnist-1"))
+    (problem,) = book.keeper.refuses(cluster, 1.0) or ()
+    assert "administrator" in str(problem)
+    book.say(**{BUDGET: json.dumps({"cpuHours": 100})})
+    until(lambda: not book.keeper.refuses(cluster, 1.0))  # type: ignore[union-attr]
+
+
+def test_a_user_is_told_what_is_over_and_what_is_allowed(world: World, book: Book) -> None:
+    """The operator tells of what is over, and a client adds what runs."""
+    book.say(**{BUDGET: json.dumps({"cpuHours": 20, "gpuHours": 0})})
+    up(world)
+    finish(world, "digits-1")
+    until(lambda: book.kept.counted)
+    up(world, "digits-2")
+    assert book.keeper is not None
+    until(lambda: '"days":{"' in book.keeper.told("a"))  # type: ignore[union-attr]
+    text = book.keeper.told("a")
+    assert text is book.keeper.told("a")  # made once
+    both = [resource.read(world.run(name)) for name in ("digits-1", "digits-2")]
+    told = hours.account(text, both, time.time())
+    assert told.group == "ml101"
+    assert told.budget is not None
+    assert (told.budget.cpu_hours, told.budget.gpu_hours) == (20, 0)
+    (row,) = ledger.rows({"": told.days}, "2000-01-01", "2999-01-01", "cluster")
+    meant = held(world, "digits-1") + held(world, "digits-2")
+    assert row.cpu * 3600 == pytest.approx(meant, abs=5)
+
+
+def test_an_operator_without_the_right_counts_by_records(world: World, book: Book) -> None:
+    """Of an older installation, whose role does not have it: budgets count what is on record."""
+    book.end()
+    no = Refusal(403, "Forbidden", "no")
+    world.server.refuses = lambda _method, where: no if "/configmaps" in where else None
+    world.operate()
+    book.say(**{BUDGET: json.dumps({"cpuHours": 1e-9})})
+    book.begin()
+    world.launch("digits-1")
+    assert book.keeper is not None
+    until(lambda: book.keeper.known)  # type: ignore[union-attr]
+    assert book.told() == []

@@ -1,0 +1,231 @@
+"""Keeps the ledgers of hours: one object for each user's namespace, in the operator's own.
+
+Promises that a run is written down when it begins to hold something and when it is over or its
+record is gone, each once whatever is restarted in between; that its turns cost nothing, for this is
+one look at the caches every two seconds; and that budgets count what is not written yet, too. A run
+that was deleted while no operator was there counts until the last one acted.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from .. import budget, ledger
+from ..control.background import Background
+from ..errors import Problem
+from ..kube import hours, labels
+from ..kube.api import Api, ApiError, Object, path
+from ..ledger import Account, Ledger, Run
+from ..models import TFCluster
+from .caches import Caches
+from .ground import Ground
+
+PERIOD = 2.0
+"""Seconds between two looks."""
+WRITES_A_SECOND = 50.0
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Book:
+    """The ledger of one namespace as the API has it; `open` are the runs that it does not have."""
+
+    user: str = ""
+    kept: Ledger = field(default_factory=Ledger)
+    version: str = ""
+    open: dict[str, Run] = field(default_factory=dict)
+    text: tuple[Ledger, Account, str] | None = None
+    """What was told last, and of what."""
+
+
+class Accountant(Background):
+    """All ledgers.
+
+    Args:
+        api: the connection.
+        home: the operator's own namespace.
+        caches: of the runs.
+        ground: of the namespaces, which say whose they are and what is allowed there.
+        leads: whether this process may write.
+        unwatched: seconds for which no operator acted before this one did.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        home: str,
+        caches: Caches,
+        ground: Ground,
+        leads: Callable[[], bool],
+        unwatched: Callable[[], float],
+    ) -> None:
+        self._api, self._home, self._caches, self._ground = api, home, caches, ground
+        self._leads, self._unwatched = leads, unwatched
+        super().__init__("hours")
+        self._books: dict[str, Book] = {}
+        self._gone: dict[str, tuple[str, Run, float]] = {}
+        self._runs: dict[str, tuple[str, Run | None]] = {}
+        self._last_seen = 0.0
+        self.known = False
+        """Whether the ledgers were read."""
+        self.writes = 0
+        caches.gone = self._went
+
+    # -- what is asked -----------------------------------------------------------------------------
+
+    def refuses(self, cluster: TFCluster, cores: float) -> Sequence[Problem] | None:
+        """Why the budget of its user lets a run not begin; None while the ledgers are not read."""
+        namespace, now = cluster.metadata.owner, time.time()
+        most = hours.budget_of(self._ground.marks(namespace))
+        if most is None:
+            return ()
+        if not self.known:
+            return None
+        book = self._books.get(namespace, Book())
+        days = ledger.with_runs(book.kept.days, list(book.open.values()), now)
+        return budget.problems(cluster.spec, cores, most, ledger.spent(days), now)
+
+    def told(self, namespace: str) -> str:
+        """What a namespace's user is told of the runs that are over, and of what is allowed."""
+        marks = self._ground.marks(namespace)
+        book = self._books.get(namespace) or Book()
+        told = Account(group=marks.get(labels.OF_GROUP, ""), budget=hours.budget_of(marks))
+        if book.text is None or book.text[0] is not book.kept or book.text[1] != told:
+            said = msgspec.structs.replace(told, days=book.kept.days)
+            text = msgspec.json.encode(said, order="deterministic").decode()
+            book.text = book.kept, told, text
+        return book.text[2]
+
+    # -- what is done ------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._enough.wait(PERIOD if self.known else 0.1):
+            if not self._leads() or not self._caches.synced:
+                continue
+            try:
+                if not self.known:
+                    self._recall()
+                self.look()
+            except ApiError as error:
+                log.warning("hours: %s", error.message or error.reason)
+                self._enough.wait(PERIOD)
+            except Exception:  # the next look may do better, and nobody else would look
+                log.exception("hours cannot be written down")
+                self._enough.wait(PERIOD)
+
+    def _recall(self) -> None:
+        """What is written down. Raises ApiError."""
+        try:
+            found = self._api.every(path("configmaps", self._home), labelSelector=hours.SELECTOR)
+        except ApiError as error:
+            if error.status != 403:
+                raise
+            log.warning("hours are lost with each record: %s", error.message)
+        else:
+            for each in found.items:
+                self._take(each)
+        self._last_seen = time.time() - self._unwatched()
+        self.known = True
+
+    def _take(self, found: Object) -> None:
+        try:
+            namespace, user, kept = hours.read(found)
+        except (msgspec.MsgspecError, KeyError) as error:
+            log.error("%s cannot be read: %s", found["metadata"]["name"], error)
+            return
+        book = self._books.setdefault(namespace, Book())
+        book.user, book.kept = user, kept
+        book.version = str(found["metadata"]["resourceVersion"])
+
+    def look(self) -> None:
+        """Write down what began and what is over since the last look."""
+        now, there, found = time.time(), {}, self._caches.runs.every()
+        fresh: dict[str, dict[str, Run]] = {}
+        for each in found:
+            head = each["metadata"]
+            there[head["uid"]] = head["namespace"]
+            if (run := self._run_of(each)) is not None:
+                fresh.setdefault(head["namespace"], {})[head["uid"]] = run
+        for uid, (namespace, run, at) in list(self._gone.items()):
+            if uid not in there:
+                ended = msgspec.structs.replace(run, until=run.until or at)
+                fresh.setdefault(namespace, {})[uid] = ended
+        self._runs = {uid: kept for uid, kept in self._runs.items() if uid in there}
+        for namespace in fresh.keys() | self._books.keys():
+            book = self._books.setdefault(namespace, Book())
+            runs = fresh.get(namespace, {})
+            after = self._after(book.kept, runs, there, now)
+            book.open = {u: run for u, run in runs.items() if u not in book.kept.counted}
+            if after is not book.kept and not self._enough.is_set():
+                self._write(namespace, book, after)
+                self._enough.wait(1 / WRITES_A_SECOND)
+
+    def _after(
+        self, kept: Ledger, runs: dict[str, Run], there: dict[str, str], now: float
+    ) -> Ledger:
+        for uid, run in runs.items():
+            if run.until is not None:
+                kept = ledger.end(kept, uid, run, run.until)
+            else:
+                kept = ledger.begin(kept, uid, run)
+        for uid, run in list(kept.begun.items()):
+            if uid not in there and uid not in runs:  # it went while nobody looked
+                kept = ledger.end(kept, uid, None, max(run.usage.at, self._last_seen))
+        old = any(now > at + ledger.REMEMBERED for at in kept.counted.values())
+        return ledger.forget(kept, there, now) if old else kept
+
+    def _write(self, namespace: str, book: Book, after: Ledger) -> None:
+        user = self._ground.marks(namespace).get(labels.USER) or book.user or namespace
+        body, where = hours.write(namespace, user, after), path("configmaps", self._home)
+        try:
+            if book.version:
+                body["metadata"]["resourceVersion"] = book.version
+                made = self._api.replace(f"{where}/{hours.name(namespace)}", body)
+            else:
+                made = self._api.create(where, body)
+        except ApiError as error:
+            if error.status not in (404, 409):
+                raise
+            self._look_again(namespace, book)
+            return
+        self.writes += 1
+        book.user, book.kept = user, after
+        book.version = str(made["metadata"]["resourceVersion"])
+        book.open = {u: run for u, run in book.open.items() if u not in after.counted}
+        for uid in [u for u in after.counted if u in self._gone]:
+            del self._gone[uid]
+
+    def _look_again(self, namespace: str, book: Book) -> None:
+        """Somebody else wrote it, or took it away: the next look does it upon what is there."""
+        where = path("configmaps", self._home, hours.name(namespace))
+        try:
+            self._take(self._api.get(where))
+        except ApiError as error:
+            if not error.gone:
+                raise
+            book.version = ""  # what we know of it is written anew
+
+    def _went(self, found: Object) -> None:
+        """The record of a run is gone; called on the informer's thread."""
+        run = hours.run_of(found, self._group(found))
+        if run is not None:
+            head = found["metadata"]
+            self._gone[head["uid"]] = head["namespace"], run, time.time()
+
+    def _run_of(self, found: Object) -> Run | None:
+        """A run as the ledger needs it; read again only when it has changed."""
+        head = found["metadata"]
+        known = self._runs.get(head["uid"])
+        if known is None or known[0] != head["resourceVersion"]:
+            run = hours.run_of(found, self._group(found))
+            known = self._runs[head["uid"]] = head["resourceVersion"], run
+        return known[1]
+
+    def _group(self, found: Object) -> str:
+        return self._ground.marks(found["metadata"]["namespace"]).get(labels.OF_GROUP, "")
