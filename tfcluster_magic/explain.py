@@ -245,6 +245,14 @@ def reclaimed(tasks: Sequence[str]) -> str:
     return _("Reclaimed {tasks}.").format(tasks=shorten(tasks))
 
 
+def uncopied(why: str) -> str:
+    """A log volume that is full or gone while tasks run."""
+    return _(
+        "The log volume takes no copies of what tasks print ({why}): training goes on, and the "
+        "copies do when there is room. Make room by `tfcluster delete NAME --with-logs`"
+    ).format(why=why)
+
+
 def never_started() -> str:
     """Of a task of a run that is over, which nobody ever started."""
     return _("it was never started")

@@ -13,7 +13,8 @@ class ObservedTask(Model, frozen=True):
     `exit` is present once the task has ended. A backend reports Cause.STOPPED only for a task that
     a decision had asked to stop; anybody else's SIGTERM is Cause.KILLED. `since` is when it began
     to hold what it asks for, None when that is not so or not known; `idle_since` is reported by
-    In-Graph servers while nobody uses them (both in epoch seconds).
+    In-Graph servers while nobody uses them (both in epoch seconds). `uncopied` says why the log
+    volume took no copy of its output at one time.
     """
 
     name: str
@@ -23,6 +24,7 @@ class ObservedTask(Model, frozen=True):
     exit: TaskExit | None = None
     idle_since: float | None = None
     since: float | None = None
+    uncopied: str = ""
 
     @property
     def alive(self) -> bool:

@@ -184,6 +184,14 @@ class Turn:
                 )
         return msgspec.structs.replace(self.seen, tasks=tasks)
 
+    def _tell_of_copies(self) -> None:
+        """Say once that a log volume took no copies: training goes on, and nobody would notice."""
+        for seen in self.seen.tasks.values():
+            why = seen.uncopied or (seen.exit.uncopied if seen.exit else "")
+            if why and (text := explain.uncopied(why)) not in self.get("warnings"):
+                self.set(warnings=(*self.get("warnings"), text))
+                self.event(self.get("reason"), text)
+
     def _usage(self) -> Usage | None:
         """What tasks have held until now."""
         seen = self.seen.tasks
@@ -204,6 +212,7 @@ class Turn:
     def decision(self) -> Decision:
         """The finished turn."""
         seen = self._counted()
+        self._tell_of_copies()
         self.set(
             failures=blame.most_telling(self.get("failures"), MOST_FAILURES),
             counts=count(self.spec, seen, self.all_tasks),

@@ -87,6 +87,7 @@ class TaskExit(Model, frozen=True):
     follows: Annotated[bool, Meta(description="its last lines say that it lost a peer")] = False
     last_lines: tuple[str, ...] = ()
     detail: str = ""
+    uncopied: Annotated[str, Meta(description="why the copy of its output lacks lines")] = ""
 
 
 class TaskFailure(Model, frozen=True):

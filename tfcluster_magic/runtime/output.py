@@ -15,6 +15,8 @@ from lastlines import LastLines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from logcopy import LogCopy
     from loop import Loop
 
@@ -25,13 +27,17 @@ PAGE = 4096
 
 
 class Output:
-    """Owns the read end of the child's pipe, and our stdout."""
+    """Owns the read end of the child's pipe, and our stdout.
 
-    def __init__(self, loop: Loop, copy: LogCopy) -> None:
+    `copied` is called with why nothing is copied, once, and with "" when that is over.
+    """
+
+    def __init__(self, loop: Loop, copy: LogCopy, copied: Callable[[str], None]) -> None:
         self.last = LastLines()
         self._loop = loop
         self._copy = copy
-        self._copy_told = False
+        self._copied = copied
+        self._told: list[str] = []
         self._pipe = -1
         self._pending = b""
         self._notes: list[bytes] = []
@@ -78,7 +84,7 @@ class Output:
         self._copy.close(seconds)
         self._tell_copy()
         if self._copy.dropped:
-            text = f"lines missing at the end of {self._copy.path}: {self._copy.dropped}"
+            text = f"lines missing in {self._copy.path}: {self._copy.dropped}"
             self.say(text, copied=False)
         self._end_line()
         self._write(time.monotonic() + 0.1)
@@ -153,8 +159,15 @@ class Output:
                 self._pending = b""
 
     def _tell_copy(self) -> None:
-        if self._copy.problem and not self._copy_told:
-            self._copy_told = True
-            path, problem = self._copy.path, self._copy.problem
-            text = f"the copy of this log in {path} was stopped: {problem}; training goes on"
-            self.say(text, copied=False)
+        """Say when the copy stops and when it goes on again: the first time, and no other."""
+        first = self._copy.first
+        if first and not self._told:
+            self._tell(first, f"was stopped: {first}; training goes on")
+        if len(self._told) == 1 and not self._copy.problem:
+            missing = f"{self._copy.dropped} lines are missing in it"
+            self._tell("", f"goes on: {missing}")
+
+    def _tell(self, problem: str, text: str) -> None:
+        self._told.append(problem)
+        self.say(f"the copy of this log in {self._copy.path} {text}", copied=False)
+        self._copied(problem)

@@ -46,7 +46,7 @@ class Task:
         self.loop = loop
         copy = os.path.join(config.output_dir, f"{config.task}.log")
         self.copy = LogCopy(copy, loop.wake)
-        self.output = Output(loop, self.copy)
+        self.output = Output(loop, self.copy, self._copied)
         self.memory = OomWatch()
         self.child = 0
         self.status: int | None = None
@@ -144,6 +144,9 @@ class Task:
 
         self.loop.after("look", every, look)
 
+    def _copied(self, problem: str) -> None:
+        self.report.event("copy", problem=problem)
+
     def _stop(self) -> None:
         if self.stopping or self.status is not None:
             return
@@ -197,7 +200,8 @@ class Task:
             cause, detail = exits.judge(child, self.memory)
         self.output.drain(DRAIN)
         last = self.output.last
-        self.report.exit(exits.taken(cause, detail, self.ended_at, child, last))
+        taken = exits.taken(cause, detail, self.ended_at, child, last)
+        self.report.exit({**taken, "uncopied": self.copy.first})
         self.output.close(COPY)
         return exits.exit_status(cause, child)
 

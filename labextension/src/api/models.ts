@@ -411,6 +411,10 @@ export interface TaskExit {
   follows?: boolean;
   lastLines?: string[];
   detail?: string;
+  /**
+   * why the copy of its output lacks lines
+   */
+  uncopied?: string;
 }
 /**
  * How many tasks of one type are in which state.

@@ -62,6 +62,7 @@ class Crew:
                 exit=task.exit,
                 idle_since=task.idle_since,
                 since=task.since,
+                uncopied=task.uncopied,
             )
             for task in self._tasks.values()
         }
@@ -127,6 +128,8 @@ class Crew:
                 task.ready = True
             elif report.event == "idle":
                 task.idle_since = None if report.since is None else clock.from_wall(report.since)
+            elif report.event == "copy":
+                task.uncopied = report.problem or task.uncopied
             elif report.event == "exit":
                 task.told = report.exit
 

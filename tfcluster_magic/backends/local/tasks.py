@@ -53,6 +53,7 @@ class Task:
     exit: TaskExit | None = None
     told: TaskExit | None = None
     kill_at: float | None = None
+    uncopied: str = ""
     killed: bool = field(default=False, repr=False)
 
     @property

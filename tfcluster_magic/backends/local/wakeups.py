@@ -27,6 +27,7 @@ class Report(msgspec.Struct):
     event: str
     since: float | None = None
     exit: TaskExit | None = None
+    problem: str = ""
 
 
 @dataclass
