@@ -66,7 +66,7 @@ def test_a_group_lies_over_the_default_word_by_word() -> None:
 
 MISTAKES = [
     ("default:\n  quota:\n    cpu: many\n", 3, "default.quota.cpu: got 'many'; a number of cores"),
-    ("default:\n  quotas: 1\n", 2, "default.quotas: there is no such word; there are: egress"),
+    ("default:\n  quotas: 1\n", 2, "default.quotas: there is no such word; there are: budget"),
     ("groups:\n  a:\n    sizes:\n      - name: x\n        foo: 1\n", 5, "groups.a.sizes[0].foo"),
     ("default: {\n", 2, "it is no YAML"),
     ("default: {}\nimages: []\ndefault: {}\n", 3, "default stands here a second time"),
@@ -80,6 +80,13 @@ MISTAKES = [
         "default:\n  sizes:\n    - name: a\n      memory: 2Gi\n      memoryLimit: 1Gi\n",
         5,
         "2Gi is more than 1Gi",
+    ),
+    ("default:\n  budget:\n    cpuHours: -1\n", 3, "budget.cpuHours: got -1; a number of hours"),
+    ("default:\n  budget: {days: 91}\n", 2, "got 91; a whole number of days from 1 to 90"),
+    (
+        "groups:\n  a:\n    budget:\n      hours: 3\n",
+        4,
+        "there is no such word; there are: cpuHours, days, gpuHours",
     ),
     ("default:\n  priority: 3\n", 2, "there is no such word"),
     ("default: {sharedData: [{name: log, path: /x, volume: v}]}\n", 1, "log stands there twice"),

@@ -8,14 +8,16 @@ here, an object of the operator on Kubernetes) reads, calls and writes. `usage` 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from datetime import datetime, timedelta, timezone
-from typing import Literal
+from datetime import date, datetime, timedelta, timezone
+from typing import Literal, get_args
 
 import msgspec
 from msgspec.structs import replace
 
-from . import usage
+from . import budget, usage
 from .budget import Budget, Spent
+from .errors import InvalidRequest, Problem
+from .i18n import _
 from .models import Model, TFCluster, Usage
 
 FULL_DAYS = 92
@@ -28,6 +30,7 @@ REMEMBERED = usage.DAY
 """Seconds for which a run that has no record any more is known to be counted."""
 
 By = Literal["user", "group", "cluster", "day"]
+WAYS: tuple[By, ...] = get_args(By)
 
 
 class Hours(Model, frozen=True):
@@ -184,6 +187,40 @@ def spent(days: Days) -> Spent:
         every = [held for clusters in groups.values() for held in clusters.values()]
         found[day] = (sum(each.cpu for each in every), sum(each.gpu for each in every))
     return found
+
+
+def left(account: Account, now: float) -> tuple[str, ...]:
+    """What is left of a budget, and that it is little; nothing without one."""
+    held = spent(account.days)
+    told = budget.told(account.budget, held, now)
+    return ((told,) if told else ()) + tuple(budget.warnings(account.budget, held, now))
+
+
+def asked(first: str, last: str, days: int, now: float) -> tuple[str, str]:
+    """The window from one day to another, as somebody says them; without them the last `days`.
+
+    Raises:
+        InvalidRequest: that is no day, or the last one is before the first.
+    """
+    usual = budget.window(days, now)
+    wrong = [
+        Problem(name, said, _("a day such as {day} (UTC)").format(day=usual[1]))
+        for name, said in (("from", first), ("to", last))
+        if said and not _is_day(said)
+    ]
+    start, end = first or min(usual[0], last or usual[0]), last or usual[1]
+    if not wrong and start > end:
+        wrong = [Problem("from", start, _("a day that is not after {day}").format(day=end))]
+    if wrong:
+        raise InvalidRequest(wrong, _("that cannot be asked"))
+    return start, end
+
+
+def _is_day(text: str) -> bool:
+    try:
+        return len(text) == 10 and date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
 
 
 def rows(users: Mapping[str, Days], first: str, last: str, by: By) -> list[Row]:

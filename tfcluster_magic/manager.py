@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 from traitlets import Enum, Unicode
 from traitlets.config import LoggingConfigurable
 
-from . import workspace
+from . import ledger, workspace
 from .backends.base import Backend, Counts, LaunchRequest, LogLine, Options, every_line
+from .backends.naming import newest as newest  # noqa: PLC0414 - faces ask for it here
 from .backends.selection import BACKENDS, make
 from .errors import ClientUnsupported
 from .i18n import _
@@ -38,14 +39,6 @@ if TYPE_CHECKING:
     from .tensorboard_registry import Board
 
 Clusters = list[TFCluster]
-
-
-def newest(clusters: Sequence[TFCluster]) -> Clusters:
-    """The newest run of each name, and those that have not ended, in the given order."""
-    last: dict[str, int] = {}
-    for c in clusters:
-        last[c.metadata.cluster] = max(c.metadata.run, last.get(c.metadata.cluster, 0))
-    return [c for c in clusters if c.active or c.metadata.run == last[c.metadata.cluster]]
 
 
 class ClusterManager(LoggingConfigurable):
@@ -165,6 +158,14 @@ class ClusterManager(LoggingConfigurable):
     def options(self) -> Options:
         """What can be asked for, and what fits now."""
         return self.backend.options()
+
+    def hours(self) -> ledger.Account:
+        """CPU- and GPU-hours of this user until now, of deleted runs too, and what is allowed."""
+        return self.backend.hours()
+
+    def left(self) -> tuple[str, ...]:
+        """What is left of this user's budget of hours, in sentences."""
+        return ledger.left(self.backend.bounded() or ledger.Account(), time.time())
 
     def list(self, wanted: Iterable[str] = (), *, all_runs: bool = False) -> Clusters:
         """The runs of these names (all when empty), newest first.

@@ -24,7 +24,7 @@ class Sketch:
     """A launch that is still being thought of, with all that is wrong so far.
 
     `name` is the given one, or what it would be called. `spec` is None when not even its size is
-    known; a program that cannot be read has a stand-in.
+    known; a program that cannot be read has a stand-in. `told`: see `Preflight`.
     """
 
     name: str | None
@@ -32,6 +32,7 @@ class Sketch:
     spec: Spec | None
     problems: tuple[Problem, ...]
     warnings: tuple[str, ...]
+    told: tuple[str, ...] = ()
 
     def placed(self, backend: Backend) -> Sketch:
         """The same with what stands against it where it would run."""
@@ -39,7 +40,8 @@ class Sketch:
         known = backend.list() if self.given else []
         taken = [_taken(c) for c in known if c.active and c.metadata.cluster == self.name]
         problems = (*self.problems, *taken, *verdict.problems)
-        return replace(self, problems=problems, warnings=(*self.warnings, *verdict.warnings))
+        warnings = (*self.warnings, *verdict.warnings)
+        return replace(self, problems=problems, warnings=warnings, told=verdict.told)
 
 
 def sketch(

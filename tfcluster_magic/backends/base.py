@@ -104,6 +104,10 @@ class Backend(abc.ABC):
         """CPU- and GPU-hours of this user until now, of deleted runs too, and what is allowed."""
 
     @abc.abstractmethod
+    def bounded(self) -> Account | None:
+        """The same where hours are bounded; None: they are not."""
+
+    @abc.abstractmethod
     def create(self, request: LaunchRequest) -> TFCluster:
         """Preflight again, reserve name, run number and room in one step, and start.
 

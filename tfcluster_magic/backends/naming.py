@@ -102,6 +102,14 @@ def newest_first(clusters: Sequence[TFCluster]) -> list[TFCluster]:
     return sorted(clusters, key=lambda c: (c.metadata.created_at, c.metadata.run), reverse=True)
 
 
+def newest(clusters: Sequence[TFCluster]) -> list[TFCluster]:
+    """The newest run of each name, and those that have not ended, in the given order."""
+    last: dict[str, int] = {}
+    for c in clusters:
+        last[c.metadata.cluster] = max(c.metadata.run, last.get(c.metadata.cluster, 0))
+    return [c for c in clusters if c.active or c.metadata.run == last[c.metadata.cluster]]
+
+
 def _variants(name: str) -> Iterator[str]:
     """`name-b` to `name-z`, then `name-bb` and so on; never longer than a name may be."""
     for length in range(1, 4):

@@ -22,6 +22,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "tensorboard": ("reach", mark("open TensorBoard on a run or on all")),
     "render": ("render", mark("a run or a launch as documents, task by task")),
     "options": ("options", mark("what a launch can ask for, and what fits now")),
+    "hours": ("hours", mark("CPU- and GPU-hours that runs have held, and what is left")),
     "admin": ("admin", mark("clusters of everyone, for administrators of a hub")),
     "completion": ("completion", mark("the completion script of a shell")),
 }

@@ -116,6 +116,8 @@ def _refuse_mixed(stay: dict[str, Any]) -> None:
 
 def _show_plan(terminal: Terminal, plan: Plan, form: str) -> None:
     """What would be created, and what stands against it."""
+    for text in plan.preflight.told:
+        terminal.note(text)
     for warning in plan.cluster.status.warnings:
         terminal.note(_("warning: {warning}").format(warning=warning))
     if form == "table":

@@ -77,6 +77,8 @@ def status_command(terminal: Terminal, ref: str, follow: bool, form: str) -> Non
     cluster = terminal.manager.status(ref)
     if not follow:
         _show(terminal, cluster, form)
+        for text in terminal.manager.left() if form == "table" and cluster.active else ():
+            terminal.note(text)
         return
     with terminal.detaching(cluster.metadata.name):
         for change in terminal.manager.follow(cluster.metadata.name):

@@ -139,19 +139,20 @@ class LaunchForm:
     def _look(self, number: int) -> None:
         """Show what would come of the form, unless it has changed meanwhile."""
         can, lines, line = False, [], ""
+        told: tuple[str, ...] = ()
         try:
             what, options = self.asked()
             line = magic(of_launch(**what, options=options))
             made = self._manager.sketch(**what, **options)
             lines = [str(problem) for problem in made.problems] or list(made.warnings)
-            can = not made.problems
+            can, told = not made.problems, made.told
         except TFClusterError as refused:
             lines = [str(refused)]
         if number != self._latest:
             return
         self.launch.disabled = self._launching or not can
         colour = "var(--jp-warn-color0, #b26a00)" if can else "var(--jp-error-color1, #c62828)"
-        self.verdict.value = "".join(
+        self.verdict.value = "".join(f"<div>{escape(text)}</div>" for text in told) + "".join(
             f'<div role="status" style="color:{colour}">{escape(text)}</div>' for text in lines
         )
         self.line.value = f"<code>{escape(line)}</code>" if line else ""

@@ -153,6 +153,7 @@ class PlanHandler(RunHandler, Launching):
                 "name": made.name,
                 "problems": form.told(problems, said),
                 "warnings": list(made.warnings),
+                "told": list(made.told),
                 "line": magic(words, cell=body.cell is not None),
                 "folder": self._as_browsed(asked.folder),
             }

@@ -87,6 +87,8 @@ export interface IPlan {
   readonly name: string | null;
   readonly problems: ReadonlyArray<IPlanProblem>;
   readonly warnings: ReadonlyArray<string>;
+  /** What one should know before, such as what is left of a budget. */
+  readonly told?: ReadonlyArray<string>;
   /** The line of a notebook in `folder` that launches the same. */
   readonly line: string;
   readonly folder: string;

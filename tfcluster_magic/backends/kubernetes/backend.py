@@ -129,8 +129,7 @@ class KubernetesBackend(Backend):
         """The spec as it would be launched, what there is, and what stands against it."""
         with self._explained():
             there, offer, told = published.read(self.api, self.namespace)
-            bounded, now = kube_hours.bounds(told), time.time()
-            account = kube_hours.account(told, self._every() if bounded else (), now)
+            account = self._account(told) or Account()
         spec = fitting.with_image(spec, offer)
         return spec, there, fitting.check(spec, there, offer, account, here=self.mounts)
 
@@ -139,6 +138,15 @@ class KubernetesBackend(Backend):
         with self._explained():
             told = published.read(self.api, self.namespace)[2]
             return kube_hours.account(told, self._every(), time.time())
+
+    def bounded(self) -> Account | None:
+        """See `Backend.bounded`."""
+        with self._explained():
+            return self._account(published.read(self.api, self.namespace)[2])
+
+    def _account(self, told: str) -> Account | None:
+        bounded = kube_hours.bounds(told)
+        return kube_hours.account(told, self._every(), time.time()) if bounded else None
 
     def create(self, request: LaunchRequest) -> TFCluster:
         """See `Backend.create`."""
@@ -151,9 +159,8 @@ class KubernetesBackend(Backend):
                 known = self._every()
                 running = {c.metadata.cluster: c for c in known if c.active}
                 cluster = naming.choose(request.cluster, request.name_given, running)
-                body = resource.write(
-                    cluster, self._next(cluster, known, there), spec, warnings=warnings
-                )
+                number = folders.next_run(self.mounts, cluster, known, there.log_dir)
+                body = resource.write(cluster, number, spec, warnings=warnings)
                 made = posting.post(self.api, self.namespace, body)
                 if made is None:
                     continue  # somebody was faster: the name may be taken now
@@ -283,13 +290,6 @@ class KubernetesBackend(Backend):
 
     def _names(self) -> Sequence[tuple[str, int]]:
         return [(c.metadata.cluster, c.metadata.run) for c in naming.newest_first(self._every())]
-
-    def _next(self, cluster: str, known: Sequence[TFCluster], there: Options) -> int:
-        """The number of the next run; one whose logs are still there is not given again."""
-        used = [c.metadata.run for c in known if c.metadata.cluster == cluster]
-        root = folders.logs(self.mounts, there.log_dir)
-        kept = naming.numbers(root / cluster) if root else ()
-        return 1 + max((*used, *kept), default=0)
 
     @contextlib.contextmanager
     def _explained(self, what: str = "") -> Iterator[None]:

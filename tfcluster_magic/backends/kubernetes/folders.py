@@ -8,6 +8,7 @@ only looks; `here` is whether this process is in a pod of the runs' own namespac
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from ...errors import InvalidRequest, Problem
@@ -15,6 +16,7 @@ from ...i18n import _
 from ...kube import account
 from ...models import TFCluster
 from ...program.store import INLINE_BYTES
+from .. import naming
 
 
 def is_here(context: str, namespace: str) -> bool:
@@ -61,3 +63,11 @@ def workspace(here: bool) -> Path:
         "notebooks of the cluster mount: launch it there, or name it by its URL"
     ).format(limit=INLINE_BYTES // 1024)
     raise InvalidRequest([Problem("program", None, allowed)])
+
+
+def next_run(here: bool, cluster: str, known: Sequence[TFCluster], log_dir: str) -> int:
+    """The number of the next run; one whose logs are still there is not given again."""
+    used = [c.metadata.run for c in known if c.metadata.cluster == cluster]
+    root = logs(here, log_dir)
+    kept = naming.numbers(root / cluster) if root else ()
+    return 1 + max((*used, *kept), default=0)

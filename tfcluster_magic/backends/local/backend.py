@@ -83,17 +83,17 @@ class LocalBackend(Backend):
         more = allowance.refused(spec, [(c, room.holding(c)) for _, c in active])
         problems = (*elsewhere.problems(spec), *missing, *verdict.problems, *more)
         found = Preflight(problems, (*room.warnings(self.log_dir), *verdict.warnings))
-        if hours.has_budget():
-            now = time.time()
-            found = hours.judged(spec, found, self._account(now), now)
+        if (account := self.bounded()) is not None:
+            found = hours.judged(spec, found, account, time.time())
         return found, free_gpus
 
     def hours(self) -> Account:
         """See `Backend.hours`."""
-        return self._account(time.time())
+        return self._store.book.account((c for _, c in self._all()), time.time())
 
-    def _account(self, now: float) -> Account:
-        return self._store.book.account((c for _, c in self._all()), now)
+    def bounded(self) -> Account | None:
+        """See `Backend.bounded`."""
+        return self.hours() if hours.has_budget() else None
 
     def create(self, request: LaunchRequest) -> TFCluster:
         """See `Backend.create`.
