@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
-from tenancies import World, until
+from tenancies import HOME, World, until
 
-from tfcluster_magic.hub.tenancy import membership
+from tfcluster_magic.hub.tenancy import membership, overriding
+from tfcluster_magic.hub.tenancy.overrides import Override
 from tfcluster_magic.hub.tenancy.tenancy import Tenancy
 from tfcluster_magic.kube.api import path
 from tfcluster_magic.kube.labels import PRIORITY_CLASS, QUEUE
@@ -138,3 +140,31 @@ def test_a_namespace_tells_the_queue_and_priority_of_its_group(world: World) -> 
     assert told(ALICE) == ("gpus", "urgent")
     world.hub.away, world.hub.groups = False, {"audio": ["alice"]}
     until(lambda: world.groups_told() and told(ALICE) == (None, "slow"))
+
+
+def test_an_override_counts_until_its_time(world: World) -> None:
+    """What the console writes is live at once, lies over the group, and ends by itself."""
+    world.hub.groups = {"vision": ["alice"]}
+    begun(world)
+    world.user("alice")
+    world.furnished(ALICE)
+    where = path("configmaps", HOME, overriding.NAME)
+
+    def gpus() -> object:
+        quota = world.get("resourcequotas", ALICE, "tasks")
+        return quota["spec"]["hard"]["requests.nvidia.com/gpu"]
+
+    def say(until_then: float) -> None:
+        more = Override(until=until_then, reason="a thesis", quota={"gpu": 8})
+        overriding.change(world.server.api(), HOME, "alice", more, time.time())
+
+    say(time.time() + 3600)
+    until(lambda: gpus() == "8")
+    assert overriding.every(world.server.api(), HOME)["alice"].reason == "a thesis"
+    world.server.put(where, {"data": {overriding.KEY: "cut off"}})
+    world.begin()
+    until(lambda: gpus() == "2")
+    world.server.put(where, {"data": {}})
+    say(time.time() + 3)
+    until(lambda: gpus() == "8")
+    until(lambda: gpus() == "2")

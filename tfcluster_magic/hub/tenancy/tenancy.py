@@ -23,13 +23,15 @@ from ...control.turns import Turns
 from ...i18n import _
 from ...kube import labels
 from ...kube.api import Api, ApiError, path
-from ...kube.informer import pause
+from ...kube.informer import Informer, pause
 from . import furnishing, names, removal, waiting
 from .accepted import Accepted
 from .caches import Caches
-from .grants import Entitlement, for_groups, task_classes
+from .grants import Entitlement, task_classes
 from .membership import Membership
 from .objects import ACCOUNT, Place, marks, objects
+from .overrides import entitled
+from .overriding import Overriding
 from .pulling import Pulling
 
 Object = dict[str, Any]
@@ -64,6 +66,7 @@ class Tenancy:
         self.caches = Caches(api, home, self.turns.work.add, self._wake_all)
         self.accepted = Accepted(api, home, self._policy_changed)
         self.membership = Membership(*hub, self._user_changed)
+        self.overriding = Overriding(api, home, self._user_changed)
         self._pulling = Pulling(api, home)
         self._new: dict[str, float] = {}
         """Since when a namespace is seen that is not furnished."""
@@ -75,7 +78,8 @@ class Tenancy:
     def follow(self) -> None:
         """Begin to follow what there is. Raises ApiError."""
         self.accepted.recall()
-        self.accepted.informer.start()
+        for informer in self._own:
+            informer.start()
         self.caches.start()
 
     def begin(self) -> None:
@@ -91,25 +95,31 @@ class Tenancy:
         self._enough.set()
         self._published.set()
         self.membership.stop()
-        self.accepted.informer.stop()
+        for informer in self._own:
+            informer.stop()
         self.caches.stop()
         self.turns.stop(seconds)
 
     @property
+    def _own(self) -> tuple[Informer, ...]:
+        return (self.accepted.informer, self.overriding.informer)
+
+    @property
     def synced(self) -> bool:
         """Whether everything was seen once."""
-        return self.caches.synced and self.accepted.informer.synced.is_set()
+        return self.caches.synced and all(each.synced.is_set() for each in self._own)
 
     @property
     def alive(self) -> bool:
         """Whether no thread has died."""
         acts = self.turns.alive and self._keeper.is_alive() and self.membership.alive
-        return (acts or not self._begun) and self.caches.alive and self.accepted.informer.alive
+        seen = self.caches.alive and all(each.alive for each in self._own)
+        return (acts or not self._begun) and seen
 
     @property
     def problems(self) -> list[str]:
         """Why it cannot see everything."""
-        informers = (*self.caches.all, self.accepted.informer)
+        informers = (*self.caches.all, *self._own)
         found = [(each.where, each.problem) for each in informers]
         return [f"{where}: {problem.message}" for where, problem in found if problem is not None]
 
@@ -132,6 +142,7 @@ class Tenancy:
         while not self._enough.is_set():
             self._published.wait(1.0)
             self._published.clear()
+            self.overriding.look(time.time())
             if not self._leads() or not self.accepted.informer.synced.is_set():
                 continue
             try:
@@ -193,7 +204,7 @@ class Tenancy:
         head = found["metadata"]
         name, policy = head["name"], self.accepted.policy
         removed = removal.is_removed(found)
-        entitlement = for_groups(policy, self.membership.of(user))
+        entitlement = self._entitled(user)
         place = Place(
             home=self._home,
             servers=self.caches.servers(),
@@ -232,7 +243,11 @@ class Tenancy:
         """What the namespace says of the user's group; nothing while the groups are not known."""
         if not self.membership.known:
             return {}
-        return marks(for_groups(self.accepted.policy, self.membership.of(user)))
+        return marks(self._entitled(user))
+
+    def _entitled(self, user: str) -> Entitlement:
+        groups, override = self.membership.of(user), self.overriding.of(user)
+        return entitled(self.accepted.policy, groups, override, time.time())
 
     def _not_its_name(self, user: str) -> str:
         if not user:
