@@ -164,11 +164,19 @@ def forget(ledger: Ledger, there: Collection[str], now: float) -> Ledger:
 
 def added(days: Days, run: Run, now: float) -> Days:
     """`days` with what a run has held until `now`; those that are given stay as they are."""
-    found = dict(days)
-    for day, held in hours(run, now).items():
+    each = hours(run, now).items()
+    return together(days, {day: {run.group: {run.cluster: held}} for day, held in each})
+
+
+def together(one: Days, other: Days) -> Days:
+    """The hours of both; those that are given stay as they are."""
+    found = dict(one)
+    for day, more in other.items():
         groups = {group: dict(clusters) for group, clusters in found.get(day, {}).items()}
-        clusters = groups.setdefault(run.group, {})
-        clusters[run.cluster] = clusters.get(run.cluster, Hours()) + held
+        for group, clusters in more.items():
+            into = groups.setdefault(group, {})
+            for cluster, held in clusters.items():
+                into[cluster] = into.get(cluster, Hours()) + held
         found[day] = groups
     return found
 

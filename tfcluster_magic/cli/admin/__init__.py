@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import click
 
-from . import audit, clusters
+from . import audit, clusters, hours
 from .common import Group
 
 
@@ -20,6 +20,6 @@ def admin_command() -> None:
     """
 
 
-for _module in (clusters, audit):
+for _module in (clusters, hours, audit):
     for _command in _module.COMMANDS:
         admin_command.add_command(_command)

@@ -23,7 +23,7 @@ from ...i18n import VARIABLE, _
 from ...models import Stop
 from ..local_servers import HIDDEN, NoServer, Person, account
 from .reader import ERRORS, Answer, Ask
-from .world import Leak, Leaks, Missed, Row, Seen
+from .world import Held, Leaks, Missed, Row, Seen
 
 WITHIN = 15.0
 """Seconds for one answer of a reader, its start on a busy machine included."""
@@ -179,22 +179,35 @@ class Here:
         answer = await self._of(owner).ask(Ask(do="tail", name=name, task=task, lines=lines))
         return list(answer.lines)
 
+    async def hours(self) -> Held:
+        """See `World.hours`."""
+        await self._people()
+        answers, missed = await self._all(Ask(do="hours"))
+        return Held(users={name: answer.hours for name, answer in answers}, missed=missed)
+
     async def leaks(self) -> Leaks:
         """See `World.leaks`."""
         await self._people()
+        answers, missed = await self._all(Ask(do="leaks"))
+        replace = msgspec.structs.replace
+        found = [replace(leak, owner=name) for name, answer in answers for leak in answer.leaks]
+        return Leaks(items=tuple(found), missed=missed)
+
+    async def _all(self, ask: Ask) -> tuple[list[tuple[str, Answer]], tuple[Missed, ...]]:
+        """What every reader answers, and which did not."""
         readers = list(self._readers.values())
-        asked = (reader.ask(Ask(do="leaks")) for reader in readers)
+        asked = (reader.ask(ask) for reader in readers)
         answers = await asyncio.gather(*asked, return_exceptions=True)
-        found: list[Leak] = []
+        found: list[tuple[str, Answer]] = []
         missed: list[Missed] = []
         for reader, answer in zip(readers, answers, strict=True):
             if isinstance(answer, Answer):
-                found += [msgspec.structs.replace(leak, owner=reader.name) for leak in answer.leaks]
+                found.append((reader.name, answer))
             elif isinstance(answer, TFClusterError):
                 missed.append(Missed(owner=reader.name, detail=str(answer)))
             else:
                 raise answer
-        return Leaks(items=tuple(found), missed=tuple(missed))
+        return found, tuple(missed)
 
     async def remove(self, owner: str, leak: str) -> None:
         """See `World.remove`."""

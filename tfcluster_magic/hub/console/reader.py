@@ -24,6 +24,7 @@ from ...backends.local.backend import LocalBackend
 from ...backends.local.store import RunFolder, Store
 from ...errors import Conflict, InvalidRequest, NotFound, TFClusterError
 from ...i18n import _
+from ...ledger import Days
 from ...models import Model, Stop, TaskState, TFCluster
 from .world import Leak, Row
 
@@ -35,7 +36,7 @@ _SUPERVISOR = os.path.join("backends", "local", "__main__.py").encode()
 
 
 class Ask(Model, frozen=True):
-    """What is to be done: `list`, `stop`, `tail`, `leaks` or `remove`."""
+    """What is to be done: `list`, `stop`, `tail`, `leaks`, `hours` or `remove`."""
 
     do: str
     name: str = ""
@@ -52,6 +53,7 @@ class Answer(Model, frozen=True):
     rows: tuple[Row, ...] = ()
     lines: tuple[str, ...] = ()
     leaks: tuple[Leak, ...] = ()
+    hours: Days = {}
     error: str = ""
     detail: str = ""
 
@@ -99,6 +101,9 @@ class Reader:
             return row
         self._kept.pop(folder.path, None)
         return None
+
+    def _hours(self, _ask: Ask) -> Answer:
+        return Answer(hours=self.backend.hours().days)
 
     def _stop(self, ask: Ask) -> Answer:
         cluster = self._meant(ask)

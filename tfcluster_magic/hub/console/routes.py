@@ -14,14 +14,14 @@ from typing import Any
 from jupyterhub.utils import url_path_join
 from tornado.web import Application, RequestHandler, StaticFileHandler
 
-from . import audit_routes, cluster_routes
+from . import audit_routes, cluster_routes, hour_routes
 from .audit import AuditLog
 from .handlers import Callback, Nothing
 from .listing import Listing
 from .page import PAGES, Page
 from .world import World
 
-AREAS = (cluster_routes, audit_routes)
+AREAS = (cluster_routes, hour_routes, audit_routes)
 
 
 @dataclass

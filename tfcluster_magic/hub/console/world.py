@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from ...ledger import Days
 from ...models import Model, Stop
 
 
@@ -49,6 +50,13 @@ class Seen(Model, frozen=True):
     missed: tuple[Missed, ...] = ()
 
 
+class Held(Model, frozen=True):
+    """CPU- and GPU-hours of everyone until now, by day, group and cluster."""
+
+    users: dict[str, Days] = {}
+    missed: tuple[Missed, ...] = ()
+
+
 class Leak(Model, frozen=True, omit_defaults=False):
     """Something of ours that no run owns any more; `id` is how it is removed."""
 
@@ -81,6 +89,9 @@ class World(Protocol):
 
     async def tail(self, owner: str, name: str, task: str, lines: int) -> list[str]:
         """The last lines of a task. Raises NotFound."""
+
+    async def hours(self) -> Held:
+        """What everyone's runs have held, also those without a record."""
 
     async def leaks(self) -> Leaks:
         """What nobody owns."""

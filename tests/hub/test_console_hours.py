@@ -1,0 +1,92 @@
+"""Hours in the admin console of a real hub, and a budget that the hub's policy gives."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from .consoles import SLEEP, Console, refused, shell, token
+from .make_run import OWNER, PASSWORD, Hub, Visitor
+from .test_console import page
+from .test_first_visit import accessible
+
+__all__ = ["page"]  # a fixture, as if written here
+SHORT = "print('done', flush=True)\n"
+
+
+@pytest.fixture(scope="module")
+def hub(start_hub: Callable[..., Hub]) -> Hub:
+    """A hub below a path of its own."""
+    return start_hub(base_url="/tf/")
+
+
+@pytest.fixture(scope="module")
+def console(hub: Hub, admin: Visitor) -> Console:
+    """The console, open in the owner's browser; it comes up beside the hub."""
+    found: list[Console] = []
+
+    def is_open() -> bool:
+        found.append(Console(admin))
+        return bool(found[-1].xsrf)
+
+    hub.until(is_open, "the console is open")
+    return found[-1]
+
+
+def test_hours_of_everyone_are_there_for_administrators_alone(
+    hub: Hub, admin: Visitor, console: Console, page: Page, shots: Path
+) -> None:
+    """On the page, by the API, as CSV and in a shell; of a deleted cluster, too. Who is nobody, and
+    who forgets the page's token, gets nothing.
+    """
+    done = hub.launch(SHORT, "digits", workers=1, worker_cpu=2)
+    hub.manager.wait(done.metadata.name)
+    hub.manager.delete(done.metadata.name)
+    hub.launch(SLEEP, "mnist", workers=1, worker_cpu=2)
+
+    def told(by: str) -> dict[str, dict[str, float]]:
+        answer = console.ask("GET", f"api/hours?by={by}")
+        assert answer.status_code == 200, answer.text
+        return {row["key"]: row for row in answer.json()["items"]}
+
+    both = {f"{OWNER}/digits", f"{OWNER}/mnist"}
+    hub.until(lambda: told("cluster").keys() == both, "both clusters have hours")
+    assert set(told("user")) == {OWNER}
+    assert told("cluster")[f"{OWNER}/mnist"]["used"] is None
+    assert refused(console.ask("GET", "api/hours?by=colour"), 422)
+    assert refused(console.ask("GET", "api/hours?from=2026-02-30"), 422)
+    assert refused(console.ask("GET", "api/hours", xsrf="no"), 403)
+    assert refused(hub.visitor().session.get(f"{console.url}api/hours", timeout=120), 401)
+
+    page.goto(f"{hub.url}/hub/login?next=/tf/services/admin/hours")
+    page.get_by_label("Username").fill(OWNER)
+    page.locator("#password_input").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("row", name=OWNER)).to_be_visible(timeout=90_000)
+    page.get_by_label("By").select_option("Cluster")
+    expect(page.get_by_role("row", name=f"{OWNER}/mnist")).to_contain_text("not measured")
+    for theme in ("light", "dark"):
+        page.emulate_media(color_scheme=theme, reduced_motion="reduce")  # type: ignore[arg-type]
+        page.screenshot(path=shots.with_name(f"{shots.name}-{theme}.png"), full_page=True)
+        accessible(page)
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Export as CSV").click()
+    rows = list(csv.DictReader(io.StringIO(Path(download.value.path()).read_text())))
+    assert {row["cluster"] for row in rows} == both
+
+    said = {"TFCLUSTER_HUB_URL": hub.url, "TFCLUSTER_HUB_TOKEN": _token(admin)}
+    words = ("admin", "hours", "--by", "cluster", "-o")
+    told_shell = shell(hub, *words, "json", **said)
+    assert {row["key"] for row in json.loads(told_shell.stdout)["items"]} == both, told_shell.stderr
+    rows = list(csv.DictReader(io.StringIO(shell(hub, *words, "csv", **said).stdout)))
+    assert {row["cluster"] for row in rows} == both
+
+
+def _token(admin: Visitor) -> str:
+    return token(admin, OWNER, ["access:services!service=admin"])

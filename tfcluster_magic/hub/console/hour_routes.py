@@ -1,0 +1,73 @@
+"""CPU- and GPU-hours of everyone.
+
+GET    api/hours                          from, to, by (user, group, cluster, day)
+GET    api/hours.csv                      the same for a spreadsheet
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, cast
+
+from ... import ledger
+from ...errors import InvalidRequest, Problem
+from ...i18n import _
+from ...ledger import By, Row
+from ...output import hours
+from .handlers import ConsoleHandler
+from .page import Page
+from .world import Missed
+
+WEEK = 7
+
+
+class HoursPage(Page):
+    """Who held how much."""
+
+    title = "Hours"
+    template = "hours.html"
+
+
+class Hours(ConsoleHandler):
+    """Hours of a window, most first."""
+
+    async def get(self) -> None:
+        """Rows, their sum, and whose could not be read."""
+        about, rows, missed = await self.asked()
+        told = {**about, "items": rows, "total": hours.total(rows), "missed": missed}
+        self.reply(told)
+
+    async def asked(self) -> tuple[dict[str, Any], list[Row], tuple[Missed, ...]]:
+        """The window, and what was held in it. Raises InvalidRequest."""
+        known = {"from", "to", "by"}
+        wrong = [
+            Problem(name, None, _("use {words}").format(words=", ".join(sorted(known))))
+            for name in self.request.query_arguments
+            if name not in known
+        ]
+        by = self.get_query_argument("by", "user")
+        if by not in ledger.WAYS:
+            rule = _("use {words}").format(words=", ".join(ledger.WAYS))
+            wrong.append(Problem("by", by, rule))
+        if wrong:
+            raise InvalidRequest(wrong, _("that cannot be asked"))
+        start, end = (self.get_query_argument(name, "") for name in ("from", "to"))
+        first, last = ledger.asked(start, end, WEEK, time.time())
+        held = await self.console.world.hours()
+        rows = ledger.rows(held.users, first, last, cast(By, by))
+        return {"from": first, "to": last, "by": by}, rows, held.missed
+
+
+class HoursAsCsv(Hours):
+    """The same for a spreadsheet."""
+
+    async def get(self) -> None:
+        """A line for each row."""
+        about, rows, _missed = await self.asked()
+        name = f"hours-{about['from']}-{about['to']}-{about['by']}.csv"
+        self.set_header("Content-Type", "text/csv; charset=utf-8")
+        self.set_header("Content-Disposition", f'attachment; filename="{name}"')
+        self.finish(hours.as_csv(rows, about["by"]) + "\n")
+
+
+HANDLERS = (("hours", HoursPage), ("api/hours", Hours), (r"api/hours\.csv", HoursAsCsv))

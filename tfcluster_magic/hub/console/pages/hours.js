@@ -1,0 +1,59 @@
+/* CPU- and GPU-hours of a window. */
+
+import { ask, at, make, prefix, tell } from './shared.js';
+
+const figure = hours =>
+  hours.toLocaleString(undefined, { maximumFractionDigits: 2 });
+
+const used = row =>
+  row.used === null
+    ? 'not measured'
+    : `${figure(row.used)} of ${figure(row.measured)}`;
+
+function line(row, key) {
+  const made = make('tr');
+  made.append(
+    make('th', key, { scope: 'row' }),
+    ...[figure(row.cpu), figure(row.gpu), used(row)].map(text =>
+      make('td', text)
+    )
+  );
+  return made;
+}
+
+let latest = 0;
+
+async function show() {
+  const words = new URLSearchParams({ by: at('by').value });
+  for (const name of ['from', 'to']) {
+    if (at(name).value) {
+      words.set(name, at(name).value);
+    }
+  }
+  const number = ++latest;
+  const { told } = await ask(`api/hours?${words}`);
+  if (number !== latest) {
+    return;
+  }
+  tell(null);
+  at('csv').href = `${prefix}api/hours.csv?${words}`;
+  at('key').textContent = at('by').selectedOptions[0].textContent;
+  at('rows').replaceChildren(
+    ...told.items.map(row => line(row, row.key || '(others)'))
+  );
+  at('total').replaceChildren(line(told.total, 'In all'));
+  at('from').value = told.from;
+  at('to').value = told.to;
+  at('count').textContent = told.items.length
+    ? ''
+    : 'Nothing was held in these days.';
+  at('missed').hidden = told.missed.length === 0;
+  at('missed').replaceChildren(
+    ...told.missed.map(one => make('li', `${one.owner} ${one.detail}`.trim()))
+  );
+}
+
+const again = () => show().catch(tell);
+at('window').addEventListener('change', again);
+at('window').addEventListener('submit', event => event.preventDefault());
+again();
