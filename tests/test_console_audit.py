@@ -66,6 +66,39 @@ def test_where_no_line_can_be_written_it_is_refused() -> None:
         noted(AuditLog(Path("/dev/full")), "digits-1")
 
 
+def test_a_large_file_gets_a_number_and_pages_and_export_go_on(tmp_path: Path) -> None:
+    """Nothing that was written is rewritten, and a page that was begun before goes on after it."""
+    log = AuditLog(tmp_path / "audit.jsonl", largest=2000)
+    for number in range(20):
+        noted(log, f"digits-{number}")
+    first = log.page(5)
+    older = {path: path.read_bytes() for path in tmp_path.glob("audit-*.jsonl")}
+    for number in range(20, 40):
+        noted(log, f"digits-{number}")
+
+    assert len(older) > 1
+    assert all(path.read_bytes() == content for path, content in older.items())
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in tmp_path.glob("audit*"))
+    rest = log.page(1000, first.next)
+    assert [one.target for one in rest.items] == [f"digits-{n}" for n in reversed(range(15))]
+    assert len(log.page(1000).items) == 40
+    lines = [json.loads(line) for line in b"".join(log.export()).splitlines()]
+    assert [line["target"] for line in lines[::2]] == [f"digits-{number}" for number in range(40)]
+    assert AuditLog(log.path, largest=2000).page(1).items[0].target == "digits-39"
+
+
+def test_a_line_that_was_cut_off_at_the_end_of_a_file_spoils_no_other(tmp_path: Path) -> None:
+    """The first of the next file is whole in what is exported."""
+    log = AuditLog(tmp_path / "audit.jsonl", largest=10)
+    noted(log, "digits-1", None)
+    with log.path.open("ab") as file:
+        file.write(b'{"at": 1, "id": "ha')
+    noted(log, "digits-2", None)
+
+    assert [one.target for one in log.page().items] == ["digits-2", "digits-1"]
+    assert json.loads(b"".join(log.export()).splitlines()[-1])["target"] == "digits-2"
+
+
 def test_an_empty_log_has_no_entries(tmp_path: Path) -> None:
     """Nothing was done yet."""
     log = AuditLog(tmp_path / "audit.jsonl")

@@ -24,7 +24,7 @@ def test_the_console_is_added_to_what_is_set_already(set_before: dict[str, bool]
     assert [(one["name"], one["url"]) for one in hub.services] == [
         ("admin", "http://127.0.0.1:8002")
     ]
-    assert all(role["scopes"] == ["list:users"] for role in hub.load_roles)
+    assert all(role["scopes"] == service.SCOPES for role in hub.load_roles)
 
 
 def test_without_a_port_there_is_no_console() -> None:

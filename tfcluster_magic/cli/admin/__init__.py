@@ -1,4 +1,4 @@
-"""`admin`: what the hub's administrators do with everyone's clusters, by the console's API.
+"""`admin`: what the hub's administrators do with users and their clusters, by the console's API.
 
 Each module is a group of verbs and names them in `COMMANDS`.
 """
@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import click
 
-from . import audit, clusters, hours
+from . import audit, clusters, hours, overrides, users
 from .common import Group
 
 
 @click.group("admin", cls=Group)
 def admin_command() -> None:
-    """For administrators of a hub: clusters of everyone, leaks, the audit log.
+    """For administrators of a hub: clusters and users of everyone, leaks, the audit log.
 
     It needs a token of an administrator, made on the hub's page /hub/token with the scope
     access:services!service=admin, in TFCLUSTER_HUB_TOKEN or a file.
     """
 
 
-for _module in (clusters, hours, audit):
+for _module in (clusters, users, overrides, hours, audit):
     for _command in _module.COMMANDS:
         admin_command.add_command(_command)

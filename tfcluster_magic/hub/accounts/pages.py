@@ -29,6 +29,7 @@ def handlers() -> list[tuple[str, type]]:
         (r"/set-password", SetPassword),
         (r"/change-password", ChangePassword),
         (r"/accounts", Accounts),
+        (r"/api/accounts", AccountsAPI),
         (r"/api/accounts/([^/]+)/link", LinkAPI),
     ]
 
@@ -157,6 +158,20 @@ class Accounts(_Page):
         known = {name for (name,) in self.db.query(orm.User.name)}
         rows = [(name, state_of(accounts.get(name))) for name in sorted(known | {*accounts})]
         await self.show("accounts.html", status, rows=rows, **words)
+
+
+class AccountsAPI(APIHandler):
+    """Who can sign in, for programs."""
+
+    @needs_scope("admin:users")
+    async def get(self) -> None:
+        """Answer with {"accounts": {NAME: in a few words}}."""
+        try:
+            found = await self.authenticator.in_thread(self.authenticator.store.read)
+        except TFClusterError as problem:
+            raise web.HTTPError(503, "%s", problem) from None
+        told = {name: state_of(account) for name, account in sorted(found.items())}
+        self.write({"accounts": told})
 
 
 class LinkAPI(APIHandler):

@@ -20,11 +20,13 @@ from tornado.httpserver import HTTPServer
 from ...errors import BackendUnavailable
 from ...i18n import _
 from ...paths import private
+from .. import allowances
 from .audit import FILE, AuditLog
 from .handlers import MOST_BYTES
 from .here import Here
 from .routes import Console, application
 from .service import OWNER, STATE
+from .site import SiteHere
 
 LOOK = 1.0
 """Seconds between two looks whether the hub is there, where no signal tells that it is gone."""
@@ -56,11 +58,13 @@ async def serve() -> None:
     state = private(Path(os.environ[STATE]))
     base = os.environ.get("JUPYTERHUB_BASE_URL", "/")
     world = Here(os.environ[OWNER], users)
+    policy = os.environ.get(allowances.VARIABLE)
     console = Console(
         world=world,
         audit=AuditLog(state / FILE),
         prefix=os.environ["JUPYTERHUB_SERVICE_PREFIX"],
         hub=url_path_join(base, "hub/"),
+        site=SiteHere(allowances.Allowances(state, Path(policy) if policy else None)),
     )
     where = urlsplit(os.environ["JUPYTERHUB_SERVICE_URL"])
     server = HTTPServer(application(console), xheaders=True, max_body_size=MOST_BYTES)

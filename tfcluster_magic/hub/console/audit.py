@@ -3,16 +3,20 @@
 Promises that a change is on the disk before it is made: a line `asked`, and with the same `id` a
 line with what came of it. Where no line can be written, nothing is changed and nothing is shown.
 The file is only ever appended to, by one process, each line whole: an end that was cut off by a
-full disk gets a line of its own. It owns the file and never rewrites or removes it.
+full disk gets a line of its own. One that has grown large is given a number, `audit-1.jsonl`, and
+the next is begun; pages and export go through all of them as one. It owns these files and never
+rewrites or removes one: who moves the oldest away has the rest.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
 
@@ -25,6 +29,8 @@ from ...models import Model
 
 ASKED = "asked"
 FILE = "audit.jsonl"
+LARGEST = 16 * 1024 * 1024
+"""Bytes above which a file is given its number, some 40,000 changes."""
 _BLOCK = 64 * 1024
 _LOOKAHEAD = 1000
 """A page is longer by so many at most, for not to begin the next with what this one has done."""
@@ -55,10 +61,10 @@ _DECODER = msgspec.json.Decoder(Entry)
 
 
 class AuditLog:
-    """The file; safe from several threads of one process."""
+    """The file, and those before it; safe from several threads of one process."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, largest: int = LARGEST) -> None:
+        self.path, self._largest = path, largest
         self._lock = threading.Lock()
 
     def asked(self, entries: Sequence[Entry]) -> None:
@@ -66,6 +72,7 @@ class AuditLog:
         lines = b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
         try:
             with self._lock:
+                self._begin_anew()
                 self._append(lines)
         except OSError as error:
             text = _("the audit log cannot be written ({why}), so nothing was done: see {path}")
@@ -95,38 +102,81 @@ class AuditLog:
         finally:
             os.close(fd)
 
-    def page(self, limit: int = 100, before: int | None = None) -> Entries:
-        """The newest entries that begin before this place in the file, each change once."""
-        items: list[Entry] = []
-        ended: set[str] = set()
+    def _begin_anew(self) -> None:
+        """Give the file its number when it has grown large. Raises OSError."""
         try:
-            with open(self.path, "rb") as file:
-                end = file.seek(0, os.SEEK_END) if before is None else before
-                for at, line in _lines(file, end):
-                    try:
-                        entry = _DECODER.decode(line)
-                    except msgspec.DecodeError:
-                        continue
-                    if entry.result == ASKED and entry.id in ended:
-                        ended.discard(entry.id)
-                        continue
-                    if len(items) >= limit and (not ended or len(items) >= limit + _LOOKAHEAD):
-                        return Entries(items=tuple(items), next=at + len(line) + 1)
-                    items.append(entry)
-                    if entry.result != ASKED:
-                        ended.add(entry.id)
-        except FileNotFoundError:
-            pass
-        return Entries(items=tuple(items))
-
-    def export(self) -> Iterator[bytes]:
-        """The file as it is now, in pieces."""
-        try:
-            with open(self.path, "rb") as file:
-                while block := file.read(_BLOCK):
-                    yield block
+            if self.path.stat().st_size < self._largest:
+                return
         except FileNotFoundError:
             return
+        number = 1 + max(self._numbered(), default=0)
+        self.path.rename(self._file(number))
+        folder = os.open(self.path.parent, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def _numbered(self) -> list[int]:
+        """The numbers of the files before this one, the oldest first."""
+        form = re.compile(rf"{re.escape(self.path.stem)}-(\d+){re.escape(self.path.suffix)}")
+        found = (form.fullmatch(name) for name in os.listdir(self.path.parent))
+        return sorted(int(each[1]) for each in found if each)
+
+    def _file(self, number: int) -> Path:
+        return self.path.with_name(f"{self.path.stem}-{number}{self.path.suffix}")
+
+    def _opened(self, stack: ExitStack) -> list[BinaryIO]:
+        """All files as they are now, the oldest first, open as long as the stack."""
+        with self._lock:  # or the newest one could get its number meanwhile
+            paths = [self._file(number) for number in self._numbered()]
+            paths += [self.path] if self.path.exists() else []
+            return [stack.enter_context(open(path, "rb")) for path in paths]
+
+    def page(self, limit: int = 100, before: int | None = None) -> Entries:
+        """The newest entries that begin before this place, each change once.
+
+        A place counts the bytes of all files: it stays right when the newest one gets its number.
+        """
+        items: list[Entry] = []
+        ended: set[str] = set()
+        for at, line in self._backwards(before):
+            try:
+                entry = _DECODER.decode(line)
+            except msgspec.DecodeError:
+                continue
+            if entry.result == ASKED and entry.id in ended:
+                ended.discard(entry.id)
+                continue
+            if len(items) >= limit and (not ended or len(items) >= limit + _LOOKAHEAD):
+                return Entries(items=tuple(items), next=at + len(line) + 1)
+            items.append(entry)
+            if entry.result != ASKED:
+                ended.add(entry.id)
+        return Entries(items=tuple(items))
+
+    def _backwards(self, before: int | None) -> Iterator[tuple[int, bytes]]:
+        """Whole lines that begin before a place, the newest first, with where each begins."""
+        with ExitStack() as stack:
+            files = self._opened(stack)
+            sizes = [file.seek(0, os.SEEK_END) for file in files]
+            begin = sum(sizes)
+            for file, size in zip(reversed(files), reversed(sizes), strict=True):
+                begin -= size
+                end = size if before is None else min(size, before - begin)
+                for at, line in _lines(file, end):
+                    yield begin + at, line
+
+    def export(self) -> Iterator[bytes]:
+        """Every line of all files as they are now, the oldest first, in pieces."""
+        with ExitStack() as stack:
+            last = b"\n"
+            for file in self._opened(stack):
+                if not last.endswith(b"\n"):  # a full disk cut it off
+                    yield b"\n"
+                while block := file.read(_BLOCK):
+                    yield block
+                    last = block
 
 
 def entry(who: str, what: str, owner: str, target: str, reason: str, source: str) -> Entry:

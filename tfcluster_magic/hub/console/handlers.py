@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from jupyterhub.services.auth import (
     UserNotAllowed,
 )
 from tornado.web import HTTPError, RequestHandler
+from traitlets import default
 
 from ...errors import NotAllowed, TFClusterError, UsageError
 from ...i18n import _
@@ -50,6 +52,10 @@ class SignIn(NotAllowed):
 
 class Asking(HubOAuth):
     """Asks the hub each time: what it remembered could be a former administrator."""
+
+    @default("base_url")
+    def _own_prefix(self) -> str:
+        return os.environ["JUPYTERHUB_SERVICE_PREFIX"]  # `service.become` says it after the import
 
     async def _check_hub_authorization(
         self, url: str, api_token: str, cache_key: Any = None, use_cache: bool = True

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from ... import paths, preflight
+from ... import paths
 from ...backends import naming
 from ...backends.local import files, processes, repair
 from ...backends.local.backend import LocalBackend
@@ -25,7 +25,8 @@ from ...backends.local.store import RunFolder, Store
 from ...errors import Conflict, InvalidRequest, NotFound, TFClusterError
 from ...i18n import _
 from ...ledger import Days
-from ...models import Model, Stop, TaskState, TFCluster
+from ...models import Model, Stop, TFCluster
+from .rows import row_of
 from .world import Leak, Row
 
 MOST_LINES = 1000
@@ -95,7 +96,7 @@ class Reader:
             cluster = repair.load(folder)
             if cluster is None or naming.expired(cluster, now):
                 return None
-            row = row_of(cluster)
+            row = row_of(cluster, (platform.node(),))
             if cluster.status.released_at is not None:
                 self._kept[folder.path] = stamp, row
             return row
@@ -185,32 +186,6 @@ class Reader:
             with self.store.launch_lock():
                 files.remove_tree(self.store.runs_dir / rest)
         return Answer()
-
-
-def row_of(cluster: TFCluster) -> Row:
-    """A run as a row; of its resources what was asked for."""
-    meta, spec, status = cluster.metadata, cluster.spec, cluster.status
-    failed = [task.name for task in status.attention if task.state is TaskState.FAILED]
-    return Row(
-        owner="",
-        name=meta.name,
-        cluster=meta.cluster,
-        run=meta.run,
-        uid=meta.uid,
-        phase=status.phase.value,
-        reason=status.reason.value,
-        message=status.message,
-        created_at=meta.created_at,
-        finished_at=status.finished_at,
-        active=cluster.active,
-        mode=spec.mode.value,
-        tasks={t.value: count for t, count in spec.replicas.counts.items()},
-        cpu=preflight.asked(spec, preflight.cpu_of),
-        memory=round(preflight.asked(spec, preflight.memory_of)),
-        gpu=round(preflight.asked(spec, preflight.gpu_of)),
-        nodes=(platform.node(),),
-        failed=tuple(dict.fromkeys([*(f.task for f in status.failures), *failed])),
-    )
 
 
 def _run_of(pid: int) -> str:

@@ -14,14 +14,16 @@ from typing import Any
 from jupyterhub.utils import url_path_join
 from tornado.web import Application, RequestHandler, StaticFileHandler
 
-from . import audit_routes, cluster_routes, hour_routes
+from . import audit_routes, cluster_routes, hour_routes, user_routes
 from .audit import AuditLog
 from .handlers import Callback, Nothing
+from .hub_users import HubUsers
 from .listing import Listing
 from .page import PAGES, Page
+from .site import Nowhere, Site
 from .world import World
 
-AREAS = (cluster_routes, hour_routes, audit_routes)
+AREAS = (cluster_routes, user_routes, hour_routes, audit_routes)
 
 
 @dataclass
@@ -32,10 +34,12 @@ class Console:
     audit: AuditLog
     prefix: str
     hub: str
+    site: Site = field(default_factory=Nowhere)
     started: str = field(default_factory=lambda: secrets.token_hex(8))
 
     def __post_init__(self) -> None:
         self.listing = Listing(self.world)
+        self.people = HubUsers()
         self.bar = [
             (one.title, self.prefix + path) for path, one in _all() if issubclass(one, Page)
         ]

@@ -1,7 +1,7 @@
 """The console as a service of the hub: how the hub starts it, and who may open it.
 
-Promises that the service's own token can do nothing but, where the hub runs as root, tell the names
-of the hub's users; that its page is offered to administrators alone; and that a hub without a port
+Promises that the service's own token can do with users, groups and servers what its page offers,
+and reads nobody's files; that its page is offered to administrators alone; and that a hub without a port
 for it is a hub without a console.
 """
 
@@ -14,8 +14,8 @@ from pathlib import Path
 from traitlets.config import Config
 
 SERVICE = "admin"
-SCOPES = ["list:users"]
-"""Of the service itself, and only as root: whose runs there may be."""
+SCOPES = ["admin:users", "admin:groups", "servers"]
+"""Of the service itself: who there is, to import a class (users, links, groups), and servers."""
 OWNER, STATE = "TFCLUSTER_CONSOLE_OWNER", "TFCLUSTER_CONSOLE_STATE"
 KEPT = ("TFCLUSTER_", "XDG_", "HOME", "LANG", "LC_", "USER", "LOGNAME")
 """Beginnings of what of the hub's environment says where the owner's runs are."""
@@ -35,7 +35,6 @@ def configure(c: Config, *, port: int, owner: str, state: Path) -> None:
         "environment": {**kept, OWNER: owner, STATE: str(state)},
     }
     c.JupyterHub.services.append(service)
-    if os.geteuid() == 0:
-        role = {"name": "tfcluster-console", "services": [SERVICE], "scopes": list(SCOPES)}
-        c.JupyterHub.load_roles.append(role)
+    role = {"name": "tfcluster-console", "services": [SERVICE], "scopes": list(SCOPES)}
+    c.JupyterHub.load_roles.append(role)
     c.JupyterHub.template_vars.update({"console": f"services/{SERVICE}/"})

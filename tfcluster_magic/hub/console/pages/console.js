@@ -1,5 +1,6 @@
 /* The table of clusters, asked for again every two seconds while it is seen, and stopping them. */
 
+import { drawChips, drawColumns, drawPlace } from './columns.js';
 import { openLog } from './more.js';
 import { age, ask, at, make, memory, tasksOf, tell } from './shared.js';
 
@@ -83,61 +84,6 @@ function drawChoice() {
   at('every').checked = can.length > 0 && can.every(row => chosen.has(row.uid));
 }
 
-function drawPhases() {
-  if (!at('phases').children.length) {
-    at('phases').append(
-      ...Object.keys(shown.phases).map(phase => {
-        const chip = make('button', '', {
-          type: 'button',
-          class: 'btn btn-sm chip',
-          'data-phase': phase
-        });
-        chip.addEventListener('click', () => {
-          if (!view.phases.delete(phase)) {
-            view.phases.add(phase);
-          }
-          change();
-        });
-        return chip;
-      })
-    );
-  }
-  for (const chip of at('phases').children) {
-    const { phase } = chip.dataset;
-    chip.textContent = `${phase} ${shown.phases[phase]}`;
-    chip.setAttribute('aria-pressed', String(view.phases.has(phase)));
-    chip.classList.toggle('active', view.phases.has(phase));
-  }
-}
-
-function drawColumns() {
-  if (at('columns').children.length === 1) {
-    at('columns').append(
-      ...COLUMNS.map(([key, text]) => {
-        const head = make('th', '', { scope: 'col', 'data-key': key });
-        const button = make('button', text, { type: 'button' });
-        button.addEventListener('click', () => {
-          view.sort = view.sort === key ? `-${key}` : key;
-          change();
-        });
-        head.append(button);
-        return head;
-      })
-    );
-  }
-  for (const head of at('columns').querySelectorAll('[data-key]')) {
-    const { key } = head.dataset;
-    if (view.sort.replace('-', '') === key) {
-      head.setAttribute(
-        'aria-sort',
-        view.sort === key ? 'ascending' : 'descending'
-      );
-    } else {
-      head.removeAttribute('aria-sort');
-    }
-  }
-}
-
 function draw() {
   const focus = document.activeElement?.getAttribute('aria-label');
   const inRows = at('rows').contains(document.activeElement);
@@ -151,26 +97,13 @@ function draw() {
     const again = [...at('rows').querySelectorAll('[aria-label]')];
     again.find(one => one.getAttribute('aria-label') === focus)?.focus();
   }
-  drawColumns();
-  drawPhases();
+  drawColumns(COLUMNS, view, change);
+  drawChips(at('phases'), shown.phases, view.phases, change);
   drawChoice();
-  const last = Math.min(view.offset + LIMIT, shown.total);
-  at('count').textContent = shown.total
-    ? `${view.offset + 1}–${last} of ${shown.total}` +
-      (shown.total < shown.all ? ` that fit, of ${shown.all}` : '')
-    : '';
-  at('empty').hidden = shown.total > 0;
+  drawPlace(shown, view.offset, LIMIT);
   at('empty').textContent = shown.all
     ? 'No cluster fits. Empty the filter, or choose other phases.'
     : 'There are no clusters yet. A user starts one in a notebook: %tfcluster launch train.py';
-  at('back').disabled = view.offset === 0;
-  at('forth').disabled = last >= shown.total;
-  at('missed').hidden = shown.missed.length === 0;
-  at('missed').replaceChildren(
-    ...shown.missed.map(({ owner, detail }) =>
-      make('li', `${owner}: ${detail}`)
-    )
-  );
 }
 
 function words() {

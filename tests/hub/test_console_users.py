@@ -1,0 +1,234 @@
+"""Users of a real hub in the admin console: seen, imported, allowed more for a time, served."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from .consoles import SLEEP, Console, refused, shell, token
+from .make_run import OWNER, PASSWORD, Hub, Visitor
+from .test_console import HTML, page
+from .test_first_visit import accessible
+
+__all__ = ["page"]  # a fixture, as if written here
+NAME = "<img src=x onerror=alert(1)>"
+CLASS = f"""name,group,full name
+kim,ml101,Kim
+"a/b",ml101,Nobody
+lee,,Lee
+Kim,ml101,Kim again
+zoë,ml 101,Zoë
+"{NAME}",,"a
+name of two lines"
+noor,vision,Noor
+"""
+POLICY = """
+default: {quota: {cpu: 2, memory: 8Gi, pods: 4}}
+groups:
+  ml101: {priority: 1, quota: {cpu: 4}}
+  vision: {priority: 5, quota: {gpu: 2}}
+"""
+
+
+@pytest.fixture(scope="module")
+def hub(start_hub: Callable[..., Hub]) -> Hub:
+    """A hub below a path of its own, with a policy."""
+    hub = start_hub(base_url="/tf/")
+    (hub.state / "hub" / "policy.yaml").write_text(POLICY)
+    return hub
+
+
+@pytest.fixture(scope="module")
+def console(admin: Visitor) -> Console:
+    """The console, open in the owner's browser."""
+    return Console(admin)
+
+
+def lines(console: Console, **words: object) -> dict[str, dict[str, object]]:
+    """What an import told, by the number of the line."""
+    answer = console.ask("POST", "api/users/import", json={"csv": CLASS, **words})
+    assert answer.status_code == 200, answer.text
+    return {str(one["line"]): one for one in answer.json()["lines"]}
+
+
+def users(console: Console, words: str = "") -> dict[str, dict[str, object]]:
+    """The rows of a look, by name."""
+    answer = console.ask("GET", f"api/users{words}")
+    assert answer.status_code == 200, answer.text
+    return {one["name"]: one for one in answer.json()["items"]}
+
+
+def test_a_class_is_imported_once(hub: Hub, console: Console) -> None:
+    """Tried first, done then; wrong lines are told and hide no other; again it changes nothing."""
+    tried = lines(console, group="ml101", dryRun=True)
+    assert users(console).keys() == {OWNER}
+    done = lines(console, group="ml101")
+    again = lines(console, group="ml101")
+    found = users(console)
+
+    assert [number for number, one in done.items() if one["ok"]] == ["2", "4", "7", "9"]
+    assert "no /" in str(done["3"]["detail"]) and "'a/b'" in str(done["3"]["detail"])
+    assert "line 2 has it already" in str(done["5"]["detail"])
+    assert "'ml 101'" in str(done["6"]["detail"]) and "no spaces" in str(done["6"]["detail"])
+    assert [one["steps"] for one in tried.values()] == [one["steps"] for one in done.values()]
+    assert done["2"]["steps"] == ["account", "group"]
+    assert not any(one["steps"] or one["link"] for one in again.values())
+    assert found.keys() == {OWNER, "kim", "lee", "noor", NAME}
+    assert (found["noor"]["group"], found["noor"]["allowed"]["gpu"]) == ("vision", 2)
+    assert (found["kim"]["group"], found["kim"]["allowed"]["cpu"]) == ("ml101", 4)
+    kim = hub.visitor()
+    kim.set_password(str(done["2"]["link"]))
+    assert hub.visitor("kim").signed_in
+    assert "has a password" in str(users(console, "?q=kim")["kim"]["account"])
+
+
+def test_what_is_no_class_is_refused_as_a_whole(console: Console) -> None:
+    """With the line, what stands there and what is allowed."""
+    for text in ("surname\nkim", "", 'name\n"kim'):
+        answer = console.ask("POST", "api/users/import", json={"csv": text})
+        assert refused(answer, 422)
+        assert "line" in answer.text
+    assert refused(console.ask("GET", "api/users?server=asleep"), 422)
+    body = {"csv": "name\nkim", "group": "a b"}
+    assert refused(console.ask("POST", "api/users/import", json=body), 422)
+
+
+def test_one_user_is_allowed_more_until_then(hub: Hub, console: Console) -> None:
+    """A notebook is told at once; a launch beyond it is refused with the way out."""
+    body = {"users": [OWNER], "do": "start"}
+    assert console.ask("POST", "api/users/servers", json=body).json()["results"][0]["ok"]
+    hub.until(lambda: users(console)[OWNER]["server"] == "running", "a server", 150)
+    file = hub.state / "hub" / "limits" / f"{OWNER}.json"
+    env = {"TFCLUSTER_LIMITS": str(file)}
+    program = hub.folder / "sleep.py"
+    program.write_text(SLEEP)
+    words = ("launch", str(program), "--workers", "3", "--worker-cpu", "1", "--name", "more")
+    too_much = shell(hub, *words, **env)
+    until = time.time() + 3600
+    made = {"until": until, "reason": HTML, "quota": {"cpu": 6}}
+    assert refused(console.ask("PUT", "api/overrides/nobody", json=made), 404)
+    wrong = console.ask("PUT", f"api/overrides/{OWNER}", json={**made, "quota": {"cpu": "six"}})
+    assert refused(wrong, 422) and "a number of cores" in wrong.text
+    assert console.ask("PUT", f"api/overrides/{OWNER}", json=made).status_code == 200
+    launched = shell(hub, *words, **env)
+    row = users(console)[OWNER]
+    hub.until(lambda: users(console)[OWNER]["used"]["cpu"] == 3, "counted as used")
+
+    assert too_much.returncode == 3, too_much.stderr
+    assert "you may have 2 CPU cores at once" in too_much.stderr
+    assert launched.returncode == 0, launched.stderr
+    assert row["allowed"] == {**row["allowed"], "cpu": 6, "pods": 4}
+    assert row["override"] == {"until": until, "reason": HTML}
+    assert console.ask("DELETE", f"api/overrides/{OWNER}").status_code == 200
+    assert json.loads(file.read_bytes())["quota"] == {"cpu": 2, "memory": "8Gi", "pods": 4}
+    assert refused(console.ask("DELETE", f"api/overrides/{OWNER}"), 404)
+    environ = [one.environ() for one in hub.processes("jupyterhub.singleuser")]
+    assert [one.get("TFCLUSTER_LIMITS") for one in environ] == [str(file)]
+
+
+def test_servers_are_stopped(hub: Hub, console: Console) -> None:
+    """One answer for each; what cannot be done says why; clusters go on."""
+    body = {"users": [OWNER, "nobody"], "do": "stop"}
+    told = console.ask("POST", "api/users/servers", json=body).json()["results"]
+    hub.until(lambda: users(console)[OWNER]["server"] == "stopped", "stopped")
+
+    assert [one["ok"] for one in told] == [True, False]
+    assert hub.manager.status("more").active
+    delete = {"users": [OWNER], "do": "delete"}
+    assert refused(console.ask("POST", "api/users/servers", json=delete), 422)
+    log = console.ask("GET", "api/audit?limit=200").json()["items"]
+    assert {"import", "override", "clear override", "start server", "stop server"} <= {
+        one["what"] for one in log
+    }
+    assert next(one for one in log if one["what"] == "override")["reason"] == HTML
+
+
+def test_the_command_line_has_users_and_overrides(hub: Hub, admin: Visitor, tmp_path: Path) -> None:
+    """The same by `tfcluster admin`; links go to a file that nobody else reads."""
+    env = {"TFCLUSTER_HUB_TOKEN": token(admin, OWNER, ["access:services!service=admin"])}
+    (file := tmp_path / "class.csv").write_text("name\nmax\n..\n")
+    links = tmp_path / "links.csv"
+    words = ("admin", "users", "import", str(file), "--group", "ml101")
+    tried = shell(hub, *words, "--dry-run", **env)
+    done = shell(hub, *words, "--links", str(links), **env)
+    again = shell(hub, *words, **env)
+    listed = shell(hub, "admin", "users", "--filter", "max", "-o", "json", **env)
+    more = ("admin", "override", "set", "max", "--cpu", "32", "--until")
+    given = shell(hub, *more, "24h", "--reason", "a thesis", **env)
+    wrong = shell(hub, *more, "tomorrow", "--reason", "a thesis", **env)
+    table = shell(hub, "admin", "users", **env)
+    overrides = shell(hub, "admin", "override", "list", **env)
+    cleared = shell(hub, "admin", "override", "clear", "max", **env)
+
+    assert "would be imported" in tried.stdout and "1 of 2" in tried.stdout
+    assert done.returncode == 1 and "line 3" in done.stderr, done.stderr
+    assert links.stat().st_mode & 0o777 == 0o600
+    assert f"max,{hub.url}/hub/set-password?code=" in links.read_text()
+    assert "max: nothing to do" in again.stdout
+    assert [one["groups"] for one in json.loads(listed.stdout)["items"]] == [["ml101"]]
+    assert given.returncode == 0, given.stderr
+    assert wrong.returncode == 2 and "2026-11-23" in wrong.stderr
+    assert "a thesis" in table.stdout and "[ml101]" in table.stdout
+    assert "cpu 32" in overrides.stdout and cleared.returncode == 0
+
+
+def test_an_administrator_sees_users_on_the_page(hub: Hub, page: Page, shots: Path) -> None:
+    """Listed, imported, overridden; HTML in names and reasons is text; axe finds nothing."""
+    page.goto(f"{hub.url}/hub/login?next=/tf/services/admin/users")
+    page.get_by_label("Username").fill(OWNER)
+    page.locator("#password_input").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+    row = page.get_by_role("row", name="kim").first
+    expect(row).to_contain_text("ml101", timeout=90_000)
+    expect(page.get_by_role("link", name="Users", exact=True)).to_have_attribute(
+        "aria-current", "page"
+    )
+    expect(page.get_by_role("rowheader", name=NAME).first).to_be_visible()
+
+    page.get_by_role("button", name="Import a class…").click()
+    page.get_by_label("Or its text").fill("name,group\numa,ml101\n..,ml101\n")
+    page.get_by_role("button", name="Try without changing anything").click()
+    expect(page.locator("#import-said")).to_contain_text("1 of 2 lines would be imported; 1 wrong")
+    page.screenshot(path=shots.with_name(f"{shots.name}-import.png"))
+    accessible(page, "#ask-import")
+    page.get_by_role("button", name="Import", exact=True).click()
+    expect(page.locator("#lines")).to_contain_text(f"{hub.url}/hub/set-password?code=")
+    expect(page.get_by_role("link", name="Save the links")).to_be_visible()
+    page.get_by_role("button", name="Close").click()
+    expect(page.get_by_role("row", name="uma").first).to_be_visible()
+
+    page.get_by_role("button", name="Override for kim").click()
+    page.get_by_label("CPU cores").fill("32")
+    page.get_by_label("Reason").fill(HTML)
+    accessible(page, "#ask-override")
+    page.screenshot(path=shots.with_name(f"{shots.name}-override.png"))
+    page.get_by_role("button", name="Set", exact=True).click()
+    expect(row).to_contain_text("0 of 32")
+    expect(row).to_contain_text(HTML)
+    for theme in ("light", "dark"):
+        page.emulate_media(color_scheme=theme, reduced_motion="reduce")  # type: ignore[arg-type]
+        page.screenshot(path=shots.with_name(f"{shots.name}-{theme}.png"), full_page=True)
+        accessible(page)
+    page.get_by_label("Filter by name").fill("no such user")
+    expect(page.get_by_text("No user fits.")).to_be_visible()
+
+
+def test_who_is_no_administrator_changes_nobody(hub: Hub, console: Console) -> None:
+    """Neither by the page nor by a request; nor does a forged one of an administrator's browser."""
+    hub.visitor().set_password(hub.accounts("invite", "guest").strip())
+    guest = Console(hub.visitor("guest"))
+    doors = (
+        ("GET", "api/users"),
+        ("POST", "api/users/import"),
+        ("POST", "api/users/servers"),
+        ("PUT", "api/overrides/guest"),
+    )
+    for method, path in doors:
+        assert guest.ask(method, path, json={}).status_code in (401, 403)
+        assert refused(console.ask(method, path, xsrf="forged", json={}), 403)
+    assert guest.visitor.get(guest.url + "users").status_code == 403

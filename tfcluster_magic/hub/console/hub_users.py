@@ -1,0 +1,201 @@
+"""The hub's own API as the console asks it: users, groups, servers, accounts.
+
+Promises that it asks with the console's own token, that a refusal of the hub is an error with the
+hub's sentence, and that a name from people is one step of a path and no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+from tornado.httpclient import AsyncHTTPClient, HTTPClientError
+
+from ...errors import BackendUnavailable, Conflict, InvalidRequest, NotFound, Problem
+from ...i18n import _
+from ...models import Model
+
+PAGE = 200
+WITHIN = 20.0
+FRESH = 2.0
+"""Seconds in which a listing is new enough."""
+_PAGES = "application/jupyterhub-pagination+json"
+
+
+class HubUser(Model, frozen=True):
+    """A user as the hub has them; `servers` are names ("" is the one) with their states."""
+
+    name: str
+    admin: bool = False
+    groups: tuple[str, ...] = ()
+    last_seen: float | None = None
+    servers: dict[str, str] = {}
+
+
+class HubUsers:
+    """The API; to be used from one loop."""
+
+    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
+        self._env = os.environ if environ is None else environ
+        self._kept: tuple[float, list[HubUser]] = (float("-inf"), [])
+        self._lock = asyncio.Lock()
+
+    async def all(self) -> list[HubUser]:
+        """Every user. Raises BackendUnavailable."""
+        async with self._lock:
+            if time.monotonic() - self._kept[0] > FRESH:
+                began = time.monotonic()
+                self._kept = (began, [_user(one) for one in await self._pages("users")])
+            return self._kept[1]
+
+    def expire(self) -> None:
+        """Something was changed: who asks next is told what is so now."""
+        self._kept = (float("-inf"), [])
+
+    async def groups(self) -> list[str]:
+        """The names of all groups. Raises BackendUnavailable."""
+        return sorted(one["name"] for one in await self._pages("groups"))
+
+    async def accounts(self) -> dict[str, str] | None:
+        """What accounts of the hub's own there are, with their states; None: it has none at all."""
+        try:
+            found = await self.ask("GET", "accounts")
+        except NotFound:
+            return None
+        return dict(found["accounts"])
+
+    async def make(self, name: str) -> bool:
+        """Have a user of this name; whether there was none."""
+        try:
+            await self.ask("POST", "users", {"usernames": [name]})
+        except Conflict:
+            return False
+        finally:
+            self.expire()
+        return True
+
+    async def forget(self, name: str) -> None:
+        """Delete a user, their servers and their account."""
+        await self.ask("DELETE", f"users/{_step(name)}")
+        self.expire()
+
+    async def make_group(self, group: str) -> None:
+        """Have a group of this name."""
+        try:
+            await self.ask("POST", f"groups/{_step(group)}", {})
+        except Conflict:
+            return
+
+    async def join(self, name: str, group: str) -> None:
+        """Put a user into a group."""
+        await self.ask("POST", f"groups/{_step(group)}/users", {"users": [name]})
+        self.expire()
+
+    async def link(self, name: str) -> str:
+        """A link with which this account gets a password; the account is made if need be."""
+        return str((await self.ask("POST", f"accounts/{_step(name)}/link"))["link"])
+
+    async def start(self, name: str, server: str = "") -> None:
+        """Begin to start a server."""
+        await self.ask("POST", _server(name, server))
+        self.expire()
+
+    async def stop(self, name: str, server: str = "", *, remove: bool = False) -> None:
+        """Begin to stop a server; with `remove` it is forgotten, too."""
+        await self.ask("DELETE", _server(name, server), {"remove": True} if remove else None)
+        self.expire()
+
+    async def ask(self, method: str, path: str, body: object = None) -> Any:
+        """One request, and its answer from JSON.
+
+        Raises:
+            NotFound, Conflict, InvalidRequest: as the hub answers.
+            BackendUnavailable: it does not, or not with what it should.
+        """
+        try:
+            answer = await AsyncHTTPClient().fetch(
+                f"{self._env['JUPYTERHUB_API_URL']}/{path}",
+                method=method,
+                headers={
+                    "Authorization": f"token {self._env['JUPYTERHUB_API_TOKEN']}",
+                    "Accept": _PAGES,
+                },
+                body=None if body is None and method != "POST" else json.dumps(body or {}),
+                allow_nonstandard_methods=True,
+                request_timeout=WITHIN,
+            )
+            return json.loads(answer.body) if answer.body else None
+        except HTTPClientError as error:
+            raise _refused(error) from None
+        except (OSError, ValueError) as error:
+            text = _("the hub does not answer: {why}")
+            raise BackendUnavailable(text.format(why=error)) from None
+
+    async def _pages(self, what: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        offset: int | None = 0
+        while offset is not None:
+            page = await self.ask("GET", f"{what}?limit={PAGE}&offset={offset}")
+            found += page["items"]
+            following = page["_pagination"].get("next")
+            offset = following["offset"] if following else None
+        return found
+
+
+def _user(said: Mapping[str, Any]) -> HubUser:
+    servers = said.get("servers") or {}
+    return HubUser(
+        name=said["name"],
+        admin=bool(said.get("admin")),
+        groups=tuple(sorted(said.get("groups") or ())),
+        last_seen=_seconds(said.get("last_activity")),
+        servers={name: _state(one) for name, one in servers.items()},
+    )
+
+
+def _state(server: Mapping[str, Any]) -> str:
+    if server.get("pending"):
+        pending = str(server["pending"])
+        return {"spawn": "starting", "stop": "stopping"}.get(pending, pending)
+    return "running" if server.get("ready") else "stopped"
+
+
+def _seconds(text: str | None) -> float | None:
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() if text else None
+
+
+def _step(name: str) -> str:
+    return quote(name, safe="")
+
+
+def _server(name: str, server: str) -> str:
+    return f"users/{_step(name)}/" + (f"servers/{_step(server)}" if server else "server")
+
+
+def _refused(error: HTTPClientError) -> Exception:
+    body = error.response.body if error.response is not None else b""
+    try:
+        told = json.loads(body)
+        why = str(told.get("message") or told.get("detail") or error.message)
+    except (ValueError, AttributeError):
+        why = error.message or str(error.code)
+    if error.code == 404:
+        return NotFound(why)
+    if error.code == 409:
+        return Conflict(why)
+    if error.code in (400, 422):
+        return InvalidRequest([Problem(_("the hub"), error.code, why)], _("the hub refused"))
+    return BackendUnavailable(
+        _("the hub answers {status}: {why}").format(status=error.code, why=why)
+    )
+
+
+def names(users: Sequence[HubUser]) -> set[str]:
+    """The names of some users."""
+    return {one.name for one in users}

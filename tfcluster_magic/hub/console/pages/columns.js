@@ -1,0 +1,79 @@
+/* The heads of a table that sort it, and its pages. */
+
+import { at, make } from './shared.js';
+
+/** Heads of `columns` ([key, text] each) after those that are there; `view.sort` says the order. */
+export function drawColumns(columns, view, change) {
+  const line = at('columns');
+  if (!line.querySelector('[data-key]')) {
+    line.append(
+      ...columns.map(([key, text]) => {
+        const head = make('th', '', { scope: 'col', 'data-key': key });
+        const button = make('button', text, { type: 'button' });
+        button.addEventListener('click', () => {
+          view.sort = view.sort === key ? `-${key}` : key;
+          change();
+        });
+        head.append(button);
+        return head;
+      })
+    );
+  }
+  for (const head of line.querySelectorAll('[data-key]')) {
+    const { key } = head.dataset;
+    if (view.sort.replace('-', '') === key) {
+      head.setAttribute(
+        'aria-sort',
+        view.sort === key ? 'ascending' : 'descending'
+      );
+    } else {
+      head.removeAttribute('aria-sort');
+    }
+  }
+}
+
+/** Buttons that each have one of `counts`' words chosen or not. */
+export function drawChips(place, counts, chosen, change) {
+  if (!place.children.length) {
+    place.append(
+      ...Object.keys(counts).map(word => {
+        const chip = make('button', '', {
+          type: 'button',
+          class: 'btn btn-sm chip',
+          'data-word': word
+        });
+        chip.addEventListener('click', () => {
+          if (!chosen.delete(word)) {
+            chosen.add(word);
+          }
+          change();
+        });
+        return chip;
+      })
+    );
+  }
+  for (const chip of place.children) {
+    const { word } = chip.dataset;
+    chip.textContent = `${word} ${counts[word]}`;
+    chip.setAttribute('aria-pressed', String(chosen.has(word)));
+    chip.classList.toggle('active', chosen.has(word));
+  }
+}
+
+/** Which rows these are, and the buttons to the others. */
+export function drawPlace(shown, offset, limit) {
+  const last = Math.min(offset + limit, shown.total);
+  at('count').textContent = shown.total
+    ? `${offset + 1}–${last} of ${shown.total}` +
+      (shown.total < shown.all ? ` that fit, of ${shown.all}` : '')
+    : '';
+  at('empty').hidden = shown.total > 0;
+  at('back').disabled = offset === 0;
+  at('forth').disabled = last >= shown.total;
+  at('missed').hidden = shown.missed.length === 0;
+  at('missed').replaceChildren(
+    ...shown.missed.map(({ owner, detail }) =>
+      make('li', owner ? `${owner}: ${detail}` : detail)
+    )
+  );
+}

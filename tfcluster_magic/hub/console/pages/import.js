@@ -1,0 +1,82 @@
+/* A class comes to the hub: tried first, done then; links of new accounts are shown this once. */
+
+import { ask, at, make } from './shared.js';
+
+let done = () => {};
+
+export function openImport(then) {
+  done = then;
+  at('import-said').textContent = '';
+  at('lines').replaceChildren();
+  at('links').hidden = true;
+  at('import-now').disabled = true;
+  at('ask-import').showModal();
+}
+
+function line(told) {
+  const where = `Line ${told.line}, ${told.name}: `;
+  if (!told.ok) {
+    return make('li', where + told.detail, { class: 'wrong' });
+  }
+  const made = make('li', where + (told.steps.join(', ') || 'nothing to do'));
+  if (told.link) {
+    made.append(' ', make('code', told.link));
+  }
+  return made;
+}
+
+const quoted = text => `"${text.replaceAll('"', '""')}"`;
+
+function offerLinks(lines) {
+  const links = lines.filter(told => told.link);
+  at('links').hidden = links.length === 0;
+  const rows = links.map(({ name, link }) => `${quoted(name)},${quoted(link)}`);
+  const text = ['name,link', ...rows].join('\n');
+  at('links').href = `data:text/csv;charset=utf-8,${encodeURIComponent(text)}`;
+}
+
+async function send(dryRun) {
+  at('dry').disabled = at('import-now').disabled = true;
+  at('import-said').textContent = 'One moment…';
+  at('lines').replaceChildren();
+  try {
+    const { told } = await ask('api/users/import', {
+      method: 'POST',
+      body: { csv: at('csv').value, group: at('group').value.trim(), dryRun }
+    });
+    const changed = `${told.changed} of ${told.lines.length} lines`;
+    const what = dryRun ? 'would be imported' : 'were imported';
+    const wrong = told.wrong ? `; ${told.wrong} wrong` : '';
+    at('import-said').textContent = `${changed} ${what}${wrong}.`;
+    at('lines').replaceChildren(...told.lines.map(line));
+    at('import-now').disabled = !dryRun || told.changed === 0;
+    if (!dryRun) {
+      offerLinks(told.lines);
+      done();
+    }
+  } catch (error) {
+    at('import-said').textContent = error.message;
+  } finally {
+    at('dry').disabled = false;
+  }
+}
+
+at('file').addEventListener('change', async () => {
+  const [file] = at('file').files;
+  if (file) {
+    at('csv').value = await file.text();
+    at('import-now').disabled = true;
+  }
+});
+for (const id of ['csv', 'group']) {
+  at(id).addEventListener('input', () => {
+    at('import-now').disabled = true;
+  });
+}
+at('ask-import')
+  .querySelector('form')
+  .addEventListener('submit', event => {
+    event.preventDefault();
+    send(true);
+  });
+at('import-now').addEventListener('click', () => send(false));

@@ -1,0 +1,213 @@
+/* The table of users, asked for again every five seconds while it is seen, and their servers. */
+
+import { drawChips, drawColumns, drawPlace } from './columns.js';
+import { openImport } from './import.js';
+import { openOverride } from './override.js';
+import { age, ask, at, make, memory, tell } from './shared.js';
+
+const EVERY = 5000;
+const LIMIT = 100;
+const COLUMNS = [
+  ['name', 'Name'],
+  ['group', 'Groups'],
+  ['seen', 'Last seen'],
+  ['server', 'Server'],
+  ['clusters', 'Clusters'],
+  ['cpu', 'CPU'],
+  ['memory', 'Memory'],
+  ['gpu', 'GPU'],
+  ['storage', 'Storage']
+];
+
+const view = { text: '', servers: new Set(), sort: 'name', offset: 0 };
+const chosen = new Set();
+let shown = { items: [], total: 0, all: 0, servers: {}, missed: [] };
+let timer = 0;
+let asked = 0;
+
+/** `3 of 16`, `3` where nothing bounds it. */
+function part(used, allowed, text = String) {
+  const most = allowed === null ? '' : ` of ${text(allowed)}`;
+  return `${used === null ? '–' : text(used)}${most}`;
+}
+
+const bytes = count => (count ? memory(count) : '0');
+
+function drawRow(row) {
+  const line = make('tr');
+  const box = make('input', '', {
+    type: 'checkbox',
+    class: 'form-check-input',
+    'aria-label': `Choose ${row.name}`
+  });
+  box.checked = chosen.has(row.name);
+  box.addEventListener('change', () => {
+    chosen[box.checked ? 'add' : 'delete'](row.name);
+    drawChoice();
+  });
+  const pick = make('td');
+  pick.append(box);
+  const name = make('th', row.name, { scope: 'row' });
+  if (row.admin) {
+    name.append(
+      ' ',
+      make('small', 'admin', { class: 'badge text-bg-secondary' })
+    );
+  }
+  if (row.account) {
+    name.append(make('div', row.account, { class: 'fw-normal small' }));
+  }
+  const groups = make('td');
+  row.groups.forEach((group, place) => {
+    groups.append(
+      place ? ', ' : '',
+      make(group === row.group ? 'strong' : 'span', group)
+    );
+  });
+  const override = make('button', row.override ? 'Override' : 'Override…', {
+    type: 'button',
+    class: 'btn btn-sm btn-secondary',
+    'aria-label': `Override for ${row.name}`
+  });
+  override.addEventListener('click', () => openOverride(row, look));
+  const more = make('td');
+  more.append(override);
+  if (row.override) {
+    const until = new Date(row.override.until * 1000).toLocaleString();
+    more.append(
+      make('div', `until ${until}: ${row.override.reason}`, { class: 'small' })
+    );
+  }
+  const short = text => make('td', text, { class: 'short' });
+  const { used, allowed } = row;
+  line.append(
+    pick,
+    name,
+    groups,
+    short(row.lastSeen === null ? 'never' : age(row.lastSeen)),
+    short(row.server),
+    short(String(row.clusters)),
+    short(part(used.cpu, allowed.cpu)),
+    short(part(used.memory, allowed.memory, bytes)),
+    short(part(used.gpu, allowed.gpu)),
+    short(part(used.storage, allowed.storage, bytes)),
+    more
+  );
+  return line;
+}
+
+function drawChoice() {
+  for (const id of ['start', 'stop']) {
+    at(id).disabled = chosen.size === 0;
+  }
+  const names = shown.items.map(row => row.name);
+  at('every').checked =
+    names.length > 0 && names.every(name => chosen.has(name));
+}
+
+function draw() {
+  const focus = document.activeElement?.getAttribute('aria-label');
+  const inRows = at('rows').contains(document.activeElement);
+  at('rows').replaceChildren(...shown.items.map(drawRow));
+  if (inRows && focus) {
+    const again = [...at('rows').querySelectorAll('[aria-label]')];
+    again.find(one => one.getAttribute('aria-label') === focus)?.focus();
+  }
+  drawColumns(COLUMNS, view, change);
+  if (!at('more')) {
+    at('columns').append(make('th', 'Override', { scope: 'col', id: 'more' }));
+  }
+  drawChips(at('servers'), shown.servers, view.servers, change);
+  drawPlace(shown, view.offset, LIMIT);
+  drawChoice();
+}
+
+function words() {
+  const found = new URLSearchParams({
+    sort: view.sort,
+    limit: LIMIT,
+    offset: view.offset
+  });
+  if (view.text) {
+    found.set('q', view.text);
+  }
+  for (const state of view.servers) {
+    found.append('server', state);
+  }
+  return found;
+}
+
+async function look() {
+  clearTimeout(timer);
+  const number = ++asked;
+  try {
+    const { told } = await ask(`api/users?${words()}`);
+    if (number !== asked) {
+      return;
+    }
+    tell(null);
+    shown = told;
+    draw();
+  } catch (error) {
+    if (number === asked) {
+      tell(error);
+      if (error.status === 401 || error.status === 403) {
+        at('rows').replaceChildren();
+        return; // whoever may not look does not go on asking
+      }
+    }
+  }
+  if (number === asked && !document.hidden) {
+    timer = setTimeout(look, EVERY);
+  }
+}
+
+/** Another filter, order or page. */
+function change(offset = 0) {
+  view.offset = offset;
+  look();
+}
+
+async function servers(what) {
+  const { told } = await ask('api/users/servers', {
+    method: 'POST',
+    body: { users: [...chosen], do: what }
+  });
+  const failed = told.results.filter(result => !result.ok);
+  at('said').textContent = failed
+    .map(({ user, detail }) => `${user}: ${detail}`)
+    .join('; ');
+  chosen.clear();
+  look();
+}
+
+function openStop() {
+  at('chosen').replaceChildren(...[...chosen].map(name => make('li', name)));
+  at('stop-said').textContent = '';
+  at('ask-stop').showModal();
+}
+
+at('filter').addEventListener('input', () => {
+  view.text = at('filter').value;
+  change();
+});
+at('every').addEventListener('change', () => {
+  for (const row of shown.items) {
+    chosen[at('every').checked ? 'add' : 'delete'](row.name);
+  }
+  draw();
+});
+at('back').addEventListener('click', () =>
+  change(Math.max(0, view.offset - LIMIT))
+);
+at('forth').addEventListener('click', () => change(view.offset + LIMIT));
+at('start').addEventListener('click', () => servers('start').catch(tell));
+at('stop').addEventListener('click', openStop);
+at('ask-stop')
+  .querySelector('form')
+  .addEventListener('submit', () => {
+    servers('stop').catch(tell);
+  });
+at('import').addEventListener('click', () => openImport(look));
+document.addEventListener('visibilitychange', () => document.hidden || look());
+look();
