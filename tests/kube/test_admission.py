@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from kubectl import Object
 from kubenode.commands import wait_until
-from operators import Tenant, spec_of
+from operating import Installed
+from operators import SYSTEM, Tenant, spec_of
 
-from tfcluster_magic.kube import offer
+from tfcluster_magic import ledger
+from tfcluster_magic.kube import hours, offer
 from tfcluster_magic.models import Pods, Replicas, ReplicaSet, Resources, SecretUse, Spec, Volume
 
 WAITS = "import time\ntime.sleep(600)\n"
@@ -143,3 +145,44 @@ def test_what_is_offered_is_published(bounded: Tenant, program: Any) -> None:
     assert problem.fits == 2
     stop(bounded, "told-1")
     bounded.wait("told-1", lambda s: s.get("releasedAt"), "it gave everything back", seconds=120)
+
+
+@pytest.mark.needs("rwx")
+def test_hours_outlive_their_records_and_a_budget_refuses(
+    new_tenant: Callable[[], Tenant], program: Any
+) -> None:
+    """A budget that is used up refuses what is launched, by whatever client, and lets run what
+    runs; a record that is deleted leaves its hours with the operator, out of its user's reach.
+    """
+    tenant = new_tenant()
+    inside, name = tenant.kubectl, tenant.name
+    home = SYSTEM if isinstance(tenant.operator, Installed) else name
+    tenant.launch("digits-1", workers(program, 1, "512Mi", cpu=0.01))
+    tenant.phase("digits-1", "Running")
+    budget = json.dumps({"cpuHours": 1e-6})
+    inside("annotate", "namespace", name, f"tfcluster.dev/budget={budget}")
+
+    def told() -> Any:
+        return hours.account(
+            inside.get("configmap", "tfcluster-options")["data"][hours.HOURS], (), 0
+        )
+
+    wait_until(lambda: told().budget is not None, "the budget is published", seconds=90)
+    tenant.launch("more-1", workers(program, 1, "512Mi", cpu=0.01))
+    refused = tenant.phase("more-1", "Failed")
+    assert "CPU·h this week are used" in refused["message"]
+    assert "administrator" in refused["message"]
+    assert tenant.pods("more-1") == []
+    assert tenant.status("digits-1")["phase"] == "Running"
+    uid = inside.get("tfcluster", "digits-1")["metadata"]["uid"]
+    inside.delete("tfcluster", "digits-1")
+
+    def counted(found: Object) -> bool:
+        return uid in hours.read(found)[2].counted
+
+    found = inside.within(home).wait("configmap", hours.name(name), counted, "it is written down")
+    _namespace, _user, kept = hours.read(found)
+    (row,) = ledger.rows({"": kept.days}, "2000-01-01", "2999-01-01", "cluster")
+    assert row.key == "digits"
+    assert row.cpu > 1e-6
+    wait_until(lambda: told().days == kept.days, "the user is told of it", seconds=90)
