@@ -76,6 +76,18 @@ def ensure(*namespaces: Any, seconds: float = 5) -> tuple[Answers, list[str]]:
     return answers, told
 
 
+def test_a_namespace_can_be_made_beforehand() -> None:
+    """With labels and owner, once, and waited for by nobody; somebody else's is refused."""
+    answers = Answers(None, found())
+    for _ in range(2):
+        asyncio.run(tenants.prepare(answers, TENANT))  # type: ignore[arg-type]
+
+    assert answers.written == [(TENANT.name, TENANT.labels, {tenants.USER: "Ann"})]
+    theirs = Answers(found(annotations={tenants.USER: "Anna"}))
+    with pytest.raises(tenants.NotFurnished, match="is not of Ann"):
+        asyncio.run(tenants.prepare(theirs, TENANT))  # type: ignore[arg-type]
+
+
 def test_a_new_namespace_is_marked_and_waited_for() -> None:
     """A namespace is made with labels and owner, and used when tenancy has furnished it."""
     answers, told = ensure(None, found(), READY)

@@ -16,6 +16,7 @@ from traitlets.config import Config
 
 from ..kube.labels import NOTEBOOK
 from . import common, idle, sign_in
+from .preparing import HANDLERS
 from .spawning.sizes import VOLUMES
 from .tenancy import names
 
@@ -76,6 +77,7 @@ def _network(c: Config, settings: Settings) -> None:
 
 def _notebooks(c: Config, settings: Settings) -> None:
     c.JupyterHub.spawner_class = "tfcluster_magic.hub.spawning.spawner.TenantSpawner"
+    c.JupyterHub.extra_handlers = list(HANDLERS)
     c.TenantSpawner.hub_namespace = settings.namespace
     c.TenantSpawner.notebook_image = settings.image
     spawner = c.KubeSpawner

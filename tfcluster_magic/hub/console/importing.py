@@ -7,7 +7,7 @@ from being done, and that a second run changes nothing and says so.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from ...errors import InvalidRequest, Problem, TFClusterError
@@ -15,13 +15,12 @@ from ...i18n import _
 from ...models import Model
 from .class_list import Line
 from .hub_users import HubUser, HubUsers
-
-Prepare = Callable[[str], Awaitable[str]]
+from .site import Site
 
 
 class Imported(Model, frozen=True, omit_defaults=False):
-    """What became of a line, or would: `steps` are `account`, `group`, `namespace`; none: it is
-    all there. `link` sets the password of a new account.
+    """What became of a line, or would: `steps` are `account`, `user`, `group`, `namespace`;
+    none: it is all there. `link` sets the password of a new account.
     """
 
     line: int
@@ -39,14 +38,15 @@ class Import:
     Args:
         hub: the hub's API.
         address: of the hub in the browser of who asks, for links; with a slash at the end.
-        prepare: makes beforehand what a user's notebook needs and says what was made.
+        site: makes beforehand what a user's notebook needs.
     """
 
-    def __init__(self, hub: HubUsers, address: str, prepare: Prepare) -> None:
-        self._hub, self._address, self._prepare = hub, address, prepare
+    def __init__(self, hub: HubUsers, address: str, site: Site) -> None:
+        self._hub, self._address, self._site = hub, address, site
         self._users: dict[str, HubUser] = {}
         self._accounts: dict[str, str] | None = None
         self._groups: set[str] = set()
+        self._unprepared: frozenset[str] = frozenset()
 
     async def look(self, lines: Sequence[Line]) -> None:
         """See what there is.
@@ -59,6 +59,7 @@ class Import:
         self._users = {one.name: one for one in await self._hub.all()}
         self._accounts = await self._hub.accounts()
         self._groups = set(await self._hub.groups())
+        self._unprepared = await self._site.unprepared({line.name for line in lines})
         if self._accounts is None and (named := [line.group for line in lines if line.group]):
             rule = _(
                 "the provider that people sign in with says who is in which group: put them into "
@@ -81,6 +82,8 @@ class Import:
             steps.append("user")
         if line.group and (user is None or line.group not in user.groups):
             steps.append("group")
+        if line.name in self._unprepared:
+            steps.append("namespace")
         return _replace(told, steps=tuple(steps))
 
     async def do(self, line: Line) -> Imported:
@@ -88,7 +91,7 @@ class Import:
         told = self.plan(line)
         if not told.ok:
             return told
-        made, link, steps = False, "", list(told.steps)
+        made, link, steps = False, "", told.steps
         try:
             if line.name not in self._users:
                 made = await self._hub.make(line.name)
@@ -97,8 +100,8 @@ class Import:
                     await self._hub.make_group(line.group)
                     self._groups.add(line.group)
                 await self._hub.join(line.name, line.group)
-            if said := await self._prepare(line.name):
-                steps.append(said)
+            if "namespace" in steps:
+                await self._site.prepare(line.name)
             if "account" in steps:
                 link = self._link(await self._hub.link(line.name))
         except TFClusterError as error:
@@ -107,7 +110,7 @@ class Import:
                 with contextlib.suppress(TFClusterError):
                     await self._hub.forget(line.name)
             return _replace(told, ok=False, steps=(), detail=detail)
-        return _replace(told, steps=tuple(steps), link=link)
+        return _replace(told, link=link)
 
     def _link(self, of_hub: str) -> str:
         """The hub was asked on an address of its own: the same on that of the browser."""
@@ -118,8 +121,3 @@ class Import:
 def _replace(told: Imported, **words: object) -> Imported:
     fields = {name: getattr(told, name) for name in told.__struct_fields__}
     return Imported(**{**fields, **words})
-
-
-async def nothing(_name: str) -> str:
-    """Where a notebook needs nothing beforehand."""
-    return ""

@@ -22,7 +22,10 @@ from ...kube import access, account
 from ..common import base_url
 from ..tenancy import names
 from . import service
+from .hub_users import HubUsers
 from .kubernetes import Kubernetes, Names
+from .site import Site
+from .site_in_cluster import SiteInCluster
 from .world import World
 
 PORT, HEALTH_PORT = 8090, 8080
@@ -36,7 +39,7 @@ log = logging.getLogger("tfcluster")
 
 
 async def serve_pod(
-    server: Callable[[World, Path], HTTPServer],
+    server: Callable[[World, Path, Site], HTTPServer],
     users: Names,
     asked_to_end: Callable[[], Awaitable[bool]],
 ) -> None:
@@ -48,7 +51,8 @@ async def serve_pod(
         api, own = access.connect()
     except TFClusterError as error:
         raise SystemExit(str(error)) from None
-    world = Kubernetes(api, own if account.in_pod() else HOME, names.prefix(), users)
+    home = own if account.in_pod() else HOME
+    world = Kubernetes(api, home, names.prefix(), users)
     turned = [time.monotonic()]
 
     def healthy() -> Answer:
@@ -62,7 +66,15 @@ async def serve_pod(
     world.start()
     health = Health(HEALTH_PORT, {"/healthz": healthy, "/readyz": ready})
     health.start()
-    answers = server(world, Path(os.environ[service.STATE]))
+    tenants = world.tenants
+    site = SiteInCluster(
+        api,
+        home,
+        names.prefix(),
+        HubUsers(),
+        lambda: [each["metadata"]["name"] for each in tenants.every()],
+    )
+    answers = server(world, Path(os.environ[service.STATE]), site)
     answers.listen(PORT)
     log.info("following %s; console on port %d", api.server, PORT)
     asked = asyncio.ensure_future(asked_to_end())

@@ -6,7 +6,7 @@ Promises the same verbs for this machine and for Kubernetes. What a site does no
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from ...errors import TFClusterError
@@ -28,8 +28,11 @@ class Site(Protocol):
     async def override(self, user: str, groups: tuple[str, ...], override: Override | None) -> bool:
         """Set a user's override, or take it away; whether there was one."""
 
-    async def prepare(self, user: str) -> str:
-        """Make beforehand what the user's first notebook needs; which step that was, "" none."""
+    async def unprepared(self, users: Collection[str]) -> frozenset[str]:
+        """Those of them who lack a namespace that could be made beforehand."""
+
+    async def prepare(self, user: str) -> None:
+        """Make it."""
 
 
 class Nowhere:
@@ -48,13 +51,17 @@ class Nowhere:
         del user, groups, override
         raise TFClusterError(_("this site has no overrides"))
 
-    async def prepare(self, user: str) -> str:
+    async def unprepared(self, users: Collection[str]) -> frozenset[str]:
+        """See `Site.unprepared`."""
+        del users
+        return frozenset()
+
+    async def prepare(self, user: str) -> None:
         """See `Site.prepare`."""
         del user
-        return ""
 
 
-class SiteHere:
+class SiteHere(Nowhere):
     """This machine: files in the hub's own folder."""
 
     def __init__(self, allowances: Allowances) -> None:
@@ -84,8 +91,3 @@ class SiteHere:
         except OSError as error:
             raise TFClusterError(str(error)) from None
         return there
-
-    async def prepare(self, user: str) -> str:
-        """See `Site.prepare`: a notebook of this machine needs nothing."""
-        del user
-        return ""

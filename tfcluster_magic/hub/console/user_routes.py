@@ -80,7 +80,7 @@ class ImportUsers(ConsoleHandler):
         asked = validation.read(self.body(), ImportRequest)
         lines = class_list.read(asked.csv, asked.group)
         base = f"{get_browser_protocol(self.request)}://{self.request.host}{self.console.hub}"
-        work = Import(self.console.people, base, self.console.site.prepare)
+        work = Import(self.console.people, base, self.console.site)
         await work.look(lines)
         planned = [work.plan(line) for line in lines]
         if asked.dry_run:

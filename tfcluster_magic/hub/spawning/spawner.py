@@ -156,6 +156,10 @@ class TenantSpawner(EndingSpawner):
             looking.cancel()
         raise SpawnException(self._verdict(), reason="pod")
 
+    async def prepare(self) -> None:
+        """Have the user's namespace before there is a notebook. Raises NotFurnished."""
+        await tenants.prepare(self._reader, self._tenant)
+
     async def _ensure_namespace(self) -> None:
         await tenants.ensure(self._reader, self._tenant, self._say, self.furnishing_seconds)
         if await self._reader.pod(self.namespace, self.pod_name):

@@ -114,6 +114,20 @@ async def ensure(
         await asyncio.sleep(EVERY)
 
 
+async def prepare(reader: Reader, tenant: Tenant) -> None:
+    """Make the namespace if it is not there, and wait for nothing: tenancy furnishes it.
+
+    Raises:
+        NotFurnished: it is somebody else's.
+    """
+    found = await reader.namespace(tenant.name)
+    if found is None:
+        await reader.make_namespace(tenant.name, tenant.labels, tenant.annotations)
+    elif why := tenant.whose(found):
+        text = _("the namespace {name} exists and is not of {user}: {why}")
+        raise NotFurnished(text.format(name=tenant.name, user=tenant.user, why=why))
+
+
 async def remove(reader: Reader, tenant: Tenant, *, with_data: bool) -> bool:
     """Mark the namespace of a deleted user for tenancy; False when there is none of this user's."""
     found = await reader.namespace(tenant.name)

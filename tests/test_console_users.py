@@ -1,0 +1,146 @@
+"""Users in the console: a class as a file, rows of the table, and a site on Kubernetes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+
+import pytest
+from tenancies import HOME, World
+from test_console_table import row
+
+from tfcluster_magic.errors import InvalidRequest, TFClusterError
+from tfcluster_magic.hub.console import class_list, user_table
+from tfcluster_magic.hub.console.hub_users import HubUser, HubUsers
+from tfcluster_magic.hub.console.site_in_cluster import SiteInCluster
+from tfcluster_magic.hub.tenancy.accepted import ACCEPTED, KEY
+from tfcluster_magic.hub.tenancy.overrides import Override, entitled
+from tfcluster_magic.hub.tenancy.policy import parse
+from tfcluster_magic.kube.api import path
+
+POLICY = parse(
+    """
+default: {quota: {cpu: 2, memory: 8Gi}, storage: {workspace: 1Gi, data: 2Gi, log: 1Gi}}
+groups: {ml101: {priority: 1, quota: {cpu: 4}}, vision: {priority: 2, quota: {gpu: 2}}}
+"""
+)
+USERS = [
+    HubUser(name="ada", admin=True, last_seen=20.0, servers={"": "running"}),
+    HubUser(name="bob", groups=("ml101", "vision"), last_seen=30.0, servers={"x": "starting"}),
+    HubUser(name="cyd", groups=("ml101",)),
+]
+RUNS = [row("ada", 3, memory=2**30), row("ada", 2, active=False), row("gone", 1)]
+OVERRIDES = {"cyd": Override(until=100.0, reason="a thesis", quota={"cpu": 32})}
+
+
+def names(**given: str) -> list[str]:
+    """Whom a look shows."""
+
+    def entitlement(user: HubUser):
+        return entitled(POLICY, user.groups, OVERRIDES.get(user.name), 50.0)
+
+    rows = user_table.rows(USERS, {"dan": "no password"}, entitlement, RUNS, {"ada": 5.0})
+    asked = user_table.query({key: [text] for key, text in given.items()})
+    return [one.name for one in user_table.page(rows, asked).items]
+
+
+@pytest.mark.parametrize(
+    ("given", "fits"),
+    [
+        ({}, ["ada", "bob", "cyd", "dan"]),
+        ({"q": "THESIS"}, ["cyd"]),
+        ({"q": "no pass"}, ["dan"]),
+        ({"group": "ml101"}, ["bob", "cyd"]),
+        ({"server": "running,starting"}, ["ada", "bob"]),
+        ({"sort": "seen"}, ["bob", "ada", "cyd", "dan"]),
+        ({"sort": "-cpu", "limit": "1"}, ["ada"]),
+        ({"limit": "1", "offset": "3"}, ["dan"]),
+    ],
+)
+def test_rows_that_fit(given: dict[str, str], fits: list[str]) -> None:
+    """Filtered, sorted and cut; the same order at each look."""
+    assert names(**given) == fits
+
+
+def test_a_row_says_what_is_used_and_what_is_allowed_by_whom() -> None:
+    """Runs that are active, and the group of the highest priority with an override over it."""
+
+    def entitlement(user: HubUser):
+        return entitled(POLICY, user.groups, OVERRIDES.get(user.name), 50.0)
+
+    rows = user_table.rows(USERS, {}, entitlement, RUNS, {"ada": 5.0})
+    ada, bob, cyd = rows
+
+    assert (ada.clusters, ada.used.cpu, ada.used.memory, ada.used.pods) == (1, 1.0, 2**30, 3)
+    assert (ada.allowed.cpu, ada.allowed.gpu, ada.allowed.storage) == (2, None, 4 * 2**30)
+    assert (bob.group, bob.allowed.gpu, bob.server) == ("vision", 2, "starting")
+    assert (cyd.group, cyd.allowed.cpu, cyd.server, cyd.last_seen) == ("ml101", 32, "stopped", None)
+    assert cyd.override is not None and cyd.override.reason == "a thesis"
+
+
+@pytest.mark.parametrize(
+    "words", [{"colour": "red"}, {"sort": "x"}, {"server": "x"}, {"limit": "0"}]
+)
+def test_what_cannot_be_asked_is_named(words: dict[str, str]) -> None:
+    """With what can be."""
+    with pytest.raises(InvalidRequest, match=r"use |a whole number"):
+        names(**words)
+
+
+def test_a_class_is_read_line_by_line() -> None:
+    """Numbers are those of the file, also after a cell of two lines; empty lines are none."""
+    text = '\ufeffID, User ,Group\n1,Ada,\n\n2,bob,vision\n"a\nb",ADA,\n3,x/y,\n4,cyd,a b\n'
+    found = class_list.read(text, "ml101")
+
+    assert [(one.number, one.name, one.group) for one in found if not one.problem] == [
+        (2, "ada", "ml101"),
+        (4, "bob", "vision"),
+    ]
+    assert [(one.number, one.name) for one in found if one.problem] == [
+        (5, "ada"),
+        (7, "x/y"),
+        (8, "cyd"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "surname\nada", "name\n", 'name\n"ada', "name\n" + "a\n" * 2001]
+)
+def test_what_is_no_class_is_refused(text: str) -> None:
+    """Nothing is imported then."""
+    with pytest.raises(InvalidRequest, match="nothing was imported"):
+        class_list.read(text)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """An API server, without tenancy."""
+    made = World()
+    yield made
+    made.close()
+
+
+def test_a_site_on_kubernetes_has_the_policy_that_counts(world: World) -> None:
+    """Read again when it has changed; overrides are written beside it."""
+    site = SiteInCluster(
+        world.server.api(), HOME, "tfcluster-u-", HubUsers({}), lambda: ["tfcluster-u-ada"]
+    )
+    more = Override(until=time.time() + 60, reason="a thesis", quota={"cpu": 32})
+
+    async def look() -> None:
+        assert (await site.policy()).grants == {}
+        assert await site.unprepared({"ada", "bob"}) == {"bob"}
+        data = {KEY: "groups: {ml101: {}}"}
+        world.server.put(path("configmaps", HOME, ACCEPTED), {"data": data})
+        assert not await site.override("ada", (), more)
+        assert await site.overrides() == {"ada": more}
+        assert list((await site.policy()).grants) == ["ml101"]
+        assert await site.override("ada", (), None)
+        assert await site.overrides() == {}
+        world.server.put(path("configmaps", HOME, ACCEPTED), {"data": {KEY: "groups: 1"}})
+        assert not await site.override("ada", (), more)
+        with pytest.raises(TFClusterError, match="line 1"):
+            await site.policy()
+
+    asyncio.run(look())
