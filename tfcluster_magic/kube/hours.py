@@ -65,18 +65,31 @@ def run_of(found: Object, group: str) -> Run | None:
         held = resource.status(found).usage  # of another release
     if held is None:
         return None
-    of_type = (found.get("spec") or {}).get("replicas") or {}
-    gpus = {
-        t: int(((each or {}).get("resources") or {}).get("gpu") or 0) for t, each in of_type.items()
-    }
     cluster, _run = resource.split(found["metadata"]["name"])
     return Run(
         cluster=cluster,
         usage=held,
         until=told.get("releasedAt"),
-        gpus={t: count for t, count in gpus.items() if count},
+        gpus=_gpus(found.get("spec") or {}),
         group=group,
     )
+
+
+def _gpus(spec: Object) -> dict[str, int]:
+    """Those of one task by type; of what nobody can read, none."""
+    try:
+        asked = msgspec.convert(spec.get("replicas") or {}, dict[str, _Each | None])
+    except msgspec.ValidationError:
+        return {}
+    return {t: each.resources.gpu for t, each in asked.items() if each and each.resources.gpu}
+
+
+class _Asked(msgspec.Struct, frozen=True):
+    gpu: int = 0
+
+
+class _Each(msgspec.Struct, frozen=True):
+    resources: _Asked = _Asked()
 
 
 def budget_of(marks: Mapping[str, str]) -> Budget | None:

@@ -28,9 +28,10 @@ from ...kube.gone import find
 from ...kube.informer import Informer
 from ...models import Stop, TFCluster
 from ..tenancy.objects import HUB
+from . import kubernetes_hours as hours
 from . import kubernetes_leaks as leaks
 from . import kubernetes_runs as shown
-from .world import Leak, Missed, Seen
+from .world import Held, Leak, Missed, Seen
 from .world import Leaks as Found
 
 FIRST = 10.0
@@ -125,6 +126,16 @@ class Kubernetes:
     async def tail(self, owner: str, name: str, task: str, lines: int) -> list[str]:
         """See `World.tail`."""
         return await self._asked(lambda: self._tail(owner, name, task, lines))
+
+    async def hours(self) -> Held:
+        """See `World.hours`."""
+        groups = {
+            each["metadata"]["name"]: str(notes.get(labels.OF_GROUP, ""))
+            for each in self.tenants.every()
+            if (notes := each["metadata"].get("annotations"))
+        }
+        runs, users, now = self.clusters.every(), self._users(), time.time()
+        return await self._asked(lambda: hours.held(self._api, runs, users, groups, now))
 
     async def leaks(self) -> Found:
         """See `World.leaks`."""

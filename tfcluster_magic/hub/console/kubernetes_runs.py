@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 
 import msgspec
 
-from ...kube import labels, resource
+from ...kube import hours, labels, resource
 from ...kube.shapes import Head, Shape
 from ...models import Metadata, Replicas, ReplicaSet, Spec, TFCluster
 from ..tenancy import names
@@ -40,6 +40,7 @@ class _Status(TypedDict, total=False):
     runningAt: Any
     finishedAt: Any
     releasedAt: Any
+    usage: Any
     failures: Any
     attention: Any
 
@@ -90,6 +91,7 @@ def run(found: Object) -> Object:
         "row": row_of(read),
         "stop": str(stop.get("by") or "") if isinstance(stop, dict) else None,
         "released": read.status.released_at is not None,
+        "hours": hours.run_of(found, ""),
     }
 
 
