@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,19 +15,69 @@ from tfcluster_magic.hub.console import service
 
 
 @pytest.mark.parametrize("set_before", [{}, {"own_passwords": True}])
-def test_the_console_is_added_to_what_is_set_already(set_before: dict[str, bool]) -> None:
+def test_the_console_is_added_to_what_is_set_already(
+    set_before: dict[str, bool], tmp_path: Path
+) -> None:
     """With accounts of the hub's own there are words for its pages already, without none."""
     c = Config()
     if set_before:
         c.JupyterHub.template_vars = dict(set_before)
-    service.configure(c, port=8002, owner="ada", state=Path("/nowhere"))
+    with held() as (_holder, port):
+        pass
+    service.configure(c, port=port, owner="ada", state=tmp_path)
     hub = JupyterHub(config=c)
 
     assert hub.template_vars == {**set_before, "console": "services/admin/"}
-    assert [(one["name"], one["url"]) for one in hub.services] == [
-        ("admin", "http://127.0.0.1:8002")
-    ]
+    process, admin = hub.services
+    assert (process["name"], admin["name"]) == ("admin-process", "admin")
+    assert "url" not in process and "command" not in admin  # whatever becomes of it, a hub starts
+    assert admin["url"] == f"http://127.0.0.1:{port}"
+    assert process["environment"]["TFCLUSTER_CONSOLE_TOKEN"] == admin["api_token"]
+    assert (tmp_path / "console_token").stat().st_mode & 0o777 == 0o600
     assert all(role["scopes"] == service.SCOPES for role in hub.load_roles)
+
+
+def test_a_port_that_is_taken_is_not_waited_for(tmp_path: Path) -> None:
+    """The console gets another one, which nobody else gets any more, and keeps its token."""
+    said = []
+    with held() as (_holder, port):
+        for _start in range(2):
+            c = Config()
+            service.configure(c, port=port, owner="ada", state=tmp_path)
+            said.append(JupyterHub(config=c).services[1])
+
+    ports = [int(one["url"].rpartition(":")[2]) for one in said]
+    assert port not in ports
+    assert said[0]["api_token"] == said[1]["api_token"]
+    for one in ports:
+        with pytest.raises(OSError, match="in use"), socket.socket() as stranger:
+            stranger.bind(("127.0.0.1", one))
+
+
+def test_a_console_that_cannot_be_told_of_is_none(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The hub starts without, and its log says why."""
+    c = Config()
+    with held() as (_holder, port):
+        service.configure(c, port=port, owner="ada", state=tmp_path / "is-not-there")
+
+    assert not c
+    assert "without its admin console" in caplog.text
+
+
+def test_the_process_is_the_service_that_the_hub_was_told_of() -> None:
+    """By the names that JupyterHub's classes read, below the hub's own path."""
+    environ = {"TFCLUSTER_CONSOLE_TOKEN": "hush", "TFCLUSTER_HUB_BASE_URL": "/tf/"}
+    environ["JUPYTERHUB_OAUTH_ACCESS_SCOPES"] = '["access:services!service=admin-process"]'
+    service.become(environ)
+
+    assert environ["JUPYTERHUB_API_TOKEN"] == "hush"
+    assert "TFCLUSTER_CONSOLE_TOKEN" not in environ
+    assert "process" not in str(environ)
+    assert environ["JUPYTERHUB_SERVICE_PREFIX"] == "/tf/services/admin/"
+    assert environ["JUPYTERHUB_CLIENT_ID"] == "service-admin"
+    assert environ["JUPYTERHUB_BASE_URL"] == "/tf/"
 
 
 def test_without_a_port_there_is_no_console() -> None:
@@ -33,3 +86,10 @@ def test_without_a_port_there_is_no_console() -> None:
     service.configure(c, port=0, owner="ada", state=Path("/nowhere"))
 
     assert not c
+
+
+@contextmanager
+def held() -> Iterator[tuple[socket.socket, int]]:
+    """A port of loopback that somebody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        yield holder, holder.getsockname()[1]

@@ -1,6 +1,8 @@
-"""`python -m tfcluster_magic.hub.console`: the console on this machine, started by the hub.
+"""`python -m tfcluster_magic.hub.console`: the console, on this machine or on Kubernetes.
 
-Promises to listen on loopback alone, and to end with the hub that started it, however that ends.
+Promises to listen on loopback alone where the hub started it, and to end with that hub, however it
+ends. On Kubernetes (TFCLUSTER_HUB, as for the hub) it is a pod of its own, which answers probes on
+a port beside (`in_pod`).
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ import os
 import signal
 from collections.abc import Iterable
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from jupyterhub.utils import url_path_join
 from tornado.httpclient import AsyncHTTPClient, HTTPClientError
@@ -21,12 +22,13 @@ from ...errors import BackendUnavailable
 from ...i18n import _
 from ...paths import private
 from .. import allowances
+from . import service
 from .audit import FILE, AuditLog
 from .handlers import MOST_BYTES
 from .here import Here
 from .routes import Console, application
-from .service import OWNER, STATE
-from .site import SiteHere
+from .site import Nowhere, Site, SiteHere
+from .world import World
 
 LOOK = 1.0
 """Seconds between two looks whether the hub is there, where no signal tells that it is gone."""
@@ -52,33 +54,54 @@ async def users() -> Iterable[str]:
             return names
 
 
-async def serve() -> None:
-    """Serve until the hub ends."""
-    hub = os.getppid()
-    state = private(Path(os.environ[STATE]))
-    base = os.environ.get("JUPYTERHUB_BASE_URL", "/")
-    world = Here(os.environ[OWNER], users)
-    policy = os.environ.get(allowances.VARIABLE)
+def server(world: World, state: Path, site: Site | None = None) -> HTTPServer:
+    """What answers, with its audit log in this folder."""
     console = Console(
         world=world,
         audit=AuditLog(state / FILE),
         prefix=os.environ["JUPYTERHUB_SERVICE_PREFIX"],
-        hub=url_path_join(base, "hub/"),
-        site=SiteHere(allowances.Allowances(state, Path(policy) if policy else None)),
+        hub=url_path_join(os.environ["JUPYTERHUB_BASE_URL"], "hub/"),
+        site=site or Nowhere(),
     )
-    where = urlsplit(os.environ["JUPYTERHUB_SERVICE_URL"])
-    server = HTTPServer(application(console), xheaders=True, max_body_size=MOST_BYTES)
-    server.listen(where.port or 80, where.hostname or "127.0.0.1")
+    return HTTPServer(application(console), xheaders=True, max_body_size=MOST_BYTES)
+
+
+def asked_to_end() -> asyncio.Future[bool]:
+    """Done when somebody says that it is enough."""
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    asked = asyncio.ensure_future(ended.wait())
+    return asyncio.ensure_future(ended.wait())
+
+
+async def serve() -> None:
+    """Serve this machine until the hub ends. Raises OSError when the port cannot be taken."""
+    hub = os.getppid()
+    world = Here(os.environ[service.OWNER], users)
+    state = private(Path(os.environ[service.STATE]))
+    policy = os.environ.get(allowances.VARIABLE)
+    site = SiteHere(allowances.Allowances(state, Path(policy) if policy else None))
+    answers = server(world, state, site)
+    # The hub holds the port, so that nobody else gets it.
+    answers.listen(int(os.environ[service.PORT]), service.LOOPBACK, reuse_port=True)
+    asked = asked_to_end()
     while os.getppid() == hub and not asked.done():
         await asyncio.wait([asked], timeout=LOOK)
         await world.rest()
-    server.stop()
+    answers.stop()
     await world.close()
 
 
+def main() -> None:
+    """Serve until somebody says that it is enough."""
+    service.become(os.environ)
+    if os.environ.get("TFCLUSTER_HUB") == "on_kubernetes":
+        from .in_pod import serve_pod  # a machine need not have Kubernetes' client
+
+        asyncio.run(serve_pod(server, users, asked_to_end))
+    else:
+        asyncio.run(serve())
+
+
 if __name__ == "__main__":
-    asyncio.run(serve())
+    main()

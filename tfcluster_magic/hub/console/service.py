@@ -1,40 +1,121 @@
-"""The console as a service of the hub: how the hub starts it, and who may open it.
+"""The console as a service of the hub: how it is started, and who may open it.
 
 Promises that the service's own token can do with users, groups and servers what its page offers,
-and reads nobody's files; that its page is offered to administrators alone; and that a hub without a port
-for it is a hub without a console.
+and reads nobody's files; that its page is offered to administrators alone; and that a console which
+does not come up keeps no hub from starting: to the hub it is a service that somebody else runs, and
+here its process is another one, without an address.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import secrets
+import socket
 import sys
+from collections.abc import MutableMapping
+from contextlib import suppress
 from pathlib import Path
 
+from jupyterhub.utils import url_path_join
 from traitlets.config import Config
+from traitlets.log import get_logger
 
-SERVICE = "admin"
+from ...i18n import _
+from ..common import base_url
+
+SERVICE, PROCESS = "admin", "admin-process"
 SCOPES = ["admin:users", "admin:groups", "servers"]
 """Of the service itself: who there is, to import a class (users, links, groups), and servers."""
 OWNER, STATE = "TFCLUSTER_CONSOLE_OWNER", "TFCLUSTER_CONSOLE_STATE"
+PORT, TOKEN = "TFCLUSTER_CONSOLE_PORT", "TFCLUSTER_CONSOLE_TOKEN"
+TOKEN_FILE = "console_token"  # noqa: S105
 KEPT = ("TFCLUSTER_", "XDG_", "HOME", "LANG", "LC_", "USER", "LOGNAME")
 """Beginnings of what of the hub's environment says where the owner's runs are."""
+LOOPBACK = "127.0.0.1"
+_held: list[socket.socket] = []
 
 
 def configure(c: Config, *, port: int, owner: str, state: Path) -> None:
-    """Have the hub start the console on this port of loopback; 0: none."""
+    """Have the hub start the console on this port of loopback, or another free one; 0: none."""
     if not port:
         return
+    try:
+        port, token = _hold(port), _token(state)
+    except OSError as error:
+        text = _("the hub starts without its admin console: {why}")
+        get_logger().error(text.format(why=error))
+        return
     kept = {key: text for key, text in os.environ.items() if key.startswith(KEPT)}
+    own = {OWNER: owner, STATE: str(state), PORT: str(port), TOKEN: token}
+    process = {
+        "name": PROCESS,
+        "command": [sys.executable, "-m", "tfcluster_magic.hub.console"],
+        "environment": {**kept, **own},
+    }
+    c.JupyterHub.services.append(process)
+    register(c, url=f"http://{LOOPBACK}:{port}", token=token, timeout=10)
+
+
+def register(c: Config, *, url: str, token: str, timeout: int) -> None:
+    """Tell the hub where the console is; `timeout` seconds it is waited for when the hub starts."""
     service = {
         "name": SERVICE,
-        "command": [sys.executable, "-m", "tfcluster_magic.hub.console"],
-        "url": f"http://127.0.0.1:{port}",
+        "url": url,
+        "api_token": token,
         "oauth_no_confirm": True,  # it is a part of the hub
         "display": False,  # the hub's pages have a link of their own
-        "environment": {**kept, OWNER: owner, STATE: str(state)},
+        "timeout": timeout,
     }
     c.JupyterHub.services.append(service)
     role = {"name": "tfcluster-console", "services": [SERVICE], "scopes": list(SCOPES)}
     c.JupyterHub.load_roles.append(role)
     c.JupyterHub.template_vars.update({"console": f"services/{SERVICE}/"})
+
+
+def become(environ: MutableMapping[str, str]) -> None:
+    """Have JupyterHub's classes in this process be the service that `register` told of."""
+    base = environ.setdefault("JUPYTERHUB_BASE_URL", base_url(environ))
+    for name in [each for each in environ if each.startswith("JUPYTERHUB_OAUTH_")]:
+        del environ[name]  # of the process as a service of its own
+    environ["JUPYTERHUB_OAUTH_ACCESS_SCOPES"] = json.dumps([f"access:services!service={SERVICE}"])
+    environ["JUPYTERHUB_SERVICE_NAME"] = SERVICE
+    environ["JUPYTERHUB_SERVICE_PREFIX"] = url_path_join(base, "services", SERVICE) + "/"
+    environ["JUPYTERHUB_CLIENT_ID"] = f"service-{SERVICE}"
+    environ["JUPYTERHUB_API_TOKEN"] = environ.pop(TOKEN)
+
+
+def _hold(wanted: int) -> int:
+    """A port that no other account gets as long as the hub lives: bound, and never listened on.
+
+    The console listens on it beside (SO_REUSEPORT), whenever it is started again. Another program
+    would be sent what browsers of administrators say. Raises OSError.
+    """
+    for port in (wanted, 0):
+        one = socket.socket()
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        try:
+            one.bind((LOOPBACK, port))
+        except OSError:
+            one.close()
+            if port:
+                continue
+            raise
+        _held.append(one)
+        return int(one.getsockname()[1])
+    raise AssertionError
+
+
+def _token(state: Path) -> str:
+    """By which hub and console know each other; the same at each start, for it stays valid."""
+    file = state / TOKEN_FILE
+    with suppress(FileExistsError):
+        number = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        with os.fdopen(number, "w") as out:
+            out.write(secrets.token_hex(32))
+    token = file.read_text()
+    if len(token) != 64:  # a full disk cut it off
+        file.unlink()
+        raise OSError(_("{file} was not whole and is removed: start again").format(file=file))
+    return token

@@ -1,0 +1,27 @@
+"""A hub whose admin console does not come up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from . import ports
+from .real_hub import RealHub
+
+ENDS_AT_ONCE = """
+process, service = c.JupyterHub.services.get_value([])[-2:]
+process["command"], service["timeout"] = ["false"], 1
+"""
+
+
+def test_a_console_that_does_not_come_up_keeps_no_hub_from_starting(tmp_path: Path) -> None:
+    """People sign in, and the hub's log says what is not there."""
+    environ = {"TFCLUSTER_HUB_CONSOLE_PORT": str(ports.free(1)[0])}
+    hub = RealHub(tmp_path / "hub", ["ada"], environ, ENDS_AT_ONCE)
+    try:
+        hub.start()
+        visitor = hub.visitor("ada")
+        assert visitor.ask("GET", "hub/api/user").json()["name"] == "ada"
+        assert "Cannot connect to external service admin at http://127.0.0.1:" in hub.tail(1000)
+        assert visitor.get("services/admin/").status_code == 503
+    finally:
+        hub.close()
