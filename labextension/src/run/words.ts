@@ -4,6 +4,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { Phase, Reclaimed, Replicas } from '../api/models';
 import type { IProgress, IRun } from '../api/types';
+import { hourWords } from './hours';
 import {
   bytes,
   clock,
@@ -163,5 +164,7 @@ export function timeWords(
         : trans.__('for %1', duration(Math.floor(now / 1000 - startedAt)))
     );
   }
+  const held = isOld ? [] : hourWords(run, now / 1000);
+  parts.push(...held.map(hours => trans.__('held %1', hours)));
   return parts.join(' · ');
 }

@@ -1,0 +1,44 @@
+import { describe, expect, it } from 'vitest';
+import type { IRun } from '../src/api/types';
+import { heldHours } from '../src/run/hours';
+import { timeWords } from '../src/run/words';
+import { aRun, trans } from './runs';
+
+const NOON = 1795348800;
+
+/** Two workers of two cores and a GPU that have held them since noon, after an hour of one. */
+function run(releasedAt: number | null = null): IRun {
+  const made = aRun('digits');
+  const usage = {
+    at: NOON,
+    holding: { worker: 2 },
+    days: { '2026-11-22': { worker: 3600 } },
+    cores: { worker: 2 }
+  };
+  const worker = { count: 2, resources: { gpu: 1 } };
+  return {
+    ...made,
+    cluster: {
+      ...made.cluster,
+      spec: { mode: 'between-graph', replicas: { worker } },
+      status: { ...made.cluster.status, usage, releasedAt }
+    }
+  };
+}
+
+describe('hours of a run', () => {
+  it('count what is held until now', () => {
+    expect(heldHours(run(), NOON)).toEqual([2, 1]);
+    expect(heldHours(run(), NOON + 1800)).toEqual([4, 2]);
+  });
+
+  it('end with the run', () => {
+    expect(heldHours(run(NOON + 1800), NOON + 9999)).toEqual([4, 2]);
+  });
+
+  it('are told where they are worth a word', () => {
+    const told = timeWords(run(), (NOON + 1800) * 1000, trans);
+    expect(told).toContain('held 4.00 CPU·h · held 2.00 GPU·h');
+    expect(timeWords(aRun('digits'), NOON * 1000, trans)).not.toContain('held');
+  });
+});
