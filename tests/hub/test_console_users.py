@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import tarfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -204,7 +207,7 @@ def test_an_administrator_sees_users_on_the_page(hub: Hub, page: Page, shots: Pa
 
     page.get_by_role("button", name="Override for kim").click()
     page.get_by_label("CPU cores").fill("32")
-    page.get_by_label("Reason").fill(HTML)
+    page.get_by_label("Reason, which the user reads").fill(HTML)
     accessible(page, "#ask-override")
     page.screenshot(path=shots.with_name(f"{shots.name}-override.png"))
     page.get_by_role("button", name="Set", exact=True).click()
@@ -218,6 +221,44 @@ def test_an_administrator_sees_users_on_the_page(hub: Hub, page: Page, shots: Pa
     expect(page.get_by_text("No user fits.")).to_be_visible()
 
 
+def test_the_data_of_a_user_is_archived(hub: Hub, admin: Visitor, tmp_path: Path) -> None:
+    """What they run is ended with the reason; each file is packed with its checksum."""
+    env = {"TFCLUSTER_HUB_TOKEN": token(admin, OWNER, ["access:services!service=admin"])}
+    (hub.root / "results.txt").write_text("accuracy 0.98\n")
+    (hub.root / "linked").symlink_to("/etc/passwd")
+    os.mkfifo(hub.root / "pipe")
+    launched = shell(hub, "launch", str(hub.folder / "sleep.py"), "--name", "last")
+    target = tmp_path / "archive.tar.gz"
+    words = ("admin", "users", "archive", OWNER, "--reason", "the term is over", "--yes")
+    done = shell(hub, *words, "--to", str(target), **env)
+    again = shell(hub, *words, "--to", str(target), **env)
+    nobody = shell(hub, "admin", "users", "archive", "kim", "--yes", **env)
+    listed = shell(hub, "admin", "users", "archives", "-o", "json", **env)
+
+    assert launched.returncode == 0, launched.stderr
+    assert done.returncode == 0, done.stderr
+    assert "could not be packed" in done.stderr
+    assert again.returncode == 2 and "name another" in again.stderr
+    assert nobody.returncode == 4 and "has runs here" in nobody.stderr, nobody.stderr
+    assert "the term is over" in hub.manager.status("last").status.message
+    with tarfile.open(target) as tar:
+        told = json.loads(tar.extractfile("MANIFEST.json").read())  # type: ignore[union-attr]
+        linked = tar.getmember("workspace/linked")
+    packed = {one["path"]: one for one in told["files"]}
+    assert packed["workspace/results.txt"]["size"] == 14
+    assert any(path.startswith("runs/last/1/") for path in packed)
+    assert linked.issym() and not any("hub.log" in path for path in packed)
+    missed = [one["path"] for one in told["missed"]]
+    assert "workspace/pipe" in missed and all(
+        path.startswith(("workspace/pipe", "runs/")) for path in missed
+    )
+    (one,) = [one for one in json.loads(listed.stdout)["items"] if one["user"] == OWNER]
+    kept = hub.state / "hub" / "archives" / one["file"]
+    assert kept.read_bytes() == target.read_bytes()
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert hashlib.sha256(kept.read_bytes()).hexdigest() == one["sha256"]
+
+
 def test_who_is_no_administrator_changes_nobody(hub: Hub, console: Console) -> None:
     """Neither by the page nor by a request; nor does a forged one of an administrator's browser."""
     hub.visitor().set_password(hub.accounts("invite", "guest").strip())
@@ -227,6 +268,8 @@ def test_who_is_no_administrator_changes_nobody(hub: Hub, console: Console) -> N
         ("POST", "api/users/import"),
         ("POST", "api/users/servers"),
         ("PUT", "api/overrides/guest"),
+        ("POST", "api/archives"),
+        ("GET", "api/archives/x.tar.gz"),
     )
     for method, path in doors:
         assert guest.ask(method, path, json={}).status_code in (401, 403)

@@ -19,6 +19,7 @@ from ..ending import YES
 from ..hub_api import HubAPI
 from ..terminal import Terminal
 from ..wording import Command
+from .archives import archive_command, archives_command
 from .common import FORMS, Group, document, hub_options, note_missed
 
 
@@ -228,4 +229,6 @@ for _what, _text in (
 ):
     servers_command.add_command(_server_command(_what, _text))
 
+users_command.add_command(archive_command)
+users_command.add_command(archives_command)
 COMMANDS = (users_command, servers_command)

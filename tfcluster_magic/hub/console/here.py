@@ -13,8 +13,9 @@ import contextlib
 import os
 import sys
 import time
-from asyncio.subprocess import PIPE, Process
+from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
 
 import msgspec
 
@@ -82,7 +83,7 @@ class PersonReader:
 
     async def _line(self, question: bytes) -> bytes:
         if self._process is None or self._process.returncode is not None:
-            self._process = await self._start()
+            self._process = await self.begin("reader", stdin=PIPE, stdout=PIPE)
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
@@ -93,27 +94,20 @@ class PersonReader:
             raise OSError(_("its reader has ended; the hub's log may say why"))
         return line
 
-    async def _start(self) -> Process:
-        command = [sys.executable, "-I", "-m", "tfcluster_magic.hub.console.reader"]
+    async def begin(self, program: str, **streams: Any) -> Process:
+        """Start one of our programs under the person's account."""
+        command = [sys.executable, "-I", "-m", f"tfcluster_magic.hub.console.{program}"]
+        words: dict[str, Any] = {"cwd": "/", "limit": _MOST_BYTES, **streams}
         if self._person is None:
             env = {k: v for k, v in os.environ.items() if not k.startswith(HIDDEN)}
-            return await asyncio.create_subprocess_exec(
-                *command, stdin=PIPE, stdout=PIPE, cwd="/", env=env, limit=_MOST_BYTES
-            )
+            return await asyncio.create_subprocess_exec(*command, env=env, **words)
         who = self._person
         env = {"HOME": str(who.home), "USER": who.name, "LOGNAME": who.name, "PATH": os.defpath}
         if language := os.environ.get(VARIABLE):
             env[VARIABLE] = language
+        groups = os.getgrouplist(who.name, who.gid)
         return await asyncio.create_subprocess_exec(
-            *command,
-            stdin=PIPE,
-            stdout=PIPE,
-            cwd="/",
-            env=env,
-            limit=_MOST_BYTES,
-            user=who.uid,
-            group=who.gid,
-            extra_groups=os.getgrouplist(who.name, who.gid),
+            *command, env=env, user=who.uid, group=who.gid, extra_groups=groups, **words
         )
 
     def _kill(self) -> None:
@@ -212,6 +206,20 @@ class Here:
     async def remove(self, owner: str, leak: str) -> None:
         """See `World.remove`."""
         await self._of(owner).ask(Ask(do="remove", leak=leak))
+
+    async def pack(self, owner: str, out: int) -> None:
+        """Write a person's data into an open file. Raises TFClusterError."""
+        await self._people()
+        process = await self._of(owner).begin("packer", stdin=DEVNULL, stdout=out, stderr=PIPE)
+        try:
+            _out, said = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
+        if process.returncode:
+            text = _("the data of {name} cannot be packed: {why}")
+            why = said.decode("utf-8", "replace").strip().rpartition("\n")[2][:500]
+            raise TFClusterError(text.format(name=owner, why=why or process.returncode))
 
     async def rest(self) -> None:
         """End the readers when nobody has looked for a while; to be called now and then."""

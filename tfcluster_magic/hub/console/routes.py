@@ -14,7 +14,8 @@ from typing import Any
 from jupyterhub.utils import url_path_join
 from tornado.web import Application, RequestHandler, StaticFileHandler
 
-from . import audit_routes, cluster_routes, hour_routes, user_routes
+from . import archive_routes, audit_routes, cluster_routes, hour_routes, user_routes
+from .archives import Archives
 from .audit import AuditLog
 from .handlers import Callback, Nothing
 from .hub_users import HubUsers
@@ -23,7 +24,7 @@ from .page import PAGES, Page
 from .site import Nowhere, Site
 from .world import World
 
-AREAS = (cluster_routes, user_routes, hour_routes, audit_routes)
+AREAS = (cluster_routes, user_routes, archive_routes, hour_routes, audit_routes)
 
 
 @dataclass
@@ -35,6 +36,7 @@ class Console:
     prefix: str
     hub: str
     site: Site = field(default_factory=Nowhere)
+    archives: Archives | None = None
     started: str = field(default_factory=lambda: secrets.token_hex(8))
 
     def __post_init__(self) -> None:

@@ -1,5 +1,6 @@
 /* The table of users, asked for again every five seconds while it is seen, and their servers. */
 
+import { openArchive } from './archive.js';
 import { drawChips, drawColumns, drawPlace } from './columns.js';
 import { openImport } from './import.js';
 import { openOverride } from './override.js';
@@ -97,7 +98,7 @@ function drawRow(row) {
 }
 
 function drawChoice() {
-  for (const id of ['start', 'stop']) {
+  for (const id of ['start', 'stop', 'archive']) {
     at(id).disabled = chosen.size === 0;
   }
   const names = shown.items.map(row => row.name);
@@ -208,6 +209,7 @@ at('ask-stop')
   .addEventListener('submit', () => {
     servers('stop').catch(tell);
   });
+at('archive').addEventListener('click', () => openArchive(chosen, look));
 at('import').addEventListener('click', () => openImport(look));
 document.addEventListener('visibilitychange', () => document.hidden || look());
 look();

@@ -1,0 +1,189 @@
+"""Data of users, packed at term's end: in the hub's own folder, each with its checksum beside it.
+
+Promises that an archive counts only when it was read again and every file in it has the checksum of
+its manifest, that nothing is removed before, and that one which could not be finished leaves no
+file that looks like one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import os
+import tarfile
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO, cast
+from urllib.parse import quote
+
+import msgspec
+
+from ...errors import BackendUnavailable, Conflict, NotFound, TFClusterError
+from ...i18n import _
+from ...models import Model
+from ...paths import private
+from .packer import MANIFEST
+
+FOLDER = "archives"
+SUFFIX = ".tar.gz"
+_BLOCK = 1024 * 1024
+
+Pack = Callable[[str, int], Awaitable[None]]
+
+
+class Archive(Model, frozen=True, omit_defaults=False):
+    """One archive; `state` is `packing`, `done` or `failed`, `missed` counts what is not in it."""
+
+    file: str
+    user: str
+    at: float
+    state: str
+    step: str = ""
+    detail: str = ""
+    size: int = 0
+    files: int = 0
+    missed: int = 0
+    sha256: str = ""
+
+
+class Archives:
+    """The archives of one hub; to be used from one loop."""
+
+    def __init__(self, state: Path, pack: Pack) -> None:
+        self._state, self._pack = state, pack
+        self._jobs: dict[str, Archive] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def list(self) -> list[Archive]:
+        """All of them, the newest first; those that failed until the console starts again."""
+        found = dict(self._jobs)
+        for file in (self._state / FOLDER).glob("*.json"):
+            with contextlib.suppress(OSError, ValueError):
+                one = msgspec.json.decode(file.read_bytes(), type=Archive)
+                found[one.file] = one
+        return sorted(found.values(), key=lambda one: one.at, reverse=True)
+
+    def path(self, file: str) -> Path:
+        """Where a finished archive is. Raises NotFound."""
+        if not any(one.file == file and one.state == "done" for one in self.list()):
+            raise NotFound(_("there is no archive {file}").format(file=file))
+        return self._state / FOLDER / file
+
+    def begin(
+        self,
+        user: str,
+        before: Callable[[], Awaitable[None]],
+        after: Callable[[str], Awaitable[None]],
+    ) -> Archive:
+        """Begin one: `before` ends what the user runs, `after` is told what became of it ("": all
+        is well). Raises Conflict.
+        """
+        if any(one.user == user and one.state == "packing" for one in self._jobs.values()):
+            raise Conflict(_("the data of {user} is being packed already").format(user=user))
+        now = time.time()
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
+        made = Archive(file=f"{quote(user, safe='')}-{stamp}{SUFFIX}", user=user, at=now, state="")
+        made = self._note(made, state="packing", step="stop")
+        task = asyncio.ensure_future(self._work(made, before, after))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return made
+
+    def _note(self, one: Archive, **words: object) -> Archive:
+        found = msgspec.structs.replace(one, **words)
+        self._jobs[one.file] = found
+        return found
+
+    async def _work(
+        self,
+        one: Archive,
+        before: Callable[[], Awaitable[None]],
+        after: Callable[[str], Awaitable[None]],
+    ) -> None:
+        detail = ""
+        try:
+            await before()
+            one = self._note(one, step="pack")
+            one = self._note(await self._make(one), step="")
+        except (TFClusterError, OSError) as error:
+            detail = str(error)
+        except Exception as error:  # noqa: BLE001 - a page waits for the end of it
+            detail = repr(error)
+        try:
+            await after(detail)
+        except TFClusterError as error:
+            detail = detail or str(error)
+        state = "failed" if detail else "done"
+        one = self._note(one, state=state, detail=detail, step="")
+        if state == "done":
+            file = self._state / FOLDER / f"{one.file}.json"
+            await asyncio.to_thread(_write, file, msgspec.json.format(msgspec.json.encode(one)))
+
+    async def _make(self, one: Archive) -> Archive:
+        folder = private(self._state / FOLDER)
+        part, whole = folder / f".{one.file}", folder / one.file
+        fd = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                await self._pack(one.user, fd)
+            finally:
+                os.close(fd)
+            self._note(one, step="verify")
+            found = await asyncio.to_thread(verified, part, one)
+            text = f"{found.sha256}  {one.file}\n".encode()
+            await asyncio.to_thread(_write, folder / f"{one.file}.sha256", text)
+            part.rename(whole)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+        return found
+
+
+def verified(path: Path, one: Archive) -> Archive:
+    """The archive with what is in it. Raises BackendUnavailable: it is not what it should be."""
+    digest = hashlib.sha256()
+    try:
+        with open(path, "rb") as file:
+            for block in _blocks(file):
+                digest.update(block)
+        seen: dict[str, str] = {}
+        told = None
+        with tarfile.open(path, "r|gz") as tar:
+            for entry in tar:
+                content = tar.extractfile(entry) if entry.isreg() else None
+                if content is None:
+                    continue
+                if entry.name == MANIFEST:
+                    told = json.loads(content.read())
+                    continue
+                sha256 = hashlib.sha256()
+                for block in _blocks(cast(BinaryIO, content)):
+                    sha256.update(block)
+                seen[entry.name] = sha256.hexdigest()
+        if told is None or {each["path"]: each["sha256"] for each in told["files"]} != seen:
+            raise ValueError(_("its files are not those of its manifest"))
+    except (tarfile.TarError, OSError, EOFError, ValueError, LookupError, TypeError) as error:
+        text = _("what was packed of {name} cannot be read again, and does not count: {why}")
+        raise BackendUnavailable(text.format(name=one.user, why=error)) from None
+    return msgspec.structs.replace(
+        one,
+        size=path.stat().st_size,
+        files=len(seen),
+        missed=len(told["missed"]),
+        sha256=digest.hexdigest(),
+    )
+
+
+def _blocks(file: BinaryIO) -> Iterator[bytes]:
+    while block := file.read(_BLOCK):
+        yield block
+
+
+def _write(path: Path, text: bytes) -> None:
+    with os.fdopen(os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as out:
+        out.write(text)
+        out.flush()
+        os.fsync(out.fileno())

@@ -1,0 +1,128 @@
+"""One person's data as a tar.gz on standard output: `python -I -m …console.packer`.
+
+Promises to run under the person's own account, so that nothing is packed that they may not read; to
+follow no link; and that the last file of the archive, `MANIFEST.json`, has size and sha256 of every
+other, and what could not be packed. It writes nothing but its output.
+
+    workspace/…   the workspace: programs, notebooks, data and logs below it
+    data/… log/…  where they lie elsewhere
+    runs/…        the records of runs
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import stat
+import sys
+import tarfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ... import paths
+
+MANIFEST = "MANIFEST.json"
+
+
+class _Hashed(io.RawIOBase):
+    """A file of so many bytes, however long it is by now, and their sha256."""
+
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        self._file, self._left = file, size
+        self.sha256 = hashlib.sha256()
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        wanted = self._left if size < 0 else min(size, self._left)
+        block = self._file.read(wanted)
+        block += bytes(wanted - len(block))  # it has become shorter meanwhile
+        self._left -= len(block)
+        self.sha256.update(block)
+        return block
+
+
+def pack(folders: dict[str, Path], out: BinaryIO) -> None:
+    """Write the archive. Raises OSError when `out` takes no more."""
+    files: list[dict[str, Any]] = []
+    missed: list[dict[str, str]] = []
+    with tarfile.open(fileobj=out, mode="w|gz", format=tarfile.PAX_FORMAT) as tar:
+        for name, path in _every(folders, missed):
+            if why := _add(tar, name, path, files):
+                missed.append({"path": name, "why": why})
+        told = {"packed": time.time(), "files": files, "missed": missed}
+        text = json.dumps(told, indent=1).encode()
+        last = tarfile.TarInfo(MANIFEST)
+        last.size, last.mode, last.mtime = len(text), 0o600, int(time.time())
+        tar.addfile(last, io.BytesIO(text))
+
+
+def _add(tar: tarfile.TarFile, name: str, path: Path, files: list[dict[str, Any]]) -> str:
+    """Why it cannot be packed; nothing when it is."""
+    tar.inodes = {}  # type: ignore[attr-defined]  # a second name of a file is a file of its own
+    try:
+        info = tar.gettarinfo(str(path), name)
+        if not info.isreg():
+            tar.addfile(info)
+            return ""
+        number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return "it was gone"
+    except PermissionError as error:
+        return error.strerror or str(error)
+    with os.fdopen(number, "rb") as file:
+        info.size = os.fstat(number).st_size
+        hashed = _Hashed(file, info.size)
+        tar.addfile(info, hashed)
+    digest = hashed.sha256.hexdigest()
+    files.append({"path": info.name, "size": info.size, "sha256": digest})
+    return ""
+
+
+def _every(folders: dict[str, Path], missed: list[dict[str, str]]) -> Iterator[tuple[str, Path]]:
+    for name, top in folders.items():
+        if not top.is_dir():
+            continue
+        yield name, top
+        for place, below, inside in os.walk(top, onerror=lambda e: _note(missed, e)):
+            for each in sorted([*below, *inside]):
+                path = Path(place, each)
+                shown = f"{name}/{path.relative_to(top)}"
+                try:
+                    mode = path.lstat().st_mode
+                except OSError as error:
+                    missed.append({"path": shown, "why": str(error.strerror)})
+                    continue
+                if stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode):
+                    yield shown, path
+                else:
+                    missed.append({"path": shown, "why": "no file, folder or link"})
+
+
+def _note(missed: list[dict[str, str]], error: OSError) -> None:
+    missed.append({"path": str(error.filename), "why": str(error.strerror)})
+
+
+def main() -> None:
+    """Pack what is the person's."""
+    workspace = paths.home_dir()
+    elsewhere = {"data": paths.data_dir(), "log": paths.log_dir()}
+    apart = {n: p for n, p in elsewhere.items() if not p.is_relative_to(workspace)}
+    folders = {"workspace": workspace, **apart, "runs": paths.state_dir() / "runs"}
+    with os.fdopen(os.dup(1), "wb") as out:
+        os.dup2(2, 1)  # a stray print is no data
+        pack(folders, out)
+        out.flush()
+        os.fsync(out.fileno())
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except OSError as error:
+        sys.exit(str(error))
