@@ -22,8 +22,11 @@ SHORT = "print('done', flush=True)\n"
 
 @pytest.fixture(scope="module")
 def hub(start_hub: Callable[..., Hub]) -> Hub:
-    """A hub below a path of its own."""
-    return start_hub(base_url="/tf/")
+    """A hub below a path of its own, with a policy."""
+    hub = start_hub(base_url="/tf/")
+    policy = "groups: {ml101: {budget: {cpuHours: 20}}}\n"
+    (hub.state / "hub" / "policy.yaml").write_text(policy)
+    return hub
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +61,9 @@ def test_hours_of_everyone_are_there_for_administrators_alone(
     both = {f"{OWNER}/digits", f"{OWNER}/mnist"}
     hub.until(lambda: told("cluster").keys() == both, "both clusters have hours")
     assert set(told("user")) == {OWNER}
+    assert admin.api("POST", "groups/ml101").status_code == 201
+    assert admin.api("POST", "groups/ml101/users", {"users": [OWNER]}).status_code == 200
+    hub.until(lambda: set(told("group")) == {"ml101"}, "their group is known")
     assert told("cluster")[f"{OWNER}/mnist"]["used"] is None
     assert refused(console.ask("GET", "api/hours?by=colour"), 422)
     assert refused(console.ask("GET", "api/hours?from=2026-02-30"), 422)

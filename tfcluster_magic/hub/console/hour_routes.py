@@ -6,14 +6,16 @@ GET    api/hours.csv                      the same for a spreadsheet
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any, cast
 
 from ... import ledger
-from ...errors import InvalidRequest, Problem
+from ...errors import InvalidRequest, Problem, TFClusterError
 from ...i18n import _
-from ...ledger import By, Row
+from ...ledger import By, Days, Row
 from ...output import hours
+from ..tenancy.grants import for_groups
 from .handlers import ConsoleHandler
 from .page import Page
 from .world import Missed
@@ -54,8 +56,22 @@ class Hours(ConsoleHandler):
         start, end = (self.get_query_argument(name, "") for name in ("from", "to"))
         first, last = ledger.asked(start, end, WEEK, time.time())
         held = await self.console.world.hours()
-        rows = ledger.rows(held.users, first, last, cast(By, by))
-        return {"from": first, "to": last, "by": by}, rows, held.missed
+        users, missed = held.users, held.missed
+        if by == "group":
+            try:
+                groups = await self._groups()
+            except TFClusterError as error:
+                missed = (*missed, Missed(owner="", detail=str(error)))
+            else:
+                users = {name: _of(days, groups.get(name, "")) for name, days in users.items()}
+        rows = ledger.rows(users, first, last, cast(By, by))
+        return {"from": first, "to": last, "by": by}, rows, missed
+
+    async def _groups(self) -> dict[str, str]:
+        """The group of each user whose words of the policy count now."""
+        console = self.console
+        users, policy = await asyncio.gather(console.people.all(), console.site.policy())
+        return {user.name: for_groups(policy, user.groups).group for user in users}
 
 
 class HoursAsCsv(Hours):
@@ -68,6 +84,16 @@ class HoursAsCsv(Hours):
         self.set_header("Content-Type", "text/csv; charset=utf-8")
         self.set_header("Content-Disposition", f'attachment; filename="{name}"')
         self.finish(hours.as_csv(rows, about["by"]) + "\n")
+
+
+def _of(days: Days, group: str) -> Days:
+    """`days` in which what was written down without a group is of this one."""
+    found: Days = {}
+    for day, groups in days.items():
+        named = {name: clusters for name, clusters in groups.items() if name}
+        moved = {group: groups[""]} if "" in groups else {}
+        found |= ledger.together({day: named}, {day: moved})
+    return found
 
 
 HANDLERS = (("hours", HoursPage), ("api/hours", Hours), (r"api/hours\.csv", HoursAsCsv))
