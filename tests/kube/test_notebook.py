@@ -33,6 +33,25 @@ LARGE = [
     "large.wait(300); print('PRINTED', large.logs())",
     "print('HERE', open(f\"{large.status.paths['output']}/worker-0.log\").read())",
 ]
+REFUSED = """
+from tfcluster_magic import ClusterManager
+try:
+    ClusterManager().launch("hello.py", workers=1, name="hello")
+except Exception as refused:
+    print("REFUSED", refused)
+"""
+FULL = [
+    "%load_ext tfcluster_magic",
+    "open('/log/many', 'wb').write(bytes(85 << 20)); open('hello.py', 'w').write('print(1)')",
+    "warned = %tfcluster launch --workers 1 --name hello hello.py",
+    "warned.wait(300); print('WARNED', *warned.status.warnings)",
+    "open('/log/more', 'wb').write(bytes(20 << 20)); import time; time.sleep(4)",
+    REFUSED,
+    "import os; os.unlink('/log/many'); os.unlink('/log/more'); time.sleep(4)",
+    "again = %tfcluster launch --workers 1 --name hello hello.py",
+    "again.wait(300); print('AGAIN', again.status.phase.value)",
+]
+"""The claims of these tenants are of 100Mi; what was measured counts for three seconds."""
 
 
 @pytest.fixture(scope="module")
@@ -61,3 +80,13 @@ def test_a_large_program_lies_in_the_workspace(home: Tenant, tmp_path: Path) -> 
     said = tenants.run_cells(home.kubectl, LARGE, tmp_path)
     assert re.search(r"PRINTED.*\b70000\b", said)
     assert "HERE 70000" in said
+
+
+def test_nothing_starts_when_a_claim_is_full(home: Tenant, tmp_path: Path) -> None:
+    """In a notebook whose log claim is nearly full a launch is warned, and refused when it is full;
+    when there is room again it goes on.
+    """
+    said = tenants.run_cells(home.kubectl, FULL, tmp_path)
+    assert re.search(r"WARNED .*your log folder holds 85Mi of 100Mi", said)
+    assert re.search(r"REFUSED .*105Mi of 100Mi; it is full, and nothing new starts", said)
+    assert "AGAIN Succeeded" in said

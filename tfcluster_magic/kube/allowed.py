@@ -34,10 +34,13 @@ _BOUNDS = {
 
 
 class Claim(Model, frozen=True):
-    """A PersistentVolumeClaim: its access modes; `usable` is what keeps pods from mounting it."""
+    """A PersistentVolumeClaim: its access modes; `obstacle` is what keeps pods from mounting it,
+    `size` its bytes, 0 where it has no volume yet.
+    """
 
     modes: tuple[str, ...] = MANY
     obstacle: str = ""
+    size: float = 0.0
 
 
 class Names(Model, frozen=True):

@@ -12,6 +12,7 @@ from typing import Any
 from ..i18n import _
 from ..kube import labels, shapes
 from ..kube.allowed import Claim, Names
+from ..kube.amounts import amounts
 from ..kube.api import Api, ApiError, path
 from ..kube.informer import Informer, Informers
 from ..kube.limits import Bounds, bounds
@@ -137,7 +138,9 @@ def claim(found: Mapping[str, Any]) -> Claim:
         obstacle = _("its volume is lost")
     elif found["spec"].get("volumeMode") == "Block":
         obstacle = _("it is a block device, not a file system")
-    return Claim(modes=tuple(found["spec"].get("accessModes") or ()), obstacle=obstacle)
+    size = amounts((found.get("status") or {}).get("capacity")).get("storage", 0.0)
+    modes = tuple(found["spec"].get("accessModes") or ())
+    return Claim(modes=modes, obstacle=obstacle, size=size)
 
 
 def _default(found: Object) -> bool:
@@ -151,7 +154,8 @@ def _plain(found: Object) -> Object:
 
 def _claim(found: Object) -> Object:
     spec = {k: v for k, v in found["spec"].items() if k in ("accessModes", "volumeMode")}
-    status = {"phase": (found.get("status") or {}).get("phase")}
+    told = found.get("status") or {}
+    status = {key: told.get(key) for key in ("phase", "capacity")}
     return {"metadata": _head(found), "spec": spec, "status": status}
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from ... import budget, ledger, names
+from ... import budget, ledger, names, storage
 from ...errors import Problem
 from ...i18n import _
 from ...kube import account, allowed
@@ -52,10 +52,12 @@ def check(
     asked = wanted(spec, offer).values()
     cores = sum(count * demand.requests.get(CPU, 0.0) for count, demand in asked)
     over = budget.problems(spec, cores, most, spent, now)
+    filled = folders.filled(offer) if here else []
     found = [*over, *_missing(spec, there, here), *problems(spec, offer)]
+    found += storage.problems(filled)
     told = budget.told(most, spent, now)
     waits = () if found else (*budget.warnings(most, spent, now), *_waits(spec, there, offer))
-    return Preflight(tuple(found), waits, (told,) if told else ())
+    return Preflight(tuple(found), (*storage.warnings(filled), *waits), (told,) if told else ())
 
 
 def _waits(spec: Spec, there: Options, offer: Offer) -> Iterator[str]:

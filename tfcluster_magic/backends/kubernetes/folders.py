@@ -11,12 +11,15 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from ... import paths
 from ...errors import InvalidRequest, Problem
 from ...i18n import _
 from ...kube import account
+from ...kube.offer import Offer
 from ...models import TFCluster
 from ...program.store import INLINE_BYTES
-from .. import naming
+from ...storage import Volume
+from .. import naming, volumes
 
 
 def is_here(context: str, namespace: str) -> bool:
@@ -71,3 +74,23 @@ def next_run(here: bool, cluster: str, known: Sequence[TFCluster], log_dir: str)
     root = logs(here, log_dir)
     kept = naming.numbers(root / cluster) if root else ()
     return 1 + max((*used, *kept), default=0)
+
+
+def filled(offer: Offer) -> list[Volume]:
+    """How full the claims of the namespace are, of which this process mounts some where tasks do.
+
+    It measures from inside: what kubelet knows of volumes nobody may ask who could not enter any
+    pod, and of classes that are folders of a larger disk it knows nothing.
+    """
+    policy, claims = offer.policy, offer.names.claims or {}
+    places = (
+        ("workspace", policy.workspace_claim, policy.workspace_path),
+        ("data", policy.data_claim, policy.data_path),
+        ("log", policy.log_claim, policy.log_path),
+    )
+    there = [
+        volumes.Folder(name, Path(path), round(claims[claim].size), runs=name == "log")
+        for name, claim, path in places
+        if claim in claims and claims[claim].size and os.path.isdir(path)
+    ]
+    return volumes.measure(there, paths.state_dir()) if there else []

@@ -6,6 +6,7 @@ read is told and not passed over.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,9 @@ from ...errors import Problem, TFClusterError
 from ...i18n import _
 from ...limits import VARIABLE, Limits, held, problems
 from ...models import Spec, TaskType, TFCluster
+from ...quantity import parse_memory
+from ...storage import Volume
+from .. import volumes
 
 
 def limits(environ: Mapping[str, str] | None = None) -> Limits | None:
@@ -43,3 +47,25 @@ def refused(
         return ()
     others = [held(one.metadata.name, one.spec, types) for one, types in running]
     return problems(held("", spec), others, said)
+
+
+def storage(folders: Mapping[str, Path], state_dir: Path) -> list[Volume]:
+    """How full those of a user's folders are that the hub bounds, by `storage.NAMES`.
+
+    Raises:
+        TFClusterError: what they may have cannot be read.
+    """
+    said = limits()
+    if said is None:
+        return []
+    allowed = {}
+    for name, amount in said.storage.items():
+        with contextlib.suppress(ValueError, TypeError):  # of another release
+            allowed[name] = parse_memory(amount)
+    bounded = [
+        volumes.Folder(name, path, allowed[name], runs=name == "log")
+        for name, path in folders.items()
+        if name in allowed
+    ]
+    inside = [volumes.Folder(name, path) for name, path in folders.items() if name not in allowed]
+    return volumes.measure(bounded, state_dir, but=inside) if bounded else []

@@ -17,7 +17,7 @@ from typing import overload
 
 from msgspec.structs import replace
 
-from ... import names, paths
+from ... import names, paths, storage
 from ...errors import InvalidRequest, NotFound, PreflightRefused, TFClusterError
 from ...i18n import _
 from ...ledger import Account
@@ -52,6 +52,11 @@ class LocalBackend(Backend):
         self.log_dir = log_dir or paths.log_dir()
         self._store = Store(self.state_dir)
 
+    @property
+    def folders(self) -> dict[str, Path]:
+        """What the hub may bound, by `storage.NAMES`."""
+        return {"workspace": paths.home_dir(), "data": self.data_dir, "log": self.log_dir}
+
     def options(self) -> Options:
         """See `Backend.options`."""
         there, _gpus = room.measure(self._active())
@@ -81,8 +86,11 @@ class LocalBackend(Backend):
         resume_from = self._output_of(spec.resume_from)
         missing = room.obstacles(spec, self.log_dir, self.state_dir, resume_from)
         more = allowance.refused(spec, [(c, room.holding(c)) for _, c in active])
+        filled = allowance.storage(self.folders, self.state_dir)
+        more = (*more, *storage.problems(filled))
         problems = (*elsewhere.problems(spec), *missing, *verdict.problems, *more)
-        found = Preflight(problems, (*room.warnings(self.log_dir), *verdict.warnings))
+        warned = (*room.warnings(self.log_dir), *storage.warnings(filled))
+        found = Preflight(problems, (*warned, *verdict.warnings))
         if (account := self.bounded()) is not None:
             found = hours.judged(spec, found, account, time.time())
         return found, free_gpus
