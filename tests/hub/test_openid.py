@@ -18,7 +18,13 @@ from .visitor import Visitor
 
 PATIENCE = 90_000
 """Milliseconds, on a machine that is busy with others."""
-PEOPLE = {"mia": ["ml", "staff"], "eve": ["sales"], "ops": ["admins"], "zoe": ["ml"]}
+PEOPLE = {
+    "mia": ["ml", "staff"],
+    "eve": ["sales"],
+    "ops": ["admins"],
+    "zoe": ["ml"],
+    "joe": ["guests"],
+}
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +108,22 @@ def test_in_a_browser(dex: tuple[Provider, RealHub], context: BrowserContext, sh
     page.locator("button[type=submit]").click()
     expect(page).to_have_url(re.compile("/tf/(user|hub/spawn-pending)/zoe"), timeout=PATIENCE)
     page.screenshot(path=shots.with_name(f"{shots.name}-end.png"))
+
+
+def test_who_is_imported_may_sign_in(dex: tuple[Provider, RealHub]) -> None:
+    """Beside the groups there is a list, which administrators' programs write; deletion ends it."""
+    refused, _ = signed_in(dex[1], "joe")
+    ops, _ = signed_in(dex[1], "ops")
+    assert not is_signed_in(refused)
+    assert refused.ask("PUT", "hub/api/allowed/joe").status_code == 403
+    assert ops.ask("PUT", "hub/api/allowed/Joe").status_code == 204
+    assert ops.ask("GET", "hub/api/allowed").json() == {"allowed": ["joe"]}
+    joe, _ = signed_in(dex[1], "joe")
+    assert joe.ask("GET", "hub/api/user").json()["groups"] == ["guests"]
+    assert ops.ask("DELETE", "hub/api/users/joe").status_code == 204
+    assert ops.ask("GET", "hub/api/allowed").json() == {"allowed": []}
+    again, _ = signed_in(dex[1], "joe")
+    assert not is_signed_in(again)
 
 
 def test_admin_group(dex: tuple[Provider, RealHub]) -> None:

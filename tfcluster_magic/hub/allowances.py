@@ -102,7 +102,7 @@ class OverrideFile:
             now = time.time()
             found = {name: each for name, each in self.all().items() if each.until > now}
             yield found
-            _replace(self.path, written(found), 0o600)
+            replace_file(self.path, written(found), 0o600)
         finally:
             os.close(lock)
 
@@ -139,7 +139,7 @@ class Allowances:
         file = self._folder(of_others=gid is not None) / f"{quote(user, safe='')}.json"
         text = msgspec.json.encode(limits(self.of(user, groups)))
         if not file.is_file() or file.read_bytes() != text:
-            _replace(file, text, 0o640 if gid is not None else 0o600, gid)
+            replace_file(file, text, 0o640 if gid is not None else 0o600, gid)
         return file
 
     def tell_again(self, user: str, groups: Iterable[str]) -> None:
@@ -167,7 +167,8 @@ class Allowances:
         return folder
 
 
-def _replace(path: Path, text: bytes, mode: int, gid: int | None = None) -> None:
+def replace_file(path: Path, text: bytes, mode: int, gid: int | None = None) -> None:
+    """Put a whole file in the place of what is there. Raises OSError."""
     number, fresh = tempfile.mkstemp(dir=path.parent, prefix=".new-")  # 0600
     try:
         with os.fdopen(number, "wb") as file:

@@ -6,18 +6,47 @@ reason, and lets nobody in. Protocol, state and PKCE are oauthenticator's.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from oauthenticator.generic import GenericOAuthenticator
 from tornado.httpclient import HTTPClientError
 from tornado.web import HTTPError
-from traitlets import default
+from traitlets import Unicode, default
 
+from ..errors import TFClusterError
 from ..i18n import _
+from .allow_list import HANDLERS, AllowList
 
 
 class OpenIDAuthenticator(GenericOAuthenticator):
     """Asks an OpenID Connect provider who somebody is and which groups they are in."""
+
+    allowed_file = Unicode(help="Who may sign in beside members of groups.").tag(config=True)
+
+    @property
+    def imported(self) -> AllowList:
+        """Those whom somebody imported."""
+        return AllowList(Path(self.allowed_file))
+
+    async def check_allowed(self, username: str, auth_model: Any) -> bool:
+        """Whether somebody is in an allowed group, or on the list."""
+        if await super().check_allowed(username, auth_model):
+            return True
+        try:
+            return username in self.imported.names()
+        except TFClusterError as problem:
+            self.log.error("%s", problem)
+            return False
+
+    def delete_user(self, user: Any) -> None:
+        """Who is deleted in the hub may not come back by the list."""
+        self.imported.remove(user.name)
+        super().delete_user(user)
+
+    def get_handlers(self, app: Any) -> list[tuple[str, type]]:
+        """oauthenticator's, and those of the list."""
+        return [*super().get_handlers(app), *HANDLERS]
 
     @default("login_service")
     def _login_service_name(self) -> str:

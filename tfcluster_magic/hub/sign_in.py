@@ -17,6 +17,7 @@ from traitlets.config import Config
 from ..errors import InvalidRequest, Problem
 from ..i18n import _, mark
 from . import accounts, discovery
+from .allow_list import FILE
 
 KINDS = ("accounts", "oidc")
 EVERYBODY = "*"
@@ -50,7 +51,7 @@ class Provider:
 def configure(c: Config, environ: Mapping[str, str] | None = None, *, state: Path) -> None:
     """Set who asks people who they are, by TFCLUSTER_HUB_SIGN_IN: `accounts` or `oidc`.
 
-    `state` is the folder of the hub's own accounts. OIDC_* are in docs/hub-sign-in.md.
+    `state` is the hub's own folder. OIDC_* are in docs/hub-sign-in.md.
 
     Raises:
         InvalidRequest: settings are missing or contradict each other; all of them.
@@ -65,6 +66,7 @@ def configure(c: Config, environ: Mapping[str, str] | None = None, *, state: Pat
         settings.issuer, ca_file=settings.ca_file, allow_http=settings.allow_http
     )
     _use(c, settings, known)
+    c.OpenIDAuthenticator.allowed_file = str(state / FILE)
 
 
 def read(env: Mapping[str, str]) -> Provider:

@@ -70,6 +70,17 @@ class HubUsers:
             return None
         return dict(found["accounts"])
 
+    async def allowed(self) -> frozenset[str] | None:
+        """Who may sign in at a provider beside members of groups; None: there is no such list."""
+        try:
+            return frozenset((await self.ask("GET", "allowed"))["allowed"])
+        except NotFound:
+            return None
+
+    async def allow(self, name: str) -> None:
+        """Put somebody on that list."""
+        await self.ask("PUT", f"allowed/{_step(name)}")
+
     async def make(self, name: str) -> bool:
         """Have a user of this name; whether there was none."""
         try:

@@ -19,8 +19,8 @@ from .site import Site
 
 
 class Imported(Model, frozen=True, omit_defaults=False):
-    """What became of a line, or would: `steps` are `account`, `user`, `group`, `namespace`;
-    none: it is all there. `link` sets the password of a new account.
+    """What became of a line, or would: `steps` are `account`, `user`, `allowed`, `group`,
+    `namespace`; none: it is all there. `link` sets the password of a new account.
     """
 
     line: int
@@ -45,6 +45,7 @@ class Import:
         self._hub, self._address, self._site = hub, address, site
         self._users: dict[str, HubUser] = {}
         self._accounts: dict[str, str] | None = None
+        self._allowed: frozenset[str] | None = None
         self._groups: set[str] = set()
         self._unprepared: frozenset[str] = frozenset()
 
@@ -58,6 +59,7 @@ class Import:
         self._hub.expire()
         self._users = {one.name: one for one in await self._hub.all()}
         self._accounts = await self._hub.accounts()
+        self._allowed = await self._hub.allowed()
         self._groups = set(await self._hub.groups())
         self._unprepared = await self._site.unprepared({line.name for line in lines})
         if self._accounts is None and (named := [line.group for line in lines if line.group]):
@@ -80,6 +82,8 @@ class Import:
             steps.append("account")
         elif user is None:
             steps.append("user")
+        if self._allowed is not None and line.name not in self._allowed:
+            steps.append("allowed")
         if line.group and (user is None or line.group not in user.groups):
             steps.append("group")
         if line.name in self._unprepared:
@@ -102,6 +106,8 @@ class Import:
                 await self._hub.join(line.name, line.group)
             if "namespace" in steps:
                 await self._site.prepare(line.name)
+            if "allowed" in steps:
+                await self._hub.allow(line.name)
             if "account" in steps:
                 link = self._link(await self._hub.link(line.name))
         except TFClusterError as error:

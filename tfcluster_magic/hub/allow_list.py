@@ -1,0 +1,94 @@
+"""People who may sign in at the provider beside members of groups: those whom somebody imported.
+
+Promises that the file is the hub's own and always whole, and that who is deleted in the hub is out
+of it. The provider still says who somebody is, and which groups they are in.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+from jupyterhub.apihandlers.base import APIHandler
+from jupyterhub.scopes import needs_scope
+from tornado import web
+
+from ..errors import InvalidRequest, TFClusterError
+from ..i18n import _
+from .accounts.store import allowed_name
+from .allowances import replace_file
+
+FILE = "allowed.json"
+
+
+class AllowList:
+    """Names, in one file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def names(self) -> set[str]:
+        """All of them. Raises TFClusterError."""
+        try:
+            return msgspec.json.decode(self.path.read_bytes(), type=set[str])
+        except FileNotFoundError:
+            return set()
+        except (OSError, ValueError) as error:
+            text = _("who may sign in cannot be read from {file}: {why}")
+            raise TFClusterError(text.format(file=self.path, why=error)) from None
+
+    def add(self, name: str) -> None:
+        """One more. Raises TFClusterError; OSError."""
+        with self._change() as found:
+            found.add(name)
+
+    def remove(self, name: str) -> None:
+        """One less. Raises as `add`."""
+        if name in self.names():
+            with self._change() as found:
+                found.discard(name)
+
+    @contextmanager
+    def _change(self) -> Iterator[set[str]]:
+        lock = os.open(self.path.with_suffix(".lock"), os.O_CREAT | os.O_WRONLY, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            found = self.names()
+            yield found
+            replace_file(self.path, msgspec.json.encode(sorted(found)), 0o600)
+        finally:
+            os.close(lock)
+
+
+class AllowedAPI(APIHandler):
+    """The list, for programs that may create users."""
+
+    @needs_scope("admin:users")
+    def get(self) -> None:
+        """Answer with {"allowed": [NAME]}."""
+        self.write({"allowed": sorted(self._list.names())})
+
+    @property
+    def _list(self) -> AllowList:
+        found: AllowList = self.authenticator.imported
+        return found
+
+
+class OneAllowedAPI(AllowedAPI):
+    """One name."""
+
+    @needs_scope("admin:users")
+    def put(self, name: str) -> None:
+        """Let them sign in."""
+        try:
+            self._list.add(self.authenticator.normalize_username(allowed_name(name)))
+        except InvalidRequest as problem:
+            raise web.HTTPError(400, "%s", problem) from None
+        self.set_status(204)
+
+
+HANDLERS = [(r"/api/allowed", AllowedAPI), (r"/api/allowed/([^/]+)", OneAllowedAPI)]
