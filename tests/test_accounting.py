@@ -12,12 +12,15 @@ from operated import RUNS, World, until, up
 
 from tfcluster_magic import ledger
 from tfcluster_magic.errors import Problem
+from tfcluster_magic.kube import held as kube_held
 from tfcluster_magic.kube import hours, resource
+from tfcluster_magic.kube.api import ApiError
 from tfcluster_magic.kube.labels import BUDGET, OF_GROUP, TENANT, USER
 from tfcluster_magic.ledger import Ledger
 from tfcluster_magic.models import TFCluster
 from tfcluster_magic.operator import accounting
 from tfcluster_magic.operator.accounting import Accountant
+from tfcluster_magic.operator.metering import METRICS
 
 HOME = "a"
 LEDGER = f"/api/v1/namespaces/{HOME}/configmaps/tfcluster-hours-a"
@@ -235,3 +238,34 @@ def test_an_operator_without_the_right_counts_by_records(world: World, book: Boo
     assert book.keeper is not None
     until(lambda: book.keeper.known)  # type: ignore[union-attr]
     assert book.told() == []
+
+
+def test_what_tasks_really_use_is_told_by_the_clusters_metrics(world: World, book: Book) -> None:
+    """Beside what was held while somebody measured; a cluster without metrics tells nothing."""
+    up(world)
+    assert book.keeper is not None
+    meter, uid = book.keeper.meter, world.run("digits-1")["metadata"]["uid"]
+    controller = world.controller
+    assert controller is not None
+    until(controller.caches.pods.every)
+    pod = next(iter(controller.caches.pods.every()))
+    name = pod["metadata"]["name"]
+    metrics = f"{METRICS}/namespaces/a/pods/{name}"
+    containers = [{"name": "tensorflow", "usage": {"cpu": "250m", "memory": "1Mi"}}]
+    head = {"labels": pod["metadata"]["labels"]}
+    world.server.put(metrics, {"metadata": head, "containers": containers})
+    meter.look(0.0)
+    assert meter.of(uid) is None  # since when is not known
+    meter.look(60.0)
+    meter.look(100.0)
+    assert meter.of(uid) == pytest.approx((25.0, 100 * kube_held.cores(pod)))
+    finish(world, "digits-1")
+    until(lambda: book.kept.counted)
+    (row,) = ledger.rows({"": book.kept.days}, "2000-01-01", "2999-01-01", "user")
+    assert row.used == pytest.approx(25.0 / 3600)
+    assert row.measured == pytest.approx(100 * kube_held.cores(pod) / 3600)
+    assert meter.of(uid) is None  # it is written down
+    no = Refusal(404, "NotFound", "no such kind")
+    world.server.refuses = lambda _method, where: no if where.startswith(METRICS) else None
+    with pytest.raises(ApiError):
+        meter.look(200.0)

@@ -13,7 +13,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from .errors import Problem
+from .errors import InvalidRequest, Problem
 from .i18n import _, ngettext
 from .models import Model, Spec
 from .preflight import asked, cpu_of, gpu_of
@@ -74,6 +74,33 @@ def window(days: int, now: float) -> tuple[str, str]:
     """First and last day of the `days` days that end now."""
     today = datetime.fromtimestamp(now, timezone.utc).date()
     return (today - timedelta(days=days - 1)).isoformat(), today.isoformat()
+
+
+def days_asked(first: str, last: str, days: int, now: float) -> tuple[str, str]:
+    """The window from one day to another, as somebody says them; without them the last `days`.
+
+    Raises:
+        InvalidRequest: that is no day, or the last one is before the first.
+    """
+    usual = window(days, now)
+    wrong = [
+        Problem(name, said, _("a day such as {day} (UTC)").format(day=usual[1]))
+        for name, said in (("from", first), ("to", last))
+        if said and not _is_day(said)
+    ]
+    start, end = first or min(usual[0], last or usual[0]), last or usual[1]
+    if not wrong and start > end:
+        wrong = [Problem("from", start, _("a day that is not after {day}").format(day=end))]
+    if wrong:
+        raise InvalidRequest(wrong, _("that cannot be asked"))
+    return start, end
+
+
+def _is_day(text: str) -> bool:
+    try:
+        return len(text) == 10 and date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
 
 
 def amount(hours: float) -> str:

@@ -8,7 +8,7 @@ here, an object of the operator on Kubernetes) reads, calls and writes. `usage` 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from datetime import date, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Literal, get_args
 
 import msgspec
@@ -16,8 +16,6 @@ from msgspec.structs import replace
 
 from . import budget, usage
 from .budget import Budget, Spent
-from .errors import InvalidRequest, Problem
-from .i18n import _
 from .models import Model, TFCluster, Usage
 
 FULL_DAYS = 92
@@ -58,7 +56,7 @@ Days = dict[str, dict[str, dict[str, Hours]]]
 
 class Run(Model, frozen=True):
     """What the ledger needs of a run; `gpus` are those of one task by type, `until` is when it gave
-    everything back.
+    everything back, `metered` the CPU seconds that were used in so many that were held.
     """
 
     cluster: str
@@ -66,6 +64,7 @@ class Run(Model, frozen=True):
     until: float | None = None
     gpus: dict[str, int] = {}
     group: str = ""
+    metered: tuple[float, float] | None = None
 
 
 class Ledger(Model, frozen=True):
@@ -120,14 +119,15 @@ def hours(run: Run, now: float) -> dict[str, Hours]:
     """What a run has held until `now`, by day; what was really used by what was held."""
     now = now if run.until is None else min(now, run.until)
     held = {day: _of_day(run, types) for day, types in usage.days(run.usage, now).items()}
-    used, at = run.usage.used, run.usage.at
-    if used is None:
+    if run.usage.used is None and run.metered is None:
         return held
+    at = now if run.metered else run.usage.at
     until = {day: _of_day(run, types).cpu for day, types in usage.days(run.usage, at).items()}
     whole = sum(until.values())
-    for day, measured in until.items():
-        part = used / 3600 * measured / whole if whole else 0.0
-        held[day] = replace(held[day], used=part, measured=measured)
+    used, measured = run.metered or (run.usage.used or 0.0, whole * 3600)
+    for day, part in until.items():
+        share = part / whole / 3600 if whole else 0.0
+        held[day] = replace(held[day], used=used * share, measured=min(measured * share, part))
     return held
 
 
@@ -204,33 +204,6 @@ def left(account: Account, now: float) -> tuple[str, ...]:
     return ((told,) if told else ()) + tuple(budget.warnings(account.budget, held, now))
 
 
-def asked(first: str, last: str, days: int, now: float) -> tuple[str, str]:
-    """The window from one day to another, as somebody says them; without them the last `days`.
-
-    Raises:
-        InvalidRequest: that is no day, or the last one is before the first.
-    """
-    usual = budget.window(days, now)
-    wrong = [
-        Problem(name, said, _("a day such as {day} (UTC)").format(day=usual[1]))
-        for name, said in (("from", first), ("to", last))
-        if said and not _is_day(said)
-    ]
-    start, end = first or min(usual[0], last or usual[0]), last or usual[1]
-    if not wrong and start > end:
-        wrong = [Problem("from", start, _("a day that is not after {day}").format(day=end))]
-    if wrong:
-        raise InvalidRequest(wrong, _("that cannot be asked"))
-    return start, end
-
-
-def _is_day(text: str) -> bool:
-    try:
-        return len(text) == 10 and date.fromisoformat(text).isoformat() == text
-    except ValueError:
-        return False
-
-
 def rows(users: Mapping[str, Days], first: str, last: str, by: By) -> list[Row]:
     """The hours from the day `first` to the day `last`, most first. A cluster's key has its user:
     two people may call theirs the same; of one user alone (whose name is empty) it has none.
@@ -271,21 +244,21 @@ def _bounded(days: Days, now: float) -> Days:
     today = datetime.fromtimestamp(now, timezone.utc).date()
     full, oldest = ((today - timedelta(days=back)).isoformat() for back in (FULL_DAYS, MOST_DAYS))
     found: Days = {}
-    for day, groups in days.items():
-        place = found.setdefault(max(day, oldest), {})
-        for group, clusters in groups.items():
-            into = place.setdefault(group, {})
-            for cluster, held in clusters.items():
-                key = cluster if day >= full else ""
-                into[key] = into.get(key, Hours()) + held
-    return {day: _fewer(groups) for day, groups in sorted(found.items())}
+    for day, groups in sorted(days.items()):
+        fewer = _fewer(groups, MOST_CLUSTERS if day >= full else 0)
+        if day < oldest:
+            found = together(found, {oldest: fewer})
+        else:
+            found[day] = fewer if day not in found else together(found, {day: fewer})[day]
+    return found
 
 
-def _fewer(groups: dict[str, dict[str, Hours]]) -> dict[str, dict[str, Hours]]:
+def _fewer(groups: dict[str, dict[str, Hours]], most: int) -> dict[str, dict[str, Hours]]:
+    """The same with at most so many clusters by name; the largest."""
     named = [(held.cpu + held.gpu, g, c) for g, cs in groups.items() for c, held in cs.items() if c]
-    if len(named) <= MOST_CLUSTERS:
+    if len(named) <= most:
         return groups
-    kept = {(g, c) for _hours, g, c in sorted(named, reverse=True)[:MOST_CLUSTERS]}
+    kept = {(g, c) for _hours, g, c in sorted(named, reverse=True)[:most]}
     found: dict[str, dict[str, Hours]] = {}
     for group, clusters in groups.items():
         into = found.setdefault(group, {})

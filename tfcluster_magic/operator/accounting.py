@@ -24,6 +24,7 @@ from ..ledger import Account, Ledger, Run
 from ..models import TFCluster
 from .caches import Caches
 from .ground import Ground
+from .metering import Meter
 
 PERIOD = 2.0
 """Seconds between two looks."""
@@ -49,7 +50,8 @@ class Accountant(Background):
 
     Args:
         api: the connection.
-        home: the operator's own namespace.
+        namespace: that of the runs; empty for all.
+        home: the operator's own.
         caches: of the runs.
         ground: of the namespaces, which say whose they are and what is allowed there.
         leads: whether this process may write.
@@ -59,6 +61,7 @@ class Accountant(Background):
     def __init__(
         self,
         api: Api,
+        namespace: str,
         home: str,
         caches: Caches,
         ground: Ground,
@@ -68,6 +71,7 @@ class Accountant(Background):
         self._api, self._home, self._caches, self._ground = api, home, caches, ground
         self._leads, self._unwatched = leads, unwatched
         super().__init__("hours")
+        self.meter = Meter(api, namespace, caches, leads)
         self._books: dict[str, Book] = {}
         self._gone: dict[str, tuple[str, Run, float]] = {}
         self._runs: dict[str, tuple[str, Run | None]] = {}
@@ -171,7 +175,8 @@ class Accountant(Background):
     ) -> Ledger:
         for uid, run in runs.items():
             if run.until is not None:
-                kept = ledger.end(kept, uid, run, run.until)
+                metered = msgspec.structs.replace(run, metered=self.meter.of(uid))
+                kept = ledger.end(kept, uid, metered, run.until)
             else:
                 kept = ledger.begin(kept, uid, run)
         for uid, run in list(kept.begun.items()):
@@ -198,8 +203,9 @@ class Accountant(Background):
         book.user, book.kept = user, after
         book.version = str(made["metadata"]["resourceVersion"])
         book.open = {u: run for u, run in book.open.items() if u not in after.counted}
-        for uid in [u for u in after.counted if u in self._gone]:
-            del self._gone[uid]
+        for uid in after.counted:
+            self._gone.pop(uid, None)
+            self.meter.forget(uid)
 
     def _look_again(self, namespace: str, book: Book) -> None:
         """Somebody else wrote it, or took it away: the next look does it upon what is there."""

@@ -49,7 +49,7 @@ class Gate:
         # Where tasks run: other nodes may take none of its pods, or have another network.
         pool = {"nodeSelector": policy.node_selector, "tolerations": list(policy.tolerations)}
         self.enforcement = Enforcement(api, home, policy.default_image, leads, pool)
-        self.accountant = Accountant(api, home, caches, self.ground, leads, unwatched)
+        self.accountant = Accountant(api, namespace, home, caches, self.ground, leads, unwatched)
         self.admission = Admission(
             self.surveyor, self.ground, self._enforced, self.accountant.refuses
         )
@@ -82,7 +82,7 @@ class Gate:
 
     @property
     def _acting(self) -> tuple[Background, ...]:
-        return self.accountant, self.publisher, self.enforcement
+        return self.accountant, self.accountant.meter, self.publisher, self.enforcement
 
     def end(self) -> None:
         """Act no more."""

@@ -10,7 +10,7 @@ import asyncio
 import time
 from typing import Any, cast
 
-from ... import ledger
+from ... import budget, ledger
 from ...errors import InvalidRequest, Problem, TFClusterError
 from ...i18n import _
 from ...ledger import By, Days, Row
@@ -54,7 +54,7 @@ class Hours(ConsoleHandler):
         if wrong:
             raise InvalidRequest(wrong, _("that cannot be asked"))
         start, end = (self.get_query_argument(name, "") for name in ("from", "to"))
-        first, last = ledger.asked(start, end, WEEK, time.time())
+        first, last = budget.days_asked(start, end, WEEK, time.time())
         held = await self.console.world.hours()
         users, missed = held.users, held.missed
         if by == "group":

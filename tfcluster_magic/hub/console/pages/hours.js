@@ -3,7 +3,10 @@
 import { ask, at, make, prefix, tell } from './shared.js';
 
 const figure = hours =>
-  hours.toLocaleString(undefined, { maximumFractionDigits: 2 });
+  hours.toLocaleString(
+    undefined,
+    hours < 1 ? { maximumSignificantDigits: 2 } : { maximumFractionDigits: 2 }
+  );
 
 const used = row =>
   row.used === null
