@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from kubectl import Object
 
 NAMESPACE = "tfcluster-hub"
-STATE = "/var/lib/tfcluster/hub-state"
+STATE, AUDIT = "hub-state", "console-audit"
+"""Claims of the hub, and folders of node-1 on which they lie."""
 PREFIX = "/tf/"
 TOKEN = "tests-" + "0" * 32
 SCOPES = ["admin:users", "admin:servers", "admin:groups", "tokens", "access:servers"]
@@ -130,7 +131,7 @@ def _patches(cluster: UnderTest, way: str) -> Sequence[Object]:
         "path": "/spec/storageClassName",
         "value": "" if cluster.own else known.storage_class,
     }
-    found = [_patch("PersistentVolumeClaim", "hub-state", state)]
+    found = [_patch("PersistentVolumeClaim", name, state) for name in (STATE, AUDIT)]
     if way == "ingress":
         name = {"op": "add", "path": "/spec/ingressClassName", "value": known.ingress_class}
         return [*found, _patch("Ingress", "hub", name)]
@@ -154,11 +155,11 @@ def _patch(kind: str, name: str, *operations: Object) -> Object:
 
 
 def apply(cluster: UnderTest, text: str) -> None:
-    """Apply what `rendered` says, and wait until hub, proxy and tenancy are ready."""
+    """Apply what `rendered` says, and wait until its four Deployments are ready."""
     every = ["apply", "--server-side", "--force-conflicts", "-f", "-"]
     cluster.kubectl(*every, stdin=text, seconds=180)
     inside = cluster.kubectl.within(NAMESPACE)
-    for name in ("proxy", "hub", "tenancy"):
+    for name in ("proxy", "hub", "tenancy", "console"):
         inside("rollout", "status", f"deployment/{name}", "--timeout=60s", seconds=70)
 
 
@@ -169,23 +170,29 @@ def reapply(cluster: UnderTest, text: str) -> None:
     apply(cluster, yaml.safe_dump_all(kept))
 
 
-def own_disk(cluster: UnderTest) -> Object:
-    """A volume on the disk of node-1, for the hub's state."""
+def own_disk(cluster: UnderTest, claim: str = STATE) -> Object:
+    """A volume on the disk of node-1, for a claim of the hub, with an empty folder of its own."""
     assert cluster.own
-    cluster.own.first.run(["install", "-d", "-o1000", "-g100", "-m700", STATE])
+    folder = disk(claim)
+    cluster.own.first.run(["install", "-d", "-o1000", "-g100", "-m700", folder])
     term = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-1"]}
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
-        "metadata": {"name": "hub-state"},
+        "metadata": {"name": claim},
         "spec": {
             "capacity": {"storage": "1Gi"},
             "accessModes": ["ReadWriteOnce"],
-            "claimRef": {"namespace": NAMESPACE, "name": "hub-state"},
-            "local": {"path": STATE},
+            "claimRef": {"namespace": NAMESPACE, "name": claim},
+            "local": {"path": folder},
             "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [term]}]}},
         },
     }
+
+
+def disk(claim: str) -> str:
+    """The folder of node-1 on which a claim of the hub lies."""
+    return f"/var/lib/tfcluster/{claim}"
 
 
 def bring_secrets(cluster: UnderTest) -> str:

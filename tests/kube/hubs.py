@@ -17,7 +17,17 @@ from typing import TYPE_CHECKING
 import pytest
 import requests
 from hub.visitor import Visitor
-from hub_installing import NAMESPACE, PREFIX, TOKEN, apply, bring_secrets, own_disk, rendered
+from hub_installing import (
+    AUDIT,
+    NAMESPACE,
+    PREFIX,
+    STATE,
+    TOKEN,
+    apply,
+    bring_secrets,
+    own_disk,
+    rendered,
+)
 from kubenode.commands import locked, wait_until
 from kubespawner.slugs import safe_slug
 from operating import Installed
@@ -172,7 +182,8 @@ def hub(
         if not (done := folder / "hub-installed").exists():
             text = rendered(cluster, tmp_path_factory.mktemp("hub"))
             head = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-            cluster.kubectl.apply(head, *([own_disk(cluster)] if cluster.own else []))
+            disks = [own_disk(cluster, each) for each in (STATE, AUDIT)] if cluster.own else []
+            cluster.kubectl.apply(head, *disks)
             bring_secrets(cluster)
             apply(cluster, text)
             done.touch()

@@ -224,7 +224,7 @@ def test_secrets_in_use_are_kept(cluster: UnderTest, hub: Hub) -> None:
     """The command that makes the hub's secrets changes none that the cluster has."""
     before = hub.kubectl.get("secret", "tfcluster-hub-tokens")["data"]
     said = bring_secrets(cluster)
-    assert "kept proxy, cookie, crypt, tenancy" in said
+    assert "kept proxy, cookie, crypt, tenancy, console" in said
     assert hub.kubectl.get("secret", "tfcluster-hub-tokens")["data"] == before
 
 

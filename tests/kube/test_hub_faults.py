@@ -14,7 +14,7 @@ import hub_standing
 import pytest
 from conftest import UnderTest
 from hub.visitor import Visitor
-from hub_installing import MISSING, STATE, own_disk, rendered
+from hub_installing import MISSING, STATE, disk, own_disk, rendered
 from hub_standing import Standing
 from hubs import PASSWORD, Hub
 from kubenode.commands import wait_until
@@ -206,7 +206,7 @@ def _lose_state(hub: Hub, cluster: UnderTest) -> None:
     hub.kubectl("scale", "deployment/hub", "--replicas=0")
     hub.kubectl("wait", "--for=delete", "pod", "-l", "app=tfcluster-hub", "--timeout=60s")
     hub.kubectl("delete", "pvc/hub-state", "pv/hub-state", "secret/tfcluster-hub-tokens")
-    cluster.own.first.run(["rm", "-r", STATE])
+    cluster.own.first.run(["rm", "-r", disk(STATE)])
     cluster.kubectl.apply(own_disk(cluster))
 
 

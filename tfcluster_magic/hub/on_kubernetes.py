@@ -16,12 +16,13 @@ from traitlets.config import Config
 
 from ..kube.labels import NOTEBOOK
 from . import common, idle, sign_in
+from .console import service as console
 from .preparing import HANDLERS
 from .spawning.sizes import VOLUMES
 from .tenancy import names
 
 STATE = Path("/srv/jupyterhub")
-HUB_PORT, PROXY_PORT = 8081, 8001
+HUB_PORT, PROXY_PORT, CONSOLE_PORT = 8081, 8001, 8090
 NOTEBOOK_PRIORITY = "tfcluster-notebook"
 USER, GROUP = 1000, 100
 """Who notebooks are, and the group of shared volumes: tasks have the same."""
@@ -38,6 +39,7 @@ class Settings:
     namespace: str
     image: str
     tenancy_token: str
+    console_token: str
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> Settings:
@@ -47,6 +49,7 @@ class Settings:
             namespace=environ.get("TFCLUSTER_HUB_NAMESPACE", "tfcluster-hub"),
             image=environ.get("TFCLUSTER_HUB_NOTEBOOK_IMAGE", "tfcluster/notebook"),
             tenancy_token=environ.get("TFCLUSTER_HUB_TENANCY_TOKEN", ""),
+            console_token=environ.get("TFCLUSTER_HUB_CONSOLE_TOKEN", ""),
         )
 
 
@@ -61,6 +64,7 @@ def configure(c: Config) -> None:
     _network(c, settings)
     _notebooks(c, settings)
     _tenancy(c, settings)
+    _console(c, settings)
 
 
 def _network(c: Config, settings: Settings) -> None:
@@ -120,3 +124,10 @@ def _tenancy(c: Config, settings: Settings) -> None:
         c.JupyterHub.services.append({"name": "tenancy", "api_token": settings.tenancy_token})
         role = {"name": "tenancy", "services": ["tenancy"], "scopes": TENANCY_SCOPES}
         c.JupyterHub.load_roles.append(role)
+
+
+def _console(c: Config, settings: Settings) -> None:
+    """The admin console, a Deployment beside the hub, which is waited for by nobody."""
+    if settings.console_token:
+        url = f"http://console:{CONSOLE_PORT}"
+        console.register(c, url=url, token=settings.console_token, timeout=2)

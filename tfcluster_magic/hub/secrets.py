@@ -1,4 +1,4 @@
-"""`python -m tfcluster_magic.hub secrets`: what hub, proxy and tenancy know each other by.
+"""`python -m tfcluster_magic.hub secrets`: what the parts of the hub know each other by.
 
 It promises random values that stand nowhere else, that a value which the cluster has is kept (a new
 one would sign everybody out, or lose what is encrypted with it), and that values go to standard
@@ -19,8 +19,10 @@ from ..kube import access
 from ..kube.api import ApiError, path
 
 NAME = "tfcluster-hub-tokens"
-KEYS = ("proxy", "cookie", "crypt", "tenancy")
-"""Between hub and proxy; of browsers' cookies; of what the hub stores encrypted; of tenancy."""
+KEYS = ("proxy", "cookie", "crypt", "tenancy", "console")
+"""Between hub and proxy; of browsers' cookies; of what the hub stores encrypted; of tenancy; of the
+admin console.
+"""
 
 
 @click.command("secrets")
@@ -30,7 +32,7 @@ KEYS = ("proxy", "cookie", "crypt", "tenancy")
     "--new",
     multiple=True,
     metavar="KEY",
-    help="Make this one anew: proxy, cookie (signs everybody out), crypt, tenancy.",
+    help="Make this one anew: proxy, cookie (signs everybody out), crypt, tenancy, console.",
 )
 def secrets(namespace: str, context: str, new: tuple[str, ...]) -> None:
     """Print the Secret that the hub needs, for kubectl apply."""

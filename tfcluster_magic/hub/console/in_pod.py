@@ -45,7 +45,8 @@ async def serve_pod(
 ) -> None:
     """Serve until somebody says that it is enough."""
     logs.begin(as_json=True)
-    logging.getLogger("tornado.access").setLevel(logging.WARNING)  # a page asks every two seconds
+    for name in ("tornado.access", "tornado.application"):  # a page asks every two seconds
+        logging.getLogger(name).setLevel(logging.WARNING)
     os.environ["JUPYTERHUB_API_URL"] = f"{os.environ[HUB]}{base_url()}hub/api"
     try:
         api, own = access.connect()

@@ -1,0 +1,253 @@
+"""The admin console of the hub on Kubernetes: clusters of everyone, leaks, and who must not get in.
+
+Two people have namespaces and no notebooks: what they launch is made as their notebooks would.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import requests
+from conftest import UnderTest
+from furnished import HOME, Furnished, as_, move_in
+from hub.visitor import Visitor
+from hubs import Hub
+from kubectl import Object
+from kubenode.commands import NodeError, wait_until
+from operating import Installed
+from operators import Tenant, spec_of
+
+pytestmark = pytest.mark.needs("ingress", "rwx", "network-policy", "registry")
+
+CONSOLE = f"system:serviceaccount:{HOME}:console"
+FAILS = 'print("<b>line</b> of ada", flush=True)\nraise SystemExit("this was the cause")\n'
+STAYS = "import time\nprint('up', flush=True)\ntime.sleep(3600)\n"
+REASON = "the <i>exam</i> begins"
+MARKS = {
+    "app.kubernetes.io/managed-by": "tfcluster-operator",
+    "tfcluster.dev/name": "gone-1",
+    "tfcluster.dev/uid": "of-no-run",
+}
+LEFT = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "gone-1", "labels": MARKS},
+}
+
+
+class Console:
+    """The console's API as somebody's page asks it."""
+
+    def __init__(self, visitor: Visitor) -> None:
+        self.visitor = visitor
+        self.opened = visitor.get("services/admin/")
+        found = re.search(r'data-xsrf="([^"]*)"', self.opened.text)
+        self.xsrf = found.group(1) if found else ""
+
+    def ask(self, method: str, path: str, xsrf: str = "", **words: Any) -> requests.Response:
+        """One request of the page's script."""
+        headers = {"X-XSRFToken": xsrf or self.xsrf, "Sec-Fetch-Mode": "cors"}
+        url = f"{self.visitor.url}services/admin/api/{path}"
+        return self.visitor.session.request(method, url, headers=headers, timeout=120, **words)
+
+    def rows(self, query: str = "") -> dict[str, Object]:
+        """What the table shows, as owner/name."""
+        answer = self.ask("GET", f"clusters?{query}")
+        assert answer.status_code == 200, answer.text
+        told = answer.json()
+        assert told["missed"] == [], told
+        return {f"{one['owner']}/{one['name']}": one for one in told["items"]}
+
+    def until(self, run: str, phase: str) -> Object:
+        """Wait until a run is shown in this phase."""
+        found: Object = {}
+
+        def is_so() -> bool:
+            found.update(self.rows(f"q={run.partition('/')[0]}").get(run) or {})
+            return found.get("phase") == phase
+
+        wait_until(is_so, f"{run} is shown as {phase}", seconds=180)
+        return found
+
+
+@pytest.fixture(scope="module")
+def console(hub: Hub) -> Console:
+    """The console, open in an administrator's browser."""
+    return Console(hub.newcomer("admin", "--admin"))
+
+
+@pytest.fixture(scope="module")
+def tenants(hub: Hub) -> Iterator[tuple[Furnished, Furnished]]:
+    """Two users with furnished namespaces, in the first of them an object of no run."""
+    found = move_in(hub, hub.new_user("ada")), move_in(hub, hub.new_user("bob"))
+    found[0].kubectl.apply(LEFT)  # it counts as left when it is a minute old
+    yield found
+    for each in found:
+        each.kubectl("delete", "tfclusters", "--all", "--wait=false")
+        hub.kubectl("delete", "namespace", each.name, "--wait=false")
+
+
+@pytest.fixture(scope="module")
+def launched(
+    tenants: tuple[Furnished, Furnished],
+    installed: Installed,
+    cluster: UnderTest,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[str, str]:
+    """A run of each, as owner/name: one fails, the other one stays."""
+    folder, names = tmp_path_factory.mktemp("programs"), []
+    for each, name, text in zip(tenants, ("fails", "stays"), (FAILS, STAYS), strict=True):
+        (folder / f"{name}.py").write_text(text)
+        tenant = Tenant(each.kubectl, installed, cluster.description.images["notebook"])
+        tenant.launch(f"{name}-1", spec_of(folder / f"{name}.py"))
+        names.append(f"{each.user}/{name}-1")
+    return names[0], names[1]
+
+
+def test_an_administrator_sees_stops_and_reads_what_everyone_runs(
+    console: Console,
+    tenants: tuple[Furnished, Furnished],
+    launched: tuple[str, str],
+) -> None:
+    """With nodes and failed tasks, filtered; the owner reads the reason; each look is noted."""
+    fails, stays = launched
+    ada, bob = tenants
+    runs = console.until(stays, "Running")
+    failed = console.until(fails, "Failed")
+    assert runs["nodes"] == ["node-1"]
+    assert failed["failed"] == ["worker-0"]
+    assert fails not in console.rows(f"owner={bob.user}&phase=Running")
+    assert set(console.rows(f"owner={bob.user}&phase=Running")) == {stays}
+
+    said = console.ask("GET", f"clusters/{fails}/logs?task=worker-0&lines=20").json()["lines"]
+    assert "<b>line</b> of ada" in said and any("this was the cause" in line for line in said)
+
+    asked = [
+        {"owner": bob.user, "name": "stays-1", "uid": "another"},
+        {"owner": bob.user, "name": "stays-1", "uid": runs["uid"]},
+        {"owner": ada.user, "name": "fails-1"},
+    ]
+    told = console.ask("POST", "clusters/stop", json={"runs": asked, "reason": REASON}).json()
+    assert [one["ok"] for one in told["results"]] == [False, True, False], told
+    console.until(stays, "Stopped")
+    message = bob.kubectl.get("tfcluster", "stays-1")["status"]["message"]
+    assert message == f"Ended by admin {console.visitor.name}: {REASON}."
+
+    lines = [json.loads(line) for line in console.ask("GET", "audit/export").text.splitlines()]
+    ours = [one for one in lines if one["owner"] in (ada.user, bob.user)]
+    assert [(one["what"], one["result"] == "asked") for one in ours] == [
+        ("logs", True),
+        ("logs", False),
+        *[("stop", True)] * 3,
+        *[("stop", False)] * 3,
+    ]
+    assert {one["who"] for one in ours} == {console.visitor.name}
+
+
+def test_what_belongs_to_nobody_is_found_and_removed(
+    hub: Hub, console: Console, tenants: tuple[Furnished, Furnished]
+) -> None:
+    """An object of a run that is gone, and the namespace of a user who was removed; the console's
+    account can delete nothing else.
+    """
+    ada, bob = tenants
+    carol = move_in(hub, hub.new_user("carol"))
+    assert hub.api("DELETE", f"users/{carol.user}").status_code == 204
+
+    def leaks() -> dict[str, Object]:
+        told = console.ask("GET", "leaks").json()
+        assert told["missed"] == [], told
+        return {one["id"]: one for one in told["items"]}
+
+    names = ("ConfigMap:gone-1", f"Namespace:{carol.name}")
+    wait_until(lambda: leaks().keys() >= {*names}, "the leaks are found", seconds=180)
+    found = leaks()
+    assert found[names[0]]["owner"] == ada.user
+    for name in names:
+        body = {"owner": found[name]["owner"], "id": name}
+        answer = console.ask("DELETE", "leaks", json=body)
+        assert answer.status_code == 200, answer.text
+    assert console.ask("DELETE", "leaks", json=body).status_code == 404
+    wait_until(lambda: is_going(carol), "tenancy deletes the namespace", seconds=90)
+    with pytest.raises(NodeError):
+        ada.kubectl.get("configmap", "gone-1")
+
+    done = (
+        ("delete", "configmap", "tfcluster-options"),
+        ("delete", "pvc", "workspace"),
+        ("label", "tfcluster", "stays-1", "tests=altered"),
+        ("delete", "tfcluster", "stays-1"),
+        ("annotate", "namespace", bob.name, "tfcluster.dev/removed-data=true"),
+        ("get", "secrets"),
+        ("create", "configmap", "mine"),
+    )
+    for words in done:
+        with pytest.raises(NodeError, match=r"the console may only|cannot"):
+            bob.kubectl(*words, as_(CONSOLE))
+
+
+def is_going(carol: Furnished) -> bool:
+    """Whether the namespace is being deleted, or is gone."""
+    try:
+        found = carol.kubectl.get("namespace", carol.name)
+    except NodeError:
+        return True
+    return "deletionTimestamp" in found["metadata"]
+
+
+def test_nobody_else_gets_in(hub: Hub, console: Console) -> None:
+    """No user, no token of one or of a notebook, no forged request, and nobody past the proxy; who
+    is no administrator any more is out at once.
+    """
+    guest = hub.newcomer("guest", "--admin")
+    theirs = Console(guest)
+    assert theirs.ask("GET", "clusters").status_code == 200
+    scopes = {
+        "admin": ["access:services!service=admin"],
+        "user": ["read:users!user"],
+        "notebook": ["users:activity!user", "access:servers!user"],
+    }
+    tokens = {kind: token(guest, said) for kind, said in scopes.items()}
+    assert by_token(hub, tokens["admin"]) == 200
+    deposed = {"json": {"admin": False}}
+    answer = console.visitor.ask("PATCH", f"hub/api/users/{guest.name}", **deposed)
+    assert answer.status_code == 200, answer.text
+
+    assert theirs.ask("GET", "clusters").status_code == 403
+    opened = guest.get("services/admin/")
+    assert opened.status_code == 403 and "Not allowed" in opened.text
+    assert {kind: by_token(hub, text) for kind, text in tokens.items()} == {
+        "admin": 403,
+        "user": 403,
+        "notebook": 403,
+    }
+    assert by_token(hub, "made up") == 401
+    for xsrf in ("forged", "a" * len(console.xsrf)):
+        body = {"runs": [{"owner": "x", "name": "y-1"}], "reason": "forged"}
+        assert console.ask("POST", "clusters/stop", xsrf=xsrf, json=body).status_code == 403
+        assert console.ask("GET", "clusters", xsrf=xsrf).status_code == 403
+    reach = "const s=require('net').connect(8090,'console');s.on('connect',()=>process.exit(0))"
+    assert hub.kubectl.succeeds("deploy/proxy", "node", "-e", reach)
+    tried = "import socket; socket.create_connection(('console', 8090), 3)"
+    assert not hub.kubectl.succeeds("deploy/tenancy", "python", "-c", tried)
+
+
+def token(visitor: Visitor, scopes: list[str]) -> str:
+    """A token that somebody made on the hub's page for tokens."""
+    body = {"note": "a test", "scopes": scopes}
+    answer = visitor.ask("POST", f"hub/api/users/{visitor.name}/tokens", json=body)
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["token"])
+
+
+def by_token(hub: Hub, text: str) -> int:
+    """How the list of clusters is answered that is asked for with a token."""
+    with requests.Session() as session:
+        session.trust_env = False
+        where = hub.url("services/admin/api/clusters")
+        head = {"Authorization": f"Bearer {text}"}
+        return session.get(where, headers=head, timeout=60).status_code
