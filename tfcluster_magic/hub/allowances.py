@@ -8,6 +8,7 @@ written whole and by one process at a time, and that a user may read their own f
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import logging
@@ -162,7 +163,7 @@ class Allowances:
             folder.mkdir(mode=0o711, exist_ok=True)
             there = folder.lstat()
             if not stat.S_ISDIR(there.st_mode) or there.st_uid != os.geteuid():
-                raise PermissionError(1, "it is no folder of ours", str(folder))
+                raise OSError(errno.EEXIST, os.strerror(errno.EEXIST), str(folder))
             folder.chmod(0o711)
         return folder
 
