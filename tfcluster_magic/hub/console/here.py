@@ -24,7 +24,7 @@ from ...i18n import VARIABLE, _
 from ...models import Stop
 from ..local_servers import HIDDEN, NoServer, Person, account
 from .reader import ERRORS, Answer, Ask
-from .world import Held, Leaks, Missed, Row, Seen
+from .world import Filled, Held, Leaks, Missed, Row, Seen
 
 WITHIN = 15.0
 """Seconds for one answer of a reader, its start on a busy machine included."""
@@ -178,6 +178,12 @@ class Here:
         await self._people()
         answers, missed = await self._all(Ask(do="hours"))
         return Held(users={name: answer.hours for name, answer in answers}, missed=missed)
+
+    async def storage(self) -> Filled:
+        """See `World.storage`."""
+        await self._people()
+        answers, missed = await self._all(Ask(do="storage"))
+        return Filled(users={name: answer.volumes for name, answer in answers}, missed=missed)
 
     async def leaks(self) -> Leaks:
         """See `World.leaks`."""

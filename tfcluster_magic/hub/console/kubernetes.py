@@ -31,7 +31,8 @@ from ..tenancy.objects import HUB
 from . import kubernetes_hours as hours
 from . import kubernetes_leaks as leaks
 from . import kubernetes_runs as shown
-from .world import Held, Leak, Missed, Seen
+from . import kubernetes_storage as storage
+from .world import Filled, Held, Leak, Missed, Seen
 from .world import Leaks as Found
 
 FIRST = 10.0
@@ -67,11 +68,7 @@ class Kubernetes:
             trim=shown.trim_namespace,
         )
         self.clusters = Informer(
-            api,
-            path("tfclusters"),
-            shape=shown.RUN,
-            trim=shown.run,
-            group=_uid,
+            api, path("tfclusters"), shape=shown.RUN, trim=shown.run, group=_uid
         )
         self.pods = Informer(
             api, path("pods"), selector=leaks.OURS, shape=shown.POD, trim=shown.trim_pod
@@ -104,8 +101,7 @@ class Kubernetes:
     @property
     def problems(self) -> list[str]:
         """Why it is not up to date."""
-        found = [each.problem for each in self.all]
-        return [self._told(problem) for problem in found if problem is not None]
+        return [self._told(each.problem) for each in self.all if each.problem is not None]
 
     # -- what the console asks ---------------------------------------------------------------------
 
@@ -116,8 +112,8 @@ class Kubernetes:
         except TFClusterError as error:
             return Seen(missed=(Missed(owner="", detail=str(error)),))
         every = shown.rows(self.clusters.every(), self.pods.every(), self._users())
-        said = dict.fromkeys(self.problems)
-        return Seen(rows=every, missed=tuple(Missed(owner="", detail=text) for text in said))
+        missed = (Missed(owner="", detail=text) for text in dict.fromkeys(self.problems))
+        return Seen(rows=every, missed=tuple(missed))
 
     async def stop(self, owner: str, name: str, uid: str, stop: Stop) -> None:
         """See `World.stop`."""
@@ -136,6 +132,10 @@ class Kubernetes:
         }
         runs, users, now = self.clusters.every(), self._users(), time.time()
         return await self._asked(lambda: hours.held(self._api, runs, users, groups, now))
+
+    async def storage(self) -> Filled:
+        """See `World.storage`."""
+        return await self._asked(lambda: storage.filled(self._api, self._users()))
 
     async def leaks(self) -> Found:
         """See `World.leaks`."""

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from ... import paths
-from ...backends import naming
+from ...backends import naming, volumes
 from ...backends.local import files, processes, repair
 from ...backends.local.backend import LocalBackend
 from ...backends.local.store import RunFolder, Store
@@ -26,6 +26,7 @@ from ...errors import Conflict, InvalidRequest, NotFound, TFClusterError
 from ...i18n import _
 from ...ledger import Days
 from ...models import Model, Stop, TFCluster
+from ...storage import Volume
 from .rows import row_of
 from .world import Leak, Row
 
@@ -37,7 +38,7 @@ _SUPERVISOR = os.path.join("backends", "local", "__main__.py").encode()
 
 
 class Ask(Model, frozen=True):
-    """What is to be done: `list`, `stop`, `tail`, `leaks`, `hours` or `remove`."""
+    """What is to be done: `list`, `stop`, `tail`, `leaks`, `hours`, `storage` or `remove`."""
 
     do: str
     name: str = ""
@@ -55,6 +56,7 @@ class Answer(Model, frozen=True):
     lines: tuple[str, ...] = ()
     leaks: tuple[Leak, ...] = ()
     hours: Days = {}
+    volumes: tuple[Volume, ...] = ()
     error: str = ""
     detail: str = ""
 
@@ -105,6 +107,11 @@ class Reader:
 
     def _hours(self, _ask: Ask) -> Answer:
         return Answer(hours=self.backend.hours().days)
+
+    def _storage(self, _ask: Ask) -> Answer:
+        folders = self.backend.folders
+        every = [volumes.Folder(name, path, runs=name == "log") for name, path in folders.items()]
+        return Answer(volumes=tuple(volumes.measure(every, self.backend.state_dir)))
 
     def _stop(self, ask: Ask) -> Answer:
         cluster = self._meant(ask)

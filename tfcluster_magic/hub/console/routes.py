@@ -14,7 +14,14 @@ from typing import Any
 from jupyterhub.utils import url_path_join
 from tornado.web import Application, RequestHandler, StaticFileHandler
 
-from . import archive_routes, audit_routes, cluster_routes, hour_routes, user_routes
+from . import (
+    archive_routes,
+    audit_routes,
+    cluster_routes,
+    hour_routes,
+    storage_routes,
+    user_routes,
+)
 from .archives import Archives
 from .audit import AuditLog
 from .handlers import Callback, Nothing
@@ -22,9 +29,10 @@ from .hub_users import HubUsers
 from .listing import Listing
 from .page import PAGES, Page
 from .site import Nowhere, Site
+from .stored import Stored
 from .world import World
 
-AREAS = (cluster_routes, user_routes, archive_routes, hour_routes, audit_routes)
+AREAS = (cluster_routes, user_routes, archive_routes, hour_routes, storage_routes, audit_routes)
 
 
 @dataclass
@@ -42,6 +50,7 @@ class Console:
     def __post_init__(self) -> None:
         self.listing = Listing(self.world)
         self.people = HubUsers()
+        self.stored = Stored(self.world)
         self.bar = [
             (one.title, self.prefix + path) for path, one in _all() if issubclass(one, Page)
         ]

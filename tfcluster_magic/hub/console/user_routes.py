@@ -57,7 +57,8 @@ class Users(ConsoleHandler):
         def entitlement(user: HubUser) -> Any:
             return entitled(policy, user.groups, overrides.get(user.name), now)
 
-        found = user_table.rows(users, accounts or {}, entitlement, seen.rows, {})
+        used = console.stored.used()
+        found = user_table.rows(users, accounts or {}, entitlement, seen.rows, used)
         page = user_table.page(found, asked)
         fields = {name: getattr(page, name) for name in page.__struct_fields__}
         fields["groups"] = sorted({group for one in users for group in one.groups})

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from ...ledger import Days
 from ...models import Model, Stop
+from ...storage import Volume
 
 
 class Row(Model, frozen=True, omit_defaults=False):
@@ -57,6 +58,13 @@ class Held(Model, frozen=True):
     missed: tuple[Missed, ...] = ()
 
 
+class Filled(Model, frozen=True):
+    """The folders or claims of everyone, by user."""
+
+    users: dict[str, tuple[Volume, ...]] = {}
+    missed: tuple[Missed, ...] = ()
+
+
 class Leak(Model, frozen=True, omit_defaults=False):
     """Something of ours that no run owns any more; `id` is how it is removed."""
 
@@ -92,6 +100,9 @@ class World(Protocol):
 
     async def hours(self) -> Held:
         """What everyone's runs have held, also those without a record."""
+
+    async def storage(self) -> Filled:
+        """How much lies in everyone's folders. Takes its time."""
 
     async def leaks(self) -> Leaks:
         """What nobody owns."""
