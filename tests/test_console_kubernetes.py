@@ -53,10 +53,7 @@ def launched(server: KubeServer, namespace: str, name: str, **status: Any) -> Ob
 def of(run: Object, kind: str, name: str, task: int | None = None, **more: Any) -> tuple[str, Any]:
     """Where an object of a run is, and itself."""
     head = run["metadata"]
-    made: Object = {
-        "labels": labels.labels(head["name"], head["uid"]),
-        "creationTimestamp": LONG_AGO,
-    }
+    made: Object = {"labels": labels.labels(head["name"], head["uid"])}
     if task is not None:
         made["labels"][labels.TASK_TYPE] = "worker"
         made["annotations"] = {labels.INDEX: str(task)}
@@ -211,16 +208,14 @@ def test_the_last_lines_of_a_task_come_from_its_pod_then_from_the_record(
 
 
 def test_what_belongs_to_no_run_is_found_and_removed_and_nothing_else(server: KubeServer) -> None:
-    """Not what has an owner, is young, is of a run that is there, or is nobody's of ours."""
+    """Not what has an owner, is of a run that is there, or is nobody's of ours."""
     run = launched(server, ADA, "digits-1")
     gone = {"metadata": {**run["metadata"], "uid": "gone", "name": "old-1"}}
     kept = [
         of(run, "configmaps", "digits-1"),
         of(gone, "services", "owned-1", ownerReferences=[{"uid": "x"}]),
     ]
-    young, fresh = of(gone, "configmaps", "young-1")
-    fresh["metadata"].pop("creationTimestamp")
-    for where, made in (*kept, (young, fresh), of(gone, "configmaps", "old-1")):
+    for where, made in (*kept, of(gone, "configmaps", "old-1")):
         server.put(where, made)
     server.put(*of(gone, "jobs", "old-1-worker", spec={}))
     tenant(server, "carol", "tfcluster-u-carol", removed=LONG_AGO)
@@ -237,7 +232,6 @@ def test_what_belongs_to_no_run_is_found_and_removed_and_nothing_else(server: Ku
         assert {leak.owner for leak in found.values()} == {"ada", "carol"}
         for owner, name in (
             ("ada", "ConfigMap:digits-1"),
-            ("ada", "ConfigMap:young-1"),
             ("ada", "Service:owned-1"),
             ("bob", "ConfigMap:old-1"),
             ("ada", "Secret:old-1"),
@@ -257,7 +251,7 @@ def test_what_belongs_to_no_run_is_found_and_removed_and_nothing_else(server: Ku
             "annotations"
         ]
         assert notes["tfcluster.dev/removed-data"] == "true"
-        assert server.names("configmaps") == ["digits-1", "young-1"]
+        assert server.names("configmaps") == ["digits-1"]
         assert server.names("jobs") == []
 
     within(server, look)

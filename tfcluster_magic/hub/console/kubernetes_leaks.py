@@ -9,9 +9,7 @@ Ref: https://kubernetes.io/docs/concepts/architecture/garbage-collection/#orphan
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterator
-from datetime import datetime
 from typing import Any
 
 from ...errors import Conflict, NotFound
@@ -36,8 +34,6 @@ KINDS = {
 }
 """Of what a run is made; `PodGroup` is there with Volcano alone."""
 NAMESPACE = "Namespace"
-YOUNG = 60.0
-"""Seconds in which an object may be that of a run which we have not seen yet."""
 
 
 class Leaks:
@@ -159,10 +155,8 @@ def _may_be(found: Object) -> bool:
     """Whether an object says that it is a run's, belongs to nothing, and is not going already."""
     head = found["metadata"]
     marks = head.get("labels") or {}
-    made = datetime.fromisoformat(str(head["creationTimestamp"]).replace("Z", "+00:00"))
-    old = time.time() - made.timestamp() > YOUNG
     ours = bool(marks.get(labels.UID)) and bool(marks.get(labels.NAME))
-    return ours and old and not head.get("ownerReferences") and not head.get("deletionTimestamp")
+    return ours and not head.get("ownerReferences") and not head.get("deletionTimestamp")
 
 
 def _uid(found: Object) -> str:
