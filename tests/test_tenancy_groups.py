@@ -8,11 +8,13 @@ from collections.abc import Iterator
 import pytest
 from tenancies import HOME, World, until
 
+from tfcluster_magic.budget import Budget
 from tfcluster_magic.hub.tenancy import membership, overriding
 from tfcluster_magic.hub.tenancy.overrides import Override
 from tfcluster_magic.hub.tenancy.tenancy import Tenancy
 from tfcluster_magic.kube.api import path
-from tfcluster_magic.kube.labels import PRIORITY_CLASS, QUEUE
+from tfcluster_magic.kube.hours import budget_of
+from tfcluster_magic.kube.labels import BUDGET, OF_GROUP, PRIORITY_CLASS, QUEUE
 
 ALICE = "tfcluster-u-alice"
 POLICY = """
@@ -168,3 +170,21 @@ def test_an_override_counts_until_its_time(world: World) -> None:
     say(time.time() + 3)
     until(lambda: gpus() == "8")
     until(lambda: gpus() == "2")
+
+
+def test_a_namespace_tells_the_group_and_budget_of_its_user(world: World) -> None:
+    """The operator counts hours for the group and refuses by its budget; one that the policy takes
+    back is gone from the namespace.
+    """
+    default = "default: {storage: {class: fast}}\n"
+    world.say(f"{default}groups: {{ml101: {{budget: {{cpuHours: 20, gpuHours: 0, days: 30}}}}}}\n")
+    world.hub.groups = {"ml101": ["alice"]}
+    world.begin()
+    world.user("alice")
+    world.furnished(ALICE)
+    until(lambda: OF_GROUP in world.marks(ALICE))
+    marks = world.marks(ALICE)
+    assert marks[OF_GROUP] == "ml101"
+    assert budget_of(marks) == Budget(cpu_hours=20, gpu_hours=0, days=30)
+    world.say(f"{default}groups: {{ml101: {{}}}}\n")
+    until(lambda: BUDGET not in world.marks(ALICE))

@@ -136,6 +136,23 @@ async def test_a_plan_says_what_would_fit(post: Post, service: Service) -> None:
     assert told["name"] == "train"
 
 
+async def test_a_plan_tells_what_is_left_of_a_budget(
+    post: Post, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before a launch, and without standing against it; with none left it does."""
+    file = tmp_path / "limits.json"
+    monkeypatch.setenv("TFCLUSTER_LIMITS", str(file))
+    file.write_text(json.dumps({"budget": {"cpuHours": 20}}))
+    _, told = await post("clusters/plan", program="project/train.py")
+    assert (told["told"], told["problems"]) == (["20 of 20 CPU·h left this week"], [])
+    file.write_text(json.dumps({"budget": {"cpuHours": 0}}))
+    _, told = await post("clusters/plan", program="project/train.py")
+    assert [problem["field"] for problem in told["problems"]] == ["budget.cpuHours"]
+    code, told = await post("clusters", program="project/train.py")
+    assert code == 409
+    assert "you have no CPU·h at all" in told["detail"]
+
+
 async def test_a_plan_leaves_nothing(post: Post, root: Path, tmp_path: Path) -> None:
     """A plan stores no snapshot, not even of a large program."""
     (root / "project" / "train.py").write_text(f"{HELLO}X = '{'x' * 100_000}'\n")

@@ -101,7 +101,9 @@ class Accountant(Background):
         book = self._books.get(namespace) or Book()
         told = Account(group=marks.get(labels.OF_GROUP, ""), budget=hours.budget_of(marks))
         if book.text is None or book.text[0] is not book.kept or book.text[1] != told:
-            said = msgspec.structs.replace(told, days=book.kept.days)
+            first, _last = budget.window(ledger.FULL_DAYS, time.time())
+            days = {day: groups for day, groups in book.kept.days.items() if day >= first}
+            said = msgspec.structs.replace(told, days=days)
             text = msgspec.json.encode(said, order="deterministic").decode()
             book.text = book.kept, told, text
         return book.text[2]
