@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 from kube_server import Refusal
 from operated import RUNS, World, until, up
@@ -269,3 +270,18 @@ def test_what_tasks_really_use_is_told_by_the_clusters_metrics(world: World, boo
     world.server.refuses = lambda _method, where: no if where.startswith(METRICS) else None
     with pytest.raises(ApiError):
         meter.look(200.0)
+
+
+def test_ledgers_of_other_operators_are_left_alone(world: World, book: Book) -> None:
+    """An operator of one namespace does not take the runs of another for deleted ones."""
+    up(world)
+    until(lambda: book.kept.begun)
+    before = book.kept
+    book.end()
+    assert world.controller is not None
+    caches, ground = world.controller.caches, world.controller.gate.ground
+    other = Accountant(world.server.api(), "b", HOME, caches, ground, lambda: True, lambda: 0.0)
+    world.server.put(LEDGER, hours.write("a", "ada", msgspec.structs.replace(before, days={})))
+    other._recall()
+    assert "a" not in other._books
+    assert other.known

@@ -68,7 +68,8 @@ class Accountant(Background):
         leads: Callable[[], bool],
         unwatched: Callable[[], float],
     ) -> None:
-        self._api, self._home, self._caches, self._ground = api, home, caches, ground
+        self._api, self._namespace, self._home = api, namespace, home
+        self._caches, self._ground = caches, ground
         self._leads, self._unwatched = leads, unwatched
         super().__init__("hours")
         self.meter = Meter(api, namespace, caches, leads)
@@ -145,6 +146,8 @@ class Accountant(Background):
         except (msgspec.MsgspecError, KeyError) as error:
             log.error("%s cannot be read: %s", found["metadata"]["name"], error)
             return
+        if self._namespace not in ("", namespace):
+            return  # of another operator, which knows its runs
         book = self._books.setdefault(namespace, Book())
         book.user, book.kept = user, kept
         book.version = str(found["metadata"]["resourceVersion"])
