@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tarfile
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 import requests
+
+from tfcluster_magic.hub.allowances import Allowances
 
 from .accounts_of_system import UIDS, becoming, entered
 from .make_run import OWNER, PASSWORD, Hub
@@ -25,6 +28,8 @@ for name in ("ada", "bob"):
         print(name, sorted(os.listdir(f"/home/{name}/tfcluster")))
     except OSError as error:
         print(name, type(error).__name__)
+limits = os.environ["TFCLUSTER_LIMITS"]
+print("limits", os.access(limits, os.R_OK), os.access(limits, os.W_OK))
 print(os.getuid(), os.getgroups(), pathlib.Path.home(), "OF_ROOT" in os.environ)
 """
 LAUNCH = """
@@ -65,6 +70,7 @@ def of_root(machine: Path) -> Iterator[Hub]:
     hub.start()
     yield hub
     hub.close()
+    shutil.rmtree(Allowances(hub.state / "hub").of_others)
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +101,7 @@ def test_as_root_each_notebook_is_its_own_accounts(of_root: Hub) -> None:
         assert f"{uid} [{uid}] /home/{name} False" in said[name]
         assert f"{name} ['.tfcluster', 'examples'" in said[name]
         assert f"{other} ['" not in said[name], said[name]
+        assert "limits True False" in said[name]
     assert "ada PermissionError" in said["bob"]
 
 
@@ -120,6 +127,21 @@ def test_as_root_the_console_reads_each_account_as_that_account(of_root: Hub) ->
     told = session.post(f"{clusters}/stop", json=body, timeout=120).json()
     assert told["results"][0]["ok"], told
     of_root.until(lambda: f"by admin {OWNER}: an exam" in session.get(clusters).text, "stopped")
+
+    archives = clusters.replace("clusters", "archives")
+    begun = session.post(archives, json={"user": "ada", "reason": "the term is over"}, timeout=120)
+    assert begun.status_code == 202, begun.text
+
+    def archive() -> dict[str, object]:
+        return next(one for one in session.get(archives, timeout=120).json()["items"])
+
+    of_root.until(lambda: archive()["state"] != "packing", "packed", 150)
+    assert archive()["state"] == "done", archive()
+    with tarfile.open(of_root.state / "hub" / "archives" / str(archive()["file"])) as tar:
+        assert {one.uid for one in tar if one.name != "MANIFEST.json"} == {UIDS["ada"]}
+        assert tar.getmember("runs/linked").issym()
+        assert tar.getmember("workspace/train.py").isreg()
+        assert not any("roots" in name for name in tar.getnames())
 
 
 def test_as_root_who_has_no_account_is_refused(of_root: Hub) -> None:

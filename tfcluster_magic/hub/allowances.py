@@ -148,10 +148,12 @@ class Allowances:
         name = f"{quote(user, safe='')}.json"
         if (self.state / LIMITS / name).is_file():
             self.tell(user, groups)
-        if os.geteuid() == 0 and (there := self._of_others() / name).is_file():
+        if os.geteuid() == 0 and (there := self.of_others / name).is_file():
             self.tell(user, groups, there.stat().st_gid)
 
-    def _of_others(self) -> Path:
+    @property
+    def of_others(self) -> Path:
+        """The folder of files for other accounts; root alone writes there."""
         return OF_ROOT / hashlib.sha256(os.fsencode(self.state)).hexdigest()[:12]
 
     def _folder(self, *, of_others: bool) -> Path:
@@ -159,7 +161,7 @@ class Allowances:
             folder = self.state / LIMITS
             folder.mkdir(mode=0o700, exist_ok=True)
             return folder
-        for folder in (OF_ROOT, self._of_others()):
+        for folder in (OF_ROOT, self.of_others):
             folder.mkdir(mode=0o711, exist_ok=True)
             there = folder.lstat()
             if not stat.S_ISDIR(there.st_mode) or there.st_uid != os.geteuid():
