@@ -166,7 +166,8 @@ def test_launches_are_refused_when_a_folder_is_full(
         manager.launch("hello.py", workers=1, name="hello")
     said = str(refused.value)
     assert "of 10Mi" in said
-    assert "The largest runs are hello-1 11Mi" in said
+    assert "The largest are hello-1 11Mi, hello-2 " in said
+    assert "`tfcluster delete hello-1 --with-logs`" in said
     manager.delete("hello-1", with_logs=True)
     assert "log" not in launch()
 

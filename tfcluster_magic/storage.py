@@ -20,10 +20,11 @@ _MANY = 3
 
 
 class Part(Model, frozen=True, omit_defaults=False):
-    """A folder or a file right below a volume, in a log folder a run; its bytes."""
+    """A folder or a file right below a volume, in a log folder the output of a run; its bytes."""
 
     name: str
     used: int
+    run: bool = False
 
 
 class Volume(Model, frozen=True, omit_defaults=False):
@@ -78,8 +79,8 @@ def what_to_do(volume: Volume) -> str:
     """How to make room, with what would make most of it."""
     largest = volume.largest[:_MANY]
     most = ", ".join(f"{part.name} {format_bytes(part.used)}" for part in largest)
-    if volume.name == "log" and largest:
-        text = _("The largest runs are {most}: `tfcluster delete {run} --with-logs` makes room")
+    if largest and largest[0].run:
+        text = _("The largest are {most}: `tfcluster delete {run} --with-logs` makes room")
         return text.format(most=most, run=largest[0].name)
     if largest:
         text = _("The largest in {path} are {most}: delete what nobody needs")

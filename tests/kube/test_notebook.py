@@ -88,5 +88,5 @@ def test_nothing_starts_when_a_claim_is_full(home: Tenant, tmp_path: Path) -> No
     """
     said = tenants.run_cells(home.kubectl, FULL, tmp_path)
     assert re.search(r"WARNED .*your log folder holds 85Mi of 100Mi", said)
-    assert re.search(r"REFUSED .*105Mi of 100Mi; it is full, and nothing new starts", said)
+    assert re.search(r"REFUSED .*105Mi of 100Mi'; it is full, and nothing new starts", said)
     assert "AGAIN Succeeded" in said

@@ -118,7 +118,11 @@ class _Walk:
         for entry in list(os.scandir(folder.path)):
             if folder.runs and entry.is_dir(follow_symlinks=False):
                 found += [
-                    Part(name=f"{entry.name}-{one.name}", used=self._size(one))
+                    Part(
+                        name=f"{entry.name}-{one.name}",
+                        used=self._size(one),
+                        run=one.name.isdecimal(),
+                    )
                     for one in self._entries(entry.path)
                 ]
             elif os.path.realpath(entry.path) not in self._others:
