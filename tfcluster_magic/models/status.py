@@ -151,9 +151,13 @@ class Usage(Model, frozen=True):
     cores: Annotated[
         dict[str, float], Meta(description="CPU cores that a task of a type asks for")
     ] = {}
-    used: Annotated[
-        float, Meta(description="CPU seconds that all tasks really used, when none holds anything")
-    ] | None = None
+    used: (
+        Annotated[
+            float,
+            Meta(description="CPU seconds that all tasks really used, when none holds anything"),
+        ]
+        | None
+    ) = None
 
 
 class Status(Model, frozen=True):
