@@ -84,7 +84,9 @@ class Accountant(Background):
 
     # -- what is asked -----------------------------------------------------------------------------
 
-    def refuses(self, cluster: TFCluster, cores: float) -> Sequence[Problem] | None:
+    def refuses(
+        self, cluster: TFCluster, cores: Callable[[TFCluster], float]
+    ) -> Sequence[Problem] | None:
         """Why the budget of its user lets a run not begin; None while the ledgers are not read."""
         namespace, now = cluster.metadata.owner, time.time()
         most = hours.budget_of(self._ground.marks(namespace))
@@ -94,7 +96,7 @@ class Accountant(Background):
             return None
         book = self._books.get(namespace, Book())
         days = ledger.with_runs(book.kept.days, list(book.open.values()), now)
-        return budget.problems(cluster.spec, cores, most, ledger.spent(days), now)
+        return budget.problems(cluster.spec, cores(cluster), most, ledger.spent(days), now)
 
     def told(self, namespace: str) -> str:
         """What a namespace's user is told of the runs that are over, and of what is allowed."""

@@ -34,6 +34,10 @@ node or a device plugin that starts again offers nothing for a while.
 """
 
 
+Spent = Callable[[TFCluster, Callable[[TFCluster], float]], Sequence[Problem] | None]
+"""What a budget has against a run, of which the other function tells the CPU cores."""
+
+
 class Admission:
     """Decides on runs that are Queued.
 
@@ -49,7 +53,7 @@ class Admission:
         surveyor: Surveyor,
         ground: Ground,
         enforced: Callable[[], bool | None],
-        spent: Callable[[TFCluster, float], Sequence[Problem] | None] = lambda _run, _cpu: (),
+        spent: Spent = lambda _run, _cores: (),
     ) -> None:
         self._spent = spent
         self._surveyor, self._ground, self._enforced = surveyor, ground, enforced
@@ -73,7 +77,7 @@ class Admission:
             self._new.setdefault(uid, time.monotonic())
         if not self._surveyor.settled:
             return Waiting(_("the operator, which has just begun to look around"))
-        spent = self._spent(cluster, self._cores(cluster))
+        spent = self._spent(cluster, self._cores)
         if spent is None:
             return Waiting(_("the operator, which has just begun to count hours"))
         if spent:
