@@ -151,6 +151,22 @@ def test_servers_are_stopped(hub: Hub, console: Console) -> None:
     assert next(one for one in log if one["what"] == "override")["reason"] == HTML
 
 
+def test_a_mistake_in_the_policy_changes_nothing(hub: Hub, console: Console) -> None:
+    """The next notebook has what counted before, and the log says the line."""
+    policy = hub.state / "hub" / "policy.yaml"
+    file = hub.state / "hub" / "limits" / f"{OWNER}.json"
+    file.unlink()
+    policy.write_text("default: {quota: {cpu: two}}")
+    try:
+        body = {"users": [OWNER], "do": "start"}
+        assert console.ask("POST", "api/users/servers", json=body).json()["results"][0]["ok"]
+        hub.until(file.exists, "limits", 150)
+        assert json.loads(file.read_bytes())["quota"] == {"cpu": 2, "memory": "8Gi", "pods": 4}
+        assert "line 1: default.quota.cpu" in hub.said()
+    finally:
+        policy.write_text(POLICY)
+
+
 def test_the_command_line_has_users_and_overrides(hub: Hub, admin: Visitor, tmp_path: Path) -> None:
     """The same by `tfcluster admin`; links go to a file that nobody else reads."""
     env = {"TFCLUSTER_HUB_TOKEN": token(admin, OWNER, ["access:services!service=admin"])}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import functools
 import hashlib
 import logging
 import os
@@ -168,6 +169,12 @@ class Allowances:
                 raise OSError(errno.EEXIST, os.strerror(errno.EEXIST), str(folder))
             folder.chmod(0o711)
         return folder
+
+
+@functools.cache
+def of_hub(state: Path, policy: Path | None) -> Allowances:
+    """The same for all notebooks of one hub: it alone knows the policy that counted before."""
+    return Allowances(state, policy)
 
 
 def replace_file(path: Path, text: bytes, mode: int, gid: int | None = None) -> None:

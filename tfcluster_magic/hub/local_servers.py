@@ -23,7 +23,7 @@ from traitlets import Integer, Unicode
 
 from ..i18n import _
 from ..limits import VARIABLE as LIMITS
-from .allowances import Allowances
+from . import allowances
 from .in_turn import StartsInTurn
 
 PYTHON = os.path.realpath(sys.executable)
@@ -86,7 +86,7 @@ class LocalServer(StartsInTurn):
         groups = [group.name for group in self.user.groups]
         try:
             policy = Path(self.policy) if self.policy else None
-            told = Allowances(Path(self.hub_state), policy)
+            told = allowances.of_hub(Path(self.hub_state), policy)
             return str(told.tell(self.user.name, groups, person.gid if person else None))
         except OSError as error:
             self.log.error("The limits of %s cannot be written: %s", self.user.name, error)
