@@ -233,6 +233,26 @@ def test_a_later_run_of_the_same_name_runs_its_own_program(
     tenant.kubectl.delete("pod", "reads-twice-1", "--wait=false")
 
 
+def test_training_goes_on_without_the_copy_of_its_log(tenant: Tenant, tmp_path: Path) -> None:
+    """A task whose log volume takes no copy of its output trains on; the status says so once."""
+    file = tmp_path / "full.py"
+    file.write_text(
+        "import os\n"
+        "copy = os.environ['TFCLUSTER_OUTPUT_DIR'] + '/' + os.environ['TFCLUSTER_TASK'] + '.log'\n"
+        "print('begun', flush=True)\n"
+        "while not (os.path.exists(copy) and open(copy).read()): pass\n"
+        "os.unlink(copy)\n"
+        "os.symlink('/dev/full', copy)\n"
+        "for line in range(1000): print('line', line, flush=True)\n"
+    )
+    tenant.launch("full-1", spec_of(file, workers=2))
+    status = tenant.phase("full-1", "Succeeded")
+    told = [words for words in status["warnings"] if "takes no copies of what tasks print" in words]
+    assert len(told) == 1
+    for worker in tenant.pods("full-1"):
+        assert "line 999" in tenant.kubectl.logs(worker["metadata"]["name"])
+
+
 def test_a_record_goes_when_its_time_is_over(launched: Tenant) -> None:
     """A record is deleted keepFor after the run's end, with all that it owned."""
     wait_until(lambda: not launched.left_of("brief-1"), "the record is gone", seconds=120)
