@@ -162,6 +162,7 @@ def test_launches_are_refused_when_a_folder_is_full(
     assert "your log folder holds 9" in launch()
     put(output / "model.ckpt-2.data", 2 * MIB)
     monkeypatch.setattr(volumes, "KEPT_WHEN_FULL", 0.0)
+    monkeypatch.setattr(volumes, "PART", 0)
     with pytest.raises(PreflightRefused) as refused:
         manager.launch("hello.py", workers=1, name="hello")
     said = str(refused.value)

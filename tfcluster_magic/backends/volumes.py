@@ -20,9 +20,11 @@ from ..i18n import _
 from ..models import Model
 from ..storage import WARN, Part, Volume
 
-SECONDS, ENTRIES = 2.0, 300_000
+SECONDS, ENTRIES = 1.0, 300_000
 """The most that the walks of one measuring take."""
 KEPT, KEPT_WHEN_FULL = 60.0, 3.0
+PART = 10
+"""So many times as long as it took is kept what was measured: a form asks while somebody types."""
 LARGEST = 5
 OWN = 1.1
 """A file system of this many times what is allowed, at most, is of the folder alone."""
@@ -39,6 +41,7 @@ class Folder(msgspec.Struct, frozen=True):
 
 class _Kept(Model, frozen=True):
     at: float = 0.0
+    took: float = 0.0
     volumes: tuple[Volume, ...] = ()
 
 
@@ -60,18 +63,20 @@ def measure(
     file = keep_in / "storage.json" if keep_in is not None else None
     kept = _KEPT.get(about) or _read(file, about)
     now = time.time()
-    if kept is not None and 0 <= now - kept.at < _fresh(kept.volumes):
+    if kept is not None and 0 <= now - kept.at < _fresh(kept):
         return list(kept.volumes)
-    walk = _Walk(time.monotonic() + seconds, {os.path.realpath(f.path) for f in (*folders, *but)})
+    begun = time.monotonic()
+    walk = _Walk(begun + seconds, {os.path.realpath(f.path) for f in (*folders, *but)})
     found = [_measured(each, walk) for each in folders]
     _KEPT.clear()
-    _KEPT[about] = _Kept(at=now, volumes=tuple(found))
+    _KEPT[about] = _Kept(at=now, took=time.monotonic() - begun, volumes=tuple(found))
     _write(file, about, _KEPT[about])
     return found
 
 
-def _fresh(volumes: Sequence[Volume]) -> float:
-    return KEPT_WHEN_FULL if any(each.share >= WARN for each in volumes) else KEPT
+def _fresh(kept: _Kept) -> float:
+    full = any(each.share >= WARN for each in kept.volumes)
+    return max(KEPT_WHEN_FULL, PART * kept.took) if full else KEPT
 
 
 def _measured(folder: Folder, walk: _Walk) -> Volume:
