@@ -8,6 +8,7 @@ here its process is another one, without an address.
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import secrets
@@ -33,7 +34,6 @@ TOKEN_FILE = "console_token"  # noqa: S105
 KEPT = ("TFCLUSTER_", "XDG_", "HOME", "LANG", "LC_", "USER", "LOGNAME")
 """Beginnings of what of the hub's environment says where the owner's runs are."""
 LOOPBACK = "127.0.0.1"
-_held: list[socket.socket] = []
 
 
 def configure(c: Config, *, port: int, owner: str, state: Path) -> None:
@@ -102,7 +102,7 @@ def _hold(wanted: int) -> int:
             if port:
                 continue
             raise
-        _held.append(one)
+        atexit.register(one.close)
         return int(one.getsockname()[1])
     raise AssertionError
 
