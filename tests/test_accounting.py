@@ -263,8 +263,8 @@ def test_what_tasks_really_use_is_told_by_the_clusters_metrics(world: World, boo
     finish(world, "digits-1")
     until(lambda: book.kept.counted)
     (row,) = ledger.rows({"": book.kept.days}, "2000-01-01", "2999-01-01", "user")
-    assert row.used == pytest.approx(25.0 / 3600)
-    assert row.measured == pytest.approx(100 * kube_held.cores(pod) / 3600)
+    assert row.used == pytest.approx(25.0 / 3600, abs=1e-6)
+    assert row.measured == pytest.approx(100 * kube_held.cores(pod) / 3600, abs=1e-6)
     until(lambda: meter.of(uid) is None)  # it is written down
     no = Refusal(404, "NotFound", "no such kind")
     world.server.refuses = lambda _method, where: no if where.startswith(METRICS) else None

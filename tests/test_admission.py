@@ -212,6 +212,20 @@ def test_room_is_reserved_until_tasks_end(there: Place) -> None:
     assert free() == 5
 
 
+def test_what_is_admitted_is_taken_from_what_was_seen(there: Place) -> None:
+    """No admission has all runs and nodes counted anew, and the next one has what this one left."""
+    there.run("alice", "a-1", 2, 3)
+    there.run("bob", "b-1", 1, 3)
+    there.begin()
+    seen = there.surveyor.look().at
+    assert there.decide("alice", "a-1") == Admitted()
+    survey = there.surveyor.look()
+    assert sum(node.free["cpu"] for node in survey.nodes or ()) == 2
+    assert [each.key for each in survey.promises["alice"]] == [("alice", "a-1")]
+    assert isinstance(there.decide("bob", "b-1"), Waiting)
+    assert survey.at - seen < 60
+
+
 def test_what_can_never_run_is_refused_at_once(there: Place) -> None:
     """Four workers of 3 CPU on two nodes of 4 are refused, also by somebody who is not the first in
     the queue; and a run that names secrets where the operator may not see which it may.

@@ -219,9 +219,24 @@ def test_what_templates_print_is_read_again(value: object) -> None:
     assert templating.load(templating.as_yaml({"a": value})) == {"a": value}
 
 
+def test_values_of_a_template_are_its_own() -> None:
+    """A template's text is read once, and no value of one rendering is in another: not by what the
+    caller does with it, and not by a text that looks like a mark.
+    """
+    words = {"metadata": {"name": "\ue0000"}, "selector": {"a": "\ue0001"}, "port": 7}
+    made = templating.value_of("kubernetes/service.yaml.j2", **words)
+    assert made["metadata"] == {"name": "\ue0000"}
+    assert made["spec"]["selector"] == {"a": "\ue0001"}
+    made["spec"]["selector"]["a"] = "changed"
+    made["spec"].clear()
+    other = templating.value_of("kubernetes/service.yaml.j2", **{**words, "port": 8})
+    assert other["spec"]["selector"] == {"a": "\ue0001"}
+    assert other["spec"]["ports"][0]["port"] == 8
+
+
 def test_templates_print_filtered_values_alone() -> None:
     """A template that prints a value as it is does not render."""
-    bare = templating._quoting().from_string("name: {{ name }}")
+    bare = templating._marking().from_string("name: {{ name }}")
     with pytest.raises(TypeError, match="must pass through"):
         bare.render(name="x\nkind: Secret")
 

@@ -21,6 +21,16 @@ SHARE, LONGEST_REST = 0.05, 0.2
 """What the turns of one key may take of a core while it changes all the time, and the longest pause
 in seconds that this asks for: hundreds of pods that start are looked at together, not one by one.
 """
+CHANGING, LONGEST_OF_MANY = 50.0, 1.0
+"""Turns a second for all keys that change all the time, and the longest pause for that."""
+
+
+def rest(used: float, others: int) -> float:
+    """Seconds for which a key does not come again, after a turn that used so many of a core, while
+    so many others rest.
+    """
+    of_many = min(LONGEST_OF_MANY, others / CHANGING)
+    return max(of_many, min(LONGEST_REST, used * (1 / SHARE - 1)))
 
 
 class Turns(Generic[K]):
@@ -75,7 +85,7 @@ class Turns(Generic[K]):
                     self._take(key)
             finally:
                 used = time.thread_time() - began
-                self.work.done(key, min(LONGEST_REST, used * (1 / SHARE - 1)))
+                self.work.done(key, rest(used, self.work.resting))
 
     def _take(self, key: K) -> None:
         self.taken += 1

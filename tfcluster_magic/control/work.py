@@ -78,6 +78,11 @@ class Work(Generic[K]):
             self._closed = True
             self._changed.notify_all()
 
+    @property
+    def resting(self) -> int:
+        """Keys that do not come again for a while, whatever changes."""
+        return len(self._rests)
+
     def __len__(self) -> int:
         """Keys that wait for a worker."""
         with self._changed:

@@ -19,7 +19,7 @@ from .said import Object
 T = TypeVar("T")
 
 LOG = "log"
-_PATIENCE = 1.0
+_PATIENCE = 3.0
 """Seconds for which a pod may be on its way before anybody asks why."""
 _UNPLACED = 3.0
 """Seconds in which the scheduler has said something of a pod, unless it waits for a claim."""

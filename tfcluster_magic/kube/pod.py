@@ -245,13 +245,11 @@ def _tolerations(policy: Policy) -> list[Object]:
 def _near(cluster: TFCluster, task_type: TaskType) -> Object | None:
     """The tasks whose node this one prefers: parameter servers and those that use them.
 
-    Of its own type, too: workers that are placed before any parameter server would be spread.
+    Of its own type, too: workers that are placed before any parameter server would be spread. By
+    one label, for every pod of a large run carries the words, and the scheduler reads them: an
+    evaluator counts as near, and prefers nobody itself.
     """
-    counts = cluster.spec.replicas.counts
-    if task_type is TaskType.EVALUATOR or TaskType.PS not in counts:
+    if task_type is TaskType.EVALUATOR or TaskType.PS not in cluster.spec.replicas.counts:
         return None
-    close = [t.value for t in (TaskType.CHIEF, TaskType.WORKER, TaskType.PS) if t in counts]
-    return {
-        "matchLabels": labels.selector(cluster.metadata.name, cluster.metadata.uid),
-        "matchExpressions": [{"key": labels.TASK_TYPE, "operator": "In", "values": close}],
-    }
+    head = cluster.metadata
+    return {"matchLabels": {labels.UID: head.uid} if head.uid else {labels.NAME: head.name}}

@@ -20,7 +20,8 @@ from .members import LOG
 from .said import BY_SOMEBODY, GOES_ON, Asked, Clause, Object
 
 MOST_QUESTIONS = 6
-_PATIENCE = 1.0
+_PATIENCE = 2.0
+"""Seconds for which a Job may make no pod before anybody asks why."""
 
 
 @dataclass(frozen=True)
@@ -84,10 +85,16 @@ def ask(
     `events` are what was read of pods before: they may lead to their claims.
     """
     tasks = members.newest(pods)
+    newest: dict[str, float] = {}
+    """When the last pod of each type was made: a Job that makes one after the other is well."""
+    for pod in tasks.values():
+        made = seconds(pod["metadata"].get("creationTimestamp")) or 0.0
+        newest[members.type_of(pod)] = max(made, newest.get(members.type_of(pod), 0.0))
     found: dict[object, Question] = {}
     for job in jobs:
         head, status = job["metadata"], job.get("status") or {}
         since = seconds(status.get("startTime")) or seconds(head.get("creationTimestamp")) or now
+        since = max(since, newest.get(members.type_of(job), 0.0))
         if now - since >= _PATIENCE and members.without_pod(job, tasks):
             found["Job", head["name"]] = Question("Job", head["name"], head["uid"])
     for pod in tasks.values():

@@ -26,7 +26,8 @@ from ..kube.wording import held_by, show, show_all
 from ..models import TFCluster
 from .ground import Ground
 from .hooks import Admitted, Refused, Submitted, Verdict, Waiting
-from .survey import Queued, Surveyor
+from .promises import Queued
+from .survey import Surveyor
 
 PATIENCE = 600.0
 """Seconds for which a run that waits stays Queued although the offer says that it can never run: a
@@ -116,9 +117,8 @@ class Admission:
     def _queue(self, namespace: str, uid: str) -> Sequence[Queued]:
         """Who waits, this run among them: it may be newer than the last look."""
         queue = self._surveyor.look().queues.get(namespace, ())
-        if not any(each.uid == uid for each in queue):
-            queue = self._surveyor.look(fresh=True).queues.get(namespace, ())
-        return queue
+        known = any(each.uid == uid for each in queue)
+        return queue if known else self._surveyor.queue(namespace)
 
     def _first(self, cluster: TFCluster) -> Verdict:
         namespace = cluster.metadata.owner
@@ -126,12 +126,12 @@ class Admission:
             return waits
         # What a cache does not know yet may be gone: pods are counted first, then the quotas.
         # Nobody else of the namespace is admitted meanwhile, for this run is the first.
-        counted = self._surveyor.look(fresh=True)
+        counted = self._surveyor.promises(namespace)
         quotas = self._ground.quotas_now(namespace)
         with self._lock:
             if waits := self._short(cluster, self._surveyor.offer(namespace, quotas, counted)):
                 return waits
-            self._surveyor.admit(cluster.metadata.uid)
+            self._surveyor.admit((namespace, cluster.metadata.name), cluster.metadata.uid)
         return self._granted(cluster)
 
     def _granted(self, cluster: TFCluster) -> Verdict:

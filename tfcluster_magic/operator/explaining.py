@@ -34,9 +34,9 @@ YOUNG = 120.0
 AGAIN_LATER = 10.0
 REST = 10.0
 """Seconds without questions after one that nobody answered."""
-FEW, PODS_A_SECOND = 20, 600.0
+FEW, PODS_A_SECOND = 20, 200.0
 """A run of more than a few pods is explained anew when so many pods a second have been looked
-through: a second for one of 600, whatever happens to its pods meanwhile.
+through: three seconds for one of 600, whatever happens to its pods meanwhile.
 """
 GROUP = "PodGroup"
 LINES = 20

@@ -47,7 +47,7 @@ def refuse(world: World, key: Key, found: Object, error: InvalidRequest) -> floa
     if all(is_over(pod) for pod in own.pods):
         status = _released(status, now)
     if status != before:
-        Writer(world.api, found, world.measures).put(status, before)
+        Writer(world.api, found, world.measures, world.pace).put(status, before)
     for job in own.jobs.values():
         lay_down(world, job, resource.status_of(status))
     tell_of_pods(world.api, own.pods, frozenset(), world.caches.away())

@@ -57,7 +57,7 @@ class Run:
         self._levers = Levers(world.api, self._crew)
         was_up, had_pods = self._status.running_at is not None, outlook.had_pods(self._status)
         self._maker = Maker(world.api, world.policy_of, was_up, had_pods)
-        self._writer = Writer(world.api, found, world.measures)
+        self._writer = Writer(world.api, found, world.measures, world.pace)
         self._hindrance = ""
         self._queue = ""
         """Why its queue takes nothing."""

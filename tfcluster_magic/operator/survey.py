@@ -6,6 +6,7 @@ pods once they are bound, before that by what it asked for. Reads caches alone; 
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -16,18 +17,18 @@ from msgspec.structs import replace
 
 from ..errors import InvalidRequest
 from ..kube import labels, resource
-from ..kube.amounts import PODS, Amounts, asked_by, plus, times
-from ..kube.limits import Demand, Quota, quotas
+from ..kube.amounts import PODS, Amounts, asked_by
+from ..kube.limits import quotas
 from ..kube.nodes import Bound, nodes
 from ..kube.offer import Offer, wanted
-from ..kube.packing import Group, without
 from ..kube.policy import Policy
 from ..kube.room import Node, Place
-from ..models import Phase, Spec, TaskType
+from ..models import Phase, Spec
 from .belongings import uid_of
 from .caches import Caches, Key
 from .gangs import Gangs
 from .ground import Ground, is_closed
+from .promises import Promise, Queued, with_promises, without_promised
 
 AGE = 0.5
 """Seconds for which a survey is used again."""
@@ -35,35 +36,6 @@ _HOLDS = (Phase.STARTING.value, Phase.RUNNING.value)
 _ENDED = ("Succeeded", "Failed")
 
 Object = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Promise:
-    """What a run that was admitted still has to get: tasks without a pod, pods without a node."""
-
-    key: Key
-    demands: Mapping[TaskType, Demand]
-    holding: Mapping[TaskType, int]
-    unmade: Mapping[TaskType, int]
-    unbound: Mapping[TaskType, int]
-
-    def counted_as(self, key: str) -> float:
-        """What a quota does not count yet, and will."""
-        return sum(n * self.demands[t].counted_as(key) for t, n in self.unmade.items())
-
-    @property
-    def held(self) -> Amounts:
-        """What its tasks that are not over ask for."""
-        return plus(*(times(self.demands[t].requests, n) for t, n in self.holding.items()))
-
-
-@dataclass(frozen=True)
-class Queued:
-    """A run that waits to be admitted."""
-
-    key: Key
-    uid: str
-    since: tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -115,14 +87,14 @@ class Surveyor:
         self,
         namespace: str,
         found: Sequence[Object] | None = None,
-        after: Survey | None = None,
+        promised: Sequence[Promise] | None = None,
     ) -> Offer:
         """What a namespace offers now; `found` are its ResourceQuotas where they are known better
-        than by the cache, and `after` is the look after which they were read.
+        than by the cache, and `promised` is what was promised when they were read.
         """
         survey = self.look()
         limits = self._ground.bounds(namespace)
-        promises = (after or survey).promises.get(namespace, ())
+        promises = survey.promises.get(namespace, ()) if promised is None else promised
         policy = self.policy_of(namespace)
         counted = quotas(
             self._ground.quotas.of(namespace) if found is None else found,
@@ -134,7 +106,7 @@ class Surveyor:
             names=self._ground.names(namespace, count, limits),
             place=Place(
                 nodes=survey.nodes,
-                quotas=tuple(_with_promises(quota, promises) for quota in counted),
+                quotas=tuple(with_promises(quota, promises) for quota in counted),
                 bounds=limits,
                 max_tasks=self.policy.max_tasks,
                 held={promise.key[1]: promise.held for promise in promises},
@@ -162,13 +134,44 @@ class Surveyor:
             known = self._published[namespace] = survey.at, self.offer(namespace).published()
         return known[1]
 
-    def admit(self, uid: str) -> None:
-        """Reserve what a run asks for, until its record says that it was admitted."""
+    def admit(self, key: Key, uid: str) -> None:
+        """Reserve what a run asks for, until its record says that it was admitted.
+
+        It is taken from what the last look saw: 50 users who launch at once cost no 50 looks.
+        """
         with self._lock:
             self.admitted.add(uid)
-            self.look(fresh=True)
+            found, survey = self._caches.runs.get(*key), self.look()
+            if found is None or found["metadata"]["uid"] != uid:
+                return
+            promise = self._promise(found, on_nodes=True)
+            every = survey.promises.get(key[0], ())
+            if promise is None or any(each.key == key for each in every):
+                return  # the look has it already
+            waiting = [each for each in survey.queues.get(key[0], ()) if each.uid != uid]
+            self._survey = dataclasses.replace(
+                survey,
+                nodes=without_promised(survey.nodes, {key[0]: (promise,)}),
+                promises={**survey.promises, key[0]: (*every, promise)},
+                queues={**survey.queues, key[0]: waiting},
+            )
+
+    def queue(self, namespace: str) -> list[Queued]:
+        """Who waits in a namespace at this moment, in order."""
+        with self._lock:
+            waits = filter(None, map(self._queued, self._runs_of(namespace)))
+            return sorted(waits, key=lambda each: each.since)
+
+    def promises(self, namespace: str) -> list[Promise]:
+        """What runs of a namespace were promised, at this moment."""
+        with self._lock:
+            return list(filter(None, map(self._promised_to, self._runs_of(namespace))))
 
     # -- looking -----------------------------------------------------------------------------------
+
+    def _runs_of(self, namespace: str) -> list[Object]:
+        every = self._caches.runs.every()
+        return [each for each in every if each["metadata"]["namespace"] == namespace]
 
     def _look(self) -> Survey:
         at = time.monotonic()
@@ -178,18 +181,11 @@ class Surveyor:
         uids = {found["metadata"]["uid"] for found in runs}
         for found in runs:
             head = found["metadata"]
-            phase = (found.get("status") or {}).get("phase", Phase.QUEUED.value)
-            if phase != Phase.QUEUED.value:
+            if _phase(found) != Phase.QUEUED.value:
                 self.admitted.discard(head["uid"])
-            if head.get("deletionTimestamp"):
-                continue
-            # The Jobs of one that is Queued are made: a scheduler decides when it has room for all.
-            made = phase == Phase.QUEUED.value and self._has_jobs(head)
-            if phase in _HOLDS or made or head["uid"] in self.admitted:
-                if promise := self._promise(found, on_nodes=not made):
-                    promises.setdefault(head["namespace"], []).append(promise)
-            elif phase == Phase.QUEUED.value and not (found.get("spec") or {}).get("stop"):
-                waits = Queued((head["namespace"], head["name"]), head["uid"], self._since(head))
+            if promise := self._promised_to(found):
+                promises.setdefault(head["namespace"], []).append(promise)
+            elif waits := self._queued(found):
                 queues.setdefault(head["namespace"], []).append(waits)
         for queue in queues.values():
             queue.sort(key=lambda each: each.since)
@@ -199,7 +195,28 @@ class Surveyor:
                 del kept[uid]
         there = self._nodes()
         left = None if there is None else tuple(node.free for node in there)
-        return Survey(at, _promised(there, promises), left, promises, queues)
+        return Survey(at, without_promised(there, promises), left, promises, queues)
+
+    def _promised_to(self, found: Object) -> Promise | None:
+        """What a run was promised; None when it waits, or has had all that it needs."""
+        head, queued = found["metadata"], _phase(found) == Phase.QUEUED.value
+        if head.get("deletionTimestamp"):
+            return None
+        # The Jobs of one that is Queued are made: a scheduler decides when it has room for all.
+        made = queued and self._has_jobs(head)
+        if _phase(found) in _HOLDS or made or (queued and head["uid"] in self.admitted):
+            return self._promise(found, on_nodes=not made)
+        return None
+
+    def _queued(self, found: Object) -> Queued | None:
+        """A run that waits to be admitted."""
+        head = found["metadata"]
+        if _phase(found) != Phase.QUEUED.value or head.get("deletionTimestamp"):
+            return None
+        admitted = head["uid"] in self.admitted or self._has_jobs(head)
+        if admitted or (found.get("spec") or {}).get("stop"):
+            return None
+        return Queued((head["namespace"], head["name"]), head["uid"], self._since(head))
 
     def _since(self, head: Object) -> tuple[str, int]:
         """When a run was asked for; those of one second in the order in which we saw them."""
@@ -272,24 +289,5 @@ class Surveyor:
         return taken
 
 
-def _promised(
-    found: tuple[Node, ...] | None, promises: Mapping[str, Sequence[Promise]]
-) -> tuple[Node, ...] | None:
-    """The nodes without what runs that were admitted have not taken of them yet."""
-    groups = [
-        Group(t, count, {**promise.demands[t].requests, PODS: 1.0})
-        for every in promises.values()
-        for promise in every
-        for t, count in promise.unbound.items()
-        if count
-    ]
-    if not groups or found is None:
-        return found
-    free = without(groups, [node.free for node in found])
-    return tuple(replace(node, free=left) for node, left in zip(found, free, strict=True))
-
-
-def _with_promises(quota: Quota, promises: Sequence[Promise]) -> Quota:
-    """The quota with what runs that were admitted have not taken of it yet."""
-    promised = {key: sum(p.counted_as(key) for p in promises) for key in quota.hard}
-    return replace(quota, used=plus(quota.used, promised))
+def _phase(found: Object) -> str:
+    return str((found.get("status") or {}).get("phase", Phase.QUEUED.value))

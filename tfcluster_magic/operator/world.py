@@ -12,6 +12,7 @@ from .caches import Caches
 from .gangs import Gangs
 from .hooks import Admission, Explainer
 from .measuring import Measures
+from .pace import Pace
 
 
 @dataclass
@@ -30,5 +31,6 @@ class World:
     """Seconds for which no operator acted before this one did."""
     clock: Callable[[], float] = time.time
     measures: Measures = field(default_factory=Measures)
+    pace: Pace = field(default_factory=Pace)
     tidy_at: dict[str, float] = field(default_factory=dict)
     """When what is left of runs that are over is looked for, by uid."""

@@ -1,4 +1,5 @@
-"""Writes a run's status: at once when somebody waits for it, else at most four times a second.
+"""Writes a run's status: at once when somebody waits for it, else at most four times a second, and
+less often when many runs or large ones change at the same time (`pace`).
 
 Promises one patch for each write, and that a write is refused when anybody else changed the object
 since we last saw it: an operator that lost its Lease without noticing can never undo what the next
@@ -14,6 +15,7 @@ from ..kube import resource
 from ..kube.api import Api, ApiError, Object, path
 from ..models import Status
 from .measuring import Measures
+from .pace import Pace
 
 INTERVAL = 0.25
 """Seconds between two writes that nobody waits for."""
@@ -26,11 +28,11 @@ class Overtaken(Exception):
 
 
 class Writer:
-    """The status of one run; `measures` is told of each write."""
+    """The status of one run; `measures` is told of each write, `pace` says when one may be."""
 
-    def __init__(self, api: Api, found: Object, measures: Measures) -> None:
+    def __init__(self, api: Api, found: Object, measures: Measures, pace: Pace) -> None:
         head = found["metadata"]
-        self._found, self._measures = found, measures
+        self._found, self._measures, self._pace = found, measures, pace
         self._last: Status | None = None
         self._api = api
         self._where = path("tfclusters", head["namespace"], head["name"])
@@ -38,6 +40,7 @@ class Writer:
         self._there: Object | None = found.get("status")
         self._written: Object | None = None
         self._not_before = 0.0
+        self._slot: float | None = None
 
     def met(self, found: Object) -> None:
         """The cache shows this; it may be older than what we wrote ourselves.
@@ -62,14 +65,18 @@ class Writer:
         if wanted == self._written:
             return None
         now = time.monotonic()
-        if self._written is not None and not weighty(before, status) and now < self._not_before:
-            return self._not_before - now
+        if self._written is not None and not weighty(before, status):
+            if self._slot is None:
+                tasks = sum(each.desired for each in status.counts.values())
+                self._slot = self._pace.slot(tasks)
+            if (rest := max(self._slot, self._not_before) - now) > 0:
+                return rest
         answer = self._patch(wanted)
         self._measures.wrote(self._found, self._last or before, status)
         self._last = status
         self._version = str(answer["metadata"]["resourceVersion"])
         self._there = answer.get("status")
-        self._written, self._not_before = wanted, now + INTERVAL
+        self._written, self._not_before, self._slot = wanted, now + INTERVAL, None
         return None
 
     def _patch(self, wanted: Object) -> Object:
