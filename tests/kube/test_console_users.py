@@ -1,0 +1,69 @@
+"""Users in the admin console on Kubernetes: a class with namespaces, and more for one of them."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from furnished import HOME, as_
+from hubs import Hub
+from kubenode.commands import NodeError, wait_until
+from test_console import Console, console
+
+from tfcluster_magic.hub.tenancy import names
+from tfcluster_magic.hub.tenancy.overriding import NAME
+
+__all__ = ["console"]  # a fixture, as if written here
+pytestmark = pytest.mark.needs("ingress", "rwx", "network-policy", "registry")
+
+CONSOLE = f"system:serviceaccount:{HOME}:console"
+
+
+def test_a_class_has_its_namespaces_before_the_first_notebook(hub: Hub, console: Console) -> None:
+    """Made by the hub, furnished by tenancy; one user has more until it is ended."""
+    user = f"class-{int(time.time())}"
+    body = {"csv": f"name,group\n{user},pupils\nx/y,pupils\n"}
+    done = console.ask("POST", "users/import", json=body).json()["lines"]
+    again = console.ask("POST", "users/import", json=body).json()["lines"]
+    assert [one["steps"] for one in done] == [["account", "group", "namespace"], []], done
+    assert f"{console.visitor.url}hub/set-password?code=" in done[0]["link"]
+    assert not done[1]["ok"] and not again[0]["steps"], again
+    space = names.namespace(user)
+    kubectl = hub.kubectl.within(space)
+
+    def cores() -> str:
+        try:
+            quota = kubectl.get("resourcequota", "tasks")
+        except NodeError:  # the policy of the tests bounds nothing
+            return ""
+        return str(quota["spec"]["hard"].get("requests.cpu", ""))
+
+    def furnished() -> bool:
+        head = hub.kubectl.get("namespace", space)["metadata"]
+        return "tfcluster.dev/furnished" in head.get("annotations", {})
+
+    try:
+        wait_until(furnished, "the namespace is furnished", seconds=120)
+        before = cores()
+        more = {"until": time.time() + 600, "reason": "a thesis", "quota": {"cpu": 77}}
+        set_ = console.ask("PUT", f"overrides/{user}", json=more)
+        assert set_.status_code == 200, set_.text
+        wait_until(lambda: cores() == "77", "the override counts", seconds=90)
+        row = console.ask("GET", f"users?q={user}").json()["items"][0]
+        assert (row["groups"], row["allowed"]["cpu"]) == (["pupils"], 77)
+        assert row["override"]["reason"] == "a thesis"
+        assert console.ask("DELETE", f"overrides/{user}").status_code == 200
+        wait_until(lambda: cores() == before, "the override is ended", seconds=90)
+    finally:
+        hub.kubectl("delete", "namespace", space, "--wait=false")
+
+
+def test_the_console_writes_no_other_config_map(hub: Hub) -> None:
+    """Its account may change the overrides, and makes nothing."""
+    as_console = as_(CONSOLE)
+    hub.kubectl("patch", "configmap", NAME, "-p", "{}", as_console)
+    for other in ("tfcluster-hub-policy", "tfcluster-hub-accepted"):
+        with pytest.raises(NodeError, match="forbidden"):
+            hub.kubectl("patch", "configmap", other, "-p", '{"data": {"a": "b"}}', as_console)
+    with pytest.raises(NodeError, match="forbidden"):
+        hub.kubectl("create", "configmap", "made", as_console)
