@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 
 import requests
+from playwright.sync_api import Page
 
-from .make_run import OWNER, Hub, Visitor
+from .make_run import OWNER, PASSWORD, Hub, Visitor
+from .test_first_visit import accessible
 
 SLEEP = "import time\nprint('<b>line</b> of', __file__, flush=True)\ntime.sleep(3600)\n"
 
@@ -34,6 +36,34 @@ class Console:
         answer = self.ask("POST", "api/clusters/stop", json=body)
         assert answer.status_code == 200, answer.text
         return answer.json()["results"][0]
+
+
+def opened(visitor: Visitor) -> Console:
+    """The console in somebody's browser; it comes up beside the hub."""
+    found: list[Console] = []
+
+    def is_open() -> bool:
+        found.append(Console(visitor))
+        return bool(found[-1].xsrf)
+
+    visitor.hub.until(is_open, "the console is open")
+    return found[-1]
+
+
+def sign_in_to(page: Page, hub: Hub, name: str) -> None:
+    """Open one of the console's pages as the owner, who is asked for the password."""
+    page.goto(f"{hub.url}/hub/login?next={hub.base_url}services/admin/{name}")
+    page.get_by_label("Username").fill(OWNER)
+    page.locator("#password_input").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+
+
+def looked_at(page: Page, shots: Path) -> None:
+    """Take pictures of a page in both themes; each is accessible."""
+    for theme in ("light", "dark"):
+        page.emulate_media(color_scheme=theme, reduced_motion="reduce")  # type: ignore[arg-type]
+        page.screenshot(path=shots.with_name(f"{shots.name}-{theme}.png"), full_page=True)
+        accessible(page)
 
 
 def token(visitor: Visitor, name: str, scopes: list[str] | None = None) -> str:

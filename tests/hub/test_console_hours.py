@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from .consoles import SLEEP, Console, refused, shell, token
-from .make_run import OWNER, PASSWORD, Hub, Visitor
+from .consoles import SLEEP, Console, looked_at, opened, refused, shell, sign_in_to, token
+from .make_run import OWNER, Hub, Visitor
 from .test_console import page
-from .test_first_visit import accessible
 
 __all__ = ["page"]  # a fixture, as if written here
 SHORT = "print('done', flush=True)\n"
@@ -30,16 +29,9 @@ def hub(start_hub: Callable[..., Hub]) -> Hub:
 
 
 @pytest.fixture(scope="module")
-def console(hub: Hub, admin: Visitor) -> Console:
-    """The console, open in the owner's browser; it comes up beside the hub."""
-    found: list[Console] = []
-
-    def is_open() -> bool:
-        found.append(Console(admin))
-        return bool(found[-1].xsrf)
-
-    hub.until(is_open, "the console is open")
-    return found[-1]
+def console(admin: Visitor) -> Console:
+    """The console, open in the owner's browser."""
+    return opened(admin)
 
 
 def test_hours_of_everyone_are_there_for_administrators_alone(
@@ -70,17 +62,11 @@ def test_hours_of_everyone_are_there_for_administrators_alone(
     assert refused(console.ask("GET", "api/hours", xsrf="no"), 403)
     assert refused(hub.visitor().session.get(f"{console.url}api/hours", timeout=120), 401)
 
-    page.goto(f"{hub.url}/hub/login?next=/tf/services/admin/hours")
-    page.get_by_label("Username").fill(OWNER)
-    page.locator("#password_input").fill(PASSWORD)
-    page.get_by_role("button", name="Sign in").click()
+    sign_in_to(page, hub, "hours")
     expect(page.get_by_role("row", name=OWNER)).to_be_visible(timeout=90_000)
     page.get_by_label("By").select_option("Cluster")
     expect(page.get_by_role("row", name=f"{OWNER}/mnist")).to_contain_text("not measured")
-    for theme in ("light", "dark"):
-        page.emulate_media(color_scheme=theme, reduced_motion="reduce")  # type: ignore[arg-type]
-        page.screenshot(path=shots.with_name(f"{shots.name}-{theme}.png"), full_page=True)
-        accessible(page)
+    looked_at(page, shots)
     with page.expect_download() as download:
         page.get_by_role("link", name="Export as CSV").click()
     rows = list(csv.DictReader(io.StringIO(Path(download.value.path()).read_text())))

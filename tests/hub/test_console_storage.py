@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from .consoles import Console, refused, shell, token
-from .make_run import OWNER, PASSWORD, Hub, Visitor
+from .consoles import Console, looked_at, opened, refused, shell, sign_in_to, token
+from .make_run import OWNER, Hub, Visitor
 from .test_console import page
-from .test_first_visit import accessible
 
 __all__ = ["page"]  # a fixture, as if written here
 HTML = "<b>model"
@@ -27,16 +26,9 @@ def hub(start_hub: Callable[..., Hub]) -> Hub:
 
 
 @pytest.fixture(scope="module")
-def console(hub: Hub, admin: Visitor) -> Console:
-    """The console, open in the owner's browser; it comes up beside the hub."""
-    found: list[Console] = []
-
-    def is_open() -> bool:
-        found.append(Console(admin))
-        return bool(found[-1].xsrf)
-
-    hub.until(is_open, "the console is open")
-    return found[-1]
+def console(admin: Visitor) -> Console:
+    """The console, open in the owner's browser."""
+    return opened(admin)
 
 
 def test_a_full_folder_is_seen_by_administrators_alone(
@@ -60,17 +52,11 @@ def test_a_full_folder_is_seen_by_administrators_alone(
     assert refused(console.ask("GET", "api/storage", xsrf="no"), 403)
     assert refused(hub.visitor().session.get(f"{console.url}api/storage", timeout=120), 401)
 
-    page.goto(f"{hub.url}/hub/login?next=/tf/services/admin/storage")
-    page.get_by_label("Username").fill(OWNER)
-    page.locator("#password_input").fill(PASSWORD)
-    page.get_by_role("button", name="Sign in").click()
+    sign_in_to(page, hub, "storage")
     full = page.get_by_role("row", name="log")
     expect(full).to_contain_text(f"{HTML}-1 5 MiB", timeout=90_000)
     expect(full).to_contain_text("4 MiB")
-    for theme in ("light", "dark"):
-        page.emulate_media(color_scheme=theme, reduced_motion="reduce")  # type: ignore[arg-type]
-        page.screenshot(path=shots.with_name(f"{shots.name}-{theme}.png"), full_page=True)
-        accessible(page)
+    looked_at(page, shots)
     page.get_by_label("Only from 80 % on (1)").check()
     expect(page.get_by_role("row", name="data")).to_have_count(0)
 

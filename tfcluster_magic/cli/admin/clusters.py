@@ -19,7 +19,7 @@ from ..ending import YES
 from ..hub_api import HubAPI
 from ..terminal import Terminal
 from ..wording import Command
-from .common import FORMS, document, hub_options, note_missed, owned
+from .common import FORMS, document, hub_options, note_missed, owned, page_options, show
 
 
 def _complete_runs(
@@ -47,9 +47,7 @@ def _complete_runs(
     help="only runs in this phase; repeatable",
 )
 @click.option("--reason", help="only with this reason, such as OOMKilled")
-@click.option("--sort", help="by this column, -COLUMN for the other way round [age]")
-@click.option("--limit", type=click.IntRange(1, 1000), default=100, help="at most so many [100]")
-@click.option("--offset", type=click.IntRange(0), default=0, help="leave out so many before")
+@page_options("age")
 @grammar.output_option(FORMS)
 @hub_options
 @click.pass_obj
@@ -60,26 +58,18 @@ def clusters_command(
     words["q"] = words.pop("text")
     asked = {key: value for key, value in words.items() if value not in (None, ())}
     told = HubAPI.of(hub, token_file).ask("GET", "clusters", asked)
-    if form != "table":
-        terminal.emit(document(told, form))
-    elif told["items"]:
-        head = (
-            _("OWNER"),
-            _("NAME"),
-            _("PHASE"),
-            _("AGE"),
-            "CPU",
-            _("MEMORY"),
-            "GPU",
-            _("MESSAGE"),
-        )
-        rows = [_row(terminal, row) for row in told["items"]]
-        terminal.emit(table(head, rows, terminal.paint, terminal.columns))
-    else:
-        terminal.say(_("No cluster fits.") if told["all"] else _("There are no clusters."))
-    if (more := told["total"] - len(told["items"])) and form == "table":
-        terminal.note(_("{count} more; see --limit and --offset").format(count=more))
-    note_missed(terminal, told)
+    head = (
+        _("OWNER"),
+        _("NAME"),
+        _("PHASE"),
+        _("AGE"),
+        "CPU",
+        _("MEMORY"),
+        "GPU",
+        _("MESSAGE"),
+    )
+    none = _("No cluster fits.") if told["all"] else _("There are no clusters.")
+    show(terminal, told, form, head, lambda row: _row(terminal, row), none)
 
 
 def _row(terminal: Terminal, row: dict[str, Any]) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -11,7 +11,7 @@ import click
 from ...errors import UsageError
 from ...i18n import _
 from ...output.documents import to_yaml
-from ...output.text import clean
+from ...output.text import clean, table
 from ..terminal import Terminal
 from ..wording import Command, paragraphs
 
@@ -48,6 +48,47 @@ def hub_options(command: F) -> F:
     for option in options:
         command = option(command)
     return command
+
+
+def page_options(first: str) -> Callable[[F], F]:
+    """`--sort`, `--limit` and `--offset` of a table that is sorted by `first` unless asked."""
+
+    def add(command: F) -> F:
+        for option in (
+            click.option("--offset", type=click.IntRange(0), default=0, help=_OFFSET),
+            click.option("--limit", type=click.IntRange(1, 1000), default=100, help=_LIMIT),
+            click.option("--sort", help=f"{_SORT} [{first}]"),
+        ):
+            command = option(command)
+        return command
+
+    return add
+
+
+_SORT = "by this column, -COLUMN for the other way round"
+_LIMIT = "at most so many [100]"
+_OFFSET = "leave out so many before"
+
+
+def show(
+    terminal: Terminal,
+    told: dict[str, Any],
+    form: str,
+    head: Sequence[str],
+    row: Callable[[dict[str, Any]], Sequence[str]],
+    none: str,
+) -> None:
+    """Print one page of a table of the console, or say `none`; and what is not on it."""
+    if form != "table":
+        terminal.emit(document(told, form))
+    elif told["items"]:
+        rows = [tuple(row(each)) for each in told["items"]]
+        terminal.emit(table(tuple(head), rows, terminal.paint, terminal.columns))
+    else:
+        terminal.say(none)
+    if (more := told["total"] - len(told["items"])) and form == "table":
+        terminal.note(_("{count} more; see --limit and --offset").format(count=more))
+    note_missed(terminal, told)
 
 
 def owned(run: str) -> tuple[str, str]:

@@ -7,22 +7,20 @@ from typing import Any
 import click
 
 from ...i18n import _
-from ...output.text import clean, table
+from ...output.text import clean
 from ...quantity import format_bytes
 from .. import grammar
 from ..hub_api import HubAPI
 from ..terminal import Terminal
 from ..wording import Command
-from .common import FORMS, document, hub_options, note_missed
+from .common import FORMS, hub_options, page_options, show
 
 
 @click.command("storage", cls=Command)
 @click.option("--filter", "text", help="only where user, folder or path has this")
 @click.option("--owner", help="only of this user")
 @click.option("--full", is_flag=True, help="only what is full to 80 % or more")
-@click.option("--sort", help="by this column, -COLUMN for the other way round [-share]")
-@click.option("--limit", type=click.IntRange(1, 1000), default=100, help="at most so many [100]")
-@click.option("--offset", type=click.IntRange(0), default=0, help="leave out so many before")
+@page_options("-share")
 @grammar.output_option(FORMS)
 @hub_options
 @click.pass_obj
@@ -33,17 +31,9 @@ def storage_command(
     words["q"], words["full"] = words.pop("text"), "true" if words["full"] else None
     asked = {key: value for key, value in words.items() if value is not None}
     told = HubAPI.of(hub, token_file).ask("GET", "storage", asked)
-    if form != "table":
-        terminal.emit(document(told, form))
-    elif told["items"]:
-        head = (_("USER"), _("FOLDER"), _("USED"), _("ALLOWED"), _("FULL"), _("MESSAGE"))
-        rows = [_row(row) for row in told["items"]]
-        terminal.emit(table(head, rows, terminal.paint, terminal.columns))
-    else:
-        terminal.say(_("Nothing fits."))
-    if (more := told["total"] - len(told["items"])) and form == "table":
-        terminal.note(_("{count} more; see --limit and --offset").format(count=more))
-    note_missed(terminal, told)
+    head = (_("USER"), _("FOLDER"), _("USED"), _("ALLOWED"), _("FULL"), _("MESSAGE"))
+    none = _("Nothing fits.")
+    show(terminal, told, form, head, _row, none)
 
 
 def _row(row: dict[str, Any]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import click
 
 from ...errors import UsageError
 from ...i18n import _
-from ...output.text import age, clean, table
+from ...output.text import age, clean
 from ...quantity import format_bytes
 from .. import grammar
 from ..ending import YES
@@ -20,7 +20,7 @@ from ..hub_api import HubAPI
 from ..terminal import Terminal
 from ..wording import Command
 from .archives import archive_command, archives_command
-from .common import FORMS, Group, document, hub_options, note_missed
+from .common import FORMS, Group, document, hub_options, page_options, show
 
 
 @click.group("users", cls=Group, invoke_without_command=True)
@@ -32,9 +32,7 @@ from .common import FORMS, Group, document, hub_options, note_missed
     multiple=True,
     help="only whose server is so; repeatable",
 )
-@click.option("--sort", help="by this column, -COLUMN for the other way round [name]")
-@click.option("--limit", type=click.IntRange(1, 1000), default=100, help="at most so many [100]")
-@click.option("--offset", type=click.IntRange(0), default=0, help="leave out so many before")
+@page_options("name")
 @grammar.output_option(FORMS)
 @hub_options
 @click.pass_context
@@ -48,28 +46,20 @@ def users_command(
     words["q"] = words.pop("text")
     asked = {key: value for key, value in words.items() if value not in (None, ())}
     told = HubAPI.of(hub, token_file).ask("GET", "users", asked)
-    if form != "table":
-        terminal.emit(document(told, form))
-    elif told["items"]:
-        head = (
-            _("NAME"),
-            _("GROUPS"),
-            _("SEEN"),
-            _("SERVER"),
-            _("CLUSTERS"),
-            "CPU",
-            _("MEMORY"),
-            "GPU",
-            _("STORAGE"),
-            _("OVERRIDE"),
-        )
-        rows = [_row(row) for row in told["items"]]
-        terminal.emit(table(head, rows, terminal.paint, terminal.columns))
-    else:
-        terminal.say(_("No user fits.") if told["all"] else _("There are no users."))
-    if (more := told["total"] - len(told["items"])) and form == "table":
-        terminal.note(_("{count} more; see --limit and --offset").format(count=more))
-    note_missed(terminal, told)
+    head = (
+        _("NAME"),
+        _("GROUPS"),
+        _("SEEN"),
+        _("SERVER"),
+        _("CLUSTERS"),
+        "CPU",
+        _("MEMORY"),
+        "GPU",
+        _("STORAGE"),
+        _("OVERRIDE"),
+    )
+    none = _("No user fits.") if told["all"] else _("There are no users.")
+    show(terminal, told, form, head, _row, none)
 
 
 def _row(row: dict[str, Any]) -> tuple[str, ...]:

@@ -1,11 +1,10 @@
 /* The table of clusters, asked for again every two seconds while it is seen, and stopping them. */
 
 import { drawChips, drawColumns, drawPlace } from './columns.js';
+import { LIMIT, drawRows, follow } from './looking.js';
 import { openLog } from './more.js';
-import { age, ask, at, make, memory, tasksOf, tell } from './shared.js';
+import { age, ask, at, make, memory, tasksOf } from './shared.js';
 
-const EVERY = 2000;
-const LIMIT = 100;
 const COLUMNS = [
   ['owner', 'Owner'],
   ['name', 'Cluster'],
@@ -21,10 +20,7 @@ const COLUMNS = [
 
 const view = { text: '', phases: new Set(), sort: 'age', offset: 0 };
 const chosen = new Map();
-let tag = '';
 let shown = { items: [], total: 0, all: 0, phases: {}, missed: [] };
-let timer = 0;
-let asked = 0;
 
 function drawRow(row) {
   const line = make('tr');
@@ -85,18 +81,12 @@ function drawChoice() {
 }
 
 function draw() {
-  const focus = document.activeElement?.getAttribute('aria-label');
-  const inRows = at('rows').contains(document.activeElement);
   for (const row of shown.items) {
     if (chosen.has(row.uid)) {
       choose(row, true);
     }
   }
-  at('rows').replaceChildren(...shown.items.map(drawRow));
-  if (inRows && focus) {
-    const again = [...at('rows').querySelectorAll('[aria-label]')];
-    again.find(one => one.getAttribute('aria-label') === focus)?.focus();
-  }
+  drawRows(shown.items.map(drawRow));
   drawColumns(COLUMNS, view, change);
   drawChips(at('phases'), shown.phases, view.phases, change);
   drawChoice();
@@ -106,55 +96,20 @@ function draw() {
     : 'There are no clusters yet. A user starts one in a notebook: %tfcluster launch train.py';
 }
 
-function words() {
-  const found = new URLSearchParams({
-    sort: view.sort,
-    limit: LIMIT,
-    offset: view.offset
-  });
-  if (view.text) {
-    found.set('q', view.text);
-  }
-  for (const phase of view.phases) {
-    found.append('phase', phase);
-  }
-  return found;
-}
-
-async function look() {
-  clearTimeout(timer);
-  const number = ++asked;
-  try {
-    const answer = await ask(`api/clusters?${words()}`, { known: tag });
-    if (number !== asked) {
-      return;
+const { look, change } = follow({
+  path: 'api/clusters',
+  view,
+  words: asked => {
+    for (const phase of view.phases) {
+      asked.append('phase', phase);
     }
-    tell(null);
-    if (answer) {
-      tag = answer.tag;
-      shown = answer.told;
-      draw();
-    }
-  } catch (error) {
-    if (number === asked) {
-      tell(error);
-      if (error.status === 401 || error.status === 403) {
-        at('rows').replaceChildren();
-        return; // whoever may not look does not go on asking
-      }
-    }
+  },
+  every: 2000,
+  draw: told => {
+    shown = told;
+    draw();
   }
-  if (number === asked && !document.hidden) {
-    timer = setTimeout(look, EVERY);
-  }
-}
-
-/** Another filter, order or page. */
-function change(offset = 0) {
-  view.offset = offset;
-  tag = '';
-  look();
-}
+});
 
 // -- stop ---------------------------------------------------------------------------------------
 
@@ -206,24 +161,15 @@ async function stop(event) {
   }
 }
 
-at('filter').addEventListener('input', () => {
-  view.text = at('filter').value;
-  change();
-});
 at('every').addEventListener('change', () => {
   for (const row of shown.items) {
     choose(row, at('every').checked);
   }
   draw();
 });
-at('back').addEventListener('click', () =>
-  change(Math.max(0, view.offset - LIMIT))
-);
-at('forth').addEventListener('click', () => change(view.offset + LIMIT));
 at('stop').addEventListener('click', openStop);
 at('reason').addEventListener('input', () => {
   at('stop-said').textContent = '';
 });
 at('ask-stop').querySelector('form').addEventListener('submit', stop);
-document.addEventListener('visibilitychange', () => document.hidden || look());
 look();

@@ -1,10 +1,9 @@
 /* What lies in everyone's folders, asked for again every half minute while it is seen. */
 
 import { drawColumns, drawPlace } from './columns.js';
-import { ask, at, make, tell } from './shared.js';
+import { LIMIT, drawRows, follow } from './looking.js';
+import { at, make } from './shared.js';
 
-const EVERY = 30000;
-const LIMIT = 100;
 const WARN = 0.8;
 const COLUMNS = [
   ['owner', 'User'],
@@ -15,8 +14,6 @@ const COLUMNS = [
 ];
 
 const view = { text: '', full: false, sort: '-share', offset: 0 };
-let timer = 0;
-let asked = 0;
 
 /** `1.5 GiB`, `12 MiB`. */
 function bytes(count) {
@@ -55,59 +52,25 @@ function drawRow(row) {
   return line;
 }
 
-async function show() {
-  clearTimeout(timer);
-  const number = ++asked;
-  const words = new URLSearchParams({
-    sort: view.sort,
-    limit: LIMIT,
-    offset: view.offset
-  });
-  if (view.text) {
-    words.set('q', view.text);
-  }
-  if (view.full) {
-    words.set('full', 'true');
-  }
-  try {
-    const { told } = await ask(`api/storage?${words}`);
-    if (number !== asked) {
-      return;
+const { look, change } = follow({
+  path: 'api/storage',
+  view,
+  words: asked => {
+    if (view.full) {
+      asked.set('full', 'true');
     }
-    tell(null);
-    drawColumns(COLUMNS, view, again);
-    at('rows').replaceChildren(...told.items.map(drawRow));
+  },
+  every: 30000,
+  draw: told => {
+    drawColumns(COLUMNS, view, change);
+    drawRows(told.items.map(drawRow));
     at('many').textContent = `(${told.full})`;
     drawPlace(told, view.offset, LIMIT);
-  } catch (error) {
-    tell(error);
   }
-  if (number === asked && !document.hidden) {
-    timer = setTimeout(show, EVERY);
-  }
-}
-
-function again() {
-  view.offset = 0;
-  show();
-}
-
-at('filter').addEventListener('input', () => {
-  view.text = at('filter').value;
-  again();
 });
+
 at('full').addEventListener('change', () => {
   view.full = at('full').checked;
-  again();
+  change();
 });
-for (const [name, step] of [
-  ['back', -LIMIT],
-  ['forth', LIMIT]
-]) {
-  at(name).addEventListener('click', () => {
-    view.offset = Math.max(0, view.offset + step);
-    show();
-  });
-}
-document.addEventListener('visibilitychange', () => document.hidden || show());
-show();
+look();

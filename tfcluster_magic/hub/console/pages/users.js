@@ -3,11 +3,10 @@
 import { openArchive } from './archive.js';
 import { drawChips, drawColumns, drawPlace } from './columns.js';
 import { openImport } from './import.js';
+import { LIMIT, drawRows, follow } from './looking.js';
 import { openOverride } from './override.js';
 import { age, ask, at, make, memory, tell } from './shared.js';
 
-const EVERY = 5000;
-const LIMIT = 100;
 const COLUMNS = [
   ['name', 'Name'],
   ['group', 'Groups'],
@@ -23,8 +22,6 @@ const COLUMNS = [
 const view = { text: '', servers: new Set(), sort: 'name', offset: 0 };
 const chosen = new Set();
 let shown = { items: [], total: 0, all: 0, servers: {}, missed: [] };
-let timer = 0;
-let asked = 0;
 
 /** `3 of 16`, `3` where nothing bounds it. */
 function part(used, allowed, text = String) {
@@ -107,13 +104,7 @@ function drawChoice() {
 }
 
 function draw() {
-  const focus = document.activeElement?.getAttribute('aria-label');
-  const inRows = at('rows').contains(document.activeElement);
-  at('rows').replaceChildren(...shown.items.map(drawRow));
-  if (inRows && focus) {
-    const again = [...at('rows').querySelectorAll('[aria-label]')];
-    again.find(one => one.getAttribute('aria-label') === focus)?.focus();
-  }
+  drawRows(shown.items.map(drawRow));
   drawColumns(COLUMNS, view, change);
   if (!at('more')) {
     at('columns').append(make('th', 'Override', { scope: 'col', id: 'more' }));
@@ -123,51 +114,20 @@ function draw() {
   drawChoice();
 }
 
-function words() {
-  const found = new URLSearchParams({
-    sort: view.sort,
-    limit: LIMIT,
-    offset: view.offset
-  });
-  if (view.text) {
-    found.set('q', view.text);
-  }
-  for (const state of view.servers) {
-    found.append('server', state);
-  }
-  return found;
-}
-
-async function look() {
-  clearTimeout(timer);
-  const number = ++asked;
-  try {
-    const { told } = await ask(`api/users?${words()}`);
-    if (number !== asked) {
-      return;
+const { look, change } = follow({
+  path: 'api/users',
+  view,
+  words: asked => {
+    for (const state of view.servers) {
+      asked.append('server', state);
     }
-    tell(null);
+  },
+  every: 5000,
+  draw: told => {
     shown = told;
     draw();
-  } catch (error) {
-    if (number === asked) {
-      tell(error);
-      if (error.status === 401 || error.status === 403) {
-        at('rows').replaceChildren();
-        return; // whoever may not look does not go on asking
-      }
-    }
   }
-  if (number === asked && !document.hidden) {
-    timer = setTimeout(look, EVERY);
-  }
-}
-
-/** Another filter, order or page. */
-function change(offset = 0) {
-  view.offset = offset;
-  look();
-}
+});
 
 async function servers(what) {
   const { told } = await ask('api/users/servers', {
@@ -188,20 +148,12 @@ function openStop() {
   at('ask-stop').showModal();
 }
 
-at('filter').addEventListener('input', () => {
-  view.text = at('filter').value;
-  change();
-});
 at('every').addEventListener('change', () => {
   for (const row of shown.items) {
     chosen[at('every').checked ? 'add' : 'delete'](row.name);
   }
   draw();
 });
-at('back').addEventListener('click', () =>
-  change(Math.max(0, view.offset - LIMIT))
-);
-at('forth').addEventListener('click', () => change(view.offset + LIMIT));
 at('start').addEventListener('click', () => servers('start').catch(tell));
 at('stop').addEventListener('click', openStop);
 at('ask-stop')
@@ -211,5 +163,4 @@ at('ask-stop')
   });
 at('archive').addEventListener('click', () => openArchive(chosen, look));
 at('import').addEventListener('click', () => openImport(look));
-document.addEventListener('visibilitychange', () => document.hidden || look());
 look();

@@ -1,0 +1,85 @@
+/* A page's table: asked for again while it is seen; its filter, its pages, and its focus. */
+
+import { ask, at, tell } from './shared.js';
+
+export const LIMIT = 100;
+
+/**
+ * Follow the rows at `path` and `draw` each answer. `view` has the order, the page, the text of the
+ * filter and what else is asked for, which `words` adds. Gives `look` (now) and `change` (of what
+ * is asked for: the first page of it, or the one at an offset).
+ */
+export function follow({ path, view, words, every, draw }) {
+  let timer = 0;
+  let asked = 0;
+  let tag = '';
+
+  function question() {
+    const found = new URLSearchParams({
+      sort: view.sort,
+      limit: LIMIT,
+      offset: view.offset
+    });
+    if (view.text) {
+      found.set('q', view.text);
+    }
+    words(found);
+    return `${path}?${found}`;
+  }
+
+  async function look() {
+    clearTimeout(timer);
+    const number = ++asked;
+    try {
+      const answer = await ask(question(), { known: tag });
+      if (number !== asked) {
+        return; // the answer to a later question is the one that counts
+      }
+      tell(null);
+      if (answer) {
+        tag = answer.tag;
+        draw(answer.told);
+      }
+    } catch (error) {
+      if (number === asked) {
+        tell(error);
+        if (error.status === 401 || error.status === 403) {
+          at('rows').replaceChildren();
+          return; // whoever may not look does not go on asking
+        }
+      }
+    }
+    if (number === asked && !document.hidden) {
+      timer = setTimeout(look, every);
+    }
+  }
+
+  function change(offset = 0) {
+    view.offset = Math.max(0, offset);
+    tag = ''; // whoever changes something sees the rows drawn anew
+    look();
+  }
+
+  at('filter').addEventListener('input', () => {
+    view.text = at('filter').value;
+    change();
+  });
+  at('back').addEventListener('click', () => change(view.offset - LIMIT));
+  at('forth').addEventListener('click', () => change(view.offset + LIMIT));
+  document.addEventListener(
+    'visibilitychange',
+    () => document.hidden || look()
+  );
+  return { look, change };
+}
+
+/** Put these rows into the table; what had the focus has it again. */
+export function drawRows(lines) {
+  const focus = document.activeElement?.getAttribute('aria-label');
+  const inRows = at('rows').contains(document.activeElement);
+  at('rows').replaceChildren(...lines);
+  if (inRows && focus) {
+    const again = [...at('rows').querySelectorAll('[aria-label]')];
+    again.find(one => one.getAttribute('aria-label') === focus)?.focus();
+  }
+}
