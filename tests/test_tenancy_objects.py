@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
+from tfcluster_magic.hub.spawning.tenants import FURNISHED, TROUBLE
 from tfcluster_magic.hub.tenancy import alike
-from tfcluster_magic.hub.tenancy.objects import Place, Server, objects
+from tfcluster_magic.hub.tenancy.objects import Place, Server, marks, objects
 from tfcluster_magic.hub.tenancy.policy import for_groups, parse
 from tfcluster_magic.templating import documents
 
@@ -97,6 +98,22 @@ def test_what_is_there_is_compared_as_the_api_server_writes_it() -> None:
     unlabelled = copy.deepcopy(policy)
     del unlabelled["metadata"]["labels"]["tfcluster.dev/hub"]
     assert not alike.is_as(policy, alike.trim(unlabelled))
+
+
+def test_tenancy_may_write_all_that_it_marks_a_namespace_with() -> None:
+    """The admission policy beside its role names each annotation that it sets, and no other: one
+    that was missing there kept every namespace of a user with a group from being furnished.
+    """
+    found = yaml.safe_load_all((ROOT / "k8s" / "hub" / "admission.yaml").read_text())
+    (policy,) = [
+        each
+        for each in found
+        if each["kind"] == "ValidatingAdmissionPolicy"
+        and each["metadata"]["name"] == "tfcluster-tenancy-namespaces"
+    ]
+    (own,) = [each for each in policy["spec"]["variables"] if each["name"] == "own"]
+    written = {FURNISHED, TROUBLE, *marks(for_groups(parse(""), ()))}
+    assert set(yaml.safe_load(own["expression"])) == written
 
 
 def test_the_rights_of_hub_and_tenancy_do_not_grow(pytestconfig: pytest.Config) -> None:

@@ -3,10 +3,9 @@
 import { ask, at, make, prefix, tell } from './shared.js';
 
 const figure = hours =>
-  hours.toLocaleString(
-    undefined,
-    hours < 1 ? { maximumSignificantDigits: 2 } : { maximumFractionDigits: 2 }
-  );
+  hours > 0 && hours < 0.01
+    ? '< 0.01'
+    : hours.toLocaleString(undefined, { maximumFractionDigits: 2 });
 
 const used = row =>
   row.used === null
