@@ -1,5 +1,4 @@
 import { CommandRegistry } from '@lumino/commands';
-import { Signal } from '@lumino/signaling';
 import * as React from 'react';
 import { act } from 'react';
 import { createRoot, type Root } from 'react-dom/client';
@@ -17,7 +16,7 @@ let root: Root;
 let host: HTMLElement;
 let commands: CommandRegistry;
 const executed: string[] = [];
-const revealed = new Signal<object, string>({});
+let revealed: string | null = null;
 
 beforeEach(() => {
   host = document.body.appendChild(document.createElement('div'));
@@ -46,6 +45,7 @@ const draw = (runs: ReadonlyArray<IRun>): void =>
         commands={commands}
         selected={new Set()}
         revealed={revealed}
+        onRevealed={() => (revealed = null)}
         onSelect={() => undefined}
         onEscape={() => undefined}
       />
@@ -61,6 +61,18 @@ const press = async (key: string): Promise<void> => {
     await new Promise(requestAnimationFrame);
   });
 };
+
+it('opens the row of a run that is told only after it was asked for', async () => {
+  revealed = 'digits-1';
+  draw([aRun('other')]);
+  expect(revealed).toBe('digits-1');
+  draw([aRun('other'), aRun('digits')]);
+  await vi.waitFor(() => {
+    expect(document.activeElement?.getAttribute('data-run')).toBe('digits-1');
+  });
+  expect(document.activeElement?.getAttribute('aria-expanded')).toBe('true');
+  expect(revealed).toBeNull();
+});
 
 it('changes nothing in the document for rows whose run has not changed', async () => {
   const runs = [aRun('a'), aRun('b'), aRun('c')];

@@ -5,7 +5,6 @@
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
-import type { ISignal } from '@lumino/signaling';
 import * as React from 'react';
 import { nameOf } from '../api/listing';
 import type { IRun } from '../api/types';
@@ -21,7 +20,10 @@ export interface IRunListProps {
   readonly trans: TranslationBundle;
   readonly commands: CommandRegistry;
   readonly selected: ReadonlySet<string>;
-  readonly revealed: ISignal<unknown, string>;
+  /** A run whose row is opened as soon as it is there. */
+  readonly revealed: string | null;
+  /** It is open. */
+  onRevealed(): void;
   onSelect(name: string): void;
   /** Escape, when there is nothing to close in the list itself. */
   onEscape(): void;
@@ -34,6 +36,7 @@ export function RunList({
   commands,
   selected,
   revealed,
+  onRevealed,
   onSelect,
   onEscape
 }: IRunListProps): React.JSX.Element {
@@ -65,16 +68,17 @@ export function RunList({
     []
   );
 
+  const opened = React.useRef(onRevealed);
+  opened.current = onRevealed;
   React.useEffect(() => {
-    const reveal = (_: unknown, name: string): void => {
+    if (revealed !== null && runs.some(run => nameOf(run) === revealed)) {
       setMost(Infinity);
-      setActive(name);
-      setExpanded(names => new Set(names).add(name));
-      requestAnimationFrame(() => focusRow(box.current, name));
-    };
-    revealed.connect(reveal);
-    return () => void revealed.disconnect(reveal);
-  }, [revealed]);
+      setActive(revealed);
+      setExpanded(names => new Set(names).add(revealed));
+      requestAnimationFrame(() => focusRow(box.current, revealed));
+      opened.current();
+    }
+  }, [revealed, runs]);
 
   const go = (to: number): void => {
     const next = Math.min(Math.max(to, 0), runs.length - 1);

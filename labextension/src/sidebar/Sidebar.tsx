@@ -32,6 +32,8 @@ export interface ISidebarProps {
 }
 
 const NONE: ReadonlySet<string> = new Set();
+/** Milliseconds after which a run that never came does not take the focus any more. */
+const PATIENCE = 30000;
 
 /** Everything in the sidebar. */
 export function Sidebar({
@@ -46,11 +48,20 @@ export function Sidebar({
   const state = useClusters(model);
   const [filter, setFilter] = React.useState(NO_FILTER);
   const [selected, setSelected] = React.useState(NONE);
+  // The answer to a launch may be here before its run is: the row is opened when it comes.
+  const [wanted, setWanted] = React.useState<string | null>(null);
   React.useEffect(() => {
-    const showAll = (): void => setFilter(NO_FILTER); // it may be hidden by the filter
-    revealed.connect(showAll);
-    return () => void revealed.disconnect(showAll);
+    const reveal = (_: unknown, name: string): void => {
+      setFilter(NO_FILTER); // it may be hidden by the filter
+      setWanted(name);
+    };
+    revealed.connect(reveal);
+    return () => void revealed.disconnect(reveal);
   }, [revealed]);
+  React.useEffect(() => {
+    const timer = setTimeout(() => setWanted(null), PATIENCE);
+    return () => clearTimeout(timer);
+  }, [wanted]);
   const drawn = React.useRef(onDrawn);
   React.useEffect(() => drawn.current(), []);
   const body = React.useRef<HTMLDivElement>(null);
@@ -102,7 +113,8 @@ export function Sidebar({
             trans={trans}
             commands={commands}
             selected={selected}
-            revealed={revealed}
+            revealed={wanted}
+            onRevealed={() => setWanted(null)}
             onSelect={name => setSelected(names => toggled(names, name))}
             onEscape={() => setSelected(NONE)}
           />

@@ -1,0 +1,64 @@
+import { CommandRegistry } from '@lumino/commands';
+import { Signal } from '@lumino/signaling';
+import * as React from 'react';
+import { act } from 'react';
+import { createRoot } from 'react-dom/client';
+import { expect, it, vi } from 'vitest';
+import type {
+  IClusters,
+  IClustersState,
+  ITransition
+} from '../src/api/clusters';
+import { Sidebar } from '../src/sidebar/Sidebar';
+import { aRun, trans } from './runs';
+
+declare const globalThis: { IS_REACT_ACT_ENVIRONMENT: boolean };
+globalThis.IS_REACT_ACT_ENVIRONMENT = true;
+
+it('opens the row of the first run when the answer to its launch came before it', async () => {
+  const host = document.body.appendChild(document.createElement('div'));
+  const root = createRoot(host);
+  const revealed = new Signal<object, string>({});
+  let state: IClustersState = {
+    state: 'live',
+    runs: [],
+    all: false,
+    problem: null,
+    at: 1
+  };
+  // The server's end of it: what is pushed comes by these two signals.
+  const model = {
+    get state() {
+      return state;
+    }
+  } as IClusters;
+  const changed = new Signal<IClusters, IClustersState>(model);
+  Object.assign(model, {
+    changed,
+    transitioned: new Signal<IClusters, ITransition>(model)
+  });
+  act(() =>
+    root.render(
+      <Sidebar
+        model={model}
+        commands={new CommandRegistry()}
+        trans={trans}
+        filterRef={React.createRef()}
+        revealed={revealed}
+        onDrawn={() => undefined}
+        findExamples={() => Promise.resolve(null)}
+      />
+    )
+  );
+  await act(async () => revealed.emit('digits-1'));
+  expect(host.querySelector('[role="row"]')).toBeNull();
+  state = { ...state, runs: [aRun('digits')] };
+  await act(async () => changed.emit(state));
+  await vi.waitFor(() => {
+    const row = document.activeElement;
+    expect(row?.getAttribute('data-run')).toBe('digits-1');
+    expect(row?.getAttribute('aria-expanded')).toBe('true');
+  });
+  act(() => root.unmount());
+  host.remove();
+});
