@@ -117,7 +117,8 @@ def test_an_administrator_sees_stops_and_reads_what_everyone_runs(
     ada, bob = tenants
     runs = console.until(stays, "Running")
     failed = console.until(fails, "Failed")
-    assert runs["nodes"] == ["node-1"]
+    (pod,) = bob.kubectl.every("pods", "tfcluster.dev/name=stays-1")
+    assert runs["nodes"] == [pod["spec"]["nodeName"]]
     assert failed["failed"] == ["worker-0"]
     assert fails not in console.rows(f"owner={bob.user}&phase=Running")
     assert set(console.rows(f"owner={bob.user}&phase=Running")) == {stays}
