@@ -18,8 +18,9 @@ from tfcluster_magic.hub.tenancy.accepted import ACCEPTED, KEY, WRITTEN
 from tfcluster_magic.hub.tenancy.caches import RESOURCES
 from tfcluster_magic.hub.tenancy.objects import Place, objects
 from tfcluster_magic.hub.tenancy.policy import for_groups, parse
-from tfcluster_magic.hub.tenancy.tenancy import FURNISHED, TROUBLE, USER, Tenancy
+from tfcluster_magic.hub.tenancy.tenancy import FURNISHED, TROUBLE, Tenancy
 from tfcluster_magic.kube.api import path
+from tfcluster_magic.kube.labels import USER
 
 HOME = "tfcluster-hub"
 CLASS = path("storageclasses", "", "fast")

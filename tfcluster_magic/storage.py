@@ -15,6 +15,8 @@ from .quantity import format_bytes
 
 WARN = 0.8
 """The part of what is allowed from which a person is told."""
+OWN = 1.1
+"""A volume of this many times what is allowed, at most, is of the folder or claim alone."""
 NAMES = ("workspace", "data", "log")
 _MANY = 3
 

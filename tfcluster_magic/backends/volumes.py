@@ -18,7 +18,7 @@ import msgspec
 
 from ..i18n import _
 from ..models import Model
-from ..storage import WARN, Part, Volume
+from ..storage import OWN, WARN, Part, Volume
 
 SECONDS, ENTRIES = 1.0, 300_000
 """The most that the walks of one measuring take."""
@@ -26,8 +26,6 @@ KEPT, KEPT_WHEN_FULL = 60.0, 3.0
 PART = 10
 """So many times as long as it took is kept what was measured: a form asks while somebody types."""
 LARGEST = 5
-OWN = 1.1
-"""A file system of this many times what is allowed, at most, is of the folder alone."""
 
 
 class Folder(msgspec.Struct, frozen=True):

@@ -17,7 +17,6 @@ from ...kube import hours, labels, resource
 from ...kube.shapes import Head, Shape
 from ...models import Metadata, Replicas, ReplicaSet, Spec, TFCluster
 from ..tenancy import names
-from ..tenancy.tenancy import USER
 from .rows import row_of
 from .world import Row
 
@@ -114,7 +113,7 @@ def trim_namespace(found: Object) -> Object:
 def user_of(namespace: Object, prefix: str) -> str:
     """Whose a namespace is; empty when it is not called as that user's is, and so is nobody's."""
     head = namespace["metadata"]
-    user = str((head.get("annotations") or {}).get(USER, ""))
+    user = str((head.get("annotations") or {}).get(labels.USER, ""))
     return user if user and names.namespace(user, prefix) == head["name"] else ""
 
 

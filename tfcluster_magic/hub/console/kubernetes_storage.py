@@ -17,12 +17,10 @@ from typing import Any
 from ...i18n import _
 from ...kube.amounts import amounts
 from ...kube.api import Api, ApiError, path
-from ...storage import NAMES, Volume
+from ...storage import NAMES, OWN, Volume
 from .world import Filled, Missed
 
 Object = dict[str, Any]
-OWN = 1.1
-"""A volume of this many times what its claim has, at most, is of the claim alone."""
 _SECONDS = 10.0
 
 

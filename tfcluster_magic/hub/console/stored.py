@@ -14,11 +14,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...errors import InvalidRequest, Problem
-from ...i18n import _
 from ...models import Model
 from ...storage import WARN, Part, Volume
-from . import table
+from .asking import read
 from .world import Filled, World
 
 FRESH = 30.0
@@ -110,33 +108,15 @@ def query(given: Mapping[str, Sequence[str]]) -> StorageQuery:
     Raises:
         InvalidRequest: a word or a value is not known; all of them are named.
     """
-    known = ("full", "limit", "offset", "owner", "q", "sort")
-    use = _("use {words}")
-    wrong = [
-        Problem(name, values[-1], use.format(words=", ".join(known)))
-        for name, values in given.items()
-        if name not in known
-    ]
-    last = {name: values[-1] for name, values in given.items() if values}
-    sort = last.get("sort", "-share")
-    if sort.removeprefix("-") not in COLUMNS:
-        wrong.append(Problem("sort", sort, use.format(words=", ".join(COLUMNS))))
-    if last.get("full", "") not in ("", "true", "false"):
-        wrong.append(Problem("full", last["full"], use.format(words="true, false")))
-    try:
-        part = table.query({key: [last[key]] for key in ("limit", "offset") if key in last})
-    except InvalidRequest as error:
-        wrong += error.problems
-    if wrong:
-        raise InvalidRequest(wrong, _("that cannot be asked"))
+    said = read(given, COLUMNS, "-share", words=("owner",), one={"full": ("true", "false")})
     return StorageQuery(
-        text=last.get("q", "").strip().casefold(),
-        owner=last.get("owner", ""),
-        full=last.get("full") == "true",
-        sort=sort.removeprefix("-"),
-        descending=sort.startswith("-"),
-        limit=part.limit,
-        offset=part.offset,
+        text=said.text,
+        owner=said.last.get("owner", ""),
+        full=said.last.get("full") == "true",
+        sort=said.sort,
+        descending=said.descending,
+        limit=said.limit,
+        offset=said.offset,
     )
 
 

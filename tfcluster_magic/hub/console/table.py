@@ -6,12 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...errors import InvalidRequest, Problem
-from ...i18n import _
 from ...models import Model, Phase, Reason
+from .asking import read
 from .world import Row
 
-MOST = 1000
 COLUMNS: dict[str, Callable[[Row], Any]] = {
     "owner": lambda row: row.owner,
     "name": lambda row: (row.cluster, row.run),
@@ -25,7 +23,8 @@ COLUMNS: dict[str, Callable[[Row], Any]] = {
     "node": lambda row: row.nodes,
 }
 """By what a table can be sorted."""
-_WORDS = {"phase": {p.value for p in Phase}, "reason": {r.value for r in Reason}}
+_PHASE = {"phase": sorted(p.value for p in Phase)}
+_REASON = {"reason": sorted(r.value for r in Reason)}
 
 
 class Query(Model, frozen=True):
@@ -56,41 +55,16 @@ def query(given: Mapping[str, Sequence[str]]) -> Query:
     Raises:
         InvalidRequest: a word or a value is not known; all of them are named.
     """
-    known = {"q", "owner", "phase", "reason", "sort", "limit", "offset"}
-    wrong = [
-        Problem(name, values[-1], _("use {words}").format(words=", ".join(sorted(known))))
-        for name, values in given.items()
-        if name not in known
-    ]
-    last = {name: values[-1] for name, values in given.items() if values}
-    phases = tuple(word for words in given.get("phase", ()) for word in words.split(",") if word)
-    for name, said in (("phase", phases), ("reason", (last.get("reason", ""),))):
-        wrong += [
-            Problem(name, word, _("use {words}").format(words=", ".join(sorted(_WORDS[name]))))
-            for word in said
-            if word and word not in _WORDS[name]
-        ]
-    sort = last.get("sort", "age")
-    if sort.removeprefix("-") not in COLUMNS:
-        wrong.append(Problem("sort", sort, _("use {words}").format(words=", ".join(COLUMNS))))
-    counts = {}
-    for name, usual, least in (("limit", 100, 1), ("offset", 0, 0)):
-        text = last.get(name, str(usual))
-        counts[name] = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
-        if not least <= counts[name] <= (MOST if name == "limit" else 10**9):
-            rule = _("a whole number from {least} to {most}").format(least=least, most=MOST)
-            wrong.append(Problem(name, text, rule))
-    if wrong:
-        raise InvalidRequest(wrong, _("that cannot be asked"))
+    said = read(given, COLUMNS, "age", words=("owner",), one=_REASON, many=_PHASE)
     return Query(
-        text=last.get("q", "").strip().casefold(),
-        owner=last.get("owner", ""),
-        phases=phases,
-        reason=last.get("reason", ""),
-        sort=sort.removeprefix("-"),
-        descending=sort.startswith("-"),
-        limit=counts["limit"],
-        offset=counts["offset"],
+        text=said.text,
+        owner=said.last.get("owner", ""),
+        phases=said.chosen["phase"],
+        reason=said.last.get("reason", ""),
+        sort=said.sort,
+        descending=said.descending,
+        limit=said.limit,
+        offset=said.offset,
     )
 
 

@@ -6,13 +6,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ...errors import InvalidRequest, Problem
-from ...i18n import _
 from ...kube.amounts import quantity
 from ...limits import Term
 from ...models import Model
 from ..tenancy.grants import Entitlement
-from . import table
+from .asking import read
 from .hub_users import HubUser
 from .world import Row
 
@@ -88,38 +86,15 @@ def query(given: Mapping[str, Sequence[str]]) -> UserQuery:
     Raises:
         InvalidRequest: a word or a value is not known; all of them are named.
     """
-    known = {"q", "group", "server", "sort", "limit", "offset"}
-    use = _("use {words}")
-    wrong = [
-        Problem(name, values[-1], use.format(words=", ".join(sorted(known))))
-        for name, values in given.items()
-        if name not in known
-    ]
-    last = {name: values[-1] for name, values in given.items() if values}
-    servers = tuple(word for words in given.get("server", ()) for word in words.split(",") if word)
-    wrong += [
-        Problem("server", word, use.format(words=", ".join(SERVERS)))
-        for word in servers
-        if word not in SERVERS
-    ]
-    sort = last.get("sort", "name")
-    if sort.removeprefix("-") not in COLUMNS:
-        wrong.append(Problem("sort", sort, use.format(words=", ".join(COLUMNS))))
-    counts = {key: [text] for key, text in last.items() if key in ("limit", "offset")}
-    try:
-        part = table.query(counts)
-    except InvalidRequest as error:
-        wrong += error.problems
-    if wrong:
-        raise InvalidRequest(wrong, _("that cannot be asked"))
+    said = read(given, COLUMNS, "name", words=("group",), many={"server": SERVERS})
     return UserQuery(
-        text=last.get("q", "").strip().casefold(),
-        group=last.get("group", ""),
-        servers=servers,
-        sort=sort.removeprefix("-"),
-        descending=sort.startswith("-"),
-        limit=part.limit,
-        offset=part.offset,
+        text=said.text,
+        group=said.last.get("group", ""),
+        servers=said.chosen["server"],
+        sort=said.sort,
+        descending=said.descending,
+        limit=said.limit,
+        offset=said.offset,
     )
 
 

@@ -15,12 +15,11 @@ from datetime import datetime, timezone
 from typing import Any
 
 from ...i18n import _
-from ...kube.labels import GROUP, TENANT
+from ...kube.labels import GROUP, TENANT, USER
 from .reading import Reader
 
 Object = Mapping[str, Any]
 HUB = f"{GROUP}/hub"
-USER = f"{GROUP}/user"
 FURNISHED = f"{GROUP}/furnished"
 TROUBLE = f"{GROUP}/trouble"
 REMOVED = f"{GROUP}/removed"

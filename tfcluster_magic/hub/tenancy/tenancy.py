@@ -40,7 +40,6 @@ RESYNC = 600.0
 """Seconds after which a tenant is looked at although nothing changed."""
 SOON = 15.0
 """The same for one in trouble."""
-USER = f"{labels.GROUP}/user"
 FURNISHED, TROUBLE = f"{labels.GROUP}/furnished", f"{labels.GROUP}/trouble"
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 
@@ -179,7 +178,7 @@ class Tenancy:
         if head.get("deletionTimestamp"):
             self._mark(found, "", [_("the namespace is being deleted")])
             return SOON if removal.discard_runs(self._api, name) else None
-        user = notes.get(USER, "")
+        user = notes.get(labels.USER, "")
         if not user or names.namespace(user, self._prefix) != name:
             self._mark(found, "", [self._not_its_name(user)])
             return None
@@ -251,7 +250,9 @@ class Tenancy:
 
     def _not_its_name(self, user: str) -> str:
         if not user:
-            return _("the namespace does not say whose it is (annotation {key})").format(key=USER)
+            return _("the namespace does not say whose it is (annotation {key})").format(
+                key=labels.USER
+            )
         text = _("the namespace says that it is of {user}, whose namespace is {name}")
         return text.format(user=user, name=names.namespace(user, self._prefix))
 
