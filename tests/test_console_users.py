@@ -40,7 +40,8 @@ def names(**given: str) -> list[str]:
     def entitlement(user: HubUser):
         return entitled(POLICY, user.groups, OVERRIDES.get(user.name), 50.0)
 
-    rows = user_table.rows(USERS, {"dan": "no password"}, entitlement, RUNS, {"ada": 5.0})
+    accounts, stored = {"dan": "no password"}, {"ada": 5.0}
+    rows = user_table.rows(USERS, accounts, entitlement, RUNS, stored, has_claims=True)
     asked = user_table.query({key: [text] for key, text in given.items()})
     return [one.name for one in user_table.page(rows, asked).items]
 
@@ -69,7 +70,7 @@ def test_a_row_says_what_is_used_and_what_is_allowed_by_whom() -> None:
     def entitlement(user: HubUser):
         return entitled(POLICY, user.groups, OVERRIDES.get(user.name), 50.0)
 
-    rows = user_table.rows(USERS, {}, entitlement, RUNS, {"ada": 5.0})
+    rows = user_table.rows(USERS, {}, entitlement, RUNS, {"ada": 5.0}, has_claims=True)
     ada, bob, cyd = rows
 
     assert (ada.clusters, ada.used.cpu, ada.used.memory, ada.used.pods) == (1, 1.0, 2**30, 3)
@@ -77,6 +78,32 @@ def test_a_row_says_what_is_used_and_what_is_allowed_by_whom() -> None:
     assert (bob.group, bob.allowed.gpu, bob.server) == ("vision", 2, "starting")
     assert (cyd.group, cyd.allowed.cpu, cyd.server, cyd.last_seen) == ("ml101", 32, "stopped", None)
     assert cyd.override is not None and cyd.override.reason == "a thesis"
+
+
+@pytest.mark.parametrize(
+    ("said", "there", "here"),
+    [
+        ("", 30, None),
+        ("log: 10Gi", 30, None),
+        ("workspace: 10Gi, data: 10Gi, log: 10Gi", 30, 30),
+        ("workspace: 1Gi, data: 10Gi, log: 2Gi", 13, 13),
+    ],
+)
+def test_all_storage_is_bounded_where_each_part_is(said: str, there: int, here: int | None) -> None:
+    """A claim has a size also where the policy says none; a folder of this machine has no bound."""
+    policy = parse(f"default: {{storage: {{{said}}}}}")
+    allowed = []
+    for has_claims in (True, False):
+        (one, *_others) = user_table.rows(
+            USERS,
+            {},
+            lambda user: entitled(policy, user.groups, None, 0.0),
+            RUNS,
+            {},
+            has_claims=has_claims,
+        )
+        allowed.append(one.allowed.storage)
+    assert allowed == [there * 2**30, None if here is None else here * 2**30]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 
 from tfcluster_magic.errors import InvalidRequest, TFClusterError
 from tfcluster_magic.hub.allowances import Allowances
+from tfcluster_magic.hub.tenancy.grants import CLAIM, Entitlement, Grant, Storage
 from tfcluster_magic.hub.tenancy.overrides import (
     LONGEST,
     Override,
@@ -50,6 +51,28 @@ def test_an_override_lies_over_the_group_word_by_word() -> None:
     assert (found.grant.storage.class_, found.grant.storage.data) == ("nfs", "80Gi")
     assert found.group == "ml101"
     assert found.override == Term(until=NOW + 10, reason="a thesis")
+
+
+def test_a_limit_that_says_the_default_is_one() -> None:
+    """A policy or an override that says the size which a claim has anyway bounds a folder of this
+    machine; one that says nothing, or null over it, bounds none.
+    """
+    policy = parse(
+        """
+default: {storage: {log: 10Gi}}
+groups: {free: {storage: {log: null}}, more: {storage: {data: 10Gi}}}
+"""
+    )
+
+    def told(group: str, said: Override | None = None) -> dict[str, object]:
+        return limits(entitled(policy, [group], said, NOW)).storage
+
+    assert told("") == {"log": CLAIM}
+    assert told("free") == {}
+    assert told("more") == {"log": CLAIM, "data": CLAIM}
+    assert told("free", override(storage={"workspace": CLAIM})) == {"workspace": CLAIM}
+    assert limits(Entitlement(Grant(storage=Storage(log=CLAIM)))).storage == {"log": CLAIM}
+    assert limits(entitled(parse(""), [], None, NOW)).storage == {}
 
 
 def test_an_override_ends_at_its_time() -> None:

@@ -19,6 +19,10 @@ from ..tenancy.overrides import Override
 class Site(Protocol):
     """One site; every method raises TFClusterErrors only."""
 
+    @property
+    def has_claims(self) -> bool:
+        """Whether its users have claims, which have a size also where the policy says none."""
+
     async def policy(self) -> Policy:
         """The policy as it counts."""
 
@@ -37,6 +41,8 @@ class Site(Protocol):
 
 class Nowhere:
     """A site that keeps nothing of its users: everybody may have what there is."""
+
+    has_claims = False
 
     async def policy(self) -> Policy:
         """See `Site.policy`."""

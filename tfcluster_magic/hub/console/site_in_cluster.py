@@ -39,6 +39,8 @@ class SiteInCluster:
         seen: tells the namespaces of all tenants, as far as they are known.
     """
 
+    has_claims = True
+
     def __init__(
         self,
         api: Api,

@@ -58,7 +58,14 @@ class Users(ConsoleHandler):
             return entitled(policy, user.groups, overrides.get(user.name), now)
 
         used = console.stored.used()
-        found = user_table.rows(users, accounts or {}, entitlement, seen.rows, used)
+        found = user_table.rows(
+            users,
+            accounts or {},
+            entitlement,
+            seen.rows,
+            used,
+            has_claims=console.site.has_claims,
+        )
         page = user_table.page(found, asked)
         fields = {name: getattr(page, name) for name in page.__struct_fields__}
         fields["groups"] = sorted({group for one in users for group in one.groups})

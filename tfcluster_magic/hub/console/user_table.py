@@ -9,7 +9,7 @@ from typing import Any
 from ...kube.amounts import quantity
 from ...limits import Term
 from ...models import Model
-from ..tenancy.grants import Entitlement
+from ..tenancy.grants import Entitlement, Storage
 from .asking import read
 from .hub_users import HubUser
 from .world import Row
@@ -120,8 +120,13 @@ def rows(
     entitlements: Callable[[HubUser], Entitlement],
     runs: Iterable[Row],
     stored: Mapping[str, float],
+    *,
+    has_claims: bool,
 ) -> list[UserRow]:
-    """Everybody whom the hub knows, or who has an account there."""
+    """Everybody whom the hub knows, or who has an account there.
+
+    `has_claims`: what the policy says of no folder is bounded all the same.
+    """
     known = {one.name: one for one in users}
     known |= {name: HubUser(name=name) for name in accounts.keys() - known.keys()}
     of_owner: dict[str, list[Row]] = defaultdict(list)
@@ -129,15 +134,27 @@ def rows(
         if run.active:
             of_owner[run.owner].append(run)
     return [
-        _row(one, accounts.get(name, ""), entitlements(one), of_owner[name], stored.get(name))
+        _row(
+            one,
+            accounts.get(name, ""),
+            entitled := entitlements(one),
+            of_owner[name],
+            stored.get(name),
+            _storage(entitled.grant.storage, has_claims=has_claims),
+        )
         for name, one in known.items()
     ]
 
 
 def _row(
-    user: HubUser, account: str, entitled: Entitlement, runs: Sequence[Row], stored: float | None
+    user: HubUser,
+    account: str,
+    entitled: Entitlement,
+    runs: Sequence[Row],
+    stored: float | None,
+    storage: float | None,
 ) -> UserRow:
-    quota, storage = entitled.grant.quota, entitled.grant.storage
+    quota = entitled.grant.quota
     used = Amounts(
         cpu=sum(run.cpu for run in runs),
         memory=sum(run.memory for run in runs),
@@ -150,7 +167,7 @@ def _row(
         memory=None if quota.memory is None else float(quantity(quota.memory)),
         gpu=quota.gpu,
         pods=quota.pods,
-        storage=float(sum(map(quantity, (storage.workspace, storage.data, storage.log)))),
+        storage=storage,
     )
     states = [state for state in SERVERS if state in user.servers.values()]
     return UserRow(
@@ -167,6 +184,13 @@ def _row(
         used=used,
         allowed=allowed,
     )
+
+
+def _storage(storage: Storage, *, has_claims: bool) -> float | None:
+    """What all folders together may hold; None where one of them is not bounded."""
+    sizes = list((storage.claims if has_claims else storage.said).values())
+    bounds = [float(quantity(size)) for size in sizes if size is not None]
+    return sum(bounds) if len(bounds) == len(sizes) else None
 
 
 def _fits(row: UserRow, asked: UserQuery) -> bool:

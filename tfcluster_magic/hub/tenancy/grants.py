@@ -30,7 +30,8 @@ Cores = Annotated[float, Meta(gt=0, le=4096, description="a number of cores abov
 Count = Annotated[int, Meta(ge=0, le=100_000, description="a whole number, 0 or more")]
 Path = Annotated[str, Meta(pattern="^/[^:]*[^:/]$", description="an absolute path")]
 Network = Annotated[str, Meta(description="a network such as 10.0.0.0/8")]
-
+CLAIM = "10Gi"
+"""The size of a claim of which nothing is said."""
 
 PriorityClass = Annotated[
     str,
@@ -88,14 +89,28 @@ class Limits(Model, frozen=True):
 
 
 class Storage(Model, frozen=True):
-    """The claims of a user. A claim that is there grows with its word and never shrinks."""
+    """The claims of a user, of this machine the folders; none: not said.
+
+    A claim that is there grows with its word and never shrinks. One of which nothing is said has a
+    size all the same; a folder then has no bound.
+    """
 
     class_: Annotated[
         str, Meta(description='a StorageClass with ReadWriteMany; "": the cluster\'s default')
     ] = msgspec.field(default="", name="class")
-    workspace: Amount = "10Gi"
-    data: Amount = "10Gi"
-    log: Amount = "10Gi"
+    workspace: Amount | None = None
+    data: Amount | None = None
+    log: Amount | None = None
+
+    @property
+    def said(self) -> dict[str, str | None]:
+        """What was said of each, by name."""
+        return {"workspace": self.workspace, "data": self.data, "log": self.log}
+
+    @property
+    def claims(self) -> dict[str, str]:
+        """The size of each claim."""
+        return {name: size or CLAIM for name, size in self.said.items()}
 
 
 class SharedData(Model, frozen=True):

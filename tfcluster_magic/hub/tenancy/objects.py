@@ -103,10 +103,9 @@ def _common(grant: Grant, place: Place) -> tuple[Object, ...]:
         _made("service-account", place, name, secrets=list(grant.image_pull_secrets))
         for name in (ACCOUNT, "default")
     ]
-    sizes = {"workspace": grant.storage.workspace, "data": grant.storage.data}
     claims = [
         _made("claim", place, name, mode="ReadWriteMany", volume="", size=size, **_class(grant))
-        for name, size in {**sizes, "log": grant.storage.log}.items()
+        for name, size in grant.storage.claims.items()
     ]
     limits = _limits(grant.limits)
     ranges = [_made("limit-range", place, "containers", limits=limits)] if limits else []
@@ -141,7 +140,7 @@ def _text(value: float | str) -> str:
 
 
 def _quotas(grant: Grant, place: Place) -> list[Object]:
-    quota, storage = grant.quota, grant.storage
+    quota = grant.quota
     tasks = {
         "requests.cpu": quota.cpu,
         "requests.memory": quota.memory,
@@ -152,7 +151,7 @@ def _quotas(grant: Grant, place: Place) -> list[Object]:
     if quota.run_claims is not None:
         claims["persistentvolumeclaims"] = 3 + len(grant.shared_data) + quota.run_claims
     if quota.run_storage is not None:
-        own = (storage.workspace, storage.data, storage.log, quota.run_storage)
+        own = (*grant.storage.claims.values(), quota.run_storage)
         shared = (each.size for each in grant.shared_data)
         claims["requests.storage"] = f"{sum(map(quantity, (*own, *shared))):.0f}"
     of_tasks = [TASKS, *(each for each in place.task_classes if each != TASKS)]

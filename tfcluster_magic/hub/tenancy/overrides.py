@@ -116,7 +116,7 @@ def limits(entitlement: Entitlement) -> Limits:
         group=entitlement.group,
         quota=Quota(cpu=quota.cpu, memory=quota.memory, gpu=quota.gpu, pods=quota.pods),
         budget=_said(grant, "budget"),
-        storage={key: value for key, value in _said(grant, "storage").items() if key in _STORAGE},
+        storage={name: size for name, size in grant.storage.said.items() if size is not None},
         override=entitlement.override,
     )
 
