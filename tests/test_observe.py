@@ -95,6 +95,17 @@ def test_disruptions(reason: str, cause: Cause) -> None:
     assert ends.vanished(pod, asked=False, now=NOW).cause is cause
 
 
+def test_a_preemption_is_told_in_the_schedulers_words() -> None:
+    """Whoever was pushed out reads which scheduler did it, in its own words."""
+    pod = recorded("evicted")
+    (found,) = [c for c in pod["status"]["conditions"] if c["type"] == ends.DISRUPTION]
+    words = "volcano: preempting to accommodate a higher priority pod"
+    found |= {"reason": "PreemptionByScheduler", "message": words}
+    pod["status"]["message"] = ""
+    told = ends.how_it_ended(pod, asked=False, now=NOW).detail
+    assert told == f"a pod of higher priority took its place: {words}"
+
+
 RUNTIME = (
     "failed to create containerd task: failed to create shim task: "
     "OCI runtime create failed: runc create failed: "

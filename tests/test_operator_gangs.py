@@ -11,6 +11,7 @@ from kube_server import Object, Refusal
 from operated import JOBS, PODS, World, until, up
 
 from tfcluster_magic.kube.api import path
+from tfcluster_magic.kube.policy import Policy
 from tfcluster_magic.kube.said import Asked
 from tfcluster_magic.kube.unscheduled import clause
 from tfcluster_magic.operator.gangs import refused
@@ -103,6 +104,17 @@ def test_a_gang_is_queued_with_the_schedulers_words_until_it_is_bound(volcano: W
     status = volcano.phase("digits-1", "Running")
     assert float(status["startedAt"]) > begun + 1.0
     assert len([call for call in volcano.server.calls if call[0] == "POST"]) == made
+
+
+def test_its_pod_group_has_the_priority_class_of_its_tasks(world: World) -> None:
+    """Volcano asks a PodGroup alone who goes first and who gives way, and no pod."""
+    world.server.lacks.clear()
+    world.admission, world.policy = SubmitAll(), Policy(priority_class="urgent")
+    world.operate()
+    launched(world)
+    assert group(world)["spec"]["priorityClassName"] == "urgent"
+    template = world.job("digits-1-worker")["spec"]["template"]
+    assert template["spec"]["priorityClassName"] == "urgent"
 
 
 def test_the_reason_of_a_queue_without_room_is_told(volcano: World) -> None:

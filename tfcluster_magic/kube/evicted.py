@@ -28,7 +28,8 @@ def words(reason: str, message: str, node: str) -> str:
         text = _("it wrote more than {limit} to the disk of its node")
         return text.format(limit=found.group(1))
     if reason == "PreemptionByScheduler":
-        return _("a pod of higher priority took its place")
+        text = _("a pod of higher priority took its place")
+        return f"{text}: {shortened(message)}" if message else text  # which scheduler did it
     if reason == "EvictionByEvictionAPI":
         return _("somebody evicted it, as when a node is emptied")
     if reason == "DeletionByTaintManager":

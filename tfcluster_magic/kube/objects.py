@@ -205,6 +205,7 @@ def pod_group(cluster: TFCluster, policy: Policy, namespace: str) -> Object:
         metadata=_own(cluster, namespace),
         count=cluster.spec.replicas.total,
         queue=policy.queue,
+        priority_class=policy.priority_class,  # Volcano does not ask the pods for theirs
         resources={
             name: pod.cores(amount) if name == amounts.CPU else str(round(amount))
             for name, amount in asked.items()
