@@ -242,7 +242,9 @@ def test_an_operator_without_the_right_counts_by_records(world: World, book: Boo
 
 
 def test_what_tasks_really_use_is_told_by_the_clusters_metrics(world: World, book: Book) -> None:
-    """Beside what was held while somebody measured; a cluster without metrics tells nothing."""
+    """Beside what was held while somebody measured, and not before a task had its room; a cluster
+    without metrics tells nothing.
+    """
     up(world)
     assert book.keeper is not None
     meter, uid = book.keeper.meter, world.run("digits-1")["metadata"]["uid"]
@@ -255,21 +257,23 @@ def test_what_tasks_really_use_is_told_by_the_clusters_metrics(world: World, boo
     containers = [{"name": "tensorflow", "usage": {"cpu": "250m", "memory": "1Mi"}}]
     head = {"labels": pod["metadata"]["labels"]}
     world.server.put(metrics, {"metadata": head, "containers": containers})
-    meter.look(0.0)
+    since = kube_held.since(pod)
+    assert since is not None
+    meter.look(0.0, since - 40.0)
     assert meter.of(uid) is None  # since when is not known
-    meter.look(60.0)
-    meter.look(100.0)
-    assert meter.of(uid) == pytest.approx((25.0, 100 * kube_held.cores(pod)))
+    meter.look(60.0, since + 20.0)
+    meter.look(100.0, since + 60.0)
+    assert meter.of(uid) == pytest.approx((15.0, 60 * kube_held.cores(pod)))
     finish(world, "digits-1")
     until(lambda: book.kept.counted)
     (row,) = ledger.rows({"": book.kept.days}, "2000-01-01", "2999-01-01", "user")
-    assert row.used == pytest.approx(25.0 / 3600, abs=1e-6)
-    assert row.measured == pytest.approx(100 * kube_held.cores(pod) / 3600, abs=1e-6)
+    assert row.used == pytest.approx(15.0 / 3600, abs=1e-6)
+    assert row.measured == pytest.approx(60 * kube_held.cores(pod) / 3600, abs=1e-6)
     until(lambda: meter.of(uid) is None)  # it is written down
     no = Refusal(404, "NotFound", "no such kind")
     world.server.refuses = lambda _method, where: no if where.startswith(METRICS) else None
     with pytest.raises(ApiError):
-        meter.look(200.0)
+        meter.look(200.0, since + 160.0)
 
 
 def test_ledgers_of_other_operators_are_left_alone(world: World, book: Book) -> None:

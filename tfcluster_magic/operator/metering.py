@@ -62,7 +62,7 @@ class Meter(Background):
                 self._last, rest = None, 1.0
                 continue
             try:
-                self.look(time.monotonic())
+                self.look(time.monotonic(), time.time())
             except ApiError as error:
                 self._last = None
                 rest = ABSENT if error.status in (403, 404) else PERIOD
@@ -71,20 +71,24 @@ class Meter(Background):
                 self._last = None
                 log.exception("metrics of tasks cannot be read")
 
-    def look(self, now: float) -> None:
-        """Count what pods use since the last look. Raises ApiError."""
+    def look(self, now: float, clock: float) -> None:
+        """Count what pods use since the last look, or since they were bound; `clock` is in epoch
+        seconds. Raises ApiError.
+        """
         told = self._api.every(self._where, labelSelector=OURS).items
         last, self._last = self._last, now
         if last is None:
             return  # since when it is used so is not known
         for each in told:
-            self._add(each, min(now - last, 2 * PERIOD))
+            self._add(each, min(now - last, 2 * PERIOD), clock)
 
-    def _add(self, told: Object, seconds: float) -> None:
+    def _add(self, told: Object, seconds: float, clock: float) -> None:
         head = told["metadata"]
         pod = self._caches.pods.get(head["namespace"], head["name"])
-        if pod is None or held.since(pod) is None:
+        since = None if pod is None else held.since(pod)
+        if pod is None or since is None or clock <= since:
             return
+        seconds = min(seconds, clock - since)
         uid = pod["metadata"]["labels"].get(labels.UID, "")
         used = sum(quantity(c["usage"].get("cpu", 0)) for c in told.get("containers") or ())
         before = self._found.get(uid, (0.0, 0.0))
