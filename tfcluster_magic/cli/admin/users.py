@@ -39,7 +39,7 @@ from .common import FORMS, Group, document, hub_options, page_options, show
 def users_command(
     context: click.Context, /, form: str, hub: str | None, token_file: str | None, **words: Any
 ) -> None:
-    """List everybody: groups, last seen, server, what they use and may have."""
+    """List everybody: groups, last seen, server, what they ask for and may have."""
     if context.invoked_subcommand is not None:
         return
     terminal: Terminal = context.obj

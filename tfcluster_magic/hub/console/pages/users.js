@@ -13,9 +13,9 @@ const COLUMNS = [
   ['seen', 'Last seen'],
   ['server', 'Server'],
   ['clusters', 'Clusters'],
-  ['cpu', 'CPU'],
-  ['memory', 'Memory'],
-  ['gpu', 'GPU'],
+  ['cpu', 'CPU asked for'],
+  ['memory', 'Memory asked for'],
+  ['gpu', 'GPU asked for'],
   ['storage', 'Storage']
 ];
 
