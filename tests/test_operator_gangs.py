@@ -134,6 +134,23 @@ def test_the_reason_of_a_queue_without_room_is_told(volcano: World) -> None:
     assert said.endswith(f"which says: queue resource quota insufficient: cpu; {counts}.")
 
 
+def test_a_queue_that_closes_before_one_that_waits_is_said(volcano: World) -> None:
+    """Of a queue that was closed later Volcano says nothing to those that wait in it: the queue
+    itself is asked, and it is said no more when it is open.
+    """
+    launched(volcano)
+    where = path("queues", "", "default")
+    volcano.server.put(where, {"status": {"state": "Closing"}})
+    counts = "3/3 tasks in gang unschedulable: pod group is not ready, 3 Pending, 3 minAvailable"
+    told = {"type": "Unschedulable", "status": "True", "message": counts}
+    status = {"phase": "Pending", "conditions": [told]}
+    volcano.server.put(f"{GROUPS}/digits-1", {**group(volcano), "status": status})
+    closed = "Waiting for Volcano's queue default, which takes nothing now (Closing)."
+    volcano.wait("digits-1", lambda s: s.get("message") == closed)
+    volcano.server.put(where, {"status": {"state": "Open"}})
+    volcano.wait("digits-1", lambda s: counts in s.get("message", ""))
+
+
 @pytest.mark.parametrize(
     ("said", "told"),
     [

@@ -11,6 +11,7 @@ GROUPS = {
     "leases": "/apis/coordination.k8s.io/v1",
     "storageclasses": "/apis/storage.k8s.io/v1",
     "podgroups": "/apis/scheduling.volcano.sh/v1beta1",
+    "queues": "/apis/scheduling.volcano.sh/v1beta1",
     "customresourcedefinitions": "/apis/apiextensions.k8s.io/v1",
     "selfsubjectaccessreviews": "/apis/authorization.k8s.io/v1",
 }

@@ -22,7 +22,7 @@ from ..kube.unstarted import when
 from ..kube.waiting import Facts, Question, ask, why
 from ..lifecycle import Why
 from .caches import Caches, Key
-from .hooks import Sight
+from .hooks import OfGroup, Sight
 
 READS_A_SECOND = 5.0
 BURST = 20.0
@@ -38,7 +38,7 @@ FEW, PODS_A_SECOND = 20, 200.0
 """A run of more than a few pods is explained anew when so many pods a second have been looked
 through: three seconds for one of 600, whatever happens to its pods meanwhile.
 """
-GROUP = "PodGroup"
+GROUP, QUEUE = "PodGroup", "Queue"
 LINES = 20
 LOG_BYTES = 16 * 1024
 
@@ -135,8 +135,8 @@ class Explainer:
         jobs = list(sight.jobs.values())
         questions = ask(sight.pods, jobs, self._now(), self._events_known(sight))
         if sight.group is not None and (sight.group.get("status") or {}).get("phase") == "Pending":
-            head = sight.group["metadata"]
-            questions.append(Question(GROUP, head["name"], head["uid"]))
+            head, queue = sight.group["metadata"], sight.group["spec"].get("queue") or "default"
+            questions += [Question(GROUP, head["name"], head["uid"]), Question(QUEUE, queue)]
         answers = self._answers(sight, questions)
         facts = Facts(
             nodes=self._caches.nodes.every(),
@@ -151,11 +151,13 @@ class Explainer:
         events = {q.uid: found for q, found in answers.items() if q.kind in ("Job", "Pod")}
         return tuple(why(sight.pods, jobs, events, facts))
 
-    def of_group(self, sight: Sight) -> list[Object]:
-        """The events of its PodGroup, as they were read for the last `why`."""
+    def of_group(self, sight: Sight) -> OfGroup:
+        """What is told of its PodGroup, as it was read for the last `why`."""
         known = self._known.get((sight.cluster.metadata.owner, sight.cluster.metadata.name))
         answers = known.answers if known else {}
-        return [told for q, each in answers.items() if q.kind == GROUP for told in each.found]
+        events = [told for q, each in answers.items() if q.kind == GROUP for told in each.found]
+        queues = [each.found for q, each in answers.items() if q.kind == QUEUE]
+        return OfGroup(events, queues[0] if queues and queues[0] else "")
 
     def forget(self, key: Key) -> None:
         """Remember nothing of a run whose tasks are up, or that has ended."""
@@ -225,6 +227,9 @@ class Explainer:
             }
             lines = self._api.lines(where, silence=SECONDS, **asked)
             return [line.decode("utf-8", "replace") for line in lines]
+        if question.kind == QUEUE:  # Volcano tells nobody who waits that it was closed
+            queue = self._api.get(path("queues", "", question.name), seconds=SECONDS)
+            return str((queue.get("status") or {}).get("state") or "")
         if question.kind == "PersistentVolumeClaim":
             where = path("persistentvolumeclaims", namespace, question.name)
             claim = self._api.get(where, seconds=SECONDS)

@@ -29,9 +29,11 @@ from ..models import Cause, TFCluster
 from .belongings import uid_of
 from .caches import OURS, Key, run_of
 from .ground import is_closed
-from .hooks import Sight
+from .hooks import OfGroup, Sight
 
 Object = dict[str, Any]
+OPEN = "Open"
+"""The state of a queue that lets PodGroups in."""
 MOST = 300
 """Characters of what Volcano says: of 600 tasks it tells much."""
 _QUEUE = re.compile(
@@ -80,10 +82,8 @@ class Gangs(Informers):
         found = self.groups.get(head.owner, head.name)
         return found if found is not None and uid_of(found) == head.uid else None
 
-    def waits_for(self, sight: Sight, why: Sequence[Why], events: Sequence[Object]) -> str:
-        """What the tasks of a run wait for that Volcano shall bind together; `events` are those
-        of its PodGroup.
-        """
+    def waits_for(self, sight: Sight, why: Sequence[Why], told: OfGroup) -> str:
+        """What the tasks of a run wait for that Volcano shall bind together."""
         others = [each.text for each in why if each.reason != REASON]
         if others:  # it has no pods, or they are refused: Volcano cannot know why
             return _("what its tasks lack: {why}").format(why=others[0])
@@ -93,7 +93,9 @@ class Gangs(Informers):
             )
         group = sight.group or {}
         queue = str((group.get("spec") or {}).get("queue") or "default")
-        words = said(group, events)
+        if told.queue not in ("", OPEN):
+            return _closed(queue, told.queue)
+        words = said(group, told.events)
         if not words:
             text = _("Volcano's answer (queue {queue}, which must be there and open)")
             return text.format(queue=queue)
@@ -171,6 +173,10 @@ def refused(words: str) -> str:
         return ""
     if found["state"] is None:
         text = _("Volcano's queue {queue}, which does not exist: ask the administrator")
-    else:
-        text = _("Volcano's queue {queue}, which takes nothing now ({state})")
-    return text.format(queue=found["name"], state=found["state"])
+        return text.format(queue=found["name"])
+    return _closed(found["name"], found["state"])
+
+
+def _closed(queue: str, state: str) -> str:
+    text = _("Volcano's queue {queue}, which takes nothing now ({state})")
+    return text.format(queue=queue, state=state)

@@ -54,6 +54,14 @@ class Sight:
     group: Object | None = None
 
 
+@dataclass(frozen=True)
+class OfGroup:
+    """What is told of the PodGroup of a run that waits: its events, and the state of its queue."""
+
+    events: Sequence[Object] = ()
+    queue: str = ""
+
+
 class Admission(Protocol):
     """Decides on runs that are Queued; asked again on every turn until it says Admitted."""
 
@@ -67,8 +75,8 @@ class Explainer(Protocol):
     def why(self, sight: Sight) -> tuple[Why, ...]:
         """What keeps tasks from running, most telling first; empty when nothing is known."""
 
-    def of_group(self, sight: Sight) -> Sequence[Object]:
-        """The events of its PodGroup, as they were read for the last `why`."""
+    def of_group(self, sight: Sight) -> OfGroup:
+        """What is told of its PodGroup, as it was read for the last `why`."""
 
     def forget(self, key: tuple[str, str]) -> None:
         """The run of this namespace and name needs no more explaining."""
