@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
 
 import pytest
 import requests
 from playwright.sync_api import BrowserContext, expect
 
-from . import provider
+from . import ports, provider
 from .provider import Provider, fill_in
 from .real_hub import RealHub
 from .visitor import Visitor
 
 PATIENCE = 90_000
 """Milliseconds, on a machine that is busy with others."""
+USERS = "services/admin/users"
 PEOPLE = {
     "mia": ["ml", "staff"],
     "eve": ["sales"],
     "ops": ["admins"],
     "zoe": ["ml"],
     "joe": ["guests"],
+    "kim": ["guests"],
+    "lee": ["guests"],
 }
 
 
@@ -35,7 +40,9 @@ def dex(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Provider, Re
     hub = RealHub(folder / "hub")
     asked = Provider(folder, PEOPLE, f"{hub.url}hub/oauth_callback")
     groups = {"OIDC_ALLOWED_GROUPS": "ml, research", "OIDC_ADMIN_GROUPS": "admins"}
-    hub.environ = {**asked.environ, **groups}
+    (port,) = ports.free(1)
+    console = {"TFCLUSTER_HUB_CONSOLE_PORT": str(port)}
+    hub.environ = {**asked.environ, **groups, **console}
     try:
         asked.start()
         hub.start()
@@ -124,6 +131,54 @@ def test_who_is_imported_may_sign_in(dex: tuple[Provider, RealHub]) -> None:
     assert ops.ask("GET", "hub/api/allowed").json() == {"allowed": []}
     again, _ = signed_in(dex[1], "joe")
     assert not is_signed_in(again)
+
+
+def console(visitor: Visitor, method: str, path: str, **words: Any) -> requests.Response:
+    """A request of a page of the console, which comes up beside the hub."""
+    deadline = time.monotonic() + PATIENCE / 1000
+    while not (found := re.search(r'data-xsrf="([^"]*)"', visitor.get(USERS).text)):
+        assert time.monotonic() < deadline, "no console"
+        time.sleep(0.1)  # nobody tells when it is there
+    headers = {"X-XSRFToken": found[1], "Sec-Fetch-Mode": "cors"}
+    url = f"{visitor.url}services/admin/api/{path}"
+    return visitor.session.request(method, url, headers=headers, timeout=120, **words)
+
+
+def test_a_class_that_the_console_imports_may_sign_in(dex: tuple[Provider, RealHub]) -> None:
+    """Who stands in its list gets in, with no account and no link; who does not stays out, and so
+    does everybody after a dry run. Groups are the provider's.
+    """
+    ops, _ = signed_in(dex[1], "ops")
+    asked = {"csv": "name,full name\nKim,Kim\na/b,Nobody\n"}
+    named = console(ops, "POST", "users/import", json={**asked, "group": "ml101"})
+    assert named.status_code == 422
+    assert "says who is in which group" in named.text
+    tried = console(ops, "POST", "users/import", json={**asked, "dryRun": True}).json()
+    too_early, answer = signed_in(dex[1], "kim")
+    assert answer.status_code == 403
+    done = console(ops, "POST", "users/import", json=asked).json()
+    again = console(ops, "POST", "users/import", json=asked).json()
+    assert [one["steps"] for one in tried["lines"]] == [["user", "allowed"], []]
+    assert [one["steps"] for one in done["lines"]] == [["user", "allowed"], []]
+    assert [(one["ok"], one["link"]) for one in done["lines"]] == [(True, ""), (False, "")]
+    assert (done["changed"], again["changed"], again["wrong"]) == (1, 0, 1)
+
+    kim, answer = signed_in(dex[1], "kim")
+    assert answer.status_code == 200
+    assert kim.ask("GET", "hub/api/user").json()["groups"] == ["guests"]
+    lee, answer = signed_in(dex[1], "lee")
+    assert answer.status_code == 403
+    assert "an administrator has to add you" in answer.text
+    assert not is_signed_in(lee) and not is_signed_in(too_early)
+    assert kim.get(USERS).status_code == 403
+
+    listed = {one["name"]: one for one in console(ops, "GET", "users").json()["items"]}
+    assert "kim" in listed and "lee" not in listed
+    log = console(ops, "GET", "audit?limit=50").json()["items"]
+    assert [(one["who"], one["owner"]) for one in log if one["what"] == "import"] == [
+        ("ops", "kim")
+    ]
+    assert ops.ask("DELETE", "hub/api/users/kim").status_code == 204
 
 
 def test_admin_group(dex: tuple[Provider, RealHub]) -> None:
