@@ -50,6 +50,28 @@ def test_a_check_that_failed_is_soon_made_again(
     check.stop()
 
 
+def test_a_check_whose_pod_went_with_its_node_told_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """What becomes of the check's pods is no fault of the operator: it says so and tries again."""
+    lost = "The container could not be located when the pod was terminated"
+    server = Empty()
+    check = Enforcement(server.api(), "a", "image", lambda: True)
+    check.start()
+    for count, state in ((1, {"ready": True}), (2, {"state": {"terminated": {"message": lost}}})):
+        until(lambda count=count: len(server.names("pods")) == count)
+        for where in [path for path in server.objects if "/pods/" in path]:
+            status = {"podIP": "10.0.0.1", "containerStatuses": [{"state": {}, **state}]}
+            server.put(where, {**server.objects[where], "status": status})
+    until(lambda: check.problem)
+    check.stop()
+    until(lambda: not check.alive)
+    server.close()
+    assert check.problem == f"the pods of the check could not talk to each other: {lost}"
+    (told,) = [each for each in caplog.records if lost in each.getMessage()]
+    assert (told.levelname, told.exc_info) == ("WARNING", None)
+
+
 def test_it_is_checked_where_tasks_run() -> None:
     """The check's pods are for the nodes of the policy, as tasks are: where every node keeps others
     away, no other pod would ever run, and launches wait for its answer.

@@ -76,8 +76,9 @@ class Enforcement(Background):
     def _try(self) -> None:
         try:
             self.look()
-        except ApiError as error:
-            self.problem = error.message or error.reason
+        except (ApiError, TimeoutError) as error:
+            words = (error.message or error.reason) if isinstance(error, ApiError) else str(error)
+            self.problem = words
             log.warning("enforcement of NetworkPolicies: %s", self.problem)
         except Exception as error:  # launches wait for an answer: try again
             self.problem = str(error)
