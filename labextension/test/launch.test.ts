@@ -192,6 +192,12 @@ describe('what stands against a launch', () => {
     expect(found.get('')?.[0].text).toBe('field: do this');
   });
 
+  it('is a sentence alone where hours are used up', () => {
+    const hours = { ...problem(null), field: 'budget.cpuHours' };
+    const [mark] = marksOf(state([hours]), trans).get('') ?? [];
+    expect(mark).toMatchObject({ text: 'do this', wrong: true });
+  });
+
   it('is no mistake while a program is only missing', () => {
     const missing = state([problem('program', null)]);
     expect(marksOf(missing, trans).get('program')?.[0].wrong).toBe(false);

@@ -65,6 +65,7 @@ class LabServer:
         self.root = folder / "workspace"
         self.state = folder / "state"
         self.settings = folder / "settings"
+        self.limits = folder / "limits.json"  # what a hub allows its user
         self.enabled = True  # the server extension
         self._process: subprocess.Popen[bytes] | None = None
         self.manager = ClusterManager(
@@ -73,6 +74,7 @@ class LabServer:
             log_dir=str(self.root / "log"),
         )
         workspace.prepare(self.root)
+        self.limits.write_text("{}")
 
     # -- the server --------------------------------------------------------------------------------
 
@@ -94,6 +96,7 @@ class LabServer:
             "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
             "TFCLUSTER_STATE_DIR": "state",
             "TFCLUSTER_HOME": "workspace",
+            "TFCLUSTER_LIMITS": self.limits.name,
         }
         return {
             **kept,
@@ -233,6 +236,7 @@ class LabServer:
         self.delete_all()
         for file in self.settings.rglob("*.jupyterlab-settings"):
             file.unlink()
+        self.limits.write_text("{}")
 
     def delete_all(self) -> None:
         """End and delete every run with its output."""

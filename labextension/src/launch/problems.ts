@@ -36,7 +36,7 @@ export function marksOf(
     const option = inputOf(problem, state);
     const isKnown = option !== null && shown.has(option);
     add(isKnown ? option : '', {
-      text: isKnown ? allowed : problem.message,
+      text: isKnown || isOfHours(problem) ? allowed : problem.message,
       wrong: state.tried || !isMissing(problem),
       fits
     });
@@ -59,6 +59,10 @@ function inputOf(
   }
   return option;
 }
+
+/** Hours are of no input, and what is said of them is a whole sentence. */
+const isOfHours = ({ field }: IPlanProblem): boolean =>
+  field.startsWith('budget.');
 
 /** Whether something is not said yet, rather than said wrong. */
 const isMissing = (problem: IPlanProblem): boolean =>

@@ -1,0 +1,72 @@
+"""A budget of hours in the launch form of a real browser: what is left, a warning, a refusal."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta, timezone
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
+
+from tfcluster_magic.ledger import Hours, Ledger
+from tfcluster_magic.models import to_json
+
+from .page import LabPage
+from .server import LabServer
+from .test_launch import button, launch, opened
+
+
+def allow(server: LabServer, cpu_hours: float, spent: float) -> str:
+    """Have the hub allow so many hours a week, of which so many went today; when they come back."""
+    today = datetime.now(timezone.utc).date()
+    held = Ledger(days={today.isoformat(): {"ml101": {"digits": Hours(cpu=spent)}}})
+    server.state.mkdir(mode=0o700, exist_ok=True)
+    (server.state / "hours.json").write_bytes(to_json(held))
+    budget = {"group": "ml101", "budget": {"cpuHours": cpu_hours}}
+    server.limits.write_text(json.dumps(budget))
+    return (today + timedelta(days=7)).isoformat()
+
+
+def test_what_is_left_of_a_budget_stands_in_the_form(lab: LabPage) -> None:
+    """Before a launch everyone reads it; from 80 % on it is a warning; with none left nothing is
+    launched, and the form says when hours come back and whom to ask; then it is.
+    """
+    allow(lab.server, 20, spent=12)
+    form = opened(lab)
+    form.get_by_label("Path of the program").fill("hello.py")
+    name = form.get_by_label("Name", exact=True)
+    warning = form.locator(".tfc-mod-warning")
+    expect(form.get_by_text("8 of 20 CPU·h left this week")).to_be_visible()
+    expect(warning).to_have_count(0)
+    lab.screenshot("left")
+
+    back = allow(lab.server, 20, spent=16.8)
+    name.fill("little")
+    expect(form.get_by_text("3.2 of 20 CPU·h left this week")).to_be_visible()
+    expect(warning).to_have_text(
+        "16.8 of 20 CPU·h this week are used: with none left, nothing new starts; "
+        f"16.8 CPU·h come back on {back} (0:00 UTC)"
+    )
+    expect(button(form)).not_to_have_attribute("aria-disabled", "true")
+    lab.screenshot("little")
+
+    back = allow(lab.server, 20, spent=20)
+    name.fill("none")
+    refusal = form.locator(".tfc-mod-wrong")
+    expect(refusal).to_have_text(
+        "20 of 20 CPU·h this week are used, and nothing new starts; "
+        f"20 CPU·h come back on {back} (0:00 UTC); for more, ask an administrator of the hub"
+    )
+    expect(button(form)).to_have_attribute("aria-disabled", "true")
+    button(form).click(force=True)
+    assert lab.server.manager.list() == []
+    lab.screenshot("none")
+    lab.theme("dark")
+    lab.screenshot("none-dark")
+    found = Axe().run(lab.page, context=".tfc-LaunchForm").response["violations"]
+    assert [(v["id"], v["nodes"][0]["html"]) for v in found] == []
+
+    allow(lab.server, 40, spent=20)
+    name.fill("more")
+    launch(form)
+    expect(form.get_by_text("more-1 was launched.")).to_be_visible()
