@@ -45,6 +45,10 @@ SERVERS = (
     "containerd",
     "operator",
     "brick",
+    "kubelet-2",
+    "containerd-2",
+    "kube-proxy-2",
+    "node-2",
 )
 """What is killed and stays away for some steps; one at a time."""
 WEIGHTS = {
@@ -69,6 +73,9 @@ WEIGHTS = {
     "die_stopping": 3,
     "die_deleting": 3,
     "die_reading": 3,
+    "notebook": 4,
+    "kill_cell": 3,
+    "delete_notebook": 3,
 }
 """Servers die so rarely that runs come to something meanwhile."""
 EVENLY = {action: max(3, weight // 2) for action, weight in WEIGHTS.items()}

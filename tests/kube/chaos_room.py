@@ -23,8 +23,8 @@ from chaos_plan import CLUSTERS
 from chaos_servers import Servers
 from chaos_witness import Member, Members, Records, processes_of
 from kubectl import Kubectl
+from kubenode.cluster import Cluster
 from kubenode.errors import NodeError
-from kubenode.node import Node
 from operating import Process
 from relay import Relay
 
@@ -64,16 +64,18 @@ def through(relay: Relay, kubeconfig: str, to: Path) -> str:
 class Room(Asking):
     """Runs by name; what a launch has promised has to be on record."""
 
-    def __init__(self, node: Node, namespaces: list[Kubectl], folder: Path, policy: str) -> None:
+    def __init__(
+        self, cluster: Cluster, namespaces: list[Kubectl], folder: Path, policy: str
+    ) -> None:
         """`namespaces` are furnished; `policy` is what the operators know of the cluster."""
         super().__init__({**os.environ, "KUBECONFIG": namespaces[0].kubeconfig})
         self.changed = threading.Event()
         self.places = [self._place(each, folder / each.namespace, policy) for each in namespaces]
-        self.servers = Servers(node, [place.operator for place in self.places], self.note)
+        self.servers = Servers(cluster, [place.operator for place in self.places], self.note)
         self.members = Members(lambda uid: any(uid in p.records.seen for p in self.places))
         self.made: dict[str, tuple[str, str]] = {}
         self.doomed: set[str] = set()
-        self.forced: set[str] = set()
+        self.wanted_gone: set[tuple[str, str]] = set()
 
     def _place(self, kubectl: Kubectl, folder: Path, policy: str) -> Place:
         folder.mkdir()
@@ -126,6 +128,7 @@ class Room(Asking):
 
     def doom(self, place: Place, name: str) -> None:
         """Somebody wants the run of this name to be gone: nobody promises that it is there."""
+        self.wanted_gone.add((place.name, name))
         self.doomed |= {uid for uid, of in self.made.items() if of == (place.name, name)}
 
     def members_of(self, run: TFCluster) -> list[Member]:

@@ -1,4 +1,4 @@
-"""The servers of a node under chaos: killed, away for some steps, started again.
+"""The servers of two nodes under chaos: killed, away for some steps, started again.
 
 Promises that no more than one is away at a time, and that one which ended by itself because another
 was away is started again, as whatever looks after a node's servers does. Owns which are away.
@@ -15,10 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from kubenode import build, control_plane, gluster
+from kubenode.cluster import Cluster
 from kubenode.commands import wait_until
 from kubenode.config import flags
 from kubenode.errors import NodeError
-from kubenode.node import Node
 from kubenode.processes import children, members, namespace_of
 from operating import Process
 
@@ -31,13 +31,20 @@ KEPT = (
     *("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"),
     *("containerd", "kubelet", "coredns"),
 )
+SECOND = "node-2"
+KEPT_THERE = ("containerd", "kubelet", "kube-proxy")
 
 
 class Servers:
-    """Those of one node, and the operators beside it."""
+    """Those of a cluster's two nodes, and the operators beside it."""
 
-    def __init__(self, node: Node, operators: list[Process], note: Callable[[str], None]) -> None:
-        self.node, self._operators, self._note = node, operators, note
+    def __init__(
+        self, cluster: Cluster, operators: list[Process], note: Callable[[str], None]
+    ) -> None:
+        self._cluster, self._operators, self._note = cluster, operators, note
+        self.node = cluster.first
+        self._kept = {each: (cluster.first, each) for each in KEPT}
+        self._kept |= {f"{each}-2": (cluster.second, each) for each in KEPT_THERE}
         self._away, self._until = "", 0
         self._back = 0.0
 
@@ -62,15 +69,19 @@ class Servers:
             self._operators[which % len(self._operators)].stop(signal.SIGKILL)
         elif server == "brick":
             os.kill(self._brick(), signal.SIGKILL)
+        elif server == SECOND:
+            self._cluster.lose(SECOND)
         else:
-            self.node.stop(server, "KILL")
+            node, name = self._kept[server]
+            node.stop(name, "KILL")
 
     def tend(self, step: int) -> None:
         """Start what was away for long enough, and what ended meanwhile."""
         if self._away and step >= self._until:
             self.restore()
-        for server in KEPT:
-            if server != self._away and not self.node.alive(server):
+        for server, (node, name) in self._kept.items():
+            lost = self._away == SECOND and node.name == SECOND
+            if server != self._away and not lost and not node.alive(name):
                 self._note(f"{server} had ended")
                 self._back = time.monotonic()
                 self._start(server)
@@ -88,6 +99,8 @@ class Servers:
         self._back = time.monotonic()
         if server == "brick":
             gluster.volume(self.node, "start", "force")
+        elif server == SECOND:
+            self._regain()
         elif server != "operator":
             self._start(server)
         else:
@@ -95,13 +108,22 @@ class Servers:
                 if not operator.alive:
                     operator.begin()
 
+    def _regain(self) -> None:
+        try:
+            self._cluster.regain()
+        except NodeError as error:  # what it needs was not up again yet: the next step tries
+            self._note(f"{SECOND} does not start: {error}")
+            self._away = SECOND
+        self._back = time.monotonic()
+
     def settle(self) -> None:
         """Bring everything up, and wait until it is."""
         self.restore()
 
         def up() -> bool:
-            self.tend(0)
-            return all(map(self.node.alive, KEPT)) and all(o.is_ready() for o in self._operators)
+            self.tend(self._until)
+            there = all(node.alive(name) for node, name in self._kept.values())
+            return there and all(o.is_ready() for o in self._operators)
 
         gluster.revive_bricks(self.node)
         wait_until(up, "every server is up", seconds=240)
@@ -124,21 +146,22 @@ class Servers:
         raise NodeError("no server of that replica runs")
 
     def _start(self, server: str) -> None:
-        words = [server] if server == "containerd" else [build.binary(server)]
-        more = [] if server == "containerd" else flags(server, self.node)
+        node, name = self._kept[server]
+        words = [name] if name == "containerd" else [build.binary(name)]
+        more = [] if name == "containerd" else flags(name, node)
         with suppress(NodeError):  # it ended at once, for want of another: the next step tries
-            self.node.start(server, [*words, *more])
+            node.start(name, [*words, *more])
 
     # -- what runs in pods -------------------------------------------------------------------------
 
     def shims(self) -> Iterator[tuple[int, str]]:
         """The processes that keep pods, and the ids of their sandboxes."""
-        inside = namespace_of(self.node.pid)
+        inside = {namespace_of(node.pid) for node in self._cluster.nodes()}
         for entry in filter(str.isdigit, os.listdir("/proc")):
             with suppress(OSError):
                 words = Path("/proc", entry, "cmdline").read_bytes().decode().split("\0")
                 is_shim = "containerd-shim" in words[0] and "-id" in words
-                if is_shim and namespace_of(int(entry)) == inside:
+                if is_shim and namespace_of(int(entry)) in inside:
                     yield int(entry), words[words.index("-id") + 1]
 
     def shim_of(self, pid: int) -> int:
@@ -150,7 +173,8 @@ class Servers:
         """The ids of what containerd keeps for pods of a namespace."""
         asked = f'labels."io.kubernetes.pod.namespace"=={namespace}'
         words = ["ctr", "--namespace=k8s.io", "containers", "ls", "-q", asked]
-        return set(self.node.run(words, timeout=60).split())
+        said = (node.run(words, timeout=60) for node in self._cluster.nodes())
+        return {each for words in said for each in words.split()}
 
     def folder(self, path: Path) -> Path:
         """A folder of the node, as this machine reaches it."""

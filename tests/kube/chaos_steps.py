@@ -15,10 +15,10 @@ from typing import Any
 
 import msgspec
 from chaos_faults import MEMBER, ON_TASKS, SERVERS
+from chaos_notebook import Notebook, WithNotebook
 from chaos_plan import CLUSTERS, SHAPES, WORDS, Step
-from chaos_room import Room
 from kubectl import Kubectl
-from kubenode.node import Node
+from kubenode.cluster import Cluster
 from kubenode.processes import children
 
 from tfcluster_magic import program
@@ -39,13 +39,21 @@ PACE = 0.6
 """Seconds at most to the next step; it comes at once when a record has changed."""
 
 
-class Chaos(Room):
+class Chaos(WithNotebook):
     """The room, and all that may happen in it. `in_graph` allows servers of TensorFlow, too."""
 
     def __init__(
-        self, node: Node, namespaces: list[Kubectl], folder: Path, policy: str, in_graph: bool
+        self,
+        cluster: Cluster,
+        namespaces: list[Kubectl],
+        folder: Path,
+        policy: str,
+        image: str,
+        in_graph: bool,
     ) -> None:
-        super().__init__(node, namespaces, folder, policy)
+        super().__init__(cluster, namespaces, folder, policy)
+        self.notebook = Notebook(self.places[0], image, folder)
+        self.notebook.write("member.py", MEMBER)
         source = folder / "member.py"
         source.write_text(MEMBER)
         self._program, _ = program.snapshot(str(source), arguments=(), workspace=folder, cwd=folder)
@@ -55,6 +63,7 @@ class Chaos(Room):
         """Let a step happen; one that needs tasks, where there are none, is a launch."""
         self.story.append(f"{time.monotonic():.2f} {step}")
         self.servers.tend(step.number)
+        self.notebook.tend(step.number)
         self.changed.clear()
         idle = step.action in ON_TASKS and self.over(step.cluster)
         if not idle and step.action.startswith("lose_"):
@@ -247,6 +256,8 @@ class Chaos(Room):
         self.servers.settle()
         self.until(self._has_stopped, "every run is over")
         self.check_nothing_is_lost()
+        self.check_what_cells_said()
+        self.leave_and_come_back()
         failed = self.failed_turns()
         spec = self._spec(Step(0, "launch", "", (0, 0.5, 0, 0)))
         last = [f"{name}-last" for name in CLUSTERS]
@@ -268,6 +279,7 @@ class Chaos(Room):
                 ref = {"ref": run.metadata.name, "with_logs": False}
                 self.clients({**self.wish(run.metadata.cluster, "delete"), **ref})
             self.until(lambda place=place: not place.records.every(), "no record is left")  # type: ignore[misc]
+        self.close_notebook()
         self.check_nothing_left()
         self.check()
 

@@ -19,9 +19,9 @@ from kubectl import Kubectl
 from operating import Installed
 from operators import policy, tenancy
 
-pytestmark = [pytest.mark.alone, pytest.mark.needs("node-inside", "rwx", "quota")]
+pytestmark = [pytest.mark.alone, pytest.mark.needs("node-inside", "two-nodes", "rwx", "quota")]
 
-STEPS, SEED = 48, 3930
+STEPS, SEED = 60, 38945
 """Few, in which each thing happens."""
 MANY = 100
 ROOM = {"requests.memory": "400Mi"}
@@ -70,7 +70,8 @@ def test_nothing_leaks_and_nothing_is_lost(
     monkeypatch.setenv("TMPDIR", str(tmp_path))  # what killed clients leave
     monkeypatch.setenv("KUBECONFIG", namespaces[0].kubeconfig)
     said = policy(cluster, requireNetworkPolicy=False)
-    world = Chaos(cluster.own.first, namespaces, tmp_path, said, in_graph=steps > MANY)
+    image = cluster.description.images["notebook"]
+    world = Chaos(cluster.own, namespaces, tmp_path, said, image, in_graph=steps > MANY)
     try:
         for step in schedule(seed, steps, WEIGHTS if steps > MANY else EVENLY):
             world.do(step)

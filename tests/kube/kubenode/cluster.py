@@ -179,6 +179,19 @@ class Cluster:
                 raise NodeError(f"{name} does not run. Do: python3 -m kubenode up --second-node")
             self.second.end()
 
+    def regain(self) -> None:
+        """Bring back the second node with its disk, whatever of the first is away just now.
+
+        Raises:
+            NodeError: it does not start; nothing of it runs then, and it may be tried again.
+        """
+        with locked(self.state.with_suffix(".lock"), waiting_for=f"the cluster {self.name}"):
+            try:
+                self._add(second=True, options=())
+            except NodeError:
+                self.second.end()
+                raise
+
     def _open(self, pki: Pki, port: int) -> None:
         server = f"https://127.0.0.1:{open_door(self.first, 'api', 6443, port)}"
         self.kubeconfig.touch(mode=0o600)
