@@ -44,6 +44,8 @@ services = c.JupyterHub.services.get_value([])
 (culler,) = [each for each in services if each["name"] == "idle-culler"]
 culler["command"][culler["command"].index("--cull-every=60")] = "--cull-every=5"
 """
+OWN_DISK = "tests-own-disk"
+"""A group whose claims are of the class of this name, which test_console_measured.py makes."""
 HUGE = {"name": "huge", "title": "Too large", "cpu": 512, "memory": "4Ti"}
 
 
@@ -60,6 +62,9 @@ def policy(cluster: UnderTest) -> str:
         "groups": {
             "ml": {"sizes": [small, {**small, "name": "large", "title": "Large, of the group ml"}]},
             "brief": {"idle": {"cull": 5}},
+            OWN_DISK: {
+                "storage": {"class": OWN_DISK, "workspace": "50Mi", "data": "50Mi", "log": "50Mi"}
+            },
         },
         "images": [{"name": "notebook", "image": notebook}, {"name": "lost", "image": MISSING}],
     }

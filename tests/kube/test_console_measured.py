@@ -1,0 +1,135 @@
+"""What users really use, in the admin console on Kubernetes: storage by kubelet.
+
+It depends on a right that an administrator gives, which the console does not have by itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import documented
+import pytest
+from conftest import UnderTest
+from furnished import Furnished, move_in, of_user
+from hub_installing import OWN_DISK
+from hubs import Hub
+from kubectl import Object
+from kubenode.commands import wait_until
+from test_console import Console, console, token
+
+__all__ = ["console"]  # a fixture, as if written here
+pytestmark = pytest.mark.needs("ingress", "rwx", "network-policy", "registry", "node-inside")
+
+MIB = 1 << 20
+SIZE, WRITTEN = 50 * MIB, 42 * MIB
+
+
+def volume(name: str, folder: str) -> Object:
+    """A file system of node-1 as a volume of the class of these tests."""
+    term = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-1"]}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": {"storage": "50Mi"},
+            "accessModes": ["ReadWriteMany"],
+            "persistentVolumeReclaimPolicy": "Retain",
+            "storageClassName": OWN_DISK,
+            "local": {"path": folder},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [term]}]}},
+        },
+    }
+
+
+@pytest.fixture
+def filler(hub: Hub, cluster: UnderTest) -> Iterator[Furnished]:
+    """A user whose claims are file systems of their own, as of many a class."""
+    assert cluster.own
+    node, marker = cluster.own.first, uuid.uuid4().hex[:8]
+    names = [f"measured-{marker}-{number}" for number in range(3)]
+    folders = {name: f"/var/lib/tfcluster/{name}" for name in names}
+    for folder in folders.values():
+        node.run(["mkdir", "-p", folder])
+        node.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE},mode=0777", "none", folder])
+    hub.kubectl.apply(
+        {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "StorageClass",
+            "metadata": {"name": OWN_DISK},
+            "provisioner": "kubernetes.io/no-provisioner",
+        },
+        *(volume(name, folder) for name, folder in folders.items()),
+    )
+    user = hub.new_user("filler")
+    hub.api("POST", f"groups/{OWN_DISK}")
+    hub.api("POST", f"groups/{OWN_DISK}/users", {"users": [user]})
+    found = move_in(hub, user)
+    yield found
+    hub.api("DELETE", f"groups/{OWN_DISK}")
+    hub.kubectl("delete", "namespace", found.name, "--wait=false")
+    hub.kubectl("delete", "pv", *names, "--wait=false")
+    hub.kubectl("delete", "storageclass", OWN_DISK)
+    for folder in folders.values():
+        node.run(["umount", "--lazy", folder])
+
+
+def admin(hub: Hub, console: Console, *words: str) -> str:
+    """`tfcluster admin WORDS` in an administrator's shell."""
+    given = token(console.visitor, ["access:services!service=admin"])
+    env = {**os.environ, "TFCLUSTER_HUB_URL": hub.url(), "TFCLUSTER_HUB_TOKEN": given}
+    command = str(Path(sys.executable).with_name("tfcluster"))
+    done = subprocess.run(
+        [command, "admin", *words],
+        env={**env, "NO_PROXY": "*", "TFCLUSTER_LANGUAGE": "en"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_kubelets_measure_claims_for_a_console_that_may_ask_them(
+    hub: Hub, console: Console, filler: Furnished, cluster: UnderTest, tmp_path: Path
+) -> None:
+    """By default it may not, and says so; with the two documented commands administrators see how
+    full a claim is, on the page and in a shell; with the third it may no more.
+    """
+    give, take = documented.commands("admin.md", "Storage")
+
+    def log() -> Object:
+        told = console.ask("GET", f"storage?owner={filler.user}").json()
+        assert told["missed"] == [], told
+        return {each["name"]: each for each in told["items"]}.get("log", {})
+
+    def may_not() -> bool:
+        found = log()
+        return found.get("used", 0) is None and "may not ask kubelets" in found["note"]
+
+    wait_until(may_not, "the claim is shown, and not measured", seconds=120)
+    filler.kubectl.apply(of_user(cluster.busybox))
+    filler.kubectl.running("notebook")
+    fill = f"head -c {WRITTEN} /dev/urandom >/log/model"
+    filler.kubectl.exec("notebook", "sh", "-c", fill)
+    try:
+        documented.run(give, hub.kubectl, tmp_path, {})
+        wait_until(lambda: (log().get("used") or 0) >= WRITTEN, "it is measured", seconds=240)
+        found = log()
+        assert found["allowed"] == SIZE
+        assert WRITTEN <= found["used"] < SIZE
+        assert found["share"] >= 0.8 and found["note"] == ""
+        said = json.loads(admin(hub, console, "storage", "--full", "-o", "json"))
+        (row,) = [each for each in said["items"] if each["owner"] == filler.user]
+        assert (row["name"], row["used"]) == ("log", found["used"])
+        assert "42Mi" in admin(hub, console, "storage", "--full")
+    finally:
+        documented.run(take, hub.kubectl, tmp_path, {})
+    wait_until(may_not, "the right is taken away", seconds=120)
