@@ -69,12 +69,15 @@ def test_a_removed_user_has_the_same_but_no_rights() -> None:
 
 
 def test_every_policy_shows_a_notebook_as_little_as_it_needs() -> None:
-    """No exception to the default reaches a pod but the notebook's, and none opens a namespace."""
+    """No exception to the default reaches a pod but the notebook's, and one the pod that packs the
+    data for the console; none opens a namespace.
+    """
     policies = [o for o in made(POLICIES["everything"]) if o["kind"] == "NetworkPolicy"]
     for each in policies:
         chosen = each["spec"]["podSelector"]
-        notebook = {"matchLabels": {"tfcluster.dev/notebook": "true"}}
-        assert chosen == ({} if each["metadata"]["name"] == "default-deny" else notebook)
+        label = "archive" if each["metadata"]["name"] == "archive-to-console" else "notebook"
+        one = {"matchLabels": {f"tfcluster.dev/{label}": "true"}}
+        assert chosen == ({} if each["metadata"]["name"] == "default-deny" else one)
         for rule in each["spec"].get("ingress", ()):
             assert rule["from"], "an empty list would let everybody in"
             assert rule["ports"], "or to every port"

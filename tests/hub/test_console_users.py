@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from .consoles import SLEEP, Console, refused, shell, token
+from .consoles import SLEEP, Console, looked_at, refused, shell, sign_in_to, token
 from .make_run import OWNER, PASSWORD, Hub, Visitor
 from .test_console import HTML, page
 from .test_first_visit import accessible
@@ -273,6 +273,32 @@ def test_the_data_of_a_user_is_archived(hub: Hub, admin: Visitor, tmp_path: Path
     assert kept.read_bytes() == target.read_bytes()
     assert kept.stat().st_mode & 0o777 == 0o600
     assert hashlib.sha256(kept.read_bytes()).hexdigest() == one["sha256"]
+    gone = shell(hub, "admin", "users", "delete-archives", one["file"], "--yes", **env)
+    assert gone.returncode == 0 and not list(kept.parent.iterdir()), gone.stderr
+    twice = shell(hub, "admin", "users", "delete-archives", one["file"], "--yes", **env)
+    assert twice.returncode == 4 and "there is no archive" in twice.stderr
+
+
+def test_archives_are_listed_and_deleted_on_their_page(
+    hub: Hub, console: Console, page: Page, shots: Path
+) -> None:
+    """With size and date; what is deleted is asked for, and noted."""
+    begun = console.ask("POST", "api/archives", json={"user": OWNER, "reason": HTML})
+    file = str(begun.json()["file"])
+    sign_in_to(page, hub, "archives")
+    row = page.get_by_role("row", name=file)
+    expect(row.get_by_role("link", name=file)).to_be_visible(timeout=90_000)
+    expect(page.locator("#count")).to_contain_text("1 of 1, ")
+    looked_at(page, shots)
+    row.get_by_role("button", name=f"Delete {file}").click()
+    accessible(page, "#ask-delete")
+    page.get_by_role("button", name="Cancel").click()
+    expect(row).to_be_visible()
+    row.get_by_role("button", name=f"Delete {file}").click()
+    page.get_by_role("button", name="Delete for good").click()
+    expect(page.get_by_text("There are no archives.")).to_be_visible()
+    noted = console.ask("GET", "api/audit?q=delete+archive").json()["items"]
+    assert {one["target"] for one in noted} >= {file}
 
 
 def test_who_is_no_administrator_changes_nobody(hub: Hub, console: Console) -> None:
@@ -286,6 +312,7 @@ def test_who_is_no_administrator_changes_nobody(hub: Hub, console: Console) -> N
         ("PUT", "api/overrides/guest"),
         ("POST", "api/archives"),
         ("GET", "api/archives/x.tar.gz"),
+        ("DELETE", "api/archives/x.tar.gz"),
     )
     for method, path in doors:
         assert guest.ask(method, path, json={}).status_code in (401, 403)

@@ -39,7 +39,7 @@ ORDER = (
     *("recovery", "chaos", "node_itself", "upgrade", "two_nodes", "lost_servers"),
     *("hub_nodes", "scale", "enforcement", "lab"),
     *("backend_contract", "hub", "operator", "explain", "whole_way", "images", "tenancy"),
-    *("hub_faults", "console", "render", "isolation", "attempts"),
+    *("hub_faults", "console", "console_archive", "render", "isolation", "attempts"),
     *("modes", "notebook", "admission", "backend", "storage", "security"),
 )
 """Files that go first: those that want the cluster alone, beside the one that needs it not, then

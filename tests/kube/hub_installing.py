@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from kubectl import Object
 
 NAMESPACE = "tfcluster-hub"
-STATE, AUDIT = "hub-state", "console-audit"
+STATE, AUDIT, ARCHIVES = "hub-state", "console-audit", "console-archives"
 """Claims of the hub, and folders of node-1 on which they lie."""
+ROOM = "24m"
+"""Of the volume of archives: a user's data can be more."""
 PREFIX = "/tf/"
 TOKEN = "tests-" + "0" * 32
 SCOPES = ["admin:users", "admin:servers", "admin:groups", "tokens", "access:servers"]
@@ -136,7 +138,7 @@ def _patches(cluster: UnderTest, way: str) -> Sequence[Object]:
         "path": "/spec/storageClassName",
         "value": "" if cluster.own else known.storage_class,
     }
-    found = [_patch("PersistentVolumeClaim", name, state) for name in (STATE, AUDIT)]
+    found = [_patch("PersistentVolumeClaim", name, state) for name in (STATE, AUDIT, ARCHIVES)]
     if way == "ingress":
         name = {"op": "add", "path": "/spec/ingressClassName", "value": known.ingress_class}
         return [*found, _patch("Ingress", "hub", name)]
@@ -180,6 +182,9 @@ def own_disk(cluster: UnderTest, claim: str = STATE) -> Object:
     assert cluster.own
     folder = disk(claim)
     cluster.own.first.run(["install", "-d", "-o1000", "-g100", "-m700", folder])
+    if claim == ARCHIVES:
+        options = f"size={ROOM},uid=1000,gid=100,mode=700"
+        cluster.own.first.run(["mount", "-t", "tmpfs", "-o", options, "archives", folder])
     term = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-1"]}
     return {
         "apiVersion": "v1",

@@ -18,6 +18,7 @@ import pytest
 import requests
 from hub.visitor import Visitor
 from hub_installing import (
+    ARCHIVES,
     AUDIT,
     NAMESPACE,
     PREFIX,
@@ -182,7 +183,8 @@ def hub(
         if not (done := folder / "hub-installed").exists():
             text = rendered(cluster, tmp_path_factory.mktemp("hub"))
             head = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-            disks = [own_disk(cluster, each) for each in (STATE, AUDIT)] if cluster.own else []
+            claims = (STATE, AUDIT, ARCHIVES) if cluster.own else ()
+            disks = [own_disk(cluster, each) for each in claims]
             cluster.kubectl.apply(head, *disks)
             bring_secrets(cluster)
             apply(cluster, text)

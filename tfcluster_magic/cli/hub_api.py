@@ -10,7 +10,7 @@ import json
 import os
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from ..i18n import _
 HUB, TOKEN = "TFCLUSTER_HUB_URL", "TFCLUSTER_HUB_TOKEN"
 SCOPE = "access:services!service=admin"
 WITHIN = 60.0
+_BLOCK = 1024 * 1024
 _BY_STATUS: dict[int, type[TFClusterError]] = {
     400: UsageError,
     401: NotAllowed,
@@ -84,6 +85,12 @@ class HubAPI:
         self, method: str, path: str, words: Any = (), body: dict[str, Any] | None = None
     ) -> bytes:
         """What the console answers, as it is."""
+        return b"".join(self.blocks(method, path, words, body))
+
+    def blocks(
+        self, method: str, path: str, words: Any = (), body: dict[str, Any] | None = None
+    ) -> Iterator[bytes]:
+        """The same in pieces, as they come."""
         query = "?" + urlencode(words, doseq=True) if words else ""
         request = urllib.request.Request(  # noqa: S310 - http and https, see `of`
             f"{self.url}/services/admin/api/{path}{query}",
@@ -93,8 +100,8 @@ class HubAPI:
         )
         try:
             with _OPENER.open(request, timeout=WITHIN) as answer:
-                found: bytes = answer.read()
-                return found
+                while block := answer.read(_BLOCK):
+                    yield block
         except urllib.error.HTTPError as error:
             raise self._refused(error) from None
         except (OSError, ValueError) as error:

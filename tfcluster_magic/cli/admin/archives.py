@@ -1,4 +1,4 @@
-"""`admin users archive` and `archives`: data of users at term's end."""
+"""`admin users archive`, `archives`, `delete-archives`: data of users at term's end."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def archive_command(
     token_file: str | None,
     **words: Any,
 ) -> None:
-    """End what USER runs, and pack their data into the hub's folder.
+    """End what USER runs, and pack their data into the hub's archives.
 
     Server and clusters are ended, workspace and records packed with checksums and read again.
     """
@@ -59,8 +59,11 @@ def archive_command(
         raise UsageError(_("{file} is there already: name another").format(file=target))
     reason = words["reason"] or _("the term is over")
     body = {"user": user, "reason": reason, "remove": words["remove"]}
-    told = api.ask("POST", "archives", body=body)
+    told, said = api.ask("POST", "archives", body=body), ""
     while told["state"] == "packing":
+        if told["detail"] and told["detail"] != said:
+            said = told["detail"]
+            terminal.note(_("waiting: {why}").format(why=clean(said)))
         time.sleep(EVERY)
         every = api.ask("GET", "archives")["items"]
         told = next((one for one in every if one["file"] == told["file"]), None)
@@ -80,18 +83,28 @@ def archive_command(
     if told["missed"]:
         text = _("{count} could not be packed: MANIFEST.json in the archive names them")
         terminal.note(text.format(count=told["missed"]))
+    if told["detail"]:
+        raise Conflict(clean(told["detail"]))
 
 
 def _bring(api: HubAPI, told: dict[str, Any], target: Path) -> None:
-    content = api.raw("GET", f"archives/{quote(told['file'], safe='')}")
-    if hashlib.sha256(content).hexdigest() != told["sha256"]:
-        raise TFClusterError(_("what arrived is not what was packed: try again"))
+    digest = hashlib.sha256()
     try:
         fd = os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-        with os.fdopen(fd, "wb") as out:
-            out.write(content)
     except OSError as error:
         raise UsageError(str(error)) from None
+    try:
+        with os.fdopen(fd, "wb") as out:
+            for block in api.blocks("GET", f"archives/{quote(told['file'], safe='')}"):
+                digest.update(block)
+                out.write(block)
+        if digest.hexdigest() != told["sha256"]:
+            raise TFClusterError(_("what arrived is not what was packed: try again"))
+    except BaseException as error:
+        target.unlink()
+        if isinstance(error, OSError):
+            raise UsageError(str(error)) from None
+        raise
 
 
 @click.command("archives", cls=Command)
@@ -101,7 +114,7 @@ def _bring(api: HubAPI, told: dict[str, Any], target: Path) -> None:
 def archives_command(
     terminal: Terminal, form: str, hub: str | None, token_file: str | None
 ) -> None:
-    """List the archives in the hub's folder."""
+    """List the archives of users' data."""
     told = HubAPI.of(hub, token_file).ask("GET", "archives")
     if form != "table":
         terminal.emit(document(told, form))
@@ -120,3 +133,34 @@ def archives_command(
         terminal.emit(table(head, rows, terminal.paint, terminal.columns))
     else:
         terminal.say(_("There are no archives."))
+
+
+@click.command("delete-archives", cls=Command)
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@YES
+@grammar.output_option(FORMS)
+@hub_options
+@click.pass_obj
+def delete_command(
+    terminal: Terminal,
+    files: tuple[str, ...],
+    yes: bool,
+    form: str,
+    hub: str | None,
+    token_file: str | None,
+) -> None:
+    """Delete archives for good.
+
+    FILE is as `archives` shows it. What users have is not touched.
+    """
+    api = HubAPI.of(hub, token_file)
+    deed = _("delete for good {names}").format(names=", ".join(files))
+    if not terminal.confirm(deed, yes, command="admin users delete-archives"):
+        terminal.note(_("nothing was changed"))
+        return
+    for file in files:
+        told = api.ask("DELETE", f"archives/{quote(file, safe='')}")
+        if form != "table":
+            terminal.emit(document(told, form))
+        else:
+            terminal.say(_("Deleted {file}.").format(file=clean(file)))

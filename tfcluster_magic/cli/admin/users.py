@@ -19,7 +19,7 @@ from ..ending import YES
 from ..hub_api import HubAPI
 from ..terminal import Terminal
 from ..wording import Command
-from .archives import archive_command, archives_command
+from .archives import archive_command, archives_command, delete_command
 from .common import FORMS, Group, document, hub_options, page_options, show
 
 
@@ -221,4 +221,5 @@ for _what, _text in (
 
 users_command.add_command(archive_command)
 users_command.add_command(archives_command)
+users_command.add_command(delete_command)
 COMMANDS = (users_command, servers_command)

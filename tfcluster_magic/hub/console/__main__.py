@@ -23,7 +23,7 @@ from ...i18n import _
 from ...paths import private
 from .. import allowances
 from . import service
-from .archives import Archives
+from .archives import FOLDER, Archives
 from .audit import FILE, AuditLog
 from .handlers import MOST_BYTES
 from .here import Here
@@ -63,7 +63,7 @@ def server(world: World, state: Path, site: Site | None = None) -> HTTPServer:
         prefix=os.environ["JUPYTERHUB_SERVICE_PREFIX"],
         hub=url_path_join(os.environ["JUPYTERHUB_BASE_URL"], "hub/"),
         site=site or Nowhere(),
-        archives=Archives(state, world.pack) if isinstance(world, Here) else None,
+        archives=Archives(Path(os.environ.get(service.ARCHIVES) or state / FOLDER), world.pack),
     )
     return HTTPServer(application(console), xheaders=True, max_body_size=MOST_BYTES)
 

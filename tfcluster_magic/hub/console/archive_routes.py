@@ -3,6 +3,7 @@
 GET    api/archives
 POST   api/archives              {"user", "reason", "remove"}
 GET    api/archives/FILE         the archive itself
+DELETE api/archives/FILE
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from .audit import Entry
 from .cluster_routes import MOST_REASON
 from .handlers import ConsoleHandler, noted
 from .hub_users import HubUser
+from .page import Page
+from .world import Row
 
 PATIENCE = 180.0
 """Seconds in which servers and clusters of somebody have ended."""
@@ -39,9 +42,15 @@ class _Handler(ConsoleHandler):
     def archives(self) -> Archives:
         """Those of this site. Raises NotFound."""
         if self.console.archives is None:
-            text = _("this site packs no data: on Kubernetes it stays in the user's namespace")
-            raise NotFound(text)
+            raise NotFound(_("this site packs no data"))
         return self.console.archives
+
+
+class ArchivesPage(Page):
+    """All archives."""
+
+    title = "Archives"
+    template = "archives.html"
 
 
 class AllArchives(_Handler):
@@ -87,6 +96,7 @@ class AllArchives(_Handler):
         result = detail or "done"
         try:
             if remove and not detail:
+                await self._refuse_who_runs(name)
                 await self.console.people.forget(name)
         except TFClusterError as error:
             result = _("packed, and not removed: {why}").format(why=error)
@@ -103,10 +113,7 @@ class AllArchives(_Handler):
         asked: set[str] = set()
         deadline = time.monotonic() + PATIENCE
         while True:
-            self.console.listing.expire()
-            people.expire()
-            rows = (await self.console.listing.seen()).rows
-            left = [row for row in rows if row.owner == user.name and row.active]
+            left, up = await self._running(user.name)
             for row in left:
                 if row.uid not in asked:
                     asked.add(row.uid)
@@ -114,12 +121,6 @@ class AllArchives(_Handler):
                         await world.stop(user.name, row.name, row.uid, stop)
                     except Conflict:  # it ends already
                         continue
-            up = [
-                one
-                for one in await people.all()
-                if one.name == user.name
-                and any(state != "stopped" for state in one.servers.values())
-            ]
             if not left and not up:
                 return
             if time.monotonic() > deadline:
@@ -127,6 +128,23 @@ class AllArchives(_Handler):
                 text = _("{names} still runs, and nothing was packed")
                 raise Conflict(text.format(names=names))
             await asyncio.sleep(0.5)
+
+    async def _running(self, name: str) -> tuple[list[Row], bool]:
+        """The clusters of somebody that run, and whether a server does."""
+        listing, people = self.console.listing, self.console.people
+        listing.expire()
+        people.expire()
+        rows = [one for one in (await listing.seen()).rows if one.owner == name and one.active]
+        servers = [one.servers for one in await people.all() if one.name == name]
+        return rows, any(state != "stopped" for each in servers for state in each.values())
+
+    async def _refuse_who_runs(self, name: str) -> None:
+        """Raise Conflict when somebody began to work while their data was packed."""
+        left, up = await self._running(name)
+        if left or up:
+            names = ", ".join(row.name for row in left) or _("a server")
+            text = _("{names} was started meanwhile, so that the archive is older: archive again")
+            raise Conflict(text.format(names=names))
 
 
 class OneArchive(_Handler):
@@ -145,5 +163,21 @@ class OneArchive(_Handler):
                 await self.flush()
         await asyncio.to_thread(self.console.audit.ended, entries, ["shown"])
 
+    async def delete(self, file: str) -> None:
+        """Remove it for good."""
+        path = await asyncio.to_thread(self.archives.path, file)
+        entries = await noted(self, "delete archive", [("", path.name)])
+        try:
+            await asyncio.to_thread(self.archives.remove, file)
+        except TFClusterError as error:
+            await asyncio.to_thread(self.console.audit.ended, entries, [str(error)])
+            raise
+        await asyncio.to_thread(self.console.audit.ended, entries, ["done"])
+        self.reply({"file": file})
 
-HANDLERS = (("api/archives", AllArchives), ("api/archives/([^/]+)", OneArchive))
+
+HANDLERS = (
+    ("archives", ArchivesPage),
+    ("api/archives", AllArchives),
+    ("api/archives/([^/]+)", OneArchive),
+)

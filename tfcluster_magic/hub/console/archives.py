@@ -1,14 +1,15 @@
-"""Data of users, packed at term's end: in the hub's own folder, each with its checksum beside it.
+"""Data of users, packed at term's end: in a folder of their own, each with its checksum beside.
 
 Promises that an archive counts only when it was read again and every file in it has the checksum of
 its manifest, that nothing is removed before, and that one which could not be finished leaves no
-file that looks like one.
+file that looks like one: what a killed console left is removed when the next one starts.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -31,11 +32,15 @@ FOLDER = "archives"
 SUFFIX = ".tar.gz"
 _BLOCK = 1024 * 1024
 
-Pack = Callable[[str, int], Awaitable[None]]
+Pack = Callable[[str, int, Callable[[str], None]], Awaitable[None]]
 
 
 class Archive(Model, frozen=True, omit_defaults=False):
-    """One archive; `state` is `packing`, `done` or `failed`, `missed` counts what is not in it."""
+    """One archive; `state` is `packing`, `done` or `failed`, `missed` counts what is not in it.
+
+    `detail` is what is waited for, why it failed, or what of a whole one was not done afterwards;
+    `size` of one that is being packed is what there is of it.
+    """
 
     file: str
     user: str
@@ -50,27 +55,60 @@ class Archive(Model, frozen=True, omit_defaults=False):
 
 
 class Archives:
-    """The archives of one hub; to be used from one loop."""
+    """The archives of one hub, in this folder; to be used from one loop, its only one."""
 
-    def __init__(self, state: Path, pack: Pack) -> None:
-        self._state, self._pack = state, pack
+    def __init__(self, folder: Path, pack: Pack) -> None:
+        self._folder, self._pack = folder, pack
         self._jobs: dict[str, Archive] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """Remove what a console that was killed left half-way."""
+        with contextlib.suppress(OSError):
+            for part in self._folder.glob(f".*{SUFFIX}"):
+                part.unlink()
+            for note in self._folder.glob(f"*{SUFFIX}.*"):
+                if not note.with_suffix("").exists():
+                    note.unlink()
 
     def list(self) -> list[Archive]:
         """All of them, the newest first; those that failed until the console starts again."""
-        found = dict(self._jobs)
-        for file in (self._state / FOLDER).glob("*.json"):
+        found = {}
+        for file in self._folder.glob(f"*{SUFFIX}.json"):
             with contextlib.suppress(OSError, ValueError):
                 one = msgspec.json.decode(file.read_bytes(), type=Archive)
+                if (self._folder / one.file).exists():
+                    found[one.file] = one
+        for one in self._jobs.values():
+            if one.state == "packing":
+                found[one.file] = self._so_far(one)
+            elif one.state == "failed":
                 found[one.file] = one
         return sorted(found.values(), key=lambda one: one.at, reverse=True)
+
+    def _so_far(self, one: Archive) -> Archive:
+        with contextlib.suppress(OSError):
+            size = (self._folder / f".{one.file}").stat().st_size
+            return msgspec.structs.replace(one, size=size)
+        return one
 
     def path(self, file: str) -> Path:
         """Where a finished archive is. Raises NotFound."""
         if not any(one.file == file and one.state == "done" for one in self.list()):
             raise NotFound(_("there is no archive {file}").format(file=file))
-        return self._state / FOLDER / file
+        return self._folder / file
+
+    def remove(self, file: str) -> None:
+        """Delete a finished archive, and what stands beside it. Raises NotFound; TFClusterError."""
+        path = self.path(file)
+        try:
+            path.unlink()
+            for more in (".json", ".sha256"):
+                path.with_name(path.name + more).unlink(missing_ok=True)
+        except OSError as error:
+            raise TFClusterError(str(error)) from None
+        self._jobs.pop(file, None)
 
     def begin(
         self,
@@ -103,12 +141,14 @@ class Archives:
         before: Callable[[], Awaitable[None]],
         after: Callable[[str], Awaitable[None]],
     ) -> None:
-        detail = ""
+        detail, state = "", "failed"
         try:
             await before()
             one = self._note(one, step="pack")
-            one = self._note(await self._make(one), step="")
-        except (TFClusterError, OSError) as error:
+            one, state = await self._make(one), "done"
+        except OSError as error:
+            detail = _told(error)
+        except TFClusterError as error:
             detail = str(error)
         except Exception as error:  # noqa: BLE001 - a page waits for the end of it
             detail = repr(error)
@@ -116,30 +156,43 @@ class Archives:
             await after(detail)
         except TFClusterError as error:
             detail = detail or str(error)
-        state = "failed" if detail else "done"
-        one = self._note(one, state=state, detail=detail, step="")
-        if state == "done":
-            file = self._state / FOLDER / f"{one.file}.json"
-            await asyncio.to_thread(_write, file, msgspec.json.format(msgspec.json.encode(one)))
+        one = msgspec.structs.replace(one, state=state, detail=detail, step="")
+        if state == "done" and detail:
+            with contextlib.suppress(OSError):
+                await asyncio.to_thread(self._describe, one)
+        self._note(one)
 
     async def _make(self, one: Archive) -> Archive:
-        folder = private(self._state / FOLDER)
+        folder = private(self._folder)
         part, whole = folder / f".{one.file}", folder / one.file
         fd = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+
+        def tell(what: str) -> None:
+            if what != self._jobs[one.file].detail:
+                self._note(one, detail=what)
+
         try:
             try:
-                await self._pack(one.user, fd)
+                await self._pack(one.user, fd, tell)
+                await asyncio.to_thread(os.fsync, fd)
             finally:
                 os.close(fd)
             self._note(one, step="verify")
             found = await asyncio.to_thread(verified, part, one)
+            found = msgspec.structs.replace(found, state="done", step="")
             text = f"{found.sha256}  {one.file}\n".encode()
             await asyncio.to_thread(_write, folder / f"{one.file}.sha256", text)
-            part.rename(whole)
+            await asyncio.to_thread(self._describe, found)
+            part.rename(whole)  # from here on it is an archive
         except BaseException:
-            part.unlink(missing_ok=True)
+            for left in (part, *(folder / f"{one.file}{more}" for more in (".json", ".sha256"))):
+                left.unlink(missing_ok=True)
             raise
         return found
+
+    def _describe(self, one: Archive) -> None:
+        text = msgspec.json.format(msgspec.json.encode(one))
+        _write(self._folder / f"{one.file}.json", text)
 
 
 def verified(path: Path, one: Archive) -> Archive:
@@ -175,6 +228,12 @@ def verified(path: Path, one: Archive) -> Archive:
         missed=len(told["missed"]),
         sha256=digest.hexdigest(),
     )
+
+
+def _told(error: OSError) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return _("there is no room for the archive: delete archives, or make their volume larger")
+    return str(error)
 
 
 def _blocks(file: BinaryIO) -> Iterator[bytes]:

@@ -213,8 +213,9 @@ class Here:
         """See `World.remove`."""
         await self._of(owner).ask(Ask(do="remove", leak=leak))
 
-    async def pack(self, owner: str, out: int) -> None:
-        """Write a person's data into an open file. Raises TFClusterError."""
+    async def pack(self, owner: str, out: int, tell: Callable[[str], None]) -> None:
+        """See `World.pack`. Nothing is waited for."""
+        del tell
         await self._people()
         process = await self._of(owner).begin("packer", stdin=DEVNULL, stdout=out, stderr=PIPE)
         try:

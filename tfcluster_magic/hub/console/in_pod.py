@@ -75,6 +75,7 @@ async def serve_pod(
         HubUsers(),
         lambda: [each["metadata"]["name"] for each in tenants.every()],
     )
+    world.policy = site.policy
     answers = server(world, Path(os.environ[service.STATE]), site)
     answers.listen(PORT)
     log.info("following %s; console on port %d", api.server, PORT)

@@ -26,12 +26,15 @@ from ...kube import access, labels, resource
 from ...kube.api import Api, ApiError, Object, path
 from ...kube.gone import find
 from ...kube.informer import Informer
-from ...models import Stop, TFCluster
+from ...models import Stop
+from ..tenancy.grants import Policy
 from ..tenancy.objects import HUB
+from . import kubernetes_archive as archive
 from . import kubernetes_hours as hours
 from . import kubernetes_leaks as leaks
 from . import kubernetes_runs as shown
 from . import kubernetes_storage as storage
+from .site import Nowhere
 from .world import Filled, Held, Leak, Missed, Seen
 from .world import Leaks as Found
 
@@ -60,6 +63,9 @@ class Kubernetes:
 
     def __init__(self, api: Api, home: str, prefix: str, names: Names) -> None:
         self._api, self._prefix, self._names = api, prefix, names
+        self._home = home
+        self.policy: Callable[[], Awaitable[Policy]] = Nowhere().policy
+        """Tells where notebooks run."""
         self.tenants = Informer(
             api,
             path("namespaces"),
@@ -137,6 +143,15 @@ class Kubernetes:
         """See `World.storage`."""
         return await self._asked(lambda: storage.filled(self._api, self._users()))
 
+    async def pack(self, owner: str, out: int, tell: Callable[[str], None]) -> None:
+        """See `World.pack`; in a thread of its own, for it may take hours."""
+        await asyncio.to_thread(self._wait)
+        namespace, pool = self._namespace(owner), (await self.policy()).placement.notebooks
+        try:
+            await asyncio.to_thread(archive.pack, self._api, self._home, namespace, pool, out, tell)
+        except ApiError as error:
+            raise access.explain(error, server=self._api.server) from None
+
     async def leaks(self) -> Found:
         """See `World.leaks`."""
         missed: list[Missed] = []
@@ -189,18 +204,18 @@ class Kubernetes:
         namespace = self._namespace(owner)
         found = self._meant(namespace, name, uid)
         row = found["row"]
-        _refuse(row.name, found)
+        shown.refuse(row.name, found)
         wish: dict[str, Any] = {
             "metadata": {"uid": row.uid},  # not another run of that name
             "spec": {"stop": msgspec.to_builtins(replace(stop, at=stop.at or time.time()))},
         }
         where = path("tfclusters", namespace, row.name)
         try:
-            _refuse(row.name, {**shown.run(self._api.merge(where, wish)), "stop": None})
+            shown.refuse(row.name, {**shown.run(self._api.merge(where, wish)), "stop": None})
         except ApiError as error:
             if error.status not in (404, 409, 422):
                 raise
-            _refuse(row.name, self._meant(namespace, row.name, row.uid, fresh=True))
+            shown.refuse(row.name, self._meant(namespace, row.name, row.uid, fresh=True))
             raise
 
     def _tail(self, owner: str, name: str, task: str, lines: int) -> list[str]:
@@ -215,7 +230,7 @@ class Kubernetes:
         try:
             texts = [line.text for line in reader.once(lines) if line is not None]
         except NotFound:
-            if not (kept := last_words(cluster, task)):
+            if not (kept := shown.last_words(cluster, task)):
                 raise
             texts = [_("Its pods are gone; of what it printed the record keeps:"), *kept]
         return [text[:_LONGEST_LINE] for text in texts[-lines:]]
@@ -271,24 +286,6 @@ class Kubernetes:
 
     def _told(self, problem: ApiError) -> str:
         return str(access.explain(problem, server=self._api.server))
-
-
-def last_words(cluster: TFCluster, task: str) -> list[str]:
-    """What the record keeps of what a task printed last."""
-    status = cluster.status
-    exits = [each.exit for each in status.failures if each.task == task]
-    exits += [each.exit for each in status.attention if each.name == task and each.exit]
-    return list(next((each.last_lines for each in exits if each.last_lines), ()))
-
-
-def _refuse(name: str, found: Object) -> None:
-    """Raise Conflict for a run that has ended, or that somebody stops already."""
-    if found["released"]:
-        text = _("{name} has ended already: {message}")
-        raise Conflict(text.format(name=name, message=found["row"].message))
-    if found["stop"] is not None:
-        by = found["stop"] or _("its owner")
-        raise Conflict(_("{name} is being stopped already, by {by}").format(name=name, by=by))
 
 
 def _unknown(name: str) -> NotFound:

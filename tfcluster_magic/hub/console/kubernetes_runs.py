@@ -13,6 +13,8 @@ from typing import Any, TypedDict
 
 import msgspec
 
+from ...errors import Conflict
+from ...i18n import _
 from ...kube import hours, labels, resource
 from ...kube.shapes import Head, Shape
 from ...models import Metadata, Replicas, ReplicaSet, Spec, TFCluster
@@ -152,3 +154,21 @@ def _spec(told: Object) -> Spec:
         return msgspec.convert({k: told[k] for k in ("mode", "replicas") if k in told}, Spec)
     except msgspec.ValidationError:
         return Spec(replicas=ReplicaSet(worker=Replicas(count=0)))
+
+
+def last_words(cluster: TFCluster, task: str) -> list[str]:
+    """What the record keeps of what a task printed last."""
+    status = cluster.status
+    exits = [each.exit for each in status.failures if each.task == task]
+    exits += [each.exit for each in status.attention if each.name == task and each.exit]
+    return list(next((each.last_lines for each in exits if each.last_lines), ()))
+
+
+def refuse(name: str, found: Object) -> None:
+    """Raise Conflict for a run that has ended, or that somebody stops already."""
+    if found["released"]:
+        text = _("{name} has ended already: {message}")
+        raise Conflict(text.format(name=name, message=found["row"].message))
+    if found["stop"] is not None:
+        by = found["stop"] or _("its owner")
+        raise Conflict(_("{name} is being stopped already, by {by}").format(name=name, by=by))

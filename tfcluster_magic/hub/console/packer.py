@@ -7,6 +7,8 @@ other, and what could not be packed. It writes nothing but its output.
     workspace/…   the workspace: programs, notebooks, data and logs below it
     data/… log/…  where they lie elsewhere
     runs/…        the records of runs
+
+On Kubernetes `pod_packer` packs what is mounted, and is told the records.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import stat
 import sys
 import tarfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -47,19 +49,34 @@ class _Hashed(io.RawIOBase):
         return block
 
 
-def pack(folders: dict[str, Path], out: BinaryIO) -> None:
-    """Write the archive. Raises OSError when `out` takes no more."""
+def pack(
+    folders: dict[str, Path],
+    out: BinaryIO,
+    records: Mapping[str, str] | None = None,
+    beside: Mapping[str, str] | None = None,
+) -> None:
+    """Write the archive: folders, texts by name, and why what is named in `beside` is not there.
+
+    Raises OSError when `out` takes no more.
+    """
     files: list[dict[str, Any]] = []
-    missed: list[dict[str, str]] = []
+    missed = [{"path": name, "why": why} for name, why in (beside or {}).items()]
     with tarfile.open(fileobj=out, mode="w|gz", format=tarfile.PAX_FORMAT) as tar:
         for name, path in _every(folders, missed):
             if why := _add(tar, name, path, files):
                 missed.append({"path": name, "why": why})
+        for name, text in sorted((records or {}).items()):
+            _write(tar, name, text.encode())
+            digest = hashlib.sha256(text.encode()).hexdigest()
+            files.append({"path": name, "size": len(text.encode()), "sha256": digest})
         told = {"packed": time.time(), "files": files, "missed": missed}
-        text = json.dumps(told, indent=1).encode()
-        last = tarfile.TarInfo(MANIFEST)
-        last.size, last.mode, last.mtime = len(text), 0o600, int(time.time())
-        tar.addfile(last, io.BytesIO(text))
+        _write(tar, MANIFEST, json.dumps(told, indent=1).encode())
+
+
+def _write(tar: tarfile.TarFile, name: str, content: bytes) -> None:
+    made = tarfile.TarInfo(name)
+    made.size, made.mode, made.mtime = len(content), 0o600, int(time.time())
+    tar.addfile(made, io.BytesIO(content))
 
 
 def _add(tar: tarfile.TarFile, name: str, path: Path, files: list[dict[str, Any]]) -> str:

@@ -29,6 +29,8 @@ SERVICE, PROCESS = "admin", "admin-process"
 SCOPES = ["admin:users", "admin:groups", "servers"]
 """Of the service itself: who there is, to import a class (users, links, groups), and servers."""
 OWNER, STATE = "TFCLUSTER_CONSOLE_OWNER", "TFCLUSTER_CONSOLE_STATE"
+ARCHIVES = "TFCLUSTER_CONSOLE_ARCHIVES"
+"""The folder of archives where it is not in that of the state."""
 PORT, TOKEN = "TFCLUSTER_CONSOLE_PORT", "TFCLUSTER_CONSOLE_TOKEN"
 TOKEN_FILE = "console_token"  # noqa: S105
 KEPT = ("TFCLUSTER_", "XDG_", "HOME", "LANG", "LC_", "USER", "LOGNAME")

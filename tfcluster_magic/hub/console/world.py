@@ -6,6 +6,7 @@ end in bounded time; what could not be read is told beside what could, and never
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from ...ledger import Days
@@ -103,6 +104,12 @@ class World(Protocol):
 
     async def storage(self) -> Filled:
         """How much lies in everyone's folders. Takes its time."""
+
+    async def pack(self, owner: str, out: int, tell: Callable[[str], None]) -> None:
+        """Write a person's data into an open file; `tell` is told what is waited for.
+
+        Raises NotFound: there is no such person, or nothing of them; OSError: the file is full.
+        """
 
     async def leaks(self) -> Leaks:
         """What nobody owns."""

@@ -40,8 +40,10 @@ USER_ROLE, SECRETS_ROLE = "tfcluster-user", "tfcluster-operator-secrets"
 OPERATOR = ("tfcluster-system", "operator")
 """Namespace and name of the operator's service account."""
 NOTEBOOK = {labels.NOTEBOOK: "true"}
-NOTEBOOK_PORT, HUB_PORT = 8888, 8081
-HUB_APP, PROXY_APP = "tfcluster-hub", "tfcluster-proxy"
+ARCHIVE = f"{labels.GROUP}/archive"
+"""Label of the pod that gives a user's data to the console: "true"."""
+NOTEBOOK_PORT, HUB_PORT, ARCHIVE_PORT = 8888, 8081, 8889
+HUB_APP, PROXY_APP, CONSOLE_APP = "tfcluster-hub", "tfcluster-proxy", "tfcluster-console"
 """Label `app` of their pods."""
 
 
@@ -180,6 +182,11 @@ def _policies(grant: Grant, place: Place) -> list[Object]:
             "tasks": tasks,
             "client": labels.CLIENT_PORTS,
             "port": labels.PORT,
+        },
+        "archive-to-console": {
+            "archive": {ARCHIVE: "true"},
+            "app": CONSOLE_APP,
+            "port": ARCHIVE_PORT,
         },
         "notebook-to-services": {"hub": HUB_APP, "port": HUB_PORT, "servers": servers},
     }

@@ -1,6 +1,6 @@
 /* Data of users at term's end: packed one after the other, and what became of each. */
 
-import { ask, at, make, memory, prefix } from './shared.js';
+import { ask, at, bytes, make, prefix } from './shared.js';
 
 let names = [];
 let done = () => {};
@@ -17,18 +17,22 @@ export function openArchive(whom, then) {
 
 function line(archive) {
   if (archive.state !== 'done') {
-    const state = archive.detail || archive.step || archive.state;
+    const so = archive.size ? `${archive.step}, ${bytes(archive.size)}` : '';
+    const state = archive.detail || so || archive.step || archive.state;
     const wrong = archive.state === 'failed' ? { class: 'wrong' } : {};
     return make('li', `${archive.user}: ${state}`, wrong);
   }
   const made = make('li', `${archive.user}: `);
   const href = `${prefix}api/archives/${encodeURIComponent(archive.file)}`;
-  const text = `${archive.file} (${archive.files} files, ${memory(archive.size)})`;
+  const text = `${archive.file} (${archive.files} files, ${bytes(archive.size)})`;
   made.append(make('a', text, { href, download: '' }));
   if (archive.missed) {
     made.append(
       ` ${archive.missed} could not be packed; its MANIFEST.json names them.`
     );
+  }
+  if (archive.detail) {
+    made.append(make('div', archive.detail, { class: 'wrong' }));
   }
   return made;
 }

@@ -71,6 +71,17 @@ export function memory(bytes) {
   return bytes ? `${+(bytes / 2 ** 30).toFixed(1)} GiB` : '–';
 }
 
+/** `1.5 GiB`, `12 MiB`, `3.2 KiB`: of files, which may be small. */
+export function bytes(count) {
+  const units = [
+    [2 ** 30, 'GiB'],
+    [2 ** 20, 'MiB'],
+    [2 ** 10, 'KiB']
+  ];
+  const [size, unit] = units.find(([least]) => count >= least) ?? [1, 'B'];
+  return `${+(count / size).toFixed(1)} ${unit}`;
+}
+
 /** `2 worker, 1 ps`. */
 export const tasksOf = row =>
   Object.entries(row.tasks)

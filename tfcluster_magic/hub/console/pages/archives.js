@@ -1,0 +1,104 @@
+/* All archives, asked for again every five seconds while the page is seen, and their end. */
+
+import { drawRows } from './looking.js';
+import { ask, at, bytes, make, prefix, tell } from './shared.js';
+
+const EVERY = 5000;
+let items = [];
+let chosen = '';
+let timer = 0;
+
+function about(archive) {
+  if (archive.state === 'done') {
+    const href = `${prefix}api/archives/${encodeURIComponent(archive.file)}`;
+    const made = make('td');
+    made.append(make('a', archive.file, { href, download: '' }));
+    const more = [
+      archive.missed
+        ? `${archive.missed} could not be packed: see MANIFEST.json`
+        : '',
+      archive.detail
+    ].filter(Boolean);
+    made.append(make('div', more.join('; '), { class: 'small' }));
+    return made;
+  }
+  const state = archive.detail || archive.step || archive.state;
+  const wrong = archive.state === 'failed' ? { class: 'wrong' } : {};
+  return make('td', state, wrong);
+}
+
+function drawRow(archive) {
+  const line = make('tr');
+  const last = make('td');
+  if (archive.state === 'done') {
+    const button = make('button', 'Delete…', {
+      type: 'button',
+      class: 'btn btn-sm btn-outline-danger',
+      'aria-label': `Delete ${archive.file}`
+    });
+    button.addEventListener('click', () => {
+      chosen = archive.file;
+      at('which').textContent = archive.file;
+      at('delete-said').textContent = '';
+      at('ask-delete').showModal();
+    });
+    last.append(button);
+  }
+  line.append(
+    make('th', archive.user, { scope: 'row' }),
+    make('td', new Date(archive.at * 1000).toLocaleString()),
+    make('td', archive.size ? bytes(archive.size) : '–'),
+    make('td', archive.state === 'done' ? String(archive.files) : '–'),
+    about(archive),
+    last
+  );
+  return line;
+}
+
+function draw() {
+  const text = at('filter').value.toLowerCase();
+  const fits = items.filter(one =>
+    `${one.user}\n${one.file}`.toLowerCase().includes(text)
+  );
+  const size = fits.reduce((sum, one) => sum + one.size, 0);
+  at('count').textContent =
+    `${fits.length} of ${items.length}, ${bytes(size)} in all`;
+  at('empty').hidden = items.length > 0;
+  drawRows(fits.map(drawRow));
+}
+
+async function look() {
+  clearTimeout(timer);
+  try {
+    items = (await ask('api/archives')).told.items;
+    tell(null);
+    draw();
+  } catch (error) {
+    tell(error);
+    if (error.status === 401 || error.status === 403) {
+      items = [];
+      at('rows').replaceChildren();
+      return; // whoever may not look does not go on asking
+    }
+  }
+  if (!document.hidden) {
+    timer = setTimeout(look, EVERY);
+  }
+}
+
+at('filter').addEventListener('input', draw);
+document.addEventListener('visibilitychange', () => document.hidden || look());
+at('ask-delete')
+  .querySelector('form')
+  .addEventListener('submit', async event => {
+    event.preventDefault();
+    const path = `api/archives/${encodeURIComponent(chosen)}`;
+    try {
+      await ask(path, { method: 'DELETE' });
+      at('ask-delete').close();
+      look();
+    } catch (error) {
+      at('delete-said').textContent = error.message;
+    }
+  });
+look();
