@@ -191,7 +191,7 @@ def own_disk(cluster: UnderTest, claim: str = STATE) -> Object:
         "kind": "PersistentVolume",
         "metadata": {"name": claim},
         "spec": {
-            "capacity": {"storage": "1Gi"},
+            "capacity": {"storage": "50Gi" if claim == ARCHIVES else "1Gi"},
             "accessModes": ["ReadWriteOnce"],
             "claimRef": {"namespace": NAMESPACE, "name": claim},
             "local": {"path": folder},

@@ -113,7 +113,7 @@ class AllArchives(_Handler):
         asked: set[str] = set()
         deadline = time.monotonic() + PATIENCE
         while True:
-            left, up = await self._running(user.name)
+            left, up, unsure = await self._running(user.name)
             for row in left:
                 if row.uid not in asked:
                     asked.add(row.uid)
@@ -121,26 +121,33 @@ class AllArchives(_Handler):
                         await world.stop(user.name, row.name, row.uid, stop)
                     except Conflict:  # it ends already
                         continue
-            if not left and not up:
+            if not left and not up and not unsure:
                 return
             if time.monotonic() > deadline:
+                if unsure and not left:
+                    text = _("it is not known what {name} runs, and nothing was packed: {why}")
+                    raise Conflict(text.format(name=user.name, why=unsure))
                 names = ", ".join(row.name for row in left) or _("a server")
                 text = _("{names} still runs, and nothing was packed")
                 raise Conflict(text.format(names=names))
             await asyncio.sleep(0.5)
 
-    async def _running(self, name: str) -> tuple[list[Row], bool]:
-        """The clusters of somebody that run, and whether a server does."""
-        listing, people = self.console.listing, self.console.people
-        listing.expire()
+    async def _running(self, name: str) -> tuple[list[Row], bool, str]:
+        """The clusters of somebody that run, whether a server does, and why that is not sure."""
+        people = self.console.people
         people.expire()
-        rows = [one for one in (await listing.seen()).rows if one.owner == name and one.active]
+        seen = await self.console.world.runs()  # a page may do with what was so a moment ago
+        rows = [one for one in seen.rows if one.owner == name and one.active]
+        missed = [one.detail for one in seen.missed if one.owner in ("", name)]
         servers = [one.servers for one in await people.all() if one.name == name]
-        return rows, any(state != "stopped" for each in servers for state in each.values())
+        up = any(state != "stopped" for each in servers for state in each.values())
+        return rows, up, "; ".join(missed)
 
     async def _refuse_who_runs(self, name: str) -> None:
         """Raise Conflict when somebody began to work while their data was packed."""
-        left, up = await self._running(name)
+        left, up, unsure = await self._running(name)
+        if unsure:
+            raise Conflict(unsure)
         if left or up:
             names = ", ".join(row.name for row in left) or _("a server")
             text = _("{names} was started meanwhile, so that the archive is older: archive again")
