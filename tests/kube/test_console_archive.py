@@ -149,7 +149,7 @@ def test_what_keeps_an_archive_from_being_made_is_told_and_done_again(
         hub.alone()
         body = {"user": ada.user, "reason": REASON}
         assert console.ask("POST", "archives", json=body).status_code == 202
-        wait_until(lambda: bool(space.every("jobs", archive_job.OURS)), "the Job is made")
+        wait_until(lambda: any(space.every("jobs", archive_job.OURS)), "a Job is made", seconds=90)
         hub.kubectl("delete", "pod", "-l", "app=tfcluster-console", "--grace-period=0", "--force")
         hub.kubectl("rollout", "status", "deployment/console", "--timeout=90s")
 
