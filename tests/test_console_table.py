@@ -5,8 +5,20 @@ from __future__ import annotations
 import pytest
 
 from tfcluster_magic.errors import InvalidRequest
+from tfcluster_magic.hub.console.rows import row_of
 from tfcluster_magic.hub.console.table import COLUMNS, page, query
 from tfcluster_magic.hub.console.world import Row
+from tfcluster_magic.models import (
+    Metadata,
+    Phase,
+    Reason,
+    Replicas,
+    ReplicaSet,
+    Resources,
+    Spec,
+    Status,
+    TFCluster,
+)
 
 
 def row(owner: str, number: int, **more: object) -> Row:
@@ -84,3 +96,13 @@ def test_everything_that_cannot_be_asked_is_named_at_once() -> None:
         query(given)
 
     assert {p.field for p in refused.value.problems} == {"sort", "limit", "offset", "phase", "x"}
+
+
+def test_a_task_that_names_nothing_counts_as_at_its_owners_quota() -> None:
+    """So that what somebody uses is what a launch of theirs is measured by."""
+    every = ReplicaSet(worker=Replicas(count=3), ps=Replicas(count=1, resources=Resources(cpu=2)))
+    head = Metadata(name="digits-1", cluster="digits", run=1, uid="u", created_at=1.0)
+    starting = Status(phase=Phase.STARTING, reason=Reason.STARTING)
+    found = row_of(TFCluster(metadata=head, spec=Spec(replicas=every), status=starting))
+
+    assert (found.cpu, found.memory, found.gpu) == (3.5, 4 << 30, 0)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from ... import preflight
+from ... import limits
 from ...models import TaskState, TFCluster
 from .world import Row
 
 
 def row_of(cluster: TFCluster, nodes: tuple[str, ...] = ()) -> Row:
-    """A run as a row, of nobody yet; of its resources what was asked for."""
+    """A run as a row, of nobody yet; of its resources what it counts for at its owner's quota."""
     meta, spec, status = cluster.metadata, cluster.spec, cluster.status
+    held = limits.held(meta.name, spec)
     failed = [task.name for task in status.attention if task.state is TaskState.FAILED]
     return Row(
         owner="",
@@ -25,9 +26,9 @@ def row_of(cluster: TFCluster, nodes: tuple[str, ...] = ()) -> Row:
         active=cluster.active,
         mode=spec.mode.value,
         tasks={t.value: count for t, count in spec.replicas.counts.items()},
-        cpu=preflight.asked(spec, preflight.cpu_of),
-        memory=round(preflight.asked(spec, preflight.memory_of)),
-        gpu=round(preflight.asked(spec, preflight.gpu_of)),
+        cpu=held.cpu,
+        memory=round(held.memory),
+        gpu=round(held.gpu),
         nodes=nodes,
         failed=tuple(dict.fromkeys([*(f.task for f in status.failures), *failed])),
     )
