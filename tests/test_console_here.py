@@ -8,10 +8,12 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tfcluster_magic.errors import Conflict, NotFound
-from tfcluster_magic.hub.console.here import Here, PersonReader
+from tfcluster_magic.hub.console.here import Here
+from tfcluster_magic.hub.console.person_reader import PersonReader
 from tfcluster_magic.hub.console.world import Seen
 from tfcluster_magic.manager import ClusterManager
 from tfcluster_magic.models import Stop
@@ -80,6 +82,29 @@ def test_runs_are_read_stopped_and_refused_by_their_own_reader(manager: ClusterM
     assert ended.status.message == "Ended by admin eve: an exam."
 
 
+def test_what_starts_readers_is_started_again(manager: ClusterManager) -> None:
+    """It knows nothing but a path; when it or a reader is killed, the next look begins anew."""
+    manager.launch("sleep.py", name="digits", workers=1, grace=1.0)
+
+    async def look(here: Here) -> None:
+        for _ in range(2):
+            await seen_as(here, [])
+            (nursery,) = [
+                one for one in psutil.Process().children() if "nursery" in " ".join(one.cmdline())
+            ]
+            (reader,) = nursery.children()
+            assert nursery.environ().keys() <= {"PATH", "LC_CTYPE"}
+            nursery.kill()
+            await seen_as(here, [])  # readers go on
+            reader.kill()
+            reader.wait(90)
+            assert [one.owner for one in (await here.runs()).missed] == ["ada"]  # told once
+
+    within(look)
+    manager.stop("digits")
+    manager.wait("digits", until=Until.RELEASED)
+
+
 def test_a_home_that_hangs_holds_up_its_own_rows_alone(
     manager: ClusterManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,7 +117,7 @@ def test_a_home_that_hangs_holds_up_its_own_rows_alone(
 
     async def look(here: Here) -> None:
         assert [row.name for row in (await seen_as(here, [])).rows] == ["digits-1"]
-        here._readers["slow"] = PersonReader("slow", None)
+        here._readers["slow"] = PersonReader("slow", None, here._nursery)
         monkeypatch.setenv("TFCLUSTER_STATE_DIR", str(hanging))
         for _ in range(2):
             seen = await seen_as(here, ["slow"])

@@ -11,126 +11,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import sys
 import time
-from asyncio.subprocess import DEVNULL, PIPE, Process
+from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
 
 import msgspec
 
-from ...errors import BackendUnavailable, NotFound, TFClusterError
-from ...i18n import VARIABLE, _
+from ...errors import NotFound, TFClusterError
+from ...i18n import _
 from ...models import Stop
-from ..local_servers import HIDDEN, NoServer, Person, account
-from .reader import ERRORS, Answer, Ask
-from .world import Filled, Held, Leaks, Missed, Row, Seen
+from ..local_servers import NoServer, account
+from .person_reader import Nursery, PersonReader
+from .reader import Answer, Ask
+from .world import Filled, Held, Leaks, Missed, Seen
 
-WITHIN = 15.0
-"""Seconds for one answer of a reader, its start on a busy machine included."""
 WAIT = 5.0
 """Seconds that a listing waits for those who have not answered before."""
 UNUSED = 60.0
-_MOST_BYTES = 64 * 1024 * 1024
 _NAMES_KEPT = 30.0
-_DECODER = msgspec.json.Decoder(Answer)
 
 Names = Callable[[], Awaitable[Iterable[str]]]
-
-
-class PersonReader:
-    """The reader of one person; `person` is None for who runs the hub."""
-
-    def __init__(self, name: str, person: Person | None) -> None:
-        self.name = name
-        self.rows: tuple[Row, ...] = ()
-        self.why = ""
-        self._person = person
-        self._process: Process | None = None
-        self._lock = asyncio.Lock()
-        self._listing: asyncio.Task[None] | None = None
-
-    def list(self) -> asyncio.Task[None]:
-        """Begin to read the runs, or wait with whoever has begun."""
-        if self._listing is None or self._listing.done():
-            self._listing = asyncio.ensure_future(self._list())
-        return self._listing
-
-    async def _list(self) -> None:
-        try:
-            answer = await self.ask(Ask(do="list"))
-        except TFClusterError as error:
-            self.why = str(error)
-        else:
-            mine = (msgspec.structs.replace(row, owner=self.name) for row in answer.rows)
-            self.rows, self.why = tuple(mine), ""
-
-    async def ask(self, ask: Ask) -> Answer:
-        """One answer; raises what the reader tells, or BackendUnavailable."""
-        async with self._lock:
-            try:
-                line = await asyncio.wait_for(self._line(msgspec.json.encode(ask)), WITHIN)
-                answer = _DECODER.decode(line)
-            except (asyncio.TimeoutError, OSError, ValueError, asyncio.LimitOverrunError) as error:
-                self._kill()
-                slow = isinstance(error, asyncio.TimeoutError)
-                why = _("no answer within {seconds:g} s").format(seconds=WITHIN) if slow else error
-                text = _("the files of {name} cannot be read: {why}")
-                raise BackendUnavailable(text.format(name=self.name, why=why)) from None
-        if answer.error:
-            raise ERRORS.get(answer.error, TFClusterError)(answer.detail)
-        return answer
-
-    async def _line(self, question: bytes) -> bytes:
-        if self._process is None or self._process.returncode is not None:
-            self._process = await self.begin("reader", stdin=PIPE, stdout=PIPE)
-        process = self._process
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(question + b"\n")
-        await process.stdin.drain()
-        line = await process.stdout.readline()
-        if not line:
-            raise OSError(_("its reader has ended; the hub's log may say why"))
-        return line
-
-    async def begin(self, program: str, **streams: Any) -> Process:
-        """Start one of our programs under the person's account."""
-        command = [sys.executable, "-I", "-m", f"tfcluster_magic.hub.console.{program}"]
-        words: dict[str, Any] = {"cwd": "/", "limit": _MOST_BYTES, **streams}
-        if self._person is None:
-            env = {k: v for k, v in os.environ.items() if not k.startswith(HIDDEN)}
-            return await asyncio.create_subprocess_exec(*command, env=env, **words)
-        who = self._person
-        env = {"HOME": str(who.home), "USER": who.name, "LOGNAME": who.name, "PATH": os.defpath}
-        if language := os.environ.get(VARIABLE):
-            env[VARIABLE] = language
-        groups = os.getgrouplist(who.name, who.gid)
-        return await asyncio.create_subprocess_exec(
-            *command, env=env, user=who.uid, group=who.gid, extra_groups=groups, **words
-        )
-
-    def _kill(self) -> None:
-        if self._process is not None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                self._process.kill()
-            self._process = None
-
-    async def close(self) -> None:
-        """End the process; it ends by itself when nobody asks any more."""
-        if self._listing is not None:
-            self._listing.cancel()
-            await asyncio.wait([self._listing])
-        process, self._process = self._process, None
-        if process is None:
-            return
-        try:
-            await asyncio.wait_for(process.communicate(), 2)
-        except asyncio.TimeoutError:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                process.kill()
-            with contextlib.suppress(asyncio.TimeoutError):  # what hangs in the kernel ends later
-                await asyncio.wait_for(process.communicate(), 10)
 
 
 class Here:
@@ -143,7 +43,8 @@ class Here:
 
     def __init__(self, owner: str, names: Names) -> None:
         self._owner, self._names = owner, names
-        self._readers = {owner: PersonReader(owner, None)}
+        self._nursery = Nursery()
+        self._readers = {owner: PersonReader(owner, None, self._nursery)}
         self._named_at = float("-inf")
         self._used_at = 0.0
 
@@ -234,8 +135,13 @@ class Here:
             await self.close()
 
     async def close(self) -> None:
-        """End every reader."""
+        """End every reader, and what starts them."""
         await asyncio.gather(*(reader.close() for reader in self._readers.values()))
+        await self._nursery.close()
+
+    def _reader(self, name: str) -> PersonReader:
+        """Raises NoServer: they have no account here."""
+        return PersonReader(name, account(name, 0, self._owner), self._nursery)
 
     def _of(self, owner: str) -> PersonReader:
         self._used_at = time.monotonic()
@@ -252,6 +158,6 @@ class Here:
         self._named_at = now
         for name in names - self._readers.keys():
             with contextlib.suppress(NoServer):
-                self._readers[name] = PersonReader(name, account(name, 0, self._owner))
+                self._readers[name] = self._reader(name)
         for name in self._readers.keys() - names - {self._owner}:
             await self._readers.pop(name).close()

@@ -1,4 +1,4 @@
-"""One person's runs, read by a process of that person: `python -I -m …console.reader`.
+"""One person's runs, read by a process of that person, which `nursery` starts.
 
 Promises one line of JSON for each line that it is asked, and to end with the console that started
 it. It runs under the person's own account, so whatever lies in that person's folders, a symlink
@@ -10,10 +10,10 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -234,16 +234,10 @@ def _is_free(path: Path) -> bool:
     return True
 
 
-def main() -> None:
+def serve(asked: BinaryIO, out: BinaryIO) -> None:
     """Answer until the console has ended."""
-    out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # a stray print is no answer
     paths.state_dir()
     reader, decoder = Reader(), msgspec.json.Decoder(Ask)
-    for line in sys.stdin.buffer:
+    for line in asked:
         out.write(msgspec.json.encode(reader.answer(decoder.decode(line))) + b"\n")
         out.flush()
-
-
-if __name__ == "__main__":
-    main()
