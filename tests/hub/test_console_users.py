@@ -84,7 +84,9 @@ def test_a_class_is_imported_once(hub: Hub, console: Console) -> None:
     kim = hub.visitor()
     kim.set_password(str(done["2"]["link"]))
     assert hub.visitor("kim").signed_in
-    assert "has a password" in str(users(console, "?q=kim")["kim"]["account"])
+    hub.until(
+        lambda: "has a password" in str(users(console, "?q=kim")["kim"]["account"]), "a password"
+    )
 
 
 def test_what_is_no_class_is_refused_as_a_whole(console: Console) -> None:

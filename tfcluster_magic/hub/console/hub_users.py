@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -20,11 +19,14 @@ from tornado.httpclient import AsyncHTTPClient, HTTPClientError
 from ...errors import BackendUnavailable, Conflict, InvalidRequest, NotFound, Problem
 from ...i18n import _
 from ...models import Model
+from .listing import Listing
 
 PAGE = 200
 WITHIN = 20.0
-FRESH = 2.0
-"""Seconds in which a listing is new enough."""
+FRESH, OLD, PATIENCE = 2.0, 10.0, 0.05
+"""Seconds in which a listing is new enough; in which it will do where the hub takes its time; for
+which a new one is waited for then.
+"""
 _PAGES = "application/jupyterhub-pagination+json"
 
 
@@ -43,20 +45,23 @@ class HubUsers:
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         self._env = os.environ if environ is None else environ
-        self._kept: tuple[float, list[HubUser]] = (float("-inf"), [])
-        self._lock = asyncio.Lock()
+        self._users = Listing(self._all, FRESH, OLD, PATIENCE)
+        self._accounts = Listing(self._all_accounts, FRESH, OLD, PATIENCE)
 
     async def all(self) -> list[HubUser]:
         """Every user. Raises BackendUnavailable."""
-        async with self._lock:
-            if time.monotonic() - self._kept[0] > FRESH:
-                began = time.monotonic()
-                self._kept = (began, [_user(one) for one in await self._pages("users")])
-            return self._kept[1]
+        return await self._users.seen(FRESH)
+
+    async def recent(self) -> tuple[list[HubUser], dict[str, str] | None]:
+        """Every user, and `accounts`, as they were some seconds ago at most: a hub of hundreds says
+        so slower than somebody types. Raises BackendUnavailable.
+        """
+        return await asyncio.gather(self._users.seen(), self._accounts.seen())
 
     def expire(self) -> None:
         """Something was changed: who asks next is told what is so now."""
-        self._kept = (float("-inf"), [])
+        self._users.expire()
+        self._accounts.expire()
 
     async def groups(self) -> list[str]:
         """The names of all groups. Raises BackendUnavailable."""
@@ -64,11 +69,7 @@ class HubUsers:
 
     async def accounts(self) -> dict[str, str] | None:
         """What accounts of the hub's own there are, with their states; None: it has none at all."""
-        try:
-            found = await self.ask("GET", "accounts")
-        except NotFound:
-            return None
-        return dict(found["accounts"])
+        return await self._accounts.seen(FRESH)
 
     async def allowed(self) -> frozenset[str] | None:
         """Who may sign in at a provider beside members of groups; None: there is no such list."""
@@ -110,7 +111,9 @@ class HubUsers:
 
     async def link(self, name: str) -> str:
         """A link with which this account gets a password; the account is made if need be."""
-        return str((await self.ask("POST", f"accounts/{_step(name)}/link"))["link"])
+        made = await self.ask("POST", f"accounts/{_step(name)}/link")
+        self.expire()
+        return str(made["link"])
 
     async def start(self, name: str, server: str = "") -> None:
         """Begin to start a server."""
@@ -147,6 +150,15 @@ class HubUsers:
         except (OSError, ValueError) as error:
             text = _("the hub does not answer: {why}")
             raise BackendUnavailable(text.format(why=error)) from None
+
+    async def _all(self) -> list[HubUser]:
+        return [_user(one) for one in await self._pages("users")]
+
+    async def _all_accounts(self) -> dict[str, str] | None:
+        try:
+            return dict((await self.ask("GET", "accounts"))["accounts"])
+        except NotFound:
+            return None
 
     async def _pages(self, what: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []

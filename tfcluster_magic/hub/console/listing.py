@@ -1,56 +1,68 @@
-"""All runs as they were a moment ago: one listing at a time, however many pages look.
+"""Something as it was a moment ago, such as all runs: one reading at a time, however many look.
 
-Promises that at most one listing of the world is under way, that nobody waits for one while a
-recent one is there, and that `version` tells whether anything has changed.
+Promises that at most one reading is under way, that nobody waits for one while a recent one is
+there, and that `version` tells whether anything has changed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
 
-from .world import Seen, World
-
-FRESH = 1.5
-"""Seconds in which a listing is new enough."""
-OLD = 3.0
-"""Seconds after which it is waited for: nobody has looked for a while."""
+T = TypeVar("T")
 
 
-class Listing:
-    """The newest listing of a world; to be used from one loop."""
+class Listing(Generic[T]):
+    """The newest reading; to be used from one loop.
 
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._seen = Seen()
+    Args:
+        read: gives all of it as it is now.
+        fresh: seconds in which a reading is new enough.
+        old: seconds after which a new one is waited for: nobody has looked for a while.
+        patience: seconds that are waited for a new one before that.
+    """
+
+    def __init__(
+        self, read: Callable[[], Awaitable[T]], fresh: float, old: float, patience: float = 0.0
+    ) -> None:
+        self._read, self._fresh, self._old, self._patience = read, fresh, old, patience
+        self._kept: list[T] = []
+        """The newest, once there is one."""
         self._at = self._changed_at = float("-inf")
         self._task: asyncio.Task[None] | None = None
         self.version = 0
 
-    async def seen(self) -> Seen:
-        """All runs."""
+    async def seen(self, old: float | None = None) -> T:
+        """What there is; at most `old` seconds ago if that is said. Raises what reading raises."""
         age = time.monotonic() - self._at
-        if age > FRESH:
+        if age > self._fresh:
             task = self._refresh()
-            if age > OLD:
+            if age > (self._old if old is None else old):
                 await asyncio.shield(task)
-        return self._seen
+            else:
+                await asyncio.wait([task], timeout=self._patience)
+        while not self._kept:  # something was changed while it was read for the first time
+            await asyncio.shield(self._refresh())
+        return self._kept[0]
 
     def expire(self) -> None:
-        """Something was changed: who looks next waits for a listing that was begun after it."""
+        """Something was changed: who looks next waits for a reading that was begun after it."""
         self._at, self._changed_at = float("-inf"), time.monotonic()
         self._task = None
 
     def _refresh(self) -> asyncio.Task[None]:
         if self._task is None or self._task.done():
-            self._task = asyncio.ensure_future(self._read())
+            self._task = asyncio.ensure_future(self._again())
+            self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
         return self._task
 
-    async def _read(self) -> None:
+    async def _again(self) -> None:
         begun = time.monotonic()
-        seen = await self._world.runs()
+        found = await self._read()
         if begun < self._changed_at:
             return  # what it shows was so before
-        if seen != self._seen:
-            self._seen, self.version = seen, self.version + 1
+        if [found] != self._kept:
+            self._kept, self.version = [found], self.version + 1
         self._at = time.monotonic()

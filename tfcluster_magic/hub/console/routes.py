@@ -48,7 +48,7 @@ class Console:
     started: str = field(default_factory=lambda: secrets.token_hex(8))
 
     def __post_init__(self) -> None:
-        self.listing = Listing(self.world)
+        self.listing = Listing(self.world.runs, fresh=1.5, old=3.0)
         self.people = HubUsers()
         self.stored = Stored(self.world)
         self.bar = [

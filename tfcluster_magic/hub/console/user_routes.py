@@ -46,9 +46,8 @@ class Users(ConsoleHandler):
         """Rows that fit; what could not be read is told beside them."""
         asked = user_table.query(words(self))
         console, now = self.console, time.time()
-        users, accounts, seen, policy, overrides = await asyncio.gather(
-            console.people.all(),
-            console.people.accounts(),
+        (users, accounts), seen, policy, overrides = await asyncio.gather(
+            console.people.recent(),
             console.listing.seen(),
             console.site.policy(),
             console.site.overrides(),
