@@ -29,8 +29,9 @@ ABILITIES: dict[str, tuple[str, ...]] = {
     "quota": (),  # ResourceQuota is enforced
     "node-inside": (),  # servers of the nodes may be stopped and started: our own node alone
     "two-nodes": (),  # pods run on more than one node
-    "kwok": (),  # fake nodes; it and the next are options of our own node (kubenode up --with)
+    "kwok": (),  # fake nodes; it and the next two are options of our own node (kubenode up --with)
     "volcano": (),
+    "metrics": (),  # metrics.k8s.io tells what pods use
 }
 TEXTS = ("storage-class", "ingress-class", "gateway-class", "ingress-address")
 IMAGES = ("busybox", "notebook")

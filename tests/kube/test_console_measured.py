@@ -1,6 +1,7 @@
-"""What users really use, in the admin console on Kubernetes: storage by kubelet.
+"""What users really use, in the admin console on Kubernetes: storage by kubelet, CPU by metrics.
 
-It depends on a right that an administrator gives, which the console does not have by itself.
+Both depend on what an administrator gave the cluster: a right that the console does not have by
+itself, and a server of `metrics.k8s.io` (WITH=metrics).
 """
 
 from __future__ import annotations
@@ -21,13 +22,19 @@ from hub_installing import OWN_DISK
 from hubs import Hub
 from kubectl import Object
 from kubenode.commands import wait_until
+from operating import Installed
+from operators import Tenant, spec_of
 from test_console import Console, console, token
+
+from tfcluster_magic.models import Replicas, ReplicaSet, Resources
 
 __all__ = ["console"]  # a fixture, as if written here
 pytestmark = pytest.mark.needs("ingress", "rwx", "network-policy", "registry", "node-inside")
 
 MIB = 1 << 20
 SIZE, WRITTEN = 50 * MIB, 42 * MIB
+ENDS = "import time\nend = time.monotonic() + 150\nwhile time.monotonic() < end: {what}\n"
+"""Longer than two looks of the operator, which come once a minute."""
 
 
 def volume(name: str, folder: str) -> Object:
@@ -133,3 +140,38 @@ def test_kubelets_measure_claims_for_a_console_that_may_ask_them(
     finally:
         documented.run(take, hub.kubectl, tmp_path, {})
     wait_until(may_not, "the right is taken away", seconds=120)
+
+
+@pytest.mark.needs("metrics")
+def test_hours_that_were_used_stand_beside_those_that_were_asked_for(
+    hub: Hub, console: Console, installed: Installed, cluster: UnderTest, tmp_path: Path
+) -> None:
+    """What tasks really use comes from `metrics.k8s.io`: nearly all of what was asked for where
+    a task works, next to nothing where it sleeps; on the page, and in a shell.
+    """
+    user = move_in(hub, hub.new_user("works"))
+    tenant = Tenant(user.kubectl, installed, cluster.description.images["notebook"])
+    each = Replicas(count=1, resources=Resources(cpu=0.2, memory="256Mi"))
+    for name, what in (("works", "pass"), ("sleeps", "time.sleep(1)")):
+        (file := tmp_path / f"{name}.py").write_text(ENDS.format(what=what))
+        tenant.launch(f"{name}-1", spec_of(file, replicas=ReplicaSet(worker=each)))
+    for name in ("works", "sleeps"):
+        tenant.phase(f"{name}-1", "Succeeded", seconds=420)
+
+    def rows() -> dict[str, Object]:
+        told = console.ask("GET", "hours?by=cluster").json()
+        assert told["missed"] == [], told
+        ours = (one for one in told["items"] if one["key"].startswith(f"{user.user}/"))
+        return {one["key"].rpartition("/")[2]: one for one in ours}
+
+    def is_told() -> bool:
+        return [bool(one["measured"]) for one in rows().values()] == [True, True]
+
+    wait_until(is_told, "what was used is on record", seconds=120)
+    works, sleeps = rows()["works"], rows()["sleeps"]
+    assert 0 < works["measured"] <= works["cpu"]
+    assert 0.3 < works["used"] / works["measured"] < 1.3, works
+    assert sleeps["used"] / sleeps["measured"] < 0.3, sleeps
+    said = json.loads(admin(hub, console, "hours", "--by", "cluster", "-o", "json"))
+    assert works in said["items"]
+    hub.kubectl("delete", "namespace", user.name, "--wait=false")

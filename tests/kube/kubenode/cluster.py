@@ -26,6 +26,7 @@ from . import (
     kubelet,
     kwok,
     leftovers,
+    metrics,
     network,
     paths,
     policy,
@@ -41,7 +42,8 @@ from .errors import NodeError
 from .node import Node
 from .pki import Pki
 
-OPTIONS = {"kwok": kwok, "volcano": volcano}  # built and started only when asked for
+# Built and started only when asked for.
+OPTIONS = {"kwok": kwok, "metrics": metrics, "volcano": volcano}
 DESCRIPTION = "cluster.toml"  # written last
 
 

@@ -39,6 +39,7 @@ class Pki:
         self._openssl("rsa -in sa.key -pubout -out sa.pub")
         self.issue("apiserver", "/CN=kube-apiserver", [*API_HOSTS, f"IP:{self.node.ip}"])
         self.issue("apiserver-kubelet-client", "/O=system:masters/CN=apiserver-kubelet-client")
+        self.issue("front-proxy-client", "/CN=front-proxy-client", by="front-proxy-ca")
         self.user("admin", "/O=system:masters/CN=admin")
         self.user("kube-controller-manager", "/CN=system:kube-controller-manager")
         self.user("kube-scheduler", "/CN=system:kube-scheduler")
@@ -57,14 +58,14 @@ class Pki:
         config = self.kubeconfig(f"https://{self.node.ip}:6443", name)
         (self.folder / f"{name}.kubeconfig").write_text(json.dumps(config, indent=1))
 
-    def issue(self, name: str, subject: str, hosts: Sequence[str] = ()) -> None:
+    def issue(self, name: str, subject: str, hosts: Sequence[str] = (), by: str = "ca") -> None:
         """Make `<name>.key` and `<name>.crt` for a subject and the host names it serves."""
         extensions = "extendedKeyUsage=clientAuth,serverAuth\n"
         extensions += f"subjectAltName={','.join(hosts)}\n" if hosts else ""
         (self.folder / f"{name}.ext").write_text(extensions)
         self._openssl(f"req {NEW_KEY} -subj {subject} -keyout {name}.key -out {name}.csr")
         self._openssl(
-            f"x509 -req -in {name}.csr -CA ca.crt -CAkey ca.key -days {DAYS} "
+            f"x509 -req -in {name}.csr -CA {by}.crt -CAkey {by}.key -days {DAYS} "
             f"-extfile {name}.ext -out {name}.crt"
         )
 
