@@ -73,7 +73,7 @@ def test_the_data_of_a_user_is_archived(hub: Hub, admin: Visitor, tmp_path: Path
     gone = shell(hub, "admin", "users", "delete-archives", one["file"], "--yes", **env)
     assert gone.returncode == 0 and not list(kept.parent.iterdir()), gone.stderr
     twice = shell(hub, "admin", "users", "delete-archives", one["file"], "--yes", **env)
-    assert twice.returncode == 4 and "there is no archive" in twice.stderr
+    assert twice.returncode == 5 and "there is no archive" in twice.stderr
 
 
 def test_archives_are_listed_and_deleted_on_their_page(

@@ -184,7 +184,8 @@ def own_disk(cluster: UnderTest, claim: str = STATE) -> Object:
     cluster.own.first.run(["install", "-d", "-o1000", "-g100", "-m700", folder])
     if claim == ARCHIVES:
         options = f"size={ROOM},uid=1000,gid=100,mode=700"
-        cluster.own.first.run(["mount", "-t", "tmpfs", "-o", options, "archives", folder])
+        mount = f"mountpoint -q {folder} || mount -t tmpfs -o {options} archives {folder}"
+        cluster.own.first.run(["sh", "-c", mount])
     term = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-1"]}
     return {
         "apiVersion": "v1",

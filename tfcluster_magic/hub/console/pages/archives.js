@@ -33,7 +33,7 @@ function drawRow(archive) {
   if (archive.state === 'done') {
     const button = make('button', 'Delete…', {
       type: 'button',
-      class: 'btn btn-sm btn-outline-danger',
+      class: 'btn btn-sm btn-secondary',
       'aria-label': `Delete ${archive.file}`
     });
     button.addEventListener('click', () => {
