@@ -30,6 +30,8 @@ LAUNCH = (
     *("launch", "--follow", "--memory=100Mi", "--grace=1", "--workers={workers}", "--ps=0"),
     *("--name={name}", "member.py"),
 )
+LAUNCHED = re.compile(rf"((?:{'|'.join(CLUSTERS)})-\d+) ")
+"""How the answer to a launch begins: not so what a task printed."""
 LINE = re.compile(r"\b(?:up|end) [0-9a-f-]{36} \S+(?: \d+)?$", re.MULTILINE)
 """What a program prints, without what stands before it."""
 
@@ -121,7 +123,7 @@ class Notebook:
         if self._back and step >= self._back and self._begin():
             self._back = 0
         for cell in self.cells:
-            if found := re.match(r"(\S+-\d+) ", cell.said):
+            if found := LAUNCHED.match(cell.said):
                 self.launched.add(found.group(1))
 
     def stand(self, room: Room) -> None:
@@ -150,6 +152,13 @@ class WithNotebook(Room):
     """The room with a notebook in its first namespace, and what happens to that."""
 
     notebook: Notebook
+
+    def close(self) -> None:
+        """End the cells, too, whatever happened."""
+        try:
+            super().close()
+        finally:
+            self.notebook.end()
 
     def _cluster_there(self, step: Step) -> str:
         """The step's name, or its neighbour's in the namespace of the notebook."""
