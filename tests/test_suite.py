@@ -43,6 +43,20 @@ def test_an_unsteady_test_is_named_with_its_first_failure(
     assert "UNSTEADY (failed, then passed; each is a bug to mend):\n  test_it.py::test_uns" in said
 
 
+def test_tests_of_a_file_that_belong_together_are_tried_together(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Where a file stays in one process, a test may need what those before it left."""
+    later = UNSTEADY.replace("def test_steady():", "def test_steady():\n    assert made\n")
+    later = later.replace("def test_unsteady():", "def test_unsteady():\n    assert made")
+    first = "made = []\n\ndef test_first():\n    made.append(1)\n"
+    (folder / "test_it.py").write_text(first + later)
+    assert suite.main([], folder) == 1
+    (folder / "was-here").unlink()
+    assert suite.main(["--dist", "loadfile"], folder) == 0
+    assert "and with their files:\n  test_it.py" in capfd.readouterr().out
+
+
 def test_away_from_a_build_machine_a_failure_is_a_failure(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,8 @@
     python tools/suite.py tests/ui -n 3 --dist worksteal
 
 The words are pytest's. A choice (`-k`) that leaves nothing of this suite is no failure. Where
-CI=true, failed tests of up to `AT_MOST` files run a second time, alone. One that fails again is
+CI=true, failed tests of up to `AT_MOST` files run a second time, alone; where the tests of a file
+belong together (`--dist loadfile`), with their whole files if need be. One that fails again is
 broken, and so is the suite; one that passes then is named as unsteady at the end, with its first
 failure above. Such a test is a bug of the product or of the test (CONTRIBUTING.md). Elsewhere a
 failure is a failure.
@@ -36,7 +37,11 @@ def main(words: list[str], folder: Path = HERE) -> int:
     if code != TESTS_FAILED or os.environ.get("CI") != "true" or not 0 < len(files) <= AT_MOST:
         return code
     print(f"\n{len(failed)} failed; each runs once more, alone:", *failed, sep="\n  ", flush=True)
-    if code := subprocess.call([*pytest, *failed], cwd=folder):
+    code = subprocess.call([*pytest, *failed], cwd=folder)
+    if code and "loadfile" in words:
+        print("\nand with their files:", *sorted(files), sep="\n  ", flush=True)
+        code = subprocess.call([*pytest, *sorted(files)], cwd=folder)
+    if code:
         return code
     print("UNSTEADY (failed, then passed; each is a bug to mend):", *failed, sep="\n  ", flush=True)
     return 0

@@ -29,15 +29,25 @@ def hub(start_hub: Callable[..., Hub]) -> Hub:
 
 
 @pytest.fixture
+def signed_up(hub: Hub) -> None:
+    """The owner has a password, whether or not the first visit was tried before."""
+    visitor = hub.visitor()
+    if visitor.sign_in(OWNER, PASSWORD).status_code != 302:
+        assert visitor.set_password(hub.link).status_code == 302
+
+
+@pytest.fixture
 def page(context: object, shots: Path) -> Iterator[Page]:
     """A page; the last picture is kept."""
     made: Page = context.new_page()  # type: ignore[attr-defined]
+    made.emulate_media(reduced_motion="reduce")
     yield made
     made.screenshot(path=shots.with_name(f"{shots.name}-end.png"))
 
 
 def accessible(page: Page, part: str = "body") -> None:
-    """Axe finds nothing serious."""
+    """Axe finds nothing serious. No colour is half-way from one theme to another."""
+    page.emulate_media(reduced_motion="reduce")
     found = Axe().run(page, context=part).response["violations"]
     serious = [f"{v['id']}: {v['nodes'][0]['html']}" for v in found if v["impact"] != "minor"]
     # JupyterHub's own pages have headings and landmarks of their own making.
@@ -109,6 +119,7 @@ def test_from_the_link_to_a_cluster_and_out(hub: Hub, page: Page, shots: Path) -
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
 
 
+@pytest.mark.usefixtures("signed_up")
 def test_a_wrong_password_is_told_and_the_right_one_goes_on(hub: Hub, page: Page) -> None:
     """The name stays in its field; after the right password the notebook is there again."""
     page.goto(f"{hub.url}/")
@@ -123,6 +134,7 @@ def test_a_wrong_password_is_told_and_the_right_one_goes_on(hub: Hub, page: Page
     expect(page).to_have_url(re.compile(f"/tf/user/{OWNER}/lab"), timeout=PATIENCE)
 
 
+@pytest.mark.usefixtures("signed_up")
 def test_the_home_page_tells_how_the_notebook_is(hub: Hub, page: Page, shots: Path) -> None:
     """Whether it runs, and that clusters go on without it; keys alone stop and start it."""
     sign_in(page, f"{hub.url}/")
@@ -142,6 +154,7 @@ def test_the_home_page_tells_how_the_notebook_is(hub: Hub, page: Page, shots: Pa
     expect(page).to_have_url(re.compile(f"/tf/user/{OWNER}/lab"), timeout=PATIENCE)
 
 
+@pytest.mark.usefixtures("signed_up")
 def test_an_invited_person_is_refused_a_notebook_with_the_reason(
     hub: Hub, page: Page, shots: Path
 ) -> None:
