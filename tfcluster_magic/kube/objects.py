@@ -45,7 +45,7 @@ def objects(cluster: TFCluster, policy: Policy, *, namespace: str) -> list[Objec
     """
     content = files(cluster, policy)
     first, *others = around(cluster, policy, content, namespace=namespace)
-    found = [first, _service(cluster, namespace), *others]
+    found = [first, service(cluster, namespace=namespace), *others]
     owned = (TaskType.CHIEF, TaskType.WORKER, TaskType.EVALUATOR)
     for task_type in owned:
         if task_type in cluster.spec.replicas.counts:
@@ -150,7 +150,8 @@ def _config_map(cluster: TFCluster, content: Files, namespace: str) -> Object:
     )
 
 
-def _service(cluster: TFCluster, namespace: str) -> Object:
+def service(cluster: TFCluster, *, namespace: str) -> Object:
+    """The tasks' addresses."""
     return templating.value_of(
         "kubernetes/service.yaml.j2",
         metadata=_own(cluster, namespace),

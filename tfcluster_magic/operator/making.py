@@ -72,6 +72,9 @@ class Maker:
             run, mains = cluster.metadata.name, objects.main_types(cluster)
             owning, owners = {labels.job_name(run, each) for each in mains}, []
             for wanted in objects.objects(cluster, policy, namespace=cluster.metadata.owner):
+                if wanted["kind"] == "Service":  # it is made when its tasks have addresses
+                    self._find(cluster, wanted)
+                    continue
                 made = self._create(cluster, wanted)
                 if wanted["kind"] == "Job" and made["metadata"]["name"] in owning:
                     owners.append(made)
@@ -80,6 +83,16 @@ class Maker:
                 self._create(cluster, last)
         self._made = True
         self._anew.clear()
+
+    def name(self, cluster: TFCluster) -> None:
+        """Make the Service, if it is not there. Raises as `make`."""
+        wanted = objects.service(cluster, namespace=cluster.metadata.owner)
+        if self._find(cluster, wanted) is None:
+            self._create(cluster, wanted)
+
+    def unname(self, cluster: TFCluster) -> None:
+        """Delete the Service, if it is there and the run's. Raises ApiError."""
+        delete(self._api, _key(cluster), "Service", cluster.metadata.name, cluster.metadata.uid)
 
     def retire(self, task_type: TaskType, job: Object) -> None:
         """Delete a Job that cannot do any more what it is for; `make` makes it anew.
@@ -135,9 +148,18 @@ class Maker:
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise
+            found = self._find(cluster, wanted)
+            if found is None:  # it has gone just now
+                raise
+            return found
+
+    def _find(self, cluster: TFCluster, wanted: Object) -> Object | None:
+        """What has the name of `wanted`; None for nothing. Raises StillThere unless it is ours."""
         name = wanted["metadata"]["name"]
-        found = self._api.get(f"{where}/{name}")
-        if not _is_of(cluster.metadata.uid, found) or self.has_retired(found):
+        found = find(self._api, path(_RESOURCE[wanted["kind"]], cluster.metadata.owner, name))
+        if found is not None and (
+            not _is_of(cluster.metadata.uid, found) or self.has_retired(found)
+        ):
             raise StillThere(still_there(wanted["kind"], name))
         return found
 

@@ -21,6 +21,7 @@ from ..kube.observe import Crew
 from ..lifecycle import Decision, Observation, decide
 from ..models import Phase, Reason, Status, TaskType
 from . import belongings, outlook, vanished
+from .addressing import Addressing
 from .caches import Key
 from .gangs import refused
 from .hooks import Admitted, Refused, Sight, Submitted, Verdict, Waiting
@@ -57,6 +58,9 @@ class Run:
         self._levers = Levers(world.api, self._crew)
         was_up, had_pods = self._status.running_at is not None, outlook.had_pods(self._status)
         self._maker = Maker(world.api, world.policy_of, was_up, had_pods)
+        self._addressing = Addressing(self._maker)
+        self._named: float | None = None
+        """In how many seconds its tasks may get their names."""
         self._writer = Writer(world.api, found, world.measures, world.pace)
         self._hindrance = ""
         self._queue = ""
@@ -102,8 +106,8 @@ class Run:
         self._act(decision, seen, sight)
         if self._hindrance != hindrance:
             return 0.0  # to say so
-        due = [each for each in (later, self._rest(decision, now)) if each is not None]
-        return min(due, default=None)
+        due = (later, self._rest(decision, now), self._named)
+        return min((each for each in due if each is not None), default=None)
 
     # -- looking -----------------------------------------------------------------------------------
 
@@ -207,7 +211,8 @@ class Run:
 
     def _worded(self, decision: Decision) -> Status:
         """The status for people: with what is in the way of making or ending its tasks."""
-        if self._hindrance and not outlook.is_as_wanted(decision.status):
+        whole = outlook.is_as_wanted(decision.status) and not self._addressing.lacking
+        if self._hindrance and not whole:
             return outlook.explained(decision.status, [self._hindrance])
         if self._unseen_success and decision.status.phase is Phase.SUCCEEDED:
             return outlook.explained(decision.status, [vanished.unseen_success()])
@@ -233,23 +238,24 @@ class Run:
         jobs = dict(sight.jobs)
         for task_type in self._levers.outworn(decision, seen, jobs):
             self._maker.retire(task_type, jobs.pop(task_type))
-        if decision.start:
-            try:
+        try:
+            if decision.start:
                 self._maker.make(self._cluster, jobs)
-            except StillThere as hindrance:
-                self._hindrance = str(hindrance)
-            except InvalidRequest as error:
-                self._end(self._world.clock(), str(error))
-            except TFClusterError as error:
-                self._hindrance = str(error)
-            except ApiError as error:
-                if error.unanswered and error.status != 500:  # 500: a webhook that is down
-                    raise
-                self._hindrance = str(access.explain(error, server=api.server))
-                self._queue = refused(error.message)
-                if error.status == 422:  # it will never be taken
-                    self._end(self._world.clock(), self._hindrance, released=False)
-                log.warning("%s/%s: %s", *self.key, self._hindrance)
+            self._named = self._addressing.turn(self._cluster, decision.status, sight.pods)
+        except StillThere as hindrance:
+            self._hindrance = str(hindrance)
+        except InvalidRequest as error:
+            self._end(self._world.clock(), str(error))
+        except TFClusterError as error:
+            self._hindrance = str(error)
+        except ApiError as error:
+            if error.unanswered and error.status != 500:  # 500: a webhook that is down
+                raise
+            self._hindrance = str(access.explain(error, server=api.server))
+            self._queue = refused(error.message)
+            if error.status == 422:  # it will never be taken
+                self._end(self._world.clock(), self._hindrance, released=False)
+            log.warning("%s/%s: %s", *self.key, self._hindrance)
         unpulled = self._levers.pull(decision, seen, jobs)
         self._hindrance = self._hindrance or unpulled
         self._mend(decision, seen, sight)

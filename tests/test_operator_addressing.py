@@ -1,0 +1,113 @@
+"""When the Service of a run is there: not while its tasks come and go one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from kube_server import KubeServer, Object
+from operated import RUNS, World, spec, until, up
+
+from tfcluster_magic.kube import resource
+from tfcluster_magic.kube.policy import Policy
+from tfcluster_magic.models import TFCluster
+from tfcluster_magic.operator.addressing import LONGEST, SETTLED, Addressing
+from tfcluster_magic.operator.making import Maker
+
+SERVICE = "/api/v1/namespaces/a/services/digits-1"
+
+
+@dataclass
+class Run:
+    """A run of three workers at a server, by a clock that is turned by hand."""
+
+    server: KubeServer
+    now: float = 100.0
+    cluster: TFCluster = field(init=False)
+
+    def __post_init__(self) -> None:
+        found = self.server.put(f"{RUNS}/digits-1", resource.write("digits", 1, spec(workers=3)))
+        self.cluster = resource.read(found)
+        maker = Maker(self.server.api(), lambda _namespace: Policy())
+        self.addressing = Addressing(maker, lambda: self.now)
+
+    def turn(self, addresses: int) -> float | None:
+        """One turn, when so many of three pods have an address."""
+        told: list[Object] = [{"podIP": "10.0.0.1"}] * addresses + [{}] * (3 - addresses)
+        pods = [{"status": each} for each in told]
+        return self.addressing.turn(self.cluster, self.cluster.status, pods)
+
+    @property
+    def named(self) -> bool:
+        """Whether the Service is there."""
+        return SERVICE in self.server.objects
+
+
+@pytest.fixture
+def run() -> Iterator[Run]:
+    """A run without a Service."""
+    server = KubeServer()
+    yield Run(server)
+    server.close()
+
+
+def test_names_are_given_once_every_task_has_an_address(run: Run) -> None:
+    """Not with the first, and only once."""
+    assert run.turn(0) is None
+    assert run.turn(1) == SETTLED
+    assert not run.named
+    assert run.turn(3) is None
+    assert run.named
+    calls = len(run.server.calls)
+    assert run.turn(3) is None
+    assert len(run.server.calls) == calls
+
+
+def test_a_task_without_room_keeps_no_name_from_the_others(run: Run) -> None:
+    """A moment after the last that came."""
+    run.turn(1)
+    run.now += SETTLED / 2
+    assert run.turn(2) == SETTLED
+    run.now += SETTLED
+    run.turn(2)
+    assert run.named
+
+
+def test_tasks_that_come_slowly_are_not_waited_for_any_longer(run: Run) -> None:
+    """Though one more has come just now."""
+    run.turn(1)
+    run.now += LONGEST
+    run.turn(2)
+    assert run.named
+
+
+def test_it_goes_with_the_wish_to_stop(world: World) -> None:
+    """Before its tasks do; they have their connections."""
+    up(world)
+    until(lambda: SERVICE in world.server.objects)
+    world.server.answer("PATCH", f"{RUNS}/digits-1", {"spec": {"stop": {"reason": "lunch"}}})
+    until(lambda: SERVICE not in world.server.objects)
+    assert world.status("digits-1")["phase"] == "Stopping"
+
+
+def test_an_operator_that_died_before_it_leaves_it_to_the_next(world: World) -> None:
+    """A run without its Service gets it, though all else was made."""
+    up(world)
+    until(lambda: SERVICE in world.server.objects)
+    world.rest()
+    world.server.remove(SERVICE)
+    world.operate()
+    until(lambda: SERVICE in world.server.objects)
+
+
+def test_a_service_of_somebody_else_is_told_and_left_alone(world: World) -> None:
+    """One that took the name after the run's tasks were made."""
+    world.launch("digits-1")
+    until(lambda: world.server.names("jobs") == ["digits-1-worker"])
+    world.server.put(SERVICE, {"metadata": {"labels": {}}, "spec": {"mine": True}})
+    world.pod("digits-1-worker", "running", 0)
+    world.wait("digits-1", lambda s: "Service digits-1 of an earlier run" in s.get("message", ""))
+    world.server.answer("PATCH", f"{RUNS}/digits-1", {"spec": {"stop": {"reason": "lunch"}}})
+    until(lambda: world.job("digits-1-worker")["spec"].get("suspend"))
+    assert world.server.objects[SERVICE]["spec"] == {"mine": True}
