@@ -59,6 +59,12 @@ def test_an_account_that_may_not_read_the_clone_is_found_out(
     assert not readable(Person("daemon", Path("/"), found.uid, found.gid))
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+def test_a_machine_that_is_too_busy_to_tell_refuses_nobody() -> None:
+    """A class that comes in at once is not told that its accounts may not run what is installed."""
+    assert readable(Person("root", Path("/"), 0, 0), within=1e-6)
+
+
 def test_everything_listens_on_loopback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tool: ModuleType
 ) -> None:
