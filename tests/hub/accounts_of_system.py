@@ -1,4 +1,4 @@
-"""A machine with more accounts than this one, for what is started in it: ada, bob.
+"""A machine with more accounts than this one, for what is started in it: ada and bob, or a class.
 
 Promises that this machine is left as it is: the accounts, their homes and what they can reach of
 the Python under test exist in a mount namespace alone, which ends with its last process.
@@ -7,9 +7,14 @@ the Python under test exist in a mount namespace alone, which ends with its last
 from __future__ import annotations
 
 import os
+import shutil
 import sys
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+
+import psutil
 
 from tfcluster_magic.hub.embedded import node
 
@@ -39,17 +44,45 @@ exec "$@"
 """
 
 
-def entered(folder: Path, needed: Sequence[Path] = ()) -> list[str]:
+def students(count: int, first: int = 60_201) -> dict[str, int]:
+    """So many accounts of a class, each with its uid, from `first` on."""
+    return {f"student{number + 1:02}": first + number for number in range(count)}
+
+
+@contextmanager
+def open_folder(uids: Collection[int]) -> Iterator[Path]:
+    """A folder that every account may enter, as pytest's own may not; nothing of these runs on."""
+    folder = Path(tempfile.mkdtemp(prefix="tfcluster-accounts-"))
+    folder.chmod(0o755)
+    try:
+        yield folder
+    finally:
+        left = [one for one in psutil.process_iter(["uids"]) if _is_of(one, uids)]
+        for one in left:
+            one.kill()
+        shutil.rmtree(folder)
+    assert not left, f"accounts of the test still run: {left}"
+
+
+def _is_of(process: psutil.Process, uids: Collection[int]) -> bool:
+    found = process.info["uids"]  # None: it has ended since it was listed
+    return found is not None and found.real in uids
+
+
+def entered(
+    folder: Path, needed: Sequence[Path] = (), accounts: Mapping[str, int] = UIDS
+) -> list[str]:
     """What stands before a command that shall run on that machine, with the same process number.
 
-    `folder` gets the machine's files; `needed` are folders that root's processes go on to see.
+    `folder` gets the machine's files, the homes as they will be below `homes`; `needed` are folders
+    that root's processes go on to see.
     """
     homes = folder / "homes"
     homes.mkdir()
     for file in ("passwd", "group"):
         text = Path("/etc", file).read_text()
-        (folder / file).write_text(text + "".join(_line(file, name) for name in UIDS))
-    for name, uid in UIDS.items():
+        (folder / file).write_text(text + "".join(_line(file, *each) for each in accounts.items()))
+    for name, uid in accounts.items():
         (homes / name).mkdir(mode=0o755)  # as useradd makes it where nobody says otherwise
         os.chown(homes / name, uid, uid)
     python = [ROOT, Path(sys.prefix), Path(sys.base_prefix), Path(node()).resolve().parents[1]]
@@ -63,8 +96,7 @@ def becoming(name: str) -> list[str]:
     return ["setpriv", f"--reuid={number}", f"--regid={number}", "--clear-groups", "--"]
 
 
-def _line(file: str, name: str) -> str:
-    number = UIDS[name]
+def _line(file: str, name: str, number: int) -> str:
     if file == "group":
         return f"{name}:x:{number}:\n"
     return f"{name}:x:{number}:{number}::/home/{name}:/bin/sh\n"

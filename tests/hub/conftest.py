@@ -13,7 +13,24 @@ from ui.conftest import context, profile, pytest_runtest_makereport, shots
 from .make_run import Hub, Visitor
 from .real_hub import RealHub
 
+FOR_EACH = 90
+"""Seconds that a student of the class's test may take more, on a machine that is busy with others.
+"""
 __all__ = ["context", "profile", "pytest_runtest_makereport", "shots"]  # as if written here
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A test of a class has time by its size."""
+    limit = 600 + FOR_EACH * config.getoption("class_size")
+    for item in items:
+        if "class_size" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.timeout(limit))
+
+
+@pytest.fixture(scope="session")
+def class_size(pytestconfig: pytest.Config) -> int:
+    """How many students there are (`--class-size`)."""
+    return int(pytestconfig.getoption("class_size"))
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ import requests
 from playwright.sync_api import Page
 
 from .make_run import OWNER, PASSWORD, Hub, Visitor
-from .test_first_visit import accessible
 
 SLEEP = "import time\nprint('<b>line</b> of', __file__, flush=True)\ntime.sleep(3600)\n"
 
@@ -60,6 +59,8 @@ def sign_in_to(page: Page, hub: Hub, name: str) -> None:
 
 def looked_at(page: Page, shots: Path) -> None:
     """Take pictures of a page in both themes; each is accessible."""
+    from .test_first_visit import accessible  # the benches have this module without axe
+
     for theme in ("light", "dark"):
         page.emulate_media(color_scheme=theme, reduced_motion="reduce")  # type: ignore[arg-type]
         page.screenshot(path=shots.with_name(f"{shots.name}-{theme}.png"), full_page=True)

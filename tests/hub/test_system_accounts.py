@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import tarfile
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 import requests
 
 from tfcluster_magic.hub.allowances import Allowances
 
-from .accounts_of_system import UIDS, becoming, entered
+from .accounts_of_system import UIDS, becoming, entered, open_folder
 from .make_run import OWNER, PASSWORD, Hub
 from .real_hub import RealHub
 from .visitor import Visitor
@@ -50,14 +48,8 @@ c.Spawner.pre_spawn_hook = wait
 @pytest.fixture(scope="module")
 def machine() -> Iterator[Path]:
     """A folder that every account may enter, as pytest's own may not."""
-    folder = Path(tempfile.mkdtemp(prefix="tfcluster-accounts-"))
-    folder.chmod(0o755)
-    yield folder
-    left = [one for one in psutil.process_iter() if one.uids().real in UIDS.values()]
-    for one in left:
-        one.kill()
-    shutil.rmtree(folder)
-    assert not left, f"accounts of the test still run: {left}"
+    with open_folder(UIDS.values()) as folder:
+        yield folder
 
 
 @pytest.fixture(scope="module")

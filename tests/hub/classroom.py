@@ -1,0 +1,113 @@
+"""A class in a browser: students with system accounts, each in a browser of their own, in turns.
+
+Promises that a student's page is closed before their notebook is stopped, and that what a page said
+in its console is kept for the test. Knows the Lab by `LabPage` and the console by its pages.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
+from ui.page import LabPage
+from ui.pages import SIZE
+
+from .make_run import LAB_CONFIG, PASSWORD, Hub
+from .test_first_visit import PATIENCE, fill_password
+
+AT_A_TIME = 4
+"""Students who have a notebook at one time: more of them than cores wait for each other anyway."""
+PROGRAM = "import time\nprint('up', flush=True)\ntime.sleep(3600)\n"
+
+
+def furnish(homes: Path, accounts: Mapping[str, int]) -> None:
+    """A program in each workspace, and a Lab whose commands a test can call."""
+    for name, uid in accounts.items():
+        written = {"tfcluster/train.py": PROGRAM, ".jupyter/jupyter_lab_config.py": LAB_CONFIG}
+        for path, text in written.items():
+            file = homes / name / path
+            file.parent.mkdir(mode=0o700)
+            file.write_text(text)
+            for each in (file.parent, file):
+                os.chown(each, uid, uid)
+
+
+class Student:
+    """Somebody at the hub, with a browser."""
+
+    def __init__(self, hub: Hub, browser: Browser, name: str, shots: Path) -> None:
+        self.hub, self.name = hub, name
+        self.link = ""
+        self.errors: list[str] = []
+        self._browser, self._shots = browser, shots
+        self._context: BrowserContext | None = None
+        self.lab: LabPage
+
+    def comes(self) -> None:
+        """Open the link and choose a password, or sign in; the notebook begins to start."""
+        self._context = self._browser.new_context(viewport=SIZE, locale="en-US")
+        self._context.set_default_timeout(PATIENCE / 3)
+        page = self._context.new_page()
+        self.lab = LabPage(page, self.hub, self._shots)  # type: ignore[arg-type]
+        if self.link:
+            page.goto(self.link)
+            fill_password(page, PASSWORD)
+            self.link = ""
+            return
+        page.goto(f"{self.hub.url}/")
+        page.get_by_label("Username").fill(self.name)
+        page.locator("#password_input").fill(PASSWORD)
+        page.get_by_role("button", name="Sign in").click()
+
+    def arrives(self) -> LabPage:
+        """Wait until the notebook is there, with the example in front that it opens by itself."""
+        expect(self.lab.page).to_have_url(re.compile(f"/user/{self.name}/lab"), timeout=PATIENCE)
+        first = self.lab.page.locator(".jp-NotebookPanel h1", has_text="Between-Graph")
+        expect(first).to_be_visible(timeout=PATIENCE)
+        self.lab.restored()
+        return self.lab
+
+    def fills_in(self, workers: int) -> Locator:
+        """The launch form with a launch in it that nobody has asked for yet."""
+        form = self.lab.page.get_by_role("form", name="Launch a TFCluster")
+        if not form.is_visible():
+            self.lab.execute("tfcluster:launch")
+            expect(form.get_by_text("Free now:")).to_be_visible(timeout=PATIENCE)
+        form.get_by_label("Path of the program").fill("train.py")
+        for number in ("", str(workers)):  # what is asked may be typed already, and be allowed now
+            form.get_by_label("Workers").fill(number)
+        return form
+
+    def launches(self, workers: int) -> None:
+        """Launch, and see it run."""
+        form = self.fills_in(workers)
+        button = form.get_by_role("button", name="Launch", exact=True)
+        expect(button).not_to_have_attribute("aria-disabled", "true", timeout=PATIENCE)
+        button.click()
+        expect(form.get_by_text("train-1 was launched.")).to_be_visible(timeout=PATIENCE)
+        expect(self.row).to_have_attribute("data-phase", "Running", timeout=PATIENCE)
+
+    @property
+    def row(self) -> Locator:
+        """The cluster in the sidebar."""
+        return self.lab.sidebar.locator(".tfc-RunRow[data-run='train-1']")
+
+    def goes(self) -> None:
+        """Close the browser; what it said is kept."""
+        if self._context is not None:
+            self.errors += [f"{self.name}: {error}" for error in self.lab.console.errors]
+            self._context.close()
+            self._context = None
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the browser is open."""
+        return self._context is not None
+
+
+def person(page: Page, name: str) -> Locator:
+    """Somebody's row on the page Users."""
+    return page.get_by_role("row", name=re.compile(rf"\b{name}\b")).first
