@@ -26,9 +26,11 @@ TESTS_FAILED, NONE_CHOSEN = 1, 5  # https://docs.pytest.org/en/stable/reference/
 
 def main(words: list[str], folder: Path = HERE) -> int:
     """Run the suite of `words` in `folder`; the exit code for make."""
-    pytest = [sys.executable, "-m", "pytest"]
-    memory = folder / ".pytest_cache/v/cache/lastfailed"
-    memory.unlink(missing_ok=True)  # of another suite
+    suite = words[0].replace("/", "-") if words and not words[0].startswith("-") else "tests"
+    memory = folder / ".pytest_cache" / suite  # of its own: suites may run at the same time
+    pytest = [sys.executable, "-m", "pytest", "-o", f"cache_dir={memory}"]
+    memory /= "v/cache/lastfailed"
+    memory.unlink(missing_ok=True)  # of an earlier time
     code = subprocess.call([*pytest, *words], cwd=folder)
     if code == NONE_CHOSEN and any(word.startswith(("-k", "-m")) for word in words):
         return 0
