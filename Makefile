@@ -92,8 +92,9 @@ endif
 bench: dev  ## measure beside plain TensorFlow, into build/bench/
 	$(BIN)/python -m benchmarks $(BENCH)
 
-bench-hub: dev  ## measure the hub with 500 people, 100 sign-ins and 40 notebooks in two minutes, into build/bench/
-	$(BIN)/python -m benchmarks hub
+bench-hub: dev  ## measure the hub with 500 people, 100 sign-ins and 40 notebooks in two minutes, and the console with 2000 clusters
+	@$(BIN)/python tools/browser.py
+	$(BIN)/python -m benchmarks hub console
 
 docs: dev  ## rewrite docs/cli.md, the JSON Schema, its TypeScript and the custom resource from the code
 	$(BIN)/python tools/cli_docs.py

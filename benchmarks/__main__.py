@@ -13,6 +13,7 @@ from pathlib import Path
 
 from . import (
     between_graph,
+    console,
     housekeeping,
     hub,
     in_graph,
@@ -45,9 +46,19 @@ BENCHES: dict[str, Bench] = {
     "page_start": page.start,
     "tensorboard_tab": tensorboard.tab,
     "hub": hub.sign_ins,
+    "console": console.pages,
 }
 COVERS = {
     "hub": ("hub_p95", "hub_memory", "hub_errors"),
+    "console": (
+        "console_clusters",
+        "console_clusters_filter",
+        "console_clusters_asks",
+        "console_users",
+        "console_users_filter",
+        "console_users_asks",
+        "console_cold",
+    ),
     "between_graph": ("between_first_step", "workers_spread", "steps_per_second"),
     "lab_load": ("lab_still", "lab_busy"),
 }

@@ -57,7 +57,8 @@ def open_folder(uids: Collection[int]) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        left = [one for one in psutil.process_iter(["uids"]) if _is_of(one, uids)]
+        found = [one for one in psutil.process_iter(["uids"]) if _is_of(one, uids)]
+        _ended, left = psutil.wait_procs(found, timeout=90)  # some are about to end
         for one in left:
             one.kill()
         shutil.rmtree(folder)
