@@ -60,6 +60,7 @@ export function follow({ path, view, words, every, draw }) {
     look();
   }
 
+  view.text = at('filter').value; // typed before this was loaded
   at('filter').addEventListener('input', () => {
     view.text = at('filter').value;
     change();

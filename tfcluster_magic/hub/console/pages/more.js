@@ -85,4 +85,5 @@ async function remove(event) {
 }
 
 at('look').addEventListener('click', lookForLeaks);
+at('look').disabled = false;
 at('ask-remove').querySelector('form').addEventListener('submit', remove);

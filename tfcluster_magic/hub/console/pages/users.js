@@ -163,4 +163,5 @@ at('ask-stop')
   });
 at('archive').addEventListener('click', () => openArchive(chosen, look));
 at('import').addEventListener('click', () => openImport(look));
+at('import').disabled = false;
 look();
