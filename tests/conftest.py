@@ -36,13 +36,13 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--rewrite`: golden files become what the code makes now, to be read as a difference.
     `--chaos-steps`, `--chaos-seed`: how long each test_chaos.py goes on, and what happens in it;
-    each has its own where nothing is said. `--class-size`: how many students tests/hub/test_class.py
-    has; a whole class takes a quarter of an hour and some GiB of memory.
+    each has its own where nothing is said. `--class-size`: how many students test_class.py has;
+    a whole class takes a quarter of an hour and some GiB of memory.
     """
     parser.addoption("--rewrite", action="store_true", help="write golden files anew")
     parser.addoption("--chaos-steps", type=int, help="steps of the chaos test")
     parser.addoption("--chaos-seed", type=int, help="seed of the chaos test")
-    parser.addoption("--class-size", type=int, default=4, help="students of the class's test")
+    parser.addoption("--class-size", type=int, default=2, help="students of the class's test")
 
 
 @pytest.fixture(autouse=True)

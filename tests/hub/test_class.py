@@ -1,6 +1,6 @@
 """A class through its term, in a real browser at a real hub: from its file to its archive.
 
-`--class-size` students, 4 unless said otherwise: a hub of root, a system account for each, and a
+`--class-size` students, 2 unless said otherwise: a hub of root, a system account for each, and a
 browser for each. A machine has room for some notebooks, not for a class of them: students come in
 turns of `AT_A_TIME`, and when the next ones come, an administrator stops the notebooks of those who
 have launched, whose clusters go on. What they launch sleeps: it is about numbers, not training.
