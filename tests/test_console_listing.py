@@ -55,6 +55,24 @@ def test_nobody_waits_while_there_is_a_recent_one() -> None:
     of(look)
 
 
+def test_who_is_slow_is_not_asked_all_the_time() -> None:
+    """Only who must know what is so now waits for another reading."""
+
+    async def look(slow: Slow) -> None:
+        listing = Listing(slow, fresh=0.0, old=100.0)
+        slow.open.clear()
+        first = asyncio.ensure_future(listing.seen())
+        await asyncio.sleep(1.0)  # how long the reading takes, not something that is waited for
+        slow.open.set()
+        assert await first == 1
+        assert [await listing.seen() for _ in range(3)] == [1, 1, 1]
+        assert slow.read == 1
+        assert await listing.seen(0.0) == 1
+        assert slow.read == 2
+
+    of(look)
+
+
 def test_after_a_change_nobody_sees_what_was_before() -> None:
     """Not even by a reading that was under way."""
 

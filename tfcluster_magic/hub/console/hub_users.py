@@ -21,7 +21,8 @@ from ...i18n import _
 from ...models import Model
 from .listing import Listing
 
-PAGE = 200
+PAGE = 50
+"""Users in one answer: the hub does nothing else while it writes one, and has others to serve."""
 WITHIN = 20.0
 FRESH, OLD, PATIENCE = 2.0, 10.0, 0.05
 """Seconds in which a listing is new enough; in which it will do where the hub takes its time; for

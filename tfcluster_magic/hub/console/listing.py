@@ -1,7 +1,8 @@
 """Something as it was a moment ago, such as all runs: one reading at a time, however many look.
 
 Promises that at most one reading is under way, that nobody waits for one while a recent one is
-there, and that `version` tells whether anything has changed.
+there, that readings take no more than a part of the time of who is read, and that `version` tells
+whether anything has changed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+
+REST = 5.0
+"""Times as long as a reading took nobody is asked again: a hub of hundreds has others to serve."""
 
 
 class Listing(Generic[T]):
@@ -31,15 +35,16 @@ class Listing(Generic[T]):
         self._kept: list[T] = []
         """The newest, once there is one."""
         self._at = self._changed_at = float("-inf")
+        self._took = 0.0
         self._task: asyncio.Task[None] | None = None
         self.version = 0
 
     async def seen(self, old: float | None = None) -> T:
         """What there is; at most `old` seconds ago if that is said. Raises what reading raises."""
-        age = time.monotonic() - self._at
-        if age > self._fresh:
+        age, most = time.monotonic() - self._at, self._old if old is None else old
+        if age > min(most, max(self._fresh, REST * self._took)):
             task = self._refresh()
-            if age > (self._old if old is None else old):
+            if age > most:
                 await asyncio.shield(task)
             else:
                 await asyncio.wait([task], timeout=self._patience)
@@ -61,6 +66,7 @@ class Listing(Generic[T]):
     async def _again(self) -> None:
         begun = time.monotonic()
         found = await self._read()
+        self._took = time.monotonic() - begun
         if begun < self._changed_at:
             return  # what it shows was so before
         if [found] != self._kept:
