@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
@@ -12,10 +14,11 @@ from conftest import UnderTest
 from kubectl import Object, is_ready
 from kubenode.commands import wait_until
 from kubenode.paths import ROOT
-from operators import SYSTEM, Tenant, spec_of
+from operators import SMALL, SYSTEM, Tenant, spec_of
 from workloads import pod
 
-from tfcluster_magic.kube.ends import seconds
+from tfcluster_magic.kube.amounts import asked_by, quantity
+from tfcluster_magic.kube.ends import is_over, seconds
 from tfcluster_magic.models import Lifecycle
 
 pytestmark = [pytest.mark.alone, pytest.mark.needs("two-nodes", "node-inside", "rwx")]
@@ -157,12 +160,37 @@ def trainings(
     finally:
         cluster.kubectl("uncordon", first)
     digits = ROOT / "examples" / "multi_worker_mirrored.py"
-    tenant.launch("mirrored-1", spec_of(digits, "--epochs=100000", workers=2, lifecycle=quick))
+    with _room_for_one_task_each(cluster, (first, second)):
+        tenant.launch("mirrored-1", spec_of(digits, "--epochs=100000", workers=2, lifecycle=quick))
+        there = [first, second]
+        wait_until(lambda: sorted(_nodes(tenant, "mirrored-1")) == there, "placed", seconds=120)
     for name in ("asynchronous-1", "mirrored-1"):
         tenant.phase(name, "Running", seconds=400)
-    assert sorted(_nodes(tenant, "mirrored-1")) == [first, second]
     yield Training(tenant, "asynchronous-1"), Training(tenant, "mirrored-1")
     tenant.kubectl("delete", "tfclusters", "asynchronous-1", "mirrored-1", "--wait=false")
+
+
+@contextmanager
+def _room_for_one_task_each(cluster: UnderTest, nodes: Sequence[str]) -> Iterator[None]:
+    """Nothing more fits on these nodes: tasks of a run go together where they can."""
+    kubectl = cluster.kubectl.within("default")
+    kubectl.wait_until_furnished()
+    task = quantity(SMALL.memory)
+    names = [f"fills-{node}" for node in nodes]
+    for node, name in zip(nodes, names, strict=True):
+        room = quantity(cluster.kubectl.get("node", node)["status"]["allocatable"]["memory"])
+        words = ("get", "pods", "-A", "-o", "json", f"--field-selector=spec.nodeName={node}")
+        there = [each for each in json.loads(cluster.kubectl(*words))["items"] if not is_over(each)]
+        room -= sum(asked_by(each["spec"]).get("memory", 0.0) for each in there)
+        assert room > 2 * task
+        asked = {"requests": {"memory": str(int(room - 1.5 * task))}}
+        filler = pod(name, cluster.busybox, resources=asked)
+        filler["spec"]["nodeName"] = node
+        kubectl.apply(filler)
+    for name in names:
+        kubectl.running(name)
+    yield
+    kubectl("delete", "pod", *names)
 
 
 def _nodes(tenant: Tenant, name: str) -> list[str]:
