@@ -27,6 +27,17 @@ _RESOURCE = {
     "Job": "jobs",
 }
 
+LARGE = 50
+"""Tasks of a run from which on its Service is made when they have addresses (`addressing`). Fewer
+have theirs at once: a name server may keep for half a minute that a name is not there, and a small
+run would wait that long for one that was asked for too early.
+"""
+
+
+def is_large(cluster: TFCluster) -> bool:
+    """Whether a run's names come after its tasks."""
+    return cluster.spec.replicas.total >= LARGE
+
 
 def still_there(kind: str, name: str) -> str:
     """What is in the way of a run, or makes it wait."""
@@ -72,7 +83,7 @@ class Maker:
             run, mains = cluster.metadata.name, objects.main_types(cluster)
             owning, owners = {labels.job_name(run, each) for each in mains}, []
             for wanted in objects.objects(cluster, policy, namespace=cluster.metadata.owner):
-                if wanted["kind"] == "Service":  # it is made when its tasks have addresses
+                if wanted["kind"] == "Service" and is_large(cluster):
                     self._find(cluster, wanted)
                     continue
                 made = self._create(cluster, wanted)
