@@ -13,7 +13,7 @@ import pytest
 import requests
 from playwright.sync_api import Page, expect
 
-from .consoles import SLEEP, Console, by_token, refused, shell, token
+from .consoles import SLEEP, Console, by_token, looked_at, refused, shell, token
 from .make_run import OWNER, PASSWORD, Hub, Visitor
 from .test_first_visit import accessible
 
@@ -66,10 +66,7 @@ def test_an_administrator_stops_a_cluster_and_its_owner_reads_why(
     page.get_by_role("link", name="Clusters").click()
     row = page.get_by_role("row", name="digits-1")
     expect(row).to_contain_text("Running", timeout=90_000)
-    for theme in ("light", "dark"):
-        page.emulate_media(color_scheme=theme, reduced_motion="reduce")  # type: ignore[arg-type]
-        page.screenshot(path=shots.with_name(f"{shots.name}-{theme}.png"), full_page=True)
-        accessible(page)
+    looked_at(page, shots)
 
     page.get_by_label("Filter by owner").fill("dig")
     expect(page.get_by_role("row", name="other-1")).to_have_count(0)

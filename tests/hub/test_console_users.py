@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from .consoles import SLEEP, Console, refused, shell, token
+from .consoles import SLEEP, Console, looked_at, refused, shell, token
 from .make_run import OWNER, PASSWORD, Hub, Visitor
 from .test_console import HTML, page
 from .test_first_visit import accessible
@@ -228,10 +228,7 @@ def test_an_administrator_sees_users_on_the_page(hub: Hub, page: Page, shots: Pa
     page.get_by_role("button", name="Set", exact=True).click()
     expect(row).to_contain_text("0 of 32")
     expect(row).to_contain_text(HTML)
-    for theme in ("light", "dark"):
-        page.emulate_media(color_scheme=theme, reduced_motion="reduce")  # type: ignore[arg-type]
-        page.screenshot(path=shots.with_name(f"{shots.name}-{theme}.png"), full_page=True)
-        accessible(page)
+    looked_at(page, shots)
     page.get_by_label("Filter by name").fill("no such user")
     expect(page.get_by_text("No user fits.")).to_be_visible()
 

@@ -18,14 +18,13 @@ from ..kube.labels import NOTEBOOK
 from . import common, idle, sign_in
 from .console import service as console
 from .preparing import HANDLERS
+from .spawning.identity import GROUP, USER, pod_security
 from .spawning.sizes import VOLUMES
 from .tenancy import names
 
 STATE = Path("/srv/jupyterhub")
 HUB_PORT, PROXY_PORT, CONSOLE_PORT = 8081, 8001, 8090
 NOTEBOOK_PRIORITY = "tfcluster-notebook"
-USER, GROUP = 1000, 100
-"""Who notebooks are, and the group of shared volumes: tasks have the same."""
 EXAMPLES = "/usr/local/share/tfcluster/examples"
 """Where images/notebook has them."""
 TENANCY_SCOPES = ["list:groups", "read:groups", "list:users", "read:users:name"]
@@ -107,14 +106,7 @@ def _notebooks(c: Config, settings: Settings) -> None:
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},
     }
-    spawner.pod_security_context = {
-        "runAsNonRoot": True,
-        "runAsUser": USER,
-        "runAsGroup": GROUP,
-        "fsGroup": GROUP,
-        "fsGroupChangePolicy": "OnRootMismatch",
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
+    spawner.pod_security_context = pod_security()
     spawner.extra_pod_config = {"enableServiceLinks": False}
 
 

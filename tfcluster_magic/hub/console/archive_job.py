@@ -13,6 +13,7 @@ from typing import Any
 from ...i18n import _
 from ...kube.ends import condition
 from ..spawning import trouble
+from ..spawning.identity import pod_security
 from ..tenancy.grants import Pool
 from ..tenancy.objects import ARCHIVE, HUB, MANAGED_BY, NOTEBOOKS
 from .pod_packer import MOUNT, PORT, TOKEN
@@ -27,8 +28,6 @@ LONGEST = 6 * 3600
 """Seconds that one archive may take."""
 KEPT = 600
 """Seconds after which Kubernetes removes a Job that has ended and that no console removed."""
-USER, GROUP = 1000, 100
-"""Who owns what lies in claims: as of notebooks and tasks."""
 
 
 def job(name: str, image: str, claims: Sequence[str], token: str, home: str, pool: Pool) -> Object:
@@ -67,14 +66,7 @@ def job(name: str, image: str, claims: Sequence[str], token: str, home: str, poo
         "terminationGracePeriodSeconds": 5,
         "nodeSelector": dict(pool.node_selector),
         "tolerations": [dict(each) for each in pool.tolerations],
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": USER,
-            "runAsGroup": GROUP,
-            "fsGroup": GROUP,
-            "fsGroupChangePolicy": "OnRootMismatch",
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": pod_security(),
         "containers": [container],
         "volumes": [
             {"name": each, "persistentVolumeClaim": {"claimName": each, "readOnly": True}}
