@@ -23,13 +23,14 @@ from tfcluster_magic.models import (
     Spec,
     TaskType,
 )
+from tfcluster_magic.operator import survey
 from tfcluster_magic.operator.admission import Admission
 from tfcluster_magic.operator.caches import Caches
 from tfcluster_magic.operator.gangs import Gangs
 from tfcluster_magic.operator.ground import Ground
 from tfcluster_magic.operator.hooks import Admitted, Refused, Verdict, Waiting
 from tfcluster_magic.operator.options import Publisher
-from tfcluster_magic.operator.survey import Surveyor
+from tfcluster_magic.operator.survey import Survey, Surveyor
 from tfcluster_magic.preflight import Limit
 
 NODES, PODS, RUNS = (
@@ -79,7 +80,13 @@ class Place:
         while not everything():
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        self.surveyor.look(fresh=True)
+        self.look()
+
+    def look(self) -> Survey:
+        """All runs and nodes as they are now, not as of half a second ago."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(survey, "AGE", -1.0)
+            return self.surveyor.look()
 
     def end(self) -> None:
         """Stop all of it."""
@@ -195,7 +202,7 @@ def test_room_is_reserved_until_tasks_end(there: Place) -> None:
     there.say("alice", "a-1", phase="Starting")
 
     def free() -> float:
-        nodes = there.surveyor.look(fresh=True).nodes
+        nodes = there.look().nodes
         return sum(node.free["cpu"] for node in nodes or ())
 
     assert free() == 2
@@ -219,11 +226,11 @@ def test_what_is_admitted_is_taken_from_what_was_seen(there: Place) -> None:
     there.begin()
     seen = there.surveyor.look().at
     assert there.decide("alice", "a-1") == Admitted()
-    survey = there.surveyor.look()
-    assert sum(node.free["cpu"] for node in survey.nodes or ()) == 2
-    assert [each.key for each in survey.promises["alice"]] == [("alice", "a-1")]
+    left = there.surveyor.look()
+    assert sum(node.free["cpu"] for node in left.nodes or ()) == 2
+    assert [each.key for each in left.promises["alice"]] == [("alice", "a-1")]
     assert isinstance(there.decide("bob", "b-1"), Waiting)
-    assert survey.at - seen < 60
+    assert left.at - seen < 60
 
 
 def test_what_can_never_run_is_refused_at_once(there: Place) -> None:
@@ -265,7 +272,7 @@ def test_network_policies(there: Place) -> None:
     there.enforced = False
     assert isinstance(there.decide("alice", "a-1"), Refused)
     there.surveyor.policy = Policy(require_network_policy=False)
-    there.surveyor.look(fresh=True)
+    there.look()
     assert there.decide("alice", "a-1") == Admitted()
 
 

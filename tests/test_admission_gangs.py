@@ -44,7 +44,7 @@ def test_two_that_each_need_most_of_the_room_are_both_submitted(there: Place) ->
         assert there.decide(user, "digits-1") == Submitted()
         jobs(there, user, "digits-1")
         there.say(user, "digits-1", phase="Queued")
-    nodes = there.surveyor.look(fresh=True).nodes
+    nodes = there.look().nodes
     assert nodes is not None
     assert [node.free["cpu"] for node in nodes] == [4, 4]
 

@@ -77,7 +77,7 @@ def test_a_new_run_is_refused_at_once_beside_others(
         return None
 
     monkeypatch.setattr(survey, "AGE", 3600.0)
-    there.surveyor.look(fresh=True)
+    there.look()
     there.run("alice", "named-1", 1, 1, pods=Pods(secrets=(SecretUse(name="s3"),)))
     until(lambda: any(run["metadata"]["name"] == "named-1" for run in there.caches.runs.every()))
     there.server.refuses = slow

@@ -17,9 +17,10 @@ from .errors import Problem
 from .i18n import _, ngettext
 from .models import Model, Resources, Spec, TaskType
 from .quantity import format_bytes, parse_memory
+from .usage import USUAL_CORES
 
 VARIABLE = "TFCLUSTER_LIMITS"
-DEFAULT_CPU, DEFAULT_MEMORY = 0.5, "1Gi"
+USUAL_MEMORY = "1Gi"
 """For what a task counts that names none, as the operator's policy has it."""
 
 
@@ -70,7 +71,7 @@ def held(run: str, spec: Spec, types: Iterable[TaskType] = TaskType) -> Held:
 
     return Held(
         run=run,
-        cpu=total(lambda r: DEFAULT_CPU if r.cpu is None else r.cpu),
+        cpu=total(lambda r: USUAL_CORES if r.cpu is None else r.cpu),
         memory=total(_memory_of),
         gpu=total(lambda r: r.gpu),
         pods=total(lambda _r: 1),
@@ -117,7 +118,7 @@ def _whose(limits: Limits) -> str:
 
 
 def _memory_of(resources: Resources) -> float:
-    return float(parse_memory(resources.memory or DEFAULT_MEMORY))
+    return float(parse_memory(resources.memory or USUAL_MEMORY))
 
 
 def _cores(count: float) -> str:

@@ -46,6 +46,11 @@ class Person:
     uid: int
     gid: int
 
+    @property
+    def groups(self) -> list[int]:
+        """Numbers of all groups of the account, its own among them."""
+        return os.getgrouplist(self.name, self.gid)
+
 
 class LocalServer(StartsInTurn):
     """A notebook as a local process.
@@ -203,7 +208,7 @@ def readable(person: Person, within: float = WITHIN) -> bool:
             [sys.executable, "-c", CHECK],
             user=person.uid,
             group=person.gid,
-            extra_groups=os.getgrouplist(person.name, person.gid),
+            extra_groups=person.groups,
             cwd="/",
             env={"PATH": os.defpath},
             stdin=subprocess.DEVNULL,

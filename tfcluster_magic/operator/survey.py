@@ -75,11 +75,11 @@ class Surveyor:
         settled = self._ground.settled and self.gangs.known
         return settled and (nodes.synced.is_set() or is_closed(nodes))
 
-    def look(self, *, fresh: bool = False) -> Survey:
+    def look(self) -> Survey:
         """All runs and nodes, as of half a second ago at most."""
         with self._lock:
             known = self._survey
-            if fresh or known is None or time.monotonic() - known.at > AGE:
+            if known is None or time.monotonic() - known.at > AGE:
                 known = self._survey = self._look()
             return known
 

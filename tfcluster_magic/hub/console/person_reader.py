@@ -77,8 +77,7 @@ class Nursery:
     async def _begin(self, person: Person | None) -> Child:
         wanted: dict[str, Any] = {"environ": environment(person)}
         if person is not None:
-            groups = os.getgrouplist(person.name, person.gid)
-            wanted |= {"uid": person.uid, "gid": person.gid, "groups": groups}
+            wanted |= {"uid": person.uid, "gid": person.gid, "groups": person.groups}
         async with self._lock:
             channel = await self._opened()
             ours, theirs = socket.socketpair()
@@ -187,8 +186,7 @@ class PersonReader:
         """Start one of our programs under the person's account."""
         words: dict[str, Any] = {"cwd": "/", "env": environment(self._person), **streams}
         if (who := self._person) is not None:
-            groups = os.getgrouplist(who.name, who.gid)
-            words |= {"user": who.uid, "group": who.gid, "extra_groups": groups}
+            words |= {"user": who.uid, "group": who.gid, "extra_groups": who.groups}
         return await asyncio.create_subprocess_exec(*program(name), **words)
 
     def _end(self) -> None:
