@@ -26,7 +26,8 @@ from local_runs import (
 from msgspec.structs import replace
 
 from tfcluster_magic import paths
-from tfcluster_magic.backends.local import detach, files, processes
+from tfcluster_magic.backends import files
+from tfcluster_magic.backends.local import detach, processes
 from tfcluster_magic.backends.local.backend import LocalBackend
 from tfcluster_magic.backends.local.store import Store
 from tfcluster_magic.models import (
@@ -165,7 +166,8 @@ def killed_in(function: str, verb: str) -> None:
     """A client that is killed when it comes to `function` of what `verb` says."""
     text = f"""
 import os, signal
-from tfcluster_magic.backends.local import detach, files, store
+from tfcluster_magic.backends import files
+from tfcluster_magic.backends.local import detach, store
 from tfcluster_magic.manager import ClusterManager
 {function} = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 manager = ClusterManager(backend_name="local")

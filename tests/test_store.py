@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tfcluster_magic import usage
-from tfcluster_magic.backends import naming
-from tfcluster_magic.backends.local import files, repair
+from tfcluster_magic.backends import files, naming
+from tfcluster_magic.backends.local import repair
 from tfcluster_magic.backends.local.store import RunFolder, Store
 from tfcluster_magic.errors import BackendUnavailable, NameTaken, TFClusterError
 from tfcluster_magic.models import (

@@ -19,6 +19,7 @@ import msgspec
 from ..i18n import _
 from ..models import Model
 from ..storage import OWN, WARN, Part, Volume
+from . import files
 
 SECONDS, ENTRIES = 1.0, 300_000
 """The most that the walks of one measuring take."""
@@ -162,17 +163,12 @@ class _Walk:
 
 
 def _read(file: Path | None, about: str) -> _Kept | None:
-    if file is None:
-        return None
-    with contextlib.suppress(OSError, msgspec.MsgspecError):
-        return msgspec.json.decode(file.read_bytes(), type=dict[str, _Kept]).get(about)
-    return None
+    known = files.read(file, dict[str, _Kept]) if file is not None else None
+    return (known or {}).get(about)
 
 
 def _write(file: Path | None, about: str, kept: _Kept) -> None:
     if file is None or not file.parent.is_dir():
         return
     with contextlib.suppress(OSError):  # a full disk: it is measured again
-        temporary = file.with_name(f".storage.{os.getpid()}")
-        temporary.write_bytes(msgspec.json.encode({about: kept}))
-        os.replace(temporary, file)
+        files.write(file, msgspec.json.encode({about: kept}))

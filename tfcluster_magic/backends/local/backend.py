@@ -23,9 +23,9 @@ from ...i18n import _
 from ...ledger import Account
 from ...models import Spec, Stop, TFCluster, to_json
 from ...preflight import check
-from .. import log_files, naming
+from .. import files, log_files, naming
 from ..base import Backend, Counts, LaunchRequest, LogLine, Options, Preflight, Removed, every_line
-from . import allowance, elsewhere, files, hours, repair, room, watching
+from . import allowance, elsewhere, hours, repair, room, watching
 from .store import RunFolder, Store
 
 

@@ -20,7 +20,8 @@ from ...models import Cause, Spec, TaskExit
 from ...names import task_name
 from ...quantity import parse_memory
 from ...usage import USUAL_CORES
-from . import cgroups, clock, files, processes
+from .. import files
+from . import cgroups, clock, processes
 from .ends import how_it_ended
 from .memory import PERIOD, MemoryGuard
 from .store import RunFolder

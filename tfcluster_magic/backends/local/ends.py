@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from ...i18n import _
 from ...models import Cause, TaskExit
-from . import clock, files
+from .. import files
+from . import clock
 from .tasks import Task
 
 _MOST_LINES = 20

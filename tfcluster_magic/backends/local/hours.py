@@ -17,7 +17,8 @@ from ... import budget, ledger, usage
 from ...errors import TFClusterError
 from ...models import Spec, TFCluster, to_json
 from ...preflight import Preflight
-from . import allowance, files
+from .. import files
+from . import allowance
 
 FILE = "hours.json"
 

@@ -21,8 +21,9 @@ from ...errors import PreflightRefused, Problem, TFClusterError
 from ...i18n import _
 from ...models import Metadata, Phase, Reason, Spec, Status, TFCluster
 from ...program import materialise
+from .. import files
 from ..base import LaunchRequest
-from . import description, detach, files, gpus, repair
+from . import description, detach, gpus, repair
 from .description import Folders
 from .store import RunFolder, Store
 

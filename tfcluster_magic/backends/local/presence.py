@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from . import files
+from .. import files
 from .store import Record, RunFolder
 
 

@@ -21,7 +21,8 @@ from ...loopback import guard_path
 from ...models import Spec, TaskType, TFCluster
 from ...names import parse_task
 from ...preflight import Limit, Room, asked, cpu_of, memory_of
-from . import files, gpus, interpreters, processes
+from .. import files
+from . import gpus, interpreters, processes
 from .store import RunFolder
 
 MAX_TASKS = 100

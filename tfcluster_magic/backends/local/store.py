@@ -24,9 +24,9 @@ from ... import names, paths
 from ...errors import BackendUnavailable
 from ...i18n import _
 from ...models import Metadata, Model, Phase, Reason, Spec, Status, Stop, TFCluster, to_json
-from .. import naming
+from .. import files, naming
 from ..naming import expired
-from . import files, launch_lock
+from . import launch_lock
 
 if TYPE_CHECKING:
     from .hours import Book

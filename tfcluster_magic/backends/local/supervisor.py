@@ -21,7 +21,8 @@ from ...checkpoint_state import newest_checkpoint
 from ...i18n import _, mark
 from ...lifecycle import Decision, Observation, decide
 from ...models import Spec, Status, Stop
-from . import clock, files, ports
+from .. import files
+from . import clock, ports
 from .crew import Crew
 from .presence import Presence
 from .publisher import Publisher

@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from ...models import TFCluster
+from .. import files
 from ..base import Removed
 from ..naming import expired
-from . import files, repair
+from . import repair
 from .store import RunFolder
 
 POLL = 0.2

@@ -18,8 +18,8 @@ from typing import BinaryIO
 import msgspec
 
 from ... import paths
-from ...backends import naming, volumes
-from ...backends.local import files, processes, repair
+from ...backends import files, naming, volumes
+from ...backends.local import processes, repair
 from ...backends.local.backend import LocalBackend
 from ...backends.local.store import RunFolder, Store
 from ...errors import Conflict, InvalidRequest, NotFound, TFClusterError
