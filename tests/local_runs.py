@@ -23,7 +23,8 @@ from tfcluster_magic.models import (
     TFCluster,
 )
 
-SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(600)\n"
+# Its line in one write: a task that is killed as soon as it is seen has not written half of it.
+SLEEP = "import time\nprint('up\\n', end='', flush=True)\ntime.sleep(600)\n"
 TELL_ENVIRONMENT = "import json, os\nprint(json.dumps(dict(os.environ)))\n"
 
 Launch = Callable[..., TFCluster]
