@@ -67,8 +67,11 @@ export const PLAN: IPlan = {
 const json = (data: unknown, status = 200): Response =>
   new Response(JSON.stringify(data), { status });
 
-/** Answers as the server does; `plan` decides over plans. */
-export function serve(plan: (body: { name?: string }) => Promise<Response>): {
+/** Answers as the server does; `plan` decides over plans, `launch` over launches. */
+export function serve(
+  plan: (body: { name?: string }) => Promise<Response>,
+  launch: () => Response = () => json(aRun('train'), 201)
+): {
   clusters: ClustersModel;
   sent: string[];
   json: typeof json;
@@ -87,9 +90,7 @@ export function serve(plan: (body: { name?: string }) => Promise<Response>): {
       if (path === '/options') {
         return json(OFFER);
       }
-      return request.method === 'POST'
-        ? json(aRun('train'), 201)
-        : json({}, 404);
+      return request.method === 'POST' ? launch() : json({}, 404);
     }
   });
   const services = {

@@ -16,6 +16,7 @@ import * as rest from '../api/rest';
 import type { IRun } from '../api/types';
 import { EMPTY, IDraft, launchOf } from './draft';
 import { draftOfSpec, IPrefill, opened, restored } from './opening';
+import { isRefused } from './problems';
 
 export interface ILaunchState {
   readonly draft: IDraft;
@@ -115,6 +116,25 @@ export class LaunchModel implements IDisposable {
     await this._plan();
   }
 
+  /**
+   * Ask again where something stands against what is typed: an administrator may have allowed more, a
+   * run may have ended. Nothing is asked where nothing does, nor while the newest words are on their way.
+   */
+  async again(): Promise<void> {
+    const { away, current, launching } = this._state;
+    if (launching || !isRefused(this._state)) {
+      return;
+    }
+    if (away) {
+      await this._load();
+    } else if (current) {
+      await this._plan();
+      if (!isRefused(this._state)) {
+        await this._load(); // what is free has changed with it
+      }
+    }
+  }
+
   /** Launch what is typed; gives the run, or null when it was refused. */
   async launch(): Promise<IRun | null> {
     const { draft, offer, launching } = this._state;
@@ -169,7 +189,15 @@ export class LaunchModel implements IDisposable {
         abort.signal
       );
       if (!abort.signal.aborted) {
-        this._set({ plan, away: null, current: asked === this._number });
+        const { refusal, plan: before } = this._state;
+        // a refusal that no plan has told stays, for this one does not know of it either
+        const isOver = before?.problems.length && !plan.problems.length;
+        this._set({
+          plan,
+          away: null,
+          current: asked === this._number,
+          refusal: isOver ? null : refusal
+        });
       }
     } catch (error) {
       if (!abort.signal.aborted) {

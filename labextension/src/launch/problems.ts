@@ -68,6 +68,13 @@ const isOfHours = ({ field }: IPlanProblem): boolean =>
 const isMissing = (problem: IPlanProblem): boolean =>
   problem.option === 'program' && problem.value === null;
 
+/** Whether there is an answer that may be another one without a word being typed. */
+export const isRefused = (state: ILaunchState): boolean =>
+  !state.launched &&
+  (state.away !== null ||
+    state.refusal !== null ||
+    (state.plan?.problems ?? []).some(problem => !isMissing(problem)));
+
 /** Why a launch cannot be tried now; null when it can. */
 export function hindrance(
   state: ILaunchState,

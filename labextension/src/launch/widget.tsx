@@ -12,9 +12,11 @@ import { INotebookTracker, NotebookActions } from '@jupyterlab/notebook';
 import type { ITranslator, TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
+import type { Message } from '@lumino/messaging';
 import { nameOf } from '../api/listing';
 import { clusterIcon } from '../icons';
 import { CommandIDs } from '../tokens';
+import { AskingAgain } from './again';
 import { copyOnceMade } from './clipboard';
 import type { ICellProgram } from './draft';
 import { LaunchForm } from './form';
@@ -37,6 +39,10 @@ export class LaunchContent extends ReactWidget {
     super();
     this.addClass('tfc-Launch');
     this.node.tabIndex = -1;
+    this._again = new AskingAgain(
+      () => this.model.again(),
+      () => this.isVisible
+    );
   }
 
   get model(): LaunchModel {
@@ -44,6 +50,7 @@ export class LaunchContent extends ReactWidget {
   }
 
   override dispose(): void {
+    this._again.dispose();
     this.model.dispose();
     super.dispose();
   }
@@ -58,6 +65,12 @@ export class LaunchContent extends ReactWidget {
       preventScroll: this._entered
     });
     this._entered = first !== null;
+  }
+
+  /** What was refused before another tab was looked at may be allowed by now. */
+  protected override onAfterShow(message: Message): void {
+    super.onAfterShow(message);
+    this._again.now();
   }
 
   protected override render(): React.JSX.Element {
@@ -83,6 +96,7 @@ export class LaunchContent extends ReactWidget {
   }
 
   private _entered = false;
+  private readonly _again: AskingAgain;
 
   private async _browse(): Promise<string | null> {
     const { documents, translator, trans } = this._options;
