@@ -1,12 +1,10 @@
 /* All archives, asked for again every five seconds while the page is seen, and their end. */
 
-import { drawRows } from './looking.js';
-import { ask, at, bytes, make, prefix, tell } from './shared.js';
+import { drawRows, poll } from './looking.js';
+import { ask, at, bytes, make, prefix } from './shared.js';
 
-const EVERY = 5000;
 let items = [];
 let chosen = '';
-let timer = 0;
 
 function about(archive) {
   if (archive.state === 'done') {
@@ -67,27 +65,19 @@ function draw() {
   drawRows(fits.map(drawRow));
 }
 
-async function look() {
-  clearTimeout(timer);
-  try {
-    items = (await ask('api/archives')).told.items;
-    tell(null);
+const look = poll({
+  path: () => 'api/archives',
+  every: 5000,
+  draw: told => {
+    items = told.items;
     draw();
-  } catch (error) {
-    tell(error);
-    if (error.status === 401 || error.status === 403) {
-      items = [];
-      at('rows').replaceChildren();
-      return; // whoever may not look does not go on asking
-    }
+  },
+  refused: () => {
+    items = [];
   }
-  if (!document.hidden) {
-    timer = setTimeout(look, EVERY);
-  }
-}
+});
 
 at('filter').addEventListener('input', draw);
-document.addEventListener('visibilitychange', () => document.hidden || look());
 at('ask-delete')
   .querySelector('form')
   .addEventListener('submit', async event => {

@@ -5,33 +5,23 @@ import { ask, at, tell } from './shared.js';
 export const LIMIT = 100;
 
 /**
- * Follow the rows at `path` and `draw` each answer. `view` has the order, the page, the text of the
- * filter and what else is asked for, which `words` adds. Gives `look` (now) and `change` (of what
- * is asked for: the first page of it, or the one at an offset).
+ * Ask for what is at `path()` every so many milliseconds while the page is seen, and `draw` what is
+ * new. Who may not look any more has no rows, `refused` forgets what else is known. Gives `look`,
+ * which asks now; `anew`: the answer is drawn also when nothing has changed.
  */
-export function follow({ path, view, words, every, draw }) {
+export function poll({ path, every, draw, refused = () => {} }) {
   let timer = 0;
   let asked = 0;
   let tag = '';
 
-  function question() {
-    const found = new URLSearchParams({
-      sort: view.sort,
-      limit: LIMIT,
-      offset: view.offset
-    });
-    if (view.text) {
-      found.set('q', view.text);
-    }
-    words(found);
-    return `${path}?${found}`;
-  }
-
-  async function look() {
+  async function look({ anew = false } = {}) {
     clearTimeout(timer);
+    if (anew) {
+      tag = '';
+    }
     const number = ++asked;
     try {
-      const answer = await ask(question(), { known: tag });
+      const answer = await ask(path(), { known: tag });
       if (number !== asked) {
         return; // the answer to a later question is the one that counts
       }
@@ -45,6 +35,7 @@ export function follow({ path, view, words, every, draw }) {
         tell(error);
         if (error.status === 401 || error.status === 403) {
           at('rows').replaceChildren();
+          refused();
           return; // whoever may not look does not go on asking
         }
       }
@@ -54,10 +45,37 @@ export function follow({ path, view, words, every, draw }) {
     }
   }
 
+  document.addEventListener(
+    'visibilitychange',
+    () => document.hidden || look()
+  );
+  return look;
+}
+
+/**
+ * Follow the rows at `path` and `draw` each answer. `view` has the order, the page, the text of the
+ * filter and what else is asked for, which `words` adds. Gives `look` (now) and `change` (of what
+ * is asked for: the first page of it, or the one at an offset).
+ */
+export function follow({ path, view, words, every, draw }) {
+  function question() {
+    const found = new URLSearchParams({
+      sort: view.sort,
+      limit: LIMIT,
+      offset: view.offset
+    });
+    if (view.text) {
+      found.set('q', view.text);
+    }
+    words(found);
+    return `${path}?${found}`;
+  }
+
+  const look = poll({ path: question, every, draw });
+
   function change(offset = 0) {
     view.offset = Math.max(0, offset);
-    tag = ''; // whoever changes something sees the rows drawn anew
-    look();
+    look({ anew: true }); // whoever changes something sees the rows drawn anew
   }
 
   view.text = at('filter').value; // typed before this was loaded
@@ -67,10 +85,6 @@ export function follow({ path, view, words, every, draw }) {
   });
   at('back').addEventListener('click', () => change(view.offset - LIMIT));
   at('forth').addEventListener('click', () => change(view.offset + LIMIT));
-  document.addEventListener(
-    'visibilitychange',
-    () => document.hidden || look()
-  );
   return { look, change };
 }
 
