@@ -9,11 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from test_cli import Done, here, run
+from commands import Run, here, run
 
 __all__ = ["here", "run"]  # fixtures, as if written here
-
-Run = Callable[..., Done]
 
 
 @pytest.fixture
