@@ -1,6 +1,6 @@
-"""What every backend promises, kept by Kubernetes: tests/test_backend_contract.py, run in pods.
+"""What every backend promises, kept by Kubernetes: tests/test_backend_contract*.py, run in pods.
 
-The file is carried unchanged into notebooks as users have them, with their account and volumes,
+The files are carried unchanged into notebooks as users have them, with their account and volumes,
 several at once, each in a namespace of its own; here each of its tests is told by its name.
 """
 
@@ -22,12 +22,14 @@ from operators import Tenant
 
 pytestmark = pytest.mark.needs("rwx", "quota")
 
-SUITE = ROOT / "tests" / "test_backend_contract.py"
-NAMES = [
-    node.name
-    for node in ast.parse(SUITE.read_text()).body
+SUITE = {
+    node.name: file.relative_to(ROOT)
+    for file in sorted((ROOT / "tests").glob("test_backend_contract*.py"))
+    for node in ast.parse(file.read_text()).body
     if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
-]
+}
+"""Where each test of the suite stands, by its name."""
+NAMES = [*SUITE]
 AT_ONCE = 4
 PACKAGES = ("pytest", "pluggy", "iniconfig", "packaging", "pygments", "pytest-timeout")
 QUOTA = {"requests.cpu": "1300m", "requests.memory": "6Gi"}
@@ -75,7 +77,7 @@ def _try(tenant: Tenant, names: list[str]) -> dict[str, Verdict]:
     )
     kube.running(tenants.POD)
     tenants.carry(kube, tenants.POD, [tenants.our_package(), *_suite()])
-    words = " ".join(f"{SUITE.relative_to(ROOT)}::{name}" for name in names)
+    words = " ".join(f"{SUITE[name]}::{name}" for name in names)
     report = "/tmp/report.xml"
     command = (
         f"cd {tenants.CARRIED} && PYTHONPATH=.:packages python -m pytest -q -p no:cacheprovider "

@@ -1,4 +1,4 @@
-"""The few verbs that touch a world. Every backend passes `tests/test_backend_contract.py`
+"""The few verbs that touch a world. Every backend passes `tests/test_backend_contract*.py`
 unchanged.
 
 A backend stores runs and makes the world match them; it never interprets a user's words (the faces
