@@ -20,12 +20,9 @@ from golden_runs import (
     made,
     run,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec.structs import replace
 from task_process import RUNTIME
 
-from tfcluster_magic import templating
 from tfcluster_magic.errors import InvalidRequest, TFClusterError
 from tfcluster_magic.kube import files, labels, objects, pod
 from tfcluster_magic.kube.policy import Policy, parse
@@ -206,41 +203,6 @@ def test_no_value_becomes_structure(text: str) -> None:
             assert template["spec"]["containers"][0]["image"] == (text or "tfcluster/notebook")
 
 
-@given(
-    st.recursive(
-        st.text() | st.integers() | st.booleans() | st.none(),
-        lambda below: st.lists(below) | st.dictionaries(st.text(max_size=40), below),
-        max_leaves=12,
-    )
-)
-def test_what_templates_print_is_read_again(value: object) -> None:
-    """A value that passes through the filter `json` or `yaml` comes out of YAML as it was."""
-    assert templating.load(templating.as_json(value)) == value
-    assert templating.load(templating.as_yaml({"a": value})) == {"a": value}
-
-
-def test_values_of_a_template_are_its_own() -> None:
-    """A template's text is read once, and no value of one rendering is in another: not by what the
-    caller does with it, and not by a text that looks like a mark.
-    """
-    words = {"metadata": {"name": "\ue0000"}, "selector": {"a": "\ue0001"}, "port": 7}
-    made = templating.value_of("kubernetes/service.yaml.j2", **words)
-    assert made["metadata"] == {"name": "\ue0000"}
-    assert made["spec"]["selector"] == {"a": "\ue0001"}
-    made["spec"]["selector"]["a"] = "changed"
-    made["spec"].clear()
-    other = templating.value_of("kubernetes/service.yaml.j2", **{**words, "port": 8})
-    assert other["spec"]["selector"] == {"a": "\ue0001"}
-    assert other["spec"]["ports"][0]["port"] == 8
-
-
-def test_templates_print_filtered_values_alone() -> None:
-    """A template that prints a value as it is does not render."""
-    bare = templating._marking().from_string("name: {{ name }}")
-    with pytest.raises(TypeError, match="must pass through"):
-        bare.render(name="x\nkind: Secret")
-
-
 def test_tasks_find_one_another(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the runtime computes from task.json are the addresses and readiness of the objects."""
     monkeypatch.syspath_prepend(str(RUNTIME))
@@ -319,30 +281,6 @@ def test_what_has_no_limit_asks_for_the_default() -> None:
     wished, limited = pod.resources(EVERYTHING, Policy(), TaskType.WORKER)
     assert limited == {"memory": "4Gi", "nvidia.com/gpu": "2"}
     assert wished == {"cpu": "500m", **limited}
-
-
-def test_a_policy_is_read_from_yaml() -> None:
-    """A file says what differs from the defaults; an empty one is the defaults."""
-    assert parse("") == Policy()
-    read = parse("defaultImage: registry/x\negress: [10.0.0.0/8]\ngang: true\n")
-    assert (read.default_image, read.egress, read.gang) == ("registry/x", ("10.0.0.0/8",), True)
-    assert (parse("gang: auto").gang, parse("gang: false").gang) == ("auto", False)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("a: [", "must be YAML"),
-        ("defualtImage: x", "unknown field `defualtImage`"),
-        ("defaultCpu: -1", "defaultCpu"),
-        ("egress: [nowhere]", "nowhere"),
-    ],
-)
-def test_a_wrong_policy_is_refused(text: str, said: str) -> None:
-    """A policy that cannot be meant is refused with what is wrong in it."""
-    with pytest.raises(InvalidRequest, match="policy cannot be used") as refusal:
-        parse(text)
-    assert said in str(refusal.value)
 
 
 def test_the_runtime_is_whole() -> None:

@@ -1,0 +1,32 @@
+"""The operator's policy as it is read from YAML."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfcluster_magic.errors import InvalidRequest
+from tfcluster_magic.kube.policy import Policy, parse
+
+
+def test_a_policy_is_read_from_yaml() -> None:
+    """A file says what differs from the defaults; an empty one is the defaults."""
+    assert parse("") == Policy()
+    read = parse("defaultImage: registry/x\negress: [10.0.0.0/8]\ngang: true\n")
+    assert (read.default_image, read.egress, read.gang) == ("registry/x", ("10.0.0.0/8",), True)
+    assert (parse("gang: auto").gang, parse("gang: false").gang) == ("auto", False)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: [", "must be YAML"),
+        ("defualtImage: x", "unknown field `defualtImage`"),
+        ("defaultCpu: -1", "defaultCpu"),
+        ("egress: [nowhere]", "nowhere"),
+    ],
+)
+def test_a_wrong_policy_is_refused(text: str, said: str) -> None:
+    """A policy that cannot be meant is refused with what is wrong in it."""
+    with pytest.raises(InvalidRequest, match="policy cannot be used") as refusal:
+        parse(text)
+    assert said in str(refusal.value)
