@@ -1,21 +1,22 @@
-"""The servers of the tests' Kubernetes node: built once, whole or not at all; failures say why."""
+"""The servers of the tests' Kubernetes node: built once, whole or not at all."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from kubenode import build, go, modules, paths
+from go_modules import TINY, Make, cache, entries, go_cache, module
+from kubenode import build, paths
 from kubenode.errors import NodeError
 from kubenode.modules import Module
+
+__all__ = ["cache", "go_cache", "module"]  # fixtures, as if written here
 
 HOLDS = """
 package main
@@ -31,43 +32,6 @@ func main() {
 	syscall.Read(0, make([]byte, 1))
 }
 """
-TINY = "package main\n\nfunc main() {}\n"
-
-Make = Callable[..., Module]
-
-
-@pytest.fixture(scope="session")
-def go_cache() -> str:
-    """Go's own cache on this machine: in an empty one the smallest program costs half a minute."""
-    if not shutil.which("go"):
-        assert not os.environ.get("CI"), "the build machine needs Go for the tests of the build"
-        pytest.skip("Go is not installed: the build of the Kubernetes node is not tested")
-    return subprocess.run(
-        ["go", "env", "GOCACHE"], check=True, capture_output=True, text=True
-    ).stdout.strip()
-
-
-@pytest.fixture
-def cache(tmp_path: Path, go_cache: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache of the test's own."""
-    monkeypatch.setenv("TFCLUSTER_KUBE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("GOCACHE", go_cache)
-    monkeypatch.setenv("GOFLAGS", "-mod=mod")  # whatever a person has set
-    return tmp_path / "cache"
-
-
-@pytest.fixture
-def module(tmp_path: Path) -> Make:
-    """Writes a module without dependencies."""
-
-    def make(name: str = "tiny", program: str = TINY, needs_go: str = "1.21") -> Module:
-        folder = tmp_path / "modules" / name
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "go.mod").write_text(f"module example/{name}\n\ngo {needs_go}\n")
-        (folder / "main.go").write_text(program)
-        return Module(folder)
-
-    return make
 
 
 def depends(module: Module, path: str, version: str) -> Path:
@@ -79,11 +43,6 @@ def depends(module: Module, path: str, version: str) -> Path:
     with (module.folder / "go.mod").open("a") as go_mod:
         go_mod.write(f"\nrequire {path} {version}\n\nreplace {path} => ./sources\n")
     return sources
-
-
-def entries(cache: Path) -> list[str]:
-    """What lies in the cache, locks aside."""
-    return sorted(path.name for path in (cache / "bin").iterdir() if path.suffix != ".lock")
 
 
 def test_a_program_is_built_from_its_module_and_found_by_its_name(
@@ -226,108 +185,6 @@ def test_older_versions_leave_the_cache_when_nobody_uses_them(cache: Path, modul
         running.communicate(b"x")
     build.remove_older(tiny)
     assert entries(cache) == [tiny.entry.name]
-
-
-def test_without_go_the_message_says_which_version_to_install(
-    cache: Path, module: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A missing Go is named with the version that is needed; what is built needs no Go any more."""
-    folder = module("built").folder.parent
-    build.build(["built"], folder=folder)
-    module("later", needs_go="1.23.4")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(NodeError, match=r"Go is not installed.*later needs it.*Go 1\.23 or newer"):
-        build.build(["built", "later"], folder=folder)
-    assert build.build(["built"], folder=folder)["built"].exists()
-
-
-def test_an_old_go_is_refused_before_anything_is_built(cache: Path, module: Make) -> None:
-    """A Go that is too old for the last module is refused before the first is built."""
-    module("first")
-    folder = module("last", needs_go="1.999").folder.parent
-    with pytest.raises(NodeError, match=r"last needs Go 1\.999; /.*/go is go1\..*Do: install"):
-        build.build(["first", "last"], folder=folder)
-    assert not cache.exists()
-
-
-def test_a_registry_that_does_not_answer_is_named(
-    cache: Path, module: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where sources cannot be fetched, the message names the module and the registry's setting."""
-    far = module("far", 'package main\n\nimport _ "example.org/far"\n\nfunc main() {}\n')
-    with (far.folder / "go.mod").open("a") as go_mod:
-        go_mod.write("\nrequire example.org/far v1.0.0\n")
-    some = f"h1:{'A' * 43}="
-    (far.folder / "go.sum").write_text(
-        f"example.org/far v1.0.0 {some}\nexample.org/far v1.0.0/go.mod {some}\n"
-    )
-    monkeypatch.setenv("GOMODCACHE", str(tmp_path / "sources"))
-    monkeypatch.setenv("GOPROXY", "http://127.0.0.1:1")
-    with pytest.raises(NodeError, match=r"(?s)build of far v1\.0\.0 failed.*GOPROXY is http://127"):
-        build.make(far)
-    assert entries(cache) == []
-
-
-def test_a_full_disk_is_named_with_the_space_that_is_left(cache: Path, module: Make) -> None:
-    """On a full disk the message tells the folders, what is free and needed, and the settings."""
-    tiny = module()
-    cache.mkdir()
-    own = ["unshare", "--mount", *(["--map-root-user"] if os.geteuid() else [])]
-    builds = (
-        "import sys; from kubenode import build; from kubenode.modules import Module, Path\n"
-        "try: build.make(Module(Path(sys.argv[1])))\n"
-        "except build.NodeError as error: print(error)"
-    )
-    mounts = 'mount -t tmpfs -o size=512k tmpfs "$TFCLUSTER_KUBE_CACHE" && exec "$0" -c "$1" "$2"'
-    said = subprocess.run(
-        [*own, "sh", "-c", mounts, sys.executable, builds, tiny.folder],
-        env={**os.environ, "PYTHONPATH": str(paths.KUBE)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert "The disk is full: the build of tiny stopped." in said.stdout, said.stderr
-    assert f"MB  {cache}  (TFCLUSTER_KUBE_CACHE)" in said.stdout
-    assert "(GOCACHE)" in said.stdout and go.NEEDED[1:] in said.stdout
-
-
-def test_a_cache_that_cannot_be_written_says_which_variable_moves_it(
-    cache: Path, module: Make
-) -> None:
-    """Where a file stands in the cache's place, the message names it and the variable."""
-    cache.write_text("")
-    with pytest.raises(NodeError, match=r"(?s)cache cannot be written.*TFCLUSTER_KUBE_CACHE"):
-        build.make(module())
-
-
-def test_an_unknown_module_or_program_is_refused(cache: Path) -> None:
-    """A name that no folder has is answered with those that there are."""
-    with pytest.raises(NodeError, match=r"called kubernets\. There are: kubernetes, et"):
-        build.build(["kubernets"])
-    with pytest.raises(NodeError, match="builds a program called kubectx"):
-        build.binary("kubectx")
-
-
-def test_every_module_folder_says_what_is_built_and_which_version() -> None:
-    """Each program has one module, each server's version is in its go.mod, each go.sum is there."""
-    known = modules.known()
-    assert tuple(known)[: len(modules.DEFAULT)] == modules.DEFAULT
-    names = [name for module in known.values() for name in module.programs.values()]
-    assert len(names) == len({*names}) and {"kube-apiserver", "etcd", "pause"} <= {*names}
-    for module in known.values():
-        assert module.needs_go >= (1, 20)
-        if module.name != "pause":
-            assert module.version.startswith("v") and (module.folder / "go.sum").exists()
-    assert {*modules.RESOURCES, *modules.TAGS, *modules.VERSIONED} <= {*known}
-
-
-def test_the_servers_tell_the_version_of_go_mod() -> None:
-    """Kubernetes is linked with the version that its go.mod names, and no other place names one."""
-    kubernetes = modules.known()["kubernetes"]
-    major, minor = kubernetes.version[1:].split(".")[:2]
-    link = kubernetes.flags[-1]
-    assert f"version.gitVersion={kubernetes.version} " in link
-    assert f"gitMajor={major} " in link and f"gitMinor={minor} " in link
 
 
 def test_the_stamp_tells_which_go_built_it(cache: Path, module: Make) -> None:
