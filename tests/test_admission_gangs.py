@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from admissions import RUNS, Place
 from operated import until
-from test_admission import RUNS, Place
 
 from tfcluster_magic.kube.labels import PRIORITY_CLASS, QUEUE, TENANT, UID, labels
 from tfcluster_magic.kube.policy import Policy

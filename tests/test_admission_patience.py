@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from admissions import NODES, Place
 from kube_server import Refusal
 from operated import until
-from test_admission import NODES, Place
 
 from tfcluster_magic.models import Pods, SecretUse
 from tfcluster_magic.operator import admission, survey
