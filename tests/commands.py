@@ -40,6 +40,7 @@ def here(own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name, text in (("hello", HELLO), ("sleep", SLEEP), ("fail", FAIL)):
         (folder / f"{name}.py").write_text(text)
     monkeypatch.chdir(folder)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
     yield folder
     manager = ClusterManager()
     for run in manager.list(all_runs=True):

@@ -1,56 +1,24 @@
-"""`%tfcluster` in IPython and in a real kernel; no program needs TensorFlow."""
+"""`%tfcluster` in IPython; no program needs TensorFlow."""
 
 from __future__ import annotations
 
-import os
-import re
-import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import nbformat
 import pytest
+from commands import here
 from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 from IPython.testing.globalipapp import start_ipython
-from nbclient import NotebookClient
-from nbconvert import HTMLExporter
 
-from tfcluster_magic import Cluster, ClusterManager
+from tfcluster_magic import Cluster
 from tfcluster_magic.errors import ClusterFailed, InvalidRequest, UsageError
 from tfcluster_magic.models import Phase
 from tfcluster_magic.output.bundle import MIME_TYPE
-from tfcluster_magic.waiting import Until
 
-ROOT = Path(__file__).parents[1]
-HELLO = "import os\nprint('hello from', os.environ['TFCLUSTER_TASK'], flush=True)\n"
-SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(600)\n"
-FAIL = (
-    "import os, time\n"
-    "if os.environ['TFCLUSTER_TASK_TYPE'] == 'ps': time.sleep(600)\n"
-    "raise ValueError('no such column')\n"
-)
-
-
-@pytest.fixture
-def here(own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The notebook's folder, with programs; what is launched from it is stopped."""
-    folder = own_folders / "work"
-    folder.mkdir()
-    for name, text in (("hello", HELLO), ("sleep", SLEEP), ("fail", FAIL)):
-        (folder / f"{name}.py").write_text(text)
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    yield folder
-    manager = ClusterManager()
-    for run in manager.list(all_runs=True):
-        manager.stop(run.metadata.name)
-    for run in manager.list(all_runs=True):
-        manager.wait(run.metadata.name, 180, until=Until.RELEASED)
+__all__ = ["here"]  # a fixture, as if written here
 
 
 @pytest.fixture
@@ -250,77 +218,3 @@ def test_loading_the_extension_imports_nothing_but_itself(here: Path) -> None:
     )
 
     assert done.stdout.strip() == "['tfcluster_magic', 'tfcluster_magic.magic']"
-
-
-# -- a real kernel ---------------------------------------------------------------------------------
-
-
-def test_a_notebook_shows_a_run_once_and_keeps_it_up_to_date(here: Path) -> None:
-    """One output of three forms, brought up to date in place, stdout for the stream of lines."""
-    waited, followed, last, error = _notebook(
-        "%tfcluster launch hello.py --workers 1 --wait",
-        "run = %tfcluster launch hello.py --workers 1 --follow\nrun",
-        "run",
-        "%tfcluster status nothing",
-    )
-
-    assert [output.output_type for output in waited] == ["display_data"]
-    assert waited[0].data[MIME_TYPE]["cluster"]["status"]["phase"] == "Succeeded"
-    assert "as of" in waited[0].data["text/html"]
-    assert [output.output_type for output in followed] == ["display_data", "stream"]
-    assert "hello from worker-0" in followed[1].text
-    assert "\x1b[36mworker-0 |" in followed[1].text
-    assert last[0].data["text/plain"].startswith("hello-2 Succeeded")
-    assert error[0].ename == "NotFound"
-    assert error[0].traceback == ["NotFound: " + error[0].evalue.replace("`tf", "`%tf")]
-
-
-def test_a_notebook_as_html_shows_the_card_with_its_time(here: Path) -> None:
-    """Where no extension draws the run, nbconvert's HTML has the card and not the JSON."""
-    notebook = _make("%load_ext tfcluster_magic", "%tfcluster launch hello.py --workers 1 --wait")
-    NotebookClient(notebook, timeout=180, kernel_name="python3").execute()
-    page, _ = HTMLExporter().from_notebook_node(notebook)
-
-    assert re.search(r"<strong>hello-1</strong>\s*<span[^>]*>Succeeded</span>", page)
-    assert "as of " in page
-    assert "createdAt" not in page
-
-
-def test_interrupting_a_cell_detaches_and_the_run_goes_on(
-    here: Path, wait_for: Callable[..., None]
-) -> None:
-    """The cell ends without an error and says how to come back; the handle is there."""
-    notebook = _make(
-        "%load_ext tfcluster_magic",
-        "run = %tfcluster launch sleep.py --workers 1 --follow",
-        "print(run.name, run.status.phase.value)",
-    )
-    client = NotebookClient(notebook, timeout=180, kernel_name="python3")
-
-    def interrupt_the_cell() -> None:
-        manager = ClusterManager()
-        wait_for(lambda: [r for r in manager.list() if r.status.phase is Phase.RUNNING])
-        wait_for(lambda: "up" in str(notebook.cells[1].outputs), "the cell shows the output")
-        os.kill(client.km.provisioner.pid, signal.SIGINT)
-
-    other = threading.Thread(target=interrupt_the_cell)
-    other.start()
-    client.execute()
-    other.join()
-    _, cell, after = (c.outputs for c in notebook.cells)
-    said = "".join(output.get("text", "") for output in cell)
-
-    assert "detached; sleep-1 goes on: `%tfcluster logs -f sleep-1`" in said
-    assert not [output for output in cell if output.output_type == "error"]
-    assert after[0].text == "sleep-1 Running\n"
-
-
-def _make(*cells: str) -> Any:
-    return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-
-
-def _notebook(*cells: str) -> list[Any]:
-    """The outputs of these cells in a kernel that has the extension."""
-    notebook = _make("%load_ext tfcluster_magic", *cells)
-    NotebookClient(notebook, timeout=180, kernel_name="python3", allow_errors=True).execute()
-    return [cell.outputs for cell in notebook.cells[1:]]
