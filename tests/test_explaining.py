@@ -61,13 +61,18 @@ class Place:
     def __init__(self, cause: str) -> None:
         self.seen = json.loads((RECORDED / f"{cause}.json").read_text())
         self.api, self.time = RecordedApi(self.seen), 0.0
+        self.summed_up = 0
         nodes = SimpleNamespace(nodes=SimpleNamespace(every=lambda: self.seen["nodes"]))
         self.explainer = Explainer(
             self.api,  # type: ignore[arg-type]
             nodes,  # type: ignore[arg-type]
+            free=self._free,
             clock=lambda: self.time,
             now=lambda: 2e9 + self.time,
         )
+
+    def _free(self) -> None:
+        self.summed_up += 1
 
     def sentences(self, run: int = 1, pods: list[Any] | None = None) -> list[str]:
         """What is told of run `digits-<run>`."""
@@ -206,3 +211,12 @@ def test_a_claim_says_why_it_has_no_volume() -> None:
     place = Place("claim-unbound-no-provisioner")
     assert "example.org/nobody" in place.sentences()[0]
     assert place.api.reads == 2
+
+
+def test_what_nodes_have_left_is_summed_up_for_who_has_no_room() -> None:
+    """Hundreds of nodes are not counted again and again for pods that only start."""
+    starting, crowded = Place("image-missing"), Place("no-cpu")
+    assert starting.sentences()
+    assert starting.summed_up == 0
+    assert crowded.sentences()
+    assert crowded.summed_up == 1

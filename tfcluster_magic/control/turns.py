@@ -17,7 +17,7 @@ from .work import Work
 
 K = TypeVar("K", bound=Hashable)
 WORKERS = 8
-SHARE, LONGEST_REST = 0.05, 0.2
+SHARE, LONGEST_REST = 0.05, 0.3
 """What the turns of one key may take of a core while it changes all the time, and the longest pause
 in seconds that this asks for: hundreds of pods that start are looked at together, not one by one.
 """

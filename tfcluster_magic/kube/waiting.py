@@ -8,7 +8,8 @@ are Kubernetes' own, shortened. It decides nothing and remembers nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from ..explain import shorten
 from ..i18n import _, ngettext
@@ -122,22 +123,27 @@ class _Asker:
             for node in facts.nodes
             if condition(dict(node), "Ready").get("status", "True") != "True"
         }
-        self._nodes = [
+
+    @cached_property
+    def _nodes(self) -> list[Amounts]:
+        return [
             amounts((node.get("status") or {}).get("allocatable"))
-            for node in facts.nodes
+            for node in self.facts.nodes
             if not (node.get("spec") or {}).get("unschedulable")
             and node["metadata"]["name"] not in self.silent
         ]
 
+    def room(self, asked: Asked) -> Asked:
+        """With what the nodes have: of hundreds, so only for a pod that has none."""
+        return replace(asked, nodes=self._nodes, free=self.facts.free)
+
     def about(self, pod: Object) -> Asked:
-        """The facts that a sentence about this pod may name."""
+        """The facts that a sentence about this pod may name, but for the nodes'."""
         spec, known = pod["spec"], self.facts.claims
         every = spec.get("containers") or [{}]
         return Asked(
             task_type=members.type_of(pod),
             amounts=asked_by(spec),
-            nodes=self._nodes,
-            free=self.facts.free,
             selector=spec.get("nodeSelector") or {},
             claims={name: known[name] for name in members.claims_of(pod) if name in known},
             image=every[0].get("image", ""),
@@ -156,7 +162,7 @@ def _of_pod(
         return None
     asked = asker.about(pod)
     if not asked.node:
-        return _unscheduled(pod, asked)
+        return _unscheduled(pod, asked, asker)
     if asked.node in asker.silent:
         text = _("its node {node} does not answer: it starts elsewhere when the node stays away")
         return Clause(BY_SOMEBODY, text.format(node=asked.node), "NodeNotReady")
@@ -169,13 +175,13 @@ def _of_pod(
     return told or unstarted.of_events(members.answer(pod, asker.told, events), asked)
 
 
-def _unscheduled(pod: Object, asked: Asked) -> Clause | None:
+def _unscheduled(pod: Object, asked: Asked, asker: _Asker) -> Clause | None:
     told = condition(dict(pod), "PodScheduled")
     if told.get("status") == "False" and told.get("reason") == "SchedulingGated":
         text = _("its pod is held back by a scheduling gate")
         return Clause(BY_SOMEBODY, text, "SchedulingGated")
     if told.get("status") == "False":
-        return unscheduled.clause(str(told.get("message", "")), asked)
+        return unscheduled.clause(str(told.get("message", "")), asker.room(asked))
     for claim in asked.claims.values():
         if claim.get("said") and (claim.get("status") or {}).get("phase") != "Bound":
             return Clause(BY_SOMEBODY, unscheduled.unbound(claim), "ClaimPending")

@@ -16,6 +16,7 @@ from typing import Any
 
 from ..kube.amounts import Amounts
 from ..kube.api import Api, ApiError, Object, path
+from ..kube.ends import condition
 from ..kube.labels import CONTAINER
 from ..kube.members import LOG
 from ..kube.unstarted import when
@@ -140,7 +141,7 @@ class Explainer:
         answers = self._answers(sight, questions)
         facts = Facts(
             nodes=self._caches.nodes.every(),
-            free=self._free(),
+            free=self._free() if any(map(_has_no_room, sight.pods)) else None,
             claims={
                 question.name: found
                 for question, found in answers.items()
@@ -245,3 +246,8 @@ class Explainer:
         selector = f"involvedObject.uid={uid}"
         found = self._api.every(path("events", namespace), seconds=SECONDS, fieldSelector=selector)
         return found.items
+
+
+def _has_no_room(pod: Object) -> bool:
+    """Whether the scheduler found no node for it."""
+    return condition(pod, "PodScheduled").get("status") == "False"

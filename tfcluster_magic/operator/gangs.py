@@ -104,19 +104,25 @@ class Gangs(Informers):
         return text.format(count=count, queue=queue, why=words)
 
     def mend(
-        self, cluster: TFCluster, policy: Policy, pods: Sequence[Object], seen: Observation
+        self,
+        cluster: TFCluster,
+        policy_of: Callable[[str], Policy],
+        pods: Sequence[Object],
+        seen: Observation,
     ) -> None:
         """Keep the PodGroup such that Volcano can bind the pods that wait for it.
 
         Raises:
             ApiError: the API does not take it.
         """
+        if not self.available:
+            return
         ours = [pod for pod in pods if pod["spec"].get("schedulerName") == VOLCANO]
-        if not self.available or all(pod["spec"].get("nodeName") for pod in ours):
+        if all(pod["spec"].get("nodeName") for pod in ours):
             return
         head, group = cluster.metadata, self.of(cluster)
         if group is None:
-            wanted = objects.pod_group(cluster, policy, head.owner)
+            wanted = objects.pod_group(cluster, policy_of(head.owner), head.owner)
             try:
                 self._api.create(path("podgroups", head.owner), wanted)
                 log.info("%s/%s: its PodGroup was gone and is made again", head.owner, head.name)

@@ -267,7 +267,7 @@ class Run:
             return
         world = self._world
         try:
-            world.gangs.mend(self._cluster, world.policy_of(self.key[0]), sight.pods, seen)
+            world.gangs.mend(self._cluster, world.policy_of, sight.pods, seen)
         except ApiError as error:
             if error.unanswered:
                 raise

@@ -1,5 +1,5 @@
-"""Writes a run's status: at once when somebody waits for it, else at most four times a second, and
-less often when many runs or large ones change at the same time (`pace`).
+"""Writes a run's status: at once when somebody waits for it, else at most four times a second, once
+while its tasks come up, and less often when many runs or large ones change together (`pace`).
 
 Promises one patch for each write, and that a write is refused when anybody else changed the object
 since we last saw it: an operator that lost its Lease without noticing can never undo what the next
@@ -13,12 +13,12 @@ import time
 
 from ..kube import resource
 from ..kube.api import Api, ApiError, Object, path
-from ..models import Status
+from ..models import Phase, Status
 from .measuring import Measures
 from .pace import Pace
 
-INTERVAL = 0.25
-"""Seconds between two writes that nobody waits for."""
+INTERVAL, COMING_UP = 0.25, 1.0
+"""Seconds between two writes that nobody waits for, and the same while tasks come up."""
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,8 @@ class Writer:
         self._last = status
         self._version = str(answer["metadata"]["resourceVersion"])
         self._there = answer.get("status")
-        self._written, self._not_before, self._slot = wanted, now + INTERVAL, None
+        rests = COMING_UP if status.phase is Phase.STARTING else INTERVAL
+        self._written, self._not_before, self._slot = wanted, now + rests, None
         return None
 
     def _patch(self, wanted: Object) -> Object:

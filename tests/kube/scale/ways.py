@@ -75,20 +75,21 @@ def on_fakes() -> Object:
     return {**template, "nodeSelector": {"type": "kwok"}, "tolerations": TOLERATIONS}
 
 
-def _by_hand(site: Site) -> Sequence[Object]:
-    return manifests.native(_on_paper(), site.policy)
+def by_hand(site: Site, workers: int = WORKERS, ps: int = PS) -> Sequence[Object]:
+    """The objects that the operator makes of a record, for `kubectl apply`."""
+    return manifests.native(_on_paper(workers, ps), site.policy)
 
 
 def _per_task(site: Site) -> Sequence[Object]:
-    return per_task(_on_paper(), site.policy, namespace="")
+    return per_task(_on_paper(WORKERS, PS), site.policy, namespace="")
 
 
-def _on_paper() -> TFCluster:
-    return manifests.on_paper(resource.read(record()))
+def _on_paper(workers: int, ps: int) -> TFCluster:
+    return manifests.on_paper(resource.read(record(RUN, workers, ps)))
 
 
 BARE = Way("bare_job", lambda _site: [bare(TASKS)])
-BY_HAND = Way("by_hand", _by_hand)
+BY_HAND = Way("by_hand", by_hand)
 PER_TASK = Way("per_task", _per_task, ends=False)
 TFCLUSTER = Way("tfcluster", lambda _site: [record()])
 WAYS = (BARE, BY_HAND, PER_TASK, TFCLUSTER)
