@@ -73,6 +73,25 @@ def test_records_that_are_old_enough_leave_their_hours(
     assert hours(backend) == before
 
 
+def test_a_writer_that_is_killed_leaves_nothing(
+    backend: LocalBackend, launch: Launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who deletes a record and dies while the hours are written: the next one tidies up."""
+    run = launch("pass", worker=1)
+    over(backend, run.metadata.name)
+    before = hours(backend)
+    child = os.fork()
+    if not child:
+        monkeypatch.setattr(os, "replace", lambda *_: os._exit(9))
+        backend.delete(run.metadata.name)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    assert list(backend.state_dir.glob(".hours.json.*"))
+    backend.delete(run.metadata.name)
+    assert hours(backend) == before
+    assert not list(backend.state_dir.glob(".*"))
+
+
 def test_what_runs_counts_until_now(backend: LocalBackend, launch: Launch) -> None:
     """Nobody writes anything meanwhile; of what has not ended it is not known what it used."""
     run = launch(SLEEP, resources=TWO, worker=1)

@@ -21,11 +21,14 @@ from . import newer
 T = TypeVar("T")
 
 
-def write(path: Path, content: bytes, durable: bool = False) -> None:
-    """Replace `path` with `content`; `durable` also survives a power cut. Raises OSError."""
+def write(path: Path, content: bytes, durable: bool = False, alone: bool = False) -> None:
+    """Replace `path` with `content`; `durable` also survives a power cut. Raises OSError.
+
+    `alone`: a lock keeps others from writing it, so that what a killed writer left is taken.
+    """
     # One name for each thread of each process: two writers of one file (readers that repair a
     # record, requests to stop one run) stay apart. A process's only thread has its number.
-    beside = path.with_name(f".{path.name}.{get_native_id()}")
+    beside = path.with_name(f".{path.name}.{'half' if alone else get_native_id()}")
     try:
         fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:

@@ -46,7 +46,7 @@ class Book:
             kept = ledger.forget(kept, there(), now)
         with contextlib.suppress(OSError):
             told = ledger.end(kept, cluster.metadata.uid, run, now)
-            files.write(self._file, to_json(told), durable=True)
+            files.write(self._file, to_json(told), durable=True, alone=True)
 
     def account(self, clusters: Iterable[TFCluster], now: float) -> ledger.Account:
         """What was held until `now`: by runs that are written down, and by those on record."""
