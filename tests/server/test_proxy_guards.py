@@ -1,0 +1,150 @@
+"""The page of a TensorBoard below the server: what does not cross, and who gets no answer."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from recorded import PREFIX, Fetch, Page, echoed, fetch, recorder
+
+__all__ = ["fetch", "recorder"]  # fixtures, as if written here
+
+
+@pytest.fixture
+def cookies(
+    http_server_client: Any, jp_serverapp: Any, jp_base_url: str, jp_asyncio_loop: Any
+) -> dict[str, str]:
+    """Headers of a browser that has signed in: cookies, and no token."""
+    token = jp_serverapp.identity_provider.token
+    url = f"{jp_base_url}api/status?token={token}"
+    answer = jp_asyncio_loop.run_until_complete(http_server_client.fetch(url))
+    pairs = [c.partition(";")[0] for c in answer.headers.get_list("Set-Cookie")]
+    assert pairs
+    return {"Cookie": "; ".join(pairs)}
+
+
+async def test_no_credentials_reach_the_board(fetch: Fetch, cookies: dict[str, str]) -> None:
+    """Cookies, tokens, XSRF tokens, the host and the hub's headers stay here; the rest crosses."""
+    sent = {
+        **cookies,
+        "X-XSRFToken": "secret",
+        "Origin": "http://elsewhere",
+        "Referer": "http://127.0.0.1/lab?token=secret",
+        "X-Forwarded-For": "10.0.0.1",
+        "X-Forwarded-User": "ada",
+        "Proxy-Authorization": "secret",
+        "Accept": "application/json",
+        "Range": "bytes=1-2",
+        "TE": "trailers",
+        "Upgrade": "h2c",
+    }
+    told, headers = echoed(await fetch("/data/x?run=a%2Fb&tokens=", headers=sent))
+    assert told["path"] == f"{PREFIX}/data/x?run=a%2Fb&tokens="
+    assert headers["accept"] == "application/json"
+    assert headers["range"] == "bytes=1-2"
+    assert headers["host"].startswith("127.0.0.1:")
+    allowed = {"accept", "accept-encoding", "range", "host", "connection", "user-agent"}
+    assert set(headers) <= allowed
+    assert "secret" not in json.dumps({**headers, "path": ""})
+
+
+async def test_nothing_of_the_board_speaks_for_the_origin(fetch: Fetch) -> None:
+    """Cookies and rights that a board sends are dropped; its policy only adds to ours."""
+    answer = await fetch("/greedy")
+    assert answer.body == b"x"
+    assert answer.headers["ETag"] == '"tag"'
+    policies = answer.headers.get_list("Content-Security-Policy")
+    assert policies == ["frame-ancestors 'self'", "default-src of-the-board"]
+    for name in ("x-frame-options", "clear-site-data", "service-worker-allowed", "x-hop"):
+        assert name not in answer.headers
+    rest = [h for h in answer.headers.get_all() if h[0] != "Content-Security-Policy"]
+    assert "of-the-board" not in str(rest)
+
+
+async def test_only_a_signed_in_user_gets_there(fetch: Fetch, recorder: Page) -> None:
+    """Without a token a page leads to the login, and data are refused."""
+    for path in ("/", "/echo"):
+        answer = await fetch(path, plain=True)
+        assert answer.code == 302
+        assert "/login" in answer.headers["Location"]
+    assert (await fetch("/echo", plain=True, method="POST", body="x")).code == 403
+    assert (await fetch("/echo", method="PUT", body="x")).code == 405
+    assert echoed(await fetch("/echo"))[0]["path"].startswith(PREFIX)
+
+
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({"Sec-Fetch-Site": "same-origin"}, 200),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 403),
+        ({"Origin": "http://evil.example"}, 403),
+        ({}, 403),
+    ],
+)
+async def test_posts_of_other_sites_are_refused(
+    fetch: Fetch, cookies: dict[str, str], headers: dict[str, str], code: int
+) -> None:
+    """A POST by cookie needs the browser's word that it comes from our own page."""
+    words = {"plain": True, "method": "POST", "body": "a=1"}
+    answer = await fetch("/echo", headers={**cookies, **headers}, **words)
+    assert answer.code == code
+    if code == 200:
+        told, seen = echoed(answer)
+        assert (told["body"], "cookie" in seen) == ("a=1", False)
+
+
+@pytest.mark.parametrize("path", ["/", "/echo", ""])
+@pytest.mark.parametrize(
+    ("headers", "refused"),
+    [
+        ({"Sec-Fetch-Site": "same-origin"}, False),
+        ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}, True),
+        ({"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors"}, True),
+        ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, False),
+        ({}, False),
+    ],
+)
+async def test_pages_of_other_sites_may_only_lead_here(
+    fetch: Fetch, cookies: dict[str, str], path: str, headers: dict[str, str], refused: bool
+) -> None:
+    """Another site may link to a board, and neither embed nor read what it shows."""
+    answer = await fetch(path, plain=True, headers={**cookies, **headers})
+    assert answer.code == (403 if refused else 200 if path else 302)
+
+
+async def test_a_token_in_the_url_stays_here(
+    fetch: Fetch, recorder: Page, jp_serverapp: Any
+) -> None:
+    """What opens the server is not told to the board, nor kept in the address of its page."""
+    token = jp_serverapp.identity_provider.token
+    for query in (f"?token={token}&run=a%2Fb", f"?run=a%2Fb&_xsrf=x&token={token}"):
+        told, _headers = echoed(await fetch(f"/echo{query}", plain=True))
+        assert told["path"] == f"{PREFIX}/echo?run=a%2Fb"
+        answer = await fetch(query, plain=True)
+        assert answer.headers["Location"] == f"{recorder.base}/?run=a%2Fb"
+    told, _headers = echoed(await fetch(f"/echo?token={token}", plain=True))
+    assert told["path"] == f"{PREFIX}/echo"
+
+
+async def test_post_from_our_origin_without_fetch_metadata(
+    fetch: Fetch, cookies: dict[str, str], jp_serverapp: Any, http_server_port: Any
+) -> None:
+    """Browsers say nothing of sites to plain http; the origin that they name is enough."""
+    ours = {"Origin": f"http://127.0.0.1:{http_server_port[-1]}"}
+    ours["Host"] = ours["Origin"].removeprefix("http://")
+    words = {"plain": True, "method": "POST", "body": "a=1"}
+    assert (await fetch("/echo", headers={**cookies, **ours}, **words)).code == 200
+
+
+async def test_only_known_boards_are_reached(jp_fetch: Fetch) -> None:
+    """An id that nobody opened, and what is no id, lead nowhere."""
+    for there in (f"{'0' * 16}/index.html", "127.0.0.1:22/x", f"{'x' * 16}/x", "0/x"):
+        answer = await jp_fetch("tfcluster", "tensorboard", there, raise_error=False)
+        assert answer.code == 404
+    answer = await jp_fetch("tfcluster", "tensorboard", f"{'0' * 16}/", raise_error=False)
+    assert answer.code == 404  # at once: nothing is started
+    assert 'role="alert"' in answer.body.decode()
+    assert "open it again from the list of runs" in answer.body.decode()
