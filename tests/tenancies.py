@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import pytest
 from kube_server import KubeServer, Object
 from listener import Listener
 
@@ -23,6 +24,7 @@ from tfcluster_magic.kube.api import path
 from tfcluster_magic.kube.labels import USER
 
 HOME = "tfcluster-hub"
+ALICE = "tfcluster-u-alice"
 CLASS = path("storageclasses", "", "fast")
 
 
@@ -183,3 +185,11 @@ def until(true: Callable[[], object], seconds: float = 90.0) -> None:
     while not true():
         assert time.monotonic() < deadline, "it did not come true in time"
         time.sleep(0.01)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """A server and a hub; tenancy is started by the test."""
+    made = World()
+    yield made
+    made.close()

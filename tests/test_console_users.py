@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
 
 import pytest
-from tenancies import HOME, World
+from tenancies import HOME, World, world
 from test_console_table import row
 
 from tfcluster_magic.errors import InvalidRequest, TFClusterError
@@ -18,6 +17,8 @@ from tfcluster_magic.hub.tenancy.accepted import ACCEPTED, KEY
 from tfcluster_magic.hub.tenancy.overrides import Override, entitled
 from tfcluster_magic.hub.tenancy.policy import parse
 from tfcluster_magic.kube.api import path
+
+__all__ = ["world"]  # a fixture, as if written here
 
 POLICY = parse(
     """
@@ -138,14 +139,6 @@ def test_what_is_no_class_is_refused(text: str) -> None:
     """Nothing is imported then."""
     with pytest.raises(InvalidRequest, match="nothing was imported"):
         class_list.read(text)
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    """An API server, without tenancy."""
-    made = World()
-    yield made
-    made.close()
 
 
 def test_a_site_on_kubernetes_has_the_policy_that_counts(world: World) -> None:
