@@ -14,8 +14,9 @@ from kubenode.commands import wait_until
 from lab import KubernetesLab
 from operators import Tenant
 from playwright.sync_api import BrowserContext, Locator, expect
-from ui import pages
+from ui import launch_form, pages
 from ui import test_launch as forms
+from ui import test_launch_troubles as troubles
 from ui import test_logs as logs
 from ui import test_output as outputs
 from ui import test_sidebar as sidebars
@@ -24,7 +25,7 @@ from ui.page import LabPage
 pytestmark = pytest.mark.needs("rwx")
 
 UNCHANGED = (
-    forms.test_a_run_that_failed_is_not_told_as_one_that_goes_well,
+    troubles.test_a_run_that_failed_is_not_told_as_one_that_goes_well,
     forms.test_this_cell_is_a_program,
     forms.test_the_line_goes_into_the_notebook,
     sidebars.test_a_cell_and_a_shell_see_what_the_sidebar_reruns,
@@ -38,7 +39,7 @@ UNCHANGED = (
 )
 """Tests of tests/ui that are tried here as they stand."""
 globals().update({test.__name__: test for test in UNCHANGED})
-assets, context, open_page, form = pages.assets, pages.context, pages.open_page, forms.form
+assets, context, open_page, form = pages.assets, pages.context, pages.open_page, launch_form.form
 STEPS = """\
 import time
 

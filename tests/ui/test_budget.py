@@ -11,9 +11,9 @@ from playwright.sync_api import expect
 from tfcluster_magic.ledger import Hours, Ledger
 from tfcluster_magic.models import to_json
 
+from .launch_form import button, launch, opened
 from .page import LabPage
 from .server import LabServer
-from .test_launch import button, launch, opened
 
 
 def allow(server: LabServer, cpu_hours: float, spent: float) -> str:
