@@ -6,14 +6,15 @@ import json
 import os
 import re
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import requests
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
-from .consoles import SLEEP, Console, by_token, looked_at, refused, shell, token
+from .consoles import SLEEP, Console, by_token, looked_at, refused, shell, sign_in_to, token
 from .make_run import OWNER, PASSWORD, Hub, Visitor
 from .test_first_visit import accessible
 
@@ -107,11 +108,35 @@ def test_an_administrator_stops_a_cluster_and_its_owner_reads_why(
     assert f"Ended by admin {OWNER}: {HTML}" in told
 
 
+def test_rows_of_the_last_look_are_told_as_such(hub: Hub, admin: Visitor, page: Page) -> None:
+    """On both pages with runs, until there are those of now."""
+    note = "as of 61 seconds ago; looking again…"
+
+    def old(route: Route) -> None:
+        known = ("if-none-match", "etag")  # such rows are always sent
+        asked = {k: text for k, text in route.request.headers.items() if k not in known}
+        found = route.fetch(headers=asked)
+        headers = {k: text for k, text in found.headers.items() if k not in known}
+        route.fulfill(response=found, headers=headers, json={**found.json(), "note": note})
+
+    sign_in_to(page, hub, "users")
+    for name, api in (("Users", "users"), ("Clusters", "clusters")):
+        page.route(f"**/services/admin/api/{api}?*kept=true*", old)
+        page.get_by_role("link", name=name, exact=True).click()
+        expect(page.locator("#note")).to_have_text(note, timeout=90_000)
+        accessible(page)
+        page.unroute_all(behavior="wait")
+        expect(page.locator("#note")).to_be_hidden(timeout=90_000)
+
+
 def test_who_has_the_page_open_asks_cheaply(hub: Hub, console: Console) -> None:
     """What has not changed is not sent again."""
     hub.launch(SLEEP, "quiet", workers=1)
     hub.until(lambda: hub.manager.status("quiet").status.phase.value == "Running", "running")
     path = "api/clusters?q=quiet"
+    told = console.ask("GET", f"{path}&kept=true").json()
+    assert abs(told["seenAt"] - time.time()) < 60 and told["note"] == ""
+    assert refused(console.ask("GET", f"{path}&kept=perhaps"), 422)
 
     def shown() -> list[str]:
         return [row["phase"] for row in console.ask("GET", path).json()["items"]]

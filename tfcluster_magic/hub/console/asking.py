@@ -12,6 +12,8 @@ from ...i18n import _
 from ...models import Model
 
 MOST = 1000
+KEPT = {"kept": ("true", "false")}
+"""Of tables with runs: whether those of the last look will do where a new one takes long."""
 ALWAYS = ("limit", "offset", "q", "sort")
 
 

@@ -1,6 +1,6 @@
 """Clusters of everyone and leaks.
 
-GET    api/clusters                       q, owner, phase, reason, sort, limit, offset
+GET    api/clusters                       q, owner, phase, reason, sort, limit, offset, kept
 POST   api/clusters/stop                  {"runs": [{"owner", "name", "uid"}], "reason"}
 GET    api/clusters/OWNER/RUN/logs        task, lines
 GET    api/leaks
@@ -58,21 +58,22 @@ class Clusters(ConsoleHandler):
     """Runs of everyone, a page at a time."""
 
     async def get(self) -> None:
-        """Rows that fit; 304 to who has them already."""
+        """Rows that fit, and when they were seen; 304 to who has them already."""
         asked = table.query(words(self))
-        listing = self.console.listing
-        seen = await listing.seen()
-        about = hashlib.sha256(repr(asked).encode()).hexdigest()[:16]
-        tag = f'"{self.console.started}-{listing.version}-{about}"'
-        self.set_header("Etag", tag)
+        looks = self.console.looks
+        look = await looks.look(kept=asked.kept)
         self.set_header("Cache-Control", "no-cache")
-        if self.request.headers.get("If-None-Match") == tag:
-            self.set_status(304)
-            self.finish()
-            return
-        page = table.page(seen.rows, asked)
+        if not look.note:  # rows of the last look are asked for again until there are new ones
+            about = hashlib.sha256(repr(asked).encode()).hexdigest()[:16]
+            tag = f'"{self.console.started}-{looks.version}-{about}"'
+            self.set_header("Etag", tag)
+            if self.request.headers.get("If-None-Match") == tag:
+                self.set_status(304)
+                self.finish()
+                return
+        page = table.page(look.seen.rows, asked)
         fields = {name: getattr(page, name) for name in page.__struct_fields__}
-        self.reply({**fields, "missed": seen.missed})
+        self.reply({**fields, "missed": look.seen.missed, "seenAt": look.at, "note": look.note})
 
 
 class StopClusters(ConsoleHandler):
@@ -94,7 +95,7 @@ class StopClusters(ConsoleHandler):
         stop = Stop(reason=reason, by=_("admin {name}").format(name=self.who))
         entries = await noted(self, "stop", [(run.owner, run.name) for run in asked.runs], reason)
         done = await asyncio.gather(*(self._stop(run, stop) for run in asked.runs))
-        self.console.listing.expire()
+        self.console.looks.expire()
         results = [detail or "done" for detail in done]
         await asyncio.to_thread(self.console.audit.ended, entries, results)
         told = [

@@ -21,6 +21,7 @@ from ...errors import NotFound, TFClusterError
 from ...i18n import _
 from ...models import Stop
 from ..local_servers import NoServer, account
+from .looks import KEPT
 from .person_reader import Nursery, PersonReader
 from .reader import Answer, Ask
 from .world import Filled, Held, Leaks, Missed, Seen
@@ -28,6 +29,7 @@ from .world import Filled, Held, Leaks, Missed, Seen
 WAIT = 5.0
 """Seconds that a listing waits for those who have not answered before."""
 UNUSED = 60.0
+"""Seconds after the last look when readers end; their rows are kept a little longer."""
 _NAMES_KEPT = 30.0
 
 Names = Callable[[], Awaitable[Iterable[str]]]
@@ -47,6 +49,7 @@ class Here:
         self._readers = {owner: PersonReader(owner, None, self._nursery)}
         self._named_at = float("-inf")
         self._used_at = 0.0
+        self._naming = asyncio.Lock()
 
     async def runs(self) -> Seen:
         """See `World.runs`."""
@@ -65,13 +68,23 @@ class Here:
         missed += [Missed(owner=r.name, detail=r.why) for r in readers if r.why]
         return Seen(rows=tuple(row for r in readers for row in r.rows), missed=tuple(missed))
 
+    async def still(self, seen: Seen) -> Seen:
+        """See `World.still`."""
+        await self._people()
+        return Seen(
+            rows=tuple(row for row in seen.rows if row.owner in self._readers),
+            missed=tuple(one for one in seen.missed if one.owner in {"", *self._readers}),
+        )
+
     async def stop(self, owner: str, name: str, uid: str, stop: Stop) -> None:
         """See `World.stop`."""
-        await self._of(owner).ask(Ask(do="stop", name=name, uid=uid, stop=stop))
+        reader = await self._of(owner)
+        await reader.ask(Ask(do="stop", name=name, uid=uid, stop=stop))
 
     async def tail(self, owner: str, name: str, task: str, lines: int) -> list[str]:
         """See `World.tail`."""
-        answer = await self._of(owner).ask(Ask(do="tail", name=name, task=task, lines=lines))
+        reader = await self._of(owner)
+        answer = await reader.ask(Ask(do="tail", name=name, task=task, lines=lines))
         return list(answer.lines)
 
     async def hours(self) -> Held:
@@ -112,13 +125,14 @@ class Here:
 
     async def remove(self, owner: str, leak: str) -> None:
         """See `World.remove`."""
-        await self._of(owner).ask(Ask(do="remove", leak=leak))
+        reader = await self._of(owner)
+        await reader.ask(Ask(do="remove", leak=leak))
 
     async def pack(self, owner: str, out: int, tell: Callable[[str], None]) -> None:
         """See `World.pack`. Nothing is waited for."""
         del tell
-        await self._people()
-        process = await self._of(owner).begin("packer", stdin=DEVNULL, stdout=out, stderr=PIPE)
+        reader = await self._of(owner)
+        process = await reader.begin("packer", stdin=DEVNULL, stdout=out, stderr=PIPE)
         try:
             _out, said = await process.communicate()
         finally:
@@ -131,8 +145,12 @@ class Here:
 
     async def rest(self) -> None:
         """End the readers when nobody has looked for a while; to be called now and then."""
-        if time.monotonic() - self._used_at > UNUSED:
+        unused = time.monotonic() - self._used_at
+        if unused > UNUSED:
             await self.close()
+        if unused > KEPT:
+            for reader in self._readers.values():
+                reader.rows = ()
 
     async def close(self) -> None:
         """End every reader, and what starts them."""
@@ -143,21 +161,26 @@ class Here:
         """Raises NoServer: they have no account here."""
         return PersonReader(name, account(name, 0, self._owner), self._nursery)
 
-    def _of(self, owner: str) -> PersonReader:
-        self._used_at = time.monotonic()
+    async def _of(self, owner: str) -> PersonReader:
+        """The reader of somebody who is a user now, whatever a page still shows."""
+        await self._people()
         if owner not in self._readers:
             raise NotFound(_("nobody called {owner} has runs here").format(owner=owner))
         return self._readers[owner]
 
     async def _people(self) -> None:
         """Bring up to date who there is."""
-        now = self._used_at = time.monotonic()
-        if os.geteuid() != 0 or now - self._named_at < _NAMES_KEPT:
+        self._used_at = time.monotonic()
+        if os.geteuid() != 0:
             return
-        names = set(await self._names())
-        self._named_at = now
-        for name in names - self._readers.keys():
-            with contextlib.suppress(NoServer):
-                self._readers[name] = self._reader(name)
-        for name in self._readers.keys() - names - {self._owner}:
-            await self._readers.pop(name).close()
+        async with self._naming:  # a page of runs that are stopped asks once who there is
+            now = time.monotonic()
+            if now - self._named_at < _NAMES_KEPT:
+                return
+            names = set(await self._names())
+            self._named_at = now
+            for name in names - self._readers.keys():
+                with contextlib.suppress(NoServer):
+                    self._readers[name] = self._reader(name)
+            for name in self._readers.keys() - names - {self._owner}:
+                await self._readers.pop(name).close()

@@ -17,11 +17,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from ...errors import BackendUnavailable, TFClusterError
 from ...i18n import VARIABLE, _
 from ..local_servers import HIDDEN, Person
 from .reader import ERRORS, Answer, Ask
+from .rows import bounded
 from .world import Row
 
 WITHIN = 15.0
@@ -158,7 +160,7 @@ class PersonReader:
         except TFClusterError as error:
             self.why = str(error)
         else:
-            mine = (msgspec.structs.replace(row, owner=self.name) for row in answer.rows)
+            mine = (replace(bounded(row), owner=self.name) for row in answer.rows)
             self.rows, self.why = tuple(mine), ""
 
     async def ask(self, ask: Ask) -> Answer:

@@ -26,7 +26,7 @@ from .archives import Archives
 from .audit import AuditLog
 from .handlers import Callback, Nothing
 from .hub_users import HubUsers
-from .listing import Listing
+from .looks import Looks
 from .page import PAGES, Page
 from .site import Nowhere, Site
 from .stored import Stored
@@ -48,7 +48,7 @@ class Console:
     started: str = field(default_factory=lambda: secrets.token_hex(8))
 
     def __post_init__(self) -> None:
-        self.listing = Listing(self.world.runs, fresh=1.5, old=3.0)
+        self.looks = Looks(self.world)
         self.people = HubUsers()
         self.stored = Stored(self.world)
         self.bar = [

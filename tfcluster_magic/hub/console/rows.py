@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from ... import limits
-from ...models import TaskState, TFCluster
+from ...models import TaskState, TaskType, TFCluster
 from .world import Row
+
+LONGEST, MOST_MESSAGE, MOST_NAMES = 100, 1000, 40
+"""Characters of a text of a row, and of its message; names of nodes and of tasks."""
 
 
 def row_of(cluster: TFCluster, nodes: tuple[str, ...] = ()) -> Row:
@@ -32,3 +37,23 @@ def row_of(cluster: TFCluster, nodes: tuple[str, ...] = ()) -> Row:
         nodes=nodes,
         failed=tuple(dict.fromkeys([*(f.task for f in status.failures), *failed])),
     )
+
+
+def bounded(row: Row) -> Row:
+    """A row of a few KiB at most, whoever said it: those of everyone are kept for a while."""
+    texts = {
+        name: _cut(text)
+        for name in row.__struct_fields__
+        if isinstance(text := getattr(row, name), str)
+    }
+    return msgspec.structs.replace(
+        row,
+        **{**texts, "message": _cut(row.message, MOST_MESSAGE)},
+        tasks={_cut(kind): count for kind, count in list(row.tasks.items())[: len(TaskType)]},
+        nodes=tuple(map(_cut, row.nodes[:MOST_NAMES])),
+        failed=tuple(map(_cut, row.failed[:MOST_NAMES])),
+    )
+
+
+def _cut(text: str, most: int = LONGEST) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...models import Model, Phase, Reason
-from .asking import read
+from .asking import KEPT, read
 from .world import Row
 
 COLUMNS: dict[str, Callable[[Row], Any]] = {
@@ -38,6 +38,8 @@ class Query(Model, frozen=True):
     descending: bool = False
     limit: int = 100
     offset: int = 0
+    kept: bool = False
+    """Whether rows of the last look will do where a new one takes long."""
 
 
 class Page(Model, frozen=True, omit_defaults=False):
@@ -55,7 +57,7 @@ def query(given: Mapping[str, Sequence[str]]) -> Query:
     Raises:
         InvalidRequest: a word or a value is not known; all of them are named.
     """
-    said = read(given, COLUMNS, "age", words=("owner",), one=_REASON, many=_PHASE)
+    said = read(given, COLUMNS, "age", words=("owner",), one={**_REASON, **KEPT}, many=_PHASE)
     return Query(
         text=said.text,
         owner=said.last.get("owner", ""),
@@ -65,6 +67,7 @@ def query(given: Mapping[str, Sequence[str]]) -> Query:
         descending=said.descending,
         limit=said.limit,
         offset=said.offset,
+        kept=said.last.get("kept") == "true",
     )
 
 

@@ -1,6 +1,6 @@
 """Users: who they are, what they have and may have; classes, overrides, servers.
 
-GET    api/users                 q, group, server, sort, limit, offset
+GET    api/users                 q, group, server, sort, limit, offset, kept
 POST   api/users/import          {"csv", "group", "dryRun"}
 POST   api/users/servers         {"users", "do": "start"|"stop"|"delete", "server"}
 GET    api/overrides
@@ -46,9 +46,9 @@ class Users(ConsoleHandler):
         """Rows that fit; what could not be read is told beside them."""
         asked = user_table.query(words(self))
         console, now = self.console, time.time()
-        (users, accounts), seen, policy, overrides = await asyncio.gather(
+        (users, accounts), look, policy, overrides = await asyncio.gather(
             console.people.recent(),
-            console.listing.seen(),
+            console.looks.look(kept=asked.kept),
             console.site.policy(),
             console.site.overrides(),
         )
@@ -61,14 +61,15 @@ class Users(ConsoleHandler):
             users,
             accounts or {},
             entitlement,
-            seen.rows,
+            look.seen.rows,
             used,
             has_claims=console.site.has_claims,
         )
         page = user_table.page(found, asked)
         fields = {name: getattr(page, name) for name in page.__struct_fields__}
         fields["groups"] = sorted({group for one in users for group in one.groups})
-        self.reply({**fields, "missed": seen.missed, "ownAccounts": accounts is not None})
+        fields |= {"missed": look.seen.missed, "seenAt": look.at, "note": look.note}
+        self.reply({**fields, "ownAccounts": accounts is not None})
 
 
 class ImportRequest(Model, frozen=True):

@@ -10,7 +10,7 @@ from ...kube.amounts import quantity
 from ...limits import Term
 from ...models import Model
 from ..tenancy.grants import Entitlement, Storage
-from .asking import read
+from .asking import KEPT, read
 from .hub_users import HubUser
 from .world import Row
 
@@ -78,6 +78,8 @@ class UserQuery(Model, frozen=True):
     descending: bool = False
     limit: int = 100
     offset: int = 0
+    kept: bool = False
+    """Whether runs of the last look will do where a new one takes long."""
 
 
 def query(given: Mapping[str, Sequence[str]]) -> UserQuery:
@@ -86,7 +88,7 @@ def query(given: Mapping[str, Sequence[str]]) -> UserQuery:
     Raises:
         InvalidRequest: a word or a value is not known; all of them are named.
     """
-    said = read(given, COLUMNS, "name", words=("group",), many={"server": SERVERS})
+    said = read(given, COLUMNS, "name", words=("group",), one=KEPT, many={"server": SERVERS})
     return UserQuery(
         text=said.text,
         group=said.last.get("group", ""),
@@ -95,6 +97,7 @@ def query(given: Mapping[str, Sequence[str]]) -> UserQuery:
         descending=said.descending,
         limit=said.limit,
         offset=said.offset,
+        kept=said.last.get("kept") == "true",
     )
 
 

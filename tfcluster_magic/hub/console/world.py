@@ -88,6 +88,9 @@ class World(Protocol):
     async def runs(self) -> Seen:
         """Every run of everyone that is on record."""
 
+    async def still(self, seen: Seen) -> Seen:
+        """What was seen some minutes ago, of those alone who may be read now; at once."""
+
     async def stop(self, owner: str, name: str, uid: str, stop: Stop) -> None:
         """Ask for the end of a run, of this uid and no other when one is given.
 

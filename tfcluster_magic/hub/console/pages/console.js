@@ -100,6 +100,7 @@ const { look, change } = follow({
   path: 'api/clusters',
   view,
   words: asked => {
+    asked.set('kept', 'true');
     for (const phase of view.phases) {
       asked.append('phase', phase);
     }

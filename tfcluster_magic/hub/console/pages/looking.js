@@ -3,6 +3,8 @@
 import { ask, at, tell } from './shared.js';
 
 export const LIMIT = 100;
+/** Milliseconds after which new rows are asked for while those of the last look are shown. */
+const SOON = 500;
 
 /**
  * Ask for what is at `path()` every so many milliseconds while the page is seen, and `draw` what is
@@ -13,6 +15,7 @@ export function poll({ path, every, draw, refused = () => {} }) {
   let timer = 0;
   let asked = 0;
   let tag = '';
+  let isLast = false;
 
   async function look({ anew = false } = {}) {
     clearTimeout(timer);
@@ -27,8 +30,11 @@ export function poll({ path, every, draw, refused = () => {} }) {
       }
       tell(null);
       if (answer) {
+        const note = answer.told.note ?? '';
         tag = answer.tag;
+        isLast = note !== '';
         draw(answer.told);
+        drawNote(note);
       }
     } catch (error) {
       if (number === asked) {
@@ -41,7 +47,7 @@ export function poll({ path, every, draw, refused = () => {} }) {
       }
     }
     if (number === asked && !document.hidden) {
-      timer = setTimeout(look, every);
+      timer = setTimeout(look, isLast ? SOON : every);
     }
   }
 
@@ -86,6 +92,15 @@ export function follow({ path, view, words, every, draw }) {
   at('back').addEventListener('click', () => change(view.offset - LIMIT));
   at('forth').addEventListener('click', () => change(view.offset + LIMIT));
   return { look, change };
+}
+
+/** Say of when the rows are, where they are not of now. */
+function drawNote(note) {
+  const place = at('note');
+  if (place && place.textContent !== note) {
+    place.textContent = note;
+    place.hidden = !note;
+  }
 }
 
 /** Put these rows into the table; what had the focus has it again. */

@@ -118,6 +118,7 @@ const { look, change } = follow({
   path: 'api/users',
   view,
   words: asked => {
+    asked.set('kept', 'true');
     for (const state of view.servers) {
       asked.append('server', state);
     }

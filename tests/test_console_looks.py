@@ -1,0 +1,197 @@
+"""All runs of everyone as a page shows them: at once what was so at the last look, told as such."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+
+import msgspec
+import pytest
+from test_console_here import within
+from test_console_table import row
+
+from tfcluster_magic.errors import BackendUnavailable, NotFound
+from tfcluster_magic.hub.console import listing, looks
+from tfcluster_magic.hub.console.here import Here
+from tfcluster_magic.hub.console.listing import Listing
+from tfcluster_magic.hub.console.looks import Looks
+from tfcluster_magic.hub.console.person_reader import PersonReader
+from tfcluster_magic.hub.console.rows import bounded
+from tfcluster_magic.hub.console.world import Missed, Seen
+from tfcluster_magic.models import Stop
+
+
+class Clock:
+    """The one that readings are timed by."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+class Slow:
+    """A world whose runs take as long as the test wants."""
+
+    def __init__(self) -> None:
+        self.rows = [row("ada", 1), row("bob", 2)]
+        self.users: set[str] | None = {"ada", "bob"}
+        self.open = asyncio.Event()
+        self.open.set()
+
+    async def runs(self) -> Seen:
+        await self.open.wait()
+        return Seen(rows=tuple(self.rows))
+
+    async def still(self, seen: Seen) -> Seen:
+        if self.users is None:
+            raise BackendUnavailable("the hub does not answer")
+        return Seen(rows=tuple(one for one in seen.rows if one.owner in self.users))
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """A clock that the test moves; pages wait for no new look."""
+    made = Clock()
+    monkeypatch.setattr(listing, "time", made)
+    monkeypatch.setattr(looks, "PATIENCE", 0.01)
+    return made
+
+
+def of(do: Callable[[Slow, Looks], Awaitable[None]], keep: float = 600.0) -> None:
+    """Do something in a loop of its own."""
+
+    async def whole() -> None:
+        slow = Slow()
+        await do(slow, Looks(slow, keep))  # type: ignore[arg-type]
+
+    asyncio.run(whole())
+
+
+def owners(seen: Seen) -> list[str]:
+    return [one.owner for one in seen.rows]
+
+
+def test_a_page_has_the_rows_of_the_last_look_at_once(clock: Clock) -> None:
+    """Until there are new ones, and told as such; who does not ask for them waits."""
+
+    async def look(slow: Slow, found: Looks) -> None:
+        first = await found.look(kept=True)
+        assert (owners(first.seen), first.note) == (["ada", "bob"], "")
+        clock.now += 61
+        slow.open.clear()
+        slow.rows.pop()
+        last = await found.look(kept=True)
+        assert owners(last.seen) == ["ada", "bob"]
+        assert last.note == "as of 61 seconds ago; looking again…"
+        assert round(first.at - last.at) == 61
+        waiting = asyncio.ensure_future(found.look())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        slow.open.set()
+        assert (owners((await waiting).seen), (await waiting).note) == (["ada"], "")
+        now = await found.look(kept=True)
+        assert (owners(now.seen), now.note) == (["ada"], "")
+
+    of(look)
+
+
+def test_a_page_that_is_open_reads_no_old_rows(clock: Clock) -> None:
+    """A look that takes its time is waited for where somebody looked a moment ago."""
+
+    async def look(slow: Slow, found: Looks) -> None:
+        await found.look(kept=True)
+        clock.now += 5
+        slow.open.clear()
+        waiting = asyncio.ensure_future(found.look(kept=True))
+        await asyncio.sleep(0.05)  # longer than a page waits that was away
+        assert not waiting.done()
+        slow.open.set()
+        assert (await waiting).note == ""
+
+    of(look)
+
+
+def test_the_last_look_shows_nobody_who_is_no_user_any_more(clock: Clock) -> None:
+    """And nothing at all where nobody says who is one."""
+
+    async def look(slow: Slow, found: Looks) -> None:
+        await found.look()
+        clock.now += 61
+        slow.open.clear()
+        slow.users = {"ada"}
+        assert owners((await found.look(kept=True)).seen) == ["ada"]
+        slow.users = None
+        waiting = asyncio.ensure_future(found.look(kept=True))
+        await asyncio.sleep(0.05)  # longer than it would take to have the last one
+        assert not waiting.done()
+        slow.open.set()
+        assert (await waiting).note == ""
+
+    of(look)
+
+
+def test_after_a_change_there_is_no_last_look(clock: Clock) -> None:
+    """Who has stopped a run is not shown that it goes on."""
+
+    async def look(slow: Slow, found: Looks) -> None:
+        await found.look()
+        found.expire()
+        clock.now += 61
+        slow.open.clear()
+        waiting = asyncio.ensure_future(found.look(kept=True))
+        await asyncio.sleep(0.05)  # longer than it would take to have the last one
+        assert not waiting.done()
+        slow.open.set()
+        assert (await waiting).note == ""
+
+    of(look)
+
+
+def test_a_reading_is_forgotten_after_its_time() -> None:
+    """Nothing of it is in memory any more."""
+
+    async def whole() -> None:
+        async def read() -> int:
+            return 1
+
+        kept = Listing(read, fresh=100.0, old=100.0, keep=0.05)
+        assert await kept.seen() == 1
+        while kept._kept:  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(0.01)
+        assert await kept.seen() == 1
+
+    asyncio.run(whole())
+
+
+def test_a_row_is_kept_in_a_few_kib() -> None:
+    """However much a reader says; what is usual stays as it is."""
+    usual = row("ada", 1, message="worker-0 was killed", nodes=("here",), failed=("worker-0",))
+    assert bounded(usual) == usual
+    long = "x" * 100_000
+    many = tuple(f"{long}{number}" for number in range(1000))
+    giant = row("ada", 1, uid=long, message=long, nodes=many, failed=many)
+    giant = msgspec.structs.replace(giant, tasks=dict.fromkeys(many, 1))
+    assert len(msgspec.json.encode(bounded(giant))) < 16 * 1024
+    assert bounded(giant).message.endswith("x…")
+
+
+def test_who_was_removed_is_neither_shown_nor_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of kept rows and their actions: the hub is asked who its users are."""
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+
+    async def look(here: Here) -> None:
+        here._readers["gone"] = PersonReader("gone", None, here._nursery)
+        every = Seen(
+            rows=(row("ada", 1), row("gone", 2)),
+            missed=(Missed(owner="gone", detail="x"), Missed(owner="", detail="y")),
+        )
+        still = await here.still(every)
+        assert owners(still) == ["ada"]
+        assert [one.detail for one in still.missed] == ["y"]
+        with pytest.raises(NotFound):
+            await here.stop("gone", "digits-2", "", Stop(reason="an exam"))
+
+    within(look)
