@@ -62,6 +62,19 @@ def test_a_link_sets_a_password_once(store: AccountStore) -> None:
         store.redeem(code, STORED)
 
 
+def test_links_of_a_class_are_made_at_once(store: AccountStore) -> None:
+    """Each is its own; where one name can have none, nobody has one."""
+    codes = store.invite_all(["Ada", "bob"])
+    assert {name: store.invited(code) for name, code in codes.items()} == {
+        "Ada": "ada",
+        "bob": "bob",
+    }
+    before = store.path.read_bytes()
+    with pytest.raises(InvalidRequest):
+        store.invite_all(["cyd", "a/b"])
+    assert store.path.read_bytes() == before
+
+
 def test_a_link_ends_with_its_day(store: AccountStore, clock: Clock) -> None:
     """It works until the last second and not after it."""
     code = store.invite("ada")

@@ -104,6 +104,10 @@ def test_an_administrator_invites_on_the_page_and_by_the_api(hub: Hub, admin: Vi
     guest = hub.visitor("added")
     assert guest.get("accounts").status_code == 403
     assert guest.api("POST", "accounts/added/link").status_code == 403
+    assert guest.api("POST", "accounts/links", {"names": ["added"]}).status_code == 403
+    both = admin.api("POST", "accounts/links", {"names": ["added", "ida"]}).json()["links"]
+    assert both.keys() == {"added", "ida"}
+    assert admin.api("POST", "accounts/links", {"names": "ida"}).status_code == 400
     assert guest.get("admin").status_code == 403
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
-from .consoles import SLEEP, Console, looked_at, refused, shell, token
+from .consoles import SLEEP, Console, looked_at, refused, shell, sign_in_to, token
 from .make_run import OWNER, PASSWORD, Hub, Visitor
 from .test_console import HTML, page
 from .test_first_visit import accessible
@@ -87,6 +88,23 @@ def test_a_class_is_imported_once(hub: Hub, console: Console) -> None:
     hub.until(
         lambda: "has a password" in str(users(console, "?q=kim")["kim"]["account"]), "a password"
     )
+
+
+def test_two_imports_at_once_leave_one_link_for_each(hub: Hub, console: Console) -> None:
+    """The second waits, and has nothing to do; nothing is under way then."""
+    text = "name\n" + "\n".join(f"pair{number}" for number in range(40))
+
+    def one(_number: int) -> list[dict[str, object]]:
+        found = console.ask("POST", "api/users/import", json={"csv": text, "group": "ml101"})
+        assert found.status_code == 200, found.text
+        return found.json()["lines"]
+
+    with ThreadPoolExecutor(2) as both:
+        told = sorted(both.map(one, range(2)), key=lambda lines: bool(lines[0]["link"]))
+    assert not any(one["steps"] or one["link"] for one in told[0])
+    assert all(one["link"] for one in told[1])
+    assert hub.visitor().set_password(str(told[1][-1]["link"])).status_code == 302
+    assert console.ask("GET", "api/users/import").json() == {"done": 0, "total": 0}
 
 
 def test_what_is_no_class_is_refused_as_a_whole(console: Console) -> None:
@@ -233,12 +251,34 @@ def test_an_administrator_sees_users_on_the_page(hub: Hub, page: Page, shots: Pa
     expect(page.get_by_text("No user fits.")).to_be_visible()
 
 
+def test_the_page_says_how_far_an_import_is(hub: Hub, admin: Visitor, page: Page) -> None:
+    """Until it is done; then what became of it."""
+    sign_in_to(page, hub, "users")
+    page.get_by_role("button", name="Import a class…").click()
+    page.get_by_label("Or its text").fill("name\nida\n")
+    page.get_by_role("button", name="Try without changing anything").click()
+    held: list[Route] = []
+
+    def answer(route: Route) -> None:
+        if route.request.method == "GET":
+            route.fulfill(json={"done": 25, "total": 500})
+        else:
+            held.append(route)
+
+    page.route("**/api/users/import", answer)
+    page.get_by_role("button", name="Import", exact=True).click()
+    expect(page.locator("#import-said")).to_have_text("25 of 500 are imported…")
+    held[0].continue_()
+    expect(page.locator("#import-said")).to_have_text("1 of 1 lines were imported.")
+
+
 def test_who_is_no_administrator_changes_nobody(hub: Hub, console: Console) -> None:
     """Neither by the page nor by a request; nor does a forged one of an administrator's browser."""
     hub.visitor().set_password(hub.accounts("invite", "guest").strip())
     guest = Console(hub.visitor("guest"))
     doors = (
         ("GET", "api/users"),
+        ("GET", "api/users/import"),
         ("POST", "api/users/import"),
         ("POST", "api/users/servers"),
         ("PUT", "api/overrides/guest"),

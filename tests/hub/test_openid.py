@@ -124,6 +124,9 @@ def test_who_is_imported_may_sign_in(dex: tuple[Provider, RealHub]) -> None:
     assert not is_signed_in(refused)
     assert refused.ask("PUT", "hub/api/allowed/joe").status_code == 403
     assert ops.ask("PUT", "hub/api/allowed/Joe").status_code == 204
+    several = {"names": ["joe", "ida"]}
+    assert refused.ask("POST", "hub/api/allowed", json=several).status_code == 403
+    assert ops.ask("POST", "hub/api/allowed", json={"names": ["ida", "a/b"]}).status_code == 400
     assert ops.ask("GET", "hub/api/allowed").json() == {"allowed": ["joe"]}
     joe, _ = signed_in(dex[1], "joe")
     assert joe.ask("GET", "hub/api/user").json()["groups"] == ["guests"]

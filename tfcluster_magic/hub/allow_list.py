@@ -41,10 +41,10 @@ class AllowList:
             text = _("who may sign in cannot be read from {file}: {why}")
             raise TFClusterError(text.format(file=self.path, why=error)) from None
 
-    def add(self, name: str) -> None:
-        """One more. Raises TFClusterError; OSError."""
+    def add(self, *names: str) -> None:
+        """So many more. Raises TFClusterError; OSError."""
         with self._change() as found:
-            found.add(name)
+            found.update(names)
 
     def remove(self, name: str) -> None:
         """One less. Raises as `add`."""
@@ -72,6 +72,23 @@ class AllowedAPI(APIHandler):
         """Answer with {"allowed": [NAME]}."""
         self.write({"allowed": sorted(self._list.names())})
 
+    @needs_scope("admin:users")
+    def post(self) -> None:
+        """Let several sign in: {"names": [NAME]}; all of them or none."""
+        said = self.get_json_body() or {}
+        names = said.get("names") if isinstance(said, dict) else None
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise web.HTTPError(400, "names is a list of names")
+        self._add(*names)
+
+    def _add(self, *names: str) -> None:
+        normal = self.authenticator.normalize_username
+        try:
+            self._list.add(*(normal(allowed_name(name)) for name in names))
+        except InvalidRequest as problem:
+            raise web.HTTPError(400, "%s", problem) from None
+        self.set_status(204)
+
     @property
     def _list(self) -> AllowList:
         found: AllowList = self.authenticator.imported
@@ -84,11 +101,7 @@ class OneAllowedAPI(AllowedAPI):
     @needs_scope("admin:users")
     def put(self, name: str) -> None:
         """Let them sign in."""
-        try:
-            self._list.add(self.authenticator.normalize_username(allowed_name(name)))
-        except InvalidRequest as problem:
-            raise web.HTTPError(400, "%s", problem) from None
-        self.set_status(204)
+        self._add(name)
 
 
 HANDLERS = [(r"/api/allowed", AllowedAPI), (r"/api/allowed/([^/]+)", OneAllowedAPI)]

@@ -30,6 +30,7 @@ def handlers() -> list[tuple[str, type]]:
         (r"/change-password", ChangePassword),
         (r"/accounts", Accounts),
         (r"/api/accounts", AccountsAPI),
+        (r"/api/accounts/links", LinksAPI),
         (r"/api/accounts/([^/]+)/link", LinkAPI),
     ]
 
@@ -187,6 +188,26 @@ class LinkAPI(APIHandler):
         code = await self.authenticator.in_thread(self.authenticator.store.invite, allowed)
         self.set_status(201)
         self.write({"name": allowed, "link": address(self, code), "hours": LINK_HOURS})
+
+
+class LinksAPI(APIHandler):
+    """And for several accounts, such as those of a class."""
+
+    @needs_scope("admin:users")
+    async def post(self) -> None:
+        """Answer with {"links": {NAME: link}, "hours"} for {"names": [NAME]}; for all or none."""
+        said = self.get_json_body() or {}
+        names = said.get("names") if isinstance(said, dict) else None
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise web.HTTPError(400, "names is a list of names")
+        invite_all = self.authenticator.store.invite_all
+        try:
+            codes = await self.authenticator.in_thread(invite_all, names)
+        except InvalidRequest as problem:
+            raise web.HTTPError(400, "%s", problem) from None
+        links = {name: address(self, code) for name, code in codes.items()}
+        self.set_status(201)
+        self.write({"links": links, "hours": LINK_HOURS})
 
 
 def address(handler: Any, code: str) -> str:

@@ -15,7 +15,7 @@ import secrets
 import tempfile
 import time
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -111,13 +111,22 @@ class AccountStore:
         Raises:
             InvalidRequest: no account can have this name.
         """
-        allowed = allowed_name(name)
-        code = secrets.token_urlsafe(32)
+        return self.invite_all([name], admin=admin)[name]
+
+    def invite_all(self, names: Collection[str], *, admin: bool = False) -> dict[str, str]:
+        """The same for several at once, by name: the file is written for all of them or for none.
+
+        Raises:
+            InvalidRequest: no account can have one of the names.
+        """
+        allowed = {name: allowed_name(name) for name in names}
+        codes = {name: secrets.token_urlsafe(32) for name in names}
         expires = self._clock() + LINK_HOURS * 3600
         with self._change() as file:
-            account = file.accounts.setdefault(allowed, Account())
-            account.link = Link(_hash(code), expires, admin)
-        return code
+            for name, code in codes.items():
+                account = file.accounts.setdefault(allowed[name], Account())
+                account.link = Link(_hash(code), expires, admin)
+        return codes
 
     def invited(self, code: str) -> str:
         """Whose password this code sets.

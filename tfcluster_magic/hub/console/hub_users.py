@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote
@@ -79,19 +79,19 @@ class HubUsers:
         except NotFound:
             return None
 
-    async def allow(self, name: str) -> None:
-        """Put somebody on that list."""
-        await self.ask("PUT", f"allowed/{_step(name)}")
+    async def allow(self, names: Collection[str]) -> None:
+        """Put some on that list, all of them or none."""
+        await self.ask("POST", "allowed", {"names": list(names)})
 
-    async def make(self, name: str) -> bool:
-        """Have a user of this name; whether there was none."""
+    async def make(self, names: Collection[str]) -> frozenset[str]:
+        """Have users of these names; those of them whom there were not."""
         try:
-            await self.ask("POST", "users", {"usernames": [name]})
-        except Conflict:
-            return False
+            made = await self.ask("POST", "users", {"usernames": list(names)})
+        except Conflict:  # there are all of them
+            return frozenset()
         finally:
             self.expire()
-        return True
+        return frozenset(one["name"] for one in made)
 
     async def forget(self, name: str) -> None:
         """Delete a user, their servers and their account."""
@@ -105,16 +105,16 @@ class HubUsers:
         except Conflict:
             return
 
-    async def join(self, name: str, group: str) -> None:
-        """Put a user into a group."""
-        await self.ask("POST", f"groups/{_step(group)}/users", {"users": [name]})
+    async def join(self, names: Collection[str], group: str) -> None:
+        """Put users into a group, all of them or none."""
+        await self.ask("POST", f"groups/{_step(group)}/users", {"users": list(names)})
         self.expire()
 
-    async def link(self, name: str) -> str:
-        """A link with which this account gets a password; the account is made if need be."""
-        made = await self.ask("POST", f"accounts/{_step(name)}/link")
+    async def links(self, names: Collection[str]) -> dict[str, str]:
+        """Links with which these accounts get a password; all are made if need be, or none."""
+        made = await self.ask("POST", "accounts/links", {"names": list(names)})
         self.expire()
-        return str(made["link"])
+        return dict(made["links"])
 
     async def start(self, name: str, server: str = "") -> None:
         """Begin to start a server."""

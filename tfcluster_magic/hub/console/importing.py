@@ -1,13 +1,16 @@
-"""A class comes to the hub: accounts, groups and links, line by line.
+"""A class comes to the hub: accounts, groups and links, a portion of the lines at a time.
 
 Promises that a line is done as a whole or not at all, that a wrong one keeps none of the others
-from being done, and that a second run changes nothing and says so.
+from being done, and that a second run changes nothing and says so. The hub is asked a few times for
+each portion, not for each line, and answers others between two.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from ...errors import InvalidRequest, Problem, TFClusterError
@@ -16,6 +19,9 @@ from ...models import Model
 from .class_list import Line
 from .hub_users import HubUser, HubUsers
 from .site import Site
+
+PORTION = 25
+"""Lines that are done at once: the hub does nothing else while it makes so many users."""
 
 
 class Imported(Model, frozen=True, omit_defaults=False):
@@ -30,6 +36,31 @@ class Imported(Model, frozen=True, omit_defaults=False):
     steps: tuple[str, ...] = ()
     link: str = ""
     detail: str = ""
+
+
+@dataclass
+class Progress:
+    """How many lines of an import are done, and of how many."""
+
+    done: int = 0
+    total: int = 0
+
+
+class Importing:
+    """One import at a time: who comes second looks at what the first has made."""
+
+    def __init__(self) -> None:
+        self.progress = Progress()
+        self._lock = asyncio.Lock()
+
+    async def __aenter__(self) -> Progress:
+        await self._lock.acquire()
+        self.progress = Progress()
+        return self.progress
+
+    async def __aexit__(self, *_error: object) -> None:
+        self.progress = Progress()
+        self._lock.release()
 
 
 class Import:
@@ -90,38 +121,78 @@ class Import:
             steps.append("namespace")
         return _replace(told, steps=tuple(steps))
 
-    async def do(self, line: Line) -> Imported:
-        """Do it; what fails half-way is taken back, and told."""
-        told = self.plan(line)
-        if not told.ok:
-            return told
-        made, link, steps = False, "", told.steps
+    async def do(
+        self, lines: Sequence[Line], ended: Callable[[Sequence[Imported]], Awaitable[None]]
+    ) -> list[Imported]:
+        """Do all of it, a portion at a time; `ended` is told what became of the lines of each."""
+        told = [self.plan(line) for line in lines]
+        todo = [place for place, one in enumerate(told) if one.ok and one.steps]
+        for begin in range(0, len(todo), PORTION):
+            places = todo[begin : begin + PORTION]
+            done = await self._portion([told[place] for place in places])
+            for place, one in zip(places, done, strict=True):
+                told[place] = one
+            await ended(done)
+        return told
+
+    async def _portion(self, plans: Sequence[Imported]) -> list[Imported]:
+        """Some lines at once; where that fails, each by itself, so that the others are done."""
+        made: set[str] = set()
         try:
-            if line.name not in self._users:
-                made = await self._hub.make(line.name)
-            if "group" in steps:
-                if line.group not in self._groups:
-                    await self._hub.make_group(line.group)
-                    self._groups.add(line.group)
-                await self._hub.join(line.name, line.group)
-            if "namespace" in steps:
-                await self._site.prepare(line.name)
-            if "allowed" in steps:
-                await self._hub.allow(line.name)
-            if "account" in steps:
-                link = self._link(await self._hub.link(line.name))
+            return await self._together(plans, made)
         except TFClusterError as error:
-            detail = str(error)
-            if made:
-                with contextlib.suppress(TFClusterError):
-                    await self._hub.forget(line.name)
-            return _replace(told, ok=False, steps=(), detail=detail)
-        return _replace(told, link=link)
+            if len(plans) == 1:
+                await self._forget(made)
+                return [_replace(plans[0], ok=False, steps=(), detail=str(error))]
+        alone = []
+        for plan in plans:
+            of_line = made & {plan.name}
+            try:
+                alone += await self._together([plan], of_line)
+            except TFClusterError as error:
+                await self._forget(of_line)
+                alone.append(_replace(plan, ok=False, steps=(), detail=str(error)))
+        return alone
+
+    async def _together(self, plans: Sequence[Imported], made: set[str]) -> list[Imported]:
+        """Do these lines as if they were one; `made` becomes whom there was not before."""
+        missing = [plan.name for plan in plans if plan.name not in {*self._users, *made}]
+        if missing:
+            made |= await self._hub.make(missing)
+        of_group: dict[str, list[str]] = {}
+        for plan in _with(plans, "group"):
+            of_group.setdefault(plan.group, []).append(plan.name)
+        for group, names in of_group.items():
+            if group not in self._groups:
+                await self._hub.make_group(group)
+                self._groups.add(group)
+            await self._hub.join(names, group)
+        spaces = (self._site.prepare(plan.name) for plan in _with(plans, "namespace"))
+        for error in await asyncio.gather(*spaces, return_exceptions=True):
+            if error is not None:
+                raise error
+        if names := [plan.name for plan in _with(plans, "allowed")]:
+            await self._hub.allow(names)
+        names = [plan.name for plan in _with(plans, "account")]
+        links = await self._hub.links(names) if names else {}  # last: a code is told this once
+        return [
+            _replace(plan, link=self._link(links[plan.name])) if plan.name in links else plan
+            for plan in plans
+        ]
+
+    async def _forget(self, names: Collection[str]) -> None:
+        for name in names:
+            with contextlib.suppress(TFClusterError):
+                await self._hub.forget(name)
 
     def _link(self, of_hub: str) -> str:
         """The hub was asked on an address of its own: the same on that of the browser."""
         code = parse_qs(urlsplit(of_hub).query)["code"][0]
         return f"{self._address}set-password?{urlencode({'code': code})}"
+
+
+def _with(plans: Sequence[Imported], step: str) -> list[Imported]:
+    return [plan for plan in plans if step in plan.steps]
 
 
 def _replace(told: Imported, **words: object) -> Imported:

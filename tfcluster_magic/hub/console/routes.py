@@ -26,6 +26,7 @@ from .archives import Archives
 from .audit import AuditLog
 from .handlers import Callback, Nothing
 from .hub_users import HubUsers
+from .importing import Importing
 from .looks import Looks
 from .page import PAGES, Page
 from .site import Nowhere, Site
@@ -50,6 +51,7 @@ class Console:
     def __post_init__(self) -> None:
         self.looks = Looks(self.world)
         self.people = HubUsers()
+        self.importing = Importing()
         self.stored = Stored(self.world)
         self.bar = [
             (one.title, self.prefix + path) for path, one in _all() if issubclass(one, Page)

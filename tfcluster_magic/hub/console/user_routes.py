@@ -1,6 +1,7 @@
 """Users: who they are, what they have and may have; classes, overrides, servers.
 
 GET    api/users                 q, group, server, sort, limit, offset, kept
+GET    api/users/import          how far the one is that is under way
 POST   api/users/import          {"csv", "group", "dryRun"}
 POST   api/users/servers         {"users", "do": "start"|"stop"|"delete", "server"}
 GET    api/overrides
@@ -83,28 +84,35 @@ class ImportRequest(Model, frozen=True):
 class ImportUsers(ConsoleHandler):
     """A class comes to the hub."""
 
+    async def get(self) -> None:
+        """How many lines are done, and of how many; 0 of 0 while nothing is imported."""
+        progress = self.console.importing.progress
+        self.reply({"done": progress.done, "total": progress.total})
+
     async def post(self) -> None:
         """What became of each line, or would."""
         asked = validation.read(self.body(), ImportRequest)
         lines = class_list.read(asked.csv, asked.group)
         base = f"{get_browser_protocol(self.request)}://{self.request.host}{self.console.hub}"
         work = Import(self.console.people, base, self.console.site)
-        await work.look(lines)
-        planned = [work.plan(line) for line in lines]
         if asked.dry_run:
-            self._tell(planned, dry_run=True)
+            await work.look(lines)
+            self._tell([work.plan(line) for line in lines], dry_run=True)
             return
-        todo = [one for one in planned if one.ok and one.steps]
-        whom = [(one.name, one.group) for one in todo]
-        entries = iter(await noted(self, "import", whom) if whom else ())
-        done = []
-        for line, plan in zip(lines, planned, strict=True):
-            told = await work.do(line)
-            done.append(told)
-            if plan.ok and plan.steps:
-                result = told.detail or ", ".join(told.steps)
-                await asyncio.to_thread(self.console.audit.ended, [next(entries)], [result])
-        self._tell(done, dry_run=False)
+        async with self.console.importing as progress:  # two at once would each make links
+            await work.look(lines)
+            planned = [one for line in lines if (one := work.plan(line)).ok and one.steps]
+            whom = [(one.name, one.group) for one in planned]
+            entries = await noted(self, "import", whom) if whom else []
+            progress.total = len(entries)
+
+            async def ended(told: Sequence[Imported]) -> None:
+                these = entries[progress.done : progress.done + len(told)]
+                results = [one.detail or ", ".join(one.steps) for one in told]
+                await asyncio.to_thread(self.console.audit.ended, these, results)
+                progress.done += len(told)
+
+            self._tell(await work.do(lines, ended), dry_run=False)
 
     def _tell(self, told: Sequence[Imported], *, dry_run: bool) -> None:
         self.reply(

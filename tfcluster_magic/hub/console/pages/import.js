@@ -2,6 +2,9 @@
 
 import { ask, at, make } from './shared.js';
 
+/** Milliseconds between two looks how far an import is. */
+const EVERY = 500;
+
 let done = () => {};
 
 export function openImport(then) {
@@ -35,15 +38,38 @@ function offerLinks(lines) {
   at('links').href = `data:text/csv;charset=utf-8,${encodeURIComponent(text)}`;
 }
 
+/** Say how far it is until that is ended; an answer that fails is no news. */
+function tellProgress() {
+  let isOver = false;
+  let timer = 0;
+  async function look() {
+    const found = await ask('api/users/import').catch(() => null);
+    if (isOver) {
+      return;
+    }
+    if (found?.told.total) {
+      const { done: ready, total } = found.told;
+      at('import-said').textContent = `${ready} of ${total} are imported…`;
+    }
+    timer = setTimeout(look, EVERY);
+  }
+  timer = setTimeout(look, EVERY);
+  return () => {
+    isOver = true;
+    clearTimeout(timer);
+  };
+}
+
 async function send(dryRun) {
   at('dry').disabled = at('import-now').disabled = true;
   at('import-said').textContent = 'One moment…';
   at('lines').replaceChildren();
+  const end = dryRun ? () => {} : tellProgress();
   try {
     const { told } = await ask('api/users/import', {
       method: 'POST',
       body: { csv: at('csv').value, group: at('group').value.trim(), dryRun }
-    });
+    }).finally(end);
     const changed = `${told.changed} of ${told.lines.length} lines`;
     const what = dryRun ? 'would be imported' : 'were imported';
     const wrong = told.wrong ? `; ${told.wrong} wrong` : '';
