@@ -1,29 +1,22 @@
-"""The language of messages: how it is chosen, and that everything a person reads is in it."""
+"""Which language people are spoken to in, and that it is Chinese where they want it."""
 
 # ruff: noqa: RUF001 - Chinese punctuation is what is looked for
 from __future__ import annotations
 
 import os
-import re
-import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from test_made_docs import tool
+from speaking import ROOT, VARIABLES, here, said
 
 from tfcluster_magic import ClusterManager, i18n
 from tfcluster_magic.output.text import fold, table, width
 from tfcluster_magic.waiting import Until
 
-ROOT = Path(__file__).parents[1]
-MAIN = [sys.executable, "-c", "from tfcluster_magic.cli import main; main()"]
-VARIABLES = ("TFCLUSTER_LANGUAGE", "LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG")
-CHINESE = re.compile(r"[\u4e00-\u9fff]")
-FAIL = "import os\nif os.environ['TFCLUSTER_TASK_TYPE'] == 'worker': raise ValueError('broken')\n"
-Run = Callable[..., str]
+__all__ = ["here"]  # a fixture, as if written here
 
 
 @pytest.fixture
@@ -37,20 +30,6 @@ def speak(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
             monkeypatch.setenv(name, value)
 
     return speak
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[Path]:
-    """A folder with a program that fails; what was launched in it is stopped."""
-    folder = tmp_path / "work"
-    folder.mkdir()
-    (folder / "fail.py").write_text(FAIL)
-    (folder / "sleep.py").write_text("import time\ntime.sleep(600)\n")
-    yield folder
-    manager = ClusterManager()
-    for run in manager.list(all_runs=True):
-        manager.stop(run.metadata.name)
-        manager.wait(run.metadata.name, until=Until.RELEASED)
 
 
 # -- which language --------------------------------------------------------------------------------
@@ -209,98 +188,6 @@ def test_long_chinese_lines_are_folded_to_the_terminal() -> None:
 
 
 # -- nothing is left out ---------------------------------------------------------------------------
-
-ASKED: Sequence[Sequence[str]] = (
-    ["--help"],
-    *([verb, "--help"] for verb in ("launch", "list", "status", "logs", "stop", "delete", "rerun")),
-    *([verb, "--help"] for verb in ("connect", "tensorboard", "render", "options", "completion")),
-    ["list"],
-    ["options"],
-    ["stop", "--all"],
-    ["launch"],
-    ["launch", "missing.py"],
-    ["launch", "fail.py", "--workers", "0"],
-    ["launch", "fail.py", "--workers", "many", "--memory", "much", "--start-timeout", "soon"],
-    ["launch", "fail.py", "--workers", "3", "--worker-memory", "9000Gi"],
-    ["launch", "fail.py", "--name", "Not_Good"],
-    ["launch", "fail.py", "--follow", "-o", "json"],
-    ["launch", "fail.py", "--wrokers", "2"],
-    ["launch", "fail.py", "more"],
-    ["launch", "ftp://host/x.py"],
-    ["launch", "--mode", "in-graph", "--chief", "fail.py"],
-    ["launch", "-f", "missing.yaml"],
-    ["launch", "fail.py", "--workers", "2", "--ps", "0", "--wait"],
-    ["list"],
-    ["list", "-o", "what"],
-    ["status", "fail"],
-    ["status"],
-    ["status", "fial-1"],
-    ["logs", "fail", "worker-9"],
-    ["logs", "fail", "--tail", "-1"],
-    ["connect", "fail"],
-    ["rerun", "fail", "--cpu", "x"],
-    ["delete", "fail", "--with-logs"],
-    ["delete", "fail"],
-    ["what"],
-)
-
-
-def test_no_text_of_the_command_line_is_left_untranslated(here: Path, tmp_path: Path) -> None:
-    """In a language that only puts brackets around every message, nothing stands outside them."""
-    package = tmp_path / "package"
-    shutil.copytree(
-        ROOT / "tfcluster_magic",
-        package / "tfcluster_magic",
-        ignore=shutil.ignore_patterns("labextension", "__pycache__"),
-    )
-    bracketed(package / "tfcluster_magic" / "locale" / "xx" / "LC_MESSAGES")
-    outside = {}
-    for words in ASKED:
-        text = said(here, "xx", *words, package=package)
-        if left := untranslated(text):
-            outside[" ".join(words)] = left
-
-    assert outside == {}
-
-
-def bracketed(folder: Path) -> None:
-    """A catalog in which every message is itself, in brackets."""
-    made = tool("translations")
-    catalog = made.template(made.PYTHON)
-    for message in catalog:
-        if isinstance(message.id, str):
-            message.string = f"⟦{message.id}⟧" if message.id else ""
-        else:
-            message.string = tuple(f"⟦{form}⟧" for form in message.id)
-    folder.mkdir(parents=True)
-    (folder / "tfcluster_magic.mo").write_bytes(made.mo(catalog))
-
-
-def untranslated(text: str) -> list[str]:
-    """Lines with two English words side by side that no message has."""
-    while "⟦" in text:
-        text, found = re.subn(r"⟦[^⟦⟧]*⟧", "¤", text)
-        assert found, f"brackets that do not fit: {text}"
-    text = re.sub(r"--[a-z-]+ [a-z-]+\|[a-z|-]+", "¤", text)  # the words that an option takes
-    text = re.sub(r"%?tfcluster( (-f|[a-z]+|[a-z]+-\d+))*|\[OPTIONS\].*|\"[^\"]*\"", "¤", text)
-    return [line for line in text.splitlines() if re.search(r"[a-z]{2,} [a-z]{2,}", line)]
-
-
-def said(here: Path, language: str, *words: str, package: Path = ROOT) -> str:
-    """All that a command prints in this language."""
-    clean = {name: value for name, value in os.environ.items() if name not in VARIABLES}
-    done = subprocess.run(
-        [*MAIN, *words],
-        env={**clean, "LANGUAGE": language, "PYTHONPATH": str(package)},
-        cwd=here,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert "Traceback" not in done.stderr
-    return done.stdout + done.stderr
 
 
 def column(line: str, word: str) -> int:
