@@ -1,0 +1,245 @@
+"""Logs that are followed over HTTP: browsers that go or are slow, volumes that hang, the end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from blocking import Blocking
+from calls import SLEEP, Api, Launch, assert_problem
+from log_items import items, lines
+from tornado.simple_httpclient import HTTPStreamClosedError
+
+from tfcluster_magic.backends.base import LogLine
+from tfcluster_magic.models import TFCluster
+from tfcluster_magic.server import logs
+from tfcluster_magic.server.logs import Streams
+from tfcluster_magic.server.service import Service
+
+
+def reading() -> int:
+    return sum(t.name == "tfcluster-logs" for t in threading.enumerate())
+
+
+async def wait_until(true: Callable[[], object], what: str = "", within: float = 90.0) -> None:
+    deadline = time.monotonic() + within
+    while not true():
+        assert time.monotonic() < deadline, what
+        await asyncio.sleep(0.02)
+
+
+def log_of(run: TFCluster, task: str = "worker-0") -> Path:
+    return Path(run.status.paths["logs"]) / f"{task}.log"
+
+
+class Browser:
+    """A connection that can be left half-read, as a browser leaves it."""
+
+    def __init__(self, port: int, path: str, token: str, small: bool = False) -> None:
+        self.socket = socket.socket()
+        if small:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        self.socket.connect(("127.0.0.1", port))
+        self.socket.settimeout(90)
+        ask = (
+            f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: token {token}\r\n\r\n"
+        )
+        self.socket.sendall(ask.encode())
+
+    async def until(self, words: bytes) -> bytes:
+        """All that came until these words did."""
+        got = bytearray()
+        while words not in got[-70_000:]:
+            piece = await asyncio.to_thread(self.socket.recv, 65536)
+            assert piece, got[-500:]
+            got += piece
+        return bytes(got)
+
+
+@pytest.fixture
+def browse(
+    http_server: Any, jp_http_port: int, jp_base_url: str, jp_serverapp: Any
+) -> Callable[..., Browser]:
+    """Opens a path below the API."""
+
+    def open_path(path: str, **how: Any) -> Browser:
+        token = jp_serverapp.identity_provider.token
+        return Browser(jp_http_port, f"{jp_base_url}tfcluster/api/{path}", token, **how)
+
+    return open_path
+
+
+async def test_followed_to_the_end(
+    launch: Launch, browse: Callable[..., Browser], tmp_path: Path
+) -> None:
+    """Lines come as they are printed, the next when the first was read; the run's end ends all."""
+    text = """
+import os, time
+for i in range(3):
+    print("line", i, flush=True)
+    while not os.path.exists(f"{folder}/{i}"):
+        time.sleep(0.02)
+"""
+    await launch(text.replace("{folder}", str(tmp_path)))
+    browser = browse("clusters/digits/logs?follow=1")
+    for i in range(3):
+        came = await browser.until(f'"line {i}"'.encode())
+        assert f"line {i + 1}".encode() not in came
+        (tmp_path / str(i)).touch()
+    await browser.until(b'{"end":true}')
+    browser.socket.close()
+
+
+async def test_a_browser_that_goes(
+    service: Service, launch: Launch, browse: Callable[..., Browser]
+) -> None:
+    """When the browser closes a log that is followed, nothing reads it any more."""
+    await launch()
+    browser = browse("clusters/digits/logs?follow=1")
+    await browser.until(b'"up"')
+    assert reading() == 1
+    browser.socket.close()
+    await wait_until(lambda: reading() == 0, "the log is still read")
+
+
+async def test_a_browser_that_is_slow(
+    service: Service, ended: Launch, browse: Callable[..., Browser]
+) -> None:
+    """A log is read no faster than the browser takes it, the loop stays free, and every line
+    arrives in the end.
+    """
+    run = await ended()
+    log = log_of(run)
+    count = 400_000
+    log.write_text("".join(f"line {i:060}\n" for i in range(count)))
+    size = log.stat().st_size
+    browser = browse("clusters/digits/logs", small=True)
+    await browser.until(b"line")
+    before = -1
+    while before != (before := position_in(log)):  # noqa: ASYNC110
+        await asyncio.sleep(1.5)  # until what lies on the way is full
+    assert before < size / 2, "it is read although nobody takes it"
+    rest = await browser.until(b'"end":true')
+    assert f"line {count - 1:060}".encode() in rest
+    browser.socket.close()
+
+
+def position_in(file: Path) -> int:
+    """How far this process has read the file."""
+    for entry in os.listdir("/proc/self/fd"):
+        try:
+            if os.readlink(f"/proc/self/fd/{entry}") == str(file):
+                info = Path("/proc/self/fdinfo", entry).read_text()
+                return int(info.split("pos:")[1].split()[0])
+        except OSError:  # noqa: PERF203 - it was closed meanwhile
+            continue
+    raise AssertionError("nobody reads it")
+
+
+async def test_a_volume_that_hangs(api: Api, ended: Launch) -> None:
+    """A log that cannot be read is told while it hangs."""
+    run = await ended("print('hello')")
+    blocking = Blocking(log_of(run))
+    try:
+        answer = await api("GET", "clusters/digits/logs?tail=1")
+        assert_problem(answer, 503, "could not be read")
+    finally:
+        blocking.end()
+    assert lines(items(await api("GET", "clusters/digits/logs"))) == [("worker-0", "hello")]
+
+
+async def test_a_volume_that_hangs_takes_one_reader(
+    api: Api, ended: Launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often a page tries again, one reader waits for what hangs; other logs are read."""
+    monkeypatch.setattr(logs, "HANGS_AFTER", 0.1)
+    run = await ended("print('hello')")
+    await ended("print('other')", name="other")
+    blocking = Blocking(log_of(run))
+    try:
+        assert_problem(await api("GET", "clusters/digits/logs?tail=1"), 503, "could not be read")
+        await asyncio.sleep(0.2)
+        for _ in range(3):
+            answer = await api("GET", "clusters/digits/logs?tail=1")
+            assert_problem(answer, 503, "somewhere that does not answer")  # and nobody waited
+        assert reading() == 1
+        others = items(await api("GET", "clusters/other/logs"))
+        assert lines(others) == [("worker-0", "other")]
+    finally:
+        blocking.end()
+    await wait_until(lambda: reading() == 0)
+    assert lines(items(await api("GET", "clusters/digits/logs"))) == [("worker-0", "hello")]
+
+
+async def test_a_download_that_is_cut_does_not_look_whole(
+    api: Api, service: Service, ended: Launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When reading fails in a way that nobody foresaw, the browser sees a broken download."""
+    await ended("print('hello')")
+
+    def breaks(*_: Any, **__: Any) -> Iterator[LogLine | None]:
+        yield LogLine("worker-0", "hello")
+        yield None
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(service.manager.backend, "logs", breaks)
+    with pytest.raises(HTTPStreamClosedError):
+        await api("GET", "clusters/digits/logs?download=1")
+
+
+async def test_a_sign_of_life(
+    launch: Launch, browse: Callable[..., Browser], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While nothing is printed the stream says that it goes on, so that no proxy closes it."""
+    monkeypatch.setattr(logs, "HEARTBEAT", 0.5)
+    await launch()
+    browser = browse("clusters/digits/logs?follow=1")
+    await browser.until(b"{}\n")
+    browser.socket.close()
+
+
+async def test_a_run_that_is_deleted_while_it_is_read(
+    api: Api, launch: Launch, browse: Callable[..., Browser]
+) -> None:
+    """Somebody else's deletion ends the stream, with the reason or as its run has ended."""
+    await launch()
+    browser = browse("clusters/digits/logs?follow=1")
+    await browser.until(b'"up"')
+    assert (await api("DELETE", "clusters/digits")).status in (202, 204)
+    rest = await browser.until(b"0\r\n\r\n")
+    assert b'"end":true' in rest or b"there is no run digits-1" in rest
+    await wait_until(lambda: reading() == 0)
+    browser.socket.close()
+
+
+async def test_too_many_at_once(
+    api: Api, service: Service, launch: Launch, browse: Callable[..., Browser]
+) -> None:
+    """There is a bound on logs that are read at once; who comes then is told, and may come back."""
+    service.streams = Streams(most=1)
+    await launch(SLEEP)
+    browser = browse("clusters/digits/logs?follow=1")
+    await browser.until(b'"up"')
+    assert_problem(await api("GET", "clusters/digits/logs"), 503, "1 logs are being read")
+    browser.socket.close()
+    await wait_until(lambda: reading() == 0)
+    assert (await api("GET", "clusters/digits/logs")).status == 200
+
+
+async def test_the_end_of_the_server(
+    service: Service, launch: Launch, browse: Callable[..., Browser]
+) -> None:
+    """When the extension ends, no log is read any more."""
+    await launch()
+    browser = browse("clusters/digits/logs?follow=1")
+    await browser.until(b'"up"')
+    await service.stop()
+    await wait_until(lambda: reading() == 0)
+    browser.socket.close()
