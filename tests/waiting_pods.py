@@ -1,0 +1,33 @@
+"""Pods that wait, as a cluster had them, and what is told of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tfcluster_magic.kube import waiting
+from tfcluster_magic.kube.unstarted import when
+
+RECORDED = Path(__file__).parent / "waiting"
+LATER = 2e9
+
+
+def recorded(cause: str) -> dict[str, Any]:
+    """What Kubernetes said when this cause was produced."""
+    found: dict[str, Any] = json.loads((RECORDED / f"{cause}.json").read_text())
+    return found
+
+
+def facts(seen: dict[str, Any]) -> waiting.Facts:
+    """What the operator knows beside pods and Jobs."""
+    claims = {}
+    for claim in seen["claims"]:
+        events = sorted(seen["events"].get(claim["metadata"]["uid"], ()), key=when)
+        words = events[-1]["message"] if events else ""
+        claims[claim["metadata"]["name"]] = {**claim, "said": words}
+    return waiting.Facts(nodes=seen["nodes"], claims=claims)
+
+
+def told(seen: dict[str, Any]) -> list[waiting.Why]:
+    return waiting.why(seen["pods"], seen["jobs"], seen["events"], facts(seen))
