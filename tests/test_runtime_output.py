@@ -52,6 +52,18 @@ def test_restarts_append(run: Run) -> None:
     assert (run.output / "worker-0.log").read_text() == "attempt 1\nattempt 2\n"
 
 
+def test_a_line_that_was_cut_off_ends(run: Run) -> None:
+    """The first line after an attempt that was killed within one does not join that."""
+    run.program("print('whole')")
+    copy, task = run.output / "worker-0.log", run.task()
+    for log in (copy, task.log):
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text("hal")
+    task.start().wait()
+    assert copy.read_text() == "hal\nwhole\n"
+    assert task.log.read_text() == "hal\nwhole\n"
+
+
 def test_stdout_that_takes_nothing(run: Run) -> None:
     """While nobody reads the task's own output the program waits, and SIGTERM is answered still."""
     run.program(MANY)

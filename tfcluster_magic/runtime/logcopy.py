@@ -41,6 +41,7 @@ class LogCopy:
         self._size = 0
         self._cut = False
         self._last = b"\n"
+        self._begun = False
         self._closing = False
         self._ended = False
         self._changed = threading.Condition()
@@ -109,6 +110,9 @@ class LogCopy:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
             fd = os.open(self.path, flags, 0o644)
             linked = os.fstat(fd).st_nlink > 0
+            if not self._begun and is_within_line(self.path):
+                os.write(fd, b"\n")
+            self._begun = True
             while True:
                 if self.problem:
                     tried = True
@@ -158,3 +162,15 @@ class LogCopy:
     def _written(self, count: int) -> None:
         with self._changed:
             self._size = max(0, self._size - count)
+
+
+def is_within_line(path: str) -> bool:
+    """Whether the last line of a file has no end: who wrote it was killed, and the next one begins
+    a line of its own.
+    """
+    try:
+        with open(path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            return size > 0 and os.pread(file.fileno(), 1, size - 1) != b"\n"
+    except OSError:
+        return False

@@ -12,6 +12,7 @@ import stat
 import time
 
 from lastlines import LastLines
+from logcopy import is_within_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ class Output:
         try:
             if stat.S_ISREG(os.fstat(STDOUT).st_mode):
                 self._piece = CHUNK
+                if is_within_line("/proc/self/fd/1"):
+                    self._pending = b"\n"
         except OSError:
             # Started without a stdout: the copy is all there is.
             self._piece = 0
