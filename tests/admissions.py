@@ -133,13 +133,19 @@ class Place:
         return self.admission.decide(resource.read(found))
 
 
-@pytest.fixture
-def there() -> Iterator[Place]:
+def two_nodes() -> Place:
     """Two nodes of four cores, and two users."""
     made = Place()
     for name in ("node-1", "node-2"):
         made.node(name, 4)
     for name in ("alice", "bob"):
         made.tenant(name)
+    return made
+
+
+@pytest.fixture
+def there() -> Iterator[Place]:
+    """Two nodes and two users, without PodGroups."""
+    made = two_nodes()
     yield made
     made.end()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from admissions import RUNS, Place
+from admissions import RUNS, Place, two_nodes
 from operated import until
 
 from tfcluster_magic.kube.labels import PRIORITY_CLASS, QUEUE, TENANT, UID, labels
@@ -16,13 +16,9 @@ from tfcluster_magic.operator.hooks import Admitted, Refused, Submitted, Waiting
 
 @pytest.fixture
 def there() -> Iterator[Place]:
-    """Two nodes of four cores, two users, and PodGroups."""
-    made = Place()
+    """Two nodes, two users, and PodGroups."""
+    made = two_nodes()
     made.server.lacks.clear()
-    for name in ("node-1", "node-2"):
-        made.node(name, 4)
-    for name in ("alice", "bob"):
-        made.tenant(name)
     yield made
     made.end()
 

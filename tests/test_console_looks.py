@@ -98,6 +98,15 @@ def test_a_page_has_the_rows_of_the_last_look_at_once(clock: Clock) -> None:
     of(look)
 
 
+async def is_waited_for(slow: Slow, found: Looks) -> None:
+    """A page has nothing until the new look is there."""
+    waiting = asyncio.ensure_future(found.look(kept=True))
+    await asyncio.sleep(0.05)  # longer than it would take to have the last one
+    assert not waiting.done()
+    slow.open.set()
+    assert (await waiting).note == ""
+
+
 def test_a_page_that_is_open_reads_no_old_rows(clock: Clock) -> None:
     """A look that takes its time is waited for where somebody looked a moment ago."""
 
@@ -105,11 +114,7 @@ def test_a_page_that_is_open_reads_no_old_rows(clock: Clock) -> None:
         await found.look(kept=True)
         clock.now += 5
         slow.open.clear()
-        waiting = asyncio.ensure_future(found.look(kept=True))
-        await asyncio.sleep(0.05)  # longer than a page waits that was away
-        assert not waiting.done()
-        slow.open.set()
-        assert (await waiting).note == ""
+        await is_waited_for(slow, found)
 
     of(look)
 
@@ -124,11 +129,7 @@ def test_the_last_look_shows_nobody_who_is_no_user_any_more(clock: Clock) -> Non
         slow.users = {"ada"}
         assert owners((await found.look(kept=True)).seen) == ["ada"]
         slow.users = None
-        waiting = asyncio.ensure_future(found.look(kept=True))
-        await asyncio.sleep(0.05)  # longer than it would take to have the last one
-        assert not waiting.done()
-        slow.open.set()
-        assert (await waiting).note == ""
+        await is_waited_for(slow, found)
 
     of(look)
 
@@ -141,11 +142,7 @@ def test_after_a_change_there_is_no_last_look(clock: Clock) -> None:
         found.expire()
         clock.now += 61
         slow.open.clear()
-        waiting = asyncio.ensure_future(found.look(kept=True))
-        await asyncio.sleep(0.05)  # longer than it would take to have the last one
-        assert not waiting.done()
-        slow.open.set()
-        assert (await waiting).note == ""
+        await is_waited_for(slow, found)
 
     of(look)
 
