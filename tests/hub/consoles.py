@@ -5,14 +5,30 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 import requests
 from playwright.sync_api import Page
 
 from .make_run import OWNER, PASSWORD, Hub, Visitor
 
 SLEEP = "import time\nprint('<b>line</b> of', __file__, flush=True)\ntime.sleep(3600)\n"
+
+
+@pytest.fixture
+def page(context: object) -> Iterator[Page]:
+    """A page in which no script fails and nothing is missing, but for what axe looks for."""
+    made: Page = context.new_page()  # type: ignore[attr-defined]
+    failed: list[str] = []
+    made.on("pageerror", lambda error: failed.append(str(error)))
+    made.on("console", lambda said: failed.append(said.text) if said.type == "error" else None)
+    made.on("response", lambda one: failed.append(one.url) if one.status == 404 else None)
+    yield made
+    made.close()
+    of_axe = ("inline style", "fontawesome", "Failed to load resource")  # and of its pictures
+    assert not [text for text in failed if not any(word in text for word in of_axe)]
 
 
 class Console:

@@ -24,9 +24,8 @@ from tfcluster_magic.hub.allowances import Allowances
 
 from .accounts_of_system import entered, open_folder, students
 from .classroom import AT_A_TIME, Student, furnish, person
-from .consoles import looked_at, sign_in_to
+from .consoles import looked_at, page, sign_in_to
 from .make_run import OWNER, Hub
-from .test_console import page
 from .test_first_visit import PATIENCE, accessible
 
 __all__ = ["page"]  # a fixture, as if written here

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from .consoles import SLEEP, Console, looked_at, opened, shell, sign_in_to, token
+from .consoles import SLEEP, Console, looked_at, opened, page, shell, sign_in_to, token
 from .make_run import OWNER, Hub, Visitor
-from .test_console import HTML, page
+from .test_console import HTML
 from .test_first_visit import accessible
 
 __all__ = ["page"]  # a fixture, as if written here

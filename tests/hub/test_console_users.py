@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from .consoles import SLEEP, Console, looked_at, refused, shell, sign_in_to, token
+from .consoles import SLEEP, Console, looked_at, page, refused, shell, sign_in_to, token
 from .make_run import OWNER, PASSWORD, Hub, Visitor
-from .test_console import HTML, page
+from .test_console import HTML
 from .test_first_visit import accessible
 
 __all__ = ["page"]  # a fixture, as if written here

@@ -6,7 +6,8 @@ import * as React from 'react';
 import type { IField } from '../api/offer';
 import { Sentence } from '../run/parts';
 import { defaultOf } from './draft';
-import type { ILaunchState, LaunchModel } from './model';
+import type { LaunchModel } from './model';
+import type { ILaunchState } from './state';
 import { hasLines } from './pods';
 import type { IMark } from './problems';
 

@@ -10,29 +10,13 @@ import { IDisposable } from '@lumino/disposable';
 import { Debouncer } from '@lumino/polling';
 import { ISignal, Signal } from '@lumino/signaling';
 import { IClusters, isActive, nameOf } from '../api/clusters';
-import type { IOffer, IPlan } from '../api/offer';
 import { ServerProblem } from '../api/problem';
 import * as rest from '../api/rest';
 import type { IRun } from '../api/types';
-import { EMPTY, IDraft, launchOf } from './draft';
+import { IDraft, launchOf } from './draft';
 import { draftOfSpec, IPrefill, opened, restored } from './opening';
 import { isRefused } from './problems';
-
-export interface ILaunchState {
-  readonly draft: IDraft;
-  /** What there is to choose from; null until the server has said so. */
-  readonly offer: IOffer | null;
-  readonly plan: IPlan | null;
-  /** Whether the plan is one for what is typed now. */
-  readonly current: boolean;
-  /** Why the server says nothing; what is typed stays. */
-  readonly away: ServerProblem | null;
-  readonly launching: boolean;
-  readonly refusal: ServerProblem | null;
-  readonly launched: IRun | null;
-  /** Whether a launch was tried, so that what is missing is now wrong. */
-  readonly tried: boolean;
-}
+import { ILaunchState, INITIAL } from './state';
 
 const KEY = 'tfcluster-labextension:launch';
 /** Milliseconds without a key after which the server is asked. */
@@ -236,17 +220,7 @@ export class LaunchModel implements IDisposable {
     }
   }
 
-  private _state: ILaunchState = {
-    draft: EMPTY,
-    offer: null,
-    plan: null,
-    current: false,
-    away: null,
-    launching: false,
-    refusal: null,
-    launched: null,
-    tried: false
-  };
+  private _state = INITIAL;
   private _edited = false;
   private _disposed = false;
   private _number = 0;

@@ -121,9 +121,8 @@ class Kubernetes:
         missed = (Missed(owner="", detail=text) for text in dict.fromkeys(self.problems))
         return Seen(rows=every, missed=tuple(missed))
 
-    async def still(self, seen: Seen) -> Seen:
+    async def still(self, _seen: Seen, /) -> Seen:
         """See `World.still`: what is so now is there at once."""
-        del seen
         return await self.runs()
 
     async def stop(self, owner: str, name: str, uid: str, stop: Stop) -> None:

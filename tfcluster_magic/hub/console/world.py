@@ -88,7 +88,7 @@ class World(Protocol):
     async def runs(self) -> Seen:
         """Every run of everyone that is on record."""
 
-    async def still(self, seen: Seen) -> Seen:
+    async def still(self, seen: Seen, /) -> Seen:
         """What was seen some minutes ago, of those alone who may be read now; at once."""
 
     async def stop(self, owner: str, name: str, uid: str, stop: Stop) -> None:
