@@ -22,6 +22,7 @@ from kubenode.commands import say, wait_until
 
 from benchmarks.rows import Row, compared
 from tfcluster_magic.kube.api import Object, path
+from tfcluster_magic.kube.ends import condition
 
 from .site import Site
 from .ways import PS, TFCLUSTER, WORKERS, Way, measure, on_fakes
@@ -30,6 +31,7 @@ MODULE = "training-operator"
 HOME = "kubeflow"
 SECRET = "training-operator-webhook-cert"
 CERTIFICATES = Path("/tmp/k8s-webhook-server/serving-certs")
+RESOURCE = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/tfjobs.kubeflow.org"
 WEBHOOK = "validator.training-operator.kubeflow.org"
 TUNED = ("--kube-api-qps=200", "--kube-api-burst=400", "--controller-threads=10")
 SHIPPED, FAST = "tfjob_shipped", "tfjob_tuned"
@@ -76,7 +78,8 @@ def _job() -> Object:
 def _install(site: Site) -> None:
     (resource,) = build.resources(MODULE, "crds")
     site.kubectl("apply", "-f", str(resource), "--server-side", "--force-conflicts")
-    site.kubectl("wait", "--for=condition=Established", "crd/tfjobs.kubeflow.org")
+    # `kubectl wait` fails on one that is so new that it has no conditions
+    wait_until(lambda: _is_established(site), "the API serves TFJobs", seconds=60, every=0.2)
     admission = {"apiVersion": "admissionregistration.k8s.io/v1", "webhooks": []}
     secret = {"name": SECRET, "namespace": HOME}
     site.kubectl.apply(
@@ -84,6 +87,10 @@ def _install(site: Site) -> None:
         {"apiVersion": "v1", "kind": "Secret", "metadata": secret},
         {**admission, "kind": "ValidatingWebhookConfiguration", "metadata": {"name": WEBHOOK}},
     )
+
+
+def _is_established(site: Site) -> bool:
+    return condition(site.api.get(RESOURCE), "Established").get("status") == "True"
 
 
 @contextmanager
