@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tfcluster_magic.kube import objects
+from tfcluster_magic.kube.files import RUNTIME_FILE
 from tfcluster_magic.kube.policy import Policy
 from tfcluster_magic.models import (
     Lifecycle,
@@ -143,12 +144,7 @@ def made(cluster: TFCluster, policy: Policy) -> list[dict[str, Any]]:
 
 
 def golden(found: list[dict[str, Any]]) -> str:
-    """The objects as a golden file has them: without the text of our runtime."""
+    """The objects as a golden file has them: without the content of our runtime."""
     head, *others = found
-    data = {
-        key: f"(the runtime's {key[9:].replace('--', '/')})\n"
-        if key.startswith("runtime")
-        else text
-        for key, text in head["data"].items()
-    }
-    return documents([{**head, "data": data}, *others])
+    binaries = {**head["binaryData"], RUNTIME_FILE: "(the runtime)"}
+    return documents([{**head, "binaryData": binaries}, *others])

@@ -80,6 +80,7 @@ class TaskProcess:
         self.log = folder / f"{task}.stdout"
         self.exit_file = folder / f"{task}.exit.json"
         self.reports: list[dict[str, Any]] = []
+        self.started = [str(RUNTIME / "task.py")]
         self._read = -1
         self._rest = b""
         self.process: subprocess.Popen[bytes]
@@ -90,7 +91,7 @@ class TaskProcess:
             sys.executable,
             "-S",
             "-E",
-            str(RUNTIME / "task.py"),
+            *self.started,
             self._config_file(),
             self.task,
         ]

@@ -4,9 +4,12 @@ of a group time to be judged, and shows while an In-Graph server is used.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +18,7 @@ import pytest
 from task_process import RUNTIME, Run, free_port, new_run, until
 
 from tfcluster_magic.backends.local.description import Folders, of_tasks
+from tfcluster_magic.kube import files
 from tfcluster_magic.models import Metadata, Mode, Replicas, ReplicaSet, Spec
 
 ATTEMPT = "import json, os; print(json.dumps(dict(os.environ)))"
@@ -89,6 +93,56 @@ def test_others_start_at_once(
 
     config = TaskConfig({**run.config, "counts": counts, "addresses": {}, "holdOff": 7.0}, task)
     assert config.hold_off({"TFCLUSTER_INDEX_FAILURES": failed}) == 0
+
+
+@pytest.fixture
+def packed(tmp_path: Path) -> list[str]:
+    """The runtime as a pod has it."""
+    packed = tmp_path / files.RUNTIME_FILE
+    packed.write_bytes(base64.b64decode(files.runtime()))
+    return [str(packed), "task"]
+
+
+def test_a_task_runs_from_the_zip(run: Run, packed: list[str]) -> None:
+    """From one file alone a task runs, and its program has home, mark and the runtime's hook."""
+    run.program(
+        "import json, os, sitecustomize as s; print(json.dumps([dict(os.environ), s.__file__]))"
+    )
+    run.config["home"] = "/somewhere"
+    task = run.task()
+    task.started = packed
+    task.start({"TFCLUSTER_RUN_UID": ""})
+    assert task.wait()["cause"] == "Completed", task.output
+    env, hook = json.loads(task.output)
+    assert (env["HOME"], env["TFCLUSTER_RUN_UID"]) == ("/somewhere", run.config["uid"])
+    assert hook == f"{packed[0]}/site/sitecustomize.py"
+
+
+def test_the_zip_says_how_it_is_used(packed: list[str]) -> None:
+    """Who starts the runtime with other words is told what it takes."""
+    done = subprocess.run([sys.executable, packed[0]], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "use: task <task.json> <task>, or tf_server [--server python]\n",
+    )
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("kind", ["native", "python"])
+def test_a_server_runs_from_the_zip(run: Run, packed: list[str], kind: str) -> None:
+    """A bare server starts from the same file, the C API's and TensorFlow's own."""
+    run.config.update(
+        mode="in-graph",
+        program=None,
+        server=kind,
+        counts={"worker": 1},
+        addresses={"worker": [f"127.0.0.1:{free_port()}"]},
+    )
+    task = run.task()
+    task.started = packed
+    task.start()
+    task.event("ready")
+    until(lambda: "worker-0 serves on" in task.output, "its line")
 
 
 def _open(port: int) -> bool:

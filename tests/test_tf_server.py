@@ -230,7 +230,7 @@ def test_without_a_cluster() -> None:
     """Without a usable TF_CONFIG the server says what is wrong."""
     for value in ("", '{"cluster": {"ps": ["h:1"]}, "task": {"type": "ps", "index": 1}}'):
         done = subprocess.run(
-            [sys.executable, str(RUNTIME / "tf_server.py")],
+            [sys.executable, str(RUNTIME), "tf_server"],
             env={**os.environ, "TF_CONFIG": value},
             capture_output=True,
             text=True,

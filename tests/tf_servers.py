@@ -15,7 +15,7 @@ import tfcluster_magic
 from tfcluster_magic.client.gate import by_task, wait_until_open
 from tfcluster_magic.loopback import guard_path
 
-SERVER = Path(tfcluster_magic.__file__).parent / "runtime" / "tf_server.py"
+RUNTIME = Path(tfcluster_magic.__file__).parent / "runtime"
 
 
 class Servers:
@@ -48,7 +48,7 @@ class Servers:
             LD_PRELOAD=guard_path() or "",
         )
         self._processes[task] = subprocess.Popen(
-            [sys.executable, str(SERVER), "--server", self.kind],
+            [sys.executable, str(RUNTIME), "tf_server", "--server", self.kind],
             env=environment,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

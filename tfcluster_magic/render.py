@@ -110,8 +110,7 @@ def _command(
 ) -> list[str]:
     spec = cluster.spec
     if spec.mode is Mode.IN_GRAPH:
-        server = str(RUNTIME / "tf_server.py")
-        return [place.interpreter, server, "--server", spec.server.value]
+        return [place.interpreter, str(RUNTIME), "tf_server", "--server", spec.server.value]
     assert spec.program is not None
     script = os.path.join(place.program_dir, spec.program.entrypoint)
     flags = tf_config.flags(

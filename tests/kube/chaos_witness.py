@@ -6,10 +6,11 @@ the other reads the kernel's list of processes. What they see broken is told by 
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -137,19 +138,7 @@ class Members:
 
     def now(self) -> list[Member]:
         """Those that are there."""
-        found = []
-        for entry in filter(str.isdigit, os.listdir("/proc")):
-            with suppress(OSError):
-                words = Path("/proc", entry, "cmdline").read_bytes().split(b"\0")
-                if not any(word.endswith(b"/runtime/task.py") for word in words):
-                    continue
-                raw = Path("/proc", entry, "environ").read_bytes().split(b"\0")
-                mark = next((v for v in raw if v.startswith(b"TFCLUSTER_RUN_UID=")), b"=")
-                uid, pid = mark.partition(b"=")[2].decode(), int(entry)
-                space = namespace_of(pid)
-                if self._is_ours(uid) and space and alive(pid):
-                    found.append(Member(pid, uid, words[-2].decode(), space))
-        return found
+        return [each for each in _members() if self._is_ours(each.uid)]
 
     def _look(self) -> None:
         told = set()
@@ -164,13 +153,29 @@ class Members:
                     self.problems.append(f"{at} two of {key} at the same time: {sorted(found)}")
 
 
-def processes_of(uids: set[str]) -> list[int]:
-    """Every process that was started for one of these runs."""
-    marks = {f"TFCLUSTER_RUN_UID={uid}".encode() for uid in uids}
-    found = []
-    for entry in filter(str.isdigit, os.listdir("/proc")):
+def _members() -> Iterator[Member]:
+    for pid in _pids():
         with suppress(OSError):
-            raw = Path("/proc", entry, "environ").read_bytes().split(b"\0")
-            if marks.intersection(raw) and alive(int(entry)):
-                found.append(int(entry))
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if any(word.endswith(b"/runtime.zip") for word in words):
+                # What it was given, as its own container has it.
+                told = json.loads(Path(f"/proc/{pid}/root/tfcluster/task.json").read_bytes())
+                space = namespace_of(pid)
+                if space and alive(pid):
+                    yield Member(pid, told["uid"], words[-2].decode(), space)
+
+
+def processes_of(uids: set[str]) -> list[int]:
+    """Every process of the tasks of these runs: their first, and what has the mark of one."""
+    marks = {f"TFCLUSTER_RUN_UID={uid}".encode() for uid in uids}
+    found = [each.pid for each in _members() if each.uid in uids]
+    for pid in _pids():
+        with suppress(OSError):
+            raw = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            if marks.intersection(raw) and alive(pid):
+                found.append(pid)
     return found
+
+
+def _pids() -> list[int]:
+    return [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]

@@ -10,9 +10,11 @@ Ref: https://kubernetes.io/docs/concepts/configuration/configmap/
 from __future__ import annotations
 
 import base64
+import io
 import json
 import posixpath
 import re
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -30,6 +32,7 @@ from .policy import Policy
 
 ROOT = "/tfcluster"
 RUNTIME = Path(__file__).parents[1] / "runtime"
+RUNTIME_FILE = "runtime.zip"
 TASK_FILE = "task.json"
 LIMIT = 1 << 20
 """Bytes that a ConfigMap may hold. Ref: concepts/configuration/configmap, "Motivation"."""
@@ -81,8 +84,8 @@ def files(cluster: TFCluster, policy: Policy, addresses: str = ADDRESSES) -> Fil
         items.append({"key": key, "path": path, **mode})
 
     put(TASK_FILE, _described(cluster, policy, addresses))
-    for path, text in runtime().items():
-        put(f"runtime/{path}", text)
+    binaries[RUNTIME_FILE] = runtime()
+    items.append({"key": RUNTIME_FILE, "path": RUNTIME_FILE})
     program = cluster.spec.program
     if program is not None and program.files is not None:
         for path, file in store.load(program, Path()).items():
@@ -92,10 +95,19 @@ def files(cluster: TFCluster, policy: Policy, addresses: str = ADDRESSES) -> Fil
 
 
 @cache
-def runtime() -> Mapping[str, bytes]:
-    """The runtime's sources by their path."""
-    every = sorted(RUNTIME.rglob("*.py"))
-    return {path.relative_to(RUNTIME).as_posix(): path.read_bytes() for path in every}
+def runtime() -> str:
+    """The runtime's sources as a zip, which Python runs as it is, in base64.
+
+    One file and a third of their size: what a pod has of a ConfigMap stands in it, and each of its
+    changes goes through all of that. Ref: https://docs.python.org/3/library/zipapp.html
+    """
+    found = io.BytesIO()
+    with zipfile.ZipFile(found, "w") as packed:
+        for path in sorted(RUNTIME.rglob("*.py")):
+            # Without a date, so that the same sources are the same bytes.
+            head = zipfile.ZipInfo(path.relative_to(RUNTIME).as_posix())
+            packed.writestr(head, path.read_bytes(), zipfile.ZIP_DEFLATED)
+    return base64.b64encode(found.getvalue()).decode()
 
 
 def output_dir(metadata: Metadata, policy: Policy) -> str:
@@ -142,6 +154,7 @@ def _described(cluster: TFCluster, policy: Policy, addresses: str) -> bytes:
         "ownFolder": True,
         "holdOff": HOLD_OFF,
         "interpreter": spec.interpreter,
+        "home": policy.workspace_path if policy.workspace_claim else None,
     }
     return (json.dumps(described, ensure_ascii=False, indent=1) + "\n").encode()
 

@@ -85,9 +85,14 @@ def template(
         image=spec.image or policy.default_image,
         command=[
             *(policy.python, "-S", "-E"),
-            *(f"{files.ROOT}/runtime/task.py", f"{files.ROOT}/{files.TASK_FILE}", task),
+            *(
+                f"{files.ROOT}/{files.RUNTIME_FILE}",
+                "task",
+                f"{files.ROOT}/{files.TASK_FILE}",
+                task,
+            ),
         ],
-        env=_env(cluster, policy, by_index=index is None),
+        env=_counted() if index is None else [],
         env_from=[{"secretRef": {"name": s.name}} for s in asked.secrets if not s.path],
         requests=requests,
         limits=limits,
@@ -129,19 +134,16 @@ def cores(cpu: float) -> str:
     return f"{milli}m" if milli % 1000 else str(milli // 1000)
 
 
-def _env(cluster: TFCluster, policy: Policy, *, by_index: bool) -> list[Object]:
-    mark = cluster.metadata.uid or cluster.metadata.name
-    found: list[Object] = [{"name": "TFCLUSTER_RUN_UID", "value": mark}]
-    if policy.workspace_claim:
-        found.append({"name": "HOME", "value": policy.workspace_path})
-    if by_index:
-        for name, annotation in (
-            ("TFCLUSTER_INDEX_FAILURES", FAILURES),
-            ("TFCLUSTER_INDEX_IGNORED", IGNORED),
-        ):
-            path = {"fieldPath": f"metadata.annotations['{annotation}']"}
-            found.append({"name": name, "valueFrom": {"fieldRef": path}})
-    return found
+def _counted() -> list[Object]:
+    """How often a Job has replaced this pod, which only its annotations know."""
+    said = (("TFCLUSTER_INDEX_FAILURES", FAILURES), ("TFCLUSTER_INDEX_IGNORED", IGNORED))
+    return [
+        {
+            "name": name,
+            "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{annotation}']"}},
+        }
+        for name, annotation in said
+    ]
 
 
 def _mounts(

@@ -21,10 +21,10 @@ TICKS = os.sysconf("SC_CLK_TCK")
 class IdleWatch:
     """Samples one server process; `since` is the start of the present idle period, or None."""
 
-    def __init__(self, pid: int, port: int, uid: str, hosts: list[str]) -> None:
+    def __init__(self, pid: int, port: int, mark: str, hosts: list[str]) -> None:
         self._pid = pid
         self._port = port
-        self._mark = f"TFCLUSTER_RUN_UID={uid}".encode() if uid else b""
+        self._mark = f"TFCLUSTER_RUN_UID={mark}".encode()
         self._hosts = hosts
         self._is_ours: dict[str, bool] = {}
         self._open: set[str] = set()

@@ -4,7 +4,7 @@ Promises: the program (or server) gets its addresses and environment, all it pri
 it ends when asked or when whoever started us ends, nothing that descends from it survives, and how
 it ended is left as report and termination message. It restarts nothing and never looks at what the
 program does. The same files run on this machine and in a container: standard library only, Python
-3.8 syntax; the modules beside this one are found because the script's folder is sys.path[0].
+3.8 syntax; the modules beside this one are found because what is started is sys.path[0].
 """
 
 from __future__ import annotations
@@ -131,8 +131,7 @@ class Task:
 
     def _watch_idle(self) -> None:
         every = float(os.environ.get("TFCLUSTER_IDLE_SAMPLE") or 5.0)
-        uid = os.environ.get("TFCLUSTER_RUN_UID", "")
-        watch = IdleWatch(self.child, self.config.port, uid, self.config.hosts)
+        watch = IdleWatch(self.child, self.config.port, self.config.mark, self.config.hosts)
         beacon = Beacon(self.loop, self.config.beacon)
 
         def look() -> None:

@@ -36,6 +36,7 @@ PRIVATE = (
     "TFCLUSTER_INDEX_FAILURES",
     "TFCLUSTER_INDEX_IGNORED",
 )
+# The folder of these files, or the zip that a pod has of them.
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -149,6 +150,12 @@ class TaskConfig:
         return str(self.program.get("entrypoint", "")).endswith(".sh")
 
     @property
+    def mark(self) -> str:
+        """What tells this run's processes from all others; a run on paper has no uid."""
+        found: str = self.data.get("uid") or self.data["name"]
+        return found
+
+    @property
     def working_dir(self) -> str:
         """Where the program starts; relative to its own folder. Empty when nothing was said."""
         said = self.program.get("workingDir")
@@ -203,8 +210,8 @@ class TaskConfig:
     def command(self, find: Callable[[str], str]) -> list[str]:
         """The child's argv; `find(name)` looks a program up on PATH. Raises ConfigError."""
         if self.in_graph:
-            server = os.path.join(HERE, "tf_server.py")
-            return [self.interpreter, server, "--server", self.data.get("server", "native")]
+            kind = self.data.get("server", "native")
+            return [self.interpreter, HERE, "tf_server", "--server", kind]
         script = os.path.join(self.program["dir"], self.program["entrypoint"])
         if not os.path.isfile(script):
             raise ConfigError(f"its file {script} does not exist")
@@ -222,7 +229,8 @@ class TaskConfig:
 
     def environment(self, base: dict[str, str]) -> dict[str, str]:
         """The child's environment: `base`, the user's, ours. Raises ConfigError."""
-        env = {**base, **(self.data.get("env") or {})}
+        home = {"HOME": self.data["home"]} if self.data.get("home") else {}
+        env = {**base, **home, **(self.data.get("env") or {})}
         for name in list(env):
             if name.startswith(PRIVATE_PREFIXES) or name in PRIVATE:
                 del env[name]
@@ -231,6 +239,7 @@ class TaskConfig:
             TFCLUSTER_CLUSTER=self.data["cluster"],
             TFCLUSTER_RUN=str(self.data["run"]),
             TFCLUSTER_NAME=self.data["name"],
+            TFCLUSTER_RUN_UID=self.mark,
             TFCLUSTER_TASK=self.task,
             TFCLUSTER_TASK_TYPE=self.task_type,
             TFCLUSTER_TASK_INDEX=str(self.index),

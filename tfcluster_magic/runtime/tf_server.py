@@ -1,8 +1,8 @@
 """A bare TensorFlow server for an In-Graph task: the C API, without importing TensorFlow's Python.
 
-Reads TF_CONFIG. `--server python` runs tf.distribute.Server instead; the C API falls back to it by
-itself where it is missing or fails, saying so in one line. Once it serves it never ends by itself.
-Standard library only, Python 3.8 syntax.
+Started as `python <the runtime> tf_server`; reads TF_CONFIG. `--server python` runs
+tf.distribute.Server instead; the C API falls back to it by itself where it is missing or fails,
+saying so in one line. Once it serves it never ends by itself. Standard library only, Python 3.8.
 """
 
 from __future__ import annotations
@@ -186,7 +186,8 @@ def main(argv: list[str]) -> int:
         say(f"TensorFlow's C API cannot serve ({error}); going on with tf.distribute.Server")
         # A fresh process, which looks at the port again: what the C API has left in this one must
         # not matter.
-        os.execv(sys.executable, [sys.executable, __file__, "--server", "python"])
+        again = [sys.executable, sys.argv[0], "tf_server", "--server", "python"]
+        os.execv(sys.executable, again)
     except Exception as error:  # TensorFlow's own kinds, not imported here
         if port_is_taken(address):
             say(taken)
@@ -194,9 +195,3 @@ def main(argv: list[str]) -> int:
         say(f"the server cannot start: {error}")
         return 1
     return 0
-
-
-if __name__ == "__main__":
-    # Our folder must not offer its modules to TensorFlow's imports.
-    del sys.path[0]
-    sys.exit(main(sys.argv))

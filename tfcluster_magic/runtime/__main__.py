@@ -1,0 +1,24 @@
+"""The runtime started as a whole, as this folder or from the zip that a pod has of it.
+
+`python -S -E runtime.zip task <task.json> <task>` runs a task, `python runtime tf_server` the bare
+server that TF_CONFIG describes. Standard library only, Python 3.8 syntax.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["task"]:
+        import task
+
+        # Not sys.exit: a thread that hangs on a volume must not keep us, and all is written.
+        os._exit(task.main(sys.argv[1:]))
+    if sys.argv[1:2] == ["tf_server"]:
+        import tf_server
+
+        # Our folder must not offer its modules to TensorFlow's imports.
+        del sys.path[0]
+        sys.exit(tf_server.main(sys.argv[1:]))
+    sys.exit("use: task <task.json> <task>, or tf_server [--server python]")
