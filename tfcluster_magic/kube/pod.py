@@ -153,10 +153,8 @@ def _mounts(
     name = labels.files_name(cluster.metadata.name, cluster.metadata.uid)
     asked = cluster.spec.pods or Pods()
     own = {"name": name, "items": list(items), "defaultMode": 0o444}
-    found = {
-        FILES: [Mount({"configMap": own}, files.ROOT, read_only=True)],
-        "tmp": [Mount({"emptyDir": {}}, "/tmp")],  # noqa: S108 - the pod's own
-    }
+    # /tmp is the image's: a volume for it would be a tenth of what a task costs the API server.
+    found = {FILES: [Mount({"configMap": own}, files.ROOT, read_only=True)]}
     for each in _shared(cluster, policy):
         # Said of the volume, too: the kubelet then changes no owner of files that nobody may write.
         source = {"persistentVolumeClaim": {"claimName": each.claim, "readOnly": True}}
