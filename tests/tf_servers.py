@@ -9,13 +9,11 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
-import tfcluster_magic
+from task_process import RUNTIME
+
 from tfcluster_magic.client.gate import by_task, wait_until_open
 from tfcluster_magic.loopback import guard_path
-
-RUNTIME = Path(tfcluster_magic.__file__).parent / "runtime"
 
 
 class Servers:

@@ -159,7 +159,8 @@ def _members() -> Iterator[Member]:
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
             if any(word.endswith(b"/runtime.zip") for word in words):
                 # What it was given, as its own container has it.
-                told = json.loads(Path(f"/proc/{pid}/root/tfcluster/task.json").read_bytes())
+                given = Path("/proc", str(pid), "root", "tfcluster", "task.json")
+                told = json.loads(given.read_bytes())
                 space = namespace_of(pid)
                 if space and alive(pid):
                     yield Member(pid, told["uid"], words[-2].decode(), space)

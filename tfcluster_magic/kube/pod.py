@@ -84,13 +84,8 @@ def template(
         container=labels.CONTAINER,
         image=spec.image or policy.default_image,
         command=[
-            *(policy.python, "-S", "-E"),
-            *(
-                f"{files.ROOT}/{files.RUNTIME_FILE}",
-                "task",
-                f"{files.ROOT}/{files.TASK_FILE}",
-                task,
-            ),
+            *(policy.python, "-S", "-E", f"{files.ROOT}/{files.RUNTIME_FILE}"),
+            *("task", f"{files.ROOT}/{files.TASK_FILE}", task),
         ],
         env=_counted() if index is None else [],
         env_from=[{"secretRef": {"name": s.name}} for s in asked.secrets if not s.path],
