@@ -225,7 +225,7 @@ def test_a_volume_that_recovers_is_waited_for(
     folder = tmp_path / "volume"
     folder.symlink_to(tmp_path / "brick")  # "it exists", and nothing is there
     run.config |= {"outputDir": str(folder), "ownFolder": True}
-    task = run.task().start({} if heals else {"TFCLUSTER_PATIENCE": "0.2"})
+    task = run.task().start({} if heals else {"TFCLUSTER_PATIENCE": "4"})
     until(lambda: f"waiting for the output folder {folder}: " in task.output, "the wait")
     if heals:
         (tmp_path / "brick").mkdir()

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import pytest
 import yaml
 from conftest import UnderTest
 from kubectl import Kubectl, Object
-from kubenode import paths
+from kubenode import dns, paths
 from kubenode.commands import wait_until
 from kubenode.errors import NodeError
+from scale import asking, real
 from workloads import WEB, fetch, job, service, spec
 
+from tfcluster_magic.kube.files import RUNTIME
+
 COUNT = 3
+EXISTENCE = RUNTIME / "existence.py"
 NEVER_READY = {"exec": {"command": ["false"]}}
 DNS_AUTOSCALER = paths.ROOT / "k8s" / "overlays" / "dns-autoscaler"
 
@@ -38,6 +43,47 @@ def test_pods_of_a_job_have_names_before_they_are_ready(cluster: UnderTest, kube
         page = fetch(f"{name}.tasks")
         wait_until(lambda page=page: kube.succeeds(asking, *page), f"{name} answers", seconds=90)
         assert kube.exec(asking, *page).strip() == name
+
+
+@pytest.fixture
+def keeping(cluster: UnderTest) -> Iterator[str]:
+    """The address of a CoreDNS that keeps for half a minute what it said is not there."""
+    assert cluster.own
+    with dns.caching(cluster.own.first):
+        yield cluster.own.first.ip
+
+
+def exists(kube: Kubectl, name: str, server: str) -> bool | None:
+    """What a task in the pod "asker" hears of a name from that server."""
+    said = f"nameserver {server}\nsearch {kube.namespace}.svc.cluster.local\n"
+    asks = (
+        f"{EXISTENCE.read_text()}\nRESOLV, PORT = '/tmp/resolv.conf', {dns.CACHING_PORT}\n"
+        f"open(RESOLV, 'w').write({said!r})\nprint(exists({name!r}))"
+    )
+    heard = kube("exec", "-i", "asker", "--", "python3", "-", stdin=asks).strip()
+    return {"True": True, "False": False}.get(heard)
+
+
+@pytest.mark.needs("node-inside")
+def test_a_name_that_was_asked_for_too_early_is_seen_at_once(
+    cluster: UnderTest, kube: Kubectl, keeping: str
+) -> None:
+    """While the server goes on to say to others that it is not there."""
+    early = {
+        "do": "early",
+        "name": f"task-0.tasks.{kube.namespace}.svc.cluster.local",
+        "servers": {"keeping": (keeping, dns.CACHING_PORT)},
+    }
+    template = spec(cluster.busybox)
+    template["subdomain"] = "tasks"
+    kube.apply(real.asker(cluster.description.images["notebook"]), job("task", template))
+    kube.running("asker", real.IMAGE_PULL)
+    wait_until(lambda: running(kube) == 1, "its pod runs", seconds=90)
+    wait_until(lambda: exists(kube, "task-0.tasks", keeping) is False, "it answers", seconds=90)
+    assert real.ask(kube, **early) == {"keeping": asking.NO_NAME}
+    kube.apply(service("tasks", "task", WEB, clusterIP="None", publishNotReadyAddresses=True))
+    wait_until(lambda: exists(kube, "task-0.tasks", keeping), "the name is there", seconds=90)
+    assert real.ask(kube, **early) == {"keeping": asking.NO_NAME}
 
 
 def test_dns_grows_with_the_nodes(cluster: UnderTest) -> None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import _thread
 import errno
 import os
+import random
 import select
 import time
 
 from checkpoints import copy_checkpoints, wait_for_copy
+from existence import exists
 from ownership import take
 from taskconfig import ConfigError, TaskConfig
 
@@ -27,6 +29,8 @@ PATIENCE = 600.0
 # And names that may belong to tasks that have ended already: then the program starts all the same.
 GO_ON = 30.0
 QUIET_SECONDS = 2.0
+SAMPLE = 32
+"""Names that have to exist before all are asked for together; of few these are all."""
 # How long a volume may answer with what it says while it recovers: GlusterFS, for one, gives a
 # server that does not answer 42 s before it goes on without. What is left then, stays.
 VOLUME_PATIENCE = 60.0
@@ -137,7 +141,7 @@ def wait_for_names(
     names = Names([host for host in hosts if not _is_address(host)], needed)
     if not names.missing:
         return
-    started, pause, told = time.monotonic(), 0.1, False
+    started, told = time.monotonic(), False
     while True:
         waited = time.monotonic() - started
         tells = waited > QUIET_SECONDS and not told
@@ -159,14 +163,14 @@ def wait_for_names(
             say(f"waiting for the address of {names.shown}")
             told = True
         # A name server has no event to wait for.
-        time.sleep(pause)
-        pause = min(2.0, pause * 1.5)
+        time.sleep(min(2.0, max(0.1, waited / 5)))
 
 
 class Names:
     """Names without an address yet. 600 tasks that ask for 600 names each are too many questions:
     the name that all are below (of a headless Service) has an address for each of them, so one
-    answer tells that all are there; until then the first that is missing tells enough.
+    answer tells that all are there; until then the first that is missing tells enough. An answer
+    that lacks some may be kept as long as none: so it is asked for once a SAMPLE of them exists.
     """
 
     def __init__(self, names: list[str], needed: list[str]) -> None:
@@ -175,6 +179,7 @@ class Names:
         above = {name.partition(".")[2] for name in names}
         self._above = above.pop() if len(above) == 1 else ""
         self.missing = sorted(names, key=lambda name: name not in self._needed)
+        self._sample = random.sample(names, min(SAMPLE, len(names)))
 
     @property
     def lacks_needed(self) -> bool:
@@ -191,19 +196,29 @@ class Names:
         """Ask for all together, then `singly` or where that tells nothing for one after the other:
         until the first that has no address, or for `every` one.
         """
-        together = _addresses(self._above) if self._above and self._count > 1 else 0
+        together = 0
+        if self._above and self._count > 1:
+            if self._sampled():
+                together = _addresses(self._above)
+            elif not singly and not every:
+                return
         if together >= self._count:
             self.missing = []
         elif singly or every or not together:
             left = []
             for place, name in enumerate(self.missing):
-                if _addresses(name):
+                if exists(name) is not False and _addresses(name):
                     continue
                 left.append(name)
                 if not every:
                     left += self.missing[place + 1 :]
                     break
             self.missing = left
+
+    def _sampled(self) -> bool:
+        while self._sample and exists(self._sample[-1]) is not False:
+            self._sample.pop()
+        return not self._sample
 
 
 def _addresses(name: str) -> int:

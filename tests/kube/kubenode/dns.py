@@ -6,11 +6,16 @@ allows it by port 53, not by the labels of pods. What is not the cluster's does 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 from . import build, manifests
 from .config import filled, flags
 from .node import Node
 
 ADDRESS = "10.96.0.10"
+CACHING, CACHING_PORT = "coredns-caching", 5353
 
 # As a pod asks: the name server is the Service, through kube-proxy's rules.
 ASK = f"""
@@ -30,3 +35,17 @@ def start(node: Node) -> None:
     node.write("/etc/coredns/Corefile", filled("Corefile", node))
     node.start("coredns", [build.binary("coredns"), *flags("coredns", node)])
     node.ready("coredns", ["unshare", "--mount", "sh", "-ec", ASK])
+
+
+@contextmanager
+def caching(node: Node) -> Iterator[None]:
+    """Another CoreDNS, that keeps for a while what it said is not there, at the node's own address
+    and CACHING_PORT.
+    """
+    node.write("/etc/coredns/Corefile.caching", filled("Corefile.caching", node))
+    node.start(CACHING, [build.binary("coredns"), "-conf=/etc/coredns/Corefile.caching"])
+    try:
+        yield
+    finally:
+        node.stop(CACHING)
+        Path(node.folder / "servers" / CACHING).unlink()  # or the node is taken for a broken one

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Sequence
 
 from kubectl import Kubectl
-from kubenode import build, dns
+from kubenode import dns
 from kubenode.cluster import Cluster
 from kubenode.commands import say
-from kubenode.config import filled
 from kubenode.node import Node
 from kubenode.processes import running
 
@@ -29,14 +26,13 @@ from .ways import BY_HAND, PS, RUN, TASKS, WORKERS, where
 
 SHARE = 20
 """Every so manieth task asks, where all would take minutes."""
-CACHING, CACHING_PORT = "coredns-caching", 5353
 Values = dict[str, list[float]]
 
 
 def names(site: Site, rounds: int) -> list[Row]:
     """Ask early and late, for all, and for what tasks dial with device filters and without."""
     node, values = Cluster().first, defaultdict[str, list[float]](list)
-    with _caching(node):
+    with dns.caching(node):
         for number in range(1, rounds + 1):
             with site.namespace("names") as namespace:
                 kubectl = site.kubectl.within(namespace)
@@ -93,7 +89,7 @@ def _late(site: Site, node: Node, kubectl: Kubectl, values: Values) -> None:
                 site.api.create(where(each, namespace), each)
         pods.wait(TASKS, "all tasks run")
     name = f"{hosts()[1][-1]}.{namespace}.svc.cluster.local"
-    servers = {"ours": (dns.ADDRESS, 53), "caching": (node.ip, CACHING_PORT)}
+    servers = {"ours": (dns.ADDRESS, 53), "caching": (node.ip, dns.CACHING_PORT)}
     said = ask(kubectl, do="early", name=name, servers=servers)
     assert set(said.values()) == {3}, said  # there is no such name
     (service,) = _of_kind(posts, "Service")
@@ -107,18 +103,6 @@ def _late(site: Site, node: Node, kubectl: Kubectl, values: Values) -> None:
 
 def _of_kind(posts: Sequence[Object], kind: str) -> Sequence[Object]:
     return [each for each in posts if each["kind"] == kind]
-
-
-@contextmanager
-def _caching(node: Node) -> Iterator[None]:
-    """Another CoreDNS, that keeps for a while what it said is not there."""
-    node.write("/etc/coredns/Corefile.caching", filled("Corefile.caching", node))
-    node.start(CACHING, [build.binary("coredns"), "-conf=/etc/coredns/Corefile.caching"])
-    try:
-        yield
-    finally:
-        node.stop(CACHING)
-        Path(node.folder / "servers" / CACHING).unlink()  # or the node is taken for a broken one
 
 
 def _rows(values: Values) -> list[Row]:
