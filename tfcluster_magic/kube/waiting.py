@@ -21,7 +21,7 @@ from .members import LOG
 from .said import BY_SOMEBODY, GOES_ON, Asked, Clause, Object
 
 MOST_QUESTIONS = 6
-_PATIENCE = 2.0
+_PATIENCE = 3.0
 """Seconds for which a Job may make no pod before anybody asks why."""
 
 

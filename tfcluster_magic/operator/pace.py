@@ -10,11 +10,11 @@ import threading
 import time
 from collections.abc import Callable
 
-EACH, TASK = 0.1, 0.001
-"""Seconds of the pace that a write takes, and each task of its run: nine small runs a second, or
-one of 900 tasks.
+EACH, TASK = 0.2, 0.001
+"""Seconds of the pace that a write takes, and each task of its run: five small runs a second, or
+one of 800 tasks.
 """
-BURST, LONGEST = 1.0, 3.0
+BURST, LONGEST = 1.0, 5.0
 """Seconds that may be used at once after a rest, and that a write waits at the longest."""
 
 
