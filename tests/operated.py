@@ -110,6 +110,11 @@ class World:
         """Wait for a phase."""
         return self.wait(name, lambda status: status.get("phase") == phase)
 
+    def made(self) -> int:
+        """How many objects were asked for, but Services: these come with the tasks' addresses."""
+        made = [where for method, where in self.server.calls if method == "POST"]
+        return len([where for where in made if not where.endswith("/services")])
+
 
 def node(ready: bool) -> Object:
     return {

@@ -1,4 +1,4 @@
-"""When the Service of a large run is there: not while its tasks come and go one by one."""
+"""When the Service of a run is there: not while its tasks come and go one by one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from operated import RUNS, World, spec, until, up
 from tfcluster_magic.kube import resource
 from tfcluster_magic.kube.policy import Policy
 from tfcluster_magic.models import TFCluster
-from tfcluster_magic.operator import making
 from tfcluster_magic.operator.addressing import LONGEST, SETTLED, Addressing
 from tfcluster_magic.operator.making import Maker
 
@@ -43,12 +42,6 @@ class Run:
     def named(self) -> bool:
         """Whether the Service is there."""
         return SERVICE in self.server.objects
-
-
-@pytest.fixture(autouse=True)
-def large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any run counts as a large one."""
-    monkeypatch.setattr(making, "LARGE", 1)
 
 
 @pytest.fixture
@@ -87,19 +80,6 @@ def test_tasks_that_come_slowly_are_not_waited_for_any_longer(run: Run) -> None:
     run.now += LONGEST
     run.turn(2)
     assert run.named
-
-
-def test_a_small_run_has_its_names_before_its_tasks(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And keeps them while these end."""
-    monkeypatch.setattr(making, "LARGE", 2)
-    world.launch("digits-1")
-    until(lambda: world.server.names("jobs") == ["digits-1-worker"])
-    assert SERVICE in world.server.objects
-    world.server.answer("PATCH", f"{RUNS}/digits-1", {"spec": {"stop": {"reason": "lunch"}}})
-    world.phase("digits-1", "Stopped")
-    assert SERVICE in world.server.objects
 
 
 def test_it_goes_with_the_wish_to_stop(world: World) -> None:

@@ -96,14 +96,14 @@ def test_a_gang_is_queued_with_the_schedulers_words_until_it_is_bound(volcano: W
     )
     assert status["phase"] == "Queued"
     assert "startedAt" not in status
-    made = len([call for call in volcano.server.calls if call[0] == "POST"])
+    made = volcano.made()
     begun = time.time()
     until(lambda: time.time() > begun + 1.5)  # longer than startTimeout
     assert volcano.status("digits-1")["phase"] == "Queued"
     bind(volcano)
     status = volcano.phase("digits-1", "Running")
     assert float(status["startedAt"]) > begun + 1.0
-    assert len([call for call in volcano.server.calls if call[0] == "POST"]) == made
+    assert volcano.made() == made
 
 
 def test_its_pod_group_has_the_priority_class_of_its_tasks(world: World) -> None:

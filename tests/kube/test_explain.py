@@ -7,7 +7,6 @@ start: the operator rests while the records are written.
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +21,7 @@ from kubenode.errors import NodeError
 from operators import Tenant
 from waiting_causes import ACCESS_SECRET, evict, limit_range, quota, webhook
 
-from tfcluster_magic.kube import access
+from tfcluster_magic.kube import access, objects, resource
 from tfcluster_magic.kube.api import Api
 
 pytestmark = pytest.mark.needs("registry", "node-inside")
@@ -162,8 +161,10 @@ def test_who_waits_for_a_peer_says_for_whom(
     place.launch("dns-1", serves(ps=1))
     place.launch("peers-1", serves(ps=1))
     place.kubectl("wait", "--for=create", "job/dns-1-ps", "--timeout=60s", seconds=70)
-    nobody = json.dumps({"spec": {"selector": {"tfcluster.dev/name": "nobody"}}})
-    place.kubectl("patch", "service", "dns-1", "--type=merge", "-p", nobody)
+    found = resource.read(place.kubectl.get("tfcluster", "dns-1"))
+    named = objects.service(found, namespace=place.kubectl.namespace)
+    named["spec"]["selector"] = {"tfcluster.dev/name": "nobody"}  # as the run's own, and useless
+    place.kubectl.apply(named)
     cluster.kubectl("delete", "validatingwebhookconfiguration", held)
     place.phase("peers-1", "Running")
     refusing("peers-1", **{"tfcluster.dev/task-type": "ps"})

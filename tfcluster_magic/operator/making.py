@@ -27,17 +27,6 @@ _RESOURCE = {
     "Job": "jobs",
 }
 
-LARGE = 50
-"""Tasks of a run from which on its Service is made when they have addresses (`addressing`). Fewer
-have theirs at once: a name server may keep for half a minute that a name is not there, and a small
-run would wait that long for one that was asked for too early.
-"""
-
-
-def is_large(cluster: TFCluster) -> bool:
-    """Whether a run's names come after its tasks."""
-    return cluster.spec.replicas.total >= LARGE
-
 
 def still_there(kind: str, name: str) -> str:
     """What is in the way of a run, or makes it wait."""
@@ -83,7 +72,7 @@ class Maker:
             run, mains = cluster.metadata.name, objects.main_types(cluster)
             owning, owners = {labels.job_name(run, each) for each in mains}, []
             for wanted in objects.objects(cluster, policy, namespace=cluster.metadata.owner):
-                if wanted["kind"] == "Service" and is_large(cluster):
+                if wanted["kind"] == "Service":  # made when there are addresses: `addressing`
                     self._find(cluster, wanted)
                     continue
                 made = self._create(cluster, wanted)
@@ -97,9 +86,7 @@ class Maker:
 
     def name(self, cluster: TFCluster) -> None:
         """Make the Service, if it is not there. Raises as `make`."""
-        wanted = objects.service(cluster, namespace=cluster.metadata.owner)
-        if self._find(cluster, wanted) is None:
-            self._create(cluster, wanted)
+        self._create(cluster, objects.service(cluster, namespace=cluster.metadata.owner))
 
     def unname(self, cluster: TFCluster) -> None:
         """Delete the Service, if it is there and the run's. Raises ApiError."""
