@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 from typing import Any
 
 import pytest
@@ -71,6 +73,26 @@ async def test_only_a_signed_in_user_gets_there(fetch: Fetch, recorder: Page) ->
     assert (await fetch("/echo", plain=True, method="POST", body="x")).code == 403
     assert (await fetch("/echo", method="PUT", body="x")).code == 405
     assert echoed(await fetch("/echo"))[0]["path"].startswith(PREFIX)
+
+
+@pytest.mark.parametrize(("site", "refused"), [("cross-site", True), ("same-origin", False)])
+async def test_a_connection_that_ends_says_so(
+    cookies: dict[str, str], recorder: Page, http_server_port: Any, site: str, refused: bool
+) -> None:
+    """A refusal comes before the body was read, and closes: a proxy must not use it again."""
+    port = http_server_port[-1]
+    head = f"POST {recorder.base}/echo HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
+    head += f"Cookie: {cookies['Cookie']}\r\nSec-Fetch-Site: {site}\r\nContent-Length: 3\r\n\r\n"
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    for _time in range(1 if refused else 2):
+        writer.write(f"{head}a=1".encode())
+        told = await reader.readuntil(b"\r\n\r\n")
+        assert told.startswith(b"HTTP/1.1 403" if refused else b"HTTP/1.1 200")
+        assert (b"\r\nConnection: close\r\n" in told) is refused
+        size = re.search(rb"\r\nContent-Length: (\d+)\r\n", told)
+        await reader.readexactly(int(size[1])) if size else await reader.readuntil(b"0\r\n\r\n")
+    assert not refused or await reader.read() == b""
+    writer.close()
 
 
 @pytest.mark.parametrize(

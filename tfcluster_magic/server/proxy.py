@@ -43,6 +43,7 @@ class BoardPage(JupyterHandler):
 
     auth_resource = RESOURCE
     _forward: Forward | None = None
+    _prepared = False
 
     @property
     def _boards(self) -> ServerBoards:
@@ -77,6 +78,15 @@ class BoardPage(JupyterHandler):
         await super().prepare()
         if self.request.method == "POST" and not self._finished:
             await self._begin()
+        self._prepared = True
+
+    def finish(self, chunk: Any = None) -> Any:
+        """Say that the connection ends with an answer that comes before the body was read: Tornado
+        closes it without a word, and a proxy that used it again would answer somebody by 503.
+        """
+        if not self._prepared:
+            self.set_header("Connection", "close")
+        return super().finish(chunk)
 
     @looked_at
     async def _begin(self) -> None:
