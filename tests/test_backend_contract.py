@@ -181,7 +181,7 @@ def test_a_task_that_ignores_sigterm_is_killed(backend: Backend, launch: Launch)
     text = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SLEEP
     run = launch(text, worker=1, limits=Lifecycle(grace=0.3))
     follow = backend.logs("digits", follow=True)
-    assert next(line for line in follow if line is not None).text == "up"
+    assert any(line is not None and line.text == "up" for line in follow)
     backend.stop("digits", Stop())
     assert until_released(backend, run).status.phase is Phase.STOPPED
 

@@ -47,7 +47,8 @@ def found_in_a_file(run: Run, folder: Path, domain: str, there: str) -> tuple[Pa
     run.config["addresses"] = None
     run.config.update(addressTemplate=f"{{name}}-{{type}}-{{index}}.{domain}", port=2222)
     shell = f'mount --bind {hosts} /etc/hosts && exec "$@"'
-    return hosts, run.task().start(prefix=[*NAMESPACE, shell, ""])
+    task = run.task().start({"TFCLUSTER_PATIENCE": "12"}, prefix=[*NAMESPACE, shell, ""])
+    return hosts, task
 
 
 def test_waits_for_names(run: Run, tmp_path: Path) -> None:
@@ -105,7 +106,7 @@ def test_a_group_waits_for_all_of_it(run: Run, replaced: str, cause: str) -> Non
 def test_stop_while_waiting(run: Run) -> None:
     """SIGTERM ends a task that waits for an address at once."""
     run.config["addresses"]["ps"] = ["gone.invalid:2222"]
-    task = run.task().start()
+    task = run.task().start({"TFCLUSTER_PATIENCE": "12"})
     until(lambda: "waiting for the address of gone.invalid" in task.output, "the wait")
     task.process.terminate()
     assert (task.wait()["cause"], task.process.returncode) == ("Stopped", 143)

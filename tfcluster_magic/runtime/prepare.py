@@ -29,6 +29,9 @@ PATIENCE = 600.0
 # And names that may belong to tasks that have ended already: then the program starts all the same.
 GO_ON = 30.0
 QUIET_SECONDS = 2.0
+# On Kubernetes names come when the last task has an address, at the latest ten seconds after the
+# first (`operator/addressing.py`): what is usual is no news.
+NAMES_QUIET_SECONDS = 12.0
 SAMPLE = 32
 """Names that have to exist before all are asked for together; of few these are all."""
 # How long a volume may answer with what it says while it recovers: GlusterFS, for one, gives a
@@ -144,7 +147,7 @@ def wait_for_names(
     started, told = time.monotonic(), False
     while True:
         waited = time.monotonic() - started
-        tells = waited > QUIET_SECONDS and not told
+        tells = waited > min(NAMES_QUIET_SECONDS, patience / 2) and not told
         late = waited > min(GO_ON, patience)
         names.ask(singly=late, every=tells)
         ends = names.missing and (waited > patience or (late and not names.lacks_needed))
