@@ -85,6 +85,14 @@ def labels(run: str, uid: str, task_type: TaskType | None = None) -> dict[str, s
     return found
 
 
+def of_pods(run: str, uid: str, task_type: TaskType) -> dict[str, str]:
+    """The labels of a task's pod: there are hundreds, each written often, so that none says what
+    another one says.
+    """
+    doubled = {"app.kubernetes.io/instance", "app.kubernetes.io/component"}
+    return {k: v for k, v in labels(run, uid, task_type).items() if k not in doubled}
+
+
 def selector(run: str, uid: str) -> dict[str, str]:
     """The labels by which the pods of a run are found, and those of no other."""
     return {NAME: run, UID: uid} if uid else {NAME: run}

@@ -72,7 +72,7 @@ def template(
         hostname=None if index is None else f"{name}-{index}",
         restart=restart,
         labels={
-            **labels.labels(metadata.name, metadata.uid, task_type),
+            **labels.of_pods(metadata.name, metadata.uid, task_type),
             **({} if index is None else {labels.TASK: task}),
         },
         annotations={**asked.annotations, **gang},
