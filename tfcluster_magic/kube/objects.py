@@ -227,6 +227,7 @@ def _job(
         metadata=head(cluster, namespace, name, references, task_type),
         count=cluster.spec.replicas.of(task_type).count,
         retries=RETRIES,
+        counts_apart=pod.counts_apart(cluster),
         ttl=TTL_SECONDS if task_type in main_types(cluster) else None,
         pod=pods,
     )
