@@ -130,9 +130,9 @@ def test_a_new_run_in_the_place_of_a_removed_one(
     assert second.metadata.name == first.metadata.name
     wait_for(lambda: not tasks_of(first))
     wait_for(lambda: len(_supervisors(second)) == 1)
-    status = backend.get("digits").status
-    assert status.phase in (Phase.STARTING, Phase.RUNNING)
-    assert status.addresses == second.status.addresses != first.status.addresses
+    wait_for(lambda: backend.get("digits").status.phase is Phase.RUNNING)
+    addresses = backend.get("digits").status.addresses
+    assert addresses == second.status.addresses != first.status.addresses
     wait_for(lambda: len(tasks_of(second)) == 2)
 
 
