@@ -32,11 +32,32 @@ class AdmitAll:
         return Admitted()
 
 
+class Jobs(KubeServer):
+    """With as much of a Job's controller as says of a suspended Job that it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.notes_suspensions = True
+        self.is_followed = True
+        """Whether watches are told of Jobs."""
+
+    def put(self, path: str, found: Object) -> Object:
+        """See `KubeServer.put`."""
+        if path.startswith(f"{JOBS}/") and self.notes_suspensions:
+            now = {"type": "Suspended", "status": str(bool(found["spec"].get("suspend")))}
+            found.setdefault("status", {})["conditions"] = [now]
+        return super().put(path, found)
+
+    def _tell(self, kind: str, path: str, found: Object) -> None:
+        if self.is_followed or not path.startswith(f"{JOBS}/"):
+            super()._tell(kind, path, found)
+
+
 class World:
     """A server, an operator before it, and the hands of a Job controller and a kubelet."""
 
     def __init__(self) -> None:
-        self.server = KubeServer()
+        self.server = Jobs()
         self.server.put("/api/v1/nodes/node-1", node(ready=True))
         self.leads = True
         self.controller: Controller | None = None

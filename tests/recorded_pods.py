@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tfcluster_magic.kube import trimming
-from tfcluster_magic.kube.observe import ATTEMPT, Crew
+from tfcluster_magic.kube.jobs import ATTEMPT
+from tfcluster_magic.kube.observe import Crew
 from tfcluster_magic.models import (
     Mode,
     Phase,

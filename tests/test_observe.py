@@ -10,7 +10,7 @@ import pytest
 from recorded_pods import NOW, PODS, RUNNING, crew, job, recorded
 
 from tfcluster_magic.kube import ends, trimming
-from tfcluster_magic.kube.observe import completed_indexes
+from tfcluster_magic.kube.jobs import completed_indexes
 from tfcluster_magic.models import (
     Cause,
     Mode,

@@ -27,6 +27,38 @@ def test_a_stop_before_there_are_pods_suspends_every_job(world: World) -> None:
     until(lambda: suspended(world, "digits-1-ps", "digits-1-worker"))
 
 
+def test_a_stop_waits_for_pods_that_nobody_has_seen(world: World) -> None:
+    """A run is not over before its Jobs make no more pods, and those that they made are gone."""
+    world.server.notes_suspensions = False
+    world.launch("digits-1")
+    until(lambda: world.server.names("jobs") == ["digits-1-worker"])
+    stop(world)
+    until(lambda: suspended(world, "digits-1-worker"))
+    status = world.phase("digits-1", "Stopping")
+    assert "may still come" in status["message"]
+    pod = world.pod("digits-1-worker", "running")
+    noted = copy.deepcopy(world.job("digits-1-worker"))
+    noted["status"] = {"terminating": 1, "conditions": [{"type": "Suspended", "status": "True"}]}
+    world.server.put(f"{JOBS}/digits-1-worker", noted)
+    world.wait("digits-1", lambda s: "worker-0" in s["message"])
+    world.server.remove(f"{PODS}/{pod}")
+    assert world.phase("digits-1", "Stopped")["releasedAt"]
+
+
+def test_a_stop_waits_for_jobs_that_caches_do_not_have(world: World) -> None:
+    """A Job that was made, and is in no cache yet, is suspended before its run is over."""
+    world.server.is_followed = False
+    world.launch("digits-1")
+    until(lambda: world.server.names("jobs") == ["digits-1-worker"])
+    stop(world)
+    world.phase("digits-1", "Stopping")
+    assert not suspended(world, "digits-1-worker")
+    world.server.is_followed = True
+    world.server.put(f"{JOBS}/digits-1-worker", world.job("digits-1-worker"))
+    assert world.phase("digits-1", "Stopped")["releasedAt"]
+    assert suspended(world, "digits-1-worker")
+
+
 def test_a_stop_suspends_the_job_that_has_no_pods(world: World) -> None:
     """With pods of parameter servers alone a stop suspends the workers' Job as well, at once."""
     world.launch("digits-1", ps=1)

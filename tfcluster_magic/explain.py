@@ -214,11 +214,13 @@ def idle_timeout(limit: float, since: float) -> str:
     ).format(time=format_duration(limit), since=time.strftime("%H:%M", time.localtime(since)))
 
 
-def stopping(reason: str, by: str, left: Sequence[str]) -> str:
+def stopping(reason: str, by: str, left: Sequence[str], may_come: bool) -> str:
     """A stop under way."""
     parts = [_("A stop was requested by {whom}").format(whom=_asked(reason, by))]
     if left:
         parts.append(_("waiting for {tasks} to end").format(tasks=shorten(left)))
+    elif may_come:
+        parts.append(_("calling back the tasks that may still come"))
     return _("; ").join(parts) + _(".")
 
 

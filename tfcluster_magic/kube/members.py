@@ -13,7 +13,7 @@ from ..models import TaskType
 from ..names import parse_task, task_name
 from . import labels
 from .ends import condition, container, is_over, seconds
-from .observe import completed_indexes, is_suspended
+from .jobs import completed_indexes, is_suspended
 from .said import Object
 
 T = TypeVar("T")

@@ -18,16 +18,10 @@ from ..models import Cause, Mode, Phase, Spec, Status, TaskExit, TaskState, Task
 from ..names import parse_task, task_name
 from . import held
 from .ends import condition, container, how_it_ended, is_over, seconds, vanished
-from .labels import GROUP, task_of
+from .jobs import FAILURES, IGNORED, completed_indexes, group_attempt, is_suspended
+from .labels import task_of
 
 Object = dict[str, Any]
-
-ATTEMPT = f"{GROUP}/attempt"
-"""Annotation of a Job: the group attempt (`status.attempt`) that its pods belong to."""
-_FAILED_BEFORE = (
-    "batch.kubernetes.io/job-index-failure-count",
-    "batch.kubernetes.io/job-index-ignored-failure-count",
-)
 
 
 @dataclass
@@ -171,39 +165,10 @@ class Crew:
 _STATES = {Cause.COMPLETED: TaskState.SUCCEEDED, Cause.STOPPED: TaskState.STOPPED}
 
 
-def is_suspended(job: Object | None) -> bool:
-    """Whether a Job lets no pod run."""
-    return job is not None and bool(job["spec"].get("suspend"))
-
-
-def group_attempt(job: Object) -> int:
-    """The group attempt that a Job's pods belong to."""
-    return int((job["metadata"].get("annotations") or {}).get(ATTEMPT, 1))
-
-
 def failed_before(pod: Object) -> int:
     """How many pods of the same index the Job counted before this one."""
     notes = pod["metadata"].get("annotations") or {}
-    own, ignored = _FAILED_BEFORE
-    return int(notes.get(own, 0)) + int(notes.get(ignored, 0))
-
-
-def completed_indexes(job: Object | None) -> set[int]:
-    """The indexes of a Job that have succeeded: "1,3-5" stands for 1, 3, 4, 5."""
-    text = "" if job is None else (job.get("status") or {}).get("completedIndexes") or ""
-    found: set[int] = set()
-    for part in filter(None, text.split(",")):
-        first, _dash, last = part.partition("-")
-        found |= set(range(int(first), int(last or first) + 1))
-    return found
-
-
-def is_complete(job: Object, succeeded: int = 0) -> bool:
-    """Whether a Job makes no more pods; `succeeded` tasks are known to be done."""
-    if any(condition(job, kind).get("status") == "True" for kind in ("Complete", "Failed")):
-        return True
-    done = max(succeeded, len(completed_indexes(job)))
-    return done >= int(job["spec"]["completions"])
+    return int(notes.get(FAILURES, 0)) + int(notes.get(IGNORED, 0))
 
 
 def _by_age(pods: Iterable[Object], known: AbstractSet[str]) -> dict[str, list[Object]]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from .. import templating
 from ..models import Mode, Pods, Spec, TaskType, TFCluster
-from . import files, labels
+from . import files, jobs, labels
 from .policy import Policy, Shared, gangs
 
 Object = dict[str, Any]
@@ -25,8 +25,6 @@ FILES = "files"
 """The volume of the ConfigMap."""
 INDEX = "$(JOB_COMPLETION_INDEX)"
 """The task's index, as the Job's controller puts it into the environment."""
-COUNTED = "batch.kubernetes.io/job-index-failure-count"
-APART = "batch.kubernetes.io/job-index-ignored-failure-count"
 PATIENCE = 2**31 - 1
 HEADROOM = 2
 """Seconds between the end of a task's own grace period and SIGKILL by the kubelet."""
@@ -139,9 +137,9 @@ def counts_apart(cluster: TFCluster) -> bool:
 
 def _counted(cluster: TFCluster) -> list[Object]:
     """How often a Job has replaced this pod, which only its annotations know."""
-    said = [("TFCLUSTER_INDEX_FAILURES", COUNTED)]
+    said = [("TFCLUSTER_INDEX_FAILURES", jobs.FAILURES)]
     if counts_apart(cluster):
-        said.append(("TFCLUSTER_INDEX_IGNORED", APART))
+        said.append(("TFCLUSTER_INDEX_IGNORED", jobs.IGNORED))
     return [
         {
             "name": name,

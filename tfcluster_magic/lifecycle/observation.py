@@ -54,7 +54,8 @@ class Observation(Model, frozen=True):
     for that are not up, the most telling first; `checkpoint` is the name of the newest checkpoint
     in the run's folder: None when there is none, empty where nobody could look; `cores` are the
     CPU cores that a task of a type asks for, where the world knows that better than the spec;
-    `used` are the CPU seconds of all processes that have ended, where the world knows them.
+    `used` are the CPU seconds of all processes that have ended, where the world knows them; more
+    tasks `may_come` when some were asked for that nobody has seen, and that nobody has called back.
     """
 
     tasks: dict[str, ObservedTask] = {}
@@ -66,6 +67,7 @@ class Observation(Model, frozen=True):
     checkpoint: str | None = None
     cores: dict[str, float] = {}
     used: float | None = None
+    may_come: bool = False
 
 
 class StartTask(Model, frozen=True):

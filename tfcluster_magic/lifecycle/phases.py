@@ -165,7 +165,7 @@ def _idle_since(turn: Turn) -> float | None:
 def _stop_requested(turn: Turn) -> None:
     stop = turn.spec.stop
     assert stop is not None
-    message = explain.stopping(stop.reason, stop.by, turn.alive())
+    message = explain.stopping(stop.reason, stop.by, turn.alive(), turn.seen.may_come)
     _enter_stopping(turn, Reason.STOP_REQUESTED, message)
 
 
@@ -184,8 +184,8 @@ def stopping(turn: Turn) -> None:
     turn.stop += left
     stop = turn.spec.stop
     if turn.get("reason") is Reason.STOP_REQUESTED and stop is not None:
-        turn.set(message=explain.stopping(stop.reason, stop.by, left))
-    if not left:
+        turn.set(message=explain.stopping(stop.reason, stop.by, left, turn.seen.may_come))
+    if not left and not turn.seen.may_come:
         turn.set(phase=Phase.STOPPED, finished_at=turn.now)
         if turn.get("reason") is Reason.STOP_REQUESTED and stop is not None:
             turn.set(message=explain.stopped(stop.reason, stop.by))
@@ -206,7 +206,7 @@ def release(turn: Turn) -> None:
     else:
         turn.stop += [t for t in holding if t in turn.trainers]
         turn.wake(reclaim_at)
-    if not holding:
+    if not holding and not turn.seen.may_come:
         turn.set(released_at=turn.now)
         if turn.phase is Phase.SUCCEEDED:
             turn.set(message=explain.succeeded(turn.required(), 0, ()))

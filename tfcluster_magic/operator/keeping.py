@@ -15,7 +15,7 @@ from ..kube import labels, resource
 from ..kube.allowed import capped
 from ..kube.api import ApiError, Object, path
 from ..kube.gone import discard, find
-from ..kube.observe import is_complete, is_suspended
+from ..kube.jobs import is_complete, is_suspended
 from ..models import Lifecycle, Spec
 from . import belongings
 from .caches import Key

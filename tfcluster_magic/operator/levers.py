@@ -17,15 +17,9 @@ from ..i18n import _
 from ..kube import access, trimming
 from ..kube.api import Api, ApiError, Object, path
 from ..kube.ends import DELETED_BY_SOMEBODY, DISRUPTION, condition, is_over
+from ..kube.jobs import ATTEMPT, completed_indexes, group_attempt, is_complete, is_suspended
 from ..kube.labels import TASK_TYPE
-from ..kube.observe import (
-    ATTEMPT,
-    Crew,
-    completed_indexes,
-    group_attempt,
-    is_complete,
-    is_suspended,
-)
+from ..kube.observe import Crew
 from ..lifecycle import Decision, Observation
 from ..models import TaskType
 from ..names import parse_task

@@ -7,12 +7,13 @@ that was retired here. What is made, and what owns it, is said by `kube.objects`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Container, Mapping
 
 from ..i18n import _
 from ..kube import labels, objects
 from ..kube.api import Api, ApiError, Object, path
 from ..kube.gone import discard, find
+from ..kube.jobs import may_come
 from ..kube.policy import Policy
 from ..models import TaskType, TFCluster
 from .belongings import uid_of
@@ -54,6 +55,7 @@ class Maker:
         """
         self._api, self._policy_of = api, policy_of
         self._made, self._had_pods = made, frozenset(had_pods)
+        self._tried = made or bool(had_pods)
         self._retired: set[str] = set()
         self._anew: set[TaskType] = set()
 
@@ -68,7 +70,7 @@ class Maker:
         if self._made and not self._anew:
             return
         if not set(cluster.spec.replicas.counts) <= jobs.keys():
-            policy = self._policy_of(cluster.metadata.owner)
+            policy, self._tried = self._policy_of(cluster.metadata.owner), True
             run, mains = cluster.metadata.name, objects.main_types(cluster)
             owning, owners = {labels.job_name(run, each) for each in mains}, []
             for wanted in objects.objects(cluster, policy, namespace=cluster.metadata.owner):
@@ -120,6 +122,29 @@ class Maker:
             for each, name in names.items()
             if find(self._api, path("jobs", namespace, name)) is None
         ]
+
+    def may_come(
+        self,
+        cluster: TFCluster,
+        seen: Container[str],
+        jobs: Mapping[TaskType, Object],
+        *,
+        asks: bool,
+    ) -> bool:
+        """Whether tasks may be on their way that are not among those `seen`; `asks` for Jobs that
+        are not among `jobs`. Raises ApiError.
+        """
+
+        def find_job(task_type: TaskType) -> Object | None:
+            if not (asks and self._tried):
+                return None
+            name = labels.job_name(cluster.metadata.name, task_type)
+            found = find(self._api, path("jobs", cluster.metadata.owner, name))
+            if found is None or not _is_of(cluster.metadata.uid, found) or self.has_retired(found):
+                return None
+            return found
+
+        return may_come(cluster.spec, seen, jobs, find_job)
 
     def remove(self, cluster: TFCluster) -> None:
         """Delete what is left of the run but its record and its own data; ConfigMap and Jobs last.

@@ -36,6 +36,7 @@ TRY_AGAIN = 5.0
 """The same while the API does not take what is wanted of a Job."""
 ASK_AGAIN = 1.0
 """The same while tasks are not up, or something is in the way: why may have become known."""
+_ACTIVE = (Phase.QUEUED, Phase.STARTING, Phase.RUNNING)
 
 log = logging.getLogger(__name__)
 
@@ -144,6 +145,9 @@ class Run:
         away = self._world.caches.away()
         jobs = {**sight.jobs, **done}
         seen = self._crew.observe(self._status, sight.pods, jobs, now, away)
+        ends = self._cluster.spec.stop is not None or self._status.phase not in _ACTIVE
+        may_come = self._maker.may_come(self._cluster, seen.tasks, jobs, asks=ends)
+        seen = replace(seen, may_come=may_come)
         if verdict is None:
             return self._explained(seen, sight)
         if isinstance(verdict, Submitted):
@@ -180,7 +184,7 @@ class Run:
     def _gone(self, sight: Sight) -> list[TaskType]:
         """The types whose Jobs are gone; nobody makes one a second time."""
         self._seen.update(sight.jobs)
-        if self._status.phase not in (Phase.QUEUED, Phase.STARTING, Phase.RUNNING):
+        if self._status.phase not in _ACTIVE:
             return []
         return self._maker.gone(self._cluster, sight.jobs)
 
@@ -263,7 +267,7 @@ class Run:
 
     def _mend(self, decision: Decision, seen: Observation, sight: Sight) -> None:
         """Keep what its pods wait for to be bound together."""
-        if decision.status.phase not in (Phase.QUEUED, Phase.STARTING, Phase.RUNNING):
+        if decision.status.phase not in _ACTIVE:
             return
         world = self._world
         try:
