@@ -5,7 +5,7 @@ Ref: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/job-
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from ..models import Spec, TaskType
@@ -53,7 +53,7 @@ def is_complete(job: Object, succeeded: int = 0) -> bool:
 
 def may_come(
     spec: Spec,
-    seen: Container[str],
+    seen: Collection[str],
     jobs: Mapping[TaskType, Object],
     find: Callable[[TaskType], Object | None],
 ) -> bool:
@@ -62,6 +62,8 @@ def may_come(
     `find` asks for a Job that is not among `jobs`. Of one that is suspended its controller says so
     when it has asked all pods to end, of which some may be ending still.
     """
+    if len(seen) == spec.replicas.total:
+        return False
     for task_type, count in spec.replicas.counts.items():
         if all(task_name(task_type, index) in seen for index in range(count)):
             continue

@@ -7,7 +7,7 @@ that was retired here. What is made, and what owns it, is said by `kube.objects`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from ..i18n import _
 from ..kube import labels, objects
@@ -126,7 +126,7 @@ class Maker:
     def may_come(
         self,
         cluster: TFCluster,
-        seen: Container[str],
+        seen: Collection[str],
         jobs: Mapping[TaskType, Object],
         *,
         asks: bool,
