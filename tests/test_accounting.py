@@ -31,6 +31,7 @@ LEDGER = f"/api/v1/namespaces/{HOME}/configmaps/tfcluster-hours-a"
 def book(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[Book]:
     """An operator that keeps ledgers, before a namespace of ada's."""
     monkeypatch.setattr(accounting, "PERIOD", 0.02)
+    monkeypatch.setattr(accounting, "SOON", 0.1)
     yield (made := Book(world))
     made.end()
 
@@ -119,6 +120,20 @@ def test_a_run_is_written_down_when_it_begins_and_when_it_is_over(world: World, 
     assert book.seconds() == pytest.approx(held(world, "digits-1"), abs=1e-3)
     notes = world.server.objects[LEDGER]["metadata"]["annotations"]
     assert notes == {hours.OF: "a", USER: "ada"}
+
+
+def test_a_short_run_is_written_down_once(
+    world: World, book: Book, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fifty that begin at once do not wait for their ledgers; budgets count them, though."""
+    monkeypatch.setattr(accounting, "SOON", 3600.0)
+    book.say(**{BUDGET: json.dumps({"cpuHours": 1e-9, "days": 7})})
+    up(world)
+    until(book.told)
+    assert book.kept == Ledger()
+    finish(world, "digits-1")
+    until(lambda: book.kept.counted)
+    assert not book.kept.begun
 
 
 def test_hours_outlive_records_and_operators(world: World, book: Book) -> None:

@@ -1,9 +1,10 @@
 """Keeps the ledgers of hours: one object for each user's namespace, in the operator's own.
 
-Promises that a run is written down when it begins to hold something and when it is over or its
-record is gone, each once whatever is restarted in between; that its turns cost nothing, for this is
-one look at the caches every two seconds; and that budgets count what is not written yet, too. A run
-that was deleted while no operator was there counts until the last one acted.
+Promises that a run is written down soon after it began to hold something and when it is over or
+its record is gone, each once whatever is restarted in between; that its turns cost nothing, for
+this is one look at the caches every two seconds; and that budgets count what is not written yet,
+too. A run that was deleted while no operator was there counts until the last one acted, if it was
+SOON old by then.
 """
 
 from __future__ import annotations
@@ -29,6 +30,10 @@ from .metering import Meter
 PERIOD = 2.0
 """Seconds between two looks."""
 WRITES_A_SECOND = 50.0
+SOON = 10.0
+"""Seconds after which a run is written down that still goes on: who launches with many others does
+not wait for their ledgers, and a short run costs one write instead of two.
+"""
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +80,8 @@ class Accountant(Background):
         self.meter = Meter(api, namespace, caches, leads)
         self._books: dict[str, Book] = {}
         self._gone: dict[str, tuple[str, Run, float]] = {}
-        self._runs: dict[str, tuple[str, Run | None]] = {}
+        self._runs: dict[str, tuple[str, Run | None, float]] = {}
+        """By uid: the version that was read, what it says, and when that was first something."""
         self._last_seen = 0.0
         self.known = False
         """Whether the ledgers were read."""
@@ -184,7 +190,7 @@ class Accountant(Background):
             if run.until is not None:
                 metered = msgspec.structs.replace(run, metered=self.meter.of(uid))
                 kept = ledger.end(kept, uid, metered, run.until)
-            else:
+            elif now >= self._runs[uid][2] + SOON:
                 kept = ledger.begin(kept, uid, run)
         for uid, run in list(kept.begun.items()):
             if uid not in there and uid not in runs:  # it went while nobody looked
@@ -237,7 +243,8 @@ class Accountant(Background):
         known = self._runs.get(head["uid"])
         if known is None or known[0] != head["resourceVersion"]:
             run = hours.run_of(found, self._group(found))
-            known = self._runs[head["uid"]] = head["resourceVersion"], run
+            since = known[2] if known and known[1] else time.time()
+            known = self._runs[head["uid"]] = head["resourceVersion"], run, since
         return known[1]
 
     def _group(self, found: Object) -> str:

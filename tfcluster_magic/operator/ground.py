@@ -117,8 +117,11 @@ class Ground(Informers):
         return bounds(self.ranges.of(namespace))
 
     def quotas_now(self, namespace: str) -> list[Object]:
-        """The ResourceQuotas as the API server has them at this moment. Raises ApiError."""
-        if is_closed(self.quotas):
+        """The ResourceQuotas as the API server has them at this moment, where there are any.
+
+        Raises ApiError.
+        """
+        if is_closed(self.quotas) or not self.quotas.of(namespace):
             return []
         return self._api.every(path("resourcequotas", namespace)).items
 
