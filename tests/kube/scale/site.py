@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import tempfile
 import urllib.request
 from collections.abc import Iterator
@@ -47,6 +48,7 @@ class Site:
     operator: Process
     policy: policy.Policy
     made: int = field(default=0, init=False)
+    mark: str = field(default_factory=lambda: secrets.token_hex(3), init=False)
 
     @property
     def pid(self) -> int:
@@ -75,9 +77,11 @@ class Site:
         return float(found[1])
 
     def new_name(self, what: str) -> str:
-        """A name that no namespace had before."""
+        """A name that no namespace had before, also on a cluster that is kept: of one that was
+        deleted within half a minute the API server asks etcd with every object that is made.
+        """
         self.made += 1
-        return f"scale-{what}-{self.made}"
+        return f"scale-{what}-{self.mark}-{self.made}"
 
     def make_namespace(self, name: str) -> None:
         """Make a user's namespace, without waiting until it can have pods."""
