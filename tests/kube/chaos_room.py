@@ -235,6 +235,8 @@ class Room(Asking):
                 f"log: {place.operator.folder}",
                 *place.operator.log().splitlines()[-40:],
             ]
+            with suppress(NodeError):
+                self.story += [place.kubectl("get", "pods", "-o", "wide"), place.kubectl.events()]
 
 
 def _objects(place: Place) -> list[str]:
