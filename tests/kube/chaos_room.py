@@ -12,6 +12,7 @@ import re
 import threading
 import time
 import urllib.request
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,6 +89,15 @@ class Room(Asking):
         operator.start()
         kubectl("wait", "--for=create", f"configmap/{labels.OPTIONS}", "--timeout=90s", seconds=100)
         return Place(kubectl, operator, relay, Records(api, kubectl.namespace, self.changed))
+
+    def until(self, true: Callable[[], object], what: str) -> None:
+        """Wait for a condition, while something keeps the servers."""
+
+        def holds() -> object:
+            self.servers.keep()
+            return true()
+
+        super().until(holds, what)
 
     def close(self) -> None:
         """End what is not the cluster's, and bring back what is."""

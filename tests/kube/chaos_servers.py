@@ -79,17 +79,23 @@ class Servers:
         """Start what was away for long enough, and what ended meanwhile."""
         if self._away and step >= self._until:
             self.restore()
+        self.keep()
+        for operator in self._operators:
+            if self._away != "operator" and not operator.alive:
+                self._note(f"the operator of {operator.namespace} had ended")
+                self._back = time.monotonic()
+                operator.begin()
+
+    def keep(self) -> None:
+        """Start the servers that ended by themselves, also long after another was away: a scheduler
+        ends when it learns that a pod which it bound again had been bound before.
+        """
         for server, (node, name) in self._kept.items():
             lost = self._away == SECOND and node.name == SECOND
             if server != self._away and not lost and not node.alive(name):
                 self._note(f"{server} had ended")
                 self._back = time.monotonic()
                 self._start(server)
-        for operator in self._operators:
-            if self._away != "operator" and not operator.alive:
-                self._note(f"the operator of {operator.namespace} had ended")
-                self._back = time.monotonic()
-                operator.begin()
 
     def restore(self) -> None:
         """Start what is away."""
