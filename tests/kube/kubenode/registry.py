@@ -78,3 +78,8 @@ def holds(image: Image, node: Node) -> bool:
     asked = f"HEAD /v2/{image.name}/manifests/{image.tag} HTTP/1.0\r\nAccept: {MANIFESTS}\r\n\r\n"
     reply = node.run(["socat", "-t5", "-", f"TCP:127.0.0.1:{PORT}"], stdin=asked)
     return reply.split()[1:2] == ["200"]
+
+
+def forget(reference: str, node: Node) -> None:
+    """Let a node pull an image anew: one that it has, it gives to pods without a secret."""
+    node.run(["ctr", "--namespace=k8s.io", "images", "rm", reference])
