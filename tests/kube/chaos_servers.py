@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from kubenode import build, control_plane, gluster
+from kubenode import control_plane, gluster
 from kubenode.cluster import Cluster
 from kubenode.commands import wait_until
-from kubenode.config import flags
 from kubenode.errors import NodeError
 from kubenode.processes import children, members, namespace_of
 from operating import Process
@@ -153,10 +152,8 @@ class Servers:
 
     def _start(self, server: str) -> None:
         node, name = self._kept[server]
-        words = [name] if name == "containerd" else [build.binary(name)]
-        more = [] if name == "containerd" else flags(name, node)
         with suppress(NodeError):  # it ended at once, for want of another: the next step tries
-            node.start(name, [*words, *more])
+            node.start_again(name)
 
     # -- what runs in pods -------------------------------------------------------------------------
 

@@ -139,6 +139,13 @@ def pytest_runtest_protocol(
             cluster.give()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Begin with every server: one that an earlier test shook may have ended after it."""
+    if item.config.stash[CLUSTER].held and not item.config.stash[THEIRS]:
+        Cluster().revive()
+
+
 def _wants_it_alone(item: pytest.Item | None) -> bool:
     return item is not None and item.get_closest_marker("alone") is not None
 

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import pytest
 from conftest import UnderTest
 from kubectl import Kubectl, Object, condition, is_ready
-from kubenode import build, control_plane
+from kubenode import control_plane
 from kubenode.commands import wait_until
-from kubenode.config import flags
 from kubenode.node import Node
 from workloads import pod, spec
 
@@ -21,11 +20,6 @@ AT_ONCE = [
     {"key": f"node.kubernetes.io/{what}", "operator": "Exists", **AFTER}
     for what in ("unreachable", "not-ready")
 ]
-
-
-def start(node: Node, server: str) -> None:
-    """Start a server of the node again, as it was started first."""
-    node.start(server, [build.binary(server), *flags(server, node)])
 
 
 @pytest.mark.needs("node-inside")
@@ -43,7 +37,7 @@ def test_an_api_server_that_was_killed_keeps_every_object(
     try:
         assert not kube.answers()
     finally:
-        start(node, "kube-apiserver")
+        node.start_again("kube-apiserver")
         control_plane.ready(node)
     assert before <= _uids(kube)
     assert kube.get("configmap", "kept")["data"] == {"word": "before"}
@@ -65,7 +59,7 @@ def without_kubelet(cluster: UnderTest) -> Iterator[Node]:
     node = cluster.own.second
     yield node
     if not node.alive("kubelet"):
-        start(node, "kubelet")
+        node.start_again("kubelet")
     cluster.kubectl.wait("node", node.name, is_ready, "it is ready again")
 
 
@@ -88,7 +82,7 @@ def test_a_lost_node_is_noticed(cluster: UnderTest, kube: Kubectl, without_kubel
     wait_until(replaced, "the pod is replaced on another node", seconds=90)
     assert "deletionTimestamp" in kube.get("pod", first["metadata"]["name"])["metadata"]
 
-    start(without_kubelet, "kubelet")
+    without_kubelet.start_again("kubelet")
     cluster.kubectl.wait("node", lost, is_ready, "it is ready again")
     kube.gone("pod", first["metadata"]["name"])
 

@@ -104,11 +104,29 @@ def test_a_cluster_whose_processes_all_were_killed(spare: Cluster) -> None:
 
 
 def test_a_cluster_without_one_of_its_servers(spare: Cluster) -> None:
-    """A cluster of which a server has ended is not said to run: `up` starts it anew."""
+    """Of a cluster some of whose servers have ended `up` starts these again: its objects, the
+    address of its API and all else stay.
+    """
+    spare.up()
+    ended = ("etcd", "kube-apiserver", "kube-scheduler")
+    others = {each: _pid(spare.first, each) for each in spare.first.servers() if each not in ended}
+    address = spare.kubeconfig.read_text()
+    spare.kubectl("create", "configmap", "kept")
+    for server in ended:
+        spare.first.stop(server, "KILL")
+    spare.up()
+    assert {each: _pid(spare.first, each) for each in others} == others
+    assert {*spare.first.servers()} == {*others, *ended}
+    assert spare.kubeconfig.read_text() == address
+    spare.kubectl("get", "configmap", "kept")
+
+
+def test_a_cluster_whose_door_has_ended(spare: Cluster) -> None:
+    """A cluster of which something has ended that cannot be started again is begun anew."""
     spare.up()
     first = spare.first.pid
-    os.kill(_pid(spare.first, "etcd"), signal.SIGKILL)
-    wait_until(lambda: not spare.first.alive("etcd"), "etcd is dead", seconds=90)
+    os.kill(_pid(spare.first, "door-api"), signal.SIGKILL)
+    wait_until(lambda: not spare.first.alive("door-api"), "nobody gets in", seconds=90)
     spare.up()
     assert spare.first.pid != first
     assert "node-1" in spare.kubectl("get", "nodes", "-o", "name")

@@ -13,10 +13,9 @@ import pytest
 import tenants
 from conftest import UnderTest
 from kubectl import Object, is_ready
-from kubenode import build, control_plane, images, registry
+from kubenode import control_plane, images, registry
 from kubenode.buildah import buildah
 from kubenode.commands import wait_until
-from kubenode.config import flags
 from operating import Installed
 from operators import Tenant, install, spec_of
 
@@ -183,8 +182,7 @@ def without_api(cluster: UnderTest, operator: Installed) -> Iterator[Callable[[]
 
     def start() -> None:
         if not node.alive("kube-apiserver"):
-            server = "kube-apiserver"
-            node.start(server, [build.binary(server), *flags(server, node)])
+            node.start_again("kube-apiserver")
             control_plane.ready(node)
 
     node.stop("kube-apiserver", "KILL")

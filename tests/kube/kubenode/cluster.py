@@ -96,11 +96,34 @@ class Cluster:
             say(f"all runs after {time.monotonic() - began:.1f} s: KUBECONFIG={self.kubeconfig}")
 
     def _is_whole(self) -> bool:
-        """Whether the cluster was started to the end, and nothing of it has ended since."""
-        ended = [server for node in (self.first, self.second) for server in node.ended()]
-        if ended:
-            say(f"The cluster {self.name} starts anew: {', '.join(ended)} ended.")
-        return (self.state / DESCRIPTION).exists() and bool(self.first.servers()) and not ended
+        """Whether the cluster was started to the end, and what ended since could be revived."""
+        if not (self.state / DESCRIPTION).exists():
+            return False
+        try:
+            self._revive()
+        except NodeError as error:
+            say(f"The cluster {self.name} starts anew: {error}")
+            return False
+        return bool(self.first.servers())
+
+    def revive(self) -> None:
+        """Start again what ended by itself, as whatever looks after a machine's servers does: a
+        scheduler, say, ends when it bound a pod a second time after the API server was away.
+
+        Raises:
+            NodeError: something ends at once, or a node has ended.
+        """
+        if any(node.ended() for node in (self.first, self.second)):
+            with locked(self.state.with_suffix(".lock"), waiting_for=f"the cluster {self.name}"):
+                self._revive()
+
+    def _revive(self) -> None:
+        for node in (self.first, self.second):
+            for server in sorted(node.ended(), key=lambda name: name not in control_plane.FIRST):
+                say(f"{server} on {node.name} had ended, and is started again")
+                node.start_again(server)
+                if server == control_plane.FIRST[-1]:
+                    control_plane.ready(node)
 
     def _begin(self, port: int, *, second: bool, options: Sequence[str]) -> None:
         self.state.mkdir(parents=True, mode=0o700)

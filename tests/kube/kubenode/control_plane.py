@@ -12,6 +12,9 @@ from . import build
 from .config import flags
 from .node import Node
 
+FIRST = ("etcd", "kube-apiserver")
+"""What the others need, in this order."""
+
 
 def start(node: Node) -> None:
     """Start the control plane on `node`; returns when the API server is ready.
@@ -19,7 +22,7 @@ def start(node: Node) -> None:
     Raises:
         NodeError: a server ended or did not answer in time.
     """
-    for server in ("etcd", "kube-apiserver"):
+    for server in FIRST:
         node.start(server, [build.binary(server), *flags(server, node)])
     ready(node)
     for server in ("kube-controller-manager", "kube-scheduler"):

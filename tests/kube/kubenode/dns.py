@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from . import build, manifests
 from .config import filled, flags
@@ -48,4 +47,4 @@ def caching(node: Node) -> Iterator[None]:
         yield
     finally:
         node.stop(CACHING)
-        Path(node.folder / "servers" / CACHING).unlink()  # or the node is taken for a broken one
+        node.forget(CACHING)

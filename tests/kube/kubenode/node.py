@@ -7,6 +7,7 @@ can talk to it. It never decides what a node runs: cluster.py does.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -111,10 +112,14 @@ class Node:
         Raises:
             NodeError: it ended at once; the message has its last lines.
         """
+        words = [os.fspath(word) for word in arguments]
+        command = self._command(server)
+        command.parent.mkdir(parents=True, exist_ok=True)
+        command.write_text(json.dumps({"arguments": words, "env": {**(env or {})}}))
         self.log(server).parent.mkdir(parents=True, exist_ok=True)
         with self.log(server).open("a") as output:
             entering = subprocess.Popen(
-                self.inside(arguments), stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                self.inside(words), stdin=subprocess.DEVNULL, stdout=output, stderr=output,
                 start_new_session=True, env={**ENVIRONMENT, **(env or {})},
             )  # fmt: skip
         wait_until(
@@ -128,11 +133,33 @@ class Node:
             raise NodeError(f"{server} ended at once:\n{self.last_lines(server)}")
         entering.kill()  # the machine's process 1 adopts the server
         entering.wait()
-        note(self.folder / "servers" / server, found[0])
+        note(self._note(server), found[0])
+
+    def start_again(self, server: str) -> None:
+        """Start a server as it was started last.
+
+        Raises:
+            NodeError: it ended at once, or it was no server that `start` started.
+        """
+        try:
+            command = json.loads(self._command(server).read_text())
+        except OSError as error:
+            raise NodeError(f"{server} on {self.name} cannot be started again") from error
+        self.start(server, command["arguments"], command["env"])
+
+    def forget(self, server: str) -> None:
+        """Miss a server no more that was stopped."""
+        self._note(server).unlink()
+
+    def _note(self, server: str) -> Path:
+        return self.folder / "servers" / server
+
+    def _command(self, server: str) -> Path:
+        return self.folder / "commands" / server
 
     def stop(self, server: str, by: str = "TERM", seconds: float = 10) -> None:
         """Send a server a signal and wait for its end; after `seconds` it is killed."""
-        pid = running(self.folder / "servers" / server)
+        pid = running(self._note(server))
         if not pid:
             return
         with contextlib.suppress(ProcessLookupError):
@@ -145,7 +172,7 @@ class Node:
 
     def alive(self, server: str) -> bool:
         """Whether a server that was started here still runs."""
-        return running(self.folder / "servers" / server) != 0
+        return running(self._note(server)) != 0
 
     def ready(
         self,
@@ -199,7 +226,7 @@ class Node:
     def ended(self) -> list[str]:
         """The servers that were started here and ended, by themselves or by `stop`."""
         files = sorted((self.folder / "servers").glob("*"))
-        return [f"{file.name} on {self.name}" for file in files if not running(file)]
+        return [file.name for file in files if not running(file)]
 
     def end(self) -> None:
         """Kill the node with everything in it, and remove its cgroups."""
@@ -209,4 +236,5 @@ class Node:
         cgroups.remove(self.cgroup)
         wait_until(lambda: not self.servers(), f"the end of the doors of {self.name}", seconds=90)
         self.file.unlink(missing_ok=True)
-        shutil.rmtree(self.folder / "servers", ignore_errors=True)
+        for folder in ("servers", "commands"):
+            shutil.rmtree(self.folder / folder, ignore_errors=True)
