@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from task_process import until
 
 from tfcluster_magic.kube.files import RUNTIME
 
@@ -26,6 +27,8 @@ class Keeping:
         self.there = set(ALWAYS)
         self.code: int | None = None
         """What it says of everything."""
+        self.loses = 0
+        """How many questions it does not answer from now on."""
         self.asked: list[tuple[str, int]] = []
         self._kept: dict[tuple[str, int], int] = {}
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -43,6 +46,9 @@ class Keeping:
                 place += 1 + size
             key = (".".join(name), int.from_bytes(question[place + 1 : place + 3], "big"))
             self.asked.append(key)
+            if self.loses:
+                self.loses -= 1
+                continue
             code = self._kept.setdefault(key, 0 if key[0] in self.there else 3)
             code = code if self.code is None else self.code
             self._socket.sendto(question[:2] + bytes([0x81, 0x80 | code]) + question[4:], who)
@@ -74,7 +80,8 @@ def existence(server: Keeping, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     )
     monkeypatch.setattr(found, "RESOLV", str(said))
     monkeypatch.setattr(found, "PORT", server.port)
-    monkeypatch.setattr(found, "_understood", set())
+    monkeypatch.setattr(found, "_understood", {})
+    monkeypatch.setattr(found, "_silent", {})
     return found
 
 
@@ -112,18 +119,79 @@ def test_nobody_is_asked_of_other_names(
     assert not server.asked
 
 
+@pytest.mark.parametrize("understood", [False, True])
+def test_a_lost_answer_tells_nothing_yet(
+    existence: ModuleType, server: Keeping, monkeypatch: pytest.MonkeyPatch, understood: bool
+) -> None:
+    """Packets get lost while a pod's network is made: that a name is not known to be missing is no
+    reason to ask for its address.
+    """
+    monkeypatch.setattr(existence, "SECONDS", 0.05)
+    if understood:
+        assert existence.exists(NAMES[0]) is False
+    for lost in (2, 2):
+        server.loses = lost
+        assert [existence.exists(NAMES[0]) for _ in range(3)] == [False] * 3
+
+
+@pytest.mark.parametrize("understood", [False, True])
+def test_a_silent_server_is_not_asked_for_ever(
+    existence: ModuleType, server: Keeping, monkeypatch: pytest.MonkeyPatch, understood: bool
+) -> None:
+    """The resolver finds out itself, and of hundreds of names not each costs the time of one."""
+    monkeypatch.setattr(existence, "SECONDS", 0.05)
+    if understood:
+        assert existence.exists(NAMES[0]) is False
+    server.loses = 1000
+    said = [existence.exists(NAMES[0]) for _ in range(6)]
+    assert said == [False, False, None, None, None, None]
+    if not understood:
+        assert len(server.asked) == existence.PATIENCE
+
+
+@pytest.fixture
+def asked(existence: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names whose addresses the resolver was asked for; it knows them all."""
+    found: list[str] = []
+
+    def addresses(name: str) -> int:
+        found.append(name)
+        return len(NAMES) if name == "digits-1" else 1
+
+    monkeypatch.setattr(import_module("prepare"), "_addresses", addresses)
+    return found
+
+
+def test_nobody_goes_on_before_names_were_given(
+    asked: list[str], server: Keeping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that needs no peer goes on without those that have ended, not before anybody has a
+    name: an operator that is away gives them late.
+    """
+    prepare = import_module("prepare")
+    monkeypatch.setattr(prepare, "GO_ON", 0.1)
+    said: list[str] = []
+    ended = threading.Event()
+
+    def wait() -> None:
+        prepare.wait_for_names(NAMES, [], 60.0, said.append)
+        ended.set()
+
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    until(lambda: len(server.asked) > 20, "it asks again and again")
+    assert not ended.is_set()
+    server.there |= {f"{each}.alice.svc.cluster.local" for each in (NAMES[0], "digits-1")}
+    assert ended.wait(60)
+    waiting.join()
+    assert "going on without the address of" in said[-1]
+
+
 def test_addresses_are_asked_for_once_all_names_exist(
-    existence: ModuleType, server: Keeping, monkeypatch: pytest.MonkeyPatch
+    existence: ModuleType, server: Keeping, asked: list[str]
 ) -> None:
     """An answer that lacks some would be kept, too."""
     prepare = import_module("prepare")
-    asked: list[str] = []
-
-    def addresses(name: str) -> int:
-        asked.append(name)
-        return len(NAMES) if name == "digits-1" else 1
-
-    monkeypatch.setattr(prepare, "_addresses", addresses)
     names = prepare.Names(NAMES, NAMES)
     for count in range(len(NAMES)):
         server.there |= {f"{each}.alice.svc.cluster.local" for each in NAMES[:count]}

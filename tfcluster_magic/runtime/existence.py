@@ -18,13 +18,19 @@ import struct
 RESOLV = "/etc/resolv.conf"
 PORT = 53
 SECONDS = 1.0
-"""How long an answer may take; without one the resolver has to find out itself."""
+"""How long an answer may take."""
+PATIENCE = 3
+"""Questions in a row without an answer, as packets get lost while a pod's network is made, after
+which the resolver has to find out itself.
+"""
 TYPES = (61440, 65534)
-NO_ERROR, NO_NAME = 0, 3
+NO_ERROR, NO_NAME, SILENCE = 0, 3, -1
 ALWAYS = "kubernetes.default"
 """A name that every cluster has: who denies it does not understand the question."""
-_understood: set[str] = set()
-"""The name servers that said so of it."""
+_understood: dict[str, bool] = {}
+"""The name servers of which it is known whether they understand."""
+_silent: dict[str, int] = {}
+"""How many questions in a row each has not answered."""
 
 
 def exists(name: str) -> bool | None:
@@ -35,11 +41,27 @@ def exists(name: str) -> bool | None:
     if not server or not domain or name.count(".") > 1:
         return None
     if server not in _understood:
-        if _code(f"{ALWAYS}.{domain.partition('.')[2]}", server) != NO_ERROR:
+        code = _code(f"{ALWAYS}.{domain.partition('.')[2]}", server)
+        if code == SILENCE:
+            if _waits(server):
+                return False
+            _understood[server] = False  # or each name would cost that long
+        elif code != NO_ERROR:
             return None
-        _understood.add(server)
+        else:
+            _understood[server] = True
+    if not _understood[server]:
+        return None
     code = _code(f"{name}.{domain}", server)
+    if code == SILENCE and _waits(server):
+        return False
     return {NO_ERROR: True, NO_NAME: False}.get(code)
+
+
+def _waits(server: str) -> bool:
+    """Whether a server that did not answer is asked again."""
+    _silent[server] = _silent.get(server, 0) + 1
+    return _silent[server] < PATIENCE
 
 
 def _asked() -> tuple[str, str]:
@@ -59,7 +81,7 @@ def _asked() -> tuple[str, str]:
 
 
 def _code(name: str, server: str) -> int:
-    """The code of the answer, -1 for none."""
+    """The code of the answer, SILENCE for none."""
     import socket
 
     number = random.randrange(1 << 16)
@@ -74,7 +96,8 @@ def _code(name: str, server: str) -> int:
             asking.send(question)
             answer = asking.recv(4096)
     except OSError:
-        return -1
+        return SILENCE
     if len(answer) < 4 or answer[:2] != question[:2]:
-        return -1
+        return SILENCE
+    _silent[server] = 0
     return answer[3] & 0xF

@@ -137,7 +137,8 @@ def make_folder(folder: str, owner: str, patience: float, say: Callable[[str], N
 def wait_for_names(
     hosts: list[str], needed: list[str], patience: float, say: Callable[[str], None]
 ) -> None:
-    """Return once every host has an address, or after GO_ON seconds those that are needed.
+    """Return once every host has an address, or after GO_ON seconds those that are needed, if any
+    has: while none has, nobody has given them names yet.
 
     Raises ConfigError naming those that have none.
     """
@@ -150,7 +151,9 @@ def wait_for_names(
         tells = waited > min(NAMES_QUIET_SECONDS, patience / 2) and not told
         late = waited > min(GO_ON, patience)
         names.ask(singly=late, every=tells)
-        ends = names.missing and (waited > patience or (late and not names.lacks_needed))
+        ends = names.missing and (
+            waited > patience or (late and not names.lacks_needed and names.given)
+        )
         if ends:
             names.ask(singly=True, every=True)  # to name those that have none
         if not names.missing:
@@ -194,6 +197,11 @@ class Names:
         """The first three, for a message."""
         more = f" and {len(self.missing) - 3} more" if len(self.missing) > 3 else ""
         return ", ".join(self.missing[:3]) + more
+
+    @property
+    def given(self) -> bool:
+        """Whether the name that all are below is there, as far as anybody says."""
+        return not self._above or exists(self._above) is not False
 
     def ask(self, singly: bool, every: bool) -> None:
         """Ask for all together, then `singly` or where that tells nothing for one after the other:
