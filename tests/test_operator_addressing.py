@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
-from kube_server import KubeServer, Object
-from operated import RUNS, World, spec, until, up
+from kube_server import KubeServer, Object, Refusal
+from operated import JOBS, RUNS, World, spec, until, up
 
 from tfcluster_magic.kube import resource
 from tfcluster_magic.kube.policy import Policy
@@ -98,6 +98,43 @@ def test_an_operator_that_died_before_it_leaves_it_to_the_next(world: World) -> 
     world.rest()
     world.server.remove(SERVICE)
     world.operate()
+    until(lambda: SERVICE in world.server.objects)
+
+
+def test_a_full_quota_of_services_hinders_nobody_who_has_one(world: World) -> None:
+    """The API server asks quotas before it looks whether the Service is there."""
+    full = "exceeded quota: objects, requested: services=1, used: services=5, limited: services=5"
+    up(world)
+    until(lambda: SERVICE in world.server.objects)
+    world.rest()
+    collection = SERVICE.rpartition("/")[0]
+    refusal = Refusal(403, "Forbidden", full)
+    world.server.refuses = lambda *asked: refusal if asked == ("POST", collection) else None
+    world.server.calls.clear()
+    world.operate()
+    until(lambda: ("POST", collection) in world.server.calls)
+    world.pod("digits-1-worker", "starting", 0, "digits-1-worker-0-first")
+    status = world.wait("digits-1", lambda s: s["counts"]["worker"].get("starting") == 1)
+    assert "quota" not in status["message"]
+    assert world.server.calls.count(("POST", collection)) == 1
+
+
+def test_a_task_that_is_refused_keeps_no_name_from_the_others(world: World) -> None:
+    """A Job that a quota forbids: those that run get their names all the same."""
+    no = Refusal(403, "Forbidden", "exceeded quota: jobs, used: count/jobs.batch=1")
+    bodies: list[str] = []
+
+    def refuses(method: str, where: str) -> Refusal | None:
+        bodies.append(where)
+        return no if method == "POST" and where == JOBS and bodies.count(JOBS) > 1 else None
+
+    world.server.refuses = refuses
+    world.launch("digits-1", workers=1, chief=1)
+    until(lambda: len(world.server.names("jobs")) == 1)
+    (job,) = world.server.names("jobs")
+    world.pod(job, "running", 0)
+    world.wait("digits-1", lambda s: "exceeded quota" in s.get("message", ""))
+    assert SERVICE not in world.server.objects
     until(lambda: SERVICE in world.server.objects)
 
 

@@ -9,6 +9,8 @@ import pytest
 from kube_server import Refusal
 from operated import JOBS, PODS, RUNS, World, until, up
 
+SERVICE = "/api/v1/namespaces/a/services/digits-1"
+
 
 def stop(world: World, name: str = "digits-1") -> None:
     world.server.answer("PATCH", f"{RUNS}/{name}", {"spec": {"stop": {"reason": "lunch"}}})
@@ -42,7 +44,65 @@ def test_a_stop_waits_for_pods_that_nobody_has_seen(world: World) -> None:
     world.server.put(f"{JOBS}/digits-1-worker", noted)
     world.wait("digits-1", lambda s: "worker-0" in s["message"])
     world.server.remove(f"{PODS}/{pod}")
+    noted["status"]["terminating"] = 0
+    world.server.put(f"{JOBS}/digits-1-worker", noted)
     assert world.phase("digits-1", "Stopped")["releasedAt"]
+
+
+def test_a_stop_right_after_a_restart_waits_for_the_next_pods(world: World) -> None:
+    """Of workers that just started again together their Job may have made pods that nobody has
+    seen: that their former ones have ended tells nothing of these.
+    """
+    up(world, workers=2)
+    world.pod("digits-1-worker", "deleted", 0, "digits-1-worker-0-first")
+    until(lambda: suspended(world, "digits-1-worker"))
+    for index in range(2):
+        world.server.remove(f"{PODS}/digits-1-worker-{index}-first")
+    until(lambda: world.job("digits-1-worker")["spec"].get("suspend") is False)
+    world.server.notes_suspensions = False
+    stop(world)
+    until(lambda: suspended(world, "digits-1-worker"))
+    status = world.phase("digits-1", "Stopping")
+    assert "may still come" in status["message"]
+    world.server.notes_suspensions = True
+    world.server.put(f"{JOBS}/digits-1-worker", copy.deepcopy(world.job("digits-1-worker")))
+    assert world.phase("digits-1", "Stopped")["releasedAt"]
+
+
+def test_a_stop_waits_for_the_next_pod_of_one_that_ended(world: World) -> None:
+    """A Job whose only pod has ended may be about to make another, until it says that it is
+    suspended.
+    """
+    up(world, ps=1)
+    world.server.notes_suspensions = False
+    stop(world)
+    until(lambda: suspended(world, "digits-1-ps", "digits-1-worker"))
+    for pod in ("digits-1-ps-0-first", "digits-1-worker-0-first"):
+        world.server.remove(f"{PODS}/{pod}")
+    status = world.wait("digits-1", lambda s: "may still come" in s["message"])
+    assert status["phase"] == "Stopping"
+    world.server.notes_suspensions = True
+    for job in ("digits-1-ps", "digits-1-worker"):
+        world.server.put(f"{JOBS}/{job}", copy.deepcopy(world.job(job)))
+    assert world.phase("digits-1", "Stopped")["releasedAt"]
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+def test_a_stop_calls_tasks_back_though_their_names_stay(world: World, method: str) -> None:
+    """While nobody answers for a run's Service its tasks are called back all the same; its names
+    go when somebody does.
+    """
+    up(world)
+    until(lambda: SERVICE in world.server.objects)
+    world.rest()
+    away = Refusal(503, "ServiceUnavailable", "away")
+    world.server.refuses = lambda *asked: away if asked == (method, SERVICE) else None
+    world.operate()
+    stop(world)
+    until(lambda: suspended(world, "digits-1-worker"))
+    assert SERVICE in world.server.objects
+    world.server.refuses = lambda *_asked: None
+    until(lambda: SERVICE not in world.server.objects)
 
 
 def test_a_stop_waits_for_jobs_that_caches_do_not_have(world: World) -> None:

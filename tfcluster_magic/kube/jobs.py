@@ -5,11 +5,13 @@ Ref: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/job-
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ..models import Spec, TaskType
-from ..names import task_name
+from ..lifecycle import ObservedTask
+from ..models import Spec, TaskState, TaskType
+from ..names import parse_task
 from .ends import condition
 from .labels import GROUP
 
@@ -53,27 +55,35 @@ def is_complete(job: Object, succeeded: int = 0) -> bool:
 
 def may_come(
     spec: Spec,
-    seen: Collection[str],
+    seen: Iterable[ObservedTask],
     jobs: Mapping[TaskType, Object],
     find: Callable[[TaskType], Object | None],
 ) -> bool:
-    """Whether Jobs may have made tasks that nobody has seen: what is followed comes late.
+    """Whether Jobs may have made tasks that nobody has seen: what is followed comes late, and a Job
+    makes the next pod of an index when the one that was seen has ended.
 
     `find` asks for a Job that is not among `jobs`. Of one that is suspended its controller says so
-    when it has asked all pods to end, of which some may be ending still.
+    when it has asked all pods to end, of which some may be ending still. Types with a task that is
+    alive are waited for anyhow.
     """
-    if len(seen) == spec.replicas.total:
-        return False
-    for task_type, count in spec.replicas.counts.items():
-        if all(task_name(task_type, index) in seen for index in range(count)):
-            continue
+    alive, succeeded = set(), Counter[TaskType]()
+    for task in seen:
+        task_type = parse_task(task.name)[0]
+        if task.alive:
+            alive.add(task_type)
+        elif task.state is TaskState.SUCCEEDED:
+            succeeded[task_type] += 1
+    for task_type in spec.replicas.counts.keys() - alive:
         job = jobs.get(task_type) or find(task_type)
-        if job is not None and not (is_complete(job) or _is_empty(job)):
+        if job is not None and not (is_complete(job, succeeded[task_type]) or _is_empty(job)):
             return True
     return False
 
 
 def _is_empty(job: Object) -> bool:
+    """Whether a Job has no pods, and its controller will make none."""
+    if job["metadata"].get("deletionTimestamp"):
+        return True
     status = job.get("status") or {}
     noted = condition(job, "Suspended").get("status") == "True"
     return is_suspended(job) and noted and not (status.get("active") or status.get("terminating"))

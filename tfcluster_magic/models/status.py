@@ -24,6 +24,11 @@ class Phase(str, enum.Enum):
     STOPPED = "Stopped"
 
     @property
+    def is_active(self) -> bool:
+        """Whether its tasks run, or shall."""
+        return self in (Phase.QUEUED, Phase.STARTING, Phase.RUNNING)
+
+    @property
     def is_final(self) -> bool:
         """Whether no later phase can follow."""
         return self in (Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED)

@@ -49,7 +49,7 @@ class Levers:
         over = status.phase.is_final or status.stop_at is not None
         alive = {parse_task(task.name)[0] for task in seen.tasks.values() if task.alive}
         for task_type, cached in jobs.items():
-            job = newer(cached, self._pulled.get(task_type))
+            job = self.newest(task_type, cached)
             if task_type in stop:
                 self._spare_unasked(task_type, decision, seen)
                 self._set(job, task_type, suspend=True, attempt=0)
@@ -65,6 +65,10 @@ class Levers:
                 if behind or (task_type in start and is_suspended(job)):
                     self._set(job, task_type, suspend=False, attempt=status.attempt)
         return self._refused
+
+    def newest(self, task_type: TaskType, cached: Object) -> Object:
+        """A Job as it was last seen or changed here."""
+        return newer(cached, self._pulled.get(task_type))
 
     def outworn(
         self, decision: Decision, seen: Observation, jobs: Mapping[TaskType, Object]

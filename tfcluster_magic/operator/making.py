@@ -15,6 +15,7 @@ from ..kube.api import Api, ApiError, Object, path
 from ..kube.gone import discard, find
 from ..kube.jobs import may_come
 from ..kube.policy import Policy
+from ..lifecycle import Observation
 from ..models import TaskType, TFCluster
 from .belongings import uid_of
 from .caches import Key
@@ -124,12 +125,7 @@ class Maker:
         ]
 
     def may_come(
-        self,
-        cluster: TFCluster,
-        seen: Collection[str],
-        jobs: Mapping[TaskType, Object],
-        *,
-        asks: bool,
+        self, cluster: TFCluster, seen: Observation, jobs: Mapping[TaskType, Object], *, asks: bool
     ) -> bool:
         """Whether tasks may be on their way that are not among those `seen`; `asks` for Jobs that
         are not among `jobs`. Raises ApiError.
@@ -144,7 +140,7 @@ class Maker:
                 return None
             return found
 
-        return may_come(cluster.spec, seen, jobs, find_job)
+        return may_come(cluster.spec, seen.tasks.values(), jobs, find_job)
 
     def remove(self, cluster: TFCluster) -> None:
         """Delete what is left of the run but its record and its own data; ConfigMap and Jobs last.
@@ -169,10 +165,11 @@ class Maker:
         try:
             return self._api.create(where, wanted)
         except ApiError as error:
-            if error.reason != "AlreadyExists":
+            # Quotas are asked before it is looked whether there is one.
+            if error.reason != "AlreadyExists" and error.status != 403:
                 raise
             found = self._find(cluster, wanted)
-            if found is None:  # it has gone just now
+            if found is None:  # it has gone just now, or never was
                 raise
             return found
 

@@ -12,21 +12,19 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from ..errors import InvalidRequest, TFClusterError
+from ..errors import InvalidRequest
 from ..i18n import _
-from ..kube import access, files, resource
+from ..kube import files, resource
 from ..kube.allowed import bounded
-from ..kube.api import ApiError, Object
+from ..kube.api import Object
 from ..kube.observe import Crew
 from ..lifecycle import Decision, Observation, decide
 from ..models import Phase, Reason, Status, TaskType
 from . import belongings, outlook, vanished
-from .addressing import Addressing
 from .caches import Key
-from .gangs import refused
+from .deeds import Deeds
 from .hooks import Admitted, Refused, Sight, Submitted, Verdict, Waiting
-from .levers import Levers, tell_of_pods
-from .making import Maker, StillThere, still_there
+from .making import Maker, still_there
 from .world import World
 from .writer import Writer
 
@@ -36,7 +34,6 @@ TRY_AGAIN = 5.0
 """The same while the API does not take what is wanted of a Job."""
 ASK_AGAIN = 1.0
 """The same while tasks are not up, or something is in the way: why may have become known."""
-_ACTIVE = (Phase.QUEUED, Phase.STARTING, Phase.RUNNING)
 
 log = logging.getLogger(__name__)
 
@@ -56,16 +53,10 @@ class Run:
             output = files.output_dir(cluster.metadata, world.policy)
             self._status = replace(cluster.status, paths={"output": output, "logs": output})
         self._crew = Crew(cluster.spec)
-        self._levers = Levers(world.api, self._crew)
         was_up, had_pods = self._status.running_at is not None, outlook.had_pods(self._status)
         self._maker = Maker(world.api, world.policy_of, was_up, had_pods)
-        self._addressing = Addressing(self._maker)
-        self._named: float | None = None
-        """In how many seconds its tasks may get their names."""
+        self._deeds = Deeds(world, self._crew, self._maker)
         self._writer = Writer(world.api, found, world.measures, world.pace)
-        self._hindrance = ""
-        self._queue = ""
-        """Why its queue takes nothing."""
         self._seen: set[TaskType] = set()
         """The types whose Jobs this process has seen."""
         self._unseen_success = False
@@ -103,11 +94,12 @@ class Run:
         if self._status.phase is not status.phase:
             log.info("%s/%s: %s. %s", *self.key, status.phase.value, status.message)
         self._status = decision.status
-        hindrance = self._hindrance
-        self._act(decision, seen, sight)
-        if self._hindrance != hindrance:
+        hindrance = self._deeds.hindrance
+        if ending := self._deeds.do(self._cluster, decision, seen, sight):
+            self._end(self._world.clock(), ending.words, released=ending.released)
+        if self._deeds.hindrance != hindrance:
             return 0.0  # to say so
-        due = (later, self._rest(decision, now), self._named)
+        due = (later, self._rest(decision, now), self._deeds.named)
         return min((each for each in due if each is not None), default=None)
 
     # -- looking -----------------------------------------------------------------------------------
@@ -145,9 +137,9 @@ class Run:
         away = self._world.caches.away()
         jobs = {**sight.jobs, **done}
         seen = self._crew.observe(self._status, sight.pods, jobs, now, away)
-        ends = self._cluster.spec.stop is not None or self._status.phase not in _ACTIVE
-        may_come = self._maker.may_come(self._cluster, seen.tasks, jobs, asks=ends)
-        seen = replace(seen, may_come=may_come)
+        ends = self._cluster.spec.stop is not None or not self._status.phase.is_active
+        jobs = self._deeds.newest(jobs)
+        seen = replace(seen, may_come=self._maker.may_come(self._cluster, seen, jobs, asks=ends))
         if verdict is None:
             return self._explained(seen, sight)
         if isinstance(verdict, Submitted):
@@ -167,9 +159,9 @@ class Run:
 
     def _unmade(self) -> str:
         """What it waits for whose objects are not taken."""
-        if self._queue or not self._hindrance:
-            return self._queue
-        return _("its objects to be made: {why}").format(why=self._hindrance)
+        if self._deeds.queue or not self._deeds.hindrance:
+            return self._deeds.queue
+        return _("its objects to be made: {why}").format(why=self._deeds.hindrance)
 
     def _explained(self, seen: Observation, sight: Sight) -> Observation:
         """With why tasks are not up, as far as that is known."""
@@ -184,7 +176,7 @@ class Run:
     def _gone(self, sight: Sight) -> list[TaskType]:
         """The types whose Jobs are gone; nobody makes one a second time."""
         self._seen.update(sight.jobs)
-        if self._status.phase not in _ACTIVE:
+        if not self._status.phase.is_active:
             return []
         return self._maker.gone(self._cluster, sight.jobs)
 
@@ -215,9 +207,9 @@ class Run:
 
     def _worded(self, decision: Decision) -> Status:
         """The status for people: with what is in the way of making or ending its tasks."""
-        whole = outlook.is_as_wanted(decision.status) and not self._addressing.lacking
-        if self._hindrance and not whole:
-            return outlook.explained(decision.status, [self._hindrance])
+        whole = outlook.is_as_wanted(decision.status) and not self._deeds.lacks_names
+        if self._deeds.hindrance and not whole:
+            return outlook.explained(decision.status, [self._deeds.hindrance])
         if self._unseen_success and decision.status.phase is Phase.SUCCEEDED:
             return outlook.explained(decision.status, [vanished.unseen_success()])
         return decision.status
@@ -234,48 +226,7 @@ class Run:
         self._writer.put(status, self._status)
         self._status = status
 
-    # -- acting ------------------------------------------------------------------------------------
-
-    def _act(self, decision: Decision, seen: Observation, sight: Sight) -> None:
-        api = self._world.api
-        self._hindrance = self._queue = ""
-        jobs = dict(sight.jobs)
-        for task_type in self._levers.outworn(decision, seen, jobs):
-            self._maker.retire(task_type, jobs.pop(task_type))
-        try:
-            if decision.start:
-                self._maker.make(self._cluster, jobs)
-            self._named = self._addressing.turn(self._cluster, decision.status, sight.pods)
-        except StillThere as hindrance:
-            self._hindrance = str(hindrance)
-        except InvalidRequest as error:
-            self._end(self._world.clock(), str(error))
-        except TFClusterError as error:
-            self._hindrance = str(error)
-        except ApiError as error:
-            if error.unanswered and error.status != 500:  # 500: a webhook that is down
-                raise
-            self._hindrance = str(access.explain(error, server=api.server))
-            self._queue = refused(error.message)
-            if error.status == 422:  # it will never be taken
-                self._end(self._world.clock(), self._hindrance, released=False)
-            log.warning("%s/%s: %s", *self.key, self._hindrance)
-        unpulled = self._levers.pull(decision, seen, jobs)
-        self._hindrance = self._hindrance or unpulled
-        self._mend(decision, seen, sight)
-        tell_of_pods(api, sight.pods, self._crew.going(sight.jobs), self._world.caches.away())
-
-    def _mend(self, decision: Decision, seen: Observation, sight: Sight) -> None:
-        """Keep what its pods wait for to be bound together."""
-        if decision.status.phase not in _ACTIVE:
-            return
-        world = self._world
-        try:
-            world.gangs.mend(self._cluster, world.policy_of, sight.pods, seen)
-        except ApiError as error:
-            if error.unanswered:
-                raise
-            self._hindrance = str(access.explain(error, server=world.api.server))
+    # -- going on ----------------------------------------------------------------------------------
 
     def _rest(self, decision: Decision, now: float) -> float | None:
         if decision.done:
@@ -286,9 +237,10 @@ class Run:
         status = decision.status
         queued = status.phase is Phase.QUEUED
         waits = queued or outlook.misses_tasks(status) or decision.start
-        if waits and not (queued and self._hindrance):
+        hindered = bool(self._deeds.hindrance)
+        if waits and not (queued and hindered):
             times.append(ASK_AGAIN)
-        elif self._hindrance:
+        elif hindered:
             times.append(TRY_AGAIN)
         return min(times)
 
