@@ -5,13 +5,11 @@ Ref: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/job-
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..lifecycle import ObservedTask
 from ..models import Spec, TaskState, TaskType
-from ..names import parse_task
 from .ends import condition
 from .labels import GROUP
 
@@ -66,18 +64,21 @@ def may_come(
     when it has asked all pods to end, of which some may be ending still. Types with a task that is
     alive are waited for anyhow.
     """
-    alive, succeeded = set(), Counter[TaskType]()
-    for task in seen:
-        task_type = parse_task(task.name)[0]
-        if task.alive:
-            alive.add(task_type)
-        elif task.state is TaskState.SUCCEEDED:
-            succeeded[task_type] += 1
-    for task_type in spec.replicas.counts.keys() - alive:
+    tasks = list(seen)
+    alive = {_kind(task) for task in tasks if task.alive}
+    for task_type in spec.replicas.counts:
+        if task_type.value in alive:
+            continue
+        done = [task for task in tasks if task.state is TaskState.SUCCEEDED]
+        succeeded = sum(_kind(task) == task_type.value for task in done)
         job = jobs.get(task_type) or find(task_type)
-        if job is not None and not (is_complete(job, succeeded[task_type]) or _is_empty(job)):
+        if job is not None and not (is_complete(job, succeeded) or _is_empty(job)):
             return True
     return False
+
+
+def _kind(task: ObservedTask) -> str:
+    return task.name.rpartition("-")[0]
 
 
 def _is_empty(job: Object) -> bool:

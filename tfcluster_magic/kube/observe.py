@@ -180,10 +180,13 @@ def _by_age(pods: Iterable[Object], known: AbstractSet[str]) -> dict[str, list[O
         return head["creationTimestamp"], failed_before(pod), not going, head["uid"] not in known
 
     found: dict[str, list[Object]] = {}
-    for pod in sorted(pods, key=age):
+    for pod in pods:
         task = task_of(pod)
         if task is not None:
             found.setdefault(task, []).append(pod)
+    for of_task in found.values():
+        if len(of_task) > 1:
+            of_task.sort(key=age)
     return found
 
 

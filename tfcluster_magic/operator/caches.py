@@ -31,6 +31,7 @@ class Caches(Informers):
 
     def __init__(self, api: Api, namespace: str, wake: Callable[[Key], None]) -> None:
         self._wake = wake
+        self._away: frozenset[str] = frozenset()
         self.gone: Callable[[Object], None] = lambda _found: None
         """Told each run whose record went, as it was at last."""
 
@@ -79,9 +80,7 @@ class Caches(Informers):
 
     def away(self) -> frozenset[str]:
         """The nodes that are not ready."""
-        return frozenset(
-            node["metadata"]["name"] for node in self.nodes.every() if not is_ready(node)
-        )
+        return self._away
 
     def _run_changed(self, update: Update) -> None:
         head, old = update.object["metadata"], update.old
@@ -94,6 +93,8 @@ class Caches(Informers):
         if old is not None and new is not None and is_ready(old) == is_ready(new):
             return  # a heartbeat
         name = update.object["metadata"]["name"]
+        there = new is None or is_ready(new)
+        self._away = self._away - {name} if there else self._away | {name}
         for key in {run_of(p) for p in self.pods.every() if p["spec"].get("nodeName") == name}:
             self._wake(key)
 

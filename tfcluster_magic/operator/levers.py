@@ -139,7 +139,7 @@ def tell_of_pods(
     """
     for pod in pods:
         head = pod["metadata"]
-        if is_over(pod) or not head.get("deletionTimestamp"):
+        if not head.get("deletionTimestamp") or is_over(pod):
             continue
         task_type = TaskType(head["labels"][TASK_TYPE])
         disturbed = condition(pod, DISRUPTION).get("status") == "True"
