@@ -69,24 +69,6 @@ def test_a_stop_right_after_a_restart_waits_for_the_next_pods(world: World) -> N
     assert world.phase("digits-1", "Stopped")["releasedAt"]
 
 
-def test_a_stop_waits_for_the_next_pod_of_one_that_ended(world: World) -> None:
-    """A Job whose only pod has ended may be about to make another, until it says that it is
-    suspended.
-    """
-    up(world, ps=1)
-    world.server.notes_suspensions = False
-    stop(world)
-    until(lambda: suspended(world, "digits-1-ps", "digits-1-worker"))
-    for pod in ("digits-1-ps-0-first", "digits-1-worker-0-first"):
-        world.server.remove(f"{PODS}/{pod}")
-    status = world.wait("digits-1", lambda s: "may still come" in s["message"])
-    assert status["phase"] == "Stopping"
-    world.server.notes_suspensions = True
-    for job in ("digits-1-ps", "digits-1-worker"):
-        world.server.put(f"{JOBS}/{job}", copy.deepcopy(world.job(job)))
-    assert world.phase("digits-1", "Stopped")["releasedAt"]
-
-
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 def test_a_stop_calls_tasks_back_though_their_names_stay(world: World, method: str) -> None:
     """While nobody answers for a run's Service its tasks are called back all the same; its names

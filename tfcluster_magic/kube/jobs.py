@@ -5,11 +5,11 @@ Ref: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/job-
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from ..lifecycle import ObservedTask
-from ..models import Spec, TaskState, TaskType
+from ..models import Spec, TaskType
+from ..names import task_name
 from .ends import condition
 from .labels import GROUP
 
@@ -53,32 +53,25 @@ def is_complete(job: Object, succeeded: int = 0) -> bool:
 
 def may_come(
     spec: Spec,
-    seen: Iterable[ObservedTask],
+    seen: Collection[str],
     jobs: Mapping[TaskType, Object],
     find: Callable[[TaskType], Object | None],
 ) -> bool:
-    """Whether Jobs may have made tasks that nobody has seen: what is followed comes late, and a Job
-    makes the next pod of an index when the one that was seen has ended.
+    """Whether Jobs may have made tasks that nobody has seen: what is followed comes late.
 
-    `find` asks for a Job that is not among `jobs`. Of one that is suspended its controller says so
-    when it has asked all pods to end, of which some may be ending still. Types with a task that is
-    alive are waited for anyhow.
+    `seen` are those of the attempt that is wanted. `find` asks for a Job that is not among `jobs`.
+    Of one that is suspended its controller says so when it has asked all pods to end, of which some
+    may be ending still.
     """
-    tasks = list(seen)
-    alive = {_kind(task) for task in tasks if task.alive}
-    for task_type in spec.replicas.counts:
-        if task_type.value in alive:
+    if len(seen) == spec.replicas.total:
+        return False
+    for task_type, count in spec.replicas.counts.items():
+        if all(task_name(task_type, index) in seen for index in range(count)):
             continue
-        done = [task for task in tasks if task.state is TaskState.SUCCEEDED]
-        succeeded = sum(_kind(task) == task_type.value for task in done)
         job = jobs.get(task_type) or find(task_type)
-        if job is not None and not (is_complete(job, succeeded) or _is_empty(job)):
+        if job is not None and not (is_complete(job) or _is_empty(job)):
             return True
     return False
-
-
-def _kind(task: ObservedTask) -> str:
-    return task.name.rpartition("-")[0]
 
 
 def _is_empty(job: Object) -> bool:

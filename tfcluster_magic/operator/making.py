@@ -15,7 +15,6 @@ from ..kube.api import Api, ApiError, Object, path
 from ..kube.gone import discard, find
 from ..kube.jobs import may_come
 from ..kube.policy import Policy
-from ..lifecycle import Observation
 from ..models import TaskType, TFCluster
 from .belongings import uid_of
 from .caches import Key
@@ -125,7 +124,12 @@ class Maker:
         ]
 
     def may_come(
-        self, cluster: TFCluster, seen: Observation, jobs: Mapping[TaskType, Object], *, asks: bool
+        self,
+        cluster: TFCluster,
+        seen: Collection[str],
+        jobs: Mapping[TaskType, Object],
+        *,
+        asks: bool,
     ) -> bool:
         """Whether tasks may be on their way that are not among those `seen`; `asks` for Jobs that
         are not among `jobs`. Raises ApiError.
@@ -140,7 +144,7 @@ class Maker:
                 return None
             return found
 
-        return may_come(cluster.spec, seen.tasks.values(), jobs, find_job)
+        return may_come(cluster.spec, seen, jobs, find_job)
 
     def remove(self, cluster: TFCluster) -> None:
         """Delete what is left of the run but its record and its own data; ConfigMap and Jobs last.

@@ -49,6 +49,15 @@ def had_pods(status: Status) -> set[TaskType]:
     return {TaskType(t) for t, c in counts if c != TypeCounts(desired=c.desired)}
 
 
+def met(status: Status, seen: Observation) -> set[str]:
+    """The tasks that are seen as they are wanted: what an earlier attempt came to is none."""
+    return {
+        each.name
+        for each in seen.tasks.values()
+        if each.alive or each.attempt > status.restarts.get(each.name, 0)
+    }
+
+
 def all_up(spec: Spec, status: Status, seen: Observation) -> bool:
     """Whether every task is seen, and is ready or over: nothing of it is waited for. An end of an
     earlier attempt is none: its next one is waited for.

@@ -138,8 +138,8 @@ class Run:
         jobs = {**sight.jobs, **done}
         seen = self._crew.observe(self._status, sight.pods, jobs, now, away)
         ends = self._cluster.spec.stop is not None or not self._status.phase.is_active
-        jobs = self._deeds.newest(jobs)
-        seen = replace(seen, may_come=self._maker.may_come(self._cluster, seen, jobs, asks=ends))
+        jobs, names = self._deeds.newest(jobs), outlook.met(self._status, seen)
+        seen = replace(seen, may_come=self._maker.may_come(self._cluster, names, jobs, asks=ends))
         if verdict is None:
             return self._explained(seen, sight)
         if isinstance(verdict, Submitted):
