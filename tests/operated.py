@@ -23,6 +23,7 @@ RECORDED = Path(__file__).parent / "pods"
 RUNS = path("tfclusters", "a")
 JOBS = path("jobs", "a")
 PODS = path("pods", "a")
+SERVICE = path("services", "a", "digits-1")
 
 
 class AdmitAll:

@@ -7,15 +7,13 @@ from dataclasses import dataclass, field
 
 import pytest
 from kube_server import KubeServer, Object, Refusal
-from operated import JOBS, RUNS, World, spec, until, up
+from operated import JOBS, RUNS, SERVICE, World, spec, until, up
 
 from tfcluster_magic.kube import resource
 from tfcluster_magic.kube.policy import Policy
 from tfcluster_magic.models import TFCluster
 from tfcluster_magic.operator.addressing import LONGEST, SETTLED, Addressing
 from tfcluster_magic.operator.making import Maker
-
-SERVICE = "/api/v1/namespaces/a/services/digits-1"
 
 
 @dataclass

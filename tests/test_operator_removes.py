@@ -6,12 +6,10 @@ import copy
 
 import pytest
 from kube_server import Refusal
-from operated import JOBS, RUNS, World, until, up
+from operated import JOBS, RUNS, SERVICE, World, until, up
 
 from tfcluster_magic.kube.labels import UID
 from tfcluster_magic.operator import keeping
-
-SERVICE = "/api/v1/namespaces/a/services/digits-1"
 
 
 def test_a_job_of_somebody_else_is_not_deleted(
