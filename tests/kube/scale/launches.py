@@ -9,7 +9,7 @@ from kubenode.commands import say
 from benchmarks.rows import Row, bounded, compared
 
 from .site import Site
-from .ways import BARE, BY_HAND, PER_TASK, PS, TFCLUSTER, WAYS, WORKERS, measure
+from .ways import BARE, BY_HAND, PER_TASK, PS, TFCLUSTER, WAYS, WORKERS, in_turn, measure
 
 Values = dict[str, dict[str, list[float]]]
 
@@ -18,7 +18,7 @@ def launches(site: Site, rounds: int) -> list[Row]:
     """Every way in turn, so many times."""
     values: Values = defaultdict(lambda: defaultdict(list))
     for number in range(1, rounds + 1):
-        for way in WAYS:
+        for way in in_turn(WAYS, number):
             for what, value in measure(site, way).items():
                 values[way.name][what].append(value)
             told = {what: round(each[-1], 2) for what, each in values[way.name].items()}

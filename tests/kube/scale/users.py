@@ -18,7 +18,7 @@ from tfcluster_magic.kube.api import path
 
 from .site import Site
 from .telling import Pods, counting
-from .ways import RUN, Way, bare, by_hand, measure, record, where
+from .ways import RUN, Way, bare, by_hand, in_turn, measure, record, where
 
 USERS, PS, WORKERS = 50, 2, 8
 TASKS = PS + WORKERS
@@ -28,12 +28,20 @@ JOB = Way("bare_job", lambda _site: [bare(USERS * TASKS)], ends=False)
 
 
 def users(site: Site, rounds: int) -> list[Row]:
-    """One bare Job of as many tasks in turn with the users."""
-    together, alone, hand, last, every = [], [], [], [], list[float]()
-    for _ in range(rounds):
-        alone.append(measure(site, JOB, USERS * TASKS)["running"])
-        hand.append(_at_once(site, _make_by_hand))
-        together.append(_at_once(site, _launch))
+    """One bare Job of as many tasks, the users, and the same by hand, in turn."""
+    alone: list[float] = []
+    hand: list[float] = []
+    together: list[float] = []
+    last: list[float] = []
+    every: list[float] = []
+    measured = (
+        lambda: alone.append(measure(site, JOB, USERS * TASKS)["running"]),
+        lambda: together.append(_at_once(site, _launch)),
+        lambda: hand.append(_at_once(site, _make_by_hand)),
+    )
+    for number in range(rounds):
+        for take in in_turn(measured, number):
+            take()
         waits = _spread(site)
         last.append(waits[-1])
         every += waits

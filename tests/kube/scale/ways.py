@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import TypeVar
 
 import workloads
 from kubenode import kwok, paths
@@ -40,6 +41,7 @@ _OTHERS = {
     "TFJob": "/apis/kubeflow.org/v1/namespaces/{}/tfjobs",
 }
 Measured = dict[str, float]
+_Any = TypeVar("_Any")
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,15 @@ BARE = Way("bare_job", lambda _site: [bare(TASKS)])
 BY_HAND = Way("by_hand", by_hand)
 PER_TASK = Way("per_task", _per_task, ends=False)
 TFCLUSTER = Way("tfcluster", lambda _site: [record()])
-WAYS = (BARE, BY_HAND, PER_TASK, TFCLUSTER)
+WAYS = (BARE, TFCLUSTER, BY_HAND, PER_TASK)
+
+
+def in_turn(ways: Sequence[_Any], number: int) -> Sequence[_Any]:
+    """The ways in the order of this round: each comes at each place. What follows the end of
+    thousands of objects is slower, and a machine that others use is slow for minutes.
+    """
+    first = number % len(ways)
+    return [*ways[first:], *ways[:first]]
 
 
 def where(found: Object, namespace: str) -> str:
