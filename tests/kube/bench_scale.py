@@ -19,6 +19,7 @@ from kubenode.paths import ROOT
 from scale.following import following
 from scale.launches import launches
 from scale.names import names
+from scale.parts import parts
 from scale.records import records
 from scale.site import Site, ready
 from scale.tfjob import tfjob
@@ -34,6 +35,7 @@ BENCHES: dict[str, Callable[[Site, int], list[Row]]] = {
     "following": following,
     "records": records,
     "names": names,
+    "parts": parts,
     "tfjob": tfjob,
 }
 
