@@ -8,7 +8,6 @@ half from one minute to the next. What is left away here may be needed all the s
 from __future__ import annotations
 
 import copy
-import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 
@@ -22,7 +21,7 @@ from .telling import counting
 from .ways import bare, by_hand
 
 PODS = 200
-_ALLOCATED = re.compile(r"^go_memstats_alloc_bytes_total (\S+)$", re.MULTILINE)
+ALLOCATED = "go_memstats_alloc_bytes_total"
 
 
 def parts(site: Site, rounds: int) -> list[Row]:
@@ -57,16 +56,10 @@ def _job(site: Site) -> Object:
 
 def _cost(site: Site, job: Object) -> float:
     with site.namespace("parts") as namespace, counting(site.api, namespace) as pods:
-        before = _allocated(site)
+        before = site.of_api_server(ALLOCATED)
         site.api.create(path("jobs", namespace), job)
         pods.wait(PODS, "all pods run")
-        return (_allocated(site) - before) / PODS / 1024
-
-
-def _allocated(site: Site) -> float:
-    found = _ALLOCATED.search(site.kubectl("get", "--raw", "/metrics"))
-    assert found
-    return float(found[1])
+        return (site.of_api_server(ALLOCATED) - before) / PODS / 1024
 
 
 def _of_pod(key: str) -> Callable[[Object], None]:

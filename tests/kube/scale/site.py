@@ -72,9 +72,11 @@ class Site:
         where = f"http://127.0.0.1:{self.operator.port}/metrics"
         with urllib.request.urlopen(where, timeout=10) as answer:
             text = answer.read().decode()
-        found = re.search(rf"^tfcluster_{name} (\S+)$", text, re.MULTILINE)
-        assert found, text
-        return float(found[1])
+        return _value(text, f"tfcluster_{name}")
+
+    def of_api_server(self, name: str) -> float:
+        """A number that the API server tells."""
+        return _value(self.kubectl("get", "--raw", "/metrics"), name)
 
     def new_name(self, what: str) -> str:
         """A name that no namespace had before, also on a cluster that is kept: of one that was
@@ -152,6 +154,13 @@ class Site:
             if each["metadata"]["name"] not in ("kube-root-ca.crt", "tfcluster-options"):
                 found[each["kind"]] = found.get(each["kind"], 0) + 1
         return found
+
+
+def _value(text: str, name: str) -> float:
+    """Of a metric without labels."""
+    found = re.search(rf"^{name} (\S+)$", text, re.MULTILINE)
+    assert found, text
+    return float(found[1])
 
 
 def cpu_of(pid: int) -> float:

@@ -7,6 +7,7 @@ Kubernetes' own price for a hundred Jobs, services and policies, and no operator
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -29,24 +30,22 @@ JOB = Way("bare_job", lambda _site: [bare(USERS * TASKS)], ends=False)
 
 def users(site: Site, rounds: int) -> list[Row]:
     """One bare Job of as many tasks, the users, and the same by hand, in turn."""
-    alone: list[float] = []
-    hand: list[float] = []
-    together: list[float] = []
-    last: list[float] = []
-    every: list[float] = []
-    measured = (
-        lambda: alone.append(measure(site, JOB, USERS * TASKS)["running"]),
-        lambda: together.append(_at_once(site, _launch)),
-        lambda: hand.append(_at_once(site, _make_by_hand)),
-    )
-    for number in range(rounds):
-        for take in in_turn(measured, number):
-            take()
+    ways: dict[str, Callable[[], float]] = {
+        "bare": lambda: measure(site, JOB, USERS * TASKS)["running"],
+        "at once": lambda: _at_once(site, _launch),
+        "by hand": lambda: _at_once(site, _make_by_hand),
+    }
+    values: dict[str, list[float]] = defaultdict(list)
+    last, every = [], list[float]()
+    for number in range(1, rounds + 1):
+        for name in in_turn(list(ways), number):
+            values[name].append(ways[name]())
         waits = _spread(site)
         last.append(waits[-1])
         every += waits
-        took = f"bare {alone[-1]:.2f} s, by hand {hand[-1]:.2f} s, at once {together[-1]:.2f} s"
+        took = ", ".join(f"{name} {each[-1]:.2f} s" for name, each in values.items())
         say(f"{USERS} users: {took}, the last of all {last[-1]:.2f} s")
+    alone, together, hand = (values[name] for name in ways)
     every.sort()
     words = f"of all {len(every)}: median {every[len(every) // 2]:.2f}, longest {every[-1]:.2f}"
     note = f"{USERS} x {TASKS} tasks, no error; beside a bare Job of {USERS * TASKS}"

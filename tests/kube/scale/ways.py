@@ -41,7 +41,7 @@ _OTHERS = {
     "TFJob": "/apis/kubeflow.org/v1/namespaces/{}/tfjobs",
 }
 Measured = dict[str, float]
-_Any = TypeVar("_Any")
+_Way = TypeVar("_Way")
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ TFCLUSTER = Way("tfcluster", lambda _site: [record()])
 WAYS = (BARE, TFCLUSTER, BY_HAND, PER_TASK)
 
 
-def in_turn(ways: Sequence[_Any], number: int) -> Sequence[_Any]:
+def in_turn(ways: Sequence[_Way], number: int) -> Sequence[_Way]:
     """The ways in the order of this round: each comes at each place. What follows the end of
     thousands of objects is slower, and a machine that others use is slow for minutes.
     """
