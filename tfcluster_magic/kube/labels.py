@@ -89,7 +89,7 @@ def of_pods(run: str, uid: str, task_type: TaskType) -> dict[str, str]:
     """The labels of a task's pod: there are hundreds, each written often, so that none says what
     another one says.
     """
-    doubled = {"app.kubernetes.io/instance", "app.kubernetes.io/component"}
+    doubled = {f"app.kubernetes.io/{each}" for each in ("name", "instance", "component")}
     return {k: v for k, v in labels(run, uid, task_type).items() if k not in doubled}
 
 

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from kubenode.commands import say
 
 from benchmarks.rows import Row, bounded, compared
+from tfcluster_magic.kube import labels
 from tfcluster_magic.kube.api import path
 
 from .site import Site
@@ -24,7 +25,7 @@ from .ways import RUN, Way, bare, by_hand, in_turn, measure, record, where
 USERS, PS, WORKERS = 50, 2, 8
 TASKS = PS + WORKERS
 SPREAD = 10.0
-OURS = "app.kubernetes.io/name=tfcluster"
+OURS = labels.TASK_TYPE
 JOB = Way("bare_job", lambda _site: [bare(USERS * TASKS)], ends=False)
 
 
