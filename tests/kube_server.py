@@ -1,8 +1,9 @@
 """A server that keeps objects as the API server of Kubernetes does, and nothing more.
 
-It knows create, get, list, watch, patch, replace and delete with their versions and conflicts, and
-takes away what belongs to a deleted owner. No controller runs behind it: pods are what a test puts
-there, and `logs` what they print. `refuses` makes it fail as real ones do.
+It knows create, get, list, watch, patch, replace and delete with their versions and conflicts,
+keeps what has finalizers, and takes away what belongs to a deleted owner. No controller runs behind
+it: pods are what a test puts there, and `logs` what they print. `refuses` makes it fail as real
+ones do.
 """
 
 from __future__ import annotations
@@ -158,8 +159,7 @@ class KubeServer:
                 wanted = ((body or {}).get("preconditions") or {}).get("uid")
                 if wanted not in (None, self.objects[whole]["metadata"]["uid"]):
                     raise Refusal(409, "Conflict")
-                self.remove(whole)
-                return 200, {}
+                return 200, self._delete(whole, (body or {}).get("propagationPolicy"))
             old = copy.deepcopy(self.objects[whole])
             if method == "GET":
                 return 200, old
@@ -167,9 +167,33 @@ class KubeServer:
             new = body if method == "PUT" else _patched(old, body)
             if new["metadata"].get("resourceVersion") not in (None, version):
                 raise Refusal(409, "Conflict")
-            if new == self.objects[whole]:
-                return 200, new
-            return 200, self.put(whole, new)
+            return 200, self._changed(whole, new)
+
+    def _changed(self, path: str, new: Object) -> Object:
+        """Write a changed object, which goes when it was deleted and nothing keeps it any more."""
+        old, head = self.objects[path], new["metadata"]
+        if new == old:
+            return new
+        was_kept = head.get("deletionTimestamp") and old["metadata"].get("finalizers")
+        if was_kept and not head.get("finalizers"):
+            self.remove(path)
+            return new
+        return self.put(path, new)
+
+    def _delete(self, path: str, propagation: str | None) -> Object:
+        """Delete an object, or mark it where finalizers keep it."""
+        found = copy.deepcopy(self.objects[path])
+        head = found["metadata"]
+        if propagation == "Foreground":
+            head["finalizers"] = [*head.get("finalizers", ()), "foregroundDeletion"]
+        if not head.get("finalizers"):
+            self.remove(path)
+            return {"kind": "Status", "status": "Success"}
+        if head.get("deletionTimestamp"):
+            return found
+        head["deletionTimestamp"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        head["generation"] = head.get("generation", 1) + 1
+        return self.put(path, found)
 
     def printed(self, path: str, query: Mapping[str, list[str]]) -> bytes:
         """What a pod has printed; not one question after the other, as nodes answer."""

@@ -26,6 +26,7 @@ from ...i18n import _
 from ...kube import access, account, labels, resource
 from ...kube import hours as kube_hours
 from ...kube.api import Api, ApiError, path
+from ...kube.gone import keepers
 from ...ledger import Account
 from ...models import Spec, Stop, TFCluster
 from .. import naming
@@ -235,7 +236,16 @@ class KubernetesBackend(Backend):
                 ).format(name=head.name, folder=cluster.status.paths.get("output", "/log"))
             )
         with self._explained(head.name):
-            self.api.delete(self._where(head.name), uid=head.uid)
+            left = self.api.delete(self._where(head.name), uid=head.uid)
+        if left.get("metadata") and (names := keepers(left)):
+            raise Conflict(
+                _(
+                    "{name} has ended and holds nothing, but its record stays as long as it has "
+                    "the finalizer {finalizers}: whoever set that has to take it away, as by "
+                    "`kubectl -n {namespace} patch tfcluster {name} --type=merge -p "
+                    '\'{{"metadata":{{"finalizers":null}}}}\'`'
+                ).format(name=head.name, finalizers=", ".join(names), namespace=self.namespace)
+            )
         if with_logs and output is not None:
             shutil.rmtree(output, ignore_errors=True)
             with contextlib.suppress(OSError):
