@@ -48,6 +48,8 @@ class KubeServer:
         """Whether the answer to what was done never arrives."""
         self.queries: list[tuple[str, str, Mapping[str, list[str]]]] = []
         self.changed = threading.Condition(threading.RLock())
+        self.clock: Callable[[], float] = time.time
+        """What it takes for the time, in its answers and when a Lease is written."""
         self._version = 0
         self._history: list[tuple[int, str, str, Object]] = []
         self._closed = False
@@ -55,6 +57,7 @@ class KubeServer:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # or each answer waits 40 ms for its second half
 
             def _serve(self) -> None:
                 path, query = urlsplit(self.path).path, parse_qs(urlsplit(self.path).query)
@@ -86,6 +89,9 @@ class KubeServer:
 
             do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve  # noqa: N815
 
+            def date_time_string(self, timestamp: float | None = None) -> str:
+                return super().date_time_string(server.clock())
+
             def log_message(self, *words: object) -> None:
                 pass
 
@@ -116,6 +122,9 @@ class KubeServer:
             head.setdefault("creationTimestamp", now)
             if old is not None and old.get("spec") != found.get("spec"):
                 head["generation"] = head.get("generation", 1) + 1
+            if "/leases/" in path:
+                at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.clock()))
+                head["managedFields"] = [{"manager": "operator", "time": at}]
             self.objects[path] = copy.deepcopy(found)
             self._tell("MODIFIED" if old is not None else "ADDED", path, self.objects[path])
             return copy.deepcopy(found)

@@ -32,6 +32,7 @@ from ...models import Spec, Stop, TFCluster
 from .. import naming
 from ..base import Backend, Counts, LaunchRequest, LogLine, Options, Preflight, Removed, every_line
 from . import fitting, folders, posting, published, records, watching
+from .attendance import Attendance
 from .logs import Reader
 
 _TRIES = 20
@@ -82,10 +83,18 @@ class KubernetesBackend(Backend):
 
     def why_it_lingers(self, cluster: TFCluster) -> str:
         """See `Backend.why_it_lingers`."""
-        return _(
-            "the operator of TFCluster does not answer, or a node with its pods "
-            "(`kubectl get pods -n {namespace} -l {label}={name}` shows them)"
+        return self.outage() or _(
+            "its pods have not ended yet: "
+            "`kubectl get pods -n {namespace} -l {label}={name}` shows them"
         ).format(namespace=cluster.metadata.owner, label=labels.NAME, name=cluster.metadata.name)
+
+    def outage(self) -> str:
+        """See `Backend.outage`."""
+        return self._attendance.sentence()
+
+    @cached_property
+    def _attendance(self) -> Attendance:
+        return Attendance(self.api, lambda: published.lease(self.api, self.namespace))
 
     def out_of_reach(self, cluster: TFCluster) -> str | None:
         """See `Backend.out_of_reach`."""
