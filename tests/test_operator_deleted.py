@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from operated import JOBS, PODS, RUNS, World, until, up
 
+pytestmark = pytest.mark.hostile
 HOLD = "example.com/hold"
 WHERE = f"{RUNS}/digits-1"
 
