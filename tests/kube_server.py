@@ -1,8 +1,9 @@
 """A server that keeps objects as the API server of Kubernetes does, and nothing more.
 
-It knows create, get, list, watch, patch, replace and delete with their versions and conflicts, and
-takes away what belongs to a deleted owner. No controller runs behind it: pods are what a test puts
-there, and `logs` what they print. `refuses` makes it fail as real ones do.
+It knows create, get, list, watch, patch, replace and delete with their versions and conflicts,
+keeps what has finalizers, and takes away what belongs to a deleted owner. No controller runs behind
+it: pods are what a test puts there, and `logs` what they print. `refuses` makes it fail as real
+ones do.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ class KubeServer:
         """Whether the answer to what was done never arrives."""
         self.queries: list[tuple[str, str, Mapping[str, list[str]]]] = []
         self.changed = threading.Condition(threading.RLock())
+        self.clock: Callable[[], float] = time.time
+        """What it takes for the time, in its answers and when a Lease is written."""
         self._version = 0
         self._history: list[tuple[int, str, str, Object]] = []
         self._closed = False
@@ -54,6 +57,7 @@ class KubeServer:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # or each answer waits 40 ms for its second half
 
             def _serve(self) -> None:
                 path, query = urlsplit(self.path).path, parse_qs(urlsplit(self.path).query)
@@ -85,6 +89,9 @@ class KubeServer:
 
             do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve  # noqa: N815
 
+            def date_time_string(self, timestamp: float | None = None) -> str:
+                return super().date_time_string(server.clock())
+
             def log_message(self, *words: object) -> None:
                 pass
 
@@ -115,6 +122,9 @@ class KubeServer:
             head.setdefault("creationTimestamp", now)
             if old is not None and old.get("spec") != found.get("spec"):
                 head["generation"] = head.get("generation", 1) + 1
+            if "/leases/" in path:
+                at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.clock()))
+                head["managedFields"] = [{"manager": "operator", "time": at}]
             self.objects[path] = copy.deepcopy(found)
             self._tell("MODIFIED" if old is not None else "ADDED", path, self.objects[path])
             return copy.deepcopy(found)
@@ -158,8 +168,7 @@ class KubeServer:
                 wanted = ((body or {}).get("preconditions") or {}).get("uid")
                 if wanted not in (None, self.objects[whole]["metadata"]["uid"]):
                     raise Refusal(409, "Conflict")
-                self.remove(whole)
-                return 200, {}
+                return 200, self._delete(whole, (body or {}).get("propagationPolicy"))
             old = copy.deepcopy(self.objects[whole])
             if method == "GET":
                 return 200, old
@@ -167,9 +176,33 @@ class KubeServer:
             new = body if method == "PUT" else _patched(old, body)
             if new["metadata"].get("resourceVersion") not in (None, version):
                 raise Refusal(409, "Conflict")
-            if new == self.objects[whole]:
-                return 200, new
-            return 200, self.put(whole, new)
+            return 200, self._changed(whole, new)
+
+    def _changed(self, path: str, new: Object) -> Object:
+        """Write a changed object, which goes when it was deleted and nothing keeps it any more."""
+        old, head = self.objects[path], new["metadata"]
+        if new == old:
+            return new
+        was_kept = head.get("deletionTimestamp") and old["metadata"].get("finalizers")
+        if was_kept and not head.get("finalizers"):
+            self.remove(path)
+            return new
+        return self.put(path, new)
+
+    def _delete(self, path: str, propagation: str | None) -> Object:
+        """Delete an object, or mark it where finalizers keep it."""
+        found = copy.deepcopy(self.objects[path])
+        head = found["metadata"]
+        if propagation == "Foreground":
+            head["finalizers"] = [*head.get("finalizers", ()), "foregroundDeletion"]
+        if not head.get("finalizers"):
+            self.remove(path)
+            return {"kind": "Status", "status": "Success"}
+        if head.get("deletionTimestamp"):
+            return found
+        head["deletionTimestamp"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        head["generation"] = head.get("generation", 1) + 1
+        return self.put(path, found)
 
     def printed(self, path: str, query: Mapping[str, list[str]]) -> bytes:
         """What a pod has printed; not one question after the other, as nodes answer."""

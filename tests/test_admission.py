@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from admissions import Place, there
+from admissions import RUNS, Place, there
 
 from tfcluster_magic.kube.policy import Policy
 from tfcluster_magic.models import Pods, SecretUse
@@ -75,6 +75,25 @@ def test_room_is_reserved_until_tasks_end(there: Place) -> None:
     there.pod("alice", "a-1", 1, "node-2", "3", phase="Succeeded")
     there.say("alice", "a-1", phase="Running", counts=done)
     assert free() == 5
+
+
+def test_a_record_in_deletion_keeps_the_room_of_its_tasks(there: Place) -> None:
+    """A run that a finalizer keeps from going has its room until it has ended: nobody is promised
+    it a second time.
+    """
+    there.run("alice", "a-1", 2, 3)
+    there.run("bob", "b-1", 2, 3)
+    there.begin()
+    assert there.decide("alice", "a-1") == Admitted()
+    there.say("alice", "a-1", phase="Starting")
+    where = f"{RUNS.format('alice')}/a-1"
+    api = there.server.api()
+    api.merge(where, {"metadata": {"finalizers": ["example.com/hold"]}})
+    api.delete(where)
+    there.seen()
+    assert isinstance(there.decide("bob", "b-1"), Waiting)
+    there.say("alice", "a-1", phase="Stopped", releasedAt=1.0)
+    assert there.decide("bob", "b-1") == Admitted()
 
 
 def test_what_is_admitted_is_taken_from_what_was_seen(there: Place) -> None:

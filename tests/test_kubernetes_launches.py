@@ -16,7 +16,13 @@ from tfcluster_magic.backends.base import LaunchRequest
 from tfcluster_magic.backends.kubernetes import posting
 from tfcluster_magic.backends.kubernetes.backend import KubernetesBackend
 from tfcluster_magic.backends.local.backend import LocalBackend
-from tfcluster_magic.errors import BackendUnavailable, InvalidRequest, NameTaken, NotAllowed
+from tfcluster_magic.errors import (
+    BackendUnavailable,
+    Conflict,
+    InvalidRequest,
+    NameTaken,
+    NotAllowed,
+)
 from tfcluster_magic.kube import account, labels
 from tfcluster_magic.kube.api import GROUPS, path
 from tfcluster_magic.kube.offer import Offer
@@ -240,3 +246,21 @@ def test_gpus_that_no_node_has_yet(server: KubeServer, laptop: KubernetesBackend
     nothing = Limit(total=0, free=0)
     (gpu,) = told(server, laptop, workers(2, gpu=1), gpu=nothing)
     assert gpu == "it may have to wait: it asks for 2 GPUs, and no node has nvidia.com/gpu now"
+
+
+def test_a_record_that_stays_is_not_said_to_be_deleted(
+    server: KubeServer, laptop: KubernetesBackend
+) -> None:
+    """`delete` names the finalizer that keeps the record of a run, and how it is taken away; when
+    it is, the record goes.
+    """
+    name = launch(laptop)
+    where = f"{RUNS}/{name}"
+    kept = {"metadata": {"finalizers": ["example.com/hold"]}}
+    server.api().merge(where, {**kept, "status": {"phase": "Stopped", "releasedAt": 1.0}})
+    with pytest.raises(Conflict, match=r"example\.com/hold.*kubectl -n .* patch tfcluster") as told:
+        laptop.delete(name)
+    assert '{"metadata":{"finalizers":null}}' in str(told.value)
+    assert laptop.get(name).spec.stop is not None
+    server.api().merge(where, {"metadata": {"finalizers": None}})
+    assert laptop.list() == []

@@ -7,6 +7,7 @@ import io
 import re
 import zipfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -179,11 +180,17 @@ def test_shared_data_is_in_every_task_and_read_only() -> None:
 
 
 def test_without_claims_the_output_goes_with_the_pod() -> None:
-    """Where a policy names no claim of logs, a task can write its output all the same."""
-    (spec, *_) = pods_of(made(run(BETWEEN_GRAPH), Policy(log_claim="", data_claim="")))
+    """Where a policy names no claim of logs, a task can write its output all the same, up to a
+    size; nothing that we make or ship fills a node's disk without a limit.
+    """
+    policy = Policy(log_claim="", data_claim="", log_size="2Gi")
+    (spec, *_) = pods_of(made(run(BETWEEN_GRAPH), policy))
     mounts = {mount["mountPath"]: mount["name"] for mount in spec["containers"][0]["volumeMounts"]}
     assert "/data" not in mounts
-    assert {"name": mounts["/log"], "emptyDir": {}} in spec["volumes"]
+    assert {"name": mounts["/log"], "emptyDir": {"sizeLimit": "2Gi"}} in spec["volumes"]
+    shipped = [each.read_text() for each in (Path(__file__).parents[1] / "k8s").rglob("*.yaml")]
+    assert sum("emptyDir: {sizeLimit: " in text for text in shipped) == 3
+    assert not [text for text in shipped if "emptyDir: {}" in text]
 
 
 @pytest.mark.parametrize(

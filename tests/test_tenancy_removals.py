@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tenancies import ALICE, World, until, world
 
-from tfcluster_magic.hub.tenancy.tenancy import FURNISHED
+from tfcluster_magic.hub.tenancy.tenancy import FURNISHED, TROUBLE
 from tfcluster_magic.kube.api import path
 
 __all__ = ["world"]  # a fixture, as if written here
@@ -60,3 +60,47 @@ def test_runs_are_in_no_deleted_namespaces_way(world: World) -> None:
     head = {**found["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
     world.server.put(path("namespaces", "", ALICE), {**found, "metadata": head})
     until(lambda: run not in world.server.objects)
+
+
+def test_a_finalizer_keeps_no_removed_user(world: World) -> None:
+    """Finalizers that a user has put on clusters keep neither these nor the namespace when the user
+    is removed with the data; the garbage collector's own are left to it.
+    """
+    world.begin()
+    world.user("alice")
+    world.furnished(ALICE)
+    kept = {
+        "digits-1": ["example.com/hold"],
+        "digits-2": ["example.com/hold", "foregroundDeletion", "kubernetes.io/hold"],
+    }
+    for name, finalizers in kept.items():
+        where = path("tfclusters", ALICE, name)
+        world.server.put(where, {"metadata": {"finalizers": finalizers}, "spec": {}})
+    world.annotate(ALICE, removed="2026-01-01T00:00:00Z", removed_data="true")
+    until(lambda: world.get("tfclusters", ALICE, "digits-1") is None)
+    second = path("tfclusters", ALICE, "digits-2")
+    until(lambda: world.server.objects[second]["metadata"]["finalizers"] == ["foregroundDeletion"])
+    assert path("namespaces", "", ALICE) in world.server.objects
+    world.server.remove(second)  # what the garbage collector does
+    until(lambda: path("namespaces", "", ALICE) not in world.server.objects)
+
+
+def test_a_finalizer_keeps_no_deleted_namespace(world: World) -> None:
+    """Nor do they keep a namespace that an administrator deletes; of one that lives, a finalizer
+    on a run that somebody deleted is left as it is.
+    """
+    world.begin()
+    world.user("alice")
+    world.furnished(ALICE)
+    run = path("tfclusters", ALICE, "digits-1")
+    world.server.put(run, {"metadata": {"finalizers": ["example.com/hold"]}, "spec": {}})
+    world.server.api().delete(run)
+    assert world.server.objects[run]["metadata"]["finalizers"]
+    found = world.server.objects[path("namespaces", "", ALICE)]
+    head = {**found["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    why = "Some content in the namespace has finalizers remaining: a/b in 1 resource instances"
+    told = {"type": "NamespaceFinalizersRemaining", "status": "True", "message": why}
+    going = {**found, "metadata": head, "status": {"conditions": [told]}}
+    world.server.put(path("namespaces", "", ALICE), going)
+    until(lambda: run not in world.server.objects)
+    until(lambda: why in world.marks(ALICE).get(TROUBLE, ""))

@@ -112,8 +112,8 @@ class Cell(Terminal):
         name = cluster.metadata.name
         again = name in self.shown
         self.shown.add(name)
-        silent = self.manager.silence(cluster)
-        content = bundle(cluster, self.manager.progress(cluster), [silent] if silent else [])
+        beside = self.manager.beside(cluster)
+        content = bundle(cluster, self.manager.progress(cluster), beside)
         content["text/plain"] = self.words(content["text/plain"])
         display(content, raw=True, display_id=f"{name}-{id(self)}", update=again)
 

@@ -123,9 +123,8 @@ class Cluster:
             record = self.record
         except TFClusterError:
             return {"text/plain": repr(self)}
-        silent = self._manager.silence(record)
-        progress = self._manager.progress(record)
-        return bundle(record, progress, [silent] if silent else [], report.headline(record))
+        progress, beside = self._manager.progress(record), self._manager.beside(record)
+        return bundle(record, progress, beside, report.headline(record))
 
     def _ipython_display_(self) -> None:
         from IPython import get_ipython

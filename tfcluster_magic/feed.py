@@ -33,11 +33,24 @@ SILENT = 3.0
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a run: its record, how far it is, and sentences that are told beside it."""
+    """What is known of a run: its record, how far it is, who is silent in it, and that nobody
+    carries out what is asked for.
+    """
 
     cluster: TFCluster
     progress: Progress | None = None
-    notes: tuple[str, ...] = ()
+    silent: str = ""
+    away: str = ""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The sentences that are told beside the record."""
+        return tuple(text for text in (self.outage, self.silent) if text)
+
+    @property
+    def outage(self) -> str:
+        """Why nobody carries out what is asked for of it: of a run that is over, nothing is."""
+        return "" if _is_over(self) else self.away
 
 
 Listener = Callable[[str, Known | None], None]
@@ -56,7 +69,7 @@ class Feed:
         self._listeners: tuple[Listener, ...] = ()
         self._ended = threading.Event()
         self._problem: TFClusterError | None = None
-        self._told = ""
+        self._told = self._away = ""
         self._heard_at = time.monotonic()
         self._complete = threading.Event()
 
@@ -114,6 +127,7 @@ class Feed:
     def _begin(self) -> None:
         self._ended = ended = threading.Event()
         self._heard_at, self._problem, self._told = time.monotonic(), None, ""
+        self._away = ""
         for work in (self._watch, self._look):
             threading.Thread(
                 target=work, args=(ended,), name=f"tfcluster-feed{work.__name__}", daemon=True
@@ -141,6 +155,7 @@ class Feed:
                         while missed:
                             self._tell(ended, missed.pop(), None)
                         self._complete.set()
+                        self._attend(ended)
             except TFClusterError as problem:
                 self._set_problem(ended, problem)
             except Exception as error:  # noqa: BLE001 - a watch that ends silently is never noticed
@@ -154,9 +169,21 @@ class Feed:
             if cluster.metadata.uid in self._removed:
                 return
             if before is None or before.cluster.metadata.uid != cluster.metadata.uid:
-                self._tell(ended, cluster.metadata.name, Known(cluster))
+                self._tell(ended, cluster.metadata.name, Known(cluster, away=self._away))
             elif before.cluster != cluster and not _is_past(cluster, before.cluster):
                 self._tell(ended, cluster.metadata.name, replace(before, cluster=cluster))
+
+    def _attend(self, ended: threading.Event) -> None:
+        """Look whether somebody carries out what is asked for, while there is a run to which that
+        matters.
+        """
+        away = self._manager.outage(known.cluster for known in self.known().values())
+        with self._lock:
+            if away == self._away or ended.is_set():
+                return
+            self._away = away
+            for name, known in self.known().items():
+                self._tell(ended, name, replace(known, away=away))
 
     def _look(self, ended: threading.Event) -> None:
         """Read progress: of runs that still have tasks again and again, of others to its end."""
@@ -180,14 +207,13 @@ class Feed:
                 except Exception:  # noqa: BLE001 - of one run: the others' progress goes on
                     observer.forget(known.cluster)
                     continue
-                notes = (silent,) if silent else ()
                 # not `==`: the loss of a training that has diverged is not equal to itself
-                same = repr((known.progress, known.notes)) == repr((progress, notes))
+                same = repr((known.progress, known.silent)) == repr((progress, silent or ""))
                 if same and _is_over(known):
                     done.add(uid)
                     observer.forget(known.cluster)
                 elif not same:
-                    self._add(ended, name, uid, progress, notes)
+                    self._add(ended, name, uid, progress, silent or "")
 
     def _unseen(self, folder: str) -> str | None:
         return self._manager.backend.unseen(folder)
@@ -198,12 +224,12 @@ class Feed:
         name: str,
         uid: str,
         progress: Progress | None,
-        notes: tuple[str, ...],
+        silent: str,
     ) -> None:
         with self._lock:
             now = self._known.get(name)
             if now is not None and now.cluster.metadata.uid == uid:
-                self._tell(ended, name, replace(now, progress=progress, notes=notes))
+                self._tell(ended, name, replace(now, progress=progress, silent=silent))
 
     def _drop(self, ended: threading.Event, name: str, uid: str) -> None:
         with self._lock:

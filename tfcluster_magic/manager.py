@@ -286,12 +286,23 @@ class ClusterManager(LoggingConfigurable):
         return self._observer.progress(cluster)
 
     def notes(self, cluster: TFCluster) -> Sequence[str]:
-        """What can be told about a run beside its record: its progress, and who is silent."""
-        return self._observer.notes(cluster)
+        """What can be told about a run beside its record: its progress, and `beside`."""
+        from .progress import told
 
-    def silence(self, cluster: TFCluster) -> str | None:
-        """Which running programs of a run have been silent for long; None when it is unknown."""
-        return self._observer.silence(cluster, time.time())
+        return told(self.progress(cluster), self.beside(cluster))
+
+    def beside(self, cluster: TFCluster) -> Sequence[str]:
+        """That nobody answers for a run, and which of its running programs have been silent."""
+        away = self.backend.outage() if cluster.status.released_at is None else ""
+        silent = self._observer.silence(cluster, time.time())
+        return [text for text in (away, silent) if text]
+
+    def outage(self, clusters: Iterable[TFCluster]) -> str:
+        """Why nobody carries out what is asked for of these runs; empty while somebody does, or
+        when they want nothing any more.
+        """
+        waits = any(cluster.status.released_at is None for cluster in clusters)
+        return self.backend.outage() if waits else ""
 
     @cached_property
     def _observer(self) -> Observer:

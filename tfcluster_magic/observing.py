@@ -15,7 +15,7 @@ from .i18n import _
 from .models import Mode, Phase, TaskType, TFCluster
 from .names import task_name
 from .program_totals import total_from_arguments
-from .progress import Progress, ProgressReader, told
+from .progress import Progress, ProgressReader
 
 SILENCE = 300.0
 """Seconds without output after which a running task is told to be silent."""
@@ -53,11 +53,6 @@ class Observer:
     def forget(self, cluster: TFCluster) -> None:
         """Give up what is kept for reading a run's progress; it can be read anew."""
         self._readers.pop(cluster.metadata.uid, None)
-
-    def notes(self, cluster: TFCluster, now: float | None = None) -> list[str]:
-        """Lines for people: progress, and silence."""
-        silent = self.silence(cluster, time.time() if now is None else now)
-        return list(told(self.progress(cluster), [silent] if silent else []))
 
     def silence(self, cluster: TFCluster, now: float) -> str | None:
         """As `silence`, where the run's files can be seen."""

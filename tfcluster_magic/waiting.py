@@ -40,10 +40,11 @@ def wait(
     ends = until is Until.RELEASED and cluster.spec.stop is not None
     if ends and timeout is None:
         timeout = cluster.spec.lifecycle.grace + ENDING
-    deadline = None if timeout is None else time.monotonic() + timeout
+    deadline, away = None if timeout is None else time.monotonic() + timeout, ""
     for change in backend.watch(name):
-        if change is not None:
-            cluster = change
+        before, away = away, away if change is not None else backend.outage()
+        if change is not None or away != before:
+            cluster = change or cluster
             if on_change is not None:
                 on_change(cluster)
         if _reached(cluster, until):
@@ -70,7 +71,7 @@ def wait(
             name=name,
             phase=cluster.status.phase.value,
             time=format_duration(timeout or 0),
-            message=cluster.status.message,
+            message=backend.outage() or cluster.status.message,
         )
     )
 

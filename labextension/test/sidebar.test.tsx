@@ -10,6 +10,7 @@ import type {
   ITransition
 } from '../src/api/clusters';
 import { Sidebar } from '../src/sidebar/Sidebar';
+import { Away } from '../src/sidebar/states';
 import { aRun, trans } from './runs';
 
 declare const globalThis: { IS_REACT_ACT_ENVIRONMENT: boolean };
@@ -61,4 +62,27 @@ it('opens the row of the first run when the answer to its launch came before it'
   });
   act(() => root.unmount());
   host.remove();
+});
+
+it('says that nobody answers for a run as long as nobody does', async () => {
+  const host = document.body.appendChild(document.createElement('div'));
+  const root = createRoot(host);
+  const away = 'The operator has not answered since 14:02:10.';
+  const draw = (more: { away?: string }): void =>
+    act(() =>
+      root.render(
+        <Away
+          runs={[aRun('a'), aRun('b', 1, 'Queued', 1, more)]}
+          trans={trans}
+        />
+      )
+    );
+  draw({ away });
+  const told = host.querySelector('[role="status"]');
+  expect(told?.textContent).toContain(away);
+  draw({ away: '' });
+  expect(host.textContent).toBe('');
+  draw({});
+  expect(host.textContent).toBe('');
+  act(() => root.unmount());
 });

@@ -209,9 +209,10 @@ def installed(
                 install(cluster, image.reference, tmp_path_factory.mktemp("install"))
                 done.touch()
         return Installed(cluster.kubectl.within(SYSTEM), request.config.stash[OPERATOR])
-    crds, priority = paths.ROOT / "k8s" / "crds", paths.ROOT / "k8s" / "base" / "priority.yaml"
+    crds, base = paths.ROOT / "k8s" / "crds", paths.ROOT / "k8s" / "base"
     cluster.kubectl("apply", "-k", str(crds), "--server-side", "--force-conflicts")
-    cluster.kubectl("apply", "-f", str(priority), "--server-side", "--force-conflicts")
+    for each in ("priority.yaml", "admission.yaml"):
+        cluster.kubectl("apply", "-f", str(base / each), "--server-side", "--force-conflicts")
     return None
 
 
@@ -254,7 +255,8 @@ def new_tenant(
         if isinstance(tenant.operator, Process):
             tenant.operator.stop()
     if made:
-        cluster.kubectl("delete", "namespace", *(t.name for t in made), "--wait=false")
+        names = [t.name for t in made]
+        cluster.kubectl("delete", "namespace", *names, "--wait=false", "--ignore-not-found")
 
 
 @pytest.fixture(scope="session")

@@ -81,6 +81,12 @@ class Backend(abc.ABC):
         """Why the files of a folder of runs' output cannot be read here; None when they can."""
         return None
 
+    def outage(self) -> str:
+        """Why nobody carries out what is asked for at the moment, in a sentence; empty while
+        somebody does, and where that cannot be known.
+        """
+        return ""
+
     def why_it_lingers(self, cluster: TFCluster) -> str:
         """Why a run that was asked to end may still hold tasks, for a message."""
         return _(

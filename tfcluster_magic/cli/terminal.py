@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -54,6 +54,7 @@ class Terminal:
         self._manager = manager
         self._live_lines = 0
         self._last_note = ""
+        self._outage = ""
         self.exit_code = 0
         self.paint = Paint(self.colours())
 
@@ -121,6 +122,7 @@ class Terminal:
     def launched(self, cluster: TFCluster) -> None:
         """Show a run that has just been launched."""
         self.say(report.launched(cluster, self.paint))
+        self.told_outage([cluster])
 
     def changed(self, cluster: TFCluster) -> None:
         """Tell a change of a run that is waited for; its end is told by whoever waits."""
@@ -128,6 +130,14 @@ class Terminal:
         if cluster.active and text != self._last_note:
             self._last_note = text
             self.note(text)
+        self.told_outage([cluster])
+
+    def told_outage(self, clusters: Sequence[TFCluster]) -> None:
+        """Tell once that nobody answers for these runs, and that somebody does again."""
+        away = self.manager.outage(clusters)
+        if away != self._outage and (away or any(each.active for each in clusters)):
+            self.note(self.words(away or _("The operator of TFCluster answers again.")))
+        self._outage = away
 
     def live(self, cluster: TFCluster, text: str) -> None:
         """Show a run that is being watched, in place of what was shown before."""

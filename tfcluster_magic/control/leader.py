@@ -22,13 +22,16 @@ from datetime import datetime, timezone
 
 from ..kube.api import Api, ApiError, Object, path
 from ..kube.ends import seconds
+from ..kube.heartbeat import LEASE
 
-NAME = "tfcluster-operator"
+NAME = LEASE
 """The operator's Lease; another controller says its own name."""
 LASTS = 15
 """Seconds for which the Lease is its holder's, from each renewal."""
 DEADLINE = 10.0
-"""Seconds after which a holder that could not renew it gives it up."""
+"""Seconds after which a holder that could not renew it gives it up; `heartbeat.SILENT` builds on
+it.
+"""
 EVERY = 2.0
 """Seconds between renewals, and between looks at somebody else's Lease."""
 ANSWER = 4.0

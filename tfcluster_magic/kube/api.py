@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -100,6 +101,15 @@ class Api:
     def get(self, where: str, *, seconds: float = ANSWER_SECONDS, **query: object) -> Object:
         """One object. Raises ApiError."""
         return self._json("GET", where, None, query, seconds)
+
+    def dated(self, where: str, *, seconds: float = ANSWER_SECONDS) -> tuple[Object, float | None]:
+        """One object, and when the server answered by its own clock. Raises ApiError."""
+        response = self._send("GET", where, None, {}, seconds)
+        answer = _read(response, json.loads)
+        try:
+            return answer, parsedate_to_datetime(response.headers["Date"]).timestamp()
+        except (KeyError, ValueError):
+            return answer, None
 
     def every(
         self,
@@ -227,15 +237,7 @@ class Api:
         kind: str = "application/json",
         decode: Callable[[bytes], Any] = json.loads,
     ) -> Object:
-        response = self._send(method, where, body, query, seconds, kind=kind)
-        if response.status >= 300:
-            raise _refusal(response.status, response.data)
-        try:
-            answer: Object = decode(response.data)
-        except (ValueError, msgspec.DecodeError):
-            text = "the answer is no JSON: something else stands at this address"
-            raise ApiError(0, "NoAnswer", text) from None
-        return answer
+        return _read(self._send(method, where, body, query, seconds, kind=kind), decode)
 
     def _send(
         self,
@@ -270,6 +272,18 @@ class Api:
             )
         except urllib3.exceptions.HTTPError as error:
             raise ApiError(0, "NoAnswer", str(error)) from None
+
+
+def _read(response: urllib3.BaseHTTPResponse, decode: Callable[[bytes], Any]) -> Object:
+    """What an answer says. Raises ApiError."""
+    if response.status >= 300:
+        raise _refusal(response.status, response.data)
+    try:
+        answer: Object = decode(response.data)
+    except (ValueError, msgspec.DecodeError):
+        text = "the answer is no JSON: something else stands at this address"
+        raise ApiError(0, "NoAnswer", text) from None
+    return answer
 
 
 def _refusal(status: int, said: bytes | Object) -> ApiError:

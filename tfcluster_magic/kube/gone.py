@@ -1,8 +1,29 @@
-"""Reading and deleting what may be gone already: that is an answer, and no error."""
+"""Reading and deleting what may be gone already: that is an answer, and no error.
+
+An object that is deleted while it has finalizers stays, with a deletionTimestamp, until the last of
+them is taken away.
+Ref: https://kubernetes.io/docs/concepts/overview/working-with-objects/finalizers/
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from .api import Api, ApiError, Object
+
+COLLECTOR = ("foregroundDeletion", "orphan")
+"""The finalizers of the garbage collector, which takes them away by itself."""
+
+
+def is_deleted(found: Mapping[str, Any]) -> bool:
+    """Whether somebody has deleted the object, which may stay for its finalizers."""
+    return bool(found["metadata"].get("deletionTimestamp"))
+
+
+def keepers(found: Mapping[str, Any]) -> list[str]:
+    """The finalizers of an object that Kubernetes does not take away by itself."""
+    return [each for each in found["metadata"].get("finalizers") or () if each not in COLLECTOR]
 
 
 def find(api: Api, where: str) -> Object | None:

@@ -173,7 +173,7 @@ def _mounts(
         if claim:
             found.setdefault(f"claim-{claim}", []).append(Mount(_claim(claim), path, reads))
     if not policy.log_claim:  # the run's folder has to be somewhere, if only as long as the pod
-        found["log"] = [Mount({"emptyDir": {}}, policy.log_path)]
+        found["log"] = [Mount({"emptyDir": {"sizeLimit": policy.log_size}}, policy.log_path)]
     for volume in asked.volumes:
         if volume.sub_path:
             mount = Mount(_claim(volume.claim), volume.path, volume.read_only, volume.sub_path)

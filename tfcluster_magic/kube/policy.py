@@ -45,6 +45,13 @@ class Policy(Model, frozen=True):
     data_read_only: bool = True
     log_claim: Claim = "log"
     log_path: Path = "/log"
+    log_size: Annotated[
+        str,
+        Meta(
+            pattern=MEMORY_PATTERN,
+            description="of the output of a task at most, where it goes with the pod",
+        ),
+    ] = "10Gi"
     workspace_claim: Claim = "workspace"
     workspace_path: Path = "/home/jovyan"
     shared_data: Annotated[

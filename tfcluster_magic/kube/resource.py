@@ -32,11 +32,13 @@ from ..models import (
     Reason,
     Spec,
     Status,
+    Stop,
     TFCluster,
 )
 from ..tf_config import CLUSTER_TYPES
 from ..validation.shapes import element_in, model_in
 from .api import Object
+from .gone import is_deleted, keepers
 from .labels import GROUP, PORT, RUN_PATTERN, host_name
 
 # msgspec learns a type when it is first used, and crashes when two threads do that at once (0.22).
@@ -79,7 +81,7 @@ def read(thing: Mapping[str, Any]) -> TFCluster:
             created_at=_seconds(head.get("creationTimestamp")),
             owner=str(head.get("namespace", "")),
         ),
-        spec=spec,
+        spec=_ending(spec, head),
         status=replace(
             status,
             addresses=addresses(name, spec),
@@ -214,6 +216,19 @@ _REASONS = {
     Phase.FAILED: Reason.START_FAILED,
     Phase.STOPPED: Reason.STOP_REQUESTED,
 }
+
+
+def _ending(spec: Spec, head: Mapping[str, Any]) -> Spec:
+    """The spec; of a record that is being deleted, one that was asked to stop: a finalizer may hold
+    the record for ever, and shall hold nothing else.
+    """
+    if spec.stop is not None or not is_deleted({"metadata": head}):
+        return spec
+    reason = ""
+    if names := keepers({"metadata": head}):
+        reason = _("the finalizer {names} keeps the record").format(names=", ".join(names))
+    at = _seconds(head["deletionTimestamp"])
+    return replace(spec, stop=Stop(reason=reason, by=_("the deletion of its record"), at=at))
 
 
 def _newer(told: Sequence[str]) -> list[str]:

@@ -17,11 +17,10 @@ from ..control.metrics import told
 from ..control.service import Service
 from ..errors import TFClusterError
 from ..kube import access, account
+from ..kube.heartbeat import SYSTEM
 from ..kube.policy import Policy, parse
 from .controller import Controller
 from .measuring import Present
-
-LEASE_NAMESPACE = "tfcluster-system"
 
 log = logging.getLogger("tfcluster")
 
@@ -34,7 +33,7 @@ def options(words: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--namespace", default="", help="look after this namespace alone")
     parser.add_argument("--policy", default="", metavar="FILE", help="what tasks may use, as YAML")
-    parser.add_argument("--lease-namespace", default="", help=f"else its own, {LEASE_NAMESPACE}")
+    parser.add_argument("--lease-namespace", default="", help=f"else its own, {SYSTEM}")
     process.add_options(parser)
     return parser.parse_args(words)
 
@@ -54,9 +53,7 @@ def main(words: list[str]) -> int:
 def service(asked: argparse.Namespace, policy: Policy) -> Service:
     """Connect. Raises BackendUnavailable; OSError when the port is taken."""
     api, own = access.connect(asked.context, asked.namespace)
-    home = asked.lease_namespace or (
-        own if account.in_pod() or asked.namespace else LEASE_NAMESPACE
-    )
+    home = asked.lease_namespace or (own if account.in_pod() or asked.namespace else SYSTEM)
     lease = Leader(api, home, process.identity(asked), process.die)
     controller = Controller(
         api, asked.namespace, home, lease.leads, policy, lambda: lease.unwatched

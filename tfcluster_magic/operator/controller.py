@@ -114,7 +114,7 @@ class Controller:
         found = self.caches.runs.get(*key)
         run = self._runs.get(key)
         orphans.end(self.world, key, found["metadata"]["uid"] if found else "")
-        if found is None or found["metadata"].get("deletionTimestamp"):
+        if found is None:
             self._runs.pop(key, None)  # what it had goes by ownership
             self.world.explainer.forget(key)
             return None

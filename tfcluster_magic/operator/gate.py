@@ -61,6 +61,7 @@ class Gate:
             self._enforced,
             leads,
             self.accountant.told,
+            home,
         )
 
     def follow(self) -> None:

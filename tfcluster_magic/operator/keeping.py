@@ -14,7 +14,7 @@ from ..errors import TFClusterError
 from ..kube import labels, resource
 from ..kube.allowed import capped
 from ..kube.api import ApiError, Object, path
-from ..kube.gone import discard, find
+from ..kube.gone import discard, find, is_deleted
 from ..kube.jobs import is_complete, is_suspended
 from ..models import Lifecycle, Spec
 from . import belongings
@@ -41,6 +41,8 @@ def keep(world: World, key: Key, found: Object) -> float | None:
     limits = (found.get("spec") or {}).get("lifecycle") or {}
     asked = Lifecycle(keep_for=float(limits.get("keepFor", Lifecycle().keep_for)))
     stays = capped(Spec(lifecycle=asked), world.policy).lifecycle.keep_for
+    if is_deleted(found):  # and kept by a finalizer
+        return _clear(world, key, found)
     if passed >= stays:
         log.info("%s/%s: its record was kept for %.0f s and is deleted", *key, passed)
         world.tidy_at.pop(head["uid"], None)
@@ -55,6 +57,19 @@ def keep(world: World, key: Key, found: Object) -> float | None:
     if left:
         _remove(world, key, head["uid"])
     return min(stays - passed, _tidy(world, key, head["uid"]))
+
+
+def _clear(world: World, key: Key, found: Object) -> float | None:
+    """Delete, once, what a record had that a finalizer keeps; nothing is left to do then."""
+    uid = found["metadata"]["uid"]
+    world.gangs.discard(key, uid)
+    if belongings.of_run(world.caches, key, uid).jobs or world.tidy_at.get(uid) != math.inf:
+        log.info("%s/%s: its record is being deleted; what it had beside it is, too", *key)
+        world.tidy_at[uid] = math.inf
+        for job in belongings.of_run(world.caches, key, uid).jobs.values():
+            lay_down(world, job, found["status"])
+        _remove(world, key, uid)
+    return None
 
 
 def _tidy(world: World, key: Key, uid: str) -> float:

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from ..control.background import Background
 from ..kube import labels
 from ..kube.api import Api, ApiError, Object, path
+from ..kube.heartbeat import LEASE, PUBLISHED, SYSTEM
 from ..kube.hours import HOURS
 from ..kube.offer import OFFER, limits, notes
 from ..preflight import Limit, Options
@@ -45,6 +46,7 @@ class Publisher(Background):
         enforced: whether NetworkPolicies are; None while nobody knows.
         leads: whether this process may write.
         hours: what a namespace is told of its hours.
+        home: the operator's own namespace, where its Lease is.
     """
 
     def __init__(
@@ -56,8 +58,9 @@ class Publisher(Background):
         enforced: Callable[[], bool | None],
         leads: Callable[[], bool],
         hours: Callable[[str], str] = lambda _namespace: "",
+        home: str = SYSTEM,
     ) -> None:
-        self._hours = hours
+        self._hours, self._lease = hours, f"{home}/{LEASE}"
         self._api, self._namespace = api, namespace
         self._surveyor, self._ground = surveyor, ground
         self._enforced, self._leads = enforced, leads
@@ -112,7 +115,7 @@ class Publisher(Background):
             notes=notes(offer),
         )
         said = {key: _text(value) for key, value in ((OPTIONS, options), (OFFER, offer))}
-        return {**said, HOURS: self._hours(namespace)}
+        return {**said, HOURS: self._hours(namespace), PUBLISHED: self._lease}
 
     def _write(self, namespace: str, content: Mapping[str, str]) -> bool:
         marks = {"app.kubernetes.io/managed-by": "tfcluster-operator", **COMPONENT}

@@ -17,6 +17,7 @@ from ..i18n import _
 from ..kube import files, resource
 from ..kube.allowed import bounded
 from ..kube.api import Object
+from ..kube.gone import is_deleted
 from ..kube.observe import Crew
 from ..lifecycle import Decision, Observation, decide
 from ..models import Phase, Reason, Status, TaskType
@@ -47,7 +48,7 @@ class Run:
         self._world = world
         self.uid = cluster.metadata.uid
         self._cluster = cluster
-        self._generation = found["metadata"].get("generation")
+        self._version = _version(found)
         self._status: Status = cluster.status
         if "paths" not in (found.get("status") or {}):
             output = files.output_dir(cluster.metadata, world.policy)
@@ -106,10 +107,10 @@ class Run:
 
     def _meet(self, found: Object) -> None:
         self._writer.met(found)
-        if found["metadata"].get("generation") != self._generation:
+        if _version(found) != self._version:
             changed = bounded(resource.read(found), self._world.policy)
             self._cluster = replace(self._cluster, spec=changed.spec)
-            self._generation = found["metadata"].get("generation")
+            self._version = _version(found)
 
     def _sight(self) -> Sight:
         own = belongings.of_run(self._world.caches, self.key, self.uid)
@@ -176,8 +177,8 @@ class Run:
     def _gone(self, sight: Sight) -> list[TaskType]:
         """The types whose Jobs are gone; nobody makes one a second time."""
         self._seen.update(sight.jobs)
-        if not self._status.phase.is_active:
-            return []
+        if not self._status.phase.is_active or self._version[1]:
+            return []  # the Jobs of a record that is being deleted may go before it
         return self._maker.gone(self._cluster, sight.jobs)
 
     def _done(self, gone: Sequence[TaskType], now: float) -> dict[TaskType, Object]:
@@ -243,6 +244,11 @@ class Run:
         elif hindered:
             times.append(TRY_AGAIN)
         return min(times)
+
+
+def _version(found: Object) -> tuple[object, bool]:
+    """What changes when there is something new to read in the spec."""
+    return found["metadata"].get("generation"), is_deleted(found)
 
 
 def is_over(found: Object) -> bool:

@@ -200,8 +200,6 @@ class Surveyor:
     def _promised_to(self, found: Object) -> Promise | None:
         """What a run was promised; None when it waits, or has had all that it needs."""
         head, queued = found["metadata"], _phase(found) == Phase.QUEUED.value
-        if head.get("deletionTimestamp"):
-            return None
         # The Jobs of one that is Queued are made: a scheduler decides when it has room for all.
         made = queued and self._has_jobs(head)
         if _phase(found) in _HOLDS or made or (queued and head["uid"] in self.admitted):

@@ -23,6 +23,7 @@ def run_view(
     progress: Progress | None = None,
     notes: Sequence[str] = (),
     *,
+    away: str = "",
     whole: bool = False,
 ) -> dict[str, Any]:
     """A run as JSON-like data; `whole` keeps its events and addresses."""
@@ -32,6 +33,7 @@ def run_view(
         "ready": {"ready": ready, "total": total},
         "progress": None if progress is None else progress_view(progress),
         "notes": list(notes),
+        "away": away,
     }
 
 

@@ -123,7 +123,8 @@ class Push:
         self._waiting.pop(name, None)
         self._told_at[name] = self._loop.time()
         known = self._known[name]
-        self._emit("changed", name, run_view(known.cluster, known.progress, known.notes))
+        view = run_view(known.cluster, known.progress, known.notes, away=known.outage)
+        self._emit("changed", name, view)
 
     def _tell_problem(self) -> None:
         now = self._feed.problem

@@ -7,6 +7,7 @@ many tabs are open. What it knows of a run beside its record was read before: as
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from functools import cached_property
 from typing import Any
@@ -98,7 +99,9 @@ class Service:
             beside = known.get(cluster.metadata.name)
             if beside is None or beside.cluster.metadata.uid != cluster.metadata.uid:
                 beside = Known(cluster)
-            views.append(run_view(cluster, beside.progress, beside.notes, whole=whole))
+            beside = replace(beside, cluster=cluster)  # which may be over by now
+            view = run_view(cluster, beside.progress, beside.notes, away=beside.outage, whole=whole)
+            views.append(view)
         return views
 
     def _look(self) -> None:

@@ -15,7 +15,7 @@ import { CommandIDs } from '../tokens';
 import { Announcer } from './Announcer';
 import { filtered, isFiltering, NO_FILTER, toggled } from './filter';
 import { RunList } from './RunList';
-import { Empty, Trouble } from './states';
+import { Away, Empty, Trouble } from './states';
 import { Toolbar } from './Toolbar';
 
 export interface ISidebarProps {
@@ -98,6 +98,7 @@ export function Sidebar({
         trans={trans}
         onRetry={() => void model.refresh()}
       />
+      <Away runs={state.runs} trans={trans} />
       {chosen.length > 0 && (
         <Selection
           names={chosen}

@@ -8,6 +8,7 @@ import { copyIcon, refreshIcon } from '@jupyterlab/ui-components';
 import * as React from 'react';
 import type { IClustersState } from '../api/clusters';
 import type { ServerProblem } from '../api/problem';
+import type { IRun } from '../api/types';
 import { clusterIcon } from '../icons';
 import { AsOf } from '../run/RunCard';
 import { Sentence } from '../run/parts';
@@ -112,6 +113,27 @@ export function Trouble({
           {trans.__('Try Again')}
         </button>
       </div>
+    </section>
+  );
+}
+
+interface IAwayProps {
+  readonly runs: ReadonlyArray<IRun>;
+  readonly trans: TranslationBundle;
+}
+
+/** That nobody carries out what is asked for; it goes when somebody does again. */
+export function Away({ runs, trans }: IAwayProps): React.JSX.Element | null {
+  const away = runs.find(run => run.away)?.away;
+  if (!away) {
+    return null;
+  }
+  return (
+    <section className="tfc-Trouble" role="status">
+      <strong>{trans.__('The operator does not answer')}</strong>
+      <p>
+        <Sentence text={away} />
+      </p>
     </section>
   );
 }

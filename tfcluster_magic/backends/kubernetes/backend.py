@@ -26,11 +26,13 @@ from ...i18n import _
 from ...kube import access, account, labels, resource
 from ...kube import hours as kube_hours
 from ...kube.api import Api, ApiError, path
+from ...kube.gone import keepers
 from ...ledger import Account
 from ...models import Spec, Stop, TFCluster
 from .. import naming
 from ..base import Backend, Counts, LaunchRequest, LogLine, Options, Preflight, Removed, every_line
 from . import fitting, folders, posting, published, records, watching
+from .attendance import Attendance
 from .logs import Reader
 
 _TRIES = 20
@@ -81,10 +83,18 @@ class KubernetesBackend(Backend):
 
     def why_it_lingers(self, cluster: TFCluster) -> str:
         """See `Backend.why_it_lingers`."""
-        return _(
-            "the operator of TFCluster does not answer, or a node with its pods "
-            "(`kubectl get pods -n {namespace} -l {label}={name}` shows them)"
+        return self.outage() or _(
+            "its pods have not ended yet: "
+            "`kubectl get pods -n {namespace} -l {label}={name}` shows them"
         ).format(namespace=cluster.metadata.owner, label=labels.NAME, name=cluster.metadata.name)
+
+    def outage(self) -> str:
+        """See `Backend.outage`."""
+        return self._attendance.sentence()
+
+    @cached_property
+    def _attendance(self) -> Attendance:
+        return Attendance(self.api, lambda: published.lease(self.api, self.namespace))
 
     def out_of_reach(self, cluster: TFCluster) -> str | None:
         """See `Backend.out_of_reach`."""
@@ -235,7 +245,16 @@ class KubernetesBackend(Backend):
                 ).format(name=head.name, folder=cluster.status.paths.get("output", "/log"))
             )
         with self._explained(head.name):
-            self.api.delete(self._where(head.name), uid=head.uid)
+            left = self.api.delete(self._where(head.name), uid=head.uid)
+        if left.get("metadata") and (names := keepers(left)):
+            raise Conflict(
+                _(
+                    "{name} has ended and holds nothing, but its record stays as long as it has "
+                    "the finalizer {finalizers}: whoever set that has to take it away, as by "
+                    "`kubectl -n {namespace} patch tfcluster {name} --type=merge -p "
+                    '\'{{"metadata":{{"finalizers":null}}}}\'`'
+                ).format(name=head.name, finalizers=", ".join(names), namespace=self.namespace)
+            )
         if with_logs and output is not None:
             shutil.rmtree(output, ignore_errors=True)
             with contextlib.suppress(OSError):

@@ -6,7 +6,7 @@ import msgspec
 
 from ...errors import BackendUnavailable
 from ...i18n import _
-from ...kube import access, labels
+from ...kube import access, heartbeat, labels
 from ...kube.api import GROUPS, Api, ApiError, path
 from ...kube.hours import HOURS
 from ...kube.offer import OFFER, Offer
@@ -37,6 +37,14 @@ def is_there(api: Api, namespace: str) -> bool:
             )
         ) from None
     return True
+
+
+def lease(api: Api, namespace: str) -> str:
+    """Where the Lease of the operator is that serves a namespace. Raises ApiError, also when none
+    has served it yet.
+    """
+    where = path("configmaps", namespace, labels.OPTIONS)
+    return heartbeat.place(api.get(where, seconds=SOON))
 
 
 def _is_installed(api: Api) -> bool:

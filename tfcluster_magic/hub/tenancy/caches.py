@@ -110,7 +110,10 @@ def _single(address: str) -> str:
 def _namespace(found: Object) -> Object:
     head = found["metadata"]
     kept = ("name", "uid", "resourceVersion", "labels", "annotations", "deletionTimestamp")
-    return {"metadata": {key: head[key] for key in kept if key in head}}
+    made: Object = {"metadata": {key: head[key] for key in kept if key in head}}
+    if "deletionTimestamp" in head:
+        made["status"] = found.get("status") or {}  # which says what keeps it
+    return made
 
 
 def _class(found: Object) -> Object:

@@ -1,17 +1,23 @@
 """What becomes of a user who was removed: rights go, runs are stopped, data stays.
 
 Promises that a namespace is deleted only when its annotation says that the data shall go, or the
-policy does, and only after its runs: a namespace that goes before them can stay Terminating.
+policy does, and only after its runs: a namespace that goes before them can stay Terminating. Of
+what keeps a namespace it takes away one thing, the finalizers of TFClusters: on a kind of ours no
+other controller has any business. Users may write no other kind; what an administrator's own
+controllers keep is theirs to let go.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import Any
 
+from ...i18n import _
 from ...kube import labels
-from ...kube.api import Api, path
-from ...kube.gone import discard
+from ...kube.api import Api, ApiError, path
+from ...kube.ends import condition
+from ...kube.gone import COLLECTOR, discard, is_deleted, keepers
 
 Object = dict[str, Any]
 
@@ -19,6 +25,8 @@ REMOVED, REMOVED_DATA = f"{labels.GROUP}/removed", f"{labels.GROUP}/removed-data
 AGAIN = 1.0
 """Seconds until one looks whether runs and pods have gone."""
 FINAL = ("Succeeded", "Failed", "Stopped")
+
+log = logging.getLogger(__name__)
 
 
 def is_removed(namespace: Object) -> bool:
@@ -30,6 +38,15 @@ def loses_data(namespace: Object, by_default: bool) -> bool:
     """Whether the data of a removed user shall go: as was asked, else as the policy says."""
     said = (namespace["metadata"].get("annotations") or {}).get(REMOVED_DATA)
     return by_default if said is None else said == "true"
+
+
+def under_way(namespace: Object) -> str:
+    """What is said of a namespace that is being deleted: what keeps it, where Kubernetes knows."""
+    told = condition(namespace, "NamespaceFinalizersRemaining")
+    if told.get("status") != "True":
+        return _("the namespace is being deleted")
+    text = _("the namespace is being deleted, and finalizers keep it. Kubernetes says: {why}")
+    return text.format(why=told.get("message", ""))
 
 
 def stop_runs(api: Api, namespace: str, reason: str) -> None:
@@ -48,13 +65,33 @@ def discard_runs(api: Api, namespace: str) -> bool:
     A namespace that is deleted before them waits for their pods, and these for their Jobs, which
     make no other pods there any more and let none go that has failed:
     https://kubernetes.io/docs/concepts/workloads/controllers/job/#backoff-limit-per-index
+    Finalizers that somebody else has set would keep them for ever, and are taken away.
     """
     where = path("tfclusters", namespace)
     runs = api.every(where).items
     for run in runs:
-        if not run["metadata"].get("deletionTimestamp"):
-            discard(api, f"{where}/{run['metadata']['name']}", run["metadata"]["uid"])
+        name = run["metadata"]["name"]
+        if not is_deleted(run):
+            discard(api, f"{where}/{name}", run["metadata"]["uid"])
+        elif keepers(run):
+            _release(api, f"{where}/{name}", run)
     return bool(runs)
+
+
+def _release(api: Api, where: str, run: Object) -> None:
+    """Take away what keeps a run that is deleted; what somebody changed just now, the next time.
+
+    Raises ApiError.
+    """
+    head = run["metadata"]
+    left = [each for each in head["finalizers"] if each in COLLECTOR]
+    log.info("%s/%s: released from %s", head["namespace"], head["name"], ", ".join(keepers(run)))
+    change = {"resourceVersion": head["resourceVersion"], "finalizers": left or None}
+    try:
+        api.merge(where, {"metadata": change})
+    except ApiError as error:
+        if not error.gone and error.status != 409:
+            raise
 
 
 def clear(api: Api, found: Object) -> float | None:

@@ -176,7 +176,7 @@ class Tenancy:
         head = found["metadata"]
         notes, removed = head.get("annotations") or {}, removal.is_removed(found)
         if head.get("deletionTimestamp"):
-            self._mark(found, "", [_("the namespace is being deleted")])
+            self._mark(found, "", [removal.under_way(found)])
             return SOON if removal.discard_runs(self._api, name) else None
         user = notes.get(labels.USER, "")
         if not user or names.namespace(user, self._prefix) != name:

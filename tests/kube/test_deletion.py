@@ -1,0 +1,189 @@
+"""Records that somebody deletes and something keeps, and what keeps nobody from keeping them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kubectl import Object
+from kubenode.commands import wait_until
+from kubenode.errors import NodeError
+from operators import Tenant, spec_of
+from tenants import rights, user_rules
+
+from tfcluster_magic.hub.tenancy import removal
+from tfcluster_magic.kube import access
+from tfcluster_magic.models import Lifecycle
+
+USER = "alice"
+HOLD = "example.com/hold"
+CONTROLLER = (
+    "--as=system:serviceaccount:kube-system:tests",
+    "--as-group=system:serviceaccounts:kube-system",
+    "--as-group=system:masters",
+)
+"""Somebody whom admission lets set finalizers; users are refused."""
+WAITS = "import time\ntime.sleep(600)\n"
+OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "tfcluster-options"}
+
+pytestmark = pytest.mark.hostile
+
+
+@pytest.fixture(scope="module")
+def alices(new_tenant: Callable[[], Tenant]) -> Tenant:
+    """A user's namespace, and what else its administrator lets the user write."""
+    tenant = new_tenant()
+    tenant.let(USER)
+    more = [
+        {"apiGroups": [""], "resources": ["configmaps", "pods"], "verbs": ["*"]},
+        {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["*"]},
+    ]
+    tenant.kubectl.apply(*rights([*user_rules(), *more], tenant.name))
+    return tenant
+
+
+@pytest.fixture
+def waits(tmp_path: Any) -> Any:
+    """A program that waits until it is stopped."""
+    file = tmp_path / "waits.py"
+    file.write_text(WAITS)
+    return file
+
+
+def hold(tenant: Tenant, name: str, *finalizers: str) -> None:
+    """Put finalizers on a record, as users could before admission refused it."""
+    body = json.dumps({"metadata": {"finalizers": list(finalizers) or None}})
+    tenant.kubectl("patch", "tfcluster", name, "--type=merge", "-p", body, *CONTROLLER)
+
+
+def tasks_gone(tenant: Tenant, name: str) -> None:
+    wait_until(lambda: not tenant.pods(name), f"{name} has no pods", seconds=120, every=0.5)
+
+
+@pytest.mark.parametrize("how", ["background", "foreground", "orphan"])
+def test_a_finalizer_keeps_no_task(alices: Tenant, waits: Any, how: str) -> None:
+    """A run that a finalizer keeps loses its tasks as soon as it is deleted, in whatever way, and
+    says what keeps it; the record goes when nothing keeps it any more.
+    """
+    name = f"kept-{how}-1"
+    alices.launch(name, spec_of(waits, lifecycle=Lifecycle(grace=1)))
+    alices.phase(name, "Running")
+    hold(alices, name, HOLD)
+    alices.kubectl("delete", "tfcluster", name, f"--cascade={how}", "--wait=false")
+    status = alices.wait(name, lambda s: s.get("releasedAt"), "it holds nothing")
+    assert (status["phase"], status["reason"]) == ("Stopped", "StopRequested")
+    assert HOLD in status["message"]
+    tasks_gone(alices, name)
+    jobs = f"tfcluster.dev/name={name}"
+    wait_until(lambda: not alices.kubectl.every("job", jobs), f"{name} has no Jobs", seconds=90)
+    hold(alices, name)
+    alices.kubectl.gone("tfcluster", name)
+
+
+def test_a_record_goes_after_its_tasks(alices: Tenant, waits: Any) -> None:
+    """`kubectl delete --cascade=foreground` ends record and tasks, and the name is free again."""
+    alices.launch("after-1", spec_of(waits, ps=1, lifecycle=Lifecycle(grace=1)))
+    alices.phase("after-1", "Running")
+    alices.kubectl("delete", "tfcluster", "after-1", "--cascade=foreground", "--timeout=120s")
+    wait_until(lambda: not alices.left_of("after-1"), "nothing is left", seconds=120, every=1.0)
+    alices.launch("after-1", spec_of(waits, lifecycle=Lifecycle(grace=1)))
+    alices.phase("after-1", "Running")
+    alices.kubectl("delete", "tfcluster", "after-1", f"--as={USER}")
+    tasks_gone(alices, "after-1")
+
+
+def test_users_tie_no_record_to_anything(alices: Tenant, waits: Any) -> None:
+    """Whoever may write a TFCluster can put no finalizer and no owner on it, new or there, is told
+    why, and may take both away; the garbage collector's finalizers pass.
+    """
+    alices.launch("tied-1", spec_of(waits, lifecycle=Lifecycle(grace=1)))
+    uid = alices.kubectl.get("configmap", OWNER["name"])["metadata"]["uid"]
+
+    def patch(*words: str, **metadata: Any) -> str:
+        body = json.dumps({"metadata": metadata})
+        try:
+            alices.kubectl("patch", "tfcluster", "tied-1", "--type=merge", "-p", body, *words)
+        except NodeError as error:
+            return str(error)
+        return ""
+
+    def is_on() -> bool:
+        return "may have no finalizers of your own" in patch(f"--as={USER}", finalizers=[HOLD])
+
+    wait_until(is_on, "admission refuses a finalizer", seconds=60)
+    for finalizer in (
+        "kubernetes.io/hold",
+        "tfcluster.dev/hold",
+        "batch.kubernetes.io/job-tracking",
+    ):
+        assert "no finalizers of your own" in patch(f"--as={USER}", finalizers=[finalizer])
+    assert "no finalizers of your own" in patch(finalizers=[HOLD])  # nor an administrator
+    for more in ({}, {"blockOwnerDeletion": True}, {"controller": True}):
+        owner = {**OWNER, "uid": uid, **more}
+        assert "may have no owner" in patch(f"--as={USER}", ownerReferences=[owner])
+    made = {"apiVersion": "tfcluster.dev/v1alpha1", "kind": "TFCluster"}
+    head = {"name": "tied-2", "namespace": alices.name, "finalizers": [HOLD]}
+    said = alices.kubectl.refused({**made, "metadata": head, "spec": {"mode": "in-graph"}})
+    assert "no finalizers of your own" in said
+    hold(alices, "tied-1", HOLD, "example.com/other")
+    assert patch(f"--as={USER}", labels={"mine": "too"}) == ""  # what is there hinders nothing
+    assert patch(f"--as={USER}", finalizers=[HOLD, "orphan"]) == ""
+    assert patch(f"--as={USER}", finalizers=None) == ""
+    alices.kubectl("delete", "tfcluster", "tied-1", f"--as={USER}")
+
+
+def test_tenants_tie_nothing_else_either(alices: Tenant) -> None:
+    """Where an administrator lets accounts of a user's namespace write more, they can put no
+    finalizer and no owner on that; controllers of other namespaces can.
+    """
+    account = f"--as=system:serviceaccount:{alices.name}:notebook"
+    uid = alices.kubectl.get("configmap", OWNER["name"])["metadata"]["uid"]
+
+    def make(name: str, *words: str, **metadata: Any) -> str:
+        head = {"name": name, "namespace": alices.name, **metadata}
+        found = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": head}
+        try:
+            alices.kubectl("create", "-f", "-", *words, stdin=json.dumps(found))
+        except NodeError as error:
+            return str(error)
+        return ""
+
+    def is_on() -> bool:
+        return "Kubernetes' own" in make("kept", account, "--dry-run=server", finalizers=[HOLD])
+
+    wait_until(is_on, "admission refuses a finalizer", seconds=60)
+    owners = [{**OWNER, "uid": uid, "blockOwnerDeletion": True}]
+    assert "only controllers" in make("owned", account, ownerReferences=owners)
+    assert make("plain", account) == ""
+    elsewhere = (
+        "--as=system:serviceaccount:labs:controller",
+        "--as-group=system:serviceaccounts:labs",
+        "--as-group=system:serviceaccounts",
+        "--as-group=system:authenticated",
+    )
+    assert (
+        "forbidden" in make("theirs", *elsewhere, finalizers=[HOLD]).lower()
+    )  # by its rights alone
+    assert "Kubernetes' own" not in make("theirs", *elsewhere, finalizers=[HOLD])
+
+
+def test_a_removed_namespace_goes(
+    new_tenant: Callable[[], Tenant], waits: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The namespace of a removed user goes although its runs carry finalizers, one of them while it
+    is running.
+    """
+    tenant = new_tenant()
+    for name in ("held-1", "over-1"):
+        tenant.launch(name, spec_of(waits, lifecycle=Lifecycle(grace=1)))
+        hold(tenant, name, HOLD)
+    tenant.phase("held-1", "Running")
+    tenant.kubectl("delete", "tfcluster", "over-1", "--wait=false")
+    monkeypatch.setenv("KUBECONFIG", tenant.kubectl.kubeconfig)
+    api, _namespace = access.connect()
+    found: Object = json.loads(tenant.kubectl("get", "namespace", tenant.name, "-o", "json"))
+    wait_until(lambda: removal.clear(api, found) is None, "it is cleared", seconds=180, every=1.0)
+    tenant.kubectl.gone("namespace", tenant.name, seconds=180)
+    api.close()

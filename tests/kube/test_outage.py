@@ -1,0 +1,73 @@
+"""An operator that stops, and what its users are told, with no more rights than users have."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubenode.commands import wait_until
+from operating import Process
+from operators import Tenant, spec_of
+from tenants import kubeconfig, rights, user_rules
+
+from tfcluster_magic import ClusterManager, cli
+from tfcluster_magic.backends.kubernetes.backend import KubernetesBackend
+from tfcluster_magic.cli.terminal import Terminal
+from tfcluster_magic.models import Lifecycle
+
+pytestmark = pytest.mark.hostile
+SAID = "The operator of TFCluster has not answered since"
+HEARTBEAT = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get"]}
+
+
+def test_users_hear_of_an_outage_and_of_nothing_else(
+    new_tenant: Callable[[], Tenant],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """While the operator answers nobody says otherwise, also of a run that takes its time to end;
+    killed or ended in order, `list` and `status` say so until it is back, and what was asked for
+    meanwhile is done then.
+    """
+    tenant = new_tenant()
+    # Beside the tests its Lease is where it serves; k8s/base lets users read the installed one.
+    more = [HEARTBEAT] if isinstance(tenant.operator, Process) else []
+    tenant.kubectl.apply(*rights([*user_rules(), *more], tenant.name))
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tenant.kubectl, tmp_path / "user")))
+    monkeypatch.setenv("TFCLUSTER_LANGUAGE", "en")
+    backend = KubernetesBackend()
+    manager = ClusterManager(backend=backend)
+
+    def says(*words: str) -> str:
+        cli.run(list(words), Terminal(manager))
+        said: Any = capsys.readouterr()
+        return str(said.out + said.err)
+
+    program = tmp_path / "waits.py"
+    program.write_text("import signal, time\nsignal.signal(15, signal.SIG_IGN)\ntime.sleep(600)\n")
+    tenant.launch("slow-1", spec_of(program, lifecycle=Lifecycle(grace=20)))
+    wait_until(backend.list, "it is there", seconds=30)
+    quiet = time.monotonic() + 5
+    while tenant.status("slow-1").get("phase") != "Running" or time.monotonic() < quiet:
+        assert SAID not in says("list")
+    manager.stop("slow-1")
+    while backend.get("slow-1").status.released_at is None:
+        assert "operator" not in backend.why_it_lingers(backend.get("slow-1"))
+        assert SAID not in says("status", "slow-1")
+    for how in (signal.SIGKILL, signal.SIGTERM):
+        tenant.operator.stop(how)
+        name = f"waits-{how.name.lower()}-1"
+        tenant.launch(name, spec_of(program, lifecycle=Lifecycle(grace=1)))
+        wait_until(lambda: SAID in says("list"), "list says so", seconds=60, every=1.0)
+        assert SAID in says("status", name)
+        manager.stop(name)
+        assert SAID in backend.why_it_lingers(backend.get(name))
+        tenant.operator.start()
+        wait_until(lambda: SAID not in says("list"), "it is over", seconds=60, every=1.0)
+        tenant.phase(name, "Stopped")
+        assert SAID not in says("status", name)

@@ -1,0 +1,75 @@
+"""Whether the operator answers, asked now and then, and the sentence that says that it does not.
+
+Promises one question every `EVERY` seconds however many ask, none that holds up a view for longer
+than `heartbeat.SOON`, and no word against an operator of which nobody can tell.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from ...i18n import _
+from ...kube import heartbeat
+from ...kube.api import Api, ApiError
+
+EVERY = 4.0
+"""Seconds between two questions."""
+SELDOM = 60.0
+"""The same where the Lease may not be read, or is not there."""
+DAY = 86400.0
+
+
+class Attendance:
+    """The operator, seen from a client.
+
+    Args:
+        api: the connection.
+        place: where the operator's Lease is, `namespace/name`; asked until it is known. Raises
+            ApiError.
+    """
+
+    def __init__(self, api: Api, place: Callable[[], str]) -> None:
+        self._api, self._ask_place = api, place
+        self._place = ""
+        self._lock = threading.Lock()
+        self._not_before = 0.0
+        self._away: tuple[float, str] | None = None
+        """Since when it has not answered, by this machine's clock, and where its Lease is."""
+
+    def sentence(self) -> str:
+        """What is said of an operator that does not answer; empty while it does."""
+        if self._lock.acquire(blocking=False):  # else somebody asks just now
+            try:
+                if time.monotonic() >= self._not_before:
+                    self._ask()
+            finally:
+                self._lock.release()
+        away = self._away
+        return "" if away is None else _said(*away)
+
+    def _ask(self) -> None:
+        rest = EVERY
+        try:
+            place = self._place = self._place or self._ask_place()
+            silent = heartbeat.silent_for(self._api, place)
+        except ApiError as error:
+            if not error.unanswered:
+                self._away, rest = None, SELDOM if self._place else EVERY
+        else:
+            if not silent:
+                self._away = None
+            elif self._away is None:  # the same moment each time: answers come in whole seconds
+                self._away = time.time() - silent, place
+        self._not_before = time.monotonic() + rest
+
+
+def _said(since: float, place: str) -> str:
+    when = time.localtime(since)
+    at = time.strftime("%H:%M:%S" if time.time() - since < DAY / 2 else "%Y-%m-%d %H:%M", when)
+    return _(
+        "The operator of TFCluster has not answered since {since}: tasks that run go on, launches "
+        "and stops wait for it. Tell your administrator: "
+        "`kubectl -n {namespace} get deployment,pod,lease`"
+    ).format(since=at, namespace=place.partition("/")[0])
