@@ -8,7 +8,7 @@ import pytest
 from admissions import RUNS, Place, two_nodes
 from operated import until
 
-from tfcluster_magic.kube.labels import PRIORITY_CLASS, QUEUE, TENANT, UID, labels
+from tfcluster_magic.kube.labels import PRIORITY_CLASS, QUEUE, REQUIRE_DIGEST, TENANT, UID, labels
 from tfcluster_magic.kube.policy import Policy
 from tfcluster_magic.models import TaskType
 from tfcluster_magic.operator.hooks import Admitted, Refused, Submitted, Waiting
@@ -87,9 +87,9 @@ def test_a_policy_that_demands_volcano_where_there_is_none() -> None:
         made.end()
 
 
-def test_a_namespace_names_its_queue_and_priority_class(there: Place) -> None:
+def test_a_namespace_names_its_queue_priority_class_and_digests(there: Place) -> None:
     """Annotations of a tenant's namespace go before the policy, in what is made and published."""
-    marks = {QUEUE: "gpus", PRIORITY_CLASS: "urgent"}
+    marks = {QUEUE: "gpus", PRIORITY_CLASS: "urgent", REQUIRE_DIGEST: "true"}
     head = {"labels": {TENANT: "true"}, "annotations": marks}
     there.server.put("/api/v1/namespaces/alice", {"metadata": head})
     there.surveyor.policy = Policy(priority_class="tfcluster-task", queue="shared")
@@ -97,6 +97,7 @@ def test_a_namespace_names_its_queue_and_priority_class(there: Place) -> None:
     found = [there.surveyor.published(each).policy for each in ("alice", "bob")]
     told = [(policy.queue, policy.priority_class, policy.gang) for policy in found]
     assert told == [("gpus", "urgent", True), ("shared", "tfcluster-task", True)]
+    assert [policy.require_digest for policy in found] == [True, False]
 
 
 def test_without_volcano_one_runs_whole_and_the_other_is_told_why() -> None:

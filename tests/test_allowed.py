@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tfcluster_magic.kube import allowed
+from tfcluster_magic.kube import allowed, pod
 from tfcluster_magic.kube.allowed import Claim, Names
 from tfcluster_magic.kube.offer import Offer, preflight, problems, read
 from tfcluster_magic.kube.policy import Policy
@@ -16,12 +16,15 @@ from tfcluster_magic.kube.room import Node, Place
 from tfcluster_magic.models import (
     DataClaim,
     Lifecycle,
+    Metadata,
     Pods,
     Replicas,
     ReplicaSet,
     Resources,
     SecretUse,
     Spec,
+    TaskType,
+    TFCluster,
     Volume,
 )
 
@@ -67,6 +70,44 @@ def test_images() -> None:
     for image in ("hub/team/a:2", "hub/notebook:1", None):
         assert told(Spec(image=image), policy) == []
     assert told(Spec(image="anything")) == []
+    assert told(Spec(image="docker.io/hub/notebook:1"), policy) == []  # the default, as it is read
+    (text,) = told(Spec(image="python:33/evil/img"), Policy(images=("python:3*",)))
+    assert "the administrator allows" in text
+    (text,) = told(Spec(image="An Image"))
+    assert "it is not an image reference: write REGISTRY/REPOSITORY:TAG" in text
+
+
+def test_a_digest_may_be_required() -> None:
+    """An image by its tag alone is refused with how its digest is found; the default never is."""
+    policy = Policy(default_image="hub/notebook:1", images=("hub/team/*",), require_digest=True)
+    (text,) = told(Spec(image="hub/team/a:2"), policy)
+    assert "requires a digest, as in docker.io/hub/team/a@sha256:" in text
+    assert text.endswith("`docker buildx imagetools inspect hub/team/a:2`")
+    for image in (f"hub/team/a:2@sha256:{'0' * 64}", "hub/notebook:1", None):
+        assert told(Spec(image=image), policy) == []
+
+
+def test_who_has_no_secret_gets_no_image_from_a_nodes_cache() -> None:
+    """A pod asks the registry where its run names a secret for it, or an image of its own; for the
+    administrator's image, and where nodes have what no registry has, it does not.
+    """
+    default = "tfcluster/notebook"
+
+    def policy_of(spec: Spec, policy: Policy = Policy()) -> Any:  # noqa: B008
+        run = TFCluster(
+            metadata=Metadata(name="a-1", cluster="a", run=1, uid="u", created_at=0.0), spec=spec
+        )
+        (container,) = pod.template(run, policy, TaskType.WORKER, ())["spec"]["containers"]
+        return container.get("imagePullPolicy")
+
+    secret = Pods(image_pull_secrets=("registry",))
+    preloaded = Policy(always_pull=False)
+    assert policy_of(Spec(image="private.example/img")) == "Always"
+    assert policy_of(Spec(pods=secret)) == "Always"
+    assert policy_of(Spec(pods=secret), preloaded) == "Always"
+    assert policy_of(Spec()) is None
+    assert policy_of(Spec(image=f"docker.io/{default}:latest")) is None
+    assert policy_of(Spec(image="private.example/img"), preloaded) is None
 
 
 @pytest.mark.parametrize(

@@ -218,3 +218,10 @@ def test_the_job_is_what_its_admission_policy_lets_through() -> None:
     assert all(one["persistentVolumeClaim"]["readOnly"] for one in pod["volumes"])
     assert all(one["readOnly"] for one in pod["containers"][0]["volumeMounts"])
     assert objects.ARCHIVE_PORT == kubernetes_archive.PORT
+    (container,) = pod["containers"]
+    assert f"c.?args.orValue([]) == {container['args']!r}" in said
+    assert f"e.name in {[each['name'] for each in container['env']]!r}" in said
+    mounts = [each["mountPath"] for each in container["volumeMounts"]]
+    assert mounts == ["/archive/workspace"] and "'/archive/' + m.name" in said
+    allowed = {"name", "image", "args", "env", "ports", "resources", "securityContext"}
+    assert set(container) - allowed == {"terminationMessagePolicy", "volumeMounts"}

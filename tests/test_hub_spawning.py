@@ -153,6 +153,12 @@ def test_servers_with_names_are_granted_by_number() -> None:
     assert "2 servers with names" in sizes.too_many("third", 2, two)
 
 
+def test_the_registry_is_asked_for_each_notebook_where_images_are_private() -> None:
+    """Where one group has a secret for images, nobody gets them from a node's cache without it."""
+    private = parse("groups: {vision: {imagePullSecrets: [registry]}}")
+    assert (sizes.pull_policy(private), sizes.pull_policy(POLICY)) == ("Always", None)
+
+
 def test_shared_data_is_read_only() -> None:
     """Shared data sets are mounted beside the user's claims, and nobody writes to them."""
     grant = for_groups(POLICY, []).grant

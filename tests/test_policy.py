@@ -13,6 +13,8 @@ def test_a_policy_is_read_from_yaml() -> None:
     assert parse("") == Policy()
     read = parse("defaultImage: registry/x\negress: [10.0.0.0/8]\ngang: true\n")
     assert (read.default_image, read.egress, read.gang) == ("registry/x", ("10.0.0.0/8",), True)
+    dns = parse("dns: [{network: 169.254.20.10}, {namespace: a, pods: b=c, port: 5353}]").dns
+    assert [(each.network, each.port) for each in dns] == [("169.254.20.10", 53), ("", 5353)]
     assert (parse("gang: auto").gang, parse("gang: false").gang) == ("auto", False)
 
 
@@ -23,6 +25,12 @@ def test_a_policy_is_read_from_yaml() -> None:
         ("defualtImage: x", "unknown field `defualtImage`"),
         ("defaultCpu: -1", "defaultCpu"),
         ("egress: [nowhere]", "nowhere"),
+        ("egress: [0.0.0.0/0, 169.254.169.254/32]", "169.254.169.254/32 is never opened"),
+        ("dns: []", "one DNS server at least"),
+        ("dns: [{namespace: kube-system, pods: kube-dns}]", "dns[0].pods"),
+        ("dns: [{network: 169.254.0.0/16}]", "only single addresses"),
+        ("images: ['registry.example.com/*', 'a b*']", "it is not an image pattern"),
+        ("defaultImage: Notebook", "it is not an image reference"),
     ],
 )
 def test_a_wrong_policy_is_refused(text: str, said: str) -> None:

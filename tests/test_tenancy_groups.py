@@ -14,7 +14,7 @@ from tfcluster_magic.hub.tenancy.overrides import Override
 from tfcluster_magic.hub.tenancy.tenancy import Tenancy
 from tfcluster_magic.kube.api import path
 from tfcluster_magic.kube.hours import budget_of
-from tfcluster_magic.kube.labels import BUDGET, OF_GROUP, PRIORITY_CLASS, QUEUE
+from tfcluster_magic.kube.labels import BUDGET, OF_GROUP, PRIORITY_CLASS, QUEUE, REQUIRE_DIGEST
 
 ALICE = "tfcluster-u-alice"
 POLICY = """
@@ -117,7 +117,9 @@ def test_a_namespace_tells_the_queue_and_priority_of_its_group(world: World) -> 
     """
     world.say(
         "default: {storage: {class: fast}}\n"
-        "groups: {vision: {queue: gpus, priorityClass: urgent}, audio: {priorityClass: slow}}\n"
+        "groups:\n"
+        "  vision: {queue: gpus, priorityClass: urgent, requireDigest: true}\n"
+        "  audio: {priorityClass: slow}\n"
     )
     world.hub.groups = {"vision": ["alice"]}
     tenancy = world.begin()
@@ -129,6 +131,7 @@ def test_a_namespace_tells_the_queue_and_priority_of_its_group(world: World) -> 
         return marks.get(QUEUE), marks.get(PRIORITY_CLASS)
 
     until(lambda: told(ALICE) == ("gpus", "urgent"))
+    assert world.marks(ALICE)[REQUIRE_DIGEST] == "true"
     bob = world.user("bob")
     world.furnished(bob)
     assert told(bob) == (None, None)

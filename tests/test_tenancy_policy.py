@@ -75,6 +75,19 @@ MISTAKES = [
     ("default:\n  sizes: []\n", 2, "one size at least"),
     ("default:\n  sizes:\n    - {name: a}\n    - {name: a}\n", 2, "a stands there twice"),
     ("default:\n  egress:\n    - 10.0.0.0/8\n    - here\n", 4, "default.egress[1]: 'here'"),
+    ("default:\n  egress:\n    - 168.63.129.16\n", 3, "egress[0]: 168.63.129.16 is never opened"),
+    ("dns: []\n", 1, "dns: there must be one DNS server at least"),
+    ("dns:\n  - {network: 169.254.0.0/16}\n", 1, "only single addresses, and their port 53"),
+    (
+        "images:\n  - {name: a, image: An Image}\n",
+        2,
+        "images[0].image: got 'An Image'; it is not an",
+    ),
+    (
+        "groups:\n  a: {requireDigest: true}\nimages:\n  - {name: a, image: x}\n",
+        4,
+        "a group requires a digest: find it with `docker buildx imagetools inspect x`",
+    ),
     ("default:\n  limits:\n    max: {cpu: 1}\n    default: {cpu: 2}\n", 4, "2.0 is more than 1.0"),
     (
         "default:\n  sizes:\n    - name: a\n      memory: 2Gi\n      memoryLimit: 1Gi\n",

@@ -51,7 +51,6 @@ def namespace(user: str, name: str = "") -> Object:
         "tfcluster.dev/tenant": "true",
         "tfcluster.dev/hub": HOME,
         "pod-security.kubernetes.io/enforce": "restricted",
-        "tfcluster-tests": "true",
     }
     marks = {"tfcluster.dev/user": user}
     head = {"name": name or f"tfcluster-u-{user}", "labels": labels, "annotations": marks}

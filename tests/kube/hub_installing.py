@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 from kubenode import images, paths, registry
+from operators import dns, dns_patches
 from operators import policy as policy_of_tasks
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ def policy(cluster: UnderTest) -> str:
             },
         },
         "images": [{"name": "notebook", "image": notebook}, {"name": "lost", "image": MISSING}],
+        **dns(cluster),
     }
     return yaml.safe_dump(said)
 
@@ -139,6 +141,7 @@ def _patches(cluster: UnderTest, way: str) -> Sequence[Object]:
         "value": "" if cluster.own else known.storage_class,
     }
     found = [_patch("PersistentVolumeClaim", name, state) for name in (STATE, AUDIT, ARCHIVES)]
+    found += dns_patches(cluster)
     if way == "ingress":
         name = {"op": "add", "path": "/spec/ingressClassName", "value": known.ingress_class}
         return [*found, _patch("Ingress", "hub", name)]

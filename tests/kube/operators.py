@@ -27,6 +27,7 @@ from turns import OPERATOR, folder_of_all
 
 from tfcluster_magic import program
 from tfcluster_magic.kube import resource
+from tfcluster_magic.kube.egress import Resolver, dns_rules
 from tfcluster_magic.models import Replicas, ReplicaSet, Resources, Spec
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ def install(cluster: UnderTest, image: str, folder: Path) -> None:
     test = copy / "overlays" / "test" / "kustomization.yaml"
     overlay = yaml.safe_load(test.read_text())
     name, _colon, tag = image.rpartition(":")
+    overlay["patches"] = dns_patches(cluster)
     overlay["images"] = [{"name": "tfcluster/operator", "newName": name, "newTag": tag}]
     test.write_text(yaml.safe_dump(overlay))
     (copy / "base" / "policy.yaml").write_text(policy(cluster))
@@ -141,11 +143,28 @@ def policy(cluster: UnderTest, **more: Any) -> str:
         "storageClass": cluster.description.storage_class,
         # A process tries that in the tenant's own namespace, which takes it most of a minute.
         "requireNetworkPolicy": "network-policy" in cluster.description.can and not as_processes(),
+        **dns(cluster),
         # Where the node has Volcano, too, only test_gangs.py asks for it.
         "gang": False if "volcano" in cluster.description.can else "auto",
         **more,
     }
     return yaml.safe_dump(said)
+
+
+def dns(cluster: UnderTest) -> Object:
+    """The word `dns` of a policy: of our own node a server at its address, as a cache would be;
+    a person's cluster has its pods where most have them.
+    """
+    return {"dns": [{"network": cluster.own.first.ip}]} if cluster.own else {}
+
+
+def dns_patches(cluster: UnderTest) -> list[Object]:
+    """What an administrator patches in an overlay where DNS is not where most clusters have it."""
+    if not cluster.own:
+        return []
+    servers = [Resolver(network=cluster.own.first.ip)]
+    said = {"op": "replace", "path": "/spec/egress", "value": dns_rules(servers)}
+    return [{"target": {"kind": "NetworkPolicy", "name": "dns"}, "patch": json.dumps([said])}]
 
 
 def tenancy(name: str, storage_class: str) -> list[Object]:

@@ -38,6 +38,8 @@ sha256sum results.txt /data/weights /log/of-mine
 """
 LARGE = "head -c 30000000 /dev/urandom > /data/large && sync"
 REASON = "the term is over"
+ELSEWHERE = {"name": "PYTHONPATH", "value": "/data"}
+HOOK = {"postStart": {"exec": {"command": ["id"]}}}
 
 
 def found(console: Console, file: str) -> Object:
@@ -175,7 +177,9 @@ def test_what_keeps_an_archive_from_being_made_is_told_and_done_again(
 def test_the_console_makes_no_other_job(hub: Hub) -> None:
     """Its account reads the claims of a user, and gets nothing else into a pod."""
     bob = move_in(hub, hub.new_user("other"))
-    good = archive_job.job("archive-x", "example.org/hub:1", ["data"], "t", HOME, Pool())
+    own = hub.kubectl("get", "deployment", "console", "-o", "json")
+    image = json.loads(own)["spec"]["template"]["spec"]["containers"][0]["image"]
+    good = archive_job.job("archive-x", image, ["data"], "t", HOME, Pool())
 
     def tried(change: Callable[[Object], object], space: Kubectl = bob.kubectl) -> str:
         job = copy.deepcopy(good)
@@ -205,6 +209,16 @@ def test_the_console_makes_no_other_job(hub: Hub) -> None:
         lambda job: pod(job)["containers"][0]["volumeMounts"][0].update(readOnly=False),
         lambda job: pod(job)["volumes"][0].update(persistentVolumeClaim=claim),
         lambda job: pod(job)["volumes"].append({"name": "s", "secret": {"secretName": "x"}}),
+        lambda job: pod(job)["containers"][0].update(image="example.org/evil:1"),
+        lambda job: pod(job)["containers"][0].update(image=f"{image}@sha256:{'0' * 64}"),
+        lambda job: pod(job)["containers"][0].update(args=["sh", "-c", "id"]),
+        lambda job: pod(job)["containers"][0].update(command=["sh"]),
+        lambda job: pod(job)["containers"][0]["env"].append(
+            {"name": "PYTHONPATH", "value": "/data"}
+        ),
+        lambda job: pod(job)["containers"][0]["volumeMounts"][0].update(mountPath="/usr/lib"),
+        lambda job: pod(job)["containers"][0]["volumeMounts"][0].update(subPath="x"),
+        lambda job: pod(job)["containers"][0].update(lifecycle=HOOK),
     )
     assert tried(lambda _job: None) == ""
     for number, change in enumerate(changes):

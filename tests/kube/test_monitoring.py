@@ -62,13 +62,16 @@ def test_each_alert_fires_for_its_cause_alone(programs: Path, tmp_path: Path) ->
 
 
 def test_the_api_server_takes_it_as_it_is(tenant: Tenant) -> None:
-    """`kubectl apply -k k8s/monitoring` makes a Service for the operator and two ConfigMaps."""
+    """`kubectl apply -k k8s/monitoring` makes a Service for the operator and two ConfigMaps, and
+    lets Prometheus in.
+    """
     told = tenant.kubectl("kustomize", str(MONITORING))
     told = told.replace(f"namespace: {SYSTEM}", f"namespace: {tenant.name}")
     made = tenant.kubectl("apply", "--dry-run=server", "-f", "-", "-o", "name", stdin=told)
     assert sorted(made.split()) == [
         "configmap/tfcluster-alerts",
         "configmap/tfcluster-dashboard",
+        "networkpolicy.networking.k8s.io/operator-metrics",
         "service/operator-metrics",
     ]
 

@@ -1,14 +1,31 @@
-"""NetworkPolicy: a namespace closed to others stays open to itself, and opens again."""
+"""NetworkPolicies: that they are enforced, and that ours keep metadata services, names that others
+give, and the operator closed, whatever an administrator grants.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
+import yaml
 from conftest import UnderTest
-from kubectl import Kubectl
+from kubectl import Kubectl, Object
 from kubenode.commands import wait_until
-from workloads import fetch, pod, web
+from kubenode.node import Node
+from kubenode.paths import ROOT
+from operating import Installed
+from operators import SYSTEM
+from workloads import WEB, fetch, pod, web
+
+from tfcluster_magic.hub.tenancy.grants import Entitlement, Grant
+from tfcluster_magic.hub.tenancy.objects import NOTEBOOK, Place
+from tfcluster_magic.hub.tenancy.objects import objects as tenants_objects
+from tfcluster_magic.kube import labels
+from tfcluster_magic.kube.objects import objects as runs_objects
+from tfcluster_magic.kube.policy import Policy
+from tfcluster_magic.models import Metadata, Mode, Spec, TaskType, TFCluster
 
 OWN_NAMESPACE_ONLY = {
     "apiVersion": "networking.k8s.io/v1",
@@ -44,3 +61,178 @@ def test_a_policy_blocks_other_namespaces(
     assert not reached(others)
     ours.delete("networkpolicy", "own-namespace-only")
     wait_until(lambda: reached(others), "the other namespace is allowed again", seconds=90)
+
+
+METADATA = (
+    *("169.254.169.254", "169.254.170.2", "169.254.170.23", "169.254.0.23", "169.254.7.7"),
+    *("168.63.129.16", "100.100.100.200"),
+)
+ORDINARY = "198.51.100.7"
+
+
+@contextmanager
+def answering(node: Node) -> Iterator[None]:
+    """The addresses at which clouds tell credentials, and one that is nobody's, answer on a node at
+    port WEB: a pod reaches them by its node, as it does the real ones.
+    """
+    every = (*METADATA, ORDINARY)
+    node.run(["sh", "-ec", "; ".join(f"ip address add {each}/32 dev lo" for each in every)])
+    try:
+        node.start("metadata", ["socat", f"TCP-LISTEN:{WEB},fork,reuseaddr", "SYSTEM:true"])
+        node.ready("metadata", ["bash", "-c", f"exec 3<>/dev/tcp/{ORDINARY}/{WEB}"])
+        yield
+    finally:
+        node.stop("metadata")
+        node.forget("metadata")
+        node.run(["sh", "-c", "; ".join(f"ip address delete {each}/32 dev lo" for each in every)])
+
+
+Made = tuple[list[Object], dict[str, str]]
+
+
+def of_a_tenant(namespace: str, *networks: str) -> Made:
+    """What tenancy makes for a group that may reach networks, and the labels of a notebook."""
+    grant = Entitlement(Grant(egress=networks))
+    every = tenants_objects(grant, Place("tfcluster-hub"), namespace=namespace)
+    return [each for each in every if each["kind"] == "NetworkPolicy"], NOTEBOOK
+
+
+def of_a_run(namespace: str, *networks: str) -> Made:
+    """What the operator makes for a run whose tasks may reach them, and the labels of a task."""
+    head = Metadata(name="digits-1", cluster="digits", run=1, uid="u1", created_at=0.0)
+    run = TFCluster(metadata=head, spec=Spec(mode=Mode.IN_GRAPH))
+    every = runs_objects(run, Policy(egress=networks), namespace=namespace)
+    made = [each for each in every if each["kind"] == "NetworkPolicy"]
+    for each in made:
+        del each["metadata"]["ownerReferences"]  # of a record that is not there
+    return made, labels.of_pods("digits-1", "u1", TaskType.WORKER)
+
+
+BOTH = pytest.mark.parametrize("of", [of_a_tenant, of_a_run])
+
+
+@BOTH
+@pytest.mark.needs("network-policy", "node-inside")
+def test_no_grant_opens_a_metadata_service(
+    cluster: UnderTest, kube: Kubectl, of: Callable[..., Made]
+) -> None:
+    """A notebook, and a task, with egress to 0.0.0.0/0 and ::/0 reaches an address of nobody, and
+    none at which a cloud gives away credentials; without our policies it reaches each.
+    """
+    assert cluster.own
+    policies, marks = of(kube.namespace, "0.0.0.0/0", "::/0")
+    client = pod("client", cluster.busybox)
+    client["metadata"]["labels"] |= marks
+    client["spec"]["nodeName"] = "node-1"
+    kube.apply(client)
+    kube.running("client")
+
+    def open_ones() -> list[str]:
+        every = (*METADATA, ORDINARY)
+        connect = "timeout 5 nc -w2 {} {} </dev/null && echo {}"
+        tried = "; ".join(connect.format(each, WEB, each) for each in every)
+        return kube.exec("client", "sh", "-c", f"{tried}; true").split()
+
+    with answering(cluster.own.first):
+        wait_until(lambda: len(open_ones()) == len(METADATA) + 1, "all answer", seconds=90)
+        kube.apply(*policies)
+        wait_until(lambda: open_ones() == [ORDINARY], "one answers alone", seconds=120)
+
+
+ANSWER = """
+import socket, threading
+listening = socket.create_server(("", 53))
+threading.Thread(target=lambda: [listening.accept()[0].close() for _ in iter(int, 1)]).start()
+asked = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+asked.bind(("", 53))
+while True:
+    asked.sendto(b"answer", asked.recvfrom(512)[1])
+"""
+ASK = """
+import socket, sys
+for address in sys.argv[1:]:
+    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+        link = socket.socket(socket.AF_INET, kind)
+        link.settimeout(2)
+        try:
+            link.connect((address, 53))
+            if kind == socket.SOCK_DGRAM:
+                link.send(b"question")
+                link.recv(512)
+            print(address)
+        except OSError:
+            pass
+"""
+
+
+@BOTH
+@pytest.mark.needs("network-policy")
+def test_names_are_asked_of_the_clusters_dns_pods_alone(
+    cluster: UnderTest, new_namespace: Callable[[], Kubectl], of: Callable[..., Made]
+) -> None:
+    """Pods of kube-system with the label of DNS answer a notebook, and a task, by TCP and UDP; pods
+    of another namespace with that label, and of kube-system without it, do not.
+    """
+    image, name = cluster.description.images["notebook"], f"dns-{uuid.uuid4().hex[:6]}"
+    kube, others, system = new_namespace(), new_namespace(), cluster.kubectl.within("kube-system")
+    servers = (
+        (system, name, {"k8s-app": "kube-dns"}),
+        (system, f"{name}-plain", {}),
+        (others, name, {"k8s-app": "kube-dns"}),
+    )
+    low_ports = {"name": "net.ipv4.ip_unprivileged_port_start", "value": "0"}
+    policies, marks = of(kube.namespace)
+    client = pod("client", image)
+    client["metadata"]["labels"] |= marks
+    try:
+        kube.apply(client)
+        for place, server, more in servers:
+            made = pod(server, image, "python3", "-c", ANSWER)
+            made["metadata"]["labels"] |= more
+            made["spec"]["securityContext"]["sysctls"] = [low_ports]
+            place.apply(made)
+        addresses = [place.running(server)["status"]["podIP"] for place, server, _ in servers]
+        kube.running("client")
+
+        def answers() -> list[str]:
+            return kube.exec("client", "python3", "-c", ASK, *addresses).split()
+
+        wait_until(lambda: len(answers()) == 6, "all answer by TCP and UDP", seconds=90)
+        kube.apply(*policies)
+        wait_until(lambda: answers() == addresses[:1] * 2, "the DNS pod alone", seconds=120)
+    finally:
+        system("delete", "pod", name, f"{name}-plain", "--wait=false", "--ignore-not-found")
+
+
+@pytest.mark.needs("network-policy")
+def test_nobody_but_prometheus_reaches_the_operator(
+    cluster: UnderTest,
+    installed: Installed | None,
+    new_namespace: Callable[[], Kubectl],
+) -> None:
+    """Port 8080 of the operator is closed to pods, but for those of Prometheus where its policy is
+    applied; and the operator itself stays ready.
+    """
+    if installed is None:
+        pytest.skip("the operator runs beside the tests")
+    kube, system = new_namespace(), cluster.kubectl.within(SYSTEM)
+    client, prometheus = (pod(name, cluster.busybox) for name in ("client", "prometheus"))
+    prometheus["metadata"]["labels"]["app.kubernetes.io/name"] = "prometheus"
+    kube.apply(client, prometheus)
+    for name in ("client", "prometheus"):
+        kube.running(name)
+    (operator,) = system.every("pod", "app=tfcluster-operator")
+    url = f"http://{operator['status']['podIP']}:8080/metrics"
+
+    def reads(name: str) -> bool:
+        return kube.succeeds(name, "timeout", "3", "wget", "-qO-", url)
+
+    policy = yaml.safe_load((ROOT / "k8s" / "monitoring" / "network.yaml").read_text())
+    assert not reads("client") and not reads("prometheus")
+    system.apply(policy)
+    try:
+        wait_until(lambda: reads("prometheus"), "Prometheus reads", seconds=90)
+        assert not reads("client")
+    finally:
+        system.delete("networkpolicy", policy["metadata"]["name"])
+    system("rollout", "status", "deployment/operator", "--timeout=60s")

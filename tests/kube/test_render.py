@@ -9,10 +9,12 @@ from pathlib import Path
 from string import Template
 
 import pytest
+import yaml
 from conftest import UnderTest
 from kubectl import Kubectl, Object, condition
 from kubenode.commands import wait_until
 from kubenode.paths import KUBE, ROOT
+from operators import dns
 from workloads import pod
 
 CLAIMS = KUBE / "manifests" / "digits" / "claims.yaml"
@@ -25,10 +27,11 @@ LAYOUTS = {
 """The Jobs of the workers in either layout."""
 
 
-def rendered(folder: Path, image: str, *words: str) -> str:
+def rendered(folder: Path, cluster: UnderTest, *words: str) -> str:
     """What `tfcluster render` prints."""
     policy = folder / "policy.yaml"
-    policy.write_text(f"defaultImage: {image}\nworkspaceClaim: ''\n")
+    image = cluster.description.images["notebook"]
+    policy.write_text(yaml.safe_dump({"defaultImage": image, "workspaceClaim": "", **dns(cluster)}))
     tfcluster = [sys.executable, "-c", "from tfcluster_magic.cli import main; main()"]
     return subprocess.run(
         [*tfcluster, "render", f"--policy={policy}", *words],
@@ -52,8 +55,7 @@ def test_digits_are_learned_by_kubectl_alone(
         name = jobs[0].partition("-")[0]
         launch = ["--workers=2", "--ps=1", "--memory=1536Mi", f"--name={name}", str(PROGRAM)]
         words = [f"--layout={layout}", *launch, "--", f"--steps={STEPS}"]
-        image = cluster.description.images["notebook"]
-        manifests += "---\n" + rendered(tmp_path, image, *words)
+        manifests += "---\n" + rendered(tmp_path, cluster, *words)
     kube.apply(manifests)
     kube.apply(_reader(cluster))
     for jobs in LAYOUTS.values():
@@ -92,7 +94,7 @@ def test_kubectl_applies_what_is_printed(
     """Kubectl takes every object of either layout as it is printed."""
     program = [] if mode == "in-graph" else [str(PROGRAM)]
     words = [f"--layout={layout}", f"--mode={mode}", "--workers=2", "--ps=1", *program]
-    manifests = rendered(tmp_path, cluster.description.images["notebook"], *words)
+    manifests = rendered(tmp_path, cluster, *words)
     said = kube("apply", "--dry-run=server", "-f", "-", stdin=manifests)
     assert len(said.splitlines()) == manifests.count("\nkind: ")
     assert all(line.endswith("created (server dry run)") for line in said.splitlines())

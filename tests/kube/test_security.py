@@ -7,15 +7,20 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kubectl import Object
+from conftest import UnderTest
+from kubectl import Kubectl, Object
 from kubenode.commands import wait_until
 from kubenode.errors import NodeError
+from kubenode.images import REGISTRY
+from kubenode.registry import PRIVATE
 from operators import Tenant, spec_of
+from waiting_causes import ACCESS_SECRET
 from workloads import pod
 
 from tfcluster_magic.kube import resource
 from tfcluster_magic.models import (
     DataClaim,
+    Mode,
     Pods,
     Replicas,
     ReplicaSet,
@@ -202,6 +207,28 @@ def test_no_field_can_be_smuggled_in(alices: Tenant, tmp_path: Any) -> None:
     assert "api " in said
     body = json.dumps({"spec": {"stop": {"reason": "over", "by": USER}}})
     alices.kubectl(AS_USER, "patch", "tfcluster", "look-1", "--type=merge", "-p", body)
+
+
+@pytest.mark.needs("registry")
+def test_a_nodes_cache_gives_nobody_a_private_image(
+    alices: Tenant, cluster: UnderTest, new_namespace: Callable[[], Kubectl]
+) -> None:
+    """A run that names a private image which its node has pulled with somebody's secret, and names
+    no secret itself, is told that the image is private, and starts nothing.
+    """
+    private = cluster.busybox.replace(REGISTRY, PRIVATE)
+    owners = new_namespace()
+    pulls = pod("owner", private)
+    pulls["spec"]["imagePullSecrets"] = [{"name": "access"}]
+    owners.apply(ACCESS_SECRET, pulls)
+    owners.running("owner")
+    launch(alices, "stolen-1", Spec(mode=Mode.IN_GRAPH, replicas=SMALL, image=private))
+    told = alices.wait("stolen-1", lambda s: "is private" in s.get("message", ""), "it is refused")
+    assert private in told["message"]
+    (task,) = alices.pods("stolen-1")
+    (state,) = task["status"]["containerStatuses"]
+    assert not state.get("started") and not state["state"].get("running")
+    alices.kubectl(AS_USER, "delete", "tfcluster", "stolen-1")
 
 
 def test_a_run_cannot_be_changed_into_another(alices: Tenant, tmp_path: Any) -> None:

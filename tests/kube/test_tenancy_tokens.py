@@ -80,6 +80,15 @@ def test_the_hubs_token_reaches_tenants_and_nothing_else(
     lax: Any = namespace("eve")
     lax["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] = "privileged"
     assert "may only make tenants" in created(kube, HUB, lax)
+    own = "may only give a new tenant labels and annotations of its own"
+    for key in ("pod-security.kubernetes.io/enforce-version", "example.org/mesh"):
+        other: Any = namespace("eve")
+        other["metadata"]["labels"][key] = "v1.0"
+        assert own in created(kube, HUB, other), key
+    for key in ("tfcluster.dev/budget", "scheduler.alpha.kubernetes.io/node-selector"):
+        noted: Any = namespace("eve")
+        noted["metadata"]["annotations"][key] = "{}"
+        assert own in created(kube, HUB, noted), key
     label = ["label", "namespace", "tfcluster.dev/tenant=true", "--overwrite"]
     assert names in done(kube, HUB, *label[:2], kube.namespace, *label[2:])
     only = "of a tenant the hub may only write that its user was removed"

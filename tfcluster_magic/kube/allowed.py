@@ -16,6 +16,7 @@ from ..errors import Problem
 from ..i18n import _
 from ..models import DataClaim, Lifecycle, Model, Pods, Spec, TFCluster
 from ..quantity import format_bytes, format_duration, parse_memory
+from . import images
 from .labels import FOR_TASKS
 from .policy import Policy
 
@@ -99,12 +100,23 @@ def problems(spec: Spec, policy: Policy, names: Names) -> list[Problem]:
 
 def _image(spec: Spec, policy: Policy) -> Iterator[Problem]:
     image, patterns = spec.image, policy.images
-    if image is None or image == policy.default_image or not patterns:
+    if image is None or images.is_same(image, policy.default_image):
         return
-    if not any(fnmatchcase(image, pattern) for pattern in patterns):
+    try:
+        found = images.parse(image)
+    except ValueError as error:
+        yield Problem("spec.image", image, str(error))
+        return
+    if patterns and not any(images.admits(pattern, found) for pattern in patterns):
         allowed = _("the administrator allows {images}").format(
             images=_list([policy.default_image, *patterns])
         )
+        yield Problem("spec.image", image, allowed)
+    elif policy.require_digest and not found.digest:
+        allowed = _(
+            "the administrator requires a digest, as in {name}@sha256:…; find it with "
+            "`docker buildx imagetools inspect {image}`"
+        ).format(name=found.name, image=image)
         yield Problem("spec.image", image, allowed)
 
 

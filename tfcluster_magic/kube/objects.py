@@ -14,13 +14,12 @@ allowed or fits, and creates nothing.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Sequence
 from typing import Any
 
 from .. import templating
 from ..models import API_VERSION, KIND, Mode, TaskType, TFCluster
-from . import amounts, labels, pod
+from . import amounts, egress, labels, pod
 from .files import Files, files
 from .policy import Policy, gangs
 
@@ -32,8 +31,6 @@ servers, if nobody is there to reclaim them.
 """
 RETRIES = 1_000_000
 """Failures of an index after which a Job would give it up: no policy of ours."""
-METADATA_SERVICE = "169.254.169.254/32"
-"""Where clouds tell any pod the credentials of its node."""
 
 
 def objects(cluster: TFCluster, policy: Policy, *, namespace: str) -> list[Object]:
@@ -168,16 +165,9 @@ def _network_policy(cluster: TFCluster, policy: Policy, namespace: str) -> Objec
         notebook={labels.NOTEBOOK: "true"},
         port=labels.PORT,
         client=labels.CLIENT_PORTS if cluster.spec.mode is Mode.IN_GRAPH else None,
-        networks=[network(each) for each in policy.egress],
+        dns=egress.dns_rules(policy.dns),
+        networks=[egress.block(each) for each in policy.egress],
     )
-
-
-def network(cidr: str) -> Object:
-    """A network without the address at which clouds give away what a node may do."""
-    secret = ipaddress.IPv4Network(METADATA_SERVICE)
-    found = ipaddress.ip_network(cidr, strict=False)
-    within = isinstance(found, ipaddress.IPv4Network) and secret.subnet_of(found)
-    return {"cidr": str(found), **({"except": [METADATA_SERVICE]} if within else {})}
 
 
 def _data_claim(cluster: TFCluster, policy: Policy, namespace: str) -> Object:

@@ -16,7 +16,7 @@ from typing import Any
 
 from .. import templating
 from ..models import Mode, Pods, Spec, TaskType, TFCluster
-from . import files, jobs, labels
+from . import files, images, jobs, labels
 from .policy import Policy, Shared, gangs
 
 Object = dict[str, Any]
@@ -81,6 +81,7 @@ def template(
         pull_secrets=[{"name": each} for each in asked.image_pull_secrets],
         container=labels.CONTAINER,
         image=spec.image or policy.default_image,
+        always_pull=_always_pulls(spec, policy),
         command=[
             *(policy.python, "-S", "-E", f"{files.ROOT}/{files.RUNTIME_FILE}"),
             *("task", f"{files.ROOT}/{files.TASK_FILE}", task),
@@ -95,6 +96,16 @@ def template(
         volumes=_volumes(mounts),
         mounts=_volume_mounts(mounts),
     )
+
+
+def _always_pulls(spec: Spec, policy: Policy) -> bool:
+    """Whether the registry is asked for each pod: a node gives what it has pulled for somebody's
+    secret to everybody who knows the name.
+    """
+    if spec.pods is not None and spec.pods.image_pull_secrets:
+        return True
+    own = spec.image is not None and not images.is_same(spec.image, policy.default_image)
+    return own and policy.always_pull
 
 
 def opens_port(cluster: TFCluster, task_type: TaskType) -> bool:

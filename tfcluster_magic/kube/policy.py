@@ -6,7 +6,7 @@ what is allowed and what is filled in; `allowed` and `objects` apply it.
 
 from __future__ import annotations
 
-import ipaddress
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -16,6 +16,9 @@ from msgspec import Meta
 from ..errors import InvalidRequest, Problem
 from ..i18n import _
 from ..models import MEMORY_PATTERN, Model, PositiveSeconds
+from . import egress as networks
+from . import images as references
+from .egress import DNS, Resolver
 
 Claim = Annotated[str, Meta(description='name of a claim in the run\'s namespace; "": none')]
 Path = Annotated[str, Meta(pattern="^/[^:]+$")]
@@ -31,12 +34,22 @@ class Shared(Model, frozen=True):
 class Policy(Model, frozen=True):
     """What tasks may use and what they get unasked.
 
-    Patterns are those of a shell (`registry.example.com/team/*`); an empty list of `images` allows
-    any, an empty list of `annotations` none.
+    An empty list of `images` allows any, an empty list of `annotations` none; `images.admits` says
+    what their patterns mean, those of annotations are a shell's.
     """
 
     default_image: str = "tfcluster/notebook"
     images: tuple[str, ...] = ()
+    require_digest: Annotated[
+        bool, Meta(description="images that runs name have a digest; a namespace's may be asked so")
+    ] = False
+    always_pull: Annotated[
+        bool,
+        Meta(
+            description="ask the registry for each pod whose run names an image; false where "
+            "nodes have images that no registry has"
+        ),
+    ] = True
     python: Annotated[str, Meta(description="what starts process 1 in the tasks' images")] = (
         "python3"
     )
@@ -96,6 +109,7 @@ class Policy(Model, frozen=True):
         tuple[str, ...],
         Meta(description="networks that tasks may reach beside one another, such as 10.0.0.0/8"),
     ] = ()
+    dns: Annotated[tuple[Resolver, ...], Meta(description="the cluster's DNS servers")] = DNS
     require_network_policy: bool = True
 
 
@@ -118,9 +132,25 @@ def parse(text: str) -> Policy:
         raise InvalidRequest([problem], headline) from None
     try:
         policy = msgspec.convert(said or {}, Policy)
-        for network in policy.egress:
-            ipaddress.ip_network(network, strict=False)
     except ValueError as error:  # msgspec's are of this kind
         problem = Problem("policy", str(error), _("see the policy's table in docs/kubernetes.md"))
         raise InvalidRequest([problem], headline) from None
+    if mistakes := list(_mistakes(policy)):
+        raise InvalidRequest(mistakes, headline)
     return policy
+
+
+def _mistakes(policy: Policy) -> Iterator[Problem]:
+    """What a policy of the right form says wrongly."""
+    for network in policy.egress:
+        if why := networks.mistake(network):
+            yield Problem("egress", network, why)
+    if why := networks.dns_mistake(policy.dns):
+        yield Problem("dns", None, why)
+    for pattern in policy.images:
+        if why := references.pattern_mistake(pattern):
+            yield Problem("images", pattern, why)
+    try:
+        references.parse(policy.default_image)
+    except ValueError as error:
+        yield Problem("defaultImage", policy.default_image, str(error))

@@ -124,6 +124,7 @@ class Surveyor:
             gang=self.gangs.available if policy.gang == "auto" else policy.gang,
             queue=marks.get(labels.QUEUE) or policy.queue,
             priority_class=marks.get(labels.PRIORITY_CLASS) or policy.priority_class,
+            require_digest=policy.require_digest or marks.get(labels.REQUIRE_DIGEST) == "true",
         )
 
     def published(self, namespace: str) -> Offer:

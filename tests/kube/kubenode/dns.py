@@ -1,7 +1,8 @@
 """Names in the cluster: CoreDNS on node-1, behind the Service `kube-dns`.
 
 It is at an address of the node, as with NodeLocal DNSCache: a NetworkPolicy that limits egress
-allows it by port 53, not by the labels of pods. What is not the cluster's does not exist for it.
+names that address (`operators.dns`), not labels of pods. What is not the cluster's does not exist
+for it.
 """
 
 from __future__ import annotations

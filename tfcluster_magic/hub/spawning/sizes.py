@@ -76,6 +76,14 @@ def described(size: Size) -> str:
     return _(", ").join(parts)
 
 
+def pull_policy(policy: Policy) -> str | None:
+    """`Always` where any group has secrets for images: a node gives what it has pulled for one
+    group's secret to everybody who knows the name.
+    """
+    every = (policy.default, *policy.grants.values())
+    return "Always" if any(grant.image_pull_secrets for grant in every) else None
+
+
 def volumes(grant: Grant) -> dict[str, Object]:
     """The volumes of a notebook by name: the tenant's claims, and shared data."""
     shared = {each.name: {"readOnly": True} for each in grant.shared_data}

@@ -113,6 +113,7 @@ class TenantSpawner(EndingSpawner):
         self.node_selector = dict(pool.node_selector)
         self.tolerations = [dict(each) for each in pool.tolerations]
         self.image_pull_secrets = list(grant.image_pull_secrets)
+        self.image_pull_policy = sizes.pull_policy(self._policy)
         self.profile_list = sizes.profiles(self._policy, grant)
         others = [name for name, each in self.user.spawners.items() if each.active and name]
         why = sizes.not_offered(self.user_options, self._policy, grant)

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from ...budget import Budget
+from ...kube import egress
 from ...limits import Term
 from ...models import MEMORY_PATTERN, Model, PositiveSeconds
 
@@ -144,6 +145,7 @@ class Grant(Model, frozen=True):
     storage: Storage = Storage()
     shared_data: tuple[SharedData, ...] = ()
     image_pull_secrets: tuple[Name, ...] = ()
+    require_digest: bool = False
     egress: tuple[Network, ...] = ()
     queue: Queue = ""
     priority_class: PriorityClass = ""
@@ -181,6 +183,7 @@ class Policy(Model, frozen=True):
     placement: Placement = Placement()
     images: tuple[Image, ...] = ()
     gpu_resource: str = "nvidia.com/gpu"
+    dns: tuple[egress.Resolver, ...] = egress.DNS
     operator_secrets: bool = True
     on_removal: Literal["keep", "delete"] = "keep"
 

@@ -22,9 +22,8 @@ import msgspec
 
 from ... import templating
 from ...budget import real
-from ...kube import labels
+from ...kube import egress, labels
 from ...kube.amounts import quantity
-from ...kube.objects import network
 from .grants import Amounts, Entitlement, Grant, Limits
 
 Object = dict[str, Any]
@@ -60,6 +59,7 @@ class Place(msgspec.Struct, frozen=True):
     home: str
     servers: tuple[Server, ...] = ()
     gpu_resource: str = "nvidia.com/gpu"
+    dns: tuple[egress.Resolver, ...] = egress.DNS
     operator_secrets: bool = True
     task_classes: tuple[str, ...] = ()
     """Priority classes of tasks beside `TASKS`, of whichever group."""
@@ -95,6 +95,7 @@ def marks(entitlement: Entitlement) -> dict[str, str | None]:
         labels.BUDGET: None if budget is None else msgspec.json.encode(budget).decode(),
         labels.QUEUE: grant.queue or None,
         labels.PRIORITY_CLASS: grant.priority_class or None,
+        labels.REQUIRE_DIGEST: "true" if grant.require_digest else None,
     }
 
 
@@ -188,9 +189,15 @@ def _policies(grant: Grant, place: Place) -> list[Object]:
             "app": CONSOLE_APP,
             "port": ARCHIVE_PORT,
         },
-        "notebook-to-services": {"hub": HUB_APP, "port": HUB_PORT, "servers": servers},
+        "notebook-to-services": {
+            "dns": egress.dns_rules(place.dns),
+            "hub": HUB_APP,
+            "port": HUB_PORT,
+            "servers": servers,
+        },
     }
     if grant.egress:
-        words["notebook-to-networks"] = {"networks": [network(each) for each in grant.egress]}
+        networks = [egress.block(each) for each in grant.egress]
+        words["notebook-to-networks"] = {"networks": networks}
     more = {"notebook": NOTEBOOK, "home": place.home}
     return [_made(name, place, name, **more, **said) for name, said in words.items()]

@@ -8,7 +8,6 @@ the words and their defaults.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
@@ -19,6 +18,7 @@ from msgspec import Meta
 
 from ...errors import TFClusterError
 from ...i18n import _
+from ...kube import egress, images
 from ...kube.amounts import quantity
 from ...models import Model
 from . import lines
@@ -55,6 +55,7 @@ class _File(Model, frozen=True):
     placement: Placement = Placement()
     images: tuple[Image, ...] = ()
     gpu_resource: Annotated[str, Meta(min_length=1)] = "nvidia.com/gpu"
+    dns: tuple[egress.Resolver, ...] = egress.DNS
     operator_secrets: bool = True
     on_removal: Literal["keep", "delete"] = "keep"
 
@@ -100,7 +101,10 @@ class _Reader:
             own = {key: value for key, value in words.items() if key != "priority"}
             grants[name] = self._grant(_over(file.default, own), where)
             priorities[name] = group.priority
+        if why := egress.dns_mistake(file.dns):
+            raise self._mistake(("dns",), why)
         self._unique("images", (each.name for each in file.images), ("images",))
+        self._images(file.images, any(g.require_digest for g in (default, *grants.values())))
         return Policy(
             default=default,
             grants=grants,
@@ -108,6 +112,7 @@ class _Reader:
             placement=file.placement,
             images=file.images,
             gpu_resource=file.gpu_resource,
+            dns=file.dns,
             operator_secrets=file.operator_secrets,
             on_removal=file.on_removal,
         )
@@ -136,7 +141,7 @@ class _Reader:
         """One grant, whose words fit one another. Raises PolicyMistake."""
         grant: Grant = self._convert(said, Grant, where)
         for place, network in enumerate(grant.egress):
-            if why := _no_network(network):
+            if why := egress.mistake(network):
                 raise self._mistake((*where, "egress", place), why)
         if not grant.sizes:
             raise self._mistake((*where, "sizes"), _("there must be one size at least"))
@@ -155,6 +160,24 @@ class _Reader:
                 raise self._mistake((*where, "sharedData", place), why)
         self._limits(grant, (*where, "limits"))
         return grant
+
+    def _images(self, offered: Iterable[Image], need_digest: bool) -> None:
+        for place, each in enumerate(offered):
+            why = ""
+            try:
+                found = images.parse(each.image)
+            except ValueError as error:
+                why = str(error)
+            else:
+                if need_digest and not found.digest:
+                    why = _("a group requires a digest: find it with {command}").format(
+                        command=f"`docker buildx imagetools inspect {each.image}`"
+                    )
+            if why:
+                where = ("images", place, "image")
+                raise self._mistake(
+                    where, _("got {value!r}; {why}").format(value=each.image, why=why)
+                )
 
     def _limits(self, grant: Grant, where: Where) -> None:
         limits = grant.limits
@@ -180,15 +203,6 @@ class _Reader:
     def _mistake(self, where: Where, what: str) -> PolicyMistake:
         line = lines.line_of(self._text, where)
         return PolicyMistake(line, f"{_shown(where)}: {what}" if where else what)
-
-
-def _no_network(text: str) -> str:
-    """Why this is no network; empty when it is one."""
-    try:
-        ipaddress.ip_network(text, strict=False)
-    except ValueError as error:
-        return str(error)
-    return ""
 
 
 def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

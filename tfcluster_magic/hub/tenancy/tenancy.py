@@ -208,6 +208,7 @@ class Tenancy:
             home=self._home,
             servers=self.caches.servers(),
             gpu_resource=policy.gpu_resource,
+            dns=policy.dns,
             operator_secrets=policy.operator_secrets,
             task_classes=task_classes(policy),
         )
