@@ -12,7 +12,10 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from tornado.httpserver import HTTPServer
 from traitlets.config import Config
+
+from ..request_body import MOST_BYTES
 
 HERE = Path(__file__).parent
 PAGES = HERE / "templates"
@@ -30,6 +33,8 @@ def configure(c: Config, *, state: Path) -> None:
     programs = str(Path(sys.executable).parent)  # JupyterHub calls alembic by its name
     if programs not in (found := os.environ.get("PATH", os.defpath)).split(os.pathsep):
         os.environ["PATH"] = os.pathsep.join([programs, found])
+    # The hub reads a request before it knows who asks: 100 MB of each stranger, unless it is told.
+    HTTPServer.configure(None, max_body_size=MOST_BYTES)  # of this process, which is the hub
     c.JupyterHub.base_url = base_url()
     c.JupyterHub.db_url = f"sqlite:///{state / 'jupyterhub.sqlite'}"
     c.JupyterHub.upgrade_db = True  # a newer hub opens an older one's, after saving a copy
