@@ -3,6 +3,7 @@ PYTHON ?= python3
 WORKSPACE ?= $(HOME)/tfcluster
 PORT ?= 8888
 BASE_URL ?=
+SUBDOMAIN_HOST ?=
 HUB ?= 1
 NAME ?= $(shell id -un)
 BENCH ?=
@@ -20,7 +21,7 @@ export PYTHON
 help:  ## this list
 	@echo "TFCluster: distributed TensorFlow from a notebook. Targets:"
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
-	@echo "Options: PORT=8888 WORKSPACE=~/tfcluster BASE_URL=/tf/ HUB=0 (run), PYTHON=python3.12 (install), BENCH=list_50 (bench), PYTEST_ARGS='-k magic' (test)"
+	@echo "Options: PORT=8888 WORKSPACE=~/tfcluster BASE_URL=/tf/ SUBDOMAIN_HOST=hub.localhost HUB=0 (run), PYTHON=python3.12 (install), BENCH=list_50 (bench), PYTEST_ARGS='-k magic' (test)"
 
 install:  ## make .venv with TensorFlow, JupyterLab and the tfcluster command
 	@sh tools/python.sh tools/install.py run
@@ -32,7 +33,7 @@ run: install  ## open a JupyterHub with the examples, on this machine only; HUB=
 ifeq ($(HUB),0)
 	@$(BIN)/python tools/lab.py --workspace "$(WORKSPACE)" --port "$(PORT)"
 else
-	@$(BIN)/python tools/hub.py --workspace "$(WORKSPACE)" --port "$(PORT)" --base-url "$(BASE_URL)"
+	@$(BIN)/python tools/hub.py --workspace "$(WORKSPACE)" --port "$(PORT)" --base-url "$(BASE_URL)" --subdomain-host "$(SUBDOMAIN_HOST)"
 endif
 
 password: install  ## a link that sets a new password of the hub, for you or NAME=somebody

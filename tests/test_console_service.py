@@ -80,6 +80,17 @@ def test_the_process_is_the_service_that_the_hub_was_told_of() -> None:
     assert environ["JUPYTERHUB_BASE_URL"] == "/tf/"
 
 
+def test_with_hosts_for_notebooks_the_console_is_at_the_hubs_own() -> None:
+    """So the hub sends a browser back to where it was told that the console is."""
+    environ = {"TFCLUSTER_CONSOLE_TOKEN": "hush", "TFCLUSTER_HUB_BASE_URL": "/tf/"}
+    environ["TFCLUSTER_HUB_SUBDOMAIN_HOST"] = "https://hub.example.com"
+    service.become(environ)
+
+    assert environ["JUPYTERHUB_HOST"] == "https://hub.example.com"
+    callback = "https://hub.example.com/tf/services/admin/oauth_callback"
+    assert environ["JUPYTERHUB_OAUTH_CALLBACK_URL"] == callback
+
+
 def test_without_a_port_there_is_no_console() -> None:
     """Neither the service nor a link to it."""
     c = Config()

@@ -13,8 +13,10 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import yaml
 from traitlets.config import Config
 
+from tfcluster_magic.errors import InvalidRequest
 from tfcluster_magic.hub import common, embedded
 from tfcluster_magic.hub.local_servers import NoServer, Person, account, readable
 
@@ -26,6 +28,60 @@ def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """tools/hub.py, which finds its neighbours beside it."""
     monkeypatch.syspath_prepend(str(TOOLS))
     return importlib.import_module("hub")
+
+
+@pytest.mark.parametrize("host", ["https://hub.example.com", "http://hub.localhost:8888"])
+def test_notebooks_have_hosts_of_their_own_when_the_hubs_is_named(
+    host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each user below the hub's name, whatever the user is called; services at the hub's own."""
+    monkeypatch.setenv("TFCLUSTER_HUB_SUBDOMAIN_HOST", f"{host}/")
+    c = Config()
+    common.configure(c, state=tmp_path)
+    assert c.JupyterHub.subdomain_host == host
+    hook = c.JupyterHub.subdomain_hook
+    assert hook("ada", "hub.example.com", "user") == "ada.hub.example.com"
+    assert hook("admin", "hub.example.com", "service") == "hub.example.com"
+    hosts = {hook(name, "x.y", "user") for name in ("ada", "a.da", "a_da", "Zoë", "x" * 200)}
+    assert len(hosts) == 5 and all(one.endswith(".x.y") and one.isascii() for one in hosts)
+
+
+def test_without_it_all_is_at_one_host(tmp_path: Path) -> None:
+    """Nothing is set."""
+    c = Config()
+    common.configure(c, state=tmp_path)
+    assert "subdomain_host" not in c.JupyterHub
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "hub.example.com",  # without a scheme nobody knows whether cookies may be sent in the clear
+        "localhost",
+        "http://localhost:8888",  # browsers share no cookie of a name without a dot
+        "https://127.0.0.1",
+        "https://[::1]",
+        "https://hub.example.com/tf/",
+        "https://me@hub.example.com",
+        "https://hub.example.com:port",
+        "https://hub_.example.com",
+        "ftp://hub.example.com",
+    ],
+)
+def test_a_host_that_cannot_be_is_refused(said: str) -> None:
+    """The hub does not start, and says how it is written."""
+    with pytest.raises(InvalidRequest, match="TFCLUSTER_HUB_SUBDOMAIN_HOST: got"):
+        common.subdomain_host({"TFCLUSTER_HUB_SUBDOMAIN_HOST": said})
+
+
+def test_the_overlay_of_subdomains_sets_what_hub_and_proxy_read() -> None:
+    """On Kubernetes the proxy has to route by host, and the hub to know its own."""
+    folder = Path(__file__).parents[1] / "k8s" / "overlays" / "hub-subdomains"
+    said = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    name, _equals, value = said["configMapGenerator"][0]["literals"][0].partition("=")
+    assert common.subdomain_host({name: value}) == value
+    (change,) = yaml.safe_load(said["patches"][0]["patch"])
+    assert (change["op"], change["value"]) == ("add", "--host-routing")
 
 
 def test_an_ordinary_user_alone_has_notebooks() -> None:

@@ -31,6 +31,8 @@ def test_a_policy_is_read_from_yaml() -> None:
         ("dns: [{network: 169.254.0.0/16}]", "only single addresses"),
         ("images: ['registry.example.com/*', 'a b*']", "it is not an image pattern"),
         ("defaultImage: Notebook", "it is not an image reference"),
+        ("maxDuration: .inf", "maxDuration: got 'inf'; use a finite number"),
+        ("maxTasks: " + "9" * 5000, "must be YAML"),
     ],
 )
 def test_a_wrong_policy_is_refused(text: str, said: str) -> None:

@@ -30,7 +30,7 @@ from tfcluster_magic.errors import TFClusterError
 from tfcluster_magic.hub.accounts import FILE
 from tfcluster_magic.hub.accounts.commands import URL, link
 from tfcluster_magic.hub.accounts.store import AccountStore
-from tfcluster_magic.hub.common import base_url
+from tfcluster_magic.hub.common import SUBDOMAIN_HOST, base_url, subdomain_host
 from tfcluster_magic.hub.embedded import owner
 from tfcluster_magic.hub.examples import FIRST
 from tfcluster_magic.paths import home_dir, private, state_dir
@@ -48,6 +48,11 @@ def main() -> int:
     parser.add_argument("--workspace", type=Path, required=True)
     parser.add_argument("--port", type=int, default=8888, help="the first port to try")
     parser.add_argument("--base-url", default="", help="the path below which it is served")
+    parser.add_argument(
+        "--subdomain-host",
+        default="",
+        help="a name such as hub.localhost, below which each notebook has a host of its own",
+    )
     options = parser.parse_args()
     if options.base_url:
         os.environ["TFCLUSTER_HUB_BASE_URL"] = options.base_url
@@ -71,7 +76,11 @@ def main() -> int:
         state.chmod(0o700)
         lock = alone(state)
         end_leftover(state / "proxy.pid")
-        return serve(state, workspace, free_port(options.port), lock)
+        port = free_port(options.port)
+        if options.subdomain_host:
+            os.environ[SUBDOMAIN_HOST] = f"http://{options.subdomain_host}:{port}"
+        subdomain_host()  # a mistake is told before anything starts
+        return serve(state, workspace, port, lock)
     except TFClusterError as problem:
         sys.exit(f"make run: {problem}")
 
@@ -142,7 +151,8 @@ def inner_ports(state: Path) -> list[int]:
 
 def serve(state: Path, workspace: Path, port: int, lock: int) -> int:
     """Run the hub until it ends; Ctrl-C and SIGTERM end it cleanly."""
-    url = f"http://127.0.0.1:{port}{base_url().rstrip('/')}"
+    here = f"http://127.0.0.1:{port}"  # whatever the browser calls it
+    url = f"{subdomain_host() or here}{base_url().rstrip('/')}"
     (state / URL).write_text(url)
     invitation = invite(state, url)
     log = state / "hub.log"
@@ -192,7 +202,7 @@ def serve(state: Path, workspace: Path, port: int, lock: int) -> int:
 
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, end)
-        if answers(hub, f"{url}/hub/health"):
+        if answers(hub, f"{here}{base_url()}hub/health"):
             print(welcome(workspace, url, invitation, log), flush=True)
             if not asked and (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
                 webbrowser.open(invitation or f"{url}/")

@@ -18,7 +18,15 @@ from urllib.parse import urlencode, urlsplit
 
 from .. import paths
 from ..backends import files
-from ..errors import BackendUnavailable, Conflict, NotAllowed, NotFound, TFClusterError, UsageError
+from ..errors import (
+    BackendUnavailable,
+    Conflict,
+    NotAllowed,
+    NotFound,
+    TFClusterError,
+    TooLarge,
+    UsageError,
+)
 from ..i18n import _
 
 HUB, TOKEN = "TFCLUSTER_HUB_URL", "TFCLUSTER_HUB_TOKEN"
@@ -31,6 +39,7 @@ _BY_STATUS: dict[int, type[TFClusterError]] = {
     403: NotAllowed,
     404: NotFound,
     409: Conflict,
+    413: TooLarge,
     422: UsageError,
     503: BackendUnavailable,
 }
@@ -93,11 +102,16 @@ class HubAPI:
     ) -> Iterator[bytes]:
         """The same in pieces, as they come."""
         query = "?" + urlencode(words, doseq=True) if words else ""
+        base, host = _reached(self.url)
         request = urllib.request.Request(  # noqa: S310 - http and https, see `of`
-            f"{self.url}/services/admin/api/{path}{query}",
+            f"{base}/services/admin/api/{path}{query}",
             data=None if body is None else json.dumps(body).encode(),
             method=method,
-            headers={"Authorization": f"Bearer {self.token}", "Accept": "application/json"},
+            headers={
+                "Authorization": f"Bearer {self.token}",
+                "Accept": "application/json",
+                "Host": host,
+            },
         )
         try:
             with _OPENER.open(request, timeout=WITHIN) as answer:
@@ -129,6 +143,17 @@ def no_token(url: str) -> str:
         "A token of yours is needed: make one at {page} with the scope {scope}, and set {variable} "
         "or --token-file"
     ).format(page=f"{url}/hub/token", scope=SCOPE, variable=TOKEN)
+
+
+def _reached(url: str) -> tuple[str, str]:
+    """Where to connect for an address, and the host to ask for: names below localhost are this
+    machine, as for browsers, which not every resolver knows.
+    """
+    parts = urlsplit(url)
+    if not (parts.hostname or "").endswith(".localhost"):
+        return url, parts.netloc
+    port = "" if parts.port is None else f":{parts.port}"
+    return parts._replace(netloc=f"127.0.0.1{port}").geturl(), parts.netloc
 
 
 def _here() -> str:

@@ -8,18 +8,24 @@ and where notebooks run is decided elsewhere; nothing here reads a file or start
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from traitlets.config import Config
 
+from ..errors import InvalidRequest, Problem
+from ..i18n import _
 from . import forwarded
 
 HERE = Path(__file__).parent
 PAGES = HERE / "templates"
 COOKIE_DAYS = 14
 """How long a browser stays signed in."""
+SUBDOMAIN_HOST = "TFCLUSTER_HUB_SUBDOMAIN_HOST"
+_HOST_NAME = re.compile(r"(?!-)[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})+")
 SERVER_SCOPES = ["users:activity!user", "access:servers!server"]
 """What a notebook's own token may do: tell that it is used, and ask who its visitors are."""
 RECHECK = "hub-sign-outs"
@@ -40,6 +46,9 @@ def configure(c: Config, *, state: Path) -> None:
     forwarded.trusted(os.environ)  # a mistake is told at once
     c.JupyterHub.proxy_class = "tfcluster_magic.hub.proxy.Proxy"
     c.JupyterHub.base_url = base_url()
+    if host := subdomain_host():
+        c.JupyterHub.subdomain_host = host
+        c.JupyterHub.subdomain_hook = host_of
     c.JupyterHub.db_url = f"sqlite:///{state / 'jupyterhub.sqlite'}"
     c.JupyterHub.upgrade_db = True  # a newer hub opens an older one's, after saving a copy
     c.JupyterHub.cookie_secret_file = str(state / "cookie_secret")
@@ -57,3 +66,39 @@ def base_url(environ: Mapping[str, str] | None = None) -> str:
     env = os.environ if environ is None else environ
     inner = env.get("TFCLUSTER_HUB_BASE_URL", "").strip("/")
     return f"/{inner}/" if inner else "/"
+
+
+def subdomain_host(environ: Mapping[str, str] | None = None) -> str:
+    """The hub's own host as a browser has it, https://NAME[:PORT], when each notebook has a host of
+    its own below that name; else nothing: TFCLUSTER_HUB_SUBDOMAIN_HOST.
+
+    Raises:
+        InvalidRequest: it is no such address.
+    """
+    env = os.environ if environ is None else environ
+    said = env.get(SUBDOMAIN_HOST, "").strip().rstrip("/")
+    if not said:
+        return ""
+    try:
+        parts = urlsplit(said)
+        port = "" if parts.port is None else f":{parts.port}"
+    except ValueError:
+        parts, port = urlsplit(""), ""
+    name = parts.hostname or ""
+    is_name = _HOST_NAME.fullmatch(name) and not name.rpartition(".")[2].isdigit()
+    host = f"{parts.scheme}://{name}{port}"
+    if parts.scheme not in ("http", "https") or not is_name or host != said.lower():
+        rule = _(
+            "write the hub's address without a path, such as https://hub.example.com: a name with "
+            "a dot, below which every name leads to this hub"
+        )
+        problem = Problem(SUBDOMAIN_HOST, said, rule)
+        raise InvalidRequest([problem], _("the hub cannot be set up"))
+    return host
+
+
+def host_of(name: str, domain: str, kind: str) -> str:
+    """The host name of somebody's notebook; a service, the console, stays on the hub's own."""
+    from jupyterhub.utils import subdomain_hook_idna
+
+    return domain if kind == "service" else str(subdomain_hook_idna(name, domain, kind))

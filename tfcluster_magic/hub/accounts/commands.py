@@ -19,6 +19,7 @@ from ...errors import InvalidRequest, NotFound, Problem
 from ...i18n import _
 from ...paths import private, state_dir
 from ..backups import DATABASE, is_open
+from ..common import base_url, subdomain_host
 from . import FILE
 from .store import LINK_HOURS, Account, AccountStore, normal
 
@@ -125,7 +126,9 @@ def link(base: str, code: str) -> str:
 def tell_link(place: tuple[Path, str | None], code: str, name: str) -> None:
     """Print where `name` gets a password."""
     folder, url = place
-    base = url or _written(folder / URL) or "http://<hub>"
+    own = subdomain_host()
+    named = own and f"{own}{base_url()}"
+    base = url or named or _written(folder / URL) or "http://<hub>"
     click.echo(
         _("{name} sets a password here, once, within {hours} hours:").format(
             name=name, hours=LINK_HOURS

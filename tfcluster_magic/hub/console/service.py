@@ -24,7 +24,7 @@ from traitlets.log import get_logger
 
 from ...backends import files
 from ...i18n import _
-from ..common import base_url
+from ..common import base_url, subdomain_host
 
 SERVICE, PROCESS = "admin", "admin-process"
 SCOPES = ["admin:users", "admin:groups", "servers"]
@@ -84,6 +84,10 @@ def become(environ: MutableMapping[str, str]) -> None:
     environ["JUPYTERHUB_OAUTH_ACCESS_SCOPES"] = json.dumps([f"access:services!service={SERVICE}"])
     environ["JUPYTERHUB_SERVICE_NAME"] = SERVICE
     environ["JUPYTERHUB_SERVICE_PREFIX"] = url_path_join(base, "services", SERVICE) + "/"
+    if host := subdomain_host(environ):  # the console is on the hub's own host
+        environ["JUPYTERHUB_HOST"] = host
+        callback = url_path_join(environ["JUPYTERHUB_SERVICE_PREFIX"], "oauth_callback")
+        environ["JUPYTERHUB_OAUTH_CALLBACK_URL"] = f"{host}{callback}"
     environ["JUPYTERHUB_CLIENT_ID"] = f"service-{SERVICE}"
     environ["JUPYTERHUB_API_TOKEN"] = environ.pop(TOKEN)
 
