@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import shutil
 import stat
 from _thread import get_native_id
@@ -30,6 +31,8 @@ MOST_BYTES = 8 << 20
 """Largest state file that is read or written; the arguments of a process are bounded by less."""
 MOST_NUMBER = 2.5e11
 """Largest number with a fraction in a state file: in seconds since 1970 it is the year 9892."""
+_ODD_NUMBER = re.compile(rb"(?:^|[:,\[])\s*(?:-|[0-9.]*[eE]|[0-9]{12})")
+"""What stands in every text with a number below 0 or above `MOST_NUMBER`, and in few others."""
 SPARE_BYTES = 32 << 10
 NEEDED = 1 << 20
 """A disk with fewer free bytes is full."""
@@ -123,7 +126,8 @@ def decoded(text: bytes, kind: type[T], *, exact: bool = False) -> T:
             if not isinstance(known, dict):
                 raise
             found = newer.known_part(known, kind)  # type: ignore[type-var]
-        _check_numbers(found)
+        if _ODD_NUMBER.search(text):
+            _check_numbers(found)
     except (ValueError, RecursionError) as error:  # of msgspec, and of text that is no UTF-8
         raise Unreadable(str(error)) from None
     return found
