@@ -126,6 +126,8 @@ def test_a_notebook_opens_at_a_host_of_its_own(ada: tuple[Browser, Browser]) -> 
     for site in ("same-site", "cross-site"):  # a page of bob's host, or of another site
         asked = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "cors"}
         assert own.get(f"user/ada/{board['path']}", headers=asked).status_code == 403
+    ended = own.ask("DELETE", f"user/ada/tfcluster/api/tensorboards/{board['id']}")
+    assert ended.status_code == 204
 
 
 def test_the_hubs_cookie_stays_at_the_hub(ada: tuple[Browser, Browser]) -> None:
