@@ -19,10 +19,6 @@ import tfcluster_magic
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "tfcluster_magic"
-LONGEST = 300
-LONGEST_PAGE = 250
-MADE = "models.ts"  # by a tool, from the JSON Schema
-LONGEST_TEST = 700  # a suite reads like a list, not like one thought
 NOT_OURS = {"build", "dist", "lib", "node_modules", "tfcluster_magic.egg-info", "__pycache__"}
 
 
@@ -146,23 +142,6 @@ def test_what_runs_in_a_task_needs_only_python_3_8(path: Path) -> None:
             names = [node.module or ""]
         for name in names:
             assert name.split(".")[0] in {*sys.stdlib_module_names, *siblings, *late}, name
-
-
-def test_every_file_can_be_read_in_one_sitting() -> None:
-    """No file of the product is longer than 300 lines of Python or 250 of TypeScript."""
-    suites = [ROOT / "tests", ROOT / "tests" / "server", ROOT / "tests" / "ui"]
-    long = {
-        str(path.relative_to(ROOT)): count
-        for path in _files(".py")
-        if (count := len(path.read_text().splitlines()))
-        > (LONGEST_TEST if path.parent in suites else LONGEST)
-    }
-    page = ROOT / "labextension" / "src"
-    for path in _files(".ts", ".tsx"):
-        count = len(path.read_text().splitlines())
-        if page in path.parents and path.name != MADE and count > LONGEST_PAGE:
-            long[str(path.relative_to(ROOT))] = count
-    assert not long
 
 
 def test_the_project_names_no_machine_and_no_registry() -> None:
