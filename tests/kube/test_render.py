@@ -31,7 +31,8 @@ def rendered(folder: Path, cluster: UnderTest, *words: str) -> str:
     """What `tfcluster render` prints."""
     policy = folder / "policy.yaml"
     image = cluster.description.images["notebook"]
-    policy.write_text(yaml.safe_dump({"defaultImage": image, "workspaceClaim": "", **dns(cluster)}))
+    said = {"defaultImage": image, "workspaceClaim": "", "defaultCpu": 0.01, **dns(cluster)}
+    policy.write_text(yaml.safe_dump(said))
     tfcluster = [sys.executable, "-c", "from tfcluster_magic.cli import main; main()"]
     return subprocess.run(
         [*tfcluster, "render", f"--policy={policy}", *words],
