@@ -156,3 +156,15 @@ def test_the_project_names_no_machine_and_no_registry() -> None:
         if (match := forbidden.search(path.read_text(errors="replace")))
     ]
     assert not found
+
+
+def test_the_threat_model_names_tests_that_exist() -> None:
+    """Each row of SECURITY.md names a test, and each test that it names is there."""
+    rows = [line for line in (ROOT / "SECURITY.md").read_text().splitlines() if line[:2] == "| "]
+    rows = [row for row in rows if not row.startswith("| who |")]
+    assert len(rows) > 20
+    for row in rows:
+        named = re.findall(r"`([a-z_/]+\.py)(?:::(\w+))?`", row.rsplit("|", 2)[1])
+        assert named, row
+        for path, test in named:
+            assert f"def {test}(" in (ROOT / "tests" / path).read_text() or not test, (path, test)
