@@ -21,7 +21,7 @@ from tfcluster_magic.hub.accounts.store import (
     LinkRefused,
     allowed_name,
 )
-from tfcluster_magic.hub.accounts.throttle import Throttle
+from tfcluster_magic.hub.accounts.throttle import Queue, Throttle, TooManyTries, Tries
 
 STORED = passwords.hashed("correct horse")
 IN_THREAD = """
@@ -51,11 +51,16 @@ def store(tmp_path: Path, clock: Clock) -> AccountStore:
     return AccountStore(tmp_path / "accounts.json", clock)
 
 
+@pytest.fixture
+def tries(clock: Clock) -> Tries:
+    return Tries(each=3, strangers=5, noisy=7, window=60.0, long_window=600.0, clock=clock)
+
+
 def test_a_link_sets_a_password_once(store: AccountStore) -> None:
     """Its code is used up, and brings the right that was given with it."""
     code = store.invite("Ada", admin=True)
 
-    assert store.invited(code) == "ada"
+    assert store.invited(code) == ("ada", True)
     assert store.redeem(code, STORED) == ("ada", True)
     assert store.password("ada") == STORED
     with pytest.raises(LinkRefused, match="works once"):
@@ -66,9 +71,10 @@ def test_links_of_a_class_are_made_at_once(store: AccountStore) -> None:
     """Each is its own; where one name can have none, nobody has one."""
     codes = store.invite_all(["Ada", "bob"])
     assert {name: store.invited(code) for name, code in codes.items()} == {
-        "Ada": "ada",
-        "bob": "bob",
+        "Ada": ("ada", False),
+        "bob": ("bob", False),
     }
+    assert store.resets() == {}  # nothing of theirs can be signed in
     before = store.path.read_bytes()
     with pytest.raises(InvalidRequest):
         store.invite_all(["cyd", "a/b"])
@@ -79,21 +85,41 @@ def test_a_link_ends_with_its_day(store: AccountStore, clock: Clock) -> None:
     """It works until the last second and not after it."""
     code = store.invite("ada")
     clock.now += LINK_HOURS * 3600 - 1
-    assert store.invited(code) == "ada"
+    assert store.invited(code) == ("ada", False)
     clock.now += 2
     with pytest.raises(LinkRefused):
         store.invited(code)
 
 
 def test_a_newer_link_replaces_an_older_one(store: AccountStore) -> None:
-    """The password stays until the newer one is used."""
+    """The password ends with it: whoever knows it could set another one before the link is used."""
     store.redeem(store.invite("ada"), STORED)
-    old, new = store.invite("ada"), store.invite("ada")
+    kept = store.invite("ada", keep=True)
+    assert store.password("ada") == STORED
+    new = store.invite("ada")
 
     with pytest.raises(LinkRefused):
-        store.invited(old)
-    assert store.password("ada") == STORED
-    assert store.invited(new) == "ada"
+        store.invited(kept)
+    assert store.password("ada") is None
+    assert store.invited(new) == ("ada", False)
+
+
+def test_a_reset_is_noted_until_the_hub_has_done_it(store: AccountStore) -> None:
+    """By link, by change and by whoever gives out a link; a later one is another."""
+    store.redeem(store.invite("ada"), STORED)
+    marks = [store.resets()["ada"]]
+    store.set_password("ada", STORED)
+    marks.append(store.resets()["ada"])
+    store.invite("ada")
+    marks.append(store.resets()["ada"])
+    assert len({*marks}) == 3
+    store.reset_done("ada", marks[1])
+    assert store.resets() == {"ada": marks[2]}
+    store.reset_done("ada", marks[2])
+    assert store.resets() == {}
+    store.set_password("ada", STORED)
+    store.dismiss("ada")
+    assert store.resets() == {}  # the user goes, and all that is theirs
 
 
 def test_a_changed_password_voids_a_link_that_waited(store: AccountStore) -> None:
@@ -174,11 +200,39 @@ def test_a_password_is_known_by_its_hash_alone() -> None:
         passwords.matches("correct horse", STORED.replace("scrypt", "bcrypt"))
 
 
-def test_the_only_rule_of_a_password_is_its_length() -> None:
-    """Eight of anything; no mixture is asked for."""
-    assert passwords.problem("seven77") == "A password has 8 characters at least; any will do."
-    assert passwords.problem("aaaaaaaa") is None
-    assert passwords.problem("x" * 1001) is not None
+@pytest.mark.parametrize(
+    ("password", "why"),
+    [
+        ("seven77", "at least 8 characters"),
+        ("12345678", "most common"),
+        ("PassWord", "most common"),
+        ("password2026!", "most common"),
+        ("aaaaaaaa", "repeats"),
+        ("\uff41" * 8, "repeats"),
+        ("abcabcabcabc", "repeats"),
+        ("98765432100", "follows the keyboard"),
+        ("aaaabbbbcccc", "follows the keyboard"),
+        ("yuiopghjkl;", "follows the keyboard"),
+        ("ada-lovelace", "name of the account"),
+        ("Ada-Lovelace1815", "name of the account"),
+        ("tfcluster2026", "name of the account"),
+        ("x" * 1001, "at most"),
+    ],
+)
+def test_what_is_guessed_first_is_no_password(password: str, why: str) -> None:
+    """Whoever's it is, in upper or lower case; what is wrong is said."""
+    for admin in (False, True):
+        told = passwords.problem(password, "ada-lovelace", admin=admin)
+        assert told and (why in told or admin)
+
+
+def test_a_password_of_an_administrator_is_longer() -> None:
+    """Twelve characters instead of eight; no mixture is asked for."""
+    assert passwords.problem("nine-lamp") is None
+    told = passwords.problem("nine-lamp", admin=True)
+    assert told == "An administrator's password has at least 12 characters: choose a longer one."
+    assert passwords.problem("nine-lamps-on", admin=True) is None
+    assert passwords.problem("the password of ada", "ada", admin=True) is None
 
 
 def test_tries_are_counted_until_they_are_old(clock: Clock) -> None:
@@ -205,6 +259,51 @@ def test_a_right_password_forgets_the_wrong_ones(clock: Clock) -> None:
     assert tries.wait("ada") == tries.wait("address") == 0
     tries.begin("address")
     assert tries.wait("address") == 60
+
+
+def test_a_shared_address_refuses_nobody(tries: Tries) -> None:
+    """After wrong passwords for made-up names from there others queue apart, and get in."""
+    for number in range(7):
+        tries.begin(f"made-up-{number}", "10.0.0.1", None)
+    queue, one = tries.begin("ada", "10.0.0.1", None)
+    assert queue is Queue.NOISY
+    one.right()
+    assert tries.begin("ada", "10.0.0.2", None)[0] is Queue.NEW
+
+
+def test_whose_password_is_guessed_gets_in(tries: Tries, clock: Clock) -> None:
+    """Guesses at an account end for their address at once, for all soon; a browser in which it has
+    signed in before has a count of its own, and no more than that.
+    """
+    for _ in range(3):
+        tries.begin("ada", "10.0.0.1", None)
+    with pytest.raises(TooManyTries):
+        tries.begin("ada", "10.0.0.1", None)
+    for number in range(2, 4):
+        tries.begin("ada", f"10.0.0.{number}", None)
+    with pytest.raises(TooManyTries) as refused:
+        tries.begin("ada", "10.0.0.9", None)
+    assert refused.value.seconds == 600
+
+    for _ in range(3):
+        queue, one = tries.begin("ada", "10.0.0.1", "hers")
+        assert queue is Queue.KNOWN
+    with pytest.raises(TooManyTries):
+        tries.begin("ada", "10.0.0.1", "hers")
+    one.right()
+    assert tries.begin("ada", "10.0.0.1", "hers")[0] is Queue.KNOWN
+    clock.now += 600
+    assert tries.begin("ada", "10.0.0.1", None)[0] is Queue.NEW
+
+
+def test_a_right_password_gives_others_no_more_tries(tries: Tries) -> None:
+    """Whoever guesses does not begin anew when the owner signs in somewhere."""
+    for number in range(4):
+        tries.begin("ada", f"10.0.0.{number}", None)
+    tries.begin("ada", "10.0.0.8", None)[1].right()
+    tries.begin("ada", "10.0.0.9", None)
+    with pytest.raises(TooManyTries):
+        tries.begin("ada", "10.0.0.9", None)
 
 
 def test_many_names_take_no_more_memory(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,6 +368,7 @@ def _accounts(state: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def test_the_file_can_be_read_by_people(store: AccountStore) -> None:
     """Its form is told by a version, and stays."""
     store.redeem(store.invite("ada"), STORED)
+    store.reset_done("ada", store.resets()["ada"])
     assert json.loads(store.path.read_text()) == {
         "version": 1,
         "accounts": {"ada": {"password": STORED}},

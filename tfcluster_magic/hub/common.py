@@ -14,22 +14,31 @@ from pathlib import Path
 
 from traitlets.config import Config
 
+from . import forwarded
+
 HERE = Path(__file__).parent
 PAGES = HERE / "templates"
 COOKIE_DAYS = 14
 """How long a browser stays signed in."""
 SERVER_SCOPES = ["users:activity!user", "access:servers!server"]
 """What a notebook's own token may do: tell that it is used, and ask who its visitors are."""
+RECHECK = "hub-sign-outs"
+"""Below a notebook's address: the hub asks it there to forget whom it knew (see `visitors`)."""
 
 
 def configure(c: Config, *, state: Path) -> None:
     """Set what both worlds share; `state` is the hub's own folder, readable by it alone.
 
     Everything may be set again afterwards.
+
+    Raises:
+        InvalidRequest: the networks of trusted proxies are none.
     """
     programs = str(Path(sys.executable).parent)  # JupyterHub calls alembic by its name
     if programs not in (found := os.environ.get("PATH", os.defpath)).split(os.pathsep):
         os.environ["PATH"] = os.pathsep.join([programs, found])
+    forwarded.trusted(os.environ)  # a mistake is told at once
+    c.JupyterHub.proxy_class = "tfcluster_magic.hub.proxy.Proxy"
     c.JupyterHub.base_url = base_url()
     c.JupyterHub.db_url = f"sqlite:///{state / 'jupyterhub.sqlite'}"
     c.JupyterHub.upgrade_db = True  # a newer hub opens an older one's, after saving a copy

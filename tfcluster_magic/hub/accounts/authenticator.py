@@ -2,14 +2,16 @@
 
 It promises that a wrong name and a wrong password look and take the same, that guessing is slowed
 down for each account and each address, that hashing never holds up the hub's loop, and that who is
-removed is signed out. It gives no rights: a link may make its user an administrator once, and from
-then on the hub's own database says who is one.
+removed, or has another password, is signed out everywhere. It gives no rights: a link may make its
+user an administrator once, and from then on the hub's own database says who is one.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
+import secrets
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +19,9 @@ from contextlib import suppress
 from math import ceil
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
+from jupyterhub import orm
 from jupyterhub.auth import Authenticator
 from jupyterhub.handlers.login import LoginHandler
 from tornado import web
@@ -25,10 +29,14 @@ from traitlets import Bool, Float, Integer, Unicode
 
 from ...errors import InvalidRequest
 from ...i18n import _, ngettext
-from . import pages, passwords, removals
+from . import pages, passwords, revoking
 from .store import AccountStore, AccountsUnreadable, allowed_name, normal
-from .throttle import Throttle
+from .throttle import Queue, TooManyTries, Tries
 
+LONGEST_QUEUE = 256
+"""Passwords that wait to be compared; more are refused."""
+BROWSER_DAYS = 180
+"""How long a browser is known in which somebody has signed in."""
 REFRESH = 60
 """Seconds after which a session is asked again whether its account is still there."""
 
@@ -37,12 +45,15 @@ class AccountsAuthenticator(Authenticator):
     """Accounts of a file (see `store`), with passwords; everyone who is in it may sign in."""
 
     path = Unicode(help="The file of accounts.").tag(config=True)
-    tries_per_account = Integer(10, help="Wrong passwords of one account within `window`.").tag(
-        config=True
-    )
-    tries_per_address = Integer(100, help="Wrong passwords from one address within it.").tag(
-        config=True
-    )
+    tries_per_account = Integer(
+        10, help="Wrong passwords of an account from one address within `window`."
+    ).tag(config=True)
+    tries_of_strangers = Integer(
+        100, help="Wrong passwords of an account from all unknown browsers within an hour."
+    ).tag(config=True)
+    tries_per_address = Integer(
+        100, help="Wrong passwords from one address within `window`, after which it queues apart."
+    ).tag(config=True)
     window = Float(300.0, help="In seconds: how long a wrong password counts.").tag(config=True)
     allow_all = Bool(True).tag(config=True)  # who has no account has no password, either
     auth_refresh_age = Integer(REFRESH).tag(config=True)
@@ -50,10 +61,22 @@ class AccountsAuthenticator(Authenticator):
     def __init__(self, **words: Any) -> None:
         super().__init__(**words)
         self.store = AccountStore(Path(self.path))
-        self._of_account = Throttle(self.tries_per_account, self.window)
-        self._of_address = Throttle(self.tries_per_address, self.window)
-        # Four at once are 64 MiB; more would only take turns on the processors.
-        self._hashing = ThreadPoolExecutor(min(4, os.cpu_count() or 1), "password", _give_way)
+        self._tries = Tries(
+            self.tries_per_account,
+            self.tries_of_strangers,
+            self.tries_per_address,
+            self.window,
+            3600.0,
+        )
+        # Three at once are 48 MiB on a machine of four cores; half of the cores are left for whom
+        # the hub knows.
+        half = max(1, min(4, os.cpu_count() or 1) // 2)
+        threads = {Queue.KNOWN: half, Queue.NEW: half, Queue.NOISY: 1}
+        self._queues = {
+            queue: ThreadPoolExecutor(number, f"password-{queue.value}", _give_way)
+            for queue, number in threads.items()
+        }
+        self._waiting = dict.fromkeys(Queue, 0)
 
     def normalize_username(self, username: str) -> str:
         """As the file has it."""
@@ -74,47 +97,119 @@ class AccountsAuthenticator(Authenticator):
             HTTPError: 429 after too many wrong ones, 503 when the accounts cannot be read.
         """
         name = normal(data.get("username", ""))
-        right = await self.check(handler.request.remote_ip, name, data.get("password", ""))
-        return name if right else None
+        typed = data.get("password", "")
+        if not await self.check(handler, name, typed):
+            return None
+        if self.administers(handler.db, name) and passwords.problem(typed, name, admin=True):
+            await self._replace(handler, name)
+        return name
 
-    async def check(self, address: str, name: str, password: str) -> bool:
-        """Whether this is the password of the account. Raises as `authenticate`."""
-        key = name[:100]  # whatever somebody types is not kept
-        wait = max(self._of_account.wait(key), self._of_address.wait(address))
-        if wait:
-            raise refused(429, too_many(wait))
-        self._of_account.begin(key)
-        self._of_address.begin(address)
-        right: bool = await self.in_thread(self._matches, name, password)
+    async def check(self, handler: Any, name: str, password: str) -> bool:
+        """Whether this is the password of the account; its browser is known from then on.
+
+        Raises as `authenticate`.
+        """
+        before = _session(handler.db, name)
+        stored = await asyncio.to_thread(self._stored, name)
+        browser = self._browser(handler, name, stored)
+        try:  # whatever somebody types is not kept
+            queue, tried = self._tries.begin(name[:100], handler.request.remote_ip, browser)
+        except TooManyTries as refusal:
+            raise refused(429, too_many(refusal.seconds)) from None
+        right: bool = await self.in_thread(self._matches, password, stored, queue=queue)
+        if _session(handler.db, name) != before:
+            return False  # it was replaced meanwhile, and all that it had signed in is ended
         if right:
-            self._of_account.forget(key)
-            self._of_address.forgive(address)
+            tried.right()
+            self.know(handler, name, stored)
         return right
 
-    def _matches(self, name: str, password: str) -> bool:
-        try:
-            return passwords.matches(password, self.store.password(name))
-        except (AccountsUnreadable, ValueError) as problem:
-            self.log.error("%s", problem)
+    def administers(self, db: Any, name: str) -> bool:
+        """Whether the hub says that this account is an administrator's."""
+        user = orm.User.find(db, name)
+        return bool(user and user.admin) or name in self.admin_users
+
+    async def _replace(self, handler: Any, name: str) -> None:
+        """Have somebody choose a longer password, who became an administrator with a short one.
+
+        Raises:
+            Finish: the browser is on its way to the page for it.
+            HTTPError: 403 for a program, which has no page.
+        """
+        if not isinstance(handler, LoginHandler):
             text = _(
-                "Nobody can sign in now: the hub cannot read its accounts. "
-                "Its log says why; tell the administrator."
+                "this password is too weak for an administrator: sign in on the hub's page to "
+                "change it"
             )
-            raise refused(503, text) from None
+            raise refused(403, text)
+        code = await self.in_thread(lambda: self.store.invite(name, keep=True))
+        handler.redirect(f"{handler.hub.base_url}set-password?{urlencode({'code': code})}")
+        raise web.Finish
 
-    async def in_thread(self, function: Any, *words: object) -> Any:
-        """Call what hashes, or writes accounts, without holding up the hub."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._hashing, function, *words)
-
-    async def refresh_user(self, user: Any, handler: Any = None) -> bool:  # noqa: ARG002
-        """Whether the account is still there; one whose file cannot be read stays signed in."""
+    def _stored(self, name: str) -> str | None:
         try:
-            # Not where passwords are hashed: whoever is in would wait for all who come in.
-            return user.name in await asyncio.to_thread(self.store.read)
+            return self.store.password(name)
         except AccountsUnreadable as problem:
             self.log.error("%s", problem)
-            return True
+            raise refused(503, unreadable()) from None
+
+    def _matches(self, password: str, stored: str | None) -> bool:
+        try:
+            return passwords.matches(password, stored)
+        except ValueError as problem:
+            self.log.error("A stored password is not ours: %s", problem)
+            raise refused(503, unreadable()) from None
+
+    def know(self, handler: Any, name: str, stored: str | None) -> None:
+        """Have the browser be one in which this account, with this password, has signed in."""
+        value = f"{_version(stored)} {secrets.token_hex(8)}"
+        handler._set_cookie(  # JupyterHub: "setting any cookie should go through here"
+            _cookie(name),
+            value,
+            path=handler.hub.base_url,
+            expires_days=BROWSER_DAYS,
+            samesite="Lax",
+        )
+
+    def _browser(self, handler: Any, name: str, stored: str | None) -> str | None:
+        """Which browser this is, None for one in which this account has not signed in before."""
+        found = handler.get_secure_cookie(_cookie(name), max_age_days=BROWSER_DAYS)
+        version, _space, which = (found or b"").decode().partition(" ")
+        return which if stored and version == _version(stored) else None
+
+    async def in_thread(self, function: Any, *words: object, queue: Queue = Queue.KNOWN) -> Any:
+        """Call what hashes, or writes accounts, without holding up the hub.
+
+        Raises:
+            HTTPError: 503 when too many wait.
+        """
+        if self._waiting[queue] >= LONGEST_QUEUE:
+            text = _("The hub is checking too many passwords: try again in a minute.")
+            raise refused(503, text)
+        self._waiting[queue] += 1
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._queues[queue], function, *words)
+        finally:
+            self._waiting[queue] -= 1
+
+    async def refresh_user(self, user: Any, handler: Any = None) -> bool:
+        """Whether the account is still there; one whose file cannot be read stays signed in.
+
+        Raises:
+            HTTPError: 403, the account got another password while this was found out.
+        """
+        before = user.orm_user.cookie_id
+        try:
+            # Not where passwords are hashed: whoever is in would wait for all who come in.
+            found = user.name in await asyncio.to_thread(self.store.read)
+        except AccountsUnreadable as problem:
+            self.log.error("%s", problem)
+            found = True
+        if handler is not None and user.orm_user.cookie_id != before:
+            # The session or the token of this request is ended, and it could make another token.
+            raise refused(403, _("You are signed out: the password of this account was reset."))
+        return found
 
     def delete_user(self, user: Any) -> None:
         """Forget the account of a user who is deleted in the hub."""
@@ -123,7 +218,9 @@ class AccountsAuthenticator(Authenticator):
 
     def get_handlers(self, app: Any) -> list[tuple[str, type]]:
         """The hub's own sign-in page, and ours; the hub is there from now on."""
-        self._removals = asyncio.ensure_future(removals.follow(app, self.store))
+        self.revoking = revoking.Revoking(app, self.store)
+        self.revoking.begin()  # nobody is answered yet
+        self._following = asyncio.ensure_future(self.revoking.follow())
         return [(r"/login", LoginHandler), *pages.handlers()]
 
 
@@ -142,6 +239,30 @@ def refused(status: int, sentence: str) -> web.HTTPError:
     error = web.HTTPError(status, "%s", sentence)
     error.jupyterhub_message = sentence  # type: ignore[attr-defined]
     return error
+
+
+def unreadable() -> str:
+    """Why nobody can sign in."""
+    return _(
+        "Nobody can sign in now: the hub cannot read its accounts. "
+        "Its log says why; tell the administrator."
+    )
+
+
+def _session(db: Any, name: str) -> str | None:
+    """By what the hub knows the browsers of a user: another one since a password was replaced."""
+    user = orm.User.find(db, name)
+    return str(user.cookie_id) if user else None
+
+
+def _cookie(name: str) -> str:
+    """The cookie by which a browser is known to an account; several people may share a browser."""
+    return f"tfcluster-known-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+
+
+def _version(stored: str | None) -> str:
+    """Tells one password of an account from the next, and nothing else of it."""
+    return hashlib.sha256((stored or "").encode()).hexdigest()[:16]
 
 
 def too_many(seconds: float) -> str:

@@ -1,13 +1,15 @@
 """`python -m tfcluster_magic.hub accounts`: what an administrator does to accounts from a shell.
 
 It promises that every link is printed once and stored nowhere, and that what it does holds at once,
-whether the hub runs or not. It needs the hub's state folder, and so the right to write there.
+whether the hub runs or not: one that does not run does its part before it answers anybody. It needs
+the hub's state folder, and so the right to write there.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -23,7 +25,7 @@ from .store import LINK_HOURS, Account, AccountStore, normal
 URL = "url"
 """The file of the state folder in which the hub of this machine says where it is."""
 PATIENCE = 60.0
-"""Seconds in which a hub that runs ends a notebook and forgets its user."""
+"""Seconds in which a hub that runs ends a notebook and forgets its user, or ends sessions."""
 
 
 @click.group()
@@ -50,19 +52,24 @@ def accounts(ctx: click.Context, state: Path | None, url: str | None) -> None:
 @click.option("--admin", is_flag=True, help="Make it an administrator when the link is used.")
 @click.pass_obj
 def invite(place: tuple[Path, str | None], name: str, admin: bool) -> None:
-    """Print a link that makes the account NAME, and sets its password."""
-    tell_link(place, _store(place).invite(name, admin=admin), normal(name))
+    """Print a link that makes the account NAME, and sets its password.
+
+    For an account that has a password it is a reset.
+    """
+    _link(place, name, admin=admin)
 
 
 @accounts.command("reset")
 @click.argument("name")
 @click.pass_obj
 def reset(place: tuple[Path, str | None], name: str) -> None:
-    """Print a link that sets a new password of NAME; the old one works until it is used."""
-    store = _store(place)
-    if normal(name) not in store.read():
+    """Print a link that sets a new password of NAME.
+
+    The old one opens nothing from then on; sessions and tokens end. Notebooks and clusters go on.
+    """
+    if normal(name) not in _store(place).read():
         raise _unknown(name)
-    tell_link(place, store.invite(name), normal(name))
+    _link(place, name)
 
 
 @accounts.command("list")
@@ -89,13 +96,10 @@ def remove(place: tuple[Path, str | None], name: str, with_data: bool) -> None:
     store = _store(place)
     if not store.dismiss(known, with_data=with_data):
         raise _unknown(name)
-    deadline = time.monotonic() + PATIENCE
-    while known in store.removed() and is_open(place[0] / DATABASE):
-        if time.monotonic() > deadline:
-            text = _("{name} cannot sign in any more; the hub goes on to remove its user.")
-            click.echo(text.format(name=known))
-            return
-        time.sleep(0.1)  # the hub looks into the file, and says nothing but by it
+    if not _done(place, lambda: known in store.removed()):
+        text = _("{name} cannot sign in any more; the hub goes on to remove its user.")
+        click.echo(text.format(name=known))
+        return
     if known in store.removed():
         text = _("{name} cannot sign in any more; the hub removes its user at its next start.")
     else:
@@ -129,6 +133,29 @@ def tell_link(place: tuple[Path, str | None], code: str, name: str) -> None:
         err=True,
     )
     click.echo(link(base, code))
+
+
+def _link(place: tuple[Path, str | None], name: str, *, admin: bool = False) -> None:
+    """Print a link when what it replaces is ended, or will be before the hub answers again."""
+    store, known = _store(place), normal(name)
+    code = store.invite(name, admin=admin)
+    if not _done(place, lambda: known in store.resets()):
+        text = _(
+            "The hub has not yet ended the sessions and tokens of {name} and keeps trying; its log "
+            "says why."
+        )
+        click.echo(text.format(name=known), err=True)
+    tell_link(place, code, known)
+
+
+def _done(place: tuple[Path, str | None], waits: Callable[[], bool]) -> bool:
+    """Wait while a hub that runs has something to do; False if it has not done it in time."""
+    deadline = time.monotonic() + PATIENCE
+    while waits() and is_open(place[0] / DATABASE):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)  # the hub looks into the file, and says nothing but by it
+    return True
 
 
 def _store(place: tuple[Path, str | None]) -> AccountStore:

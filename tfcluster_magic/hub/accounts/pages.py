@@ -13,7 +13,7 @@ from jupyterhub import orm
 from jupyterhub.apihandlers.base import APIHandler
 from jupyterhub.handlers.base import BaseHandler
 from jupyterhub.scopes import needs_scope
-from jupyterhub.utils import get_browser_protocol, new_token
+from jupyterhub.utils import get_browser_protocol
 from tornado import web
 
 from ...errors import InvalidRequest, TFClusterError
@@ -47,14 +47,14 @@ class _Page(BaseHandler):
         self.set_status(status)
         self.finish(await self.render_template(template, **words))
 
-    def typed(self) -> str:
-        """The new password, as it was typed.
+    def typed(self, name: str, *, admin: bool) -> str:
+        """The new password of this account, as it was typed.
 
         Raises:
             ValueError: it is not taken; says why.
         """
         password: str = self.get_body_argument("password", "", strip=False)
-        if why := passwords.problem(password):
+        if why := passwords.problem(password, name, admin=admin):
             raise ValueError(why)
         if password != self.get_body_argument("again", "", strip=False):
             raise ValueError(_("The two passwords differ: type the same one twice."))
@@ -71,31 +71,41 @@ class SetPassword(_Page):
     async def post(self) -> None:
         """Set it; who did so is signed in and on the way to a notebook."""
         code = self.get_body_argument("code", "")
+        accounts = self.authenticator
         try:
-            hashed = await self.authenticator.in_thread(passwords.hashed, self.typed())
-            name, admin = await self.authenticator.in_thread(
-                self.authenticator.store.redeem, code, hashed
-            )
+            hashed = await accounts.in_thread(passwords.hashed, await self._typed(code))
+            name, admin = await accounts.in_thread(accounts.store.redeem, code, hashed)
         except ValueError as problem:
             await self._ask(code, error=str(problem))
             return
         except LinkRefused as problem:
             await self.show("link-refused.html", 404, error=str(problem))
             return
+        await accounts.revoking.reset(name)
         user = await self.auth_to_user({"name": name, "admin": True if admin else None})
-        end_sessions(self.db, user)
+        accounts.know(self, name, hashed)
         self.set_login_cookie(user)
         self.log.info("%s has set a password by a link", name)
         self.redirect(self.get_next_url(user))
 
+    async def _typed(self, code: str) -> str:
+        name, admin = await self._of(code)
+        return self.typed(name, admin=admin)
+
+    async def _of(self, code: str) -> tuple[str, bool]:
+        """Whose password the link sets, and whether it will be an administrator's."""
+        name, admin = await self.authenticator.in_thread(self.authenticator.store.invited, code)
+        return name, admin or self.authenticator.administers(self.db, name)
+
     async def _ask(self, code: str, error: str = "") -> None:
         try:
-            name = await self.authenticator.in_thread(self.authenticator.store.invited, code)
+            name, admin = await self._of(code)
         except LinkRefused as problem:
             await self.show("link-refused.html", 404, error=str(problem))
             return
-        status = 400 if error else 200
-        await self.show("set-password.html", status, account=name, code=code, error=error)
+        asked = passwords.asked(admin=admin)
+        words = {"account": name, "code": code, "error": error, **asked}
+        await self.show("set-password.html", 400 if error else 200, **words)
 
 
 class ChangePassword(_Page):
@@ -104,29 +114,34 @@ class ChangePassword(_Page):
     @web.authenticated
     async def get(self) -> None:
         """Ask for the present and the new one."""
-        await self.show("change-password.html")
+        await self._show()
 
     @web.authenticated
     async def post(self) -> None:
         """Change it."""
-        user = self.current_user
+        user, accounts = self.current_user, self.authenticator
         present = self.get_body_argument("present", "", strip=False)
         try:
-            password = self.typed()
-            if not await self.authenticator.check(self.request.remote_ip, user.name, present):
+            password = self.typed(user.name, admin=user.admin)
+            if not await accounts.check(self, user.name, present):
                 raise ValueError(_("That is not your present password."))
         except ValueError as problem:
-            await self.show("change-password.html", 400, error=str(problem))
+            await self._show(400, error=str(problem))
             return
         except web.HTTPError as problem:
             told = str(getattr(problem, "jupyterhub_message", problem))
-            await self.show("change-password.html", problem.status_code, error=told)
+            await self._show(problem.status_code, error=told)
             return
-        hashed = await self.authenticator.in_thread(passwords.hashed, password)
-        await self.authenticator.in_thread(self.authenticator.store.set_password, user.name, hashed)
-        end_sessions(self.db, user)
+        hashed = await accounts.in_thread(passwords.hashed, password)
+        await accounts.in_thread(accounts.store.set_password, user.name, hashed)
+        await accounts.revoking.reset(user.name)
+        accounts.know(self, user.name, hashed)
         self.set_login_cookie(user)
-        await self.show("change-password.html", done=True)
+        await self._show(done=True)
+
+    async def _show(self, status: int = 200, **words: object) -> None:
+        asked = passwords.asked(admin=self.current_user.admin)
+        await self.show("change-password.html", status, **asked, **words)
 
 
 class Accounts(_Page):
@@ -214,12 +229,3 @@ def address(handler: Any, code: str) -> str:
     """The link, on the host by which its maker reaches the hub."""
     request = handler.request  # which may have come through an ingress that speaks TLS
     return link(f"{get_browser_protocol(request)}://{request.host}{handler.base_url}", code)
-
-
-def end_sessions(db: Any, user: Any) -> None:
-    """End what is signed in as this user anywhere, but for the notebook itself."""
-    user.orm_user.cookie_id = new_token()
-    for token in list(user.orm_user.api_tokens):
-        if token.client_id != "jupyterhub":  # given to a browser, for one server or service
-            db.delete(token)
-    db.commit()

@@ -1,8 +1,10 @@
-"""Passwords of the hub: what is stored of one, and whether one that was typed is it.
+"""Passwords of the hub: which are taken, what is stored of one, and whether one typed is it.
 
 It promises scrypt with OWASP's least cost (16 MiB, five passes, about 0.2 s) and the same work when
 there is nothing to compare with, so that time does not tell which names exist. What is stored says
-how it was made, so that the cost may rise later. Pure; a caller on an event loop uses a thread.
+how it was made, so that the cost may rise later. What is taken follows NIST SP 800-63B: a length
+and a list of what is guessed first, and no rules about kinds of characters. A caller on an event
+loop uses a thread.
 """
 
 from __future__ import annotations
@@ -11,23 +13,130 @@ import base64
 import hashlib
 import hmac
 import os
+import re
 import unicodedata
+from functools import cache
+from pathlib import Path
 
 from ...i18n import _
 
-SHORTEST, LONGEST = 8, 1000
+SHORTEST, SHORTEST_OF_ADMIN, LONGEST = 8, 12, 1000
 """Characters of a password; the upper bound only keeps the work small."""
 LOG_N, R, P = 14, 8, 5
 """ref: https://cheatsheetseries.owasp.org/cheatsheets/Password_Storage_Cheat_Sheet.html"""
+COMMON = Path(__file__).with_name("common_passwords.txt")
+PRODUCT = ("tfcluster", "tensorflow", "jupyterhub", "jupyter")
+ROWS = (
+    "abcdefghijklmnopqrstuvwxyz",
+    "01234567890",
+    "`1234567890-=",
+    "qwertyuiop[]",
+    "asdfghjkl;'",
+    "zxcvbnm,./",
+    "qwertzuiop",
+    "azertyuiop",
+    "qsdfghjklm",
+    "1qaz2wsx3edc4rfv5tgb6yhn7ujm8ik,9ol.0p;/",
+)
+"""Alphabet, digits, and rows and columns of keyboards: a run along them is a sequence."""
+RUN = 3
+"""Steps in one direction, from which on characters are a run."""
+BESIDE = 4
+"""Characters that make a password out of a word that is guessed first; fewer are guessed, too."""
 
 
-def problem(password: str) -> str | None:
-    """Why this password is not taken, None for one that is; there are no rules but its length."""
+def asked(*, admin: bool) -> dict[str, object]:
+    """What the page says of a new password before one is typed."""
+    least = SHORTEST_OF_ADMIN if admin else SHORTEST
+    if admin:
+        rule = _(
+            "At least {least} characters of any kind, because this account is an administrator's; "
+            "not a common password, a name or a sequence."
+        )
+    else:
+        rule = _(
+            "At least {least} characters of any kind; not a common password, a name or a sequence."
+        )
+    return {"least": least, "rule": rule.format(least=least)}
+
+
+def problem(password: str, name: str = "", *, admin: bool = False) -> str | None:
+    """Why this password is not taken for the account of this name, None for one that is."""
+    if admin and len(password) < SHORTEST_OF_ADMIN:
+        text = _(
+            "An administrator's password has at least {least} characters: choose a longer one."
+        )
+        return text.format(least=SHORTEST_OF_ADMIN)
     if len(password) < SHORTEST:
-        return _("A password has {least} characters at least; any will do.").format(least=SHORTEST)
+        text = _("A password has at least {least} characters: choose a longer one.")
+        return text.format(least=SHORTEST)
     if len(password) > LONGEST:
         return _("A password has {most} characters at most.").format(most=LONGEST)
+    typed = unicodedata.normalize("NFKC", password).casefold()
+    if _is_common(typed):
+        return _("This password is among the most common, which are guessed first: choose another.")
+    if _is_sequence(typed):
+        return _(
+            "This password repeats a few characters or follows the keyboard or the alphabet: "
+            "choose another."
+        )
+    if _is_name(typed, name):
+        return _(
+            "This password is little more than the name of the account or the product: choose "
+            "another."
+        )
     return None
+
+
+def _is_common(typed: str) -> bool:
+    """Whether it is on the list, alone or with a few digits and signs around it."""
+    if typed in _common():
+        return True
+    stem = re.sub(r"^[\W\d_]+|[\W\d_]+$", "", typed)
+    return stem in _common() and len(typed) - len(stem) < 2 * BESIDE
+
+
+def _is_sequence(typed: str) -> bool:
+    """Whether it is a repetition, or is made of few characters when each run is one."""
+    for size in range(1, len(typed) // 2 + 1):
+        if size <= BESIDE and typed == (typed[:size] * len(typed))[: len(typed)]:
+            return True
+    left, at = 0, 0
+    while at < len(typed):
+        at += max(_run(typed, at), 1)
+        left += 1
+    return left < BESIDE
+
+
+def _run(typed: str, at: int) -> int:
+    """How many characters from `at` on are all the same, or neighbours in one direction."""
+    longest = 1
+    while typed[at + longest : at + longest + 1] == typed[at]:
+        longest += 1
+    for row in ROWS:
+        for line in (row, row[::-1]):
+            size = 1
+            while at + size < len(typed) and typed[at : at + size + 1] in line:
+                size += 1
+            longest = max(longest, size)
+    return longest if longest > RUN else 1
+
+
+def _is_name(typed: str, name: str) -> bool:
+    """Whether hardly anything is left without the names of account and product."""
+    words = [unicodedata.normalize("NFKC", name).casefold(), *PRODUCT]
+    left = typed
+    for word in words:
+        if len(word) >= 3:
+            left = left.replace(word, "")
+    letters = sum(one.isalpha() for one in left)
+    return left != typed and letters < BESIDE and len(left) < 2 * BESIDE
+
+
+@cache
+def _common() -> frozenset[str]:
+    lines = COMMON.read_text(encoding="utf-8").splitlines()
+    return frozenset(line for line in lines if not line.startswith("#"))
 
 
 def hashed(password: str) -> str:

@@ -50,7 +50,9 @@ class Accounts(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     version: int
     accounts: dict[str, Account] = {}
     removed: dict[str, bool] = {}
-    """Whom the hub has to forget, and whether with their data: see `removals`."""
+    """Whom the hub has to forget, and whether with their data: see `revoking`."""
+    resets: dict[str, str] = {}
+    """Whose sessions and tokens the hub has to end, and the mark of the reset: see `revoking`."""
 
 
 class AccountsUnreadable(TFClusterError):
@@ -85,6 +87,10 @@ class AccountStore:
         """Whom the hub has yet to forget, and whether with their data. Raises as `read`."""
         return self._read().removed
 
+    def resets(self) -> dict[str, str]:
+        """Whose sessions and tokens the hub has yet to end, with a mark. Raises as `read`."""
+        return self._read().resets
+
     def _read(self) -> Accounts:
         try:
             return msgspec.json.decode(self.path.read_bytes(), type=Accounts)
@@ -103,17 +109,21 @@ class AccountStore:
         account = self.read().get(name)
         return account.password if account else None
 
-    def invite(self, name: str, *, admin: bool = False) -> str:
+    def invite(self, name: str, *, admin: bool = False, keep: bool = False) -> str:
         """A new code with which this account gets a password, and the account if there is none.
 
-        An earlier code of the account works no more; its password does, until the code is used.
+        An earlier code of the account works no more. Neither does its password, and the hub ends
+        what is signed in with it: whoever else knows it could set another one before its owner
+        comes. `keep` leaves both until the code is used.
 
         Raises:
             InvalidRequest: no account can have this name.
         """
-        return self.invite_all([name], admin=admin)[name]
+        return self.invite_all([name], admin=admin, keep=keep)[name]
 
-    def invite_all(self, names: Collection[str], *, admin: bool = False) -> dict[str, str]:
+    def invite_all(
+        self, names: Collection[str], *, admin: bool = False, keep: bool = False
+    ) -> dict[str, str]:
         """The same for several at once, by name: the file is written for all of them or for none.
 
         Raises:
@@ -126,18 +136,24 @@ class AccountStore:
             for name, code in codes.items():
                 account = file.accounts.setdefault(allowed[name], Account())
                 account.link = Link(_hash(code), expires, admin)
+                if account.password and not keep:
+                    account.password = None
+                    file.resets[allowed[name]] = secrets.token_hex(8)
         return codes
 
-    def invited(self, code: str) -> str:
-        """Whose password this code sets.
+    def invited(self, code: str) -> tuple[str, bool]:
+        """Whose password this code sets, and whether it makes them an administrator.
 
         Raises:
             LinkRefused: nobody's.
         """
-        return self._holder(self.read(), code)[0]
+        name, link = self._holder(self.read(), code)
+        return name, link.admin
 
     def redeem(self, code: str, password: str) -> tuple[str, bool]:
         """Store a password, as `passwords.hashed` made it, and use up the code.
+
+        The hub ends what is signed in as this account: `resets` names it until that is done.
 
         Returns:
             The account's name, and whether the link makes it an administrator.
@@ -148,10 +164,13 @@ class AccountStore:
         with self._change() as file:
             name, link = self._holder(file.accounts, code)
             file.accounts[name] = Account(password)
+            file.resets[name] = secrets.token_hex(8)
         return name, link.admin
 
     def set_password(self, name: str, password: str) -> None:
         """Store another password, as `passwords.hashed` made it; a link that waited is void.
+
+        The hub ends what is signed in, as for `redeem`.
 
         Raises:
             NotFound: there is no such account.
@@ -160,6 +179,7 @@ class AccountStore:
             if name not in file.accounts:
                 raise NotFound(_("there is no account {name!r}").format(name=name))
             file.accounts[name] = Account(password)
+            file.resets[name] = secrets.token_hex(8)
 
     def remove(self, name: str) -> bool:
         """Forget an account; whether there was one. Its user in the hub is left alone."""
@@ -175,12 +195,19 @@ class AccountStore:
             if file.accounts.pop(name, None) is None and name not in file.removed:
                 return False
             file.removed[name] = with_data or file.removed.get(name, False)
+            file.resets.pop(name, None)  # they go with the user
             return True
 
     def forgotten(self, name: str) -> None:
         """The hub has forgotten the user."""
         with self._change() as file:
             file.removed.pop(name, None)
+
+    def reset_done(self, name: str, mark: str) -> None:
+        """The hub has ended what was signed in; a later reset has another mark, and stays."""
+        with self._change() as file:
+            if file.resets.get(name) == mark:
+                del file.resets[name]
 
     def _holder(self, accounts: dict[str, Account], code: str) -> tuple[str, Link]:
         wanted = _hash(code)

@@ -1,8 +1,13 @@
-"""Slows down who guesses passwords: at most so many tries for a key within a window of time.
+"""Slows down who guesses passwords, without locking out whose password is guessed.
 
-It promises bounded memory, whatever names and addresses are tried, and that a try counts from its
-beginning: a hundred at the same moment are a hundred. It counts in this process alone; a restart of
-the hub forgets. It knows neither passwords nor accounts.
+Tries are counted for each account from each address, and for each account from all of them. A
+browser in which the account has signed in before has a count of its own, whatever others try: it
+shows a signed cookie (see `authenticator`). Many wrong passwords from one address refuse nobody
+there, for it may be that of a whole lab: they wait for each other instead, in a queue apart.
+Memory is bounded, whatever names and addresses are tried, and a try counts from its beginning: a
+hundred at the same moment are a hundred. The counts are this process's alone; a restart of the hub
+forgets them. It knows neither passwords nor accounts.
+ref: https://owasp.org/www-community/Slow_Down_Online_Guessing_Attacks_with_Device_Cookies
 """
 
 from __future__ import annotations
@@ -10,6 +15,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from enum import Enum
 
 KEYS = 10_000
 """Keys that are remembered; the one tried longest ago goes first."""
@@ -55,3 +61,85 @@ class Throttle:
     def forget(self, key: str) -> None:
         """Take all of them back: the password is known there."""
         self._times.pop(key, None)
+
+
+class Queue(Enum):
+    """In which queue a password waits to be compared; none holds up another."""
+
+    KNOWN = "known"
+    """Browsers in which the account has signed in before."""
+    NEW = "new"
+    NOISY = "noisy"
+    """Addresses that many wrong passwords came from: one at a time for all of them."""
+
+
+class TooManyTries(Exception):
+    """A try is refused, for so many `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
+
+
+class Tries:
+    """What is counted of sign-ins.
+
+    Args:
+        each: tries for an account from one address or known browser, within `window`.
+        strangers: tries for an account from all unknown browsers, within `long_window`.
+        noisy: tries from an address within `window`, after which it has to queue apart.
+        window, long_window: in seconds.
+        clock: seconds, never backwards.
+    """
+
+    def __init__(
+        self,
+        each: int,
+        strangers: int,
+        noisy: int,
+        window: float,
+        long_window: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._known = Throttle(each, window, clock)
+        self._pair = Throttle(each, window, clock)
+        self._account = Throttle(strangers, long_window, clock)
+        self._address = Throttle(noisy, window, clock)
+
+    def begin(self, name: str, address: str, browser: str | None) -> tuple[Queue, Try]:
+        """Count a try; `browser` is one in which this account has signed in before.
+
+        Raises:
+            TooManyTries: it has to wait, also with the right password.
+        """
+        if browser is not None and not self._known.wait(browser):
+            self._known.begin(browser)
+            return Queue.KNOWN, Try(forget=((self._known, browser),))
+        pair = f"{address}\0{name}"
+        if wait := max(self._pair.wait(pair), self._account.wait(name)):
+            raise TooManyTries(wait)
+        noisy = self._address.wait(address) > 0
+        self._pair.begin(pair)
+        self._account.begin(name)
+        self._address.begin(address)
+        # Not all of the account's: whoever guesses would begin anew with each sign-in of its owner.
+        forgive = ((self._account, name), (self._address, address))
+        return Queue.NOISY if noisy else Queue.NEW, Try(((self._pair, pair),), forgive)
+
+
+class Try:
+    """One try, until it is known whether the password was right."""
+
+    def __init__(
+        self,
+        forget: tuple[tuple[Throttle, str], ...] = (),
+        forgive: tuple[tuple[Throttle, str], ...] = (),
+    ) -> None:
+        self._forget, self._forgive = forget, forgive
+
+    def right(self) -> None:
+        """It was the password, no guess."""
+        for throttle, key in self._forget:
+            throttle.forget(key)
+        for throttle, key in self._forgive:
+            throttle.forgive(key)

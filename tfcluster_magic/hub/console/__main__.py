@@ -21,7 +21,7 @@ from tornado.httpserver import HTTPServer
 from ...errors import BackendUnavailable
 from ...i18n import _
 from ...paths import private
-from .. import allowances
+from .. import allowances, forwarded
 from . import service
 from .archives import FOLDER, Archives
 from .audit import FILE, AuditLog
@@ -65,7 +65,12 @@ def server(world: World, state: Path, site: Site | None = None) -> HTTPServer:
         site=site or Nowhere(),
         archives=Archives(Path(os.environ.get(service.ARCHIVES) or state / FOLDER), world.pack),
     )
-    return HTTPServer(application(console), xheaders=True, max_body_size=MOST_BYTES)
+    return forwarded.Server(
+        application(console),
+        max_body_size=MOST_BYTES,
+        route=forwarded.segment(os.environ["JUPYTERHUB_API_TOKEN"]),
+        believed=forwarded.trusted(os.environ),
+    )
 
 
 def asked_to_end() -> asyncio.Future[bool]:

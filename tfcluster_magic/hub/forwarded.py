@@ -1,0 +1,157 @@
+"""The address a request came from, believed only from our own proxy.
+
+JupyterHub's server believes `X-Forwarded-For` and `X-Real-Ip` of every client. Here the proxy is
+known by the path it uses: it reaches the hub and the console below a secret segment, which the hub
+gives it with its route and which notebooks, the proxy's other targets, never see. Below that path,
+of `X-Forwarded-For` only the hops count that our proxy and the proxies named in
+TFCLUSTER_HUB_TRUSTED_PROXIES have added. On every other path the address is that of the connection,
+and all headers that claim another are removed before a handler sees them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Awaitable, Mapping, Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Any, cast
+
+from tornado.httpserver import HTTPServer
+from tornado.httputil import (
+    HTTPConnection,
+    HTTPHeaders,
+    HTTPMessageDelegate,
+    RequestStartLine,
+    ResponseStartLine,
+)
+
+from ..errors import InvalidRequest, Problem
+from ..i18n import _
+
+Network = IPv4Network | IPv6Network
+TRUSTED = "TFCLUSTER_HUB_TRUSTED_PROXIES"
+"""Networks of proxies in front of ours, such as an ingress controller's, with commas."""
+NEVER_BELIEVED = ("X-Real-Ip", "X-Scheme", "Forwarded", "X-Forwarded-For")
+"""Neither our proxy nor this server uses the first three; the last one has been read by then."""
+ONLY_FROM_PROXY = ("X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port")
+
+
+def segment(token: str) -> str:
+    """Return the first part of the paths by which the proxy reaches whoever has this token."""
+    return hmac.new(token.encode(), b"the proxy's path", hashlib.sha256).hexdigest()
+
+
+def trusted(environ: Mapping[str, str]) -> tuple[Network, ...]:
+    """Return the networks in TFCLUSTER_HUB_TRUSTED_PROXIES.
+
+    Raises:
+        InvalidRequest: one of them is no network.
+    """
+    words = [word for part in environ.get(TRUSTED, "").split(",") if (word := part.strip())]
+    try:
+        return tuple(ip_network(word) for word in words)
+    except ValueError as why:
+        rule = _("list addresses or networks, separated by commas: 10.1.0.0/16,fd00::/64")
+        raise InvalidRequest([Problem(TRUSTED, str(why), rule)]) from None
+
+
+def source(peer: str, forwarded: str, believed: Sequence[Network]) -> str:
+    """Return the address of a client that our proxy connected for.
+
+    Args:
+        peer: whose connection it is; the answer where nothing else is known.
+        forwarded: `X-Forwarded-For`; its last address is the one that our proxy saw.
+        believed: networks whose proxies say truly whom they connected for.
+    """
+    found = peer
+    for hop in reversed(forwarded.split(",")):
+        address = _address(hop.strip())
+        if address is None:
+            break
+        found = str(address)
+        if not any(address in network for network in believed):
+            break
+    return found
+
+
+class Server(HTTPServer):
+    """Tornado's server, which knows our proxy by its path.
+
+    Args of `initialize`, beside those of Tornado: `route`, the proxy's segment, and `believed`, see
+    `source`. What Tornado would believe of every client is off.
+    """
+
+    def initialize(  # type: ignore[override]
+        self, *args: Any, route: str, believed: Sequence[Network], **words: Any
+    ) -> None:
+        """Take the words of Tornado's own, too."""
+        words.update(xheaders=False, trusted_downstream=None)
+        super().initialize(*args, **words)
+        self._route, self._believed = f"/{route}", believed
+
+    def start_request(
+        self, server_conn: object, request_conn: HTTPConnection
+    ) -> HTTPMessageDelegate:
+        """Read a request's headers before anybody else does."""
+        delegate = super().start_request(server_conn, request_conn)
+        return _Request(delegate, request_conn, self._route, self._believed)
+
+
+class _Request(HTTPMessageDelegate):
+    """A request; `route` begins with a slash."""
+
+    def __init__(
+        self,
+        delegate: HTTPMessageDelegate,
+        connection: HTTPConnection,
+        route: str,
+        believed: Sequence[Network],
+    ) -> None:
+        self._delegate, self._route, self._believed = delegate, route, believed
+        self._context = cast(Any, connection).context
+
+    def headers_received(
+        self, start_line: RequestStartLine | ResponseStartLine, headers: HTTPHeaders
+    ) -> Awaitable[None] | None:
+        """Say where it came from, for each request of a connection anew."""
+        line = cast(RequestStartLine, start_line)
+        begin, rest = line.path[: len(self._route)], line.path[len(self._route) :]
+        peer = _address(str(self._context.address[0]))
+        address, protocol = str(peer or "0.0.0.0"), "http"  # noqa: S104  as Tornado says unknown
+        if rest.startswith("/") and hmac.compare_digest(begin.encode(), self._route.encode()):
+            line = line._replace(path=rest)
+            address = source(address, headers.get("X-Forwarded-For", ""), self._believed)
+            # What the browser used: whoever claims another misleads nobody but themselves.
+            protocol = headers.get("X-Forwarded-Proto", protocol).split(",")[0].strip().lower()
+            headers["X-Forwarded-Proto"] = protocol = "https" if protocol == "https" else "http"
+        else:
+            _remove(headers, ONLY_FROM_PROXY)
+        _remove(headers, NEVER_BELIEVED)
+        self._context.remote_ip, self._context.protocol = address, protocol
+        return self._delegate.headers_received(line, headers)
+
+    def data_received(self, chunk: bytes) -> Awaitable[None] | None:
+        """Pass it on."""
+        return self._delegate.data_received(chunk)
+
+    def finish(self) -> None:
+        """Pass it on."""
+        self._delegate.finish()
+
+    def on_connection_close(self) -> None:
+        """Pass it on."""
+        self._delegate.on_connection_close()
+
+
+def _address(text: str) -> IPv4Address | IPv6Address | None:
+    try:
+        found = ip_address(text)
+    except ValueError:
+        return None
+    # A socket of both families says ::ffff:10.0.0.1 for 10.0.0.1.
+    return found.ipv4_mapped or found if isinstance(found, IPv6Address) else found
+
+
+def _remove(headers: HTTPHeaders, names: Sequence[str]) -> None:
+    for name in names:
+        headers.pop(name, None)

@@ -1,0 +1,100 @@
+"""Who may use a running notebook: asked of the hub anew when the hub says so.
+
+JupyterHub's own class remembers for five minutes whom the hub knew, and asks nothing about a
+websocket once it is open. Here an answer counts for a minute, websockets of visitors whom the hub
+knows no longer are closed, and a request of the hub (`common.RECHECK`) does both at once. Kernels
+and what they compute go on. Whoever else sends that request causes a question to the hub, and
+nothing more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from weakref import WeakSet
+
+from jupyter_server.auth.decorator import allow_unauthenticated
+from jupyterhub.services.auth import HubOAuth
+from jupyterhub.singleuser.extension import JupyterHubIdentityProvider
+from tornado.web import HTTPError, RequestHandler
+from tornado.websocket import WebSocketHandler
+from traitlets import default
+
+from .common import RECHECK
+
+REMEMBERED = 60
+"""Seconds for which an answer of the hub counts, should its request get lost."""
+POLICY_VIOLATION = 1008
+"""The code by which a websocket is closed. ref: https://www.rfc-editor.org/rfc/rfc6455#section-7.4
+"""
+
+
+class Visitors(JupyterHubIdentityProvider):
+    """JupyterHub's way to know who asks, for a notebook that the hub starts."""
+
+    def __init__(self, **words: Any) -> None:
+        super().__init__(**words)
+        self._open: WeakSet[WebSocketHandler] = WeakSet()
+        self._turn = asyncio.Lock()
+        self._watching: asyncio.Task[None] | None = None
+
+    @default("hub_auth")
+    def _asks_again_soon(self) -> HubOAuth:
+        return HubOAuth(parent=self, cache_max_age=REMEMBERED)
+
+    def get_handlers(self) -> list[tuple[str, object]]:
+        """JupyterHub's own, and what the hub asks."""
+        return [*super().get_handlers(), (f"/{RECHECK}", Recheck, {"visitors": self})]
+
+    async def get_user(self, handler: Any) -> Any:
+        """Return who asks; a websocket is remembered."""
+        user = await super().get_user(handler)
+        if user is not None and isinstance(handler, WebSocketHandler):
+            self._open.add(handler)
+            if self._watching is None:
+                self._watching = asyncio.create_task(self._watch())
+        return user
+
+    async def recheck(self) -> None:
+        """Ask the hub about everybody who is in; calls that come meanwhile wait for one more."""
+        if self._turn.locked() and self._waits:
+            return
+        self._waits = True
+        async with self._turn:
+            self._waits = False
+            self.hub_auth.cache.clear()
+            for handler in list(self._open):
+                if handler.ws_connection is not None and not await self._known(handler):
+                    handler.close(POLICY_VIOLATION, "signed out")
+
+    _waits = False
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(REMEMBERED)
+            await self.recheck()
+
+    async def _known(self, handler: WebSocketHandler) -> bool:
+        token = self.hub_auth.get_token(handler)
+        session = self.hub_auth.get_session_id(handler)
+        try:
+            found = token and await self.hub_auth.user_for_token(
+                token, session_id=session, sync=False
+            )
+        except HTTPError:  # the hub is away: nothing new is known, and nobody new gets in
+            return True
+        return bool(found and self.hub_auth.check_scopes(self.hub_auth.access_scopes, found))
+
+
+class Recheck(RequestHandler):
+    """Where the hub says that somebody was signed out."""
+
+    def initialize(self, visitors: Visitors) -> None:
+        """Whom to tell."""
+        self._visitors = visitors
+
+    @allow_unauthenticated
+    async def post(self) -> None:
+        """Have it done before the answer."""
+        await self._visitors.recheck()
+        self.set_status(204)
