@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import multiprocessing
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
+from tornado.web import HTTPError
 
 from tfcluster_magic.errors import InvalidRequest, NotFound
-from tfcluster_magic.hub.accounts import passwords, throttle
+from tfcluster_magic.hub.accounts import authenticator, passwords, throttle
 from tfcluster_magic.hub.accounts.commands import state_of
 from tfcluster_magic.hub.accounts.store import (
     LINK_HOURS,
@@ -23,6 +26,7 @@ from tfcluster_magic.hub.accounts.store import (
 )
 from tfcluster_magic.hub.accounts.throttle import Queue, Throttle, TooManyTries, Tries
 
+ROOT = Path(__file__).parents[1]
 STORED = passwords.hashed("correct horse")
 IN_THREAD = """
 import asyncio, os, threading
@@ -233,6 +237,34 @@ def test_a_password_of_an_administrator_is_longer() -> None:
     assert told == "An administrator's password has at least 12 characters: choose a longer one."
     assert passwords.problem("nine-lamps-on", admin=True) is None
     assert passwords.problem("the password of ada", "ada", admin=True) is None
+
+
+def test_the_page_tells_how_many_passwords_are_on_the_list() -> None:
+    """The list has its source and its licence, and none that the length refuses."""
+    listed = passwords._common()
+    assert f"{len(listed):,} most common" in (ROOT / "docs" / "hub.md").read_text()
+    assert min(map(len, listed)) == passwords.SHORTEST
+    assert "MIT License" in passwords.COMMON.read_text()
+
+
+def test_a_queue_that_is_full_refuses_its_own_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many passwords are tried, what waits for the processors is bounded."""
+    monkeypatch.setattr(authenticator, "LONGEST_QUEUE", 2)
+
+    async def tried() -> None:
+        accounts, go = authenticator.AccountsAuthenticator(), threading.Event()
+        waiting = [
+            asyncio.ensure_future(accounts.in_thread(go.wait, queue=Queue.NOISY)) for _ in range(2)
+        ]
+        await asyncio.sleep(0)
+        with pytest.raises(HTTPError, match="503"):
+            await accounts.in_thread(go.wait, queue=Queue.NOISY)
+        assert await accounts.in_thread(int, "7", queue=Queue.NEW) == 7
+        go.set()
+        assert await asyncio.gather(*waiting) == [True, True]
+        assert await accounts.in_thread(int, "7", queue=Queue.NOISY) == 7
+
+    asyncio.run(tried())
 
 
 def test_tries_are_counted_until_they_are_old(clock: Clock) -> None:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+from collections.abc import Mapping
 from ipaddress import ip_network
+from pathlib import Path
+from typing import Any
 
 import pytest
+from tornado.httpclient import AsyncHTTPClient
+from tornado.web import Application, RequestHandler
 
 from tfcluster_magic.errors import InvalidRequest
 from tfcluster_magic.hub import forwarded
@@ -40,3 +47,59 @@ def test_networks_of_proxies_are_checked_at_the_start() -> None:
     with pytest.raises(InvalidRequest, match=r"10\.1\.0\.0/99"):
         forwarded.trusted({forwarded.TRUSTED: "10.1.0.0/99"})
     assert forwarded.source("127.0.0.1", "1.2.3.4, 10.1.0.9", ()) == "10.1.0.9"
+
+
+class Tell(RequestHandler):
+    """Answers with what a handler of the hub sees."""
+
+    async def get(self) -> None:
+        asked = self.request
+        names = sorted(name for name in asked.headers if name.startswith(("X-", "Forwarded")))
+        said = {name: asked.headers[name] for name in names}
+        self.write({"ip": asked.remote_ip, "by": asked.protocol, "path": asked.uri, "said": said})
+
+
+async def _told(path: str, headers: Mapping[str, str]) -> Any:
+    local = [ip_network("127.0.0.0/8")]
+    server = forwarded.Server(Application([("/.*", Tell)]), route="secret", believed=local)
+    server.listen(0, "127.0.0.1")
+    port = next(iter(server._sockets.values())).getsockname()[1]
+    try:
+        asked = AsyncHTTPClient().fetch(f"http://127.0.0.1:{port}{path}", headers=headers)
+        return json.loads((await asked).body)
+    finally:
+        server.stop()
+
+
+CLAIMS = {
+    "X-Forwarded-For": "1.2.3.4, 203.0.113.7, 127.0.0.1",
+    "X-Forwarded-Proto": "https,http",
+    "X-Forwarded-Host": "hub.example",
+    "X-Real-Ip": "1.2.3.4",
+    "X-Scheme": "https",
+    "Forwarded": "for=1.2.3.4;proto=https",
+}
+
+
+@pytest.mark.parametrize("path", ["/hub/login", "/secretly", "//secret/x", "/x/secret/y"])
+def test_a_path_that_is_not_the_proxys_says_nothing_of_an_address(path: str) -> None:
+    """It is that of the connection, and a handler sees no header that claims another."""
+    told = {"ip": "127.0.0.1", "by": "http", "path": path, "said": {}}
+    assert asyncio.run(_told(path, CLAIMS)) == told
+
+
+def test_the_proxy_is_known_by_its_path() -> None:
+    """A handler does not see that path, and of the headers only what the proxy vouches for."""
+    assert asyncio.run(_told("/secret/hub/login?next=%2F", CLAIMS)) == {
+        "ip": "203.0.113.7",
+        "by": "https",
+        "path": "/hub/login?next=%2F",
+        "said": {"X-Forwarded-Host": "hub.example", "X-Forwarded-Proto": "https"},
+    }
+
+
+def test_the_proxy_on_kubernetes_says_where_a_request_came_from() -> None:
+    """It adds that to the header, and sends no secret header, which notebooks would get as well."""
+    deployed = (Path(__file__).parents[1] / "k8s" / "hub" / "proxy.yaml").read_text()
+    assert "--no-x-forward" not in deployed
+    assert "--custom-header" not in deployed

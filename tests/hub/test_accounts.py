@@ -64,30 +64,45 @@ def test_guessing_is_slowed_down_for_the_account_alone(hub: Hub, admin: Visitor)
 
 
 def test_a_reset_link_replaces_a_forgotten_password(hub: Hub, admin: Visitor) -> None:
-    """The new password holds, the old one and every session of it do not."""
+    """The old password and every session of it end when the link is made, the new one holds."""
     hub.visitor().set_password(hub.accounts("invite", "forgetful").strip())
     before = hub.visitor("forgetful")
-    link = hub.accounts("reset", "Forgetful").strip()
-    assert before.signed_in
 
-    hub.visitor().set_password(link, "something new")
+    link = hub.accounts("reset", "Forgetful").strip()
 
     assert not before.signed_in
+    assert hub.visitor().sign_in("forgetful", PASSWORD).status_code == 403
+    hub.visitor().set_password(link, "something new")
     assert hub.visitor().sign_in("forgetful", PASSWORD).status_code == 403
     assert hub.visitor("forgetful", "something new").signed_in
 
 
+def test_a_link_of_the_page_resets_a_password_as_the_command_does(hub: Hub, admin: Visitor) -> None:
+    """Also one that the administrator's console asks for."""
+    hub.visitor().set_password(hub.accounts("invite", "robbed").strip())
+    thief = hub.visitor("robbed")
+
+    assert admin.api("POST", "accounts/links", {"names": ["robbed"]}).status_code == 201
+
+    assert not thief.signed_in
+    assert hub.visitor().sign_in("robbed", PASSWORD).status_code == 403
+
+
 def test_people_change_their_own_password(hub: Hub, admin: Visitor) -> None:
-    """With the present one; the browser in which it was done stays signed in."""
+    """With the present one; the browser in which it was done stays signed in, and nothing else."""
     hub.visitor().set_password(hub.accounts("invite", "changer").strip())
     here, elsewhere = hub.visitor("changer"), hub.visitor("changer")
+    made = elsewhere.api("POST", "users/changer/tokens", {"note": "a test"}).json()["token"]
+    token = {"Authorization": f"token {made}"}
     form = {"present": "not mine", "password": "the next one", "again": "the next one"}
 
     assert "not your present password" in here.submit("change-password", form).text
+    assert hub.visitor().get("api/user", headers=token).status_code == 200
     done = here.submit("change-password", {**form, "present": PASSWORD})
 
     assert "Your password is changed" in done.text
     assert here.signed_in and not elsewhere.signed_in
+    assert hub.visitor().get("api/user", headers=token).status_code == 403
     assert hub.visitor("changer", "the next one").signed_in
 
 
@@ -103,12 +118,12 @@ def test_an_administrator_invites_on_the_page_and_by_the_api(hub: Hub, admin: Vi
     assert hub.visitor().set_password(by_api["link"]).status_code == 302
     guest = hub.visitor("added")
     assert guest.get("accounts").status_code == 403
+    assert guest.get("admin").status_code == 403
     assert guest.api("POST", "accounts/added/link").status_code == 403
     assert guest.api("POST", "accounts/links", {"names": ["added"]}).status_code == 403
     both = admin.api("POST", "accounts/links", {"names": ["added", "ida"]}).json()["links"]
     assert both.keys() == {"added", "ida"}
     assert admin.api("POST", "accounts/links", {"names": "ida"}).status_code == 400
-    assert guest.get("admin").status_code == 403
 
 
 def test_a_user_who_is_deleted_in_the_hub_has_no_account(hub: Hub, admin: Visitor) -> None:

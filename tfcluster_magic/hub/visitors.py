@@ -13,9 +13,8 @@ import asyncio
 from typing import Any
 from weakref import WeakSet
 
-from jupyter_server.auth.decorator import allow_unauthenticated
 from jupyterhub.services.auth import HubOAuth
-from jupyterhub.singleuser.extension import JupyterHubIdentityProvider
+from jupyterhub.singleuser.extension import JupyterHubIdentityProvider, allow_unauthenticated
 from tornado.web import HTTPError, RequestHandler
 from tornado.websocket import WebSocketHandler
 from traitlets import default

@@ -171,7 +171,7 @@ class Accounts(_Page):
         """Make a link, and show it this once."""
         try:
             name = allowed_name(self.get_body_argument("name", ""))
-            code = await self.authenticator.in_thread(self.authenticator.store.invite, name)
+            code = (await made(self, [name]))[name]
         except InvalidRequest as problem:
             await self._list(400, error=str(problem))
             return
@@ -212,7 +212,7 @@ class LinkAPI(APIHandler):
             allowed = allowed_name(name)
         except InvalidRequest as problem:
             raise web.HTTPError(400, "%s", problem) from None
-        code = await self.authenticator.in_thread(self.authenticator.store.invite, allowed)
+        code = (await made(self, [allowed]))[allowed]
         self.set_status(201)
         self.write({"name": allowed, "link": address(self, code), "hours": LINK_HOURS})
 
@@ -227,14 +227,23 @@ class LinksAPI(APIHandler):
         names = said.get("names") if isinstance(said, dict) else None
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise web.HTTPError(400, "names is a list of names")
-        invite_all = self.authenticator.store.invite_all
         try:
-            codes = await self.authenticator.in_thread(invite_all, names)
+            codes = await made(self, names)
         except InvalidRequest as problem:
             raise web.HTTPError(400, "%s", problem) from None
         links = {name: address(self, code) for name, code in codes.items()}
         self.set_status(201)
         self.write({"links": links, "hours": LINK_HOURS})
+
+
+async def made(handler: Any, names: list[str]) -> dict[str, str]:
+    """Codes of new links by name; what they reset is ended. Raises InvalidRequest."""
+    accounts = handler.authenticator
+    codes: dict[str, str] = await accounts.in_thread(accounts.store.invite_all, names)
+    resets = await accounts.in_thread(accounts.store.resets)
+    for name in {allowed_name(each) for each in names} & {*resets}:
+        await accounts.revoking.reset(name)
+    return codes
 
 
 def address(handler: Any, code: str) -> str:
