@@ -55,6 +55,11 @@ def site() -> Iterator[str]:
         ("launch --name run-2 hello.py", 2, "that would read as a run"),
         ("launch --mode sideways hello.py", 2, "use one of between-graph, in-graph"),
         ("launch --cpu lots hello.py", 2, "--cpu: got 'lots'; write a number"),
+        ("launch --cpu 1e400 hello.py", 2, "--cpu: got '1e400'; write a number"),
+        ("launch --workers " + "9" * 5000 + " hello.py", 2, "write a whole number"),
+        ("launch --grace " + "9" * 400 + " hello.py", 2, "--grace: got '999"),
+        ("launch --file infinite.yaml hello.py", 2, "cpu: got 'inf'; use a finite number"),
+        ("launch --file digits.yaml hello.py", 2, "it is not YAML"),
         ("launch --memory 2Gb hello.py", 2, "--memory: got '2Gb'"),
         ("launch --grace soon hello.py", 2, "--grace: got 'soon'; write seconds"),
         ("launch --env 1A=b hello.py", 2, "--env: got '1A=b'; write NAME=VALUE"),
@@ -90,6 +95,9 @@ def test_bad_input_gets_one_clear_message_and_leaves_nothing_behind(
 ) -> None:
     """Whatever is wrong: what was asked, what is allowed, an exit code, and no trace of it."""
     (here / "empty.py").write_text("\n# nothing\n")
+    infinite = "replicas: {worker: {count: 1, resources: {cpu: .inf}}}\n"
+    (here / "infinite.yaml").write_text(f"{infinite}program: {{source: hello.py}}\n")
+    (here / "digits.yaml").write_text("schedule: " + "9" * 5000)
     (here / "broken.py").write_text("x = 1\nif x\n")
     if "large.py" in line:
         with open(here / "large.py", "wb") as large:

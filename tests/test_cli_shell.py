@@ -120,6 +120,26 @@ def test_colours_are_for_terminals_and_no_color_is_respected(run: Run) -> None:
     assert "\x1b" not in _in_terminal(["logs", "hello", "--no-color"])[1]
 
 
+HOSTILE = "\x1b]0;title\x07\x1b[2Ja\x1b[31mred\x1b[0m\x9b2J\u202eb\x1b]8;;http://x\x1b\\c"
+
+
+def test_what_a_task_printed_acts_on_no_terminal(run: Run, here: Path) -> None:
+    """`logs --no-prefix` shows a terminal the colours and nothing else; a pipe gets every byte. A
+    reason that somebody wrote is shown without what could act.
+    """
+    (here / "hostile.py").write_text(f"print({HOSTILE!r}, flush=True)\n")
+    run("launch", "hostile.py", "--workers", "1", "--wait")
+    run("launch", "sleep.py", "--workers", "1")
+    run("stop", "sleep", "--reason", HOSTILE)
+    lines = ("logs hostile --no-prefix", "status sleep", "list", "list -o json")
+    shown = "".join(_in_terminal(words.split())[1] for words in lines)
+
+    assert "a\x1b[31mred\x1b[0m2Jbc" in shown
+    for acts in ("\x1b]", "\x1b[2J", "\x9b", "\u202e", "\x07"):
+        assert acts not in shown, repr(acts)
+    assert HOSTILE in run("logs", "hostile", "--no-prefix").out
+
+
 def test_a_terminal_is_asked_and_no_means_no(run: Run) -> None:
     """Who can answer is asked; the answer counts."""
     run("launch", "hello.py", "--workers", "1", "--wait")

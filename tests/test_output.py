@@ -36,7 +36,16 @@ from tfcluster_magic.output import report
 from tfcluster_magic.output.bundle import MIME_TYPE, bundle
 from tfcluster_magic.output.documents import document
 from tfcluster_magic.output.stream import Prefixer, task_names
-from tfcluster_magic.output.text import PLAIN, Paint, age, clean, cut, table, width
+from tfcluster_magic.output.text import (
+    PLAIN,
+    Paint,
+    age,
+    clean,
+    cut,
+    spreadsheet_cell,
+    table,
+    width,
+)
 from tfcluster_magic.output.view import run_view
 from tfcluster_magic.progress import Progress
 
@@ -221,6 +230,8 @@ def test_a_progress_bar_is_shown_as_its_last_state() -> None:
         ("\x1b]0;title\x07a\x1b]52;c;aGk=\x1b\\b", "ab"),
         ("\x1bPq#0\x1b\\a\x1b(0b\x1bc\x9b2Jc\x07\x08", "ab2Jc"),
         ("\x1b[31", "31"),
+        ("\x1b]8;;http://evil.example\x1b\\a link\x1b]8;;\x1b\\", "a link"),
+        ("a\u202egpj.exe\u2066b\u2069\u200f\u2028c", "agpj.exebc"),
     ],
 )
 def test_a_line_does_nothing_to_the_terminal_but_colour_itself(printed: str, shown: str) -> None:
@@ -228,6 +239,13 @@ def test_a_line_does_nothing_to_the_terminal_but_colour_itself(printed: str, sho
     show = Prefixer(["w"], Paint(enabled=False))
 
     assert show(LogLine("w", printed)) == f"w | {shown}"
+
+
+def test_no_cell_of_a_spreadsheet_is_a_formula() -> None:
+    """Whatever a name begins with, a spreadsheet shows it, and nothing in it acts on a terminal."""
+    for name in ("=1+1", "+1", "-1", "@A1", " =1", "\t=1", "\r=1"):
+        assert spreadsheet_cell(name).startswith("'")
+    assert spreadsheet_cell("ada\x1b[2J") == "ada"
 
 
 def test_without_prefix_a_line_is_as_it_was_printed() -> None:

@@ -23,6 +23,8 @@ def test_a_policy_is_read_from_yaml() -> None:
         ("defualtImage: x", "unknown field `defualtImage`"),
         ("defaultCpu: -1", "defaultCpu"),
         ("egress: [nowhere]", "nowhere"),
+        ("maxDuration: .inf", "maxDuration: got 'inf'; use a finite number"),
+        ("maxTasks: " + "9" * 5000, "must be YAML"),
     ],
 )
 def test_a_wrong_policy_is_refused(text: str, said: str) -> None:

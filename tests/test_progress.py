@@ -157,7 +157,7 @@ def test_divergence_is_shown(tmp_path: Path) -> None:
     """A loss that is not a number is shown as such, and left out of the curve."""
     write(ev.event_file(tmp_path), ev.event(1, {"loss": 2.0}), ev.event(2, {"loss": math.nan}))
     now = progress(tmp_path)
-    assert "loss nan" in describe(now)
+    assert "loss NaN" in describe(now)
     assert now.history == ((1, 2.0),)
 
 

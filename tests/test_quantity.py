@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfcluster_magic.quantity import format_bytes, format_duration, parse_duration, parse_memory
+from tfcluster_magic.quantity import (
+    format_bytes,
+    format_duration,
+    odd_numbers,
+    parse_duration,
+    parse_memory,
+)
 
 
 @pytest.mark.parametrize(
@@ -53,3 +59,12 @@ def test_other_durations_are_refused_with_the_rule(text: str) -> None:
 def test_durations_are_shown_short(seconds: float, text: str) -> None:
     """At most two units."""
     assert format_duration(seconds) == text
+
+
+def test_numbers_that_are_none_are_found_where_they_stand() -> None:
+    """NaN, both infinities and whole numbers beyond any float, however deep; no other."""
+    data = {"a": [1, {"b": float("nan")}], "c": 10**400, "d": -float("inf"), "e": [10**300, True]}
+    assert [path for path, _text in odd_numbers(data)] == ["a[1].b", "c", "d"]
+    assert [*odd_numbers(float("inf"), "x")] == [("x", "inf")]
+    with pytest.raises(ValueError, match="finite"):
+        parse_duration("9" * 400)

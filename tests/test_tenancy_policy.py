@@ -82,6 +82,8 @@ MISTAKES = [
         "2Gi is more than 1Gi",
     ),
     ("default:\n  budget:\n    cpuHours: -1\n", 3, "budget.cpuHours: got -1; a number of hours"),
+    ("default:\n  budget:\n    cpuHours: .inf\n", 3, "budget.cpuHours: got 'inf'; use a finite"),
+    ("default: {quota: {pods: " + "9" * 5000 + "}}\n", 1, "it is no YAML"),
     ("default:\n  budget: {days: 91}\n", 2, "got 91; a whole number of days from 1 to 90"),
     (
         "groups:\n  a:\n    budget:\n      hours: 3\n",

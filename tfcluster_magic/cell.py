@@ -51,6 +51,10 @@ class Cell(Terminal):
         """A notebook understands colours."""
         return (self.rich and self.wants_colours()) or super().colours()
 
+    def is_terminal(self) -> bool:
+        """What is below a cell is shown in consoles, too, and by whoever opens the notebook."""
+        return self.rich or super().is_terminal()
+
     @property
     def columns(self) -> int | None:
         """A notebook's lines are as long as they are."""

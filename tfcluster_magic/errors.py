@@ -3,6 +3,7 @@ do.
 
     TFClusterError            anything that a face may show as it is, without a traceback
     ├── UsageError            the words are not a command
+    │   └── TooLarge          the request has more bytes than are taken
     ├── InvalidRequest        the request itself is wrong: all problems at once
     │   └── PreflightRefused  well formed, but it does not fit: the number that would fit
     ├── NameTaken             a run of this name is still active
@@ -24,6 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .i18n import _, mark
+from .terminal_text import tame
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class TFClusterError(Exception):
 
     def _render_traceback_(self) -> list[str]:
         """What IPython shows below the failed cell: the message, commands as cells have them."""
-        return [in_cells(f"{type(self).__name__}: {self}")]
+        return [tame(in_cells(f"{type(self).__name__}: {self}"))]
 
 
 class UsageError(TFClusterError):
@@ -68,6 +70,12 @@ class UsageError(TFClusterError):
 
     exit_code = 2
     http_status = 400
+
+
+class TooLarge(UsageError):
+    """A request has more bytes than are taken; none of them was used."""
+
+    http_status = 413
 
 
 class InvalidRequest(TFClusterError):

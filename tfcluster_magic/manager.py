@@ -27,6 +27,7 @@ from .backends.selection import BACKENDS, make
 from .errors import ClientUnsupported
 from .i18n import _
 from .models import Stop, TFCluster
+from .terminal_text import clean
 from .waiting import Until, wait, wait_reachable
 
 if TYPE_CHECKING:
@@ -225,7 +226,7 @@ class ClusterManager(LoggingConfigurable):
 
     def stop(self, ref: str, reason: str | None = None, *, by: str = "") -> TFCluster:
         """Ask for the end of a run; return at once. What an ended run still holds is given back."""
-        text = (reason or "").encode("utf-8", "replace").decode()  # the record is UTF-8
+        text = clean(reason or "").encode("utf-8", "replace").decode()  # the record is UTF-8
         stop = Stop(reason=text, by=by, at=time.time())
         return self.backend.stop(self.status(ref).metadata.name, stop)
 

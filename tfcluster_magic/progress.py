@@ -196,7 +196,8 @@ def describe(progress: Progress) -> str:
     if progress.steps_per_second:
         parts.append(_speed(progress.steps_per_second, progress.unit))
     if progress.loss is not None:
-        parts.append(_("loss {loss:.3g}").format(loss=progress.loss))
+        text = _("loss {loss:.3g}").format(loss=progress.loss)
+        parts.append(text.replace("nan", "NaN"))
     if progress.eta_seconds:
         parts.append(_("{time} left").format(time=_duration(progress.eta_seconds)))
     return " · ".join(parts)

@@ -6,7 +6,10 @@ Source: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/q
 
 from __future__ import annotations
 
+import math
 import re
+import sys
+from collections.abc import Iterator, Mapping
 
 from .i18n import _
 
@@ -32,6 +35,27 @@ def memory_rule() -> str:
 def duration_rule() -> str:
     """How a duration is written, for a message."""
     return _("write seconds, or a duration such as 30s, 10m, 1h30m or 7d")
+
+
+def number_rule() -> str:
+    """What a number may be, for a message."""
+    return _("use a finite number")
+
+
+def odd_numbers(data: object, path: str = "") -> Iterator[tuple[str, str]]:
+    """Numbers in JSON-like data that are NaN, infinite or larger than any float: path and text."""
+    todo = [(path, data)]
+    while todo:
+        at, value = todo.pop()
+        if isinstance(value, Mapping):
+            dot = f"{at}." if at else ""
+            todo += [(f"{dot}{key}", part) for key, part in reversed([*value.items()])]
+        elif isinstance(value, (list, tuple)):
+            todo += [(f"{at}[{i}]", part) for i, part in reversed([*enumerate(value)])]
+        elif isinstance(value, float) and not math.isfinite(value):
+            yield at, str(value)
+        elif isinstance(value, int) and abs(value) > sys.float_info.max:
+            yield at, hex(value)[:20] + "…"  # its decimal digits may be too many to make
 
 
 def parse_memory(text: str) -> int:
@@ -61,7 +85,10 @@ def parse_duration(text: str) -> float:
         raise ValueError(
             _("{text!r} is not a duration: {rule}").format(text=text, rule=duration_rule())
         )
-    return sum(float(number) * _DURATION_UNITS[unit] for number, unit in parts)
+    seconds = sum(float(number) * _DURATION_UNITS[unit] for number, unit in parts)
+    if not math.isfinite(seconds):
+        raise ValueError(number_rule())
+    return seconds
 
 
 def format_duration(seconds: float) -> str:

@@ -127,7 +127,7 @@ def _copy(value: Mapping[str, object]) -> dict[str, object]:
 
 def _whole(value: object) -> object:
     text = str(value).strip()
-    if not re.fullmatch(r"[+-]?\d+", text):
+    if not re.fullmatch(r"[+-]?[0-9]{1,18}", text):
         raise ValueError(_("write a whole number"))
     return int(text)
 

@@ -107,6 +107,11 @@ def shell(hub: Hub, *words: str, **more: str) -> subprocess.CompletedProcess[str
     return subprocess.run([command, *words], env=env, capture_output=True, text=True, check=False)
 
 
+def said_in_log(hub: Hub, since: int) -> str:
+    """What hub, proxy and console have logged since the log had so many characters."""
+    return (hub.state / "hub" / "hub.log").read_text(errors="replace")[since:]
+
+
 def refused(answer: requests.Response, status: int) -> bool:
     """Whether an answer is a refusal in the form of all errors."""
     kind = answer.headers["Content-Type"]

@@ -12,9 +12,23 @@ from pathlib import Path
 
 import pytest
 import requests
+from attack_requests import Attack, all_wrong, huge_bodies, unclear_lengths
 from playwright.sync_api import Page, Route, expect
 
-from .consoles import SLEEP, Console, by_token, looked_at, page, refused, shell, sign_in_to, token
+from tfcluster_magic.hub.console.routes import AREAS
+
+from .consoles import (
+    SLEEP,
+    Console,
+    by_token,
+    looked_at,
+    page,
+    refused,
+    said_in_log,
+    shell,
+    sign_in_to,
+    token,
+)
 from .make_run import OWNER, PASSWORD, Hub, Visitor
 from .test_first_visit import accessible
 
@@ -196,6 +210,35 @@ def test_the_audit_log_is_appended_to_and_exported(hub: Hub, console: Console) -
     newest = console.ask("GET", "api/audit?limit=2").json()["items"]
     assert newest[0]["what"] == "export audit log"
     assert newest[1]["target"] == "none-1" and newest[1]["result"] != "asked"
+
+
+def test_hostile_requests_are_refused_without_a_traceback(hub: Hub, admin: Visitor) -> None:
+    """No route of console or hub waits for 90 MB of a stranger, and none takes a body without a
+    clear length; whatever comes, no log has a traceback.
+    """
+    hub_port, _proxy, port = json.loads((hub.state / "hub" / "ports.json").read_text())
+    since = len(said_in_log(hub, 0))
+    strangers = []
+    for area in AREAS:
+        for pattern, handler in area.HANDLERS:
+            path = "services/admin/" + pattern.replace("([^/]+)", "x").replace("\\", "")
+            allowed = frozenset({302} if handler.is_page else {401, 403})
+            for method in ("GET", "POST", "PUT", "DELETE"):
+                strangers.append(Attack("a stranger", method, path, (), b"", allowed, False))
+                strangers += huge_bodies(method, path, allowed, signed_in=False)
+    credentials = {"Authorization": f"Bearer {token(admin, OWNER)}"}
+    known = [
+        *unclear_lengths("POST", "services/admin/api/users/import"),
+        *huge_bodies("POST", "services/admin/api/users/import", frozenset({413}), signed_in=True),
+    ]
+    assert all_wrong(("127.0.0.1", port), [*strangers, *known], hub.base_url, credentials) == []
+    of_hub = [
+        *huge_bodies("POST", "hub/login", frozenset({400}), signed_in=True),
+        *huge_bodies("POST", "hub/set-password", frozenset({400}), signed_in=True),
+        *unclear_lengths("POST", "hub/login"),
+    ]
+    assert all_wrong(("127.0.0.1", hub_port), of_hub, hub.base_url) == []
+    assert "Traceback" not in said_in_log(hub, since)
 
 
 def test_a_user_gets_no_page_and_no_answer(hub: Hub, guest: Visitor) -> None:

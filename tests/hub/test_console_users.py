@@ -118,6 +118,16 @@ def test_what_is_no_class_is_refused_as_a_whole(console: Console) -> None:
     assert refused(console.ask("POST", "api/users/import", json=body), 422)
 
 
+def test_a_class_that_is_too_large_is_refused_with_the_limit(console: Console) -> None:
+    """Through the hub's proxy, which would say 503 of a connection that breaks."""
+    text = "name\n" + "student\n" * 400_000
+    assert console.ask("GET", "api/users/import").json() == {"done": 0, "total": 0}
+    answer = console.ask("POST", "api/users/import", json={"csv": text})
+    assert refused(answer, 413)
+    assert "at most 1 MiB" in answer.json()["detail"]
+    assert console.ask("GET", "api/users/import").json() == {"done": 0, "total": 0}
+
+
 def test_one_user_is_allowed_more_until_then(hub: Hub, console: Console) -> None:
     """A notebook is told at once; a launch beyond it is refused with the way out."""
     body = {"users": [OWNER], "do": "start"}
@@ -270,6 +280,23 @@ def test_the_page_says_how_far_an_import_is(hub: Hub, admin: Visitor, page: Page
     expect(page.locator("#import-said")).to_have_text("25 of 500 are imported…")
     held[0].continue_()
     expect(page.locator("#import-said")).to_have_text("1 of 1 lines were imported.")
+
+
+def test_the_page_uploads_no_class_that_is_too_large(hub: Hub, admin: Visitor, page: Page) -> None:
+    """It names the limit, for a file and for text."""
+    sign_in_to(page, hub, "users")
+    page.get_by_role("button", name="Import a class…").click()
+    asked: list[str] = []
+    page.on("request", lambda one: asked.append(one.url) if one.method == "POST" else None)
+    text = "name\n" + "student\n" * 400_000
+    file = {"name": "class.csv", "mimeType": "text/csv", "buffer": text.encode()}
+    page.get_by_label("A file").set_input_files(file)  # type: ignore[arg-type]
+    expect(page.locator("#import-said")).to_contain_text("at most 1 MiB")
+    page.get_by_label("Or its text").fill(text)
+    page.locator("#import-said").evaluate("one => { one.textContent = '' }")
+    page.get_by_role("button", name="Try without changing anything").click()
+    expect(page.locator("#import-said")).to_contain_text("at most 1 MiB")
+    assert asked == []
 
 
 def test_who_is_no_administrator_changes_nobody(hub: Hub, console: Console) -> None:

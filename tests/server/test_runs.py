@@ -112,7 +112,7 @@ async def test_stop(api: Api, launch: Launch, service: Service) -> None:
         (json.dumps({"reason": "x" * 1001}).encode(), 422, ["reason", "1000"]),
         (b'{"why": "x"}', 422, ["why", "no such field", "Allowed: reason"]),
         (b'{"resaon": 1, "by": 2}', 422, ["2 reasons", "did you mean 'reason'"]),
-        (b'{"reason": "' + b"x" * MOST_BYTES + b'"}', 400, [str(MOST_BYTES)]),
+        (b'{"reason": "' + b"x" * MOST_BYTES + b'"}', 413, ["at most 4 MiB"]),
     ],
 )
 async def test_a_body_that_is_wrong(

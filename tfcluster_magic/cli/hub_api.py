@@ -17,7 +17,15 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from .. import paths
-from ..errors import BackendUnavailable, Conflict, NotAllowed, NotFound, TFClusterError, UsageError
+from ..errors import (
+    BackendUnavailable,
+    Conflict,
+    NotAllowed,
+    NotFound,
+    TFClusterError,
+    TooLarge,
+    UsageError,
+)
 from ..i18n import _
 
 HUB, TOKEN = "TFCLUSTER_HUB_URL", "TFCLUSTER_HUB_TOKEN"
@@ -30,6 +38,7 @@ _BY_STATUS: dict[int, type[TFClusterError]] = {
     403: NotAllowed,
     404: NotFound,
     409: Conflict,
+    413: TooLarge,
     422: UsageError,
     503: BackendUnavailable,
 }

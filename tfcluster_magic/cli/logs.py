@@ -56,6 +56,9 @@ def logs_command(
 
     What TensorFlow's C++ code remarks (I and W) is left out, and told in number.
 
+    A terminal gets the text and its colours; nothing else that a task printed acts on it. A pipe
+    gets no colours, and with --no-prefix every byte.
+
     \b
     Examples:
       tfcluster logs -f digits
@@ -100,7 +103,7 @@ def follow_output(
         if line is None:
             sys.stdout.flush()
         elif counts(line.text):
-            terminal.emit(show(line))
+            terminal.emit(show(line), raw=not prefix)
         else:
             hidden += 1
         if follow and time.monotonic() >= look:

@@ -20,7 +20,7 @@ from ..i18n import _
 from ..manager import ClusterManager
 from ..models import TFCluster
 from ..output import report
-from ..output.text import Paint, tame
+from ..output.text import Paint, settled, tame
 
 if TYPE_CHECKING:
     from ..tensorboard_view import View
@@ -72,7 +72,11 @@ class Terminal:
 
     def colours(self) -> bool:
         """Whether stdout shows colours."""
-        return sys.stdout.isatty() and self.wants_colours()
+        return self.is_terminal() and self.wants_colours()
+
+    def is_terminal(self) -> bool:
+        """Whether stdout is a terminal, on which control characters would act."""
+        return sys.stdout.isatty()
 
     @staticmethod
     def wants_colours() -> bool:
@@ -93,14 +97,21 @@ class Terminal:
         """A result, in words."""
         self.emit(self.words(text))
 
-    def emit(self, text: str) -> None:
-        """A result exactly as it is: a document, a line of a log.
+    def emit(self, text: str, *, raw: bool = False) -> None:
+        """A result exactly as it is: a document, a line of a log. What goes to a terminal keeps its
+        colours, and nothing else in it acts on that terminal; a pipe gets no colours, and with
+        `raw` every byte.
 
         Raises:
             TFClusterError: stdout takes no more; BrokenPipeError when nobody reads it any more.
         """
+        colours = self.paint.enabled
+        if self.is_terminal():
+            text = "\n".join(tame(settled(line)) for line in text.split("\n"))
+        elif raw:
+            colours = True  # else click takes away what it knows
         try:
-            click.echo(text, color=self.paint.enabled)
+            click.echo(text, color=colours)
         except BrokenPipeError:
             raise
         except OSError as error:
@@ -134,7 +145,7 @@ class Terminal:
         if not sys.stdout.isatty():
             self.changed(cluster)
             return
-        lines = text.split("\n")[: shutil.get_terminal_size().lines - 1]
+        lines = tame(text).split("\n")[: shutil.get_terminal_size().lines - 1]
         up = f"\x1b[{self._live_lines}A\x1b[J" if self._live_lines else ""
         click.echo(up + "\n".join(lines), color=True)
         self._live_lines = len(lines)
@@ -163,7 +174,7 @@ class Terminal:
         if not self.can_ask:
             text = _("this would {deed}; to do it: `{program} {command} --yes`")
             raise UsageError(text.format(deed=deed, program=self.program, command=command))
-        return click.confirm(_("This will {deed}. Go on?").format(deed=deed), err=True)
+        return click.confirm(tame(_("This will {deed}. Go on?").format(deed=deed)), err=True)
 
     @contextmanager
     def detaching(self, name: str, then: str = "") -> Iterator[None]:

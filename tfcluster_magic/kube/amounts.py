@@ -9,6 +9,7 @@ Ref: https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/#reso
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -39,8 +40,14 @@ def _number(said: str) -> float:
     if not match:
         raise ValueError(f"{said!r} is no quantity of Kubernetes")
     number, exponent, suffix = match.groups()
-    scale = 10.0 ** int(exponent) if exponent else _SUFFIXES[suffix or ""]
-    return float(number) * scale
+    try:
+        scale = 10.0 ** int(exponent) if exponent else _SUFFIXES[suffix or ""]
+    except OverflowError:
+        scale = math.inf
+    found = float(number) * scale
+    if not math.isfinite(found):
+        raise ValueError(f"{said!r} is no quantity of Kubernetes: it is too large")
+    return found
 
 
 def amounts(said: Mapping[str, object] | None) -> Amounts:

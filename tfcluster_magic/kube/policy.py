@@ -16,6 +16,7 @@ from msgspec import Meta
 from ..errors import InvalidRequest, Problem
 from ..i18n import _
 from ..models import MEMORY_PATTERN, Model, PositiveSeconds
+from ..quantity import number_rule, odd_numbers
 
 Claim = Annotated[str, Meta(description='name of a claim in the run\'s namespace; "": none')]
 Path = Annotated[str, Meta(pattern="^/[^:]+$")]
@@ -109,6 +110,11 @@ def parse(text: str) -> Policy:
     except yaml.YAMLError as error:
         problem = Problem("policy", str(error), _("it must be YAML"))
         raise InvalidRequest([problem], headline) from None
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, say
+        problem = Problem("policy", str(error), _("it must be YAML"))
+        raise InvalidRequest([problem], headline) from None
+    if odd := [Problem(at, text, number_rule()) for at, text in odd_numbers(said)]:
+        raise InvalidRequest(odd, headline)
     try:
         policy = msgspec.convert(said or {}, Policy)
         for network in policy.egress:

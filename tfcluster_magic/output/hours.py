@@ -9,9 +9,7 @@ from collections.abc import Sequence
 from ..budget import amount
 from ..i18n import _
 from ..ledger import By, Row
-from .text import PLAIN, Paint, clean, table
-
-_MAY_BE_A_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+from .text import PLAIN, Paint, clean, spreadsheet_cell, table
 
 
 def heads() -> dict[By, str]:
@@ -55,8 +53,8 @@ def as_csv(rows: Sequence[Row], by: By) -> str:
     writer.writerow((by, "cpuHours", "gpuHours", "usedCpuHours", "measuredCpuHours"))
     for row in rows:
         figures = (row.cpu, row.gpu, row.used, row.measured)
-        key = f"'{row.key}" if row.key.startswith(_MAY_BE_A_FORMULA) else row.key
-        writer.writerow((key, *("" if each is None else f"{each:.6f}" for each in figures)))
+        cell = spreadsheet_cell(row.key)
+        writer.writerow((cell, *("" if each is None else f"{each:.6f}" for each in figures)))
     return out.getvalue().rstrip("\n")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from http import HTTPStatus
 from typing import Any
 
@@ -10,6 +11,8 @@ from tornado.web import HTTPError
 from ..errors import InvalidRequest, TFClusterError
 
 TYPE = "application/problem+json"
+MOST_SHOWN = 100
+"""Characters of a value that JSON cannot say."""
 
 
 def problem(error: BaseException, inside: str) -> dict[str, Any]:
@@ -29,9 +32,24 @@ def problem(error: BaseException, inside: str) -> dict[str, Any]:
         told |= {"title": _phrase(500), "detail": inside}
     if isinstance(error, InvalidRequest):
         told["problems"] = [
-            {"field": p.field, "value": p.value, "allowed": p.allowed} for p in error.problems
+            {"field": p.field, "value": _plain(p.value), "allowed": p.allowed}
+            for p in error.problems
         ]
     return told
+
+
+def encoded(told: dict[str, Any]) -> str:
+    """A told error as JSON; raises ValueError rather than write what is none."""
+    return json.dumps(told, default=str, allow_nan=False)
+
+
+def _plain(value: object) -> object:
+    """A value as it was given, or as text where JSON has none for it."""
+    try:
+        json.dumps(value, default=str, allow_nan=False)
+    except (ValueError, RecursionError):
+        return ascii(value)[:MOST_SHOWN]
+    return value
 
 
 def _phrase(status: int) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ..backends.base import LogLine
 from ..models import TFCluster
 from ..names import task_name
-from .text import TASK_COLOURS, Paint, tame
+from .text import TASK_COLOURS, Paint, settled, tame
 
 
 def task_names(cluster: TFCluster) -> list[str]:
@@ -23,7 +23,7 @@ class Prefixer:
         tasks: the tasks that will be seen; the longest name sets the width, the order the colours.
         paint: whether to use colours.
         prefix: whether lines begin with their task's name; without it they are as they were
-            printed, whatever that does to a terminal.
+            printed, and whoever shows them on a terminal has to clean them.
     """
 
     def __init__(self, tasks: Iterable[str], paint: Paint, prefix: bool = True) -> None:
@@ -39,15 +39,7 @@ class Prefixer:
         mark = self._paint(
             f"{line.task:<{self._width}} |", self._colours.get(line.task, TASK_COLOURS[0])
         )
-        text = tame(_settled(line.text))
+        text = tame(settled(line.text))
         if "\x1b" in text:
             text += "\x1b[0m"  # so that the next line begins as it should
         return f"{mark} {text}".rstrip()
-
-
-def _settled(text: str) -> str:
-    """What a terminal would show at last of a line that rewrites itself, as progress bars do."""
-    if "\r" not in text:
-        return text
-    parts = [part for part in text.split("\r") if part.strip()]
-    return parts[-1] if parts else ""

@@ -8,6 +8,9 @@ import unicodedata
 from collections.abc import Sequence
 
 from ..models import Phase, TaskState
+from ..terminal_text import clean, settled, stripped, tame
+
+__all__ = ["clean", "settled", "tame"]  # with what is below: all that makes text for people
 
 _CODES = {"red": 31, "green": 32, "yellow": 33, "blue": 34, "magenta": 35, "cyan": 36}
 _CODES |= {"bold": 1, "dim": 2}
@@ -27,12 +30,6 @@ COLOURS: dict[Phase | TaskState, str] = {
     TaskState.FAILED: "red",
     TaskState.STOPPED: "dim",
 }
-# Escape sequences (ECMA-48: CSI; OSC and the like with what they carry), single characters.
-_CONTROL = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]P^_X][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]"
-    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
-)
-_COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 
 
 class Paint:
@@ -53,19 +50,15 @@ class Paint:
 PLAIN = Paint(enabled=False)
 
 
-def clean(text: str) -> str:
-    """`text` on one line and without what could move a terminal's cursor or change its colours."""
-    return _CONTROL.sub("", text.replace("\n", " ").replace("\t", " "))
-
-
-def tame(text: str) -> str:
-    """`text` with its colours, and without what could do anything else to a terminal."""
-    return _CONTROL.sub(lambda found: found[0] if _COLOUR.fullmatch(found[0]) else "", text)
+def spreadsheet_cell(text: str) -> str:
+    """`text` for a CSV file: no spreadsheet takes it for a formula."""
+    plain = clean(text)
+    return f"'{plain}" if plain.lstrip().startswith(("=", "+", "-", "@")) else plain
 
 
 def width(text: str) -> int:
     """Columns that `text` takes on a terminal."""
-    plain = _CONTROL.sub("", text)
+    plain = stripped(text)
     if plain.isascii():
         return len(plain)
     return sum(

@@ -20,10 +20,11 @@ from tornado.iostream import StreamClosedError
 from tornado.web import HTTPError, authenticated
 
 from .. import validation
-from ..errors import Conflict, InvalidRequest, NotAllowed, Problem, TFClusterError, UsageError
+from ..errors import Conflict, InvalidRequest, NotAllowed, Problem, TFClusterError
 from ..i18n import _, accepted, language
 from ..models import Model, TFCluster
 from ..output import problems
+from ..request_body import StreamedBody
 
 if TYPE_CHECKING:
     from .service import Service
@@ -48,10 +49,23 @@ def wanted_by(handler: JupyterHandler) -> str | None:
     return accepted(handler.request.headers.get("Accept-Language", ""))
 
 
-class TFClusterHandler(APIHandler):
+class TFClusterHandler(APIHandler, StreamedBody):
     """A route of ours. Methods of subclasses carry `@guarded`."""
 
     auth_resource = RESOURCE
+    most_bytes = MOST_BYTES
+
+    async def prepare(self) -> None:  # type: ignore[override]  # as in Jupyter Server's own
+        """Find out who asks, and only then read what they send.
+
+        Raises:
+            HTTPError: 403, nobody is signed in.
+            TooLarge: it is more than any of our pages sends.
+        """
+        await super().prepare()
+        if not self.current_user:
+            raise HTTPError(403)
+        self.expect_body()
 
     @property
     def service(self) -> Service:
@@ -82,23 +96,8 @@ class TFClusterHandler(APIHandler):
         return cluster
 
     def body(self) -> dict[str, Any]:
-        """The JSON object that came with the request; nothing is an empty one.
-
-        Raises:
-            UsageError: it is something else.
-        """
-        size = len(self.request.body)
-        if size > MOST_BYTES:
-            raise UsageError(
-                _("the request has {size} bytes; at most {most}").format(size=size, most=MOST_BYTES)
-            )
-        try:
-            data = json.loads(self.request.body or b"{}", parse_constant=_no_number)
-        except (ValueError, RecursionError):
-            raise UsageError(_("the body of the request is not JSON")) from None
-        if not isinstance(data, dict):
-            raise UsageError(_("the body of the request is not a JSON object"))
-        return data
+        """The JSON object that came with the request. Raises as `json_body`."""
+        return self.json_body()
 
     def read(self, kind: type[M]) -> M:
         """The body as a `kind`.
@@ -137,7 +136,7 @@ class TFClusterHandler(APIHandler):
         with language(wanted_by(self)):
             told = problem(error if error is not None else HTTPError(status_code))
         self.set_status(told["status"])
-        self.finish(json.dumps(told, default=str), set_content_type=PROBLEM)
+        self.finish(problems.encoded(told), set_content_type=PROBLEM)
 
     def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
         """An error that is told to the user is no fault of the server: its log stays short."""
@@ -158,7 +157,9 @@ def guarded(method: Callable[..., Any], action: str | None = None) -> Callable[.
     async def spoken(self: JupyterHandler, *args: Any, **words: Any) -> None:
         self.settings["tfcluster"].start()  # an older Jupyter Server has not done it
         with language(wanted_by(self)):
-            await cast("Awaitable[None]", checked(self, *args, **words))
+            answered = checked(self, *args, **words)
+            if answered is not None:  # Tornado has led who is not signed in to the login
+                await answered
 
     spoken.is_guarded = True  # type: ignore[attr-defined]  # a test walks all routes
     return spoken
@@ -201,7 +202,3 @@ def _allowed(method: Callable[..., Any], action: str | None) -> Callable[..., An
         await cast("Awaitable[None]", method(self, *args, **words))
 
     return told
-
-
-def _no_number(constant: str) -> float:
-    raise ValueError(f"{constant} is not JSON")

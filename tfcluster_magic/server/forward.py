@@ -24,8 +24,10 @@ from tornado.iostream import IOStream, StreamClosedError
 from tornado.tcpclient import TCPClient
 from tornado.util import TimeoutError as TornadoTimeout
 
+from ..request_body import announced
+
 SENT = re.compile(
-    "accept|accept-(encoding|language)|cache-control|content-(length|type)|"
+    "accept|accept-(encoding|language)|cache-control|content-type|"
     "if-((un)?modified-since|(none-)?match|range)|pragma|range|user-agent",
     re.IGNORECASE,
 )
@@ -72,7 +74,12 @@ class Forward(HTTPMessageDelegate):
     async def begin(
         cls, host: str, port: int, method: str, path: str, headers: HTTPHeaders
     ) -> Forward:
-        """Connect and send the head of the request. Raises NoAnswer."""
+        """Connect and send the head of the request, with one length of its body or none.
+
+        Raises:
+            HTTPError: 400, its headers do not say how long its body is.
+            NoAnswer: nothing listens there.
+        """
         try:
             stream = await TCPClient().connect(host, port, timeout=CONNECT_WITHIN)
         except (OSError, StreamClosedError, TornadoTimeout) as error:
@@ -83,6 +90,9 @@ class Forward(HTTPMessageDelegate):
             of_a_body = name.lower().startswith("content-")
             if SENT.fullmatch(name) and (method == "POST" or not of_a_body):
                 passed.add(name, value)
+        length = announced(headers) if method == "POST" else None
+        if length is not None:
+            passed["Content-Length"] = str(length)
         try:
             await forward._connection.write_headers(RequestStartLine(method, path, ""), passed)
         except StreamClosedError:

@@ -9,17 +9,18 @@ that does not start is a page that says why. Where a board listens comes from `b
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from typing import Any
 
 from jupyter_server.base.handlers import JupyterHandler
 from tornado.httputil import HTTPHeaders
 from tornado.iostream import StreamClosedError
-from tornado.web import HTTPError, stream_request_body
+from tornado.web import HTTPError
 
 from ..errors import BackendUnavailable, Conflict, TFClusterError
 from ..i18n import _, language
+from ..output.problems import encoded
+from ..request_body import StreamedBody, announced
 from ..tensorboard_registry import Board
 from ..tensorboard_server import HOST
 from .base import PROBLEM, RESOURCE, break_off, guarded, looked_at, may, problem, wanted_by
@@ -37,13 +38,11 @@ _OURS = re.compile(r"(token|_xsrf)(=|$)")
 _GZIP = re.compile(r"\bgzip\b(?!\s*;\s*q=0(\.0*)?\s*(,|$))")
 
 
-@stream_request_body
-class BoardPage(JupyterHandler):
+class BoardPage(JupyterHandler, StreamedBody):
     """`/tfcluster/tensorboard/{id}/{path}`."""
 
     auth_resource = RESOURCE
     _forward: Forward | None = None
-    _prepared = False
 
     @property
     def _boards(self) -> ServerBoards:
@@ -74,19 +73,12 @@ class BoardPage(JupyterHandler):
             raise HTTPError(403, _("a page of another site asked for this TensorBoard"))
 
     async def prepare(self) -> None:  # type: ignore[override]  # as in Jupyter Server's own
-        """Begin to pass on a body before it is here as a whole."""
+        """Begin to pass on a body before it is here as a whole, and of no stranger."""
         await super().prepare()
+        if announced(self.request.headers) != 0 and not self.current_user:
+            raise HTTPError(403)  # also a GET, which leads nobody to the login with a body
         if self.request.method == "POST" and not self._finished:
             await self._begin()
-        self._prepared = True
-
-    def finish(self, chunk: Any = None) -> Any:
-        """Say that the connection ends with an answer that comes before the body was read: Tornado
-        closes it without a word, and a proxy that used it again would answer somebody by 503.
-        """
-        if not self._prepared:
-            self.set_header("Connection", "close")
-        return super().finish(chunk)
 
     @looked_at
     async def _begin(self) -> None:
@@ -219,12 +211,13 @@ class BoardPage(JupyterHandler):
 
     def on_finish(self) -> None:
         """Whatever came of it, the board need not go on."""
-        self.on_connection_close()
+        if self._forward is not None:
+            self._forward.close()
 
     def on_connection_close(self) -> None:
         """Nobody listens any more."""
-        if self._forward is not None:
-            self._forward.close()
+        self.on_finish()
+        super().on_connection_close()
 
     # -- when there is no board --------------------------------------------------------------------
 
@@ -240,7 +233,7 @@ class BoardPage(JupyterHandler):
                 return
         self.set_status(told["status"])
         self.set_header("Content-Type", PROBLEM)
-        self.finish(json.dumps(told, default=str))
+        self.finish(encoded(told))
 
     def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
         """An error that is told to the user is no fault of the server: its log stays short."""

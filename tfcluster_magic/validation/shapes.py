@@ -25,13 +25,17 @@ from ..models.pods import (
     SUB_PATH_PATTERN,
 )
 from ..models.spec import IMAGE_PATTERN
-from ..quantity import memory_rule, parse_duration
+from ..quantity import memory_rule, number_rule, odd_numbers, parse_duration
 
 
 def check(data: object, kind: type[Model], path: str, problems: list[Problem]) -> object:
     """Check an object field by field; returns it with durations turned into seconds."""
     if not isinstance(data, Mapping):
         problems.append(Problem(path, data, _("expected an object")))
+        return data
+    odd = list(odd_numbers(data, path))
+    if odd:
+        problems += [Problem(at, text, number_rule()) for at, text in odd]
         return data
     known = {field.encode_name: field for field in fields(kind)}
     clean: dict[str, object] = {}

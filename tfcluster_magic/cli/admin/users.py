@@ -12,7 +12,7 @@ import click
 
 from ...errors import UsageError
 from ...i18n import _
-from ...output.text import age, clean
+from ...output.text import age, clean, spreadsheet_cell
 from ...quantity import format_bytes
 from .. import grammar
 from ..ending import YES
@@ -149,7 +149,9 @@ def _links(lines: list[dict[str, Any]]) -> str:
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow(["name", "link"])
-    writer.writerows([line["name"], line["link"]] for line in lines if line["link"])
+    writer.writerows(
+        [spreadsheet_cell(line["name"]), line["link"]] for line in lines if line["link"]
+    )
     return out.getvalue()
 
 

@@ -21,11 +21,11 @@ from tornado.httpserver import HTTPServer
 from ...errors import BackendUnavailable
 from ...i18n import _
 from ...paths import private
+from ...request_body import MOST_BYTES
 from .. import allowances, forwarded
 from . import service
 from .archives import FOLDER, Archives
 from .audit import FILE, AuditLog
-from .handlers import MOST_BYTES
 from .here import Here
 from .routes import Console, application
 from .site import Nowhere, Site, SiteHere

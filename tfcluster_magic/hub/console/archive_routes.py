@@ -15,6 +15,7 @@ from ... import validation
 from ...errors import Conflict, InvalidRequest, NotFound, Problem, TFClusterError
 from ...i18n import _
 from ...models import Model, Stop
+from ...terminal_text import clean
 from ..accounts.store import normal
 from .archives import Archives
 from .audit import Entry
@@ -63,7 +64,7 @@ class AllArchives(_Handler):
     async def post(self) -> None:
         """Begin one: servers and clusters are ended, then the data is packed and read again."""
         asked = validation.read(self.body(), ArchiveRequest)
-        reason, name = " ".join(asked.reason.split()), normal(asked.user)
+        reason, name = clean(" ".join(asked.reason.split())).strip(), normal(asked.user)
         if not reason or len(reason) > MOST_REASON:
             rule = _("say why, in at most {most} characters: the owner reads it")
             wrong = Problem("reason", asked.reason, rule.format(most=MOST_REASON))

@@ -16,6 +16,7 @@ from ... import validation
 from ...errors import InvalidRequest, Problem, TFClusterError
 from ...i18n import _
 from ...models import Model, Stop
+from ...terminal_text import clean
 from . import table
 from .handlers import ConsoleHandler, noted, words
 from .page import Page
@@ -82,7 +83,7 @@ class StopClusters(ConsoleHandler):
     async def post(self) -> None:
         """What became of each, in the order of the request."""
         asked = validation.read(self.body(), StopRequest)
-        reason = " ".join(asked.reason.split())
+        reason = clean(" ".join(asked.reason.split())).strip()
         if not reason or len(reason) > MOST_REASON:
             rule = _("say why, in at most {most} characters: the owner reads it")
             raise InvalidRequest(

@@ -10,7 +10,6 @@ failure is `application/problem+json` with one sentence.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -22,20 +21,20 @@ from jupyterhub.services.auth import (
     HubOAuthenticated,
     UserNotAllowed,
 )
-from tornado.web import HTTPError, RequestHandler
+from tornado.web import HTTPError
 from traitlets import default
 
-from ...errors import NotAllowed, TFClusterError, UsageError
+from ...errors import NotAllowed, TFClusterError
 from ...i18n import _
 from ...models import Model
 from ...output import problems
+from ...request_body import MOST_BYTES, StreamedBody
 from .audit import Entry, entry
 
 if TYPE_CHECKING:
     from .routes import Console
 
 PROBLEM = problems.TYPE
-MOST_BYTES = 1024 * 1024
 POLICY = (
     "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'self'; img-src 'self' data:; "
     "font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -70,11 +69,12 @@ class Callback(HubOAuthCallbackHandler):
     hub_auth_class = Asking
 
 
-class ConsoleHandler(HubOAuthenticated, RequestHandler):
+class ConsoleHandler(HubOAuthenticated, StreamedBody):
     """A route that only an administrator gets an answer from."""
 
     hub_auth_class = Asking
     is_page = False
+    most_bytes = MOST_BYTES
 
     def initialize(self, console: Console) -> None:
         """What all routes share."""
@@ -88,12 +88,18 @@ class ConsoleHandler(HubOAuthenticated, RequestHandler):
         self.set_header("Cache-Control", "no-store")
 
     async def prepare(self) -> None:
-        """Let administrators through.
+        """Let administrators through, and read only what they send.
 
         Raises:
             SignIn: nobody is signed in.
             NotAllowed: who is signed in may not, or the request is not of a page of ours.
+            TooLarge: it is more than any page sends.
         """
+        await self._admit()
+        if not self._finished:
+            self.expect_body()
+
+    async def _admit(self) -> None:
         user = await self.hub_auth.get_user(self, sync=False)
         if not getattr(self, "_token_authenticated", False):
             if not self.hub_auth._get_token_cookie(self):
@@ -127,14 +133,8 @@ class ConsoleHandler(HubOAuthenticated, RequestHandler):
         return name if user.get("kind", "user") == "user" else f"service {name}"
 
     def body(self) -> dict[str, Any]:
-        """The JSON object that came with the request. Raises UsageError."""
-        try:
-            data = json.loads(self.request.body or b"{}")
-        except (ValueError, RecursionError):
-            raise UsageError(_("the body of the request is not JSON")) from None
-        if not isinstance(data, dict):
-            raise UsageError(_("the body of the request is not a JSON object"))
-        return data
+        """The JSON object that came with the request. Raises as `json_body`."""
+        return self.json_body()
 
     def reply(self, data: Model | dict[str, Any]) -> None:
         """Answer with JSON."""
@@ -146,7 +146,7 @@ class ConsoleHandler(HubOAuthenticated, RequestHandler):
         told = problem(status_code, (kwargs.get("exc_info") or (None, None))[1])
         self.set_status(told["status"])
         self.set_header("Content-Type", PROBLEM)
-        self.finish(json.dumps(told, default=str))
+        self.finish(problems.encoded(told))
 
     def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
         """An error that is told to the administrator is no fault of the service."""

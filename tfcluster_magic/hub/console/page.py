@@ -22,7 +22,12 @@ class Page(ConsoleHandler):
 
     async def get(self) -> None:
         """The page, or for who is no administrator one that says so."""
-        self._show(self.template, xsrf=self.xsrf_token.decode("ascii"), user=self.who)
+        self._show(
+            self.template,
+            xsrf=self.xsrf_token.decode("ascii"),
+            user=self.who,
+            most_bytes=self.most_bytes,
+        )
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         """Tell it on a page."""

@@ -28,6 +28,8 @@ UNUSED = 300.0
 """Seconds in which somebody comes for the data."""
 SILENCE = 300.0
 """Seconds that a reader may rest."""
+MOST_BYTES = 256 * 1024 * 1024
+"""Of the records of one user's runs, which the console sends."""
 _BLOCK = 256 * 1024
 
 
@@ -77,7 +79,14 @@ class _Handler(BaseHTTPRequestHandler):
         if not hmac.compare_digest(said.encode(), f"token {self.server.token}".encode()):
             self.send_error(403)
             return
-        asked = json.loads(self.rfile.read(int(self.headers.get("Content-Length", "0"))))
+        length = self.headers.get("Content-Length", "")
+        if not (length.isascii() and length.isdigit() and len(length) < 10):
+            self.send_error(400)
+            return
+        if int(length) > MOST_BYTES:
+            self.send_error(413)
+            return
+        asked = json.loads(self.rfile.read(int(length)))
         self.send_response(200)
         self.send_header("Content-Type", "application/gzip")
         self.send_header("Transfer-Encoding", "chunked")

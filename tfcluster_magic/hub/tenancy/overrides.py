@@ -17,6 +17,7 @@ from ...errors import InvalidRequest, Problem
 from ...i18n import _
 from ...limits import Limits, Quota, Term
 from ...models import Model
+from ...terminal_text import clean
 from .grants import Entitlement, Grant, Policy, for_groups
 from .policy import PolicyMistake, parse
 
@@ -60,7 +61,7 @@ def checked(override: Override, now: float) -> Override:
         InvalidRequest: it says nothing, or what no policy could say, or for no time.
     """
     wrong = []
-    reason = " ".join(override.reason.split())
+    reason = clean(" ".join(override.reason.split())).strip()
     if not reason or len(reason) > MOST_REASON:
         rule = _("say why, in at most {most} characters: the user reads it")
         wrong.append(Problem("reason", override.reason, rule.format(most=MOST_REASON)))

@@ -21,6 +21,7 @@ from ...errors import TFClusterError
 from ...i18n import _
 from ...kube.amounts import quantity
 from ...models import Model
+from ...quantity import number_rule, odd_numbers
 from . import lines
 from .grants import Amounts, Entitlement, Grant, Image, Placement, Policy, for_groups
 
@@ -79,6 +80,8 @@ def parse(text: str) -> Policy:
         why = getattr(error, "problem", None) or str(error)
         line = mark.line + 1 if mark else 1
         raise PolicyMistake(line, _("it is no YAML: {why}").format(why=why)) from None
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, say
+        raise PolicyMistake(1, _("it is no YAML: {why}").format(why=error)) from None
     if twice:
         line, key = twice
         raise PolicyMistake(line, _("{word} stands here a second time").format(word=key))
@@ -90,6 +93,9 @@ class _Reader:
         self._text = text
 
     def policy(self, said: object) -> Policy:
+        for path, text in odd_numbers(said):
+            what = _("got {value!r}; {why}").format(value=text, why=number_rule())
+            raise self._mistake(_steps(f".{path}"), what)
         file = self._convert(said, _File, ())
         self._convert(file.default, Grant, ("default",))
         default = self._grant(file.default, ("default",))

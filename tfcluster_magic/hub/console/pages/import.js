@@ -5,6 +5,11 @@ import { ask, at, make } from './shared.js';
 /** Milliseconds between two looks how far an import is. */
 const EVERY = 500;
 
+const MOST_BYTES = Number(document.body.dataset.mostBytes);
+const TOO_LARGE = `The class is too large: at most ${MOST_BYTES / 2 ** 20} MiB are taken. Nothing was uploaded. Import it in parts.`;
+
+const given = dryRun => ({ csv: at('csv').value, group: at('group').value.trim(), dryRun });
+
 let done = () => {};
 
 export function openImport(then) {
@@ -28,7 +33,11 @@ function line(told) {
   return made;
 }
 
-const quoted = text => `"${text.replaceAll('"', '""')}"`;
+/** A cell of CSV that no spreadsheet takes for a formula. */
+function quoted(text) {
+  const cell = /^\s*[=+\-@]/.test(text) ? `'${text}` : text;
+  return `"${cell.replaceAll('"', '""')}"`;
+}
 
 function offerLinks(lines) {
   const links = lines.filter(told => told.link);
@@ -61,6 +70,11 @@ function tellProgress() {
 }
 
 async function send(dryRun) {
+  const body = JSON.stringify(given(dryRun));
+  if (new Blob([body]).size > MOST_BYTES) {
+    at('import-said').textContent = TOO_LARGE;
+    return;
+  }
   at('dry').disabled = at('import-now').disabled = true;
   at('import-said').textContent = 'One moment…';
   at('lines').replaceChildren();
@@ -68,7 +82,7 @@ async function send(dryRun) {
   try {
     const { told } = await ask('api/users/import', {
       method: 'POST',
-      body: { csv: at('csv').value, group: at('group').value.trim(), dryRun }
+      body: given(dryRun)
     }).finally(end);
     const changed = `${told.changed} of ${told.lines.length} lines`;
     const what = dryRun ? 'would be imported' : 'were imported';
@@ -89,7 +103,8 @@ async function send(dryRun) {
 
 at('file').addEventListener('change', async () => {
   const [file] = at('file').files;
-  if (file) {
+  at('import-said').textContent = file && file.size > MOST_BYTES ? TOO_LARGE : '';
+  if (file && file.size <= MOST_BYTES) {
     at('csv').value = await file.text();
     at('import-now').disabled = true;
   }

@@ -1,0 +1,174 @@
+"""Request bodies for Tornado handlers that say who may ask, and how much, before they read any.
+
+Tornado reads the whole body before it calls a handler, unless the handler streams it: then
+`prepare` runs when only the headers are here. A handler of ours derives from `StreamedBody`, finds
+out in `prepare` who asks, and then calls `expect_body`. Whoever is refused is answered at once;
+what they still send is thrown away piece by piece, because a connection that is closed while the
+sender writes loses the answer, and a proxy in between says 503 instead.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from asyncio import Future
+from typing import Any
+
+from tornado.http1connection import HTTP1Connection
+from tornado.httputil import HTTPHeaders
+from tornado.web import HTTPError, RequestHandler, stream_request_body
+
+from .errors import TooLarge, UsageError
+from .i18n import _
+
+MOST_BYTES = 1024 * 1024
+"""Of a body, unless a handler says otherwise."""
+DISCARDED = 64 * 1024 * 1024
+"""Bytes that a refused sender may still send before the connection is closed."""
+WITHIN = 60.0
+"""Seconds in which a body has arrived."""
+MOST_NESTED = 64
+"""Objects and lists in each other, of a JSON body."""
+
+
+def announced(headers: HTTPHeaders) -> int | None:
+    """The length of the body that these headers announce; None when it comes in chunks.
+
+    Raises:
+        HTTPError: 400, the headers contradict each other or say no length.
+    """
+    said = headers.get("Content-Length")  # several with commas
+    lengths = set() if said is None else {one.strip() for one in said.split(",")}
+    coding = headers.get("Transfer-Encoding")
+    if coding is not None:
+        if lengths or coding.strip().lower() != "chunked":
+            raise HTTPError(400, "the length of the body is not clear")
+        return None
+    if not lengths:
+        return 0
+    length = lengths.pop()
+    if lengths or not re.fullmatch("[0-9]{1,18}", length):
+        raise HTTPError(400, "the length of the body is not clear")
+    return int(length)
+
+
+@stream_request_body
+class StreamedBody(RequestHandler):
+    """A handler whose `prepare` runs before its request's body is read."""
+
+    most_bytes = MOST_BYTES
+    _body: bytearray | None = None
+    _is_too_large = False
+
+    def expect_body(self) -> None:
+        """Read the body from here on: called by `prepare` once the sender may be answered.
+
+        Raises:
+            HTTPError: 400, the headers do not say how long it is.
+            TooLarge: it is longer than this handler takes.
+        """
+        length = announced(self.request.headers)
+        if length is not None and length > self.most_bytes:
+            raise self._too_large()
+        self._body = bytearray()
+        connection = self.request.connection
+        if isinstance(connection, HTTP1Connection):  # what comes in chunks is counted here
+            connection.set_max_body_size(DISCARDED)
+            connection.set_body_timeout(WITHIN)
+
+    def data_received(self, chunk: bytes) -> Any:
+        """Keep a piece of a body that is expected, and drop any other."""
+        if self._body is None or self._is_too_large:
+            return
+        if len(self._body) + len(chunk) > self.most_bytes:
+            self._is_too_large, self._body = True, bytearray()
+            return
+        self._body += chunk
+
+    def json_body(self) -> dict[str, Any]:
+        """The JSON object that came with the request; nothing is an empty one.
+
+        Raises:
+            TooLarge: it came in chunks, and there were too many of them.
+            UsageError: it is something else.
+        """
+        if self._is_too_large:
+            raise self._too_large()
+        return json_object(bytes(self._body or b""))
+
+    def finish(self, chunk: Any = None) -> Any:
+        """Answer; what is still being sent is thrown away before the connection is closed."""
+        connection, arrived = self.request.connection, self.request._body_future
+        if isinstance(connection, HTTP1Connection) and not arrived.done():
+            # A proxy that used the connection again would answer somebody else by 503.
+            self.set_header("Connection", "close")
+            if self._goes_on():
+                connection.set_max_body_size(DISCARDED)
+                connection.set_body_timeout(WITHIN)
+                self.request.connection = _Answered(connection, arrived)  # type: ignore[assignment]
+            else:
+                connection.set_max_body_size(1 << 62)  # no second answer: it is closed by then
+        return super().finish(chunk)
+
+    def on_connection_close(self) -> None:
+        """Keep nothing of a body that never came."""
+        self._body = None
+        super().on_connection_close()
+
+    def _goes_on(self) -> bool:
+        """Whether the sender of the body may finish, or is cut off."""
+        headers = self.request.headers
+        try:
+            length = announced(headers)
+        except HTTPError:
+            return False
+        # with `Expect` the sender waits for the answer, and sends nothing after a refusal
+        return "Expect" not in headers and (length is None or length <= DISCARDED)
+
+    def _too_large(self) -> TooLarge:
+        most = f"{self.most_bytes / (1 << 20):g} MiB"
+        return TooLarge(_("the request is too large: at most {most} are taken").format(most=most))
+
+
+class _Answered:
+    """A connection on which the answer is given while the body still arrives."""
+
+    def __init__(self, connection: HTTP1Connection, arrived: Future[None]) -> None:
+        self._connection, self._arrived = connection, arrived
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    def finish(self) -> None:
+        """Close the connection once nothing more arrives."""
+        self._arrived.add_done_callback(self._end)
+
+    def _end(self, arrived: Future[None]) -> None:
+        if not arrived.cancelled() and arrived.exception() is None:
+            self._connection._disconnect_on_finish = True
+            self._connection.finish()
+
+
+def json_object(text: bytes) -> dict[str, Any]:
+    """The JSON object that a body is; of nothing an empty one.
+
+    Raises:
+        UsageError: it is something else, or nested deeper than anything that is asked.
+    """
+    try:
+        data = json.loads(text or b"{}", parse_constant=_no_number)
+    except (ValueError, RecursionError):
+        raise UsageError(_("the body of the request is not JSON")) from None
+    if not isinstance(data, dict):
+        raise UsageError(_("the body of the request is not a JSON object"))
+    level: list[Any] = [data]
+    for _depth in range(MOST_NESTED):
+        below = (one.values() if isinstance(one, dict) else one for one in level)
+        level = [part for parts in below for part in parts if isinstance(part, dict | list)]
+        if not level:
+            return data
+    raise UsageError(_("the body of the request is nested too deeply"))
+
+
+def _no_number(constant: str) -> float:
+    raise ValueError(f"{constant} is not JSON")
