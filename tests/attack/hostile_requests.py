@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import websocket
+from attack_requests import all_wrong, huge_bodies, unclear_lengths, wrong_bodies
 from hub.make_run import OWNER
 from hub.visitor import Visitor
 
@@ -151,7 +152,8 @@ def sockets(ground: Ground, drawn: random.Random) -> None:
         try:
             who.socket(path, redirect_limit=0, **origin).close()
         except websocket.WebSocketBadStatusException as refused:
-            assert 400 <= refused.status_code < 500, f"{path}: {refused.status_code}"
+            page = who is ground.owner and refused.status_code == 200  # of Jupyter, and no socket
+            assert page or 400 <= refused.status_code < 500, f"{path}: {refused.status_code}"
         except websocket.WebSocketException as led:
             assert "Redirect limit" in str(led), led  # to the sign-in
         else:
@@ -196,7 +198,9 @@ def traversal(ground: Ground, drawn: random.Random) -> None:
             answer = exchange(doors[door][0], request("GET", path, headers))
             (status,) = statuses(answer) or [0]
             found = [word for word in (b"root:x:", b"TFCLUSTER_", b"scrypt$") if word in answer]
-            assert status < 500 and not found, f"{path} at {door}: {status} {found}"
+            # Jupyter Server itself answers 500 to its owner's file names with a zero byte.
+            broken = status >= 500 and "%00" not in path
+            assert not broken and not found, f"{path} at {door}: {status} {found}"
 
 
 def smuggling(ground: Ground, drawn: random.Random) -> None:
@@ -264,7 +268,7 @@ def lengths(ground: Ground, drawn: random.Random) -> None:
             assert not wrong, f"Content-Length: {length!r} to {path} at {door}: {wrong}"
 
 
-def huge_bodies(ground: Ground, drawn: random.Random) -> None:
+def kept_bodies(ground: Ground, drawn: random.Random) -> None:
     """A large body of somebody who has not signed in is refused before it is kept."""
     most, block = 64 << 20, bytes(1 << 20)
     doors = ground.doors
@@ -491,6 +495,20 @@ def not_json(ground: Ground, drawn: random.Random) -> None:
             _ask(ground, drawn, text, repr(text[:20]))
 
 
+def framings(ground: Ground, drawn: random.Random) -> None:
+    """Bodies of no clear length, that are no JSON or huge are refused before they are read."""
+    del drawn  # all of them, each time
+    path = "/tfcluster/api/clusters"
+    port, base = ground.doors["notebook"]
+    attacks = [*unclear_lengths("POST", path), *wrong_bodies("POST", path)]
+    attacks += huge_bodies("POST", path, frozenset({413}), signed_in=True)
+    attacks += huge_bodies("POST", path, frozenset({403}), signed_in=False)
+    with ground.calm():
+        where, known = ("127.0.0.1", port), cookies(ground.owner, f"{base}{path}")
+        found = all_wrong(where, attacks, base, known)
+        assert not found, "; ".join(found)
+
+
 def large_csv(ground: Ground, drawn: random.Random) -> None:
     """A list of a class that is far too long is refused with a sentence of ours."""
     rows = "".join(f"user{n},{'x' * drawn.randint(20, 40)}\n" for n in range(70_000))
@@ -515,7 +533,8 @@ CASES: Mapping[str, Attempt] = {
     "traversal": traversal,
     "smuggling": smuggling,
     "content-length": lengths,
-    "huge-bodies": huge_bodies,
+    "huge-bodies": kept_bodies,
+    "framings": framings,
     "headers": head_lines,
     "addresses": addresses,
     "methods": verbs,

@@ -81,6 +81,13 @@ async def test_tensorboards_page_leads_strangers_to_the_login(
     assert await attacked(attacks) == []
 
 
+async def test_an_address_that_is_no_text_is_refused(attacked: Any, recorder: Page) -> None:
+    """400, below a TensorBoard's page as elsewhere."""
+    page = f"tfcluster/tensorboard/{recorder.id}"
+    paths = (f"{page}/%ff%fe", f"{page}/%ed%a0%80", f"{CLUSTERS}/%ff%fe")
+    assert await attacked([Attack("no text", "GET", path) for path in paths]) == []
+
+
 async def test_a_body_of_no_clear_length_is_refused(attacked: Any, recorder: Page) -> None:
     """400 for each form, also where the body would be passed on to TensorBoard."""
     page = f"tfcluster/tensorboard/{recorder.id}/take"

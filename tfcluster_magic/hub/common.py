@@ -12,10 +12,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tornado.httpserver import HTTPServer
 from traitlets.config import Config
 
-from ..request_body import MOST_BYTES
 from . import forwarded
 
 HERE = Path(__file__).parent
@@ -41,8 +39,6 @@ def configure(c: Config, *, state: Path) -> None:
         os.environ["PATH"] = os.pathsep.join([programs, found])
     forwarded.trusted(os.environ)  # a mistake is told at once
     c.JupyterHub.proxy_class = "tfcluster_magic.hub.proxy.Proxy"
-    # The hub reads a request before it knows who asks: 100 MB of each stranger, unless it is told.
-    HTTPServer.configure(None, max_body_size=MOST_BYTES)  # of this process, which is the hub
     c.JupyterHub.base_url = base_url()
     c.JupyterHub.db_url = f"sqlite:///{state / 'jupyterhub.sqlite'}"
     c.JupyterHub.upgrade_db = True  # a newer hub opens an older one's, after saving a copy

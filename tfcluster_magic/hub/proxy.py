@@ -13,6 +13,7 @@ from typing import Any
 from jupyterhub.proxy import ConfigurableHTTPProxy
 from tornado.httpserver import HTTPServer
 
+from ..request_body import MOST_BYTES
 from . import forwarded
 from .console.service import SERVICE
 
@@ -27,6 +28,8 @@ class Proxy(ConfigurableHTTPProxy):
             forwarded.Server,
             route=forwarded.segment(self.auth_token),
             believed=forwarded.trusted(os.environ),
+            # It reads a request before it knows who asks: 100 MB of each stranger, unless told.
+            max_body_size=MOST_BYTES,
         )
 
     async def add_route(self, routespec: str, target: str, data: dict[str, Any]) -> None:
