@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import platform
 import subprocess
 import sys
 import textwrap
+from importlib.util import find_spec
 from pathlib import Path
 
+import elf
 import pytest
-from test_loopback_peer import CLIENT, NEIGHBOUR
+from attack_loopback import NEIGHBOUR
+from test_loopback_peer import CLIENT
 
 from tfcluster_magic import loopback
 from tfcluster_magic.errors import TFClusterError
@@ -109,6 +113,9 @@ def test_kernel_that_runs_already(guard: str) -> None:
         print(json.dumps([guard_this_process(), guard_this_process()]))
         server = tf.distribute.Server({"worker": ["localhost:0"]}, job_name="worker", task_index=0)
         print(json.dumps([row.rpartition(":")[0] for row in listening()]))
+        links = [os.readlink(link.path) for link in os.scandir("/proc/self/fd") if link.is_symlink()
+                 and os.path.lexists(link.path)]
+        print(json.dumps(sorted({link for link in links if "io_uring" in link})))
         with tf.compat.v1.Session(server.target, graph=tf.Graph()) as session:
             with session.graph.as_default():
                 print(session.run(tf.constant(42)))
@@ -125,14 +132,74 @@ def test_kernel_that_runs_already(guard: str) -> None:
         os._exit(0)
     """
     told = {"CLIENT": CLIENT, "NEIGHBOUR": str(NEIGHBOUR)}
-    before, after, addresses, answer, hears, own = python(script, **told)
+    before, after, addresses, rings, answer, hears, own = python(script, **told)
     assert before == 0
     assert isinstance(after, list)
     assert after[0] == after[1] >= 1
     assert addresses == ["0000000000000000FFFF00000100007F"]
+    assert rings == []
     assert answer == 42
     assert hears == [True, False][: len(hears)]
     assert own == "0.0.0.0"
+
+
+GUARDED = {"bind", "listen", "accept", "accept4"}
+# jump slot, data slot, pointer: what the guard redirects in a process that runs already
+REDIRECTED = {"x86_64": {7, 6, 1}, "aarch64": {1026, 1025, 257}}[platform.machine()]
+# socket, accept, bind, listen, accept4, io_uring_setup, _enter and _register, pidfd_getfd on x86_64
+WAYS_IN = {41, 43, 49, 50, 288, 425, 426, 427, 438}
+
+
+def other_ways_in(path: Path) -> list[str]:
+    """How a library could take connections without the guard."""
+    library = elf.Library(path)
+    found = [
+        f"{name} in a relocation of type {kind} + {addend}"
+        for name in sorted(GUARDED)
+        for _slot, kind, addend in library.slots(name)
+        if kind not in REDIRECTED or addend
+    ]
+    others = ("io_uring_", "__libc_accept", "pidfd_getfd", "socketcall")
+    found += [name for name in library.imports if name.startswith(others)]
+    if library.bytes.find(b"io_uring") >= 0:
+        found.append("the word io_uring")
+    if platform.machine() == "x86_64":
+        numbers = library.calls_by_number()
+        found += [f"syscall({number})" for number in numbers if number is None or number in WAYS_IN]
+        found += ["a system call without the C library"] * library.raw_calls()
+    return found
+
+
+def test_tensorflow_and_grpc_have_no_other_way_in() -> None:
+    """The libraries of TensorFlow and gRPC take connections by the calls that the guard answers."""
+    packages = [Path(str(find_spec(name).origin)).parent for name in ("tensorflow", "grpc")]  # type: ignore[union-attr]
+    paths = {path for package in packages for path in package.rglob("*.so*")}
+    servers = {path for path in paths if "accept4" in elf.Library(path).imports}
+    assert {path.name.partition(".")[0] for path in servers} >= {"libtensorflow_cc", "cygrpc"}
+    assert {path.name: ways for path in paths if (ways := other_ways_in(path))} == {}
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="reads the code of one machine")
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("syscall(425, 8, 0)", "syscall(425)"),
+        ("syscall(number, 0, 0)", "syscall(None)"),
+        ('({ long r; __asm__("syscall" : "=a"(r) : "0"(43)); r; })', "a system call without"),
+        ("io_uring_setup()", "io_uring_setup"),
+        ("(long)*pointer", "accept in a relocation of type 1 + 8"),
+    ],
+)
+def test_another_way_in_is_found(tmp_path: Path, call: str, said: str) -> None:
+    """What the test above looks for is found in a library that has it."""
+    source, library = tmp_path / "way.c", tmp_path / "way.so"
+    pointer = "const char *pointer = (const char *)accept + 8;" if "pointer" in call else ""
+    source.write_text(
+        "long syscall(long, ...); long io_uring_setup(void); int accept(int, void *, void *);"
+        f"{pointer} long way(volatile long *at) {{ long number = *at; return {call} + !number; }}"
+    )
+    subprocess.run(["cc", "-w", "-shared", "-fPIC", "-O2", "-o", library, source], check=True)
+    assert any(way.startswith(said) for way in other_ways_in(library))
 
 
 def test_missing_guard_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -52,6 +52,11 @@ class Servers:
             stderr=subprocess.DEVNULL,
         )
 
+    @property
+    def pids(self) -> dict[str, int]:
+        """The process of each task that runs."""
+        return {task: process.pid for task, process in self._processes.items()}
+
     def kill(self, task: str) -> None:
         """End one task's server as a machine that fails would."""
         process = self._processes.pop(task)

@@ -30,8 +30,8 @@ def guard_this_process() -> int:
     harmless.
 
     Returns:
-        How many places that call bind() or accept() go through the guard now; 0 when TensorFlow is
-        not loaded, and then nothing is guarded.
+        How many places that call bind(), listen() or accept() go through the guard now; 0 when
+        TensorFlow is not loaded, and then nothing is guarded.
 
     Raises:
         TFClusterError: the guard is not built or cannot be loaded here.

@@ -3,9 +3,12 @@
  *
  * TensorFlow's gRPC server always binds the wildcard address, whatever its cluster says, and has no
  * authentication. The guard answers bind() for 0.0.0.0, :: and ::ffff:0.0.0.0 with 127.0.0.1 (::1
- * for a socket that is v6 only); other addresses, socket types and families pass unchanged. From a
- * socket that was answered so, accept() gives no connection of another account of the machine: it
- * is closed unread.
+ * for a socket that is v6 only), and listen() on a socket without an address in the same way; other
+ * addresses, socket types and families pass unchanged. From a listener that was answered so, accept()
+ * gives only connections that are known to be of this account or of root: others are closed unread.
+ *
+ * A guarded socket has mode 0700 (others have 0777): the mark is in the kernel's inode, so that it is
+ * true of the socket under any number, in a forked child, and in a process that got it from us.
  *
  * A process that runs already (a notebook kernel) loads the library itself and calls
  * tfcluster_guard_loaded_libraries(), which redirects these calls of the TensorFlow and gRPC
@@ -17,108 +20,180 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
-#include <stdint.h>
+#include <stddef.h>
 #include <sys/mman.h>
 
 #if defined(__x86_64__)
 #define CALL_SLOT R_X86_64_JUMP_SLOT
 #define DATA_SLOT R_X86_64_GLOB_DAT
+#define POINTER R_X86_64_64
 #elif defined(__aarch64__)
 #define CALL_SLOT R_AARCH64_JUMP_SLOT
 #define DATA_SLOT R_AARCH64_GLOB_DAT
+#define POINTER R_AARCH64_ABS64
 #else
 #error "the loopback guard knows x86_64 and aarch64"
 #endif
 
 typedef int bind_function(int, const struct sockaddr *, socklen_t);
+typedef int listen_function(int, int);
 typedef int accept4_function(int, struct sockaddr *, socklen_t *, int);
 
-/* Which descriptors were given loopback instead of the wildcard; higher ones than these are not
- * told apart, and count as such. */
-#define DESCRIPTORS 65536
-static unsigned char guarded[DESCRIPTORS];
-
-static int answered(int fd, int result, unsigned char is_guarded)
-{
-    if (result == 0 && fd >= 0 && fd < DESCRIPTORS)
-        __atomic_store_n(&guarded[fd], is_guarded, __ATOMIC_RELEASE);
-    return result;
-}
-
-static int is_guarded(int fd)
-{
-    return fd >= DESCRIPTORS || (fd >= 0 && __atomic_load_n(&guarded[fd], __ATOMIC_ACQUIRE));
-}
-
 /* What the C library has under a name, past the guard. */
-static void *next_of(const char *name)
+static void *next_of(const char *name, void **known)
 {
-    /* RTLD_NEXT finds nothing when the guard was loaded with dlopen() after libc. */
-    void *next = dlsym(RTLD_NEXT, name);
+    void *next = __atomic_load_n(known, __ATOMIC_ACQUIRE);
     if (!next) {
-        void *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
-        next = libc ? dlsym(libc, name) : NULL;
+        next = dlsym(RTLD_NEXT, name);
+        if (!next) /* loaded with dlopen(), after libc: then it is no other one's next, but the first */
+            next = dlsym(RTLD_DEFAULT, name);
+        __atomic_store_n(known, next, __ATOMIC_RELEASE);
     }
     return next;
 }
 
 static int libc_bind(int fd, const struct sockaddr *address, socklen_t length)
 {
-    static bind_function *next;
-    if (!next)
-        next = (bind_function *)next_of("bind");
-    return next(fd, address, length);
+    static void *known;
+    return ((bind_function *)next_of("bind", &known))(fd, address, length);
 }
 
-static int is_tcp(int fd)
+static int libc_listen(int fd, int backlog)
 {
-    int type = 0;
-    socklen_t size = sizeof type;
-    return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM;
+    static void *known;
+    return ((listen_function *)next_of("listen", &known))(fd, backlog);
 }
+
+static int libc_accept4(int fd, struct sockaddr *address, socklen_t *length, int flags)
+{
+    static void *known;
+    return ((accept4_function *)next_of("accept4", &known))(fd, address, length, flags);
+}
+
+static int option(int fd, int level, int name)
+{
+    int value = 0;
+    socklen_t size = sizeof value;
+    return getsockopt(fd, level, name, &value, &size) == 0 ? value : -1;
+}
+
+/* The family of a TCP socket (or of one like it, as MPTCP); 0 for others. */
+static int tcp_family(int fd)
+{
+    int family = option(fd, SOL_SOCKET, SO_DOMAIN);
+    int is_tcp = (family == AF_INET || family == AF_INET6)
+                 && option(fd, SOL_SOCKET, SO_TYPE) == SOCK_STREAM;
+    return is_tcp ? family : 0;
+}
+
+/* Make the wildcard address loopback; whether it was the wildcard. */
+static int to_loopback(int fd, int family, struct sockaddr_storage *address)
+{
+    static const unsigned char any[4];
+    const uint32_t loopback = htonl(INADDR_LOOPBACK);
+    if (family == AF_INET) {
+        struct sockaddr_in *v4 = (struct sockaddr_in *)address;
+        if (v4->sin_addr.s_addr != htonl(INADDR_ANY))
+            return 0;
+        v4->sin_family = AF_INET;
+        v4->sin_addr.s_addr = loopback;
+        return 1;
+    }
+    struct in6_addr *v6 = &((struct sockaddr_in6 *)address)->sin6_addr;
+    if (!IN6_IS_ADDR_UNSPECIFIED(v6)
+        && (memcmp(v6, v4_in_v6, 12) || memcmp(v6->s6_addr + 12, any, 4)))
+        return 0;
+    if (option(fd, IPPROTO_IPV6, IPV6_V6ONLY) == 1) {
+        *v6 = in6addr_loopback;
+    } else {
+        memcpy(v6, v4_in_v6, 12);
+        memcpy(v6->s6_addr + 12, &loopback, 4);
+    }
+    return 1;
+}
+
+#define GUARDED_MODE 0700
 
 static int guarded_bind(int fd, const struct sockaddr *address, socklen_t length)
 {
-    if (address && address->sa_family == AF_INET && length >= sizeof(struct sockaddr_in)) {
-        struct sockaddr_in v4;
-        memcpy(&v4, address, sizeof v4);
-        if (v4.sin_addr.s_addr == htonl(INADDR_ANY) && is_tcp(fd)) {
-            v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-            return answered(fd, libc_bind(fd, (struct sockaddr *)&v4, sizeof v4), 1);
-        }
-    } else if (address && address->sa_family == AF_INET6 && length >= sizeof(struct sockaddr_in6)) {
-        struct sockaddr_in6 v6;
-        memcpy(&v6, address, sizeof v6);
-        static const unsigned char any[4];
-        int mapped_any = !memcmp(&v6.sin6_addr, v4_in_v6, 12)
-                         && !memcmp(v6.sin6_addr.s6_addr + 12, any, 4);
-        if ((IN6_IS_ADDR_UNSPECIFIED(&v6.sin6_addr) || mapped_any) && is_tcp(fd)) {
-            const uint32_t loopback = htonl(INADDR_LOOPBACK);
-            int only_v6 = 0;
-            socklen_t size = sizeof only_v6;
-            getsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only_v6, &size);
-            if (only_v6) {
-                v6.sin6_addr = in6addr_loopback;
-            } else {
-                memcpy(&v6.sin6_addr, v4_in_v6, 12);
-                memcpy(v6.sin6_addr.s6_addr + 12, &loopback, 4);
-            }
-            return answered(fd, libc_bind(fd, (struct sockaddr *)&v6, sizeof v6), 1);
-        }
+    struct sockaddr_storage asked = {0};
+    /* As the kernel reads it: v6 without its last field, too, and 0.0.0.0 of no family. */
+    const size_t enough = offsetof(struct sockaddr_in6, sin6_scope_id);
+    int family = address ? tcp_family(fd) : 0;
+    int is_read = (family == AF_INET && length >= sizeof(struct sockaddr_in)
+                   && (address->sa_family == AF_INET || address->sa_family == AF_UNSPEC))
+                  || (family == AF_INET6 && length >= enough && address->sa_family == AF_INET6);
+    if (!is_read || length > sizeof asked)
+        return libc_bind(fd, address, length);
+    memcpy(&asked, address, length);
+    if (!to_loopback(fd, family, &asked))
+        return libc_bind(fd, address, length);
+    struct stat before;
+    if (fstat(fd, &before) != 0 || fchmod(fd, GUARDED_MODE) != 0)
+        return -1;
+    int result = libc_bind(fd, (struct sockaddr *)&asked, length);
+    if (result != 0) { /* it may be bound to a named address yet */
+        int error = errno;
+        fchmod(fd, before.st_mode & 07777);
+        errno = error;
     }
-    return answered(fd, libc_bind(fd, address, length), 0);
+    return result;
+}
+
+/* The address that a TCP socket is bound to when this is the wildcard; 0 when it is not. */
+static socklen_t wildcard_of(int fd, struct sockaddr_storage *address)
+{
+    struct sockaddr_storage copy;
+    socklen_t size = sizeof *address;
+    int family = tcp_family(fd);
+    if (!family || getsockname(fd, (struct sockaddr *)address, &size) != 0)
+        return 0;
+    copy = *address;
+    return to_loopback(fd, family, &copy) ? size : 0;
+}
+
+static int guarded_listen(int fd, int backlog)
+{
+    struct sockaddr_storage address;
+    socklen_t size = wildcard_of(fd, &address);
+    /* Without an address it would be given the wildcard and a free port. */
+    if (size && ((struct sockaddr_in *)&address)->sin_port == 0
+        && guarded_bind(fd, (struct sockaddr *)&address, size) != 0)
+        return -1;
+    return libc_listen(fd, backlog);
+}
+
+/* Marked, or listening on every address without our having been asked. */
+static int is_guarded(int fd)
+{
+    struct sockaddr_storage address;
+    struct stat file;
+    if (fstat(fd, &file) != 0 || !S_ISSOCK(file.st_mode))
+        return 0;
+    return ((file.st_mode & 0777) == GUARDED_MODE && tcp_family(fd)) || wildcard_of(fd, &address);
 }
 
 static int guarded_accept4(int fd, struct sockaddr *address, socklen_t *length, int flags)
 {
-    static accept4_function *next;
-    if (!next)
-        next = (accept4_function *)next_of("accept4");
+    if (!is_guarded(fd))
+        return libc_accept4(fd, address, length, flags);
     const socklen_t room = length ? *length : 0;
     for (;;) {
-        int connection = next(fd, address, length, flags);
-        if (connection < 0 || !is_guarded(fd) || peer_of(connection) != PEER_OTHER)
+        /* A descriptor is kept free for the question. When there is none accept() fails as it does
+         * anyway, the connection stays in the queue, and is served once there is one. */
+        struct stat kept, now;
+        int spare = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        if (spare < 0 || fstat(spare, &kept) != 0)
+            return -1;
+        int connection = libc_accept4(fd, address, length, flags);
+        int error = errno;
+        /* accept() may have waited for long: the program may have closed what it did not open. */
+        if (fstat(spare, &now) == 0 && now.st_dev == kept.st_dev && now.st_ino == kept.st_ino)
+            close(spare);
+        if (connection < 0 || is_from_us(connection)) {
+            errno = error;
             return connection;
+        }
         close(connection);
         if (length)
             *length = room;
@@ -135,6 +210,11 @@ int bind(int fd, const struct sockaddr *address, socklen_t length)
     return guarded_bind(fd, address, length);
 }
 
+int listen(int fd, int backlog)
+{
+    return guarded_listen(fd, backlog);
+}
+
 int accept4(int fd, struct sockaddr *address, socklen_t *length, int flags)
 {
     return guarded_accept4(fd, address, length, flags);
@@ -149,6 +229,7 @@ static const struct {
     const char *name;
     void *guard;
 } calls[] = {{"bind", (void *)guarded_bind},
+             {"listen", (void *)guarded_listen},
              {"accept4", (void *)guarded_accept4},
              {"accept", (void *)guarded_accept}};
 
@@ -209,7 +290,8 @@ static int redirect_all(const struct dl_phdr_info *library, const struct tables 
         return 0;
     for (size_t i = 0; i < size / sizeof *relocation; i++, relocation++) {
         unsigned long type = ELF64_R_TYPE(relocation->r_info);
-        if (type != CALL_SLOT && type != DATA_SLOT)
+        if (type != CALL_SLOT && type != DATA_SLOT
+            && (type != POINTER || relocation->r_addend != 0))
             continue;
         const ElfW(Sym) *symbol = &all->symbols[ELF64_R_SYM(relocation->r_info)];
         void **slot = (void **)(library->dlpi_addr + relocation->r_offset);

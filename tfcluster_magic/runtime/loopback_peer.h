@@ -1,133 +1,247 @@
-/* Whose connection it is that came in over loopback, from the kernel's own list.
+/* Whose connection it is that came in over loopback: the kernel is asked for the peer's socket.
  *
- * Loopback is open to every account of the machine. /proc/net/tcp names the owner of each socket, so
- * the other end of a connection can be asked for there; it needs no privilege, and works in any
- * container. proc_pid_net(5), tcp(7).
+ * Loopback is open to every account of the machine. The kernel knows the owner of each socket, also
+ * of the one at the other end. It is asked for that one socket (sock_diag(7), a fixed price); where
+ * it does not answer so (seccomp, gVisor) it has a list, /proc/net/tcp (proc_pid_net(5)). Neither
+ * needs a privilege. What nobody knows is nobody's: no answer means no.
+ *
+ * An owner is believed only of a socket that a process holds, which has an inode: of one that was
+ * closed, or that waits in the queue of a listener, the kernel may say 0, which is not root.
  */
 #ifndef LOOPBACK_PEER_H
 #define LOOPBACK_PEER_H
 
 #include <arpa/inet.h>
+#include <errno.h>
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const unsigned char v4_in_v6[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
-enum peer { PEER_UNKNOWN, PEER_OWN, PEER_OTHER };
-
-/* An end of a connection: 127.0.0.1 as four bytes, ::1 as sixteen, and its port. */
+/* An end of a connection: 127.0.0.1 as four bytes, ::1 as sixteen, and its port as on the wire. A v6
+ * socket may talk to a v4 one: ::ffff:127.0.0.1 is 127.0.0.1. */
 struct end {
-    int size;
+    unsigned size;
     unsigned char address[16];
-    unsigned port;
+    uint16_t port;
 };
 
-static int read_end(const struct sockaddr_storage *name, struct end *end)
-{
-    if (name->ss_family == AF_INET) {
-        const struct sockaddr_in *v4 = (const struct sockaddr_in *)name;
-        end->size = 4;
-        memcpy(end->address, &v4->sin_addr, 4);
-        end->port = ntohs(v4->sin_port);
-        return 1;
-    }
-    if (name->ss_family == AF_INET6) {
-        const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)name;
-        const unsigned char *bytes = v6->sin6_addr.s6_addr;
-        end->size = memcmp(bytes, v4_in_v6, 12) ? 16 : 4;
-        memcpy(end->address, bytes + 16 - end->size, (size_t)end->size);
-        end->port = ntohs(v6->sin6_port);
-        return 1;
-    }
-    return 0;
-}
+/* One socket of a connection, as the kernel describes it. */
+struct owned {
+    unsigned uid;
+    unsigned long inode;
+};
 
-/* One "0100007F:1F90": words of the address in the machine's byte order, then the port. */
-static int parse_end(const char *text, struct end *end)
+enum answer { UNAVAILABLE, NO_SUCH_SOCKET, FOUND };
+
+static int make_end(int family, const void *address, uint16_t port, struct end *end)
 {
-    unsigned char bytes[16];
-    int size = (int)strcspn(text, ":") / 2;
-    if ((size != 4 && size != 16) || sscanf(text + 2 * size, ":%x", &end->port) != 1)
+    const unsigned char *bytes = address;
+    if (family != AF_INET && family != AF_INET6)
         return 0;
-    for (int word = 0; word < size / 4; word++) {
-        unsigned value;
-        if (sscanf(text + 8 * word, "%8x", &value) != 1)
-            return 0;
-        memcpy(bytes + 4 * word, &value, 4);
+    if (family == AF_INET6 && !memcmp(bytes, v4_in_v6, 12)) {
+        bytes += 12;
+        family = AF_INET;
     }
-    struct sockaddr_storage name = {0};
-    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&name;
-    unsigned port = end->port;
-    if (size == 4) {
-        end->size = 4;
-        memcpy(end->address, bytes, 4);
-        return 1;
-    }
-    v6->sin6_family = AF_INET6; /* a v6 socket may talk to a v4 one: both are told in the same way */
-    memcpy(v6->sin6_addr.s6_addr, bytes, 16);
-    read_end(&name, end);
+    end->size = family == AF_INET ? 4 : 16;
+    memcpy(end->address, bytes, end->size);
     end->port = port;
     return 1;
+}
+
+static int end_of(const struct sockaddr_storage *name, struct end *end)
+{
+    if (name->ss_family == AF_INET6) {
+        const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)name;
+        return make_end(AF_INET6, &v6->sin6_addr, v6->sin6_port, end);
+    }
+    const struct sockaddr_in *v4 = (const struct sockaddr_in *)name;
+    return make_end(name->ss_family, &v4->sin_addr, v4->sin_port, end);
 }
 
 static int same_end(const struct end *one, const struct end *other)
 {
     return one->size == other->size && one->port == other->port
-           && !memcmp(one->address, other->address, (size_t)one->size);
+           && !memcmp(one->address, other->address, one->size);
 }
 
-/* The owner of the socket `from` that is connected with `to`; -1 when the list has none, -2 when there
- * is no list. */
-static long owner_of(const struct end *from, const struct end *to)
+/* Whether a socket in this state is one end of a connection: not a listener, which the kernel may
+ * offer instead, nor one that only tries to connect. */
+static int is_connected(unsigned state)
+{
+    return state == TCP_ESTABLISHED || state == TCP_FIN_WAIT1 || state == TCP_FIN_WAIT2
+           || state == TCP_CLOSE_WAIT;
+}
+
+/* Ask the kernel for the socket at `from` that is connected with `to`.
+ *
+ * The netlink socket lives for one question: it is neither shared with a forked child nor taken for
+ * another file after a program has closed what it did not open. */
+static enum answer ask_kernel(const struct end *from, const struct end *to, struct owned *found)
+{
+    struct {
+        struct nlmsghdr head;
+        struct inet_diag_req_v2 body;
+    } question = {
+        .head = {.nlmsg_len = sizeof question,
+                 .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+                 .nlmsg_flags = NLM_F_REQUEST},
+        .body = {.sdiag_family = from->size == 4 ? AF_INET : AF_INET6,
+                 .sdiag_protocol = IPPROTO_TCP,
+                 .idiag_states = ~0U,
+                 .id = {.idiag_sport = from->port,
+                        .idiag_dport = to->port,
+                        .idiag_if = 1, /* `lo`, also for a socket that is bound to it */
+                        .idiag_cookie = {INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE}}}};
+    memcpy(question.body.id.idiag_src, from->address, from->size);
+    memcpy(question.body.id.idiag_dst, to->address, to->size);
+
+    int asked = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+    if (asked < 0)
+        return UNAVAILABLE;
+    const struct sockaddr_nl kernel = {.nl_family = AF_NETLINK};
+    struct sockaddr_nl sender = {0};
+    socklen_t sender_size = sizeof sender;
+    union {
+        struct nlmsghdr head;
+        unsigned char bytes[1024];
+    } reply;
+    ssize_t size = -1; /* the answer is there when sendto() returns */
+    if (sendto(asked, &question, sizeof question, 0, (const struct sockaddr *)&kernel,
+               sizeof kernel) == sizeof question)
+        size = recvfrom(asked, &reply, sizeof reply, MSG_DONTWAIT, (struct sockaddr *)&sender,
+                        &sender_size);
+    close(asked);
+    if (size < (ssize_t)NLMSG_LENGTH(sizeof(int)) || sender.nl_pid != 0)
+        return UNAVAILABLE;
+    if (reply.head.nlmsg_type == NLMSG_ERROR) {
+        const struct nlmsgerr *error = NLMSG_DATA(&reply.head);
+        return error->error == -ENOENT ? NO_SUCH_SOCKET : UNAVAILABLE;
+    }
+    if (reply.head.nlmsg_type != SOCK_DIAG_BY_FAMILY
+        || size < (ssize_t)NLMSG_LENGTH(sizeof(struct inet_diag_msg)))
+        return UNAVAILABLE;
+    const struct inet_diag_msg *told = NLMSG_DATA(&reply.head);
+    struct end here, there;
+    if (!is_connected(told->idiag_state) || told->idiag_inode == 0
+        || !make_end(told->idiag_family, told->id.idiag_src, told->id.idiag_sport, &here)
+        || !make_end(told->idiag_family, told->id.idiag_dst, told->id.idiag_dport, &there)
+        || !same_end(&here, from) || !same_end(&there, to))
+        return NO_SUCH_SOCKET;
+    found->uid = told->idiag_uid;
+    found->inode = told->idiag_inode;
+    return FOUND;
+}
+
+/* One "0100007F:1F90" of the list: words of the address in the machine's byte order, then the port. */
+static int parse_end(const char *text, struct end *end)
+{
+    unsigned char bytes[16];
+    unsigned port;
+    size_t words = strcspn(text, ":") / 8;
+    if ((words != 1 && words != 4) || sscanf(text + 8 * words, ":%x", &port) != 1)
+        return 0;
+    for (size_t word = 0; word < words; word++) {
+        unsigned value;
+        if (sscanf(text + 8 * word, "%8x", &value) != 1)
+            return 0;
+        memcpy(bytes + 4 * word, &value, 4);
+    }
+    return make_end(words == 1 ? AF_INET : AF_INET6, bytes, htons((uint16_t)port), end);
+}
+
+/* Look for the socket at `from` that is connected with `to` in the kernel's list. */
+static enum answer ask_list(const struct end *from, const struct end *to, struct owned *found)
 {
     static const char *const lists[] = {"/proc/self/net/tcp", "/proc/self/net/tcp6"};
-    long owner = -2;
-    for (int i = 0; i < 2; i++) {
+    enum answer answer = UNAVAILABLE;
+    for (int i = 0; i < 2 && answer != FOUND; i++) {
         FILE *list = fopen(lists[i], "re");
         if (!list)
             continue;
-        if (owner == -2)
-            owner = -1;
+        answer = NO_SUCH_SOCKET;
         char line[512], local[64], remote[64];
-        while (owner < 0 && fgets(line, sizeof line, list)) {
-            unsigned state, uid;
+        while (answer != FOUND && fgets(line, sizeof line, list)) {
+            unsigned state;
+            struct owned row;
             struct end here, there;
-            if (sscanf(line, " %*d: %63s %63s %x %*s %*s %*s %u", local, remote, &state, &uid) != 4
-                || state != TCP_ESTABLISHED) /* of one that is gone the list may say uid 0 */
+            if (sscanf(line, " %*d: %63s %63s %x %*s %*s %*s %u %*s %lu", local, remote, &state,
+                       &row.uid, &row.inode) != 5
+                || !is_connected(state) || row.inode == 0 || !parse_end(local, &here)
+                || !parse_end(remote, &there) || !same_end(&here, from) || !same_end(&there, to))
                 continue;
-            if (parse_end(local, &here) && parse_end(remote, &there) && same_end(&here, from)
-                && same_end(&there, to))
-                owner = (long)uid;
+            *found = row;
+            answer = FOUND;
         }
         fclose(list);
     }
-    return owner;
+    return answer;
 }
 
-/* Whether a connection was made by this account or by root, who may do everything anyway.
- *
- * The list is no snapshot, so a row may be missed once; who is not in it three times is gone. */
-static enum peer peer_of(int fd)
+/* Whether the kernel's number for an account that our user namespace does not know (overflowuid) is a
+ * real account here: it is where the namespace knows all of them. */
+#define OVERFLOW_UID 65534
+static int knows_all_accounts(void)
 {
+    unsigned inside = 1, outside = 1, count = 0;
+    FILE *map = fopen("/proc/self/uid_map", "re");
+    if (!map)
+        return 0;
+    int known = fscanf(map, "%u %u %u", &inside, &outside, &count) == 3 && inside == 0
+                && outside == 0 && count == UINT32_MAX;
+    fclose(map);
+    return known;
+}
+
+/* Root may do everything anyway. */
+static int may_enter(unsigned uid)
+{
+    if (uid != 0 && uid != geteuid())
+        return 0;
+    return uid != OVERFLOW_UID || knows_all_accounts();
+}
+
+/* Whether a connection is known to have been made by this account or by root.
+ *
+ * Whoever answers has to know our own end, too, by its inode: it then speaks of our network namespace,
+ * and of a connection that lives, so that nobody else can have taken the peer's address. The peer is
+ * asked for before and after, because a row of the list is not read at one moment. */
+static int is_from_us(int fd)
+{
+    static enum answer (*const ways[])(const struct end *, const struct end *, struct owned *)
+        = {ask_kernel, ask_list, ask_list, ask_list}; /* the list may miss a row: it is no snapshot */
     struct sockaddr_storage local, remote;
-    socklen_t size = sizeof local, remote_size = sizeof remote;
+    socklen_t local_size = sizeof local, remote_size = sizeof remote;
+    struct stat file;
     struct end here, there;
-    if (getsockname(fd, (struct sockaddr *)&local, &size) != 0
-        || getpeername(fd, (struct sockaddr *)&remote, &remote_size) != 0
-        || !read_end(&local, &here) || !read_end(&remote, &there))
-        return PEER_UNKNOWN;
-    for (int attempt = 0; attempt < 3; attempt++) {
-        long owner = owner_of(&there, &here);
-        if (owner >= 0)
-            return owner == 0 || owner == (long)geteuid() ? PEER_OWN : PEER_OTHER;
-        if (owner == -2)
-            return PEER_UNKNOWN;
+    if (fstat(fd, &file) != 0 || getsockname(fd, (struct sockaddr *)&local, &local_size) != 0
+        || !end_of(&local, &here))
+        return 0;
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        struct owned peer, own, again;
+        if (getpeername(fd, (struct sockaddr *)&remote, &remote_size) != 0
+            || !end_of(&remote, &there))
+            return 0; /* it was reset: the kernel still hands out what was sent, and knows no owner */
+        enum answer first = ways[i](&there, &here, &peer);
+        if (ways[i](&here, &there, &own) != FOUND || own.inode != file.st_ino)
+            continue; /* it cannot tell */
+        if (first == FOUND && ways[i](&there, &here, &again) == FOUND && peer.uid == again.uid
+            && peer.inode == again.inode)
+            return may_enter(peer.uid)
+                   && getpeername(fd, (struct sockaddr *)&remote, &remote_size) == 0;
+        if (ways[i] == ask_kernel)
+            return 0;
     }
-    return PEER_OTHER;
+    return 0;
 }
 
 #endif
