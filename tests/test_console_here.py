@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import psutil
 import pytest
+from blocking import Blocking
 
 from tfcluster_magic.errors import Conflict, NotFound
 from tfcluster_magic.hub.console.here import Here
@@ -112,8 +112,8 @@ def test_a_home_that_hangs_holds_up_its_own_rows_alone(
     manager.launch("sleep.py", name="digits", workers=1, grace=1.0)
     hanging = tmp_path / "hanging"
     (hanging / "runs" / "never" / "1").mkdir(parents=True)
-    os.mkfifo(hanging / "runs" / "never" / "1" / "record.json")
-    (hanging / "runs" / "never" / "1" / "status.json").write_text("{}")
+    (hanging / "runs" / "never" / "1" / "record.json").write_text("{}")
+    blocking = Blocking(hanging / "runs" / "never" / "1" / "record.json")
 
     async def look(here: Here) -> None:
         assert [row.name for row in (await seen_as(here, [])).rows] == ["digits-1"]
@@ -123,7 +123,10 @@ def test_a_home_that_hangs_holds_up_its_own_rows_alone(
             seen = await seen_as(here, ["slow"])
             assert [row.name for row in seen.rows] == ["digits-1"]
 
-    within(look)
+    try:
+        within(look)
+    finally:
+        blocking.end()
     monkeypatch.setenv("TFCLUSTER_STATE_DIR", str(manager.state_dir))
     manager.stop("digits")
     manager.wait("digits", until=Until.RELEASED)

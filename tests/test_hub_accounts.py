@@ -411,7 +411,8 @@ def test_whose_the_file_is_does_not_change(store: AccountStore) -> None:
     """Root may make a link for the hub of an ordinary user, who reads the file afterwards."""
     store.invite("ada")
     owner = 1 if os.geteuid() == 0 else os.geteuid()
-    os.chown(store.path, owner, -1)
+    for hubs in (store.path, store.path.parent):
+        os.chown(hubs, owner, -1)
     store.invite("bob")
     assert store.path.stat().st_uid == owner
 

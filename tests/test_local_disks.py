@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from local_runs import (
@@ -30,7 +34,6 @@ from tfcluster_magic.models import (
     Replicas,
     ReplicaSet,
     Spec,
-    Status,
     Stop,
     TFCluster,
 )
@@ -148,7 +151,7 @@ def test_logs_are_found_in_the_output_folder(backend: LocalBackend, launch: Laun
 def test_a_record_of_rubbish_hides_nothing_else(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """Files that are no records of ours are passed over by every verb."""
+    """Files that are no records of ours are passed over by every verb, damaged ones are told."""
     run = launch("pass", worker=1)
     over(backend, "digits")
     runs = backend.state_dir / "runs"
@@ -159,11 +162,9 @@ def test_a_record_of_rubbish_hides_nothing_else(
     (runs / "file").write_text("mine")
     folder_of(run).status_file.write_text("{")
     # The supervisor has written the end; until it has left, the record is still its own.
-    wait_for(lambda: backend.list()[0].status.reason is Reason.SUPERVISOR_LOST)
-    found = backend.list()
-    assert [cluster.metadata.name for cluster in found] == ["digits-1"]
-    assert found[0].status.reason is Reason.SUPERVISOR_LOST
-    assert isinstance(found[0].status, Status)
+    wait_for(lambda: backend.get("digits").status.reason is Reason.SUPERVISOR_LOST)
+    found = {cluster.metadata.name: cluster.status.reason for cluster in backend.list()}
+    assert found == {"digits-1": Reason.SUPERVISOR_LOST, "newer-1": Reason.RECORD_DAMAGED}
     assert launch("pass", worker=1).metadata.run == 2
 
 
@@ -173,11 +174,13 @@ def test_a_list_of_fifty_runs_is_quick_to_read(backend: LocalBackend, launch: La
     over(backend, "digits")
     record = folder_of(run).record_file.read_bytes()
     status = folder_of(run).status_file.read_bytes()
+    output = run.status.paths["output"].encode()
     for number in range(2, 51):
         folder = Store(backend.state_dir).folder("digits", number)
         folder.path.mkdir(parents=True)
-        folder.record_file.write_bytes(record)
-        folder.status_file.write_bytes(status)
+        named = record.replace(b'"digits-1"', f'"digits-{number}"'.encode())
+        folder.record_file.write_bytes(named.replace(b'"run":1', f'"run":{number}'.encode()))
+        folder.status_file.write_bytes(status.replace(output, output[:-1] + b"%d" % number))
     assert len(backend.list()) == 50
     assert not any(Store(backend.state_dir).folder("digits", 50).path.glob("lock"))
 
@@ -198,3 +201,60 @@ def test_resuming_from_what_is_gone(
     over(backend, "digits")
     told = [line.text for line in backend.logs("digits") if line]
     assert told[-1] == str(backend.log_dir / "digits" / "1")
+
+
+def on_a_small_disk(story: str, state: Path, size: str) -> dict[str, Any]:
+    """What became of a story of full_disk.py."""
+    state.mkdir()
+    alone = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
+    mount = f'mount -t tmpfs -o {size} none "$TFCLUSTER_STATE_DIR" && exec "$@"'
+    script = Path(__file__).with_name("full_disk.py")
+    told = subprocess.run(
+        [*alone, "sh", "-c", mount, "sh", sys.executable, str(script), story],
+        env={**os.environ, "TFCLUSTER_RECORD": "1", "PYTHONPATH": str(Path(__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 0, told.stderr
+    found: dict[str, Any] = json.loads(told.stdout)
+    return found
+
+
+def assert_deleted(deleted: dict[str, Any]) -> None:
+    assert deleted["left"] == []
+    assert deleted["hours"], "its hours are kept"
+    assert "No space left on device" in deleted["refused"]
+    assert "TFCLUSTER_STATE_DIR" in deleted["refused"]
+
+
+def test_a_program_that_ends_on_a_full_disk(own_folders: Path) -> None:
+    """The end of a run is written and told without a free byte, and status names the disk."""
+    state = own_folders / "state"
+    found = on_a_small_disk("end", state, "size=2m")
+    before, after = found["before"], found["after"]
+    assert before["full"]
+    assert f"No space left on the disk mounted at {state}" in before["text"]
+    assert (after["phase"], after["reason"]) == ("Succeeded", "Completed")
+    assert after["released"]
+    assert f"No space left on the disk mounted at {state}" in after["text"]
+    assert after["logs"][0] == "up"
+    assert_deleted(found["deleted"])
+
+
+@pytest.mark.parametrize(
+    ("story", "size"), [("stop", "size=2m"), ("inodes", "size=2m,nr_inodes=100")]
+)
+def test_a_run_is_stopped_on_a_full_disk(story: str, size: str, own_folders: Path) -> None:
+    """A stop is carried out without a free byte, or without room for another file."""
+    found = on_a_small_disk(story, own_folders / "state", size)
+    assert found["after"]["phase"] == "Stopped"
+    assert found["after"]["released"]
+    assert "no room" in found["after"]["text"]
+    assert found["before"]["full"]
+    assert found["deleted"]["left"] == []
+
+
+def test_a_running_run_is_deleted_on_a_full_disk(own_folders: Path) -> None:
+    """`delete` ends a run and removes it without a free byte, and its hours are kept."""
+    assert_deleted(on_a_small_disk("delete", own_folders / "state", "size=2m"))

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -89,7 +90,7 @@ def test_a_reboot_is_told_as_one(backend: LocalBackend, launch: Launch, wait_for
     """A run that an earlier boot of the machine left behind says that the machine was restarted."""
     run = launch(SLEEP, worker=1)
     wait_for(is_up(backend))
-    folder_of(run).lock_file.write_text("another boot")
+    folder_of(run).lock_file.write_text(str(uuid.uuid4()))
     os.kill(supervisor_of(run), signal.SIGKILL)
     assert "machine was restarted" in over(backend, "digits").status.message
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 
 from .bounded_walk import files_below
 
@@ -28,7 +29,10 @@ def newest_checkpoint(folder: str | os.PathLike[str]) -> str | None:
 
 def _dated_name(path: str) -> tuple[float, str] | None:
     try:
-        with open(path, "rb") as file:
+        # A program may make anything of that name, also a pipe that nobody writes to.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return None
             written = os.fstat(file.fileno()).st_mtime
             named = _PATH.search(file.read(64 << 10))
     except OSError:

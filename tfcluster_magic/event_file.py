@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import struct
 from collections.abc import Iterator
 from functools import lru_cache
@@ -63,8 +64,12 @@ class EventFile:
         none. A file that became shorter, or was replaced, is read from its start.
         """
         try:
-            with open(self.path, "rb", buffering=0) as file:
+            # A program may make anything of that name, also a pipe that nobody writes to.
+            how = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+            with open(os.open(self.path, how), "rb", buffering=0) as file:
                 seen = os.fstat(file.fileno())
+                if not stat.S_ISREG(seen.st_mode):
+                    return []
                 identity = (seen.st_dev, seen.st_ino)
                 if identity != self._identity or seen.st_size < self._offset:
                     self._identity, self._offset, self._aligned = identity, 0, True

@@ -258,3 +258,34 @@ def uncopied(why: str) -> str:
 def never_started() -> str:
     """Of a task of a run that is over, which nobody ever started."""
     return _("it was never started")
+
+
+def record_damaged(path: str, why: str, name: str, *, ended: bool) -> str:
+    """A run whose record is no record any more."""
+    text = (
+        _(
+            "Its record {path} cannot be read: {why}. Nothing of it runs any more; remove it with "
+            "`tfcluster delete {name}`"
+        )
+        if ended
+        else _(
+            "Its record {path} cannot be read: {why}. While it runs it writes the record again; "
+            "end it with `tfcluster stop {name}`, remove it with `tfcluster delete {name}`"
+        )
+    )
+    return text.format(path=path, why=why, name=name)
+
+
+def status_damaged(path: str) -> str:
+    """A run whose status cannot be read while it has a supervisor."""
+    return _("Its status {path} cannot be read; it is written again as long as it runs.").format(
+        path=path
+    )
+
+
+def full_disk(mount: str) -> str:
+    """The disk of a run's records is full."""
+    return _(
+        "No space left on the disk mounted at {mount}: what tasks print and checkpoints may be "
+        "lost. Free some space there, such as with `tfcluster delete NAME --with-logs`"
+    ).format(mount=mount)

@@ -22,7 +22,7 @@ import msgspec
 from . import manifest, names, validation
 from . import program as programs
 from .backends.base import LaunchRequest, Preflight
-from .errors import InvalidRequest, PreflightRefused, Problem
+from .errors import Conflict, InvalidRequest, PreflightRefused, Problem
 from .i18n import _
 from .models import Metadata, Mode, Phase, Program, Reason, Status, TFCluster
 from .wish import Wish, settle, wish
@@ -148,7 +148,10 @@ def request_rerun(
 
     Raises:
         InvalidRequest: with every problem.
+        Conflict: its record is damaged, and does not say what it ran.
     """
+    if old.status.reason is Reason.RECORD_DAMAGED:
+        raise Conflict(old.status.message)
     spec: dict[str, Any] = msgspec.to_builtins(old.spec)
     spec.pop("stop", None)
     spec.pop("resumeFrom", None)

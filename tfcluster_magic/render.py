@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from . import templating, tf_config
+from .errors import Conflict
 from .loopback import guard_path
 from .models import Mode, TaskType, TFCluster
 from .names import parse_ref, task_name
@@ -94,9 +95,11 @@ def tasks(cluster: TFCluster, place: Place) -> list[RenderedTask]:
 def _addresses(cluster: TFCluster) -> dict[str, tuple[str, ...]]:
     """Those of the record; before the launch a word in place of each port."""
     counts = cluster.spec.replicas.counts
+    known = cluster.status.addresses
     return {
-        t.value: cluster.status.addresses.get(t.value)
-        or tuple(f"127.0.0.1:<port of {task_name(t, i)}>" for i in range(count))
+        t.value: known[t.value]
+        if len(known.get(t.value, ())) == count
+        else tuple(f"127.0.0.1:<port of {task_name(t, i)}>" for i in range(count))
         for t, count in counts.items()
     }
 
@@ -111,7 +114,8 @@ def _command(
     spec = cluster.spec
     if spec.mode is Mode.IN_GRAPH:
         return [place.interpreter, str(RUNTIME), "tf_server", "--server", spec.server.value]
-    assert spec.program is not None
+    if spec.program is None:  # of a record that is damaged
+        raise Conflict(cluster.status.message)
     script = os.path.join(place.program_dir, spec.program.entrypoint)
     flags = tf_config.flags(
         spec.program.flags,

@@ -26,6 +26,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from . import paths, tensorboard_server
+from .backends import files
 from .errors import NotFound, TFClusterError
 from .i18n import _
 from .tensorboard_registry import Board, Entry, read, registry
@@ -107,7 +108,8 @@ def stop(
             if living:
                 _end(living)
                 found = True
-            entry.file("json").unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                entry.file("json").unlink()
     return found
 
 
@@ -210,7 +212,10 @@ def _start(entry: Entry, lock: int, options: dict[str, object], start_timeout: f
 
 
 def _spawn(options: dict[str, object], log: Path, descriptors: tuple[int, int]) -> None:
-    with log.open("wb") as output:
+    with contextlib.suppress(FileNotFoundError):
+        files.put_aside(log) if log.is_dir() else log.unlink()  # one that ends writes to its own
+    how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with os.fdopen(os.open(log, how, 0o600), "wb") as output:
         subprocess.run(
             [sys.executable, tensorboard_server.__file__, json.dumps(options)],
             stdin=subprocess.DEVNULL,
@@ -232,10 +237,7 @@ def _hear(report: int, within: float) -> bytes:
 
 
 def _last_lines(log: Path) -> str:
-    try:
-        lines = log.read_text("utf-8", "replace").splitlines()[-10:]
-    except OSError:
-        lines = []
+    lines = files.tail(log, 8192).decode("utf-8", "replace").splitlines()[-10:]
     if not lines:
         return _("; it said nothing")
     return "".join(f"\n  {line[:300]}" for line in lines)

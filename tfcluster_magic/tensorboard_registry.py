@@ -13,15 +13,25 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated, TypeVar
+
+import msgspec
+from msgspec import Meta
 
 from . import paths
+from .backends import files
 from .errors import TFClusterError
 from .i18n import _
+from .models import Model
 from .tensorboard_server import HOST, started
+
+T = TypeVar("T")
+_PREFIX = re.compile(r"/[A-Za-z0-9_-]{1,64}")
 
 
 @dataclass(frozen=True)
@@ -36,6 +46,26 @@ class Board:
     fresh: bool = field(default=False, compare=False)
 
 
+class _Facts(Model, frozen=True):
+    """The registry file, as `tensorboard_server._announce` writes it."""
+
+    folder: str
+    prefix: str
+    port: Annotated[int, Meta(ge=1, le=65535)]
+    pid: Annotated[int, Meta(ge=2, le=2**31 - 1)]
+    started: str
+
+
+def said(path: Path, kind: type[T]) -> T | None:
+    """A file of the registry as a `kind`; None where there is none of ours. Names of folders need
+    not be UTF-8 here.
+    """
+    try:
+        return msgspec.convert(json.loads(files.content(path)), kind)
+    except (FileNotFoundError, files.Unreadable, ValueError, RecursionError):
+        return None
+
+
 def registry(state_dir: str | os.PathLike[str] | None) -> Path:
     """The folder of the registry, made where it is missing; None means this user's state folder."""
     base = paths.state_dir() if state_dir is None else Path(state_dir).absolute()
@@ -44,14 +74,13 @@ def registry(state_dir: str | os.PathLike[str] | None) -> Path:
 
 def read(path: Path) -> Board | None:
     """The board that this registry file names, if its process lives."""
-    try:
-        facts = json.loads(path.read_bytes())
-        pid, port, prefix = int(facts["pid"]), int(facts["port"]), str(facts["prefix"])
-        if started(pid) is None or started(pid) != facts["started"]:
-            return None
-        return Board(f"http://{HOST}:{port}{prefix}/", pid, str(facts["folder"]), port, prefix)
-    except (OSError, ValueError, KeyError, TypeError):
+    facts = said(path, _Facts)
+    if facts is None or not _PREFIX.fullmatch(facts.prefix) or "\0" in facts.folder:
         return None  # no such file, or not one of ours: there is no board
+    if started(facts.pid) is None or started(facts.pid) != facts.started:
+        return None
+    url = f"http://{HOST}:{facts.port}{facts.prefix}/"
+    return Board(url, facts.pid, facts.folder, facts.port, facts.prefix)
 
 
 class Entry:
@@ -76,7 +105,7 @@ class Entry:
         """Hold the lock; a board that is being started inherits it until it listens."""
         path = self.file("lock")
         try:
-            file = path.open("a")
+            file = os.fdopen(files.lock_file(path), "rb")
             fcntl.flock(file, fcntl.LOCK_EX)
         except OSError as error:
             raise TFClusterError(

@@ -149,7 +149,9 @@ def _announce(options: dict[str, Any], port: int, prefix: str) -> None:
         "pid": os.getpid(),
         "started": started(os.getpid()),
     }
-    private = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(f"{path}.new")
+    private = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with open(private, "w", encoding="utf-8") as file:
         json.dump(facts, file)
     os.replace(f"{path}.new", path)
@@ -163,11 +165,11 @@ def _announce(options: dict[str, Any], port: int, prefix: str) -> None:
 
 def _leave(path: str) -> None:
     """Remove our registry file, unless somebody is just replacing it."""
-    with contextlib.suppress(OSError, ValueError), open(f"{path[:-5]}.lock", "a") as lock:
+    how = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
+        lock = os.open(f"{path[:-5]}.lock", os.O_WRONLY | how)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        with open(path, encoding="utf-8") as file:
-            ours = json.load(file)["pid"] == os.getpid()
-        if ours:
+        if json.loads(os.read(os.open(path, os.O_RDONLY | how), 65536))["pid"] == os.getpid():
             os.unlink(path)
 
 

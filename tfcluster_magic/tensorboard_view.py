@@ -21,9 +21,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from . import paths
+from .backends import files
 from .errors import TFClusterError
 from .i18n import _
-from .tensorboard_registry import registry
+from .tensorboard_registry import registry, said
 
 KEPT = 200
 """Views that are remembered, the latest used; a tab of an older one is opened anew."""
@@ -97,11 +98,10 @@ def _views(state_dir: str | os.PathLike[str] | None) -> Path:
 
 
 def _read(path: Path) -> View | None:
-    try:
-        facts = json.loads(path.read_bytes())
-        return View(**{**facts, "runs": tuple(facts["runs"])})
-    except (OSError, ValueError, KeyError, TypeError):
+    view = said(path, View)
+    if view is None or view.id != path.stem or "\0" in f"{view.folder}{view.asked}":
         return None  # no such file, or not one of ours
+    return view
 
 
 def _own() -> str:
@@ -123,16 +123,14 @@ def _latest(where: Path) -> list[Path]:
     known = []
     for path in where.glob("*.json"):
         with contextlib.suppress(OSError):
-            known.append((path.stat().st_mtime, path))
+            known.append((path.lstat().st_mtime, path))
     return [path for _time, path in sorted(known, reverse=True)]
 
 
 def _remembered(where: Path, view: View) -> View:
     path = where / f"{view.id}.json"
-    fresh = path.with_suffix(_own())
     try:
-        fresh.write_text(json.dumps(asdict(view)), "utf-8")
-        fresh.replace(path)
+        files.write(path, json.dumps(asdict(view)).encode())
     except OSError as error:
         raise _cannot(path, error) from None
     for old in _latest(where)[KEPT:]:
@@ -147,7 +145,8 @@ def _forget(path: Path) -> None:
         for link in filter(Path.is_symlink, links.iterdir()):
             link.unlink()
         links.rmdir()
-    path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # a folder is none of ours
+        path.unlink()
 
 
 def _cannot(path: Path, error: OSError) -> TFClusterError:

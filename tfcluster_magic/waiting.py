@@ -37,7 +37,8 @@ def wait(
 ) -> TFCluster:
     """Wait for the run `name`; see `ClusterManager.wait`."""
     cluster = backend.get(name)
-    ends = until is Until.RELEASED and cluster.spec.stop is not None
+    stops = cluster.spec.stop is not None or cluster.status.phase is Phase.STOPPING
+    ends = until is Until.RELEASED and stops
     if ends and timeout is None:
         timeout = cluster.spec.lifecycle.grace + ENDING
     deadline = None if timeout is None else time.monotonic() + timeout

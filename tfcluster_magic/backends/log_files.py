@@ -9,11 +9,13 @@ gone. It only reads. Following polls: file systems such as NFS and GlusterFS tel
 from __future__ import annotations
 
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from . import files
 from .base import Counts, LogLine, every_line
 
 POLL = 0.2
@@ -38,9 +40,9 @@ class TaskLog:
     def seek_last(self, lines: int) -> None:
         """Go to where the last `lines` lines that count begin."""
         path = self._find()
-        if path is None:
+        if path is None or (fd := _opened(path)) is None:
             return
-        with open(path, "rb") as file:
+        with os.fdopen(fd, "rb") as file:
             found, size = 0, file.seek(0, os.SEEK_END)
             for at, line in backwards(file, size):
                 # The newline of the last line begins no further one.
@@ -74,7 +76,9 @@ class TaskLog:
         self.behind = end < size
         if end == self._offset:
             return
-        with open(path, "rb") as file:
+        if (fd := _opened(path)) is None:
+            return
+        with os.fdopen(fd, "rb") as file:
             file.seek(self._offset)
             while block := file.read(min(_CHUNK, end - self._offset)):
                 self._offset += len(block)
@@ -91,8 +95,23 @@ class TaskLog:
 
     def _find(self) -> Path | None:
         if self._path is None:
-            self._path = next((place for place in self._places if place.exists()), None)
+            self._path = next((place for place in self._places if _is_file(place)), None)
         return self._path
+
+
+def _is_file(place: Path) -> bool:
+    try:
+        return stat.S_ISREG(os.lstat(place).st_mode)
+    except OSError:
+        return False
+
+
+def _opened(path: Path) -> int | None:
+    """A log, which a program may have replaced by anything; None: by no file."""
+    try:
+        return files.opened(path, owned=False)
+    except (FileNotFoundError, files.Unreadable):
+        return None
 
 
 def _text(line: bytes) -> str:
@@ -100,7 +119,10 @@ def _text(line: bytes) -> str:
 
 
 def backwards(file: BinaryIO, at: int) -> Iterator[tuple[int, bytes]]:
-    """Lines before `at`, the last one first, with where each begins; without the file's first."""
+    """Lines before `at`, the last one first, with where each begins; without the file's first.
+
+    One without an end (a progress bar, binary) comes in parts, as `TaskLog.read` gives it.
+    """
     begun = b""
     while at > 0:
         start = max(0, at - _CHUNK)
@@ -111,6 +133,9 @@ def backwards(file: BinaryIO, at: int) -> Iterator[tuple[int, bytes]]:
         for line in reversed(whole):
             yield end - len(line), line
             end -= len(line) + 1
+        if len(begun) > _LONGEST and start:
+            yield start, begun
+            begun = b""
         at = start
 
 
@@ -122,7 +147,7 @@ def read(
     counts: Counts = every_line,
 ) -> Iterator[LogLine | None]:
     """Lines of these tasks; see `Backend.logs`. `ended` says whether the run has."""
-    logs = [TaskLog(task, files, counts) for task, files in places.items()]
+    logs = [TaskLog(task, found, counts) for task, found in places.items()]
     if tail is not None:
         for log in logs:
             log.seek_last(tail)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import itertools
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -18,6 +19,9 @@ from ..errors import Conflict, NameTaken, NotFound
 from ..explain import shorten
 from ..i18n import _
 from ..models import TFCluster
+
+_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
+"""As `names.parse_ref` takes it: of `1` and `01` one is no run."""
 
 
 def choose(wanted: str, given: bool, active: Mapping[str, TFCluster]) -> str:
@@ -42,7 +46,7 @@ def choose(wanted: str, given: bool, active: Mapping[str, TFCluster]) -> str:
 def numbers(folder: Path) -> list[int]:
     """The folders of runs in a cluster's folder; none where it cannot be read."""
     try:
-        return [int(entry) for entry in os.listdir(folder) if entry.isascii() and entry.isdigit()]
+        return [int(entry) for entry in os.listdir(folder) if _NUMBER.fullmatch(entry)]
     except OSError:
         return []
 

@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from .. import paths
+from ..backends import files
 from ..errors import (
     BackendUnavailable,
     Conflict,
@@ -142,6 +143,6 @@ def no_token(url: str) -> str:
 def _here() -> str:
     """Where the hub of this machine is, as it told its own folder; nothing when it told nothing."""
     try:
-        return (paths.state_dir() / "hub" / "url").read_text(encoding="utf-8").strip()
-    except OSError:
+        return files.content(paths.state_dir() / "hub" / "url", most=4096).decode().strip()
+    except (FileNotFoundError, files.Unreadable, UnicodeDecodeError):
         return ""

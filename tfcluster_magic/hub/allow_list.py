@@ -17,10 +17,10 @@ from jupyterhub.apihandlers.base import APIHandler
 from jupyterhub.scopes import needs_scope
 from tornado import web
 
+from ..backends import files
 from ..errors import InvalidRequest, TFClusterError
 from ..i18n import _
 from .accounts.store import allowed_name
-from .allowances import replace_file
 
 FILE = "allowed.json"
 
@@ -34,10 +34,10 @@ class AllowList:
     def names(self) -> set[str]:
         """All of them. Raises TFClusterError."""
         try:
-            return msgspec.json.decode(self.path.read_bytes(), type=set[str])
+            return files.load(self.path, set[str], exact=True)
         except FileNotFoundError:
             return set()
-        except (OSError, ValueError) as error:
+        except files.Unreadable as error:
             text = _("who may sign in cannot be read from {file}: {why}")
             raise TFClusterError(text.format(file=self.path, why=error)) from None
 
@@ -54,12 +54,12 @@ class AllowList:
 
     @contextmanager
     def _change(self) -> Iterator[set[str]]:
-        lock = os.open(self.path.with_suffix(".lock"), os.O_CREAT | os.O_WRONLY, 0o600)
+        lock = files.lock_file(self.path.with_suffix(".lock"))
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             found = self.names()
             yield found
-            replace_file(self.path, msgspec.json.encode(sorted(found)), 0o600)
+            files.write(self.path, msgspec.json.encode(sorted(found)), durable=True)
         finally:
             os.close(lock)
 

@@ -15,7 +15,6 @@ import hashlib
 import logging
 import os
 import stat
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -23,6 +22,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from ..backends import files
 from ..errors import TFClusterError
 from ..i18n import _
 from .tenancy.grants import Entitlement, Policy
@@ -79,10 +79,10 @@ class OverrideFile:
     def all(self) -> dict[str, Override]:
         """Each by its user. Raises TFClusterError."""
         try:
-            return read(self.path.read_bytes())
+            return read(files.content(self.path))
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError) as error:
+        except (files.Unreadable, ValueError, RecursionError) as error:
             said = _("the overrides in {file} cannot be read: {why}")
             raise TFClusterError(said.format(file=self.path, why=error)) from None
 
@@ -98,13 +98,13 @@ class OverrideFile:
 
     @contextlib.contextmanager
     def _change(self) -> Iterator[dict[str, Override]]:
-        lock = os.open(self.path.with_suffix(".lock"), os.O_CREAT | os.O_WRONLY, 0o600)
+        lock = files.lock_file(self.path.with_suffix(".lock"))
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             now = time.time()
             found = {name: each for name, each in self.all().items() if each.until > now}
             yield found
-            replace_file(self.path, written(found), 0o600)
+            files.write(self.path, written(found), durable=True)
         finally:
             os.close(lock)
 
@@ -140,8 +140,13 @@ class Allowances:
         """
         file = self._folder(of_others=gid is not None) / f"{quote(user, safe='')}.json"
         text = msgspec.json.encode(limits(self.of(user, groups)))
-        if not file.is_file() or file.read_bytes() != text:
-            replace_file(file, text, 0o640 if gid is not None else 0o600, gid)
+        try:
+            told: bytes | None = files.content(file)
+        except (FileNotFoundError, files.Unreadable):
+            told = None
+        if told != text:
+            mode = 0o640 if gid is not None else 0o600
+            files.write(file, text, durable=True, mode=mode, gid=gid)
         return file
 
     def tell_again(self, user: str, groups: Iterable[str]) -> None:
@@ -175,23 +180,6 @@ class Allowances:
 def of_hub(state: Path, policy: Path | None) -> Allowances:
     """The same for all notebooks of one hub: it alone knows the policy that counted before."""
     return Allowances(state, policy)
-
-
-def replace_file(path: Path, text: bytes, mode: int, gid: int | None = None) -> None:
-    """Put a whole file in the place of what is there. Raises OSError."""
-    number, fresh = tempfile.mkstemp(dir=path.parent, prefix=".new-")  # 0600
-    try:
-        with os.fdopen(number, "wb") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-            if gid is not None:
-                os.fchown(file.fileno(), -1, gid)
-            os.fchmod(file.fileno(), mode)
-        os.replace(fresh, path)
-    except BaseException:
-        os.unlink(fresh)
-        raise
 
 
 def _stamp(path: Path) -> Stamp:

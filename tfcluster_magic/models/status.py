@@ -56,6 +56,7 @@ class Reason(str, enum.Enum):
     MAX_DURATION = "MaxDuration"
     IDLE_TIMEOUT = "IdleTimeout"
     SUPERVISOR_LOST = "SupervisorLost"
+    RECORD_DAMAGED = "RecordDamaged"
 
 
 class TaskState(str, enum.Enum):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import sys
 
 TYPE_CHECKING = False
@@ -36,6 +37,8 @@ PRIVATE = (
     "TFCLUSTER_INDEX_FAILURES",
     "TFCLUSTER_INDEX_IGNORED",
 )
+# The largest description that a task reads.
+MOST_BYTES = 8 << 20
 # The folder of these files, or the zip that a pod has of them.
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -55,6 +58,18 @@ def attempt(env: Mapping[str, str]) -> str:
 
 class ConfigError(Exception):
     """The task cannot be started as it was described; the message is for people."""
+
+
+def _content(path: str) -> bytes:
+    """A regular file of bounded size; in a pod it is a link of the kubelet's. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError("it is not a regular file")
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise OSError(f"it is larger than {MOST_BYTES} bytes")
+    return content
 
 
 class TaskConfig:
@@ -80,14 +95,16 @@ class TaskConfig:
     def load(cls, path: str, task: str) -> TaskConfig:
         """Read task.json. Raises ConfigError when it cannot be read or is of another version."""
         try:
-            with open(path, encoding="utf-8") as file:
-                data = json.load(file)
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"cannot read the task's description {path}: {error}") from None
-        version = data.get("version") if isinstance(data, dict) else None
-        if version != 1:
-            raise ConfigError(f"{path} is of version {version!r}; this runtime reads version 1")
-        return cls(data, task)
+            data = json.loads(_content(path))
+            version = data.get("version") if isinstance(data, dict) else None
+            if version != 1:
+                raise ConfigError(f"{path} is of version {version!r}; this runtime reads version 1")
+            return cls(data, task)
+        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+            why = f"{type(error).__name__}: {error}" if isinstance(error, LookupError) else error
+            raise ConfigError(f"cannot read the task's description {path}: {why}") from None
+        except RecursionError:
+            raise ConfigError(f"cannot read the task's description {path}: it is nested") from None
 
     def _addresses(self) -> dict[str, list[str]]:
         given = self.data.get("addresses")

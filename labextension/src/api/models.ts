@@ -36,6 +36,7 @@ export type Reason =
   | 'ProgramFailed'
   | 'QueueTimeout'
   | 'Queued'
+  | 'RecordDamaged'
   | 'Running'
   | 'ServerFailed'
   | 'StartFailed'

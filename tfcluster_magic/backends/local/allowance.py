@@ -11,15 +11,13 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import msgspec
-
 from ...errors import Problem, TFClusterError
 from ...i18n import _
 from ...limits import VARIABLE, Limits, held, problems
 from ...models import Spec, TaskType, TFCluster
 from ...quantity import parse_memory
 from ...storage import Volume
-from .. import volumes
+from .. import files, volumes
 
 
 def limits(environ: Mapping[str, str] | None = None) -> Limits | None:
@@ -28,8 +26,8 @@ def limits(environ: Mapping[str, str] | None = None) -> Limits | None:
     if not file:
         return None
     try:
-        return msgspec.json.decode(Path(file).read_bytes(), type=Limits)
-    except (OSError, ValueError) as error:
+        return files.load(Path(file), Limits, exact=True)
+    except (FileNotFoundError, files.Unreadable) as error:
         text = _("what the hub allows cannot be read from {file}: {why}; ask its administrator")
         raise TFClusterError(text.format(file=file, why=error)) from None
 

@@ -8,7 +8,8 @@ over. All answers come from the files under the state folder; nothing is kept in
 from __future__ import annotations
 
 import contextlib
-import shutil
+import os
+import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -21,11 +22,11 @@ from ... import names, paths, storage
 from ...errors import InvalidRequest, NotFound, PreflightRefused, TFClusterError
 from ...i18n import _
 from ...ledger import Account
-from ...models import Spec, Stop, TFCluster, to_json
+from ...models import Phase, Spec, Stop, TFCluster, to_json
 from ...preflight import check
 from .. import files, log_files, naming
 from ..base import Backend, Counts, LaunchRequest, LogLine, Options, Preflight, Removed, every_line
-from . import allowance, elsewhere, hours, repair, room, watching
+from . import allowance, elsewhere, hours, processes, repair, room, watching
 from .store import RunFolder, Store
 
 
@@ -148,15 +149,17 @@ class LocalBackend(Backend):
         if cluster.spec.stop is None:
             stop = replace(stop, at=stop.at or time.time())
             try:
-                files.write(folder.stop_file, to_json(stop))
+                files.write(folder.stop_file, to_json(stop), spares=folder.spares)
             except OSError as error:  # a full disk must not keep a run alive
-                if not folder.wake(to_json(stop) + b"\n"):
+                if not folder.wake(to_json(stop) + b"\n") and not _terminate(folder, cluster):
                     raise TFClusterError(
                         _("the request to stop {ref} could not be written: {why}").format(
                             ref=ref, why=error.strerror
                         )
                     ) from None
-        folder.wake()  # also for a stop that was written by somebody who died before this
+        # Also for a stop that was written by somebody who died before this.
+        if not folder.wake():
+            _terminate(folder, cluster)
         return repair.load(folder) or cluster
 
     def delete(self, ref: str, with_logs: bool = False) -> None:
@@ -169,7 +172,7 @@ class LocalBackend(Backend):
         # Other launches need not wait for many checkpoints to go: as long as the folder is there,
         # its number is not given again.
         if with_logs and (output := cluster.status.paths.get("output")):
-            shutil.rmtree(output, ignore_errors=True)
+            files.remove_tree(Path(output))
         files.remove_empty(self._output(cluster))
 
     def logs(
@@ -239,6 +242,19 @@ class LocalBackend(Backend):
         """The output folder of a run; guessed for a damaged record, which does not say it."""
         told, of_run = cluster.status.paths.get("output"), cluster.metadata
         return Path(told) if told else self.log_dir / of_run.cluster / str(of_run.run)
+
+
+def _terminate(folder: RunFolder, cluster: TFCluster) -> bool:
+    """Ask the supervisor of a run by a signal when nobody listens to its pipe; whether there was
+    one. One that only starts is left alone: it will find the written stop.
+    """
+    if cluster.status.phase is Phase.QUEUED:
+        return False
+    found = processes.supervisors(folder.path)
+    for pid in found:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGTERM)
+    return bool(found)
 
 
 def _wants_gpus(spec: Spec) -> bool:

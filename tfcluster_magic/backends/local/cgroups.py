@@ -13,6 +13,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from .. import files
 from . import processes
 
 _PREFIX = "tfcluster-"
@@ -126,6 +127,14 @@ def remove_all(parent: Path, uid: str, within: float = 5.0) -> list[Path]:
             processes.kill(_members(path))
         time.sleep(0.01)  # a process that was killed is counted until it has been torn down
     return left
+
+
+def remove_noted(note: Path, uid: str) -> None:
+    """Remove the groups of a run below the folder that its supervisor noted in this file."""
+    with contextlib.suppress(FileNotFoundError, files.Unreadable):
+        parent = Path(os.fsdecode(files.content(note, most=4096)).replace("\0", ""))
+        if (parent / "cgroup.procs").is_file():
+            remove_all(parent, uid)
 
 
 def _members(path: Path) -> list[int]:

@@ -45,7 +45,7 @@ class Crew:
         limits = _limits(spec)
         parent = cgroups.find() if limits else None
         if parent is not None:
-            folder.cgroup_file.write_text(str(parent.path))  # for who cleans up if we cannot
+            files.write(folder.cgroup_file, os.fsencode(parent.path))  # if we cannot clean up
         self._memory = MemoryGuard(uid, limits, parent)
         self._next_look: float | None = None
         self.used = 0.0
@@ -175,7 +175,6 @@ class Crew:
         # What hid its environment is still below us, since we adopt orphans.
         processes.kill(pid for pid in processes.tree(os.getpid()) if pid != os.getpid())
         self._memory.close()
-        self._folder.clear()
 
     def _alive(self) -> list[Task]:
         return [task for task in self._tasks.values() if task.exit is None]

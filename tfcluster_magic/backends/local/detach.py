@@ -7,7 +7,6 @@ is told with its last words. It never writes into the run's folder but the super
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import subprocess
@@ -18,6 +17,7 @@ import msgspec
 
 from ...errors import BackendUnavailable
 from ...i18n import VARIABLE, _, asked
+from .. import files
 from .store import RunFolder
 from .tasks import scrub
 
@@ -102,11 +102,9 @@ def _says_something(ready: int) -> bool:
 
 def last_words(folder: RunFolder, lines: int) -> str:
     """The last lines of the supervisor's log, for a message."""
-    with contextlib.suppress(OSError):
-        text = folder.supervisor_log.read_bytes()[-8192:].decode("utf-8", "replace")
-        words = [line.strip() for line in text.splitlines()[-lines:] if line.strip()]
-        return " / ".join(words) or _("it said nothing")
-    return _("it said nothing")
+    text = files.tail(folder.supervisor_log, 8192).decode("utf-8", "replace")
+    words = [line.strip() for line in text.splitlines()[-lines:] if line.strip()]
+    return " / ".join(words) or _("it said nothing")
 
 
 def _import_path() -> list[str]:

@@ -61,10 +61,5 @@ def _from_kernel(wait_status: int, log: Path) -> TaskExit:
 
 def last_lines(log: Path) -> tuple[str, ...]:
     """The last lines of a log file, as many and as long as a termination message holds."""
-    try:
-        with open(log, "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - 2 * _MOST_LINES * _MOST_CHARACTERS))
-            text = file.read().decode("utf-8", "replace")
-    except OSError:
-        return ()
+    text = files.tail(log, 2 * _MOST_LINES * _MOST_CHARACTERS).decode("utf-8", "replace")
     return tuple(line[:_MOST_CHARACTERS] for line in text.splitlines()[-_MOST_LINES:])

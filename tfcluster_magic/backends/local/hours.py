@@ -29,24 +29,34 @@ class Book:
     def __init__(self, state_dir: Path) -> None:
         self._file = state_dir / FILE
 
-    def put(self, cluster: TFCluster, there: Callable[[], Collection[str]]) -> None:
+    def put(self, cluster: TFCluster, there: Callable[[], Collection[str]]) -> bool:
         """Write down a run whose record goes; `there` tells the uids of those that have one.
 
-        A disk that is full keeps nobody from removing what lies on it.
+        False when that cannot be written: a full disk keeps nobody from removing what lies on it.
+        A ledger that is damaged is put aside, not overwritten.
         """
         group = ""
         with contextlib.suppress(TFClusterError):
             group = _allowed()[0]
         run = ledger.run_of(cluster, group)
         if run is None:
-            return
+            return True
         now = time.time()
         kept = self._read()
         if any(now > at + ledger.REMEMBERED for at in kept.counted.values()):
             kept = ledger.forget(kept, there(), now)
-        with contextlib.suppress(OSError):
-            told = ledger.end(kept, cluster.metadata.uid, run, now)
+        told = ledger.end(kept, cluster.metadata.uid, run, now)
+        try:
+            try:
+                files.load(self._file, ledger.Ledger)
+            except files.Unreadable:
+                files.put_aside(self._file)
+            except FileNotFoundError:
+                pass
             files.write(self._file, to_json(told), durable=True, alone=True)
+        except OSError:
+            return False
+        return True
 
     def account(self, clusters: Iterable[TFCluster], now: float) -> ledger.Account:
         """What was held until `now`: by runs that are written down, and by those on record."""

@@ -107,6 +107,8 @@ class Launch:
     ) -> None:
         """Everything that the tasks need."""
         folder.tasks.mkdir(mode=0o700)
+        folder.mark(metadata.uid)
+        folder.reserve()
         output = self._output(folder)
         try:
             output.mkdir(parents=True, exist_ok=True)

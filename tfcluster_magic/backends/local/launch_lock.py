@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ...errors import BackendUnavailable, TFClusterError
 from ...i18n import _
+from .. import files
 
 PATIENCE = 60.0
 """Seconds that a launch waits for others; each holds the lock for a fraction of one."""
@@ -29,7 +30,7 @@ def held(state_dir: Path) -> Iterator[None]:
         TFClusterError: the state folder cannot be written.
     """
     try:
-        fd = os.open(state_dir / "launch.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = files.lock_file(state_dir / "launch.lock")
     except OSError as error:
         raise TFClusterError(
             _(

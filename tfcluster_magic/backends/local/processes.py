@@ -13,9 +13,12 @@ import signal
 import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 UID_VARIABLE = "TFCLUSTER_RUN_UID"
 TASK_VARIABLE = "TFCLUSTER_TASK"
+SUPERVISOR = os.path.join("backends", "local", "__main__.py").encode()
+"""How the path of what a supervisor runs ends."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,42 @@ def of_run(uid: str, task: str | None = None) -> list[int]:
         with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
             variables = file.read().split(b"\0")
             if all(mark in variables for mark in marks) and pid != os.getpid():
+                found.append(pid)
+    return found
+
+
+def uids_of(tasks: Path) -> set[str]:
+    """The uids of runs whose tasks leave how they ended in this folder: for a run whose record
+    does not tell.
+    """
+    place = b"TFCLUSTER_TERMINATION_LOG=" + os.fsencode(tasks) + b"/"
+    mark = f"{UID_VARIABLE}=".encode()
+    found: set[str] = set()
+    for pid in _pids():
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
+            variables = file.read().split(b"\0")
+            if any(each.startswith(place) for each in variables):
+                uids = (each.removeprefix(mark) for each in variables if each.startswith(mark))
+                found.update(uid.decode("ascii", "replace") for uid in uids)
+    return found
+
+
+def supervisors(folder: Path) -> list[int]:
+    """Processes that supervise the run in `folder`, by their command line: also one whose lock
+    was taken away.
+    """
+    found = []
+    for pid in _pids():
+        with contextlib.suppress(OSError, ValueError):
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                words = file.read().split(b"\0")
+            if (
+                len(words) > 4
+                and words[1:3] == [b"-I", b"-S"]
+                and words[3].endswith(SUPERVISOR)
+                and os.path.samefile(os.fsdecode(words[4]), folder)
+                and os.stat(f"/proc/{pid}").st_uid in (os.geteuid(), os.stat(folder).st_uid)
+            ):
                 found.append(pid)
     return found
 

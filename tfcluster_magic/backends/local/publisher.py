@@ -1,16 +1,19 @@
 """Writes a run's status: at once when it matters, at most five times a second otherwise, again when
 it fails.
 
-Promises that a full disk never ends a run: what could not be written is kept and tried again. When
-the run's folder is gone there is nobody left to tell.
+Promises that a full disk never ends a run: what could not be written is kept and tried again, and
+the end of the run is written in room that was set aside. When the run's folder is gone there is
+nobody left to tell.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 
-from ...models import Status
-from . import clock
+from ...models import Phase, Status
+from .. import files
+from . import clock, repair
 from .presence import Presence
 from .store import RunFolder
 
@@ -40,14 +43,25 @@ class Publisher:
             return
         try:
             if self._presence.is_lost:
-                raise FileNotFoundError(_REMOVED)  # whatever is there now is another run's
-            self._folder.write_status(status)
+                raise FileNotFoundError(errno.ENOENT, _REMOVED)  # what is there is another run's
+            self._write(status, last=urgent or _ends(self._written, status))
         except OSError as error:
             if not self._failed:
-                _say(f"cannot write the status, will try again: {error}")
+                log(f"cannot write the status, will try again: {error}")
             self._failed, self._not_before = True, now + RETRY
         else:
             self._written, self._failed, self._not_before = status, False, now + INTERVAL
+
+    def _write(self, status: Status, *, last: bool) -> None:
+        """Write a status; one that nobody may miss also on a full disk, which it names then."""
+        try:
+            text = self._folder.write_status(status, spare=False)
+            self._folder.reserve()
+        except OSError as error:
+            if error.errno not in files.FULL or not last:
+                raise
+            text = self._folder.write_status(repair.with_disk(self._folder, status, full=True))
+        self._presence.keep(self._folder.status_file, text)
 
     @property
     def settled(self) -> bool:
@@ -60,10 +74,17 @@ class Publisher:
         return None if self._written == self._wanted else self._not_before
 
 
-def _say(text: str) -> None:
+def log(text: str) -> None:
+    """Write a line into the supervisor's log."""
     # The log lies on the same disk, which may be full.
     with contextlib.suppress(OSError):
         print(text, flush=True)
+
+
+def _ends(before: Status | None, after: Status) -> bool:
+    """Whether the run begins to end, or has ended."""
+    ending = after.phase.is_final or after.phase is Phase.STOPPING
+    return ending and (before is None or before.phase is not after.phase)
 
 
 def _weighty(before: Status | None, after: Status) -> bool:

@@ -12,6 +12,7 @@ import os
 from ...lifecycle import Decision, Observation
 from ...lifecycle.recording import Header, Step, encode
 from ...models import Spec, Status, Stop
+from .publisher import log
 from .store import RunFolder
 
 VARIABLE = "TFCLUSTER_RECORD"
@@ -36,8 +37,9 @@ class Recorder:
         if self._path is None:
             return
         try:
-            with open(self._path, "ab") as file:
+            how = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
+            with os.fdopen(os.open(self._path, how | os.O_CLOEXEC, 0o600), "ab") as file:
                 file.write(encode(entry))
         except OSError as error:
-            print(f"the recording ends here: {error}", flush=True)
             self._path = None
+            log(f"the recording ends here: {error}")

@@ -10,26 +10,29 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from ... import usage
+from ... import explain, usage
 from ...i18n import _
 from ...models import Event, Phase, Reason, Status, TaskState, TFCluster, TypeCounts, Usage
+from .. import files
 from . import cgroups, processes
 from .detach import last_words
 from .store import RunFolder
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_IS_BOOT = re.compile(rb"[0-9a-f-]{36}")
 
 
 def note_boot(lock_fd: int) -> None:
     """Write into the lock file during which boot of the machine the run lives."""
     with contextlib.suppress(OSError):
-        os.ftruncate(lock_fd, 0)
         os.pwrite(lock_fd, _boot(), 0)
+        os.ftruncate(lock_fd, len(_boot()))
 
 
 def load(folder: RunFolder) -> TFCluster | None:
@@ -41,25 +44,49 @@ def load(folder: RunFolder) -> TFCluster | None:
         return cluster
     lock_fd = folder.lock()
     if lock_fd is None:
-        return cluster
+        return _supervised(folder, cluster)
     try:
         cluster = folder.load()  # it may have come to its end before we had the lock
         if cluster is None or cluster.status.released_at is not None:
             return cluster
-        processes.end_all(cluster.metadata.uid)
-        folder.clear()
-        with contextlib.suppress(OSError):
-            cgroups.remove_all(Path(folder.cgroup_file.read_text()), cluster.metadata.uid)
-        status = _final(folder, cluster, os.pread(lock_fd, 100, 0))
-        with contextlib.suppress(OSError):  # a full disk: the next reader comes to the same end
+        if processes.supervisors(folder.path):  # its lock file was removed or replaced
+            return _supervised(folder, cluster)
+        for uid in folder.uids():
+            processes.end_all(uid)
+            cgroups.remove_noted(folder.cgroup_file, uid)
+        boot = os.pread(lock_fd, 100, 0)
+        status = _final(folder, cluster, boot, time.time())
+        try:
             folder.write_status(status)
-        return replace(cluster, status=status)
+        except OSError:  # a full disk: the next reader comes to the same end, at the same time
+            ended_at = max(_last_sign(folder), cluster.status.started_at or 0.0)
+            status = _final(folder, cluster, boot, ended_at)
+        folder.clear()
+        return replace(cluster, status=folder.told(status))
     finally:
         os.close(lock_fd)
 
 
-def _final(folder: RunFolder, cluster: TFCluster, boot: bytes) -> Status:
-    now = time.time()
+def _supervised(folder: RunFolder, cluster: TFCluster) -> TFCluster:
+    """A run whose supervisor lives, which is asked to mend what is damaged; told of a full disk."""
+    if cluster.status.reason is Reason.RECORD_DAMAGED:
+        folder.wake()
+    return replace(cluster, status=with_disk(folder, cluster.status))
+
+
+def with_disk(folder: RunFolder, status: Status, *, full: bool = False) -> Status:
+    """A status that names the disk which is full, of its records or its output; `full`: that of
+    the records took no more, whatever it says of its room (as beyond a quota).
+    """
+    places = {folder.path, Path(status.paths.get("output") or folder.path)}
+    mounts = {files.mount_of(place) for place in places if files.is_full(place)}
+    mounts |= {files.mount_of(folder.path)} if full else set()
+    found = [explain.full_disk(mount) for mount in sorted(mounts)]
+    more = [text for text in found if text not in status.warnings]
+    return replace(status, warnings=(*status.warnings, *more)) if more else status
+
+
+def _final(folder: RunFolder, cluster: TFCluster, boot: bytes, now: float) -> Status:
     before = replace(cluster.status, usage=_held(folder, cluster.status.usage))
     name = cluster.metadata.name
     what = _what_happened(folder, boot)
@@ -105,23 +132,27 @@ def _final(folder: RunFolder, cluster: TFCluster, boot: bytes) -> Status:
 def _what_happened(folder: RunFolder, boot: bytes) -> str:
     if folder.is_damaged:
         return _("Its status file is damaged and its supervisor is gone")
-    if boot and boot != _boot():
+    if _IS_BOOT.fullmatch(boot) and boot != _boot():
         return _("The machine was restarted while it ran")
     words = last_words(folder, lines=1)
-    with contextlib.suppress(OSError):
-        if b"Traceback (most recent call last)" in folder.supervisor_log.read_bytes()[-65536:]:
-            return _("Its supervisor ended with an error ({words})").format(words=words)
+    if b"Traceback (most recent call last)" in files.tail(folder.supervisor_log, 65536):
+        return _("Its supervisor ended with an error ({words})").format(words=words)
     return _("Its supervisor was killed from outside")
+
+
+def _last_sign(folder: RunFolder) -> float:
+    """When a task or the supervisor last left something; the same for every reader."""
+    signs = [0.0]
+    with contextlib.suppress(OSError):
+        signs += [each.lstat().st_mtime for each in folder.tasks.iterdir()]
+    return min(max(signs), time.time())
 
 
 def _held(folder: RunFolder, before: Usage | None) -> Usage | None:
     """What tasks held until the last sign of them: nobody saw when the supervisor died."""
     if before is None:
         return None
-    signs = [before.at]
-    with contextlib.suppress(OSError):
-        signs += [each.stat().st_mtime for each in folder.tasks.iterdir()]
-    until = min(max(signs), time.time())
+    until = max(before.at, _last_sign(folder))
     ended = [
         (kind, before.at, until) for kind, tasks in before.holding.items() for _ in range(tasks)
     ]

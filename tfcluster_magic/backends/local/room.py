@@ -19,7 +19,6 @@ from ...errors import Problem
 from ...i18n import _
 from ...loopback import guard_path
 from ...models import Spec, TaskType, TFCluster
-from ...names import parse_task
 from ...preflight import Limit, Room, asked, cpu_of, memory_of
 from .. import files
 from . import gpus, interpreters, processes
@@ -151,8 +150,9 @@ def _held_memory(cluster: TFCluster) -> float:
 
 def _held_gpus(folder: RunFolder, cluster: TFCluster) -> set[str]:
     assigned = files.read(folder.gpus_file, dict[str, tuple[str, ...]]) or {}
-    types = holding(cluster)
-    return {gpu for task in assigned if parse_task(task)[0] in types for gpu in assigned[task]}
+    types = {f"{task_type.value}-" for task_type in holding(cluster)}
+    mine = [task for task in assigned if task.rstrip("0123456789") in types]
+    return {gpu for task in mine for gpu in assigned[task]}
 
 
 def _cores() -> int:

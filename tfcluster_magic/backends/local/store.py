@@ -1,9 +1,9 @@
 """The records of all runs as folders: `<state>/runs/<cluster>/<n>/`, one for each run.
 
-Promises that a folder with a readable `record.json` is a run and that everything else (half-made,
-foreign, newer) is passed over; that the names and numbers of two launches never meet (both hold the
-launch lock); and that whoever holds a run's `lock` is the only one who writes its status. It never
-starts or ends a process.
+Promises that a folder with a `record.json` is a run, a damaged one where it cannot be read, and
+that everything else (half-made, foreign) is passed over; that the names and numbers of two launches
+never meet (both hold the launch lock); and that whoever holds a run's `lock` is the only one who
+writes its status. It never starts or ends a process.
 """
 
 from __future__ import annotations
@@ -11,25 +11,49 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
+import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
+from datetime import date
 from functools import cached_property, lru_cache
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
-from ... import names, paths
+from ... import explain, names, paths
 from ...errors import BackendUnavailable
 from ...i18n import _
-from ...models import Metadata, Model, Phase, Reason, Spec, Status, Stop, TFCluster, to_json
+from ...models import (
+    Metadata,
+    Model,
+    Phase,
+    Reason,
+    Replicas,
+    ReplicaSet,
+    Spec,
+    Status,
+    Stop,
+    TaskType,
+    TFCluster,
+    to_json,
+)
 from .. import files, naming
 from ..naming import expired
-from . import launch_lock
+from . import launch_lock, processes
 
 if TYPE_CHECKING:
     from .hours import Book
+
+SPARES = 4
+"""A run that ends on a full disk writes a stop request, the stop, its end, and that all is gone."""
+MOST_TASKS = 100_000
+MOST_RUNS = 999_999_999
+_MARK = "uid-"
+_UID = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
 
 
 class Record(Model, frozen=True):
@@ -56,40 +80,154 @@ class RunFolder:
         self.decisions_file = path / "decisions.jsonl"
         self.program = path / "program"
         self.tasks = path / "tasks"
+        self.spares = tuple(path / f"spare-{number}" for number in range(SPARES))
 
     def load(self) -> TFCluster | None:
-        """The run as it is on disk, a stop request included; None when this is not a run."""
-        record = files.read(self.record_file, Record)
-        if record is None:
+        """The run as it is on disk, a stop request included; None when this is not a run.
+
+        One whose record or status cannot be read has the reason RecordDamaged.
+        """
+        try:
+            record = self.load_record()
+        except FileNotFoundError:
             return None
-        status = files.read(self.status_file, Status) or self._unreadable()
+        except files.Unreadable as why:
+            return self._damaged(why)
+        status = self._status() or self._unknown_status(files.read(self.task_file, dict[str, Any]))
         stop = files.read(self.stop_file, Stop)
         spec = replace(record.spec, stop=stop) if stop is not None else record.spec
         return TFCluster(metadata=record.metadata, spec=spec, status=status)
 
-    def _unreadable(self) -> Status:
+    def load_record(self) -> Record:
+        """What never changes about the run. Raises FileNotFoundError, Unreadable."""
+        record = files.load(self.record_file, Record)
+        self._check(record)
+        return record
+
+    def _check(self, record: Record) -> None:
+        """Refuse the record of another run, and a uid that could be taken for a pattern."""
+        told, place = record.metadata, self.path.parts[-2:]
+        name = names.run_name(told.cluster, told.run)
+        if (told.cluster, str(told.run)) != place or told.name != name:
+            raise files.Unreadable(_("it is the record of {name}").format(name=told.name[:64]))
+        if not _UID.fullmatch(told.uid):
+            raise files.Unreadable(_("its uid is not valid"))
+
+    def _status(self) -> Status | None:
+        """The status, if it can be read and means something; its paths are those of this run."""
+        status = files.read(self.status_file, Status)
+        if status is None or not _is_sound(status):
+            return None
+        output = status.paths.get("output", "")
+        is_own = output.startswith("/") and output.split("/")[-2:] == list(self.path.parts[-2:])
+        if output and (not is_own or "\0" in output):
+            return None  # `delete --with-logs` removes that folder
+        return replace(status, paths={**status.paths, "logs": str(self.tasks)})
+
+    def _unknown_status(self, described: dict[str, Any] | None) -> Status:
         """In place of a status that is damaged; the launch has left where the output lies."""
-        described = files.read(self.task_file, dict[str, object]) or {}
-        paths = {"output": str(described.get("outputDir", "")), "logs": str(self.tasks)}
+        output = (described or {}).get("outputDir", "")
+        paths = {"output": output if isinstance(output, str) else "", "logs": str(self.tasks)}
         return Status(
             phase=Phase.STARTING,
-            reason=Reason.STARTING,
-            message=_("Its status cannot be read."),
+            reason=Reason.RECORD_DAMAGED,
+            message=explain.status_damaged(str(self.status_file)),
             paths={what: where for what, where in paths.items() if where},
         )
+
+    def _damaged(self, why: files.Unreadable) -> TFCluster:
+        """A run whose record cannot be read, from what else tells of it."""
+        cluster, run = self._place
+        status = self._status() or self._unknown_status(files.read(self.task_file, dict[str, Any]))
+        desired = {t: c.desired for t, c in status.counts.items()} or self._logged()
+        found = _stat(self.path)
+        metadata = Metadata(
+            name=names.run_name(cluster, run),
+            cluster=cluster,
+            run=run,
+            uid=next(iter(self.uids()), f"damaged-{found.st_ino if found else 0}"),
+            created_at=found.st_mtime if found else 0.0,
+        )
+        return TFCluster(
+            metadata=metadata,
+            spec=Spec(
+                replicas=ReplicaSet(**{"worker": Replicas(count=0), **_replicas(desired)}),
+                stop=files.read(self.stop_file, Stop),
+            ),
+            status=self._told(status, why),
+        )
+
+    def told(self, status: Status) -> Status:
+        """A status with what is wrong with the record, if anything is."""
+        try:
+            self.load_record()
+        except FileNotFoundError:
+            return status
+        except files.Unreadable as why:
+            return self._told(status, why)
+        return status
+
+    def _told(self, status: Status, why: files.Unreadable) -> Status:
+        name, ended = names.run_name(*self._place), status.released_at is not None
+        message = explain.record_damaged(str(self.record_file), str(why), name, ended=ended)
+        return replace(status, reason=Reason.RECORD_DAMAGED, message=message)
+
+    @property
+    def _place(self) -> tuple[str, int]:
+        return self.path.parent.name, int(self.path.name)
+
+    def _logged(self) -> dict[str, int]:
+        """How many tasks of each type have left a log."""
+        found: dict[str, int] = {}
+        for log in self.tasks.glob("*.log"):
+            with contextlib.suppress(ValueError):
+                task_type, index = names.parse_task(log.stem)
+                found[task_type.value] = max(found.get(task_type.value, 0), min(index + 1, 1000))
+        return found
+
+    def mark(self, uid: str) -> None:
+        """Note the uid in the name of a file: no damage to what is in the files touches that.
+        Raises OSError.
+        """
+        files.write(self.path / f"{_MARK}{uid}", b"")
+
+    def uids(self) -> set[str]:
+        """Every uid under which processes of this run may be found, though its record is damaged:
+        the name of a file, the description of its tasks and their processes tell it, too.
+        """
+        with contextlib.suppress(FileNotFoundError, files.Unreadable):
+            return {self.load_record().metadata.uid}
+        told = {mark.name.removeprefix(_MARK) for mark in self.path.glob(f"{_MARK}*")}
+        told |= processes.uids_of(self.tasks)
+        told.add(str((files.read(self.task_file, dict[str, Any]) or {}).get("uid", "")))
+        return {uid for uid in told if _UID.fullmatch(uid)}
 
     @property
     def is_damaged(self) -> bool:
         """Whether the status cannot be read."""
-        return files.read(self.status_file, Status) is None
+        return self._status() is None
 
-    def write_status(self, status: Status) -> None:
-        """Replace the status; only for the holder of the run's lock. Raises OSError."""
-        files.write(self.status_file, to_json(status))
+    def write_status(self, status: Status, *, spare: bool = True) -> bytes:
+        """Replace the status, on a full disk with `spare` room; what was written. Only for the
+        holder of the run's lock. Raises OSError.
+        """
+        text = to_json(status)
+        if spare and len(text) > files.SPARE_BYTES and files.is_full(self.path):
+            text = to_json(_short(status))
+        files.write(self.status_file, text, spares=self.spares if spare else ())
+        return text
+
+    def reserve(self) -> None:
+        """Set room aside for what has to be written when the disk is full. Raises OSError."""
+        for spare in self.spares:
+            if not os.path.lexists(spare):
+                files.reserve(spare)
 
     def clear(self) -> None:
-        """Remove what writers that were killed left beside their files; all of them are gone."""
-        beside = (".status.json.*", ".task.json.*", "tasks/*.exit.json.*")
+        """Remove what writers that were killed left beside their files, and the room that was set
+        aside; all writers are gone.
+        """
+        beside = (".status.json.*", ".task.json.*", "tasks/*.exit.json.*", "spare-*")
         for left in [path for pattern in beside for path in self.path.glob(pattern)]:
             with contextlib.suppress(OSError):
                 left.unlink()
@@ -98,9 +236,11 @@ class RunFolder:
         """Take the run's lock without waiting: its descriptor, or None while a supervisor lives.
 
         The lock belongs to the open file, so a child that inherits the descriptor holds it, too.
+        What is no file in its place is put aside: `processes.supervisors` knows a supervisor
+        that lost its lock.
         """
         try:
-            fd = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fd = files.lock_file(self.lock_file)
         except OSError:
             return None
         try:
@@ -113,16 +253,54 @@ class RunFolder:
     def wake(self, line: bytes = b"\n") -> bool:
         """Make the supervisor look again; False when there is none that listens."""
         try:
-            fd = os.open(self.control, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            how = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            fd = os.open(self.control, how)
         except OSError:
             return False
         try:
+            if not stat.S_ISFIFO(os.fstat(fd).st_mode):
+                return False
             os.write(fd, line)
             return True
         except OSError:
             return False  # full: it has enough to wake up for
         finally:
             os.close(fd)
+
+
+def _stat(path: Path) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except OSError:
+        return None
+
+
+def _replicas(desired: Mapping[str, int]) -> dict[str, Replicas]:
+    return {t.value: Replicas(count=desired[t.value]) for t in TaskType if t.value in desired}
+
+
+def _is_sound(status: Status) -> bool:
+    """Whether the code that shows and counts a run can work with what its status says."""
+    held = status.usage
+    types = {*status.counts, *(held.holding if held else ()), *(held.cores if held else ())}
+    for of_day in held.days.values() if held else ():
+        types.update(of_day)
+    tasks = [*(f.task for f in status.failures), *(task.name for task in status.attention)]
+    numbers = [n for c in status.counts.values() for n in astuple(c)]
+    numbers += [*(held.holding.values() if held else ()), *status.restarts.values()]
+    try:
+        types.update(names.parse_task(task)[0].value for task in tasks)
+        for day in held.days if held else ():
+            date.fromisoformat(day)
+    except ValueError:
+        return False
+    known = {t.value for t in TaskType}
+    return types <= known and all(0 <= number <= MOST_TASKS for number in numbers)
+
+
+def _short(status: Status) -> Status:
+    """A status without what a full disk may not have room for; the sentence and counts stay."""
+    return replace(status, failures=(), attention=(), addresses={}, events=status.events[-10:])
 
 
 @lru_cache(maxsize=1000)
@@ -178,9 +356,11 @@ class Store:
 
         A number whose logs still lie in `log_dir` is not given again. Raises OSError.
         """
-        used = [0, *naming.numbers(self.runs_dir / cluster), *naming.numbers(log_dir / cluster)]
+        used = {*naming.numbers(self.runs_dir / cluster), *naming.numbers(log_dir / cluster)}
         paths.private(self.runs_dir / cluster)
-        run = max(used) + 1
+        run = max(used, default=0) + 1
+        if run > MOST_RUNS:  # somebody made such a folder: no name of a run has more digits
+            run = next(number for number in count(1) if number not in used)
         while True:
             folder = self.folder(cluster, run)
             try:
@@ -197,14 +377,16 @@ class Store:
 
     def remove(self, folder: RunFolder) -> None:
         """Remove a run's folder, so that no reader ever sees half of it; its hours are kept."""
-        if (cluster := folder.load()) is not None:
-            self.book.put(cluster, self.uids)
+        cluster = folder.load()
+        kept = cluster is None or self.book.put(cluster, self.uids)
         hidden = folder.path.with_name(f".removed-{folder.path.name}-{os.getpid()}")
         try:
             os.rename(folder.path, hidden)
         except OSError:
             hidden = folder.path
         files.remove_tree(hidden)
+        if cluster is not None and not kept:  # the disk was full: there may be room by now
+            self.book.put(cluster, self.uids)
         with contextlib.suppress(OSError):
             folder.path.parent.rmdir()
 
@@ -217,8 +399,7 @@ class Store:
 
     def uids(self) -> set[str]:
         """The runs that have a record."""
-        records = (files.read(folder.record_file, Record) for folder in self.folders())
-        return {record.metadata.uid for record in records if record is not None}
+        return {uid for folder in self.folders() for uid in folder.uids()}
 
     def undo(self, folder: RunFolder, log_dir: Path) -> None:
         """Remove what a launch made; its output folder, while nothing is in it."""
@@ -234,7 +415,7 @@ class Store:
         for folder in list(self.folders()):
             cluster = folder.load()
             if cluster is None:
-                if not folder.record_file.exists() and _is_ours(folder):
+                if files.is_gone(folder.record_file) and _is_ours(folder):
                     self.undo(folder, log_dir)
             elif expired(cluster, moment):
                 self.remove(folder)
@@ -248,8 +429,11 @@ class Store:
 
 def _is_ours(folder: RunFolder) -> bool:
     """Whether a folder without a record is all that a launch left, which takes its lock first."""
-    if not folder.lock_file.exists():
-        return not os.listdir(folder.path)
+    try:
+        if not folder.lock_file.exists():
+            return not os.listdir(folder.path)
+    except OSError:  # no folder, or closed to us
+        return False
     fd = folder.lock()
     if fd is None:
         return False

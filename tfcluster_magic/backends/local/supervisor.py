@@ -47,15 +47,20 @@ class Supervisor:
         """Reserve the ports and publish them. Raises OSError."""
         cluster = folder.load()
         # A launch that was interrupted is undone, and the next one may have the folder by now.
+        folder.load_record()
         if cluster is None or not os.path.samestat(os.stat(folder.lock_file), os.fstat(lock_fd)):
             raise RuntimeError(f"{folder.record_file} is not the record of this run")
         self._folder, self._name = folder, cluster.metadata.name
-        self._presence = Presence(folder, cluster.metadata.uid)
+        self._presence = Presence(folder, cluster.metadata.uid, lock_fd)
         self._spec: Spec = cluster.spec
         self._wakeups = Wakeups(folder.control)
         addresses, self._held_ports = ports.reserve(self._spec.replicas.counts)
-        described = files.read(folder.task_file, dict[str, object]) or {}
-        files.write(folder.task_file, msgspec.json.encode({**described, "addresses": addresses}))
+        described = files.load(folder.task_file, dict[str, object])
+        text = msgspec.json.encode({**described, "addresses": addresses})
+        files.write(folder.task_file, text)
+        self._presence.keep(folder.task_file, text)
+        with contextlib.suppress(FileNotFoundError):  # there are no GPUs
+            self._presence.keep(folder.gpus_file, files.content(folder.gpus_file))
         self._status: Status = replace(cluster.status, addresses=addresses)
         self._output = Path(self._status.paths["output"])
         self._crew = Crew(
@@ -63,7 +68,7 @@ class Supervisor:
         )
         self._publisher = Publisher(folder, self._presence)
         self._recorder = Recorder(folder, self._name, self._spec, self._status)
-        folder.write_status(self._status)
+        self._presence.keep(folder.status_file, folder.write_status(self._status))
 
     def run(self) -> None:
         """Work until the run is over and everything is given back."""
@@ -74,6 +79,8 @@ class Supervisor:
                 self._crew.clean_up()
             self._publisher.put(self._status, urgent=decision.done)
             if decision.done and self._publisher.settled:
+                if not self._presence.is_lost:
+                    self._folder.clear()
                 return
             self._sleep(decision.wake_at)
 
@@ -104,6 +111,8 @@ class Supervisor:
         if woken.children:
             self._crew.reap()
         self._crew.look_after()
+        self._presence.restore()
+        self._wakeups.renew()
         if woken.terminate:
             self._take_stop(Stop(reason=_(TERMINATED), by=_("this machine"), at=clock.now()))
         elif self._presence.is_lost:

@@ -13,6 +13,7 @@ import ctypes
 import os
 import resource
 import signal
+import stat
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -182,8 +183,15 @@ def _become(
 
 
 def _open_log(log: Path) -> int:
+    how = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        return os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        fd = os.open(log, how, 0o600)
+        if stat.S_ISREG(os.fstat(fd).st_mode):
+            os.set_blocking(fd, True)
+            return fd
+        why = "it is not a regular file"
     except OSError as error:
-        print(f"cannot write {log}: {error}", file=sys.stderr, flush=True)
-        return os.open(os.devnull, os.O_WRONLY)
+        why = str(error)
+    with contextlib.suppress(OSError):  # the supervisor's log lies on the same disk
+        print(f"cannot write {log}: {why}", file=sys.stderr, flush=True)
+    return os.open(os.devnull, os.O_WRONLY)

@@ -10,13 +10,19 @@ import contextlib
 import os
 import selectors
 import signal
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from ...models import Stop, TaskExit
+from .. import files
 from . import clock
+
+_LONGEST = 64 * 1024
+"""Bytes of a report without an end; a task's are shorter than 4 KiB."""
+_MOST_READ = 1 << 20
 
 
 class Report(msgspec.Struct):
@@ -48,10 +54,8 @@ class Wakeups:
         """Take over the process's signals. Raises OSError."""
         self._signals, wake = os.pipe()
         self._reports, self.report_fd = os.pipe()
-        if not control.exists():
-            os.mkfifo(control, 0o600)
-        # Open for writing as well, so that it never comes to its end.
-        self._control = os.open(control, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._path = control
+        self._control = self._open()
         for fd in (self._signals, wake, self._reports):
             os.set_blocking(fd, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
@@ -63,6 +67,35 @@ class Wakeups:
         self._selector = selectors.DefaultSelector()
         for fd in (self._signals, self._reports, self._control):
             self._selector.register(fd, selectors.EVENT_READ)
+
+    def _open(self) -> int:
+        """The pipe for knocks; what is none in its place is put aside. Raises OSError."""
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISFIFO(os.lstat(self._path).st_mode):
+                files.put_aside(self._path)
+        with contextlib.suppress(FileExistsError):
+            os.mkfifo(self._path, 0o600)
+        # Open for writing as well, so that it never comes to its end.
+        how = os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+        return os.open(self._path, how)
+
+    def renew(self) -> None:
+        """Listen again when somebody has removed the pipe for knocks, or put something else there.
+
+        A disk that takes no pipe leaves SIGTERM, and the written stop.
+        """
+        with contextlib.suppress(OSError):
+            try:
+                if os.path.samestat(os.lstat(self._path), os.fstat(self._control)):
+                    return
+            except FileNotFoundError:
+                if files.is_gone(self._path.parent):
+                    return
+            fresh = self._open()
+            self._selector.unregister(self._control)
+            os.close(self._control)
+            self._control = fresh
+            self._selector.register(fresh, selectors.EVENT_READ)
 
     def wait(self, until: float) -> Woken:
         """Sleep until something happens, at the latest until `until` (epoch seconds)."""
@@ -78,20 +111,21 @@ class Wakeups:
 
     def _read_reports(self) -> tuple[Report, ...]:
         *lines, self._partial = (self._partial + _drain(self._reports)).split(b"\n")
+        self._partial = self._partial[-_LONGEST:]
         found = []
         for line in lines:
             # Whatever else a program writes there is not from task.py.
-            with contextlib.suppress(msgspec.MsgspecError):
+            with contextlib.suppress(files.Unreadable):
                 found.append(_report(line))
         return tuple(found)
 
 
 def _report(line: bytes) -> Report:
-    report = msgspec.json.decode(line, type=Report)
+    report = files.decoded(line, Report, exact=True)
     if report.event == "exit":  # the termination message stands beside the report's own fields
-        fields = msgspec.json.decode(line, type=dict[str, object])
+        fields = files.decoded(line, dict[str, object])
         message = {k: v for k, v in fields.items() if k not in Report.__struct_fields__}
-        report.exit = msgspec.convert(message, TaskExit)
+        report.exit = files.decoded(msgspec.json.encode(message), TaskExit, exact=True)
     return report
 
 
@@ -100,16 +134,16 @@ def _noted(number: int, frame: object) -> None:
 
 
 def _drain(fd: int) -> bytes:
-    pieces = []
+    drained = b""
     with contextlib.suppress(BlockingIOError):
-        while piece := os.read(fd, 65536):
-            pieces.append(piece)
-    return b"".join(pieces)
+        while len(drained) < _MOST_READ:  # who writes faster than we read holds nobody up
+            drained += os.read(fd, 65536)
+    return drained
 
 
 def _stop_in(knocks: bytes) -> Stop | None:
     for line in knocks.splitlines():
         if line:
-            with contextlib.suppress(msgspec.MsgspecError):
-                return msgspec.json.decode(line, type=Stop)
+            with contextlib.suppress(files.Unreadable):
+                return files.decoded(line, Stop, exact=True)
     return None

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+
+from msgspec.structs import replace
 
 from ...models import TFCluster
 from .. import files
@@ -20,7 +21,7 @@ from . import repair
 from .store import RunFolder
 
 POLL = 0.2
-Stamp = tuple[tuple[int, int, int], ...]
+Stamp = tuple[files.Stamp | None, ...]
 
 
 def one(folder: RunFolder) -> Iterator[TFCluster | None]:
@@ -28,7 +29,7 @@ def one(folder: RunFolder) -> Iterator[TFCluster | None]:
     it is left.
     """
     known = Known()
-    while folder.record_file.exists():
+    while not files.is_gone(folder.record_file):
         cluster = known.look(folder)
         yield cluster
         if known.is_released(folder):
@@ -98,18 +99,11 @@ def _recheck(folder: RunFolder, cluster: TFCluster) -> TFCluster | None:
     """The run, read again only when its supervisor is gone."""
     lock_fd = folder.lock()
     if lock_fd is None:
-        return cluster
+        return replace(cluster, status=repair.with_disk(folder, cluster.status))
     os.close(lock_fd)
     return repair.load(folder)
 
 
 def _stamp(folder: RunFolder) -> Stamp:
-    return _stamp_of(folder.status_file), _stamp_of(folder.stop_file)
-
-
-def _stamp_of(file: Path) -> tuple[int, int, int]:
-    try:
-        info = os.stat(file)
-    except OSError:
-        return 0, 0, 0
-    return info.st_mtime_ns, info.st_ino, info.st_size
+    every = (folder.status_file, folder.stop_file, folder.record_file)
+    return tuple(files.stamp(file) for file in every)

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import msgspec
 
+from ...backends import files
 from ...errors import InvalidRequest, NotFound, Problem, TFClusterError
 from ...i18n import _
 
@@ -93,10 +94,10 @@ class AccountStore:
 
     def _read(self) -> Accounts:
         try:
-            return msgspec.json.decode(self.path.read_bytes(), type=Accounts)
+            return files.load(self.path, Accounts, exact=True)
         except FileNotFoundError:
             return Accounts(version=1)
-        except (OSError, msgspec.DecodeError) as error:
+        except files.Unreadable as error:
             raise AccountsUnreadable(
                 _(
                     "the accounts in {file} cannot be read: {why}. Restore the file from a backup, "

@@ -22,6 +22,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from ...backends import files
 from ...errors import BackendUnavailable, Conflict, NotFound, TFClusterError
 from ...i18n import _
 from ...models import Model
@@ -76,8 +77,8 @@ class Archives:
         """All of them, the newest first; those that failed until the console starts again."""
         found = {}
         for file in self._folder.glob(f"*{SUFFIX}.json"):
-            with contextlib.suppress(OSError, ValueError):
-                one = msgspec.json.decode(file.read_bytes(), type=Archive)
+            with contextlib.suppress(OSError, ValueError, files.Unreadable):
+                one = files.load(file, Archive)
                 if (self._folder / one.file).exists():
                     found[one.file] = one
         for one in self._jobs.values():

@@ -22,6 +22,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from ...backends import files
 from ...backends.log_files import backwards
 from ...errors import BackendUnavailable
 from ...i18n import _
@@ -90,7 +91,8 @@ class AuditLog:
             raise BackendUnavailable(text.format(why=error)) from None
 
     def _append(self, lines: bytes) -> None:
-        fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        how = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        fd = os.open(self.path, how, 0o600)
         try:
             size = os.fstat(fd).st_size
             if size and os.pread(fd, 1, size - 1) != b"\n":
@@ -130,8 +132,8 @@ class AuditLog:
         """All files as they are now, the oldest first, open as long as the stack."""
         with self._lock:  # or the newest one could get its number meanwhile
             paths = [self._file(number) for number in self._numbered()]
-            paths += [self.path] if self.path.exists() else []
-            return [stack.enter_context(open(path, "rb")) for path in paths]
+            paths += [] if files.is_gone(self.path) else [self.path]
+            return [stack.enter_context(_opened(path)) for path in paths]
 
     def page(self, limit: int = 100, before: int | None = None) -> Entries:
         """The newest entries that begin before this place, each change once.
@@ -143,7 +145,7 @@ class AuditLog:
         for at, line in self._backwards(before):
             try:
                 entry = _DECODER.decode(line)
-            except msgspec.DecodeError:
+            except (ValueError, RecursionError):  # of msgspec, and of text that is no UTF-8
                 continue
             if entry.result == ASKED and entry.id in ended:
                 ended.discard(entry.id)
@@ -158,10 +160,10 @@ class AuditLog:
     def _backwards(self, before: int | None) -> Iterator[tuple[int, bytes]]:
         """Whole lines that begin before a place, the newest first, with where each begins."""
         with ExitStack() as stack:
-            files = self._opened(stack)
-            sizes = [file.seek(0, os.SEEK_END) for file in files]
+            every = self._opened(stack)
+            sizes = [file.seek(0, os.SEEK_END) for file in every]
             begin = sum(sizes)
-            for file, size in zip(reversed(files), reversed(sizes), strict=True):
+            for file, size in zip(reversed(every), reversed(sizes), strict=True):
                 begin -= size
                 end = size if before is None else min(size, before - begin)
                 for at, line in _lines(file, end):
@@ -177,6 +179,14 @@ class AuditLog:
                 while block := file.read(_BLOCK):
                     yield block
                     last = block
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return os.fdopen(files.opened(path), "rb")
+    except files.Unreadable as why:
+        text = _("the audit log {file} cannot be read: {why}; put it aside and look into it")
+        raise BackendUnavailable(text.format(file=path, why=why)) from None
 
 
 def entry(who: str, what: str, owner: str, target: str, reason: str, source: str) -> Entry:

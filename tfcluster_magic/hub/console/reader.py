@@ -34,7 +34,7 @@ MOST_LINES = 1000
 _LONGEST_LINE = 4000
 _YOUNG = 60.0
 """Seconds in which a folder without a record may be that of a launch."""
-_SUPERVISOR = os.path.join("backends", "local", "__main__.py").encode()
+Stamp = tuple[files.Stamp | None, ...]
 
 
 class Ask(Model, frozen=True):
@@ -70,7 +70,7 @@ class Reader:
     def __init__(self) -> None:
         self.backend = LocalBackend()
         self.store = Store(self.backend.state_dir)
-        self._kept: dict[Path, tuple[int, Row]] = {}
+        self._kept: dict[Path, tuple[Stamp, Row]] = {}
 
     def answer(self, ask: Ask) -> Answer:
         """Do what is asked."""
@@ -90,20 +90,18 @@ class Reader:
         return Answer(rows=tuple(row for row in rows if row is not None))
 
     def _row(self, folder: RunFolder, now: float) -> Row | None:
-        with contextlib.suppress(OSError):
-            stamp = os.stat(folder.status_file).st_mtime_ns
-            kept = self._kept.get(folder.path)
-            if kept is not None and kept[0] == stamp:
-                return kept[1]
-            cluster = repair.load(folder)
-            if cluster is None or naming.expired(cluster, now):
-                return None
-            row = row_of(cluster, (platform.node(),))
-            if cluster.status.released_at is not None:
-                self._kept[folder.path] = stamp, row
-            return row
+        stamp = files.stamp(folder.status_file), files.stamp(folder.record_file)
+        kept = self._kept.get(folder.path)
+        if kept is not None and kept[0] == stamp:
+            return kept[1]
         self._kept.pop(folder.path, None)
-        return None
+        cluster = repair.load(folder)
+        if cluster is None or naming.expired(cluster, now):
+            return None
+        row = row_of(cluster, (platform.node(),))
+        if cluster.status.released_at is not None:
+            self._kept[folder.path] = stamp, row
+        return row
 
     def _hours(self, _ask: Ask) -> Answer:
         return Answer(hours=self.backend.hours().days)
@@ -169,7 +167,7 @@ class Reader:
         """Folders that launches and deletions left when they were killed half-way."""
         runs = self.store.runs_dir
         hidden = list(runs.glob("*/.removed-*"))
-        half = [f.path for f in self.store.folders() if not f.record_file.exists()]
+        half = [f.path for f in self.store.folders() if files.is_gone(f.record_file)]
         for path in sorted([*hidden, *half]):
             with contextlib.suppress(OSError):
                 if time.time() - path.stat().st_mtime < _YOUNG or not _is_free(path):
@@ -210,7 +208,7 @@ def _supervised(pid: int, snapshot: dict[int, processes.Process]) -> bool:
     while (process := snapshot.get(pid)) is not None and pid not in seen:
         seen.add(pid)
         with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
-            if _SUPERVISOR in file.read():
+            if processes.SUPERVISOR in file.read():
                 return True
         pid = process.parent
     return False
@@ -225,7 +223,7 @@ def _command(pid: int) -> str:
 def _is_free(path: Path) -> bool:
     """Whether no launch holds this folder's lock."""
     folder = RunFolder(path)
-    if not folder.lock_file.exists():
+    if files.is_gone(folder.lock_file):
         return True
     fd = folder.lock()
     if fd is None:

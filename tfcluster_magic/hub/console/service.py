@@ -22,6 +22,7 @@ from jupyterhub.utils import url_path_join
 from traitlets.config import Config
 from traitlets.log import get_logger
 
+from ...backends import files
 from ...i18n import _
 from ..common import base_url
 
@@ -116,7 +117,10 @@ def _token(state: Path) -> str:
         number = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         with os.fdopen(number, "w") as out:
             out.write(secrets.token_hex(32))
-    token = file.read_text()
+    try:
+        token = files.content(file, most=4096).decode("ascii", "replace")
+    except files.Unreadable as why:
+        raise OSError(_("{file} cannot be read: {why}").format(file=file, why=why)) from None
     if len(token) != 64:  # a full disk cut it off
         file.unlink()
         raise OSError(_("{file} was not whole and is removed: start again").format(file=file))

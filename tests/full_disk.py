@@ -1,0 +1,134 @@
+"""Runs whose state folder lies on a disk that gets full: a script for a mount namespace of its own.
+
+`python full_disk.py STORY`, with TFCLUSTER_STATE_DIR on a small file system; prints what became of
+it as JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tfcluster_magic.errors import TFClusterError
+from tfcluster_magic.manager import ClusterManager
+from tfcluster_magic.models import Phase
+from tfcluster_magic.output import report
+from tfcluster_magic.waiting import Until
+
+PATIENCE = 90.0
+STATE = Path(os.environ.get("TFCLUSTER_STATE_DIR", ""))
+GO = Path(os.environ.get("TFCLUSTER_HOME", "")) / "go"
+WAITS = f"""
+import os, sys, time
+print("up", flush=True)
+while not os.path.exists({str(GO)!r}):
+    time.sleep(0.02)
+for number in range(3000):
+    print("a line that the disk has no room for", number, flush=True)
+"""
+
+
+def fill() -> None:
+    """Leave no free byte."""
+    with open(STATE / "filler", "ab", buffering=0) as file:
+        for size in (1 << 16, 1 << 12, 1):
+            with contextlib.suppress(OSError):
+                while True:
+                    file.write(bytes(size))
+
+
+def fill_inodes() -> None:
+    """Leave no room for another file."""
+    folder = STATE / "files"
+    folder.mkdir()
+    with contextlib.suppress(OSError):
+        for number in range(100_000):
+            (folder / str(number)).touch()
+
+
+def is_full() -> bool:
+    """Whether really nothing more goes onto the disk."""
+    try:
+        (STATE / "one more").write_bytes(bytes(1 << 13))
+    except OSError as error:
+        return error.errno == errno.ENOSPC
+    finally:
+        with contextlib.suppress(OSError):
+            (STATE / "one more").unlink()
+    return False
+
+
+class Story:
+    """One run on that disk."""
+
+    def __init__(self) -> None:
+        self.manager = ClusterManager(backend_name="local")
+
+    def launch(self, filler: Callable[[], None] = fill) -> None:
+        """Launch a run, and fill the disk when it is up."""
+        self.manager.launch(cell=WAITS, name="digits", workers=1, ps=0, grace=1.0)
+        deadline = time.monotonic() + PATIENCE
+        for seen in self.manager.follow("digits"):
+            if seen is not None and seen.status.phase is Phase.RUNNING:
+                break
+            assert time.monotonic() < deadline
+        filler()
+
+    def told(self) -> dict[str, Any]:
+        """What everybody sees of it."""
+        (run,) = self.manager.list(all_runs=True)
+        return {
+            "full": is_full(),
+            "phase": run.status.phase.value,
+            "reason": run.status.reason.value,
+            "released": run.status.released_at is not None,
+            "text": report.status(run),
+            "logs": [line.text for line in self.manager.logs("digits") if line],
+        }
+
+    def end(self) -> dict[str, Any]:
+        """A program that ends while the disk is full."""
+        self.launch()
+        before = self.told()
+        GO.touch()
+        self.manager.wait("digits", PATIENCE, until=Until.RELEASED)
+        return {"before": before, "after": self.told(), "deleted": self.delete()}
+
+    def stop(self, filler: Callable[[], None] = fill) -> dict[str, Any]:
+        """A run that is stopped while the disk is full."""
+        self.launch(filler)
+        before = self.told()
+        self.manager.stop("digits", "no room")
+        self.manager.wait("digits", PATIENCE, until=Until.RELEASED)
+        return {"before": before, "after": self.told(), "deleted": self.delete()}
+
+    def inodes(self) -> dict[str, Any]:
+        """The same where files are what there is no room for."""
+        return self.stop(fill_inodes)
+
+    def delete(self) -> dict[str, Any]:
+        """A run that is deleted, running or not, and a launch that is refused."""
+        if not (STATE / "runs" / "digits").exists():
+            self.launch()
+        held = self.manager.status("digits").status.usage is not None
+        self.manager.delete("digits", with_logs=True)
+        hours = self.manager.hours().days
+        left = [run.metadata.name for run in self.manager.list()]
+        refused = ""
+        fill()
+        try:
+            self.manager.launch(cell="pass", name="other", workers=1, ps=0)
+        except TFClusterError as error:
+            refused = str(error)
+        return {"left": left, "hours": bool(hours) is held, "refused": refused}
+
+
+if __name__ == "__main__":
+    print(json.dumps(getattr(Story(), sys.argv[1])()))
