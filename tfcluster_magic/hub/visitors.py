@@ -36,6 +36,7 @@ class Visitors(JupyterHubIdentityProvider):
         self._open: WeakSet[WebSocketHandler] = WeakSet()
         self._turn = asyncio.Lock()
         self._watching: asyncio.Task[None] | None = None
+        self._next: asyncio.Task[None] | None = None
 
     @default("hub_auth")
     def _asks_again_soon(self) -> HubOAuth:
@@ -55,18 +56,18 @@ class Visitors(JupyterHubIdentityProvider):
         return user
 
     async def recheck(self) -> None:
-        """Ask the hub about everybody who is in; calls that come meanwhile wait for one more."""
-        if self._turn.locked() and self._waits:
-            return
-        self._waits = True
+        """Ask the hub about everybody who is in; all calls that come meanwhile are one more."""
+        if self._next is None:
+            self._next = asyncio.create_task(self._ask())
+        await asyncio.shield(self._next)
+
+    async def _ask(self) -> None:
         async with self._turn:
-            self._waits = False
+            self._next = None
             self.hub_auth.cache.clear()
             for handler in list(self._open):
                 if handler.ws_connection is not None and not await self._known(handler):
                     handler.close(POLICY_VIOLATION, "signed out")
-
-    _waits = False
 
     async def _watch(self) -> None:
         while True:
