@@ -13,7 +13,7 @@ from attack.kinds import KINDS
 SEED = 1
 QUICK = (
     *KINDS["archives"],
-    *KINDS["loopback"],
+    *("sent-and-reset", "another-account", "unbound-port"),
     *("damaged-run", "damaged-state", "full-disk", "verbs-at-once", "runs"),
 )
 

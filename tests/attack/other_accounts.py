@@ -9,13 +9,15 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from attack_loopback import attack
+
 from tfcluster_magic import loopback
 
 from .cases import Attempt, NotTried
 from .ground import Ground
 
 OWNER, NEIGHBOUR = 65534, 65533
-TRIES = 25
+TRIES = 10
 BOUND = (("127.0.0.1", "4"), ("::1", "6"), ("127.0.0.1", "6 mapped"))
 """Where an intruder connects to, and what the server listens on."""
 WAITING = ("half-closed", "patient")
@@ -153,8 +155,19 @@ def unbound(ground: Ground, drawn: random.Random) -> None:
     _intrude(("127.0.0.1", "4 unbound"), drawn.choice(("reset", *WAITING)), drawn)
 
 
+def tensorflow(ground: Ground, drawn: random.Random) -> None:
+    """A real TensorFlow server reads nothing of another account, and serves its own."""
+    del ground
+    if os.geteuid() != 0:
+        raise NotTried("only root can be another account")
+    tallies = attack(drawn.randint(10, 40))
+    failed = [f"{one.form}: {one.failed} of {one.tried}" for one in tallies if one.failed]
+    assert not failed, "; ".join(failed)
+
+
 CASES: Mapping[str, Attempt] = {
     "sent-and-reset": reset,
     "another-account": connected,
     "unbound-port": unbound,
+    "tensorflow-server": tensorflow,
 }

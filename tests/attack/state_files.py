@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import random
 import resource
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
+from attack_state import damage, files_of, kinds
 from task_process import carrying
 
 from tfcluster_magic.manager import ClusterManager
@@ -21,85 +20,11 @@ from .cases import Attempt
 from .ground import Ground
 
 SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(3600)\n"
-OF_RUN = (
-    *("record.json", "status.json", "stop.json", "task.json", "gpus.json", "cgroup", "lock"),
-    *("control", "decisions.jsonl", "supervisor.log", "tasks/worker-0.exit.json", "tasks"),
-)
 OF_STATE = ("hours.json", "launch.lock")
 MEMORY = 4 << 30
 """Bytes of address space for each process."""
 SECONDS = 60
 """A verb that takes longer hangs."""
-
-
-def _content(content: bytes) -> Callable[[Path], None]:
-    def write(path: Path) -> None:
-        _away(path)
-        path.write_bytes(content)
-
-    return write
-
-
-def _away(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        path.rename(path.with_name(f"{path.name}-away"))
-    else:
-        path.unlink(missing_ok=True)
-
-
-def _cut(path: Path) -> None:
-    content = path.read_bytes() if path.is_file() else b'{"a": 1}'
-    _content(content[: len(content) // 2])(path)
-
-
-def _huge(path: Path) -> None:
-    _content(b"{")(path)
-    os.truncate(path, 3 << 30)  # of holes
-
-
-def _pipe(path: Path) -> None:
-    _away(path)
-    os.mkfifo(path)
-
-
-def _link(target: str) -> Callable[[Path], None]:
-    def make(path: Path) -> None:
-        _away(path)
-        path.symlink_to(target)
-
-    return make
-
-
-def _folder(path: Path) -> None:
-    _away(path)
-    path.mkdir()
-
-
-def _closed(path: Path) -> None:
-    if path.exists():
-        path.chmod(0)
-        if os.geteuid() == 0:
-            os.chown(path, 65534, 65534)
-
-
-DAMAGES: Mapping[str, Callable[[Path], None]] = {
-    "nested": _content(b'{"metadata":' * 50_000),
-    "lists": _content(b"[" * 200_000),
-    "garbled": _content(bytes(range(256)) * 20),
-    "no UTF-8": _content(b'{"metadata": "\xff\xfe"}'),
-    "empty": _content(b""),
-    "cut": _cut,
-    "huge": _huge,
-    "pipe": _pipe,
-    "zeros": _link("/dev/zero"),
-    "circle": _link("self-made-circle"),
-    "folder": _folder,
-    "wrong types": _content(b'{"metadata": 1, "spec": [], "status": "x", "phase": {}, "paths": 5}'),
-    "list": _content(b"[1, 2, 3]"),
-    "number": _content(b"1e400"),
-    "gone": _away,
-    "another's": _closed,
-}
 
 
 def tfcluster(*words: str) -> str:
@@ -136,14 +61,13 @@ def _little_memory() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
-def _damage(ground: Ground, drawn: random.Random, files: tuple[str, ...]) -> None:
+def _damage(ground: Ground, drawn: random.Random, of_all: bool) -> None:
     with _little_memory(), ground.state() as folder:
         sound, victim = launch("sound"), launch("victim")
-        file, damage = drawn.choice(files), drawn.choice([*DAMAGES])
-        of_run = folder / "state" / "runs" / "victim" / "1"
-        path = (folder / "state" if files is OF_STATE else of_run) / file
-        with suppress(FileNotFoundError):
-            DAMAGES[damage](path)
+        state = folder / "state"
+        files = [state / name for name in OF_STATE] if of_all else files_of(state / "runs/victim/1")
+        file, kind = drawn.choice(files), drawn.choice(kinds())
+        damage(file, kind, drawn.getrandbits(20))
         try:
             listed = tfcluster("list", "--all")
             assert "sound" in listed and "victim" in listed, f"a run is not listed: {listed}"
@@ -160,17 +84,17 @@ def _damage(ground: Ground, drawn: random.Random, files: tuple[str, ...]) -> Non
             ground.until(lambda: not carrying(mark), "the tasks of the other run have ended")
             tfcluster("delete", "sound-1")
         except AssertionError as error:
-            raise AssertionError(f"{file}, {damage}: {error}") from error
+            raise AssertionError(f"{file.name}, {kind}: {error}") from error
 
 
 def of_run(ground: Ground, drawn: random.Random) -> None:
     """One damaged file of a run harms no other run, and the damaged one can be ended."""
-    _damage(ground, drawn, OF_RUN)
+    _damage(ground, drawn, of_all=False)
 
 
 def of_all(ground: Ground, drawn: random.Random) -> None:
     """A damaged file that all runs share takes down no verb."""
-    _damage(ground, drawn, OF_STATE)
+    _damage(ground, drawn, of_all=True)
 
 
 CASES: Mapping[str, Attempt] = {"damaged-run": of_run, "damaged-state": of_all}
