@@ -18,6 +18,7 @@ from .ground import Ground
 ROOT = Path(__file__).parents[2]
 FILES = ROOT / "tests" / "kube"
 SECONDS = 840
+NONE_CHOSEN = 5  # https://docs.pytest.org/en/stable/reference/exit-codes.html
 
 
 def _tests(words: Sequence[str], **variables: str) -> None:
@@ -43,6 +44,8 @@ def _tests(words: Sequence[str], **variables: str) -> None:
             finally:
                 tests.kill()
             raise
+    if tests.returncode == NONE_CHOSEN:
+        raise NotTried("there is no such test")
     failed = [line for line in said.splitlines() if line.startswith(("FAILED", "ERROR"))]
     assert tests.returncode == 0, "\n".join(failed) or said[-1500:]
 
@@ -59,6 +62,12 @@ def neighbours(ground: Ground, drawn: random.Random) -> None:
     _tests([str(FILES / "test_isolation.py"), str(FILES / "test_network_policy.py")])
 
 
+def hostile(ground: Ground, drawn: random.Random) -> None:
+    """What somebody tries against the operator: the tests that are marked so."""
+    del ground, drawn
+    _tests([str(FILES), "-m", "hostile"])
+
+
 def chaos(ground: Ground, drawn: random.Random) -> None:
     """Whatever dies of cluster, operator and clients, no run is lost and nothing leaks."""
     del ground
@@ -70,5 +79,6 @@ def chaos(ground: Ground, drawn: random.Random) -> None:
 CASES: Mapping[str, Attempt] = {
     "tricks-of-users": users,
     "neighbours": neighbours,
+    "hostile-users": hostile,
     "chaos": chaos,
 }
