@@ -45,9 +45,8 @@ def _refused(ground: Ground, source: Callable[[Site, Path], str]) -> None:
             try:
                 program, _ = snapshot(named, workspace=folder / "ws", cwd=here, limit_bytes=LIMIT)
             except TFClusterError as refused:
-                assert str(refused).isprintable() or "\x1b" not in str(refused), (
-                    "ESC in the refusal"
-                )
+                shown = "".join(refused._render_traceback_())  # in a notebook
+                assert "\x1b" not in shown and "\x07" not in shown, "ESC in the refusal"
             else:
                 raise AssertionError(f"it was taken: {program.entrypoint}")
         finally:
@@ -179,7 +178,7 @@ def downloads(ground: Ground, drawn: random.Random) -> None:
     """A download that lies, leads elsewhere or says what no terminal shall hear is refused."""
 
     def lies(site: Site, _here: Path) -> str:
-        headers = {"Content-Length": drawn.choice(("-1", "1e3", "99999999999999999999", "5000"))}
+        headers = {"Content-Length": drawn.choice(("99999999999999999999", "5000"))}
         return site.add("/main.py", TRAIN, headers)
 
     def leads(site: Site, _here: Path) -> str:
