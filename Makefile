@@ -7,6 +7,7 @@ SUBDOMAIN_HOST ?=
 HUB ?= 1
 NAME ?= $(shell id -un)
 BENCH ?=
+ATTACK ?=
 PYTEST_ARGS ?=
 BIN := .venv/bin
 SUITE := $(BIN)/python tools/suite.py
@@ -15,13 +16,13 @@ KUBE := PYTHONPATH=tests/kube sh tools/python.sh -m kubenode
 CODE := tfcluster_magic tests tools benchmarks examples setup.py
 export PYTHON
 .DEFAULT_GOAL := help
-.PHONY: help install dev run password test test-page lint types fix bench docs translations lock dist clean \
+.PHONY: help install dev run password test attack test-page lint types fix bench docs translations lock dist clean \
 	kube-build kube-up kube-down kube-shell test-kube bench-kube bench-hub test-jupyters
 
 help:  ## this list
 	@echo "TFCluster: distributed TensorFlow from a notebook. Targets:"
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
-	@echo "Options: PORT=8888 WORKSPACE=~/tfcluster BASE_URL=/tf/ SUBDOMAIN_HOST=hub.localhost HUB=0 (run), PYTHON=python3.12 (install), BENCH=list_50 (bench), PYTEST_ARGS='-k magic' (test)"
+	@echo "Options: PORT=8888 WORKSPACE=~/tfcluster BASE_URL=/tf/ SUBDOMAIN_HOST=hub.localhost HUB=0 (run), PYTHON=python3.12 (install), BENCH=list_50 (bench), PYTEST_ARGS='-k magic' (test), ATTACK='--seed 7 --only requests' (attack)"
 
 install:  ## make .venv with TensorFlow, JupyterLab and the tfcluster command
 	@sh tools/python.sh tools/install.py run
@@ -45,6 +46,9 @@ test: lint types test-page  ## lint, types, layers, then every test: Python, Typ
 	@$(BIN)/python tools/browser.py
 	$(SUITE) tests/ui --ignore tests/ui/test_jupyters.py -n 3 --dist worksteal $(PYTEST_ARGS)
 	$(SUITE) tests/hub -n 2 --dist loadfile $(PYTEST_ARGS)
+
+attack: dev  ## hostile inputs, kills and races for five minutes, against a hub and runs of its own (CONTRIBUTING.md)
+	@PYTHONPATH=tests:tests/kube $(BIN)/python -m attack $(ATTACK)
 
 test-page: dev
 	$(TS) test

@@ -77,6 +77,8 @@ NOT_JSON: Mapping[str, bytes] = {
     "a list": b"[]",
     "900 lists in each other": NESTED,
     "100000 lists in each other": b"[" * 100_000,
+    "half a pair of surrogates": b'{"cell": "\\ud800"}',
+    "half a pair in a list": b'{"arguments": ["\\udfff"]}',
     "no UTF-8": b'{"name": "\xff\xfe"}',
 }
 

@@ -157,6 +157,8 @@ def json_object(text: bytes) -> dict[str, Any]:
     """
     try:
         data = json.loads(text or b"{}", parse_constant=_no_number)
+        if b"\\u" in text:  # half of a pair of surrogates is no character: nobody could write it
+            json.dumps(data, ensure_ascii=False).encode("utf-8", "surrogateescape")
     except (ValueError, RecursionError):
         raise UsageError(_("the body of the request is not JSON")) from None
     if not isinstance(data, dict):

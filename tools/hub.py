@@ -209,10 +209,10 @@ def serve(state: Path, workspace: Path, port: int, lock: int) -> int:
         elif hub.poll() is None:
             print(f"The hub does not answer at {url}/ after {START:g} s. Log: {log}", flush=True)
         code = hub.wait()
+    end_leftover(state / "proxy.pid")  # JupyterHub may have started one more while it ended
     if code == 0 or (asked and code == -signal.SIGTERM):  # 0, too: an admin's Shutdown Hub
         print("The hub has ended. Running clusters go on: .venv/bin/tfcluster list", flush=True)
         return 0
-    end_leftover(state / "proxy.pid")
     last = log.read_text(errors="replace").splitlines()[-12:]
     print(
         "\n".join(

@@ -56,7 +56,9 @@ def test_ctrl_c_ends_all_but_clusters_and_a_restart_finds_them(hub: Hub, admin: 
 
 
 def test_a_killed_proxy_comes_back_with_everything_behind_it(hub: Hub, admin: Visitor) -> None:
-    """Within seconds, notebooks included."""
+    """Within seconds, notebooks included. From then on JupyterHub starts another one while it ends,
+    if that takes long: Ctrl-C ends this one, too.
+    """
     lab = admin.notebook()
     hub.one(PROXY).kill()
 
@@ -67,6 +69,13 @@ def test_a_killed_proxy_comes_back_with_everything_behind_it(hub: Hub, admin: Vi
             return False
 
     hub.until(back, "the proxy", 40)
+    hub.one(NOTEBOOK).suspend()  # the hub waits for its end for longer than between two looks
+
+    hub.end()
+
+    assert "Starting proxy" in hub.said().partition("Cleaning up proxy")[2]
+    assert not hub.processes(PROXY)
+    hub.start()
 
 
 def test_a_killed_hub_leaves_nothing_in_the_way_and_keeps_notebooks(

@@ -81,6 +81,16 @@ async def test_tensorboards_page_leads_strangers_to_the_login(
     assert await attacked(attacks) == []
 
 
+async def test_an_address_that_is_no_text_is_refused(
+    where: tuple[str, int], recorder: Page, jp_auth_header: dict[str, str]
+) -> None:
+    """400, with a page below a TensorBoard's own."""
+    attack = Attack("no text", "GET", "/%ff%fe")
+    reply = await asyncio.to_thread(send, where, attack, recorder.base, jp_auth_header)
+    assert reply.status == 400
+    assert reply.headers["content-type"].startswith("text/html") and reply.body
+
+
 async def test_a_body_of_no_clear_length_is_refused(attacked: Any, recorder: Page) -> None:
     """400 for each form, also where the body would be passed on to TensorBoard."""
     page = f"tfcluster/tensorboard/{recorder.id}/take"

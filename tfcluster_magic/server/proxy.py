@@ -228,7 +228,8 @@ class BoardPage(JupyterHandler, StreamedBody):
             if isinstance(error, NoAnswer):
                 error = BackendUnavailable(_("TensorBoard does not answer; reload the page"))
             told = problem(error if error is not None else HTTPError(status_code))
-            if len(self.path_args) < 2 or not self.path_args[1]:
+            arguments = vars(self).get("path_args") or []  # of an address that is no text, none
+            if len(arguments) < 2 or not arguments[1]:
                 self._show(failed(told["detail"]), told["status"])
                 return
         self.set_status(told["status"])

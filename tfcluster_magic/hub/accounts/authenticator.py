@@ -221,7 +221,7 @@ class AccountsAuthenticator(Authenticator):
         self.revoking = revoking.Revoking(app, self.store)
         self.revoking.begin()  # nobody is answered yet
         self._following = asyncio.ensure_future(self.revoking.follow())
-        return [(r"/login", LoginHandler), *pages.handlers()]
+        return pages.handlers()
 
 
 def _give_way() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from jupyterhub import orm
 from jupyterhub.apihandlers.base import APIHandler
 from jupyterhub.handlers.base import BaseHandler
+from jupyterhub.handlers.login import LoginHandler
 from jupyterhub.scopes import needs_scope
 from jupyterhub.utils import get_browser_protocol
 from tornado import web
@@ -26,6 +27,7 @@ from .store import LINK_HOURS, LinkRefused, allowed_name
 def handlers() -> list[tuple[str, type]]:
     """Paths below the hub's own, and who answers."""
     return [
+        (r"/login", SignIn),
         (r"/set-password", SetPassword),
         (r"/change-password", ChangePassword),
         (r"/accounts", Accounts),
@@ -59,6 +61,16 @@ class _Page(BaseHandler):
         if password != self.get_body_argument("again", "", strip=False):
             raise ValueError(_("The two passwords differ: type the same one twice."))
         return password
+
+
+class SignIn(LoginHandler):
+    """JupyterHub's page to sign in, which by itself answers 500 to a form without a name."""
+
+    async def post(self) -> None:
+        """Sign in; no name is a wrong one."""
+        for arguments in (self.request.arguments, self.request.body_arguments):
+            arguments.setdefault("username", [b""])
+        await super().post()
 
 
 class SetPassword(_Page):

@@ -1,0 +1,73 @@
+"""Attack a hub and runs of their own, and print what was tried and what held: `make attack`.
+
+Nothing leaves this machine, and nothing is left on it. The exit status is 1 when something did not
+hold. What needs root, a second account or a Kubernetes node is said to be not tried without it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from .cases import attack, rows, say, table
+from .ground import Ground
+from .kinds import KINDS
+
+DROPPED = ("TFCLUSTER_", "JUPYTER", "JPY_")
+
+
+def main() -> int:
+    """Run the attacks that are asked for."""
+    names = [f"{kind}: {', '.join(cases)}" for kind, cases in KINDS.items()]
+    parser = argparse.ArgumentParser(
+        prog="make attack",
+        description=__doc__,
+        epilog="\n".join(names),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--seed", type=int, default=1, help="of the first try (default: 1)")
+    parser.add_argument("--tries", type=int, default=10, help="of each case, at most (default: 10)")
+    parser.add_argument(
+        "--minutes", type=float, default=5, help="after which no new try begins (default: 5)"
+    )
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="NAME", help="a kind or a case; repeatable"
+    )
+    asked = parser.parse_args()
+    try:
+        chosen = rows(KINDS, asked.only)
+    except KeyError as unknown:
+        parser.error(f"there is no kind or case {unknown.args[0]}; there are:\n" + "\n".join(names))
+    for name in [*os.environ]:
+        if name.startswith(DROPPED) and not name.startswith("TFCLUSTER_KUBE_"):
+            del os.environ[name]
+    os.environ["TFCLUSTER_LANGUAGE"] = "en"
+    folder = Path(tempfile.mkdtemp(prefix="tfcluster-attack-"))
+    folder.chmod(0o755)  # another account is let in where a case has one
+    ground = Ground(folder)
+    try:
+        held = attack(ground, chosen, asked.seed, asked.tries, asked.minutes * 60, say)
+    finally:
+        left = _end(ground)
+        shutil.rmtree(folder, ignore_errors=True)
+    print(table(chosen))
+    if left:
+        print(f"\nDID NOT HOLD: the end: {left}")
+    return 0 if held and not left else 1
+
+
+def _end(ground: Ground) -> str:
+    """End what was started; what was left of it."""
+    try:
+        ground.close()
+    except AssertionError as error:
+        return str(error)
+    return ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,251 @@
+"""Hostile archives, downloads and folders, named as the program of a launch."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import random
+import resource
+import stat
+import tarfile
+import tempfile
+import warnings
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from web_site import TRAIN, Site, tarred, zipped
+
+from tfcluster_magic.errors import TFClusterError
+from tfcluster_magic.program import snapshot
+
+from .cases import Attempt
+from .ground import Ground
+
+LIMIT = 200_000
+"""Bytes that a program may have here."""
+MOST = 64 << 20
+"""Bytes of memory that refusing one may take."""
+
+
+def _refused(ground: Ground, source: Callable[[Site, Path], str]) -> None:
+    """The program is refused with a sentence, and nothing is written anywhere."""
+    with ground.state() as folder:
+        here, outside = folder / "here", folder / "outside"
+        here.mkdir()
+        outside.mkdir()
+        (outside / "secret.py").write_text("print('secret')\n")
+        site = Site()
+        before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        try:
+            named = source(site, here)
+            made = {path: path.stat().st_mtime_ns for path in here.rglob("*") if path.exists()}
+            try:
+                program, _ = snapshot(named, workspace=folder / "ws", cwd=here, limit_bytes=LIMIT)
+            except TFClusterError as refused:
+                shown = "".join(refused._render_traceback_())  # in a notebook
+                assert "\x1b" not in shown and "\x07" not in shown, "ESC in the refusal"
+            else:
+                raise AssertionError(f"it was taken: {program.entrypoint}")
+        finally:
+            site.close()
+        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak) << 10
+        assert grown < MOST, f"{grown >> 20} MiB of memory were taken"
+        after = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.exists()}
+        new = {path for path in after if path not in before and path not in made}
+        assert not new, f"it wrote {sorted(str(path.relative_to(folder)) for path in new)}"
+        assert (outside / "secret.py").read_text() == "print('secret')\n"
+
+
+def _served(body: bytes, ending: str) -> Callable[[Site, Path], str]:
+    return lambda site, _here: site.add(f"/job{ending}", body)
+
+
+def _packed(drawn: random.Random, files: dict[str, bytes]) -> tuple[bytes, str]:
+    if drawn.random() < 0.5:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # two names that come out the same
+            return zipped(files), ".zip"
+    return tarred(files), drawn.choice((".tgz", ".tar.gz"))
+
+
+def outside(ground: Ground, drawn: random.Random) -> None:
+    """A name in an archive that leads out of its folder is refused."""
+    names = (
+        *(
+            "../main.py",
+            "/tmp/tfcluster-attack.py",
+            "a/../../main.py",
+            "..\\main.py",
+            "a\\..\\main.py",
+        ),
+        *(
+            "./../main.py",
+            "a/./../../main.py",
+            "....//../main.py",
+            "..",
+            "../",
+            "a/..",
+            "//main.py",
+        ),
+    )
+    body, ending = _packed(drawn, {"main.py": TRAIN, drawn.choice(names): TRAIN})
+    _refused(ground, _served(body, ending))
+
+
+def links(ground: Ground, drawn: random.Random) -> None:
+    """An archive with a link or a device in it is refused."""
+    target = drawn.choice(("/etc/passwd", "../outside/secret.py", "main.py", "/dev/zero"))
+    kind = drawn.choice(
+        (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE)
+    )
+    if drawn.random() < 0.3:
+        body = zipped({"main.py": target.encode()}, {"main.py": stat.S_IFLNK | 0o777})
+        _refused(ground, _served(body, ".zip"))
+    else:
+        _refused(ground, _served(tarred({"main.py": b""}, type=kind, linkname=target), ".tgz"))
+
+
+def bombs(ground: Ground, drawn: random.Random) -> None:
+    """A small archive of something huge is refused at the limit, in little memory."""
+    size = drawn.choice((10, 40)) << 20
+    name = drawn.choice(("data.bin", "a/data.bin", "main2.py"))
+    forms: tuple[Callable[[], tuple[bytes, str]], ...] = (
+        lambda: (zipped({"main.py": TRAIN, name: bytes(size)}), ".zip"),
+        lambda: (tarred({"main.py": TRAIN, name: bytes(size)}), ".tgz"),
+        lambda: (tarred({"main.py": TRAIN, "node_modules/x": bytes(10 * size)}), ".tgz"),
+        lambda: (_understated(zipped({"main.py": b"#" * size})), ".zip"),
+        lambda: (zipped({f"f{n}.py": b"" for n in range(30_000)} | {"main.py": TRAIN}), ".zip"),
+        lambda: (gzip.compress(gzip.compress(bytes(size))), ".tgz"),
+        lambda: (_overlapping(size), ".zip"),
+    )
+    body, ending = drawn.choice(forms)()
+    _refused(ground, _served(body, ending))
+
+
+def _understated(body: bytes) -> bytes:
+    """The zip with its central directory saying that each file has one byte."""
+    at = body.index(b"PK\1\2") + 24
+    return body[:at] + (1).to_bytes(4, "little") + body[at + 4 :]
+
+
+def _overlapping(size: int) -> bytes:
+    """A zip in which many names stand for the same bytes."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("main.py", b"#" * (size // 64))
+        (first,) = archive.filelist
+        for number in range(64):
+            more = zipfile.ZipInfo(f"f{number}.py")
+            for name in ("compress_type", "CRC", "compress_size", "file_size", "header_offset"):
+                setattr(more, name, getattr(first, name))
+            archive.filelist.append(more)
+    return stream.getvalue()
+
+
+def damaged(ground: Ground, drawn: random.Random) -> None:
+    """An archive that was cut or altered is refused, or is what it was."""
+    body, ending = _packed(drawn, {"main.py": TRAIN, "a/b.py": os.urandom(300).hex().encode()})
+    raw = bytearray(body)
+    if drawn.random() < 0.5:
+        raw = raw[: drawn.randrange(len(raw) * 9 // 10)]
+    else:
+        for _ in range(drawn.randint(20, 60)):
+            raw[drawn.randrange(len(raw))] = drawn.randrange(256)
+    try:
+        _refused(ground, _served(bytes(raw), ending))
+    except AssertionError as error:
+        if "it was taken: main.py" not in str(error):  # what was altered said nothing
+            raise
+
+
+def names(ground: Ground, drawn: random.Random) -> None:
+    """Names that no file can have, or that are a file and a folder, are refused."""
+    sets: tuple[dict[str, bytes], ...] = (
+        {"main.py": TRAIN, "a": b"", "a/b.py": TRAIN},
+        {"main.py": TRAIN, "a\x00b.py": TRAIN, "a": TRAIN, "a/b": TRAIN},
+        {"main.py": TRAIN, "x" * 300 + "/../../y.py": TRAIN},
+        {"a/" * 200 + "main.py": TRAIN, "../b.py": TRAIN},
+        {"main.py": TRAIN, "\x1b]0;x\x07/../../b.py": TRAIN},
+    )
+    body, ending = _packed(drawn, drawn.choice(sets))
+    _refused(ground, _served(body, ending))
+
+
+def downloads(ground: Ground, drawn: random.Random) -> None:
+    """A download that lies, leads elsewhere or says what no terminal shall hear is refused."""
+
+    def lies(site: Site, _here: Path) -> str:
+        headers = {"Content-Length": drawn.choice(("99999999999999999999", "5000"))}
+        return site.add("/main.py", TRAIN, headers)
+
+    def leads(site: Site, _here: Path) -> str:
+        targets = (
+            "file:///etc/passwd",
+            "ftp://127.0.0.1/x",
+            "data:,x",
+            "gopher://127.0.0.1:1/x",
+            "//[",
+        )
+        return site.redirect("/main.py", drawn.choice(targets))
+
+    def escapes(site: Site, _here: Path) -> str:
+        def answer(handler: object) -> None:
+            handler.wfile.write(b"HTTP/1.0 404 \x1b]0;owned\x07\x1b[2J\r\n\r\n")  # type: ignore[attr-defined]
+
+        site.pages["/main.py"] = answer
+        return f"{site.url}/main.py"
+
+    def page(site: Site, _here: Path) -> str:
+        return site.add("/main.py", b"<html>\x1b[31m" + bytes(range(256)))
+
+    _refused(ground, drawn.choice((lies, leads, escapes, page)))
+
+
+def folders(ground: Ground, drawn: random.Random) -> None:
+    """A folder that leads out of itself, or holds what is no file, is refused or left out."""
+
+    def made(_site: Site, here: Path) -> str:
+        folder = here / "job"
+        folder.mkdir()
+        (folder / "main.py").write_bytes(TRAIN)
+        drawn.choice(
+            (
+                lambda: (folder / "x.py").symlink_to("../../outside/secret.py"),
+                lambda: (folder / "x.py").symlink_to("/etc/passwd"),
+                lambda: (folder / "x").symlink_to(".."),
+                lambda: (folder / "x.py").symlink_to("/dev/zero"),
+                lambda: (folder / "x.py").symlink_to("x.py"),
+            )
+        )()
+        return str(folder)
+
+    _refused(ground, made)
+
+
+def pipes(ground: Ground, drawn: random.Random) -> None:
+    """A pipe in the place of a program or beside it is never waited for."""
+    with ground.state() as folder:
+        named = folder / "job" / drawn.choice(("main.py", "x.py", "data"))
+        named.parent.mkdir()
+        (named.parent / "run.sh").write_text("exec python main.py\n")
+        os.mkfifo(named)
+        with tempfile.TemporaryDirectory() as scratch:
+            try:
+                snapshot(str(named.parent), workspace=Path(scratch), cwd=folder)
+            except TFClusterError as refused:
+                assert str(refused)
+
+
+CASES: Mapping[str, Attempt] = {
+    "leading-outside": outside,
+    "links": links,
+    "bombs": bombs,
+    "damaged-archives": damaged,
+    "file-names": names,
+    "downloads": downloads,
+    "folders": folders,
+    "pipes": pipes,
+}

@@ -1,0 +1,112 @@
+"""A full disk below runs that are alive, in a mount namespace of its own.
+
+`python -m attack.full_disk SEED` is what runs there, on a small file system.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from task_process import carrying
+
+from .cases import Attempt, NotTried
+from .ground import Ground
+from .state_files import launch, tfcluster
+
+INSIDE = """
+mount -t tmpfs -o size=6m,mode=755 none "$1" && exec "$2" -m attack.full_disk "$3"
+"""
+UNTIL_TOLD = """
+import os, time
+print("up", flush=True)
+while not os.path.exists({go!r}):
+    time.sleep(0.05)
+"""
+WITHIN = 60.0
+"""Seconds until the end of a task must be told; nothing but reading is needed for it."""
+
+
+def full(ground: Ground, drawn: random.Random) -> None:
+    """With no byte free a task's end is told, stop and delete work, and status names the disk."""
+    alone = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
+    if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode:
+        raise NotTried("this user may make no mount namespace (unshare)")
+    with ground.state() as folder:
+        small = folder / "small"
+        small.mkdir()
+        own = {
+            "TFCLUSTER_HOME": str(small / "tfcluster"),
+            "TFCLUSTER_STATE_DIR": str(small / "state"),
+            "PYTHONPATH": str(Path(__file__).parents[1]),
+        }
+        words = [str(small), sys.executable, str(drawn.getrandbits(32))]
+        done = subprocess.run(
+            [*alone, "sh", "-c", INSIDE, "sh", *words],
+            env={**os.environ, **own},
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=280,
+            check=False,
+        )
+        assert done.returncode == 0, (done.stdout + done.stderr).strip()[-1500:]
+
+
+def inside(seed: str) -> None:
+    """What is tried on the small file system."""
+    drawn = random.Random(seed)
+    small = Path(os.environ["TFCLUSTER_STATE_DIR"]).parent
+    go = small.parent / "go"  # on another disk
+    ends = launch("ends", UNTIL_TOLD.format(go=str(go)))
+    stays = launch("stays")
+    fill(small, drawn)
+    steps = ["end", "stop"]
+    drawn.shuffle(steps)
+    for step in steps:
+        if step == "end":
+            go.touch()
+            _until(lambda: "Succeeded" in tfcluster("status", "ends-1"), "the end is told")
+        else:
+            tfcluster("stop", "stays-1")
+            _until(lambda: "Stopped" in tfcluster("status", "stays-1"), "the stop is told")
+    said = tfcluster("status", "stays-1") + tfcluster("status", "ends-1")
+    assert "disk" in said.lower(), f"no status names the disk: {said}"
+    for run in (ends, stays):
+        tfcluster("delete", run.metadata.name)
+        assert not carrying(f"TFCLUSTER_RUN_UID={run.metadata.uid}"), "a task goes on"
+        fill(small, drawn)
+    listed = tfcluster("list", "--all")
+    assert "ends" not in listed and "stays" not in listed, listed
+
+
+def fill(folder: Path, drawn: random.Random) -> None:
+    """Leave no byte free, by a file that grows and by many small ones."""
+    name = folder / f"full-{drawn.getrandbits(40):x}"
+    with name.open("ab", buffering=0) as file:
+        for block in (1 << 16, 4096, 1):
+            with suppress(OSError):
+                while True:
+                    file.write(b"x" * block)
+
+
+def _until(true: object, what: str) -> None:
+    deadline = time.monotonic() + WITHIN
+    while not true():  # type: ignore[operator]
+        assert time.monotonic() < deadline, f"not within {WITHIN:g} s with a full disk: {what}"
+        time.sleep(0.2)
+
+
+CASES: Mapping[str, Attempt] = {"full-disk": full}
+
+if __name__ == "__main__":
+    try:
+        inside(sys.argv[1])
+    except AssertionError as failed:
+        sys.exit(str(failed))

@@ -1,0 +1,214 @@
+"""What is attacked: a hub as `make run` opens it, and runs in state folders of their own.
+
+Promises that all of it lies below one folder, that it listens on loopback alone, and that `close`
+leaves no process. The hub has two people: its owner, who has a notebook, and `guest`, a user.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cached_property
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psutil
+import requests
+from hub.make_run import OWNER, PASSWORD, Hub
+from hub.visitor import Visitor
+from task_process import carrying
+
+GUEST = "guest"
+TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:\s+.*\n)*.*\n.*\n")
+"""One in a log, with the lines after it, which mostly name the request."""
+OURS = "/tfcluster_magic/"
+"""In a traceback that is a fault of ours: JupyterHub logs some of its own when it answers 400."""
+PATIENCE = 120.0
+"""Seconds within which anything here must have happened, on a machine that is busy with others."""
+
+
+class Ground:
+    """Things to attack, each made when it is needed first.
+
+    Args:
+        folder: everything lies below.
+        hub: a hub that runs, and is ended by whoever started it; without it one is started.
+    """
+
+    def __init__(self, folder: Path, hub: Hub | None = None) -> None:
+        self.folder = folder
+        self._hub = hub
+        self._made = ExitStack()
+        self._states = 0
+
+    def close(self) -> None:
+        """End what was started."""
+        self._made.close()
+
+    # -- the hub -----------------------------------------------------------------------------------
+
+    @cached_property
+    def hub(self) -> Hub:
+        """A hub whose owner has set the password PASSWORD."""
+        hub = self._hub
+        if hub is None:
+            where = self.folder / "hub"
+            where.mkdir()
+            hub = Hub(where)
+            self._made.callback(hub.close)
+            hub.start()
+        if "/set-password?" in hub.told:
+            hub.visitor().set_password(hub.link)  # refused, if a test has used it
+        return hub
+
+    @property
+    def url(self) -> str:
+        """The hub's address, with a slash at the end."""
+        return f"{self.hub.url}/"
+
+    @cached_property
+    def owner(self) -> Visitor:
+        """The owner, an administrator, with a notebook that runs."""
+        visitor = self.signed_in(OWNER)
+        visitor.spawn()
+        return visitor
+
+    @property
+    def own(self) -> str:
+        """The path of the owner's notebook, without slashes at its ends."""
+        return f"user/{self.owner.name}"
+
+    @cached_property
+    def guest(self) -> Visitor:
+        """Somebody with an account, and neither rights nor a notebook."""
+        return self.newcomer(GUEST)
+
+    def signed_in(self, name: str, password: str = PASSWORD) -> Visitor:
+        """Somebody in a browser of their own."""
+        visitor = Visitor(self.url)
+        visitor.sign_in(name, password)
+        return visitor
+
+    def newcomer(self, name: str, password: str = PASSWORD) -> Visitor:
+        """Somebody who was invited just now, signed in."""
+        link = self.hub.accounts("invite", name).strip()
+        answer = self.hub.visitor().set_password(link, password)
+        assert answer.status_code == 302, answer.text
+        return self.signed_in(name, password)
+
+    def signed_in_again(self) -> Visitor:
+        """The owner in another browser, with the notebook open."""
+        visitor = self.signed_in(OWNER)
+        answer = visitor.get(f"{self.own}/lab")
+        assert answer.status_code == 200, f"{answer.status_code} {answer.url}"
+        return visitor
+
+    def recover(self) -> None:
+        """Wait until hub and notebook are there after a kill, and start what a person starts."""
+        hub = self.hub
+        assert hub.process is not None
+        with suppress(subprocess.TimeoutExpired):
+            hub.process.wait(0.5)  # it ends with its hub
+            hub.process = None
+            hub.start()
+        self.until(self._serves, "the owner has a notebook again")
+
+    def _serves(self) -> bool:
+        try:
+            self.owner.spawn()
+            where = f"{self.own}/tfcluster/api/clusters"
+            return bool(self.owner.get(where).status_code == 200)
+        except (AssertionError, requests.RequestException, KeyError):
+            return False
+
+    def stranger(self) -> Visitor:
+        """Somebody who has not signed in, on the page to do so."""
+        visitor = Visitor(self.url)
+        visitor.get("hub/login")
+        return visitor
+
+    @property
+    def doors(self) -> dict[str, tuple[int, str]]:
+        """Ports of this machine that speak HTTP, by who answers; and the owner's path there."""
+        hub_port, _proxy, console = json.loads((self.hub.state / "hub" / "ports.json").read_text())
+        return {
+            "front": (self.hub.port, f"/{self.own}"),
+            "hub": (hub_port, "/hub"),
+            "notebook": (self._notebook_port(), f"/{self.own}"),
+            "console": (console, "/services/admin"),
+        }
+
+    def _notebook_port(self) -> int:
+        routes = self.owner.ask("GET", "hub/api/proxy").json()
+        return int(urlsplit(routes[f"/{self.own}/"]["target"]).port or 0)
+
+    def listening(self, door: str) -> psutil.Process:
+        """The process behind a door."""
+        port = self.doors[door][0]
+        for process in self.hub.processes(""):
+            for one in process.net_connections("tcp"):
+                if one.status == psutil.CONN_LISTEN and one.laddr.port == port:
+                    return process
+        raise AssertionError(f"nobody listens at the door {door}")
+
+    @contextmanager
+    def calm(self) -> Iterator[None]:
+        """Whatever happens inside, no server of the hub logs a traceback, and all of it answers."""
+        log = self.hub.state / "hub" / "hub.log"
+        before = log.stat().st_size
+        yield
+        answer = self.owner.ask("GET", "hub/api/user")
+        assert answer.status_code == 200, f"the hub does not serve its owner: {answer.status_code}"
+        answer = self.owner.get(f"{self.own}/tfcluster/api/clusters")
+        assert answer.status_code == 200, f"the notebook does not answer: {answer.status_code}"
+        with log.open("rb") as file:
+            file.seek(before)
+            said = file.read().decode(errors="replace")
+        found = [one for one in TRACEBACK.findall(said) if OURS in one]
+        assert not found, f"a server logged a traceback of ours: {found[0][-1500:]}"
+
+    # -- runs --------------------------------------------------------------------------------------
+
+    @contextmanager
+    def state(self) -> Iterator[Path]:
+        """A folder with a state and a home of their own, in the environment, too.
+
+        Afterwards nothing runs there.
+        """
+        self._states += 1
+        folder = self.folder / f"state-{self._states}"
+        own = {
+            "HOME": folder / "home",
+            "TFCLUSTER_HOME": folder / "tfcluster",
+            "TFCLUSTER_STATE_DIR": folder / "state",
+        }
+        for made in (folder, own["HOME"], own["TFCLUSTER_HOME"]):
+            made.mkdir()
+        before = {name: os.environ.get(name) for name in own}
+        os.environ.update({name: str(path) for name, path in own.items()})
+        try:
+            yield folder
+            self.until(lambda: not self._left(folder), "no process of the runs is left")
+        finally:
+            for name, value in before.items():
+                os.environ.pop(name) if value is None else os.environ.update({name: value})
+            for pid in self._left(folder):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def _left(self, folder: Path) -> list[int]:
+        found = carrying(f"TFCLUSTER_STATE_DIR={folder / 'state'}")
+        return [pid for pid in found if pid != os.getpid()]
+
+    def until(self, true: Callable[[], object], what: str) -> None:
+        """Wait until something is true."""
+        deadline = time.monotonic() + PATIENCE
+        while not true():
+            assert time.monotonic() < deadline, f"not within {PATIENCE:g} s: {what}"
+            time.sleep(0.05)

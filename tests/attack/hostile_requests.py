@@ -1,0 +1,547 @@
+"""Hostile requests: to the hub, its accounts and console, and a notebook with the extension."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import socket
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import websocket
+from attack_requests import all_wrong, huge_bodies, unclear_lengths, wrong_bodies
+from hub.make_run import OWNER
+from hub.visitor import Visitor
+
+from .cases import Attempt
+from .ground import Ground
+from .wire import body, cookies, exchange, request, statuses
+
+EACH = 8
+"""Requests of one try."""
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
+HUB = (
+    *("home", "admin", "token", "spawn", "accounts", "change-password", "api/user", "api/users"),
+    *("api/groups", "api/proxy", "api/services", "api/shutdown", "api/accounts"),
+    *("api/accounts/links", "api/accounts/{owner}/link", "api/users/{owner}"),
+    *("api/users/{owner}/server", "api/users/{owner}/tokens", "api/users/{owner}/activity"),
+)
+CONSOLE = (
+    *("", "users", "hours", "audit", "api/clusters", "api/clusters/stop", "api/users"),
+    *("api/users/import", "api/users/servers", "api/overrides", "api/overrides/{owner}"),
+    *("api/hours", "api/hours.csv", "api/audit", "api/archives", "api/storage", "api/leaks"),
+)
+NOTEBOOK = (
+    *("lab", "tree", "api/contents", "api/kernels", "api/sessions", "api/terminals", "files/x"),
+    *("api/events/subscribe", "tfcluster/api/clusters", "tfcluster/api/clusters/plan"),
+    *("tfcluster/api/clusters/digits", "tfcluster/api/clusters/digits/logs"),
+    *("tfcluster/api/clusters/digits/stop", "tfcluster/api/clusters/digits/rerun"),
+    *("tfcluster/api/options", "tfcluster/api/openapi.json", "tfcluster/api/tensorboards"),
+    *("tfcluster/tensorboard/0123456789abcdef/", "tfcluster/tensorboard/0123456789abcdef/data/x"),
+)
+JSON_ROUTES = (
+    ("POST", "{own}/tfcluster/api/clusters"),
+    ("POST", "{own}/tfcluster/api/clusters/plan"),
+    ("POST", "{own}/tfcluster/api/clusters/digits/rerun"),
+    ("POST", "{own}/tfcluster/api/clusters/digits/stop"),
+    ("POST", "{own}/tfcluster/api/tensorboards"),
+    ("POST", "hub/api/accounts/links"),
+    ("POST", "hub/api/users"),
+    ("POST", "services/admin/api/clusters/stop"),
+    ("POST", "services/admin/api/users/import"),
+    ("POST", "services/admin/api/users/servers"),
+    ("PUT", "services/admin/api/overrides/{owner}"),
+    ("POST", "services/admin/api/archives"),
+)
+FIELDS = (
+    *("name", "cell", "program", "arguments", "workers", "ps", "chief", "workerMemory", "grace"),
+    *("maxDuration", "spec", "replicas", "folder", "names", "reason", "runs", "csv", "users", "do"),
+    *("until", "quota", "user", "kernelspec", "sha256", "options", "resume", "storage", "budget"),
+)
+
+
+# -- who may not -----------------------------------------------------------------------------------
+
+
+def without_sign_in(ground: Ground, drawn: random.Random) -> None:
+    """Nobody gets more than the way to sign in, at the front and at each server itself."""
+    owner = ground.owner
+    doors = ground.doors
+    with ground.calm():
+        for _ in range(EACH):
+            place = drawn.choice((("hub", HUB), ("console", CONSOLE), ("notebook", NOTEBOOK)))
+            path = f"{doors[place[0]][1]}/{drawn.choice(place[1])}".replace("{owner}", owner.name)
+            door = drawn.choice(("front", place[0]))
+            method = drawn.choice(METHODS)
+            forged = {"Cookie": f"_xsrf=x; {drawn.choice(COOKIES)}", "X-XSRFToken": "x"}
+            sent = request(method, path, drawn.choice(({}, forged)), b"{}" * (method != "GET"))
+            _refused(exchange(doors[door][0], sent), f"{method} {path} at {door}", may_lead=True)
+
+
+COOKIES = (
+    "jupyterhub-hub-login=forged",
+    'jupyterhub-hub-login="2|1:0|10:1700000000|20:jupyterhub-hub-login|4:eA==|0000"',
+    f"jupyterhub-user-{OWNER}=forged; jupyterhub-session-id=forged",
+    "service-admin=forged",
+)
+
+
+def _refused(answer: bytes, what: str, may_lead: bool = False) -> None:
+    (status,) = statuses(answer) or [0]
+    leads = may_lead and status in {301, 302} and b"login" in answer.lower()
+    leads |= may_lead and status == 302 and b"/hub/" in answer  # that leads to the sign-in
+    leads |= what.startswith("OPTIONS ") and not body(answer)  # what a method may be is no secret
+    assert leads or 400 <= status < 500, f"{what}: {status} {body(answer)[:200]!r}"
+
+
+def as_another(ground: Ground, drawn: random.Random) -> None:
+    """A user without rights gets nothing of the owner's, the console's or an administrator's."""
+    guest, owner = ground.guest, ground.owner
+    mine = ("home", "token", "spawn", "change-password", "api/user")
+    theirs = [f"hub/{path}" for path in HUB if path not in mine]
+    theirs += [f"services/admin/{path}" for path in CONSOLE]
+    theirs += [f"{ground.own}/{path}" for path in NOTEBOOK]
+    with ground.calm():
+        for _ in range(EACH):
+            path = drawn.choice(theirs).replace("{owner}", owner.name)
+            method = drawn.choice(METHODS[:5])
+            answer = guest.ask(method, path, json={}, allow_redirects=False)
+            leads = answer.status_code == 302 and "/hub/" in answer.headers["Location"]
+            refused = 400 <= answer.status_code < 500
+            assert refused or leads, f"{method} {path}: {answer.status_code} {answer.text[:200]}"
+            if leads:
+                end = guest.get(path)
+                assert end.status_code in {403, 404}, f"{path}: {end.status_code} {end.url}"
+
+
+def forged_page(ground: Ground, drawn: random.Random) -> None:
+    """The owner's cookies change nothing without the page's token, or from another site."""
+    owner = ground.owner
+    guest = ground.guest
+    tokens = ("", "forged", "2|1:0|10:1700000000|5:_xsrf|4:eA==|0", guest.xsrf("hub/home"))
+    for _ in range(EACH):
+        method, path = drawn.choice(JSON_ROUTES)
+        path = path.format(own=ground.own, owner=owner.name)
+        headers = {"Content-Type": drawn.choice(("application/json", "text/plain"))}
+        if drawn.random() < 0.5:
+            headers["X-XSRFToken"] = drawn.choice(tokens)
+        else:
+            headers |= {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
+        answer = owner.session.request(
+            method, ground.url + path, headers=headers, data="{}", timeout=60, allow_redirects=False
+        )
+        opened = answer.status_code == 302 and "/oauth2/" in answer.headers["Location"]
+        refused = answer.status_code in {401, 403} or opened
+        assert refused, f"{method} {path} {headers}: {answer.status_code} {answer.text[:200]}"
+        assert "Access-Control-Allow-Origin" not in answer.headers
+
+
+def sockets(ground: Ground, drawn: random.Random) -> None:
+    """No websocket opens for a stranger, a guest, or a page of another site."""
+    own = ground.own
+    kinds = (
+        f"{own}/api/events/subscribe",
+        f"{own}/api/kernels/0/channels",
+        f"{own}/terminals/websocket/1",
+    )
+    for _ in range(3):
+        path = drawn.choice(kinds)
+        who = drawn.choice((ground.stranger, lambda: ground.guest, lambda: ground.owner))()
+        origin = {"origin": "https://evil.example"} if who is ground.owner else {}
+        try:
+            who.socket(path, redirect_limit=0, **origin).close()
+        except websocket.WebSocketBadStatusException as refused:
+            page = who is ground.owner and refused.status_code == 200  # of Jupyter, and no socket
+            assert page or 400 <= refused.status_code < 500, f"{path}: {refused.status_code}"
+        except websocket.WebSocketException as led:
+            assert "Redirect limit" in str(led), led  # to the sign-in
+        else:
+            raise AssertionError(f"a websocket opened at {path} for {who.name or 'a stranger'}")
+
+
+def next_page(ground: Ground, drawn: random.Random) -> None:
+    """No link to sign in sends anybody to another site."""
+    ends = ("evil.example", "evil.example/", "evil.example:80/hub", "127.0.0.1@evil.example")
+    starts = ("https://", "//", "/\\", "\\\\", "///", "http:", "/..//", "/%09/", "/\t/", "https:\\")
+    guest = ground.guest
+    for _ in range(4):
+        following = drawn.choice(starts) + drawn.choice(ends)
+        answer = guest.get("hub/login", params={"next": following}, allow_redirects=False)
+        target = answer.headers.get("Location", "/")
+        local = re.match(r"/(?![/\\])", re.sub(r"[\t\r\n]", "", target))
+        assert answer.status_code < 500 and local, f"{following!r}: {target!r}"
+
+
+# -- what is no request ----------------------------------------------------------------------------
+
+
+def traversal(ground: Ground, drawn: random.Random) -> None:
+    """No path leads out of what a server serves."""
+    ups = ("../", "..%2f", "%2e%2e/", "%2e%2e%2f", "..%5c", "..%252f", "..;/", ".%00./", "....//")
+    ends = ("etc/passwd", "etc%2fpasswd", "proc/self/environ", "state/hub/accounts.json")
+    below = {
+        "hub": ("hub/static/", "hub/logo/", "hub/static/css/"),
+        "notebook": ("{own}/files/", "{own}/static/lab/", "{own}/lab/extensions/", "{own}/view/",
+                     "{own}/lab/api/settings/", "{own}/tfcluster/api/clusters/",
+                     "{own}/tfcluster/tensorboard/0123456789abcdef/", "{own}/static/"),
+        "console": ("services/admin/static/", "services/admin/api/archives/"),
+    }  # fmt: skip
+    doors = ground.doors
+    with ground.calm():
+        for _ in range(EACH):
+            kind = drawn.choice([*below])
+            start = drawn.choice(below[kind]).format(own=ground.own)
+            path = f"/{start}{drawn.choice(ups) * drawn.randint(1, 12)}{drawn.choice(ends)}"
+            headers = cookies(ground.owner, f"/{start}")
+            door = drawn.choice(("front", kind))
+            answer = exchange(doors[door][0], request("GET", path, headers))
+            (status,) = statuses(answer) or [0]
+            found = [word for word in (b"root:x:", b"TFCLUSTER_", b"scrypt$") if word in answer]
+            # Jupyter Server itself answers 500 to its owner's file names with a zero byte.
+            broken = status >= 500 and "%00" not in path
+            assert not broken and not found, f"{path} at {door}: {status} {found}"
+
+
+def smuggling(ground: Ground, drawn: random.Random) -> None:
+    """No request hides in another: who comes next gets the answer to what they asked."""
+    token = f"smuggled-{drawn.getrandbits(40):x}"
+    hidden = f"GET /hub/{token} HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Rest: "
+    size = len(hidden)
+    chunk = f"{size:x}\r\n{hidden}\r\n0\r\n\r\n"
+    forms = (
+        f"Content-Length: {size + 5}\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{hidden}",
+        f"Transfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n{chunk}",
+        f"Content-Length: 0\r\nContent-Length: {size}\r\n\r\n{hidden}",
+        f"Content-Length: {size}\r\nContent-Length: 0\r\n\r\n{hidden}",
+        f"Content-Length: {size}, 0\r\n\r\n{hidden}",
+        f"Transfer-Encoding: xchunked\r\nContent-Length: {size}\r\n\r\n{hidden}",
+        f"Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n{hidden}",
+        f"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n{hidden}",
+        f"Transfer-Encoding:\tchunked\r\nContent-Length: {size + 5}\r\n\r\n0\r\n\r\n{hidden}",
+        f"X: y\nTransfer-Encoding: chunked\r\nContent-Length: {size + 5}\r\n\r\n0\r\n\r\n{hidden}",
+        f"Content-Length: +{size}\r\n\r\n{hidden}",
+        f"Content_Length: {size}\r\n\r\n{hidden}",
+        f"Expect: 100-continue\r\nContent-Length: {size}\r\n\r\n{hidden}",
+        f"Upgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\n\r\n{hidden}",
+        f"Transfer-Encoding: chunked\r\n\r\n5;{hidden}\r\nAAAAA\r\n0\r\n\r\n",
+        f"Transfer-Encoding: chunked\r\n\r\nfffffffffffffff0\r\n{hidden}",
+    )
+    for form in drawn.sample(forms, 4):
+        head = "POST /hub/login HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+        answer = exchange(ground.hub.port, (head + form).encode(), quiet=1.0)
+        assert not [s for s in statuses(answer) if s >= 500], f"{form!r}: {answer[:200]!r}"
+        for _ in range(4):
+            seen = ground.owner.ask("GET", "hub/api/user")
+            right = seen.status_code == 200 and seen.json()["name"] == ground.owner.name
+            assert right, f"{form!r}: the next one got {seen.status_code} {seen.text[:100]}"
+
+
+def lengths(ground: Ground, drawn: random.Random) -> None:
+    """An odd Content-Length is refused, and is no fault of a server."""
+    odd = (
+        *(
+            "-1",
+            "+5",
+            "1e3",
+            "0x10",
+            "5, 5",
+            "5, 6",
+            "5 5",
+            "",
+            " ",
+            "five",
+            "\uff11",
+            "1_0",
+            "5.0",
+        ),
+        *("99999999999999999999", "9223372036854775808", "0" * 400 + "5", "\x0b5", "5;"),
+    )
+    doors = ground.doors
+    with ground.calm():
+        for _ in range(EACH):
+            door, length = drawn.choice([*doors]), drawn.choice(odd)
+            path = {"front": "/hub/login", "hub": "/hub/login"}.get(door, doors[door][1] + "/x")
+            headers = {"Content-Length": length, **cookies(ground.owner, path)}
+            answer = exchange(doors[door][0], request("POST", path, headers, b"a=b=c"), quiet=1.0)
+            wrong = [status for status in statuses(answer) if status >= 500]
+            assert not wrong, f"Content-Length: {length!r} to {path} at {door}: {wrong}"
+
+
+def kept_bodies(ground: Ground, drawn: random.Random) -> None:
+    """A large body of somebody who has not signed in is refused before it is kept."""
+    most, block = 64 << 20, bytes(1 << 20)
+    doors = ground.doors
+    door = drawn.choice(("notebook", "console", "hub"))
+    path = doors[door][1] + {"notebook": "/tfcluster/api/clusters", "hub": "/login"}.get(
+        door, "/api/users/import"
+    )
+    port, server = doors[door][0], ground.listening(door)
+    before = server.memory_info().rss
+    sent = 0
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(request("POST", path, {"Content-Length": str(most)}))
+        try:
+            while sent < most - len(block):  # never the last: an answer comes of itself
+                connection.sendall(block)
+                sent += len(block)
+        except OSError:
+            pass  # closed in our face, as it should be
+        grown = server.memory_info().rss - before
+    assert grown < 24 << 20, f"{path} at {door}: {sent >> 20} MiB were taken, {grown >> 20} kept"
+
+
+def head_lines(ground: Ground, drawn: random.Random) -> None:
+    """Headers that nobody sends break nothing."""
+    long = "x" * drawn.choice((1000, 9000, 70_000))
+    odd: tuple[tuple[str, str], ...] = (
+        ("Cookie", long),
+        ("Cookie", "_xsrf=\udcff\udcfe; =; ;;; a=b=c; $Version=1"),
+        ("Cookie", "; ".join(f"c{n}={n}" for n in range(2000))),
+        ("Authorization", "token \udcff"),
+        ("Authorization", "Basic ===="),
+        ("Authorization", f"token {long}"),
+        ("Accept-Language", "x" * 5000 + ",*;q=nan, zh-CN;q=1e400"),
+        ("Accept-Language", "zh_CN;q=" + "9" * 400),
+        ("X-Forwarded-For", "999.1.1.1, ::ffff:1, \udcff"),
+        ("X-Forwarded-Proto", "javascript"),
+        ("X-Forwarded-Host", "evil.example"),
+        ("X-Scheme", "gopher"),
+        ("Host", "evil.example"),
+        ("Host", "a b"),
+        ("Range", "bytes=-99999999999999999999"),
+        ("Range", "bytes=5-1,2-,-"),
+        ("If-None-Match", '"' * 3000),
+        ("If-Modified-Since", "Thu, 99 Foo 99999 99:99:99 GMT"),
+        ("Content-Type", "multipart/form-data; boundary="),
+        ("Content-Type", "application/x-www-form-urlencoded; charset=\udcff"),
+        ("Content-Encoding", "gzip"),
+        ("Expect", "200-maybe"),
+    )
+    doors = ground.doors
+    with ground.calm():
+        for _ in range(EACH):
+            door, header = drawn.choice([*doors]), drawn.choice(odd)
+            path = doors[door][1] + drawn.choice(("/", "/api/user", "/login", "/static/x"))
+            path = path if door != "front" else "/hub/login"
+            method = drawn.choice(("GET", "POST"))
+            pairs = {**cookies(ground.owner, path), header[0]: header[1]}
+            answer = exchange(doors[door][0], request(method, path, pairs, b"a=b"), quiet=2.0)
+            wrong = [status for status in statuses(answer) if status >= 500]
+            assert not wrong, (
+                f"{header[0]}: {header[1][:60]!r} to {method} {path} at {door}: {wrong}"
+            )
+
+
+def addresses(ground: Ground, drawn: random.Random) -> None:
+    """Paths and queries that are no text break nothing."""
+    odd = (
+        *("%", "%zz", "%00", "%ff%fe", "%ed%a0%80", "%0d%0aX-Injected:%201", "%1b%5b31m"),
+        *("\udcff", "a" * 20_000, "%25" * 500, "[[[", "{0.__class__}", "%s%n", "'\"><script>"),
+    )
+    doors = ground.doors
+    routes = {
+        "hub": ("/login?next={}", "/set-password?code={}", "/user-redirect/{}", "/{}", "/error/{}"),
+        "console": ("/api/users?q={}&limit={}", "/api/hours?by={}", "/api/audit?q={}", "/{}"),
+        "notebook": ("/tfcluster/api/clusters/{}", "/tfcluster/api/clusters/x/logs?tail={}&task={}",
+                     "/tfcluster/api/clusters?all={}", "/tfcluster/tensorboard/{}", "/{}",
+                     "/tfcluster/tensorboard/0123456789abcdef/{}"),
+    }  # fmt: skip
+    with ground.calm():
+        for _ in range(EACH):
+            kind = drawn.choice([*routes])
+            path = doors[kind][1] + drawn.choice(routes[kind]).replace("{}", drawn.choice(odd))
+            method = drawn.choice(("GET", "GET", "POST", "DELETE"))
+            headers = cookies(ground.owner, doors[kind][1] + "/")
+            # The proxy itself answers 500 to an address that is no text, and asks nobody.
+            door = drawn.choice(("front", kind)) if "%" not in path else kind
+            answer = exchange(doors[door][0], request(method, path, headers), quiet=2.0)
+            wrong = [status for status in statuses(answer) if status >= 500]
+            assert not wrong, f"{method} {path[:120]!r} at {door}: {wrong}"
+            assert b"\r\nX-Injected:" not in answer, f"{path!r} writes a header"
+
+
+def verbs(ground: Ground, drawn: random.Random) -> None:
+    """Methods that nobody has are refused."""
+    odd = ("TRACE", "CONNECT", "PROPFIND", "get", "GET\x00", "X" * 3000, "", "POST GET", "DEBUG")
+    doors = ground.doors
+    with ground.calm():
+        for _ in range(EACH):
+            door, method = drawn.choice([*doors]), drawn.choice(odd)
+            path = doors[door][1] + drawn.choice(("/", "/api/user", "/tfcluster/api/clusters"))
+            sent = request(method, path, cookies(ground.owner, path))
+            answer = exchange(doors[door][0], sent, quiet=1.0)
+            wrong = [status for status in statuses(answer) if status >= 500 and status != 501]
+            assert not wrong, f"{method[:20]!r} {path} at {door}: {wrong}"
+            assert b"X-XSRFToken" not in body(answer), "TRACE tells what was sent"
+
+
+# -- what is no JSON -------------------------------------------------------------------------------
+
+
+def _ask(ground: Ground, drawn: random.Random, text: str | bytes, what: str) -> None:
+    """Send a body to one of the routes; the answer is a refusal, and JSON itself."""
+    method, path = drawn.choice(JSON_ROUTES)
+    path = path.format(own=ground.own, owner=ground.owner.name)
+    owner = ground.owner
+    headers = {"Content-Type": "application/json", "Sec-Fetch-Mode": "cors"}
+    if path.startswith("services"):
+        headers["X-XSRFToken"] = _console_token(owner)
+    answer = owner.ask(method, path, data=text, headers=headers)
+    told = f"{what} to {method} {path}: {answer.status_code} {answer.text[:200]}"
+    assert 400 <= answer.status_code < 500, told
+    assert "json" in answer.headers["Content-Type"], told
+    try:
+        json.loads(answer.text, parse_constant=_not_json)
+    except ValueError as error:
+        raise AssertionError(f"{told}: {error}") from None
+
+
+def _console_token(owner: Visitor) -> str:
+    found = re.search(r'data-xsrf="([^"]*)"', owner.get("services/admin/").text)
+    assert found, "the console has no page"
+    return found.group(1)
+
+
+def _not_json(constant: str) -> float:
+    raise ValueError(f"the answer has {constant}")
+
+
+def numbers(ground: Ground, drawn: random.Random) -> None:
+    """Numbers beyond all bounds are refused, and the refusal is JSON."""
+    odd = (
+        "1e400",
+        "-1e400",
+        "NaN",
+        "-Infinity",
+        "9" * 5000,
+        "1e-400",
+        "-0",
+        "1E+9999",
+        "0x10",
+        "1" * 30,
+    )
+    with ground.calm():
+        for _ in range(EACH):
+            number = drawn.choice(odd)
+            fields = drawn.sample(FIELDS, 4)
+            text = ", ".join(f'"{name}": {number}' for name in fields)
+            _ask(ground, drawn, f'{{"no such field": {number}, {text}}}', number[:12])
+
+
+def depth(ground: Ground, drawn: random.Random) -> None:
+    """JSON nested as deep as a body allows is refused, wherever it stands."""
+    deep = drawn.choice((900, 5000, 100_000))
+    forms = (
+        "[" * deep + "]" * deep,
+        "[" * deep,
+        '{"a":' * deep + "1" + "}" * deep,
+        f'{{"{drawn.choice(FIELDS)}": {"[" * deep}{"]" * deep}, "no such field": 1}}',
+    )
+    with ground.calm():
+        for form in forms:
+            _ask(ground, drawn, form, f"{form[:14]}… {deep} deep")
+
+
+def types(ground: Ground, drawn: random.Random) -> None:
+    """Values of the wrong types are refused, whichever field they stand in."""
+    with ground.calm():
+        for _ in range(EACH):
+            made = {name: _value(drawn, 3) for name in drawn.sample(FIELDS, 5)}
+            text = json.dumps({**made, "no such field": 1})
+            _ask(ground, drawn, text, text[:80])
+
+
+def options(ground: Ground, drawn: random.Random) -> None:
+    """Options of a launch with values of the wrong types are refused, or are plain values."""
+    owner, base = ground.owner, f"{ground.own}/tfcluster/api"
+    keys = sorted(set(re.findall(r'"key": ?"(\w+)"', owner.get(f"{base}/options").text)))
+    assert keys, "there are no options"
+    with ground.calm():
+        for _ in range(EACH):
+            picked = {key: _value(drawn, 2) for key in drawn.sample(keys, 3)}
+            text = json.dumps({"cell": "pass", "options": picked}).replace("1e+308", "1e999")
+            answer = owner.ask("POST", f"{base}/clusters/plan", data=text)
+            told = f"{text[:300]}: {answer.status_code} {answer.text[:200]}"
+            assert answer.status_code == 200 or 400 <= answer.status_code < 500, told
+            try:
+                json.loads(answer.text, parse_constant=_not_json)
+            except ValueError as error:
+                raise AssertionError(f"{told}: {error}") from None
+
+
+def _value(drawn: random.Random, levels: int) -> Any:
+    texts = ("", " ", "\x00", "\x1b]0;x\x07", "../..", "\ud800", "a" * 3000, "-1", "\u0661", "null")
+    plain: tuple[Callable[[], Any], ...] = (
+        lambda: None,
+        lambda: drawn.choice((True, False)),
+        lambda: drawn.choice((0, -1, 2**63, -(2**64), 10**30, 0.1, 1e308)),
+        lambda: drawn.choice(texts),
+    )
+    nested: tuple[Callable[[], Any], ...] = (
+        lambda: [_value(drawn, levels - 1) for _ in range(drawn.randint(0, 3))],
+        lambda: {drawn.choice((*texts, *FIELDS)): _value(drawn, levels - 1) for _ in range(3)},
+    )
+    return drawn.choice((*plain, *nested) if levels else plain)()
+
+
+def not_json(ground: Ground, drawn: random.Random) -> None:
+    """Bytes that are no JSON are refused."""
+    odd = (b"", b"\xff\xfe{\x00", b"{", b"nul", b'{"a":1}}', b"\x00" * 100, b"[]", b'"text"', b"1")
+    broken = '{"cell": "\udcff"}'.encode("utf-8", "surrogateescape")
+    with ground.calm():
+        for _ in range(EACH):
+            text = drawn.choice((*odd[1:], broken))
+            _ask(ground, drawn, text, repr(text[:20]))
+
+
+def framings(ground: Ground, drawn: random.Random) -> None:
+    """Bodies of no clear length, that are no JSON or huge are refused before they are read."""
+    del drawn  # all of them, each time
+    path = "/tfcluster/api/clusters"
+    port, base = ground.doors["notebook"]
+    attacks = [*unclear_lengths("POST", path), *wrong_bodies("POST", path)]
+    attacks += huge_bodies("POST", path, frozenset({413}), signed_in=True)
+    attacks += huge_bodies("POST", path, frozenset({403}), signed_in=False)
+    with ground.calm():
+        where, known = ("127.0.0.1", port), cookies(ground.owner, f"{base}{path}")
+        found = all_wrong(where, attacks, base, known)
+        assert not found, "; ".join(found)
+
+
+def large_csv(ground: Ground, drawn: random.Random) -> None:
+    """A list of a class that is far too long is refused with a sentence of ours."""
+    rows = "".join(f"user{n},{'x' * drawn.randint(20, 40)}\n" for n in range(70_000))
+    body = json.dumps({"csv": f"name,group\n{rows}", "dryRun": True})
+    headers = {"X-XSRFToken": _console_token(ground.owner), "Sec-Fetch-Mode": "cors"}
+    with ground.calm():
+        answer = ground.owner.ask(
+            "POST", "services/admin/api/users/import", data=body, headers=headers
+        )
+        told = f"{len(body) >> 20} MiB: {answer.status_code} {answer.text[:200]}"
+        assert 400 <= answer.status_code < 500, told
+        kind = answer.headers.get("Content-Type", "")
+        assert kind.startswith("application/problem+json"), told
+
+
+CASES: Mapping[str, Attempt] = {
+    "without-sign-in": without_sign_in,
+    "as-another": as_another,
+    "forged-page": forged_page,
+    "websockets": sockets,
+    "next-page": next_page,
+    "traversal": traversal,
+    "smuggling": smuggling,
+    "content-length": lengths,
+    "huge-bodies": kept_bodies,
+    "framings": framings,
+    "headers": head_lines,
+    "addresses": addresses,
+    "methods": verbs,
+    "json-numbers": numbers,
+    "json-depth": depth,
+    "json-types": types,
+    "launch-options": options,
+    "not-json": not_json,
+    "large-csv": large_csv,
+}

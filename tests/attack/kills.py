@@ -1,0 +1,121 @@
+"""Kills (SIGKILL) at random moments: of what runs for a run, and of what runs for a hub."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+
+import psutil
+import requests
+from chaos_plan import WEIGHTS
+from chaos_promises import check_end
+
+from tfcluster_magic.models import Phase
+from tfcluster_magic.waiting import Until
+
+from .cases import Attempt
+from .ground import Ground
+from .races import SLEEP, launch_of, remove, runs_in_chaos
+
+KILLS = ("kill_task", "kill_program", "kill_supervisor", "crash", "ambush")
+DEATHS = ("die_launching", "die_stopping", "die_deleting")
+LAUNCH = """
+import os
+from tfcluster_magic.manager import ClusterManager
+ClusterManager().launch(cell={cell!r}, name={name!r}, workers=1, grace="1s")
+print(os.getpid())
+"""
+ON_RUNS = {name: WEIGHTS[name] for name in ("launch", "tell", "stop", "delete", *KILLS, *DEATHS)}
+
+
+def of_runs(ground: Ground, drawn: random.Random) -> None:
+    """Whatever dies of a run, it ends with a reason, can be deleted, and leaves nothing."""
+    runs_in_chaos(ground, drawn, 8, ON_RUNS)
+
+
+def _during_verbs(ground: Ground, drawn: random.Random, victim: str) -> None:
+    """Kill what is behind a door while the owner launches, stops and deletes; look afterwards."""
+    owner, own = ground.owner, ground.own
+    name = f"k{drawn.getrandbits(32):x}"
+    kept = ground.hub.launch(SLEEP, f"{name}kept", workers=1)
+    base = f"{own}/tfcluster/api/clusters"
+
+    def use() -> None:
+        for number in range(2):
+            for method, path, sent in (
+                ("POST", base, launch_of(f"{name}n{number}")),
+                ("GET", base, None),
+                ("POST", f"{base}/{name}n{number}/stop", {}),
+                ("DELETE", f"{base}/{name}n{number}", None),
+            ):
+                with suppress(requests.RequestException):  # it was killed
+                    seen.append(owner.ask(method, path, json=sent).status_code)
+
+    seen: list[int] = []
+    verbs = threading.Thread(target=use)
+    verbs.start()
+    time.sleep(drawn.random() * 1.5)  # any moment is right: nothing is waited for
+    with suppress(psutil.NoSuchProcess):
+        ground.listening(victim).kill()
+    verbs.join()
+    ground.recover()
+    assert victim != "console" or 201 in seen, f"without any harm nothing was launched: {seen}"
+    manager = ground.hub.manager
+    assert manager.status(kept.metadata.name).status.phase is Phase.RUNNING, "a run did not go on"
+    for run in [
+        run for run in manager.list(all_runs=True) if run.metadata.cluster.startswith(name)
+    ]:
+        answer = owner.ask("POST", f"{base}/{run.metadata.name}/stop", json={})
+        assert answer.status_code < 500, f"stop: {answer.status_code} {answer.text[:200]}"
+        check_end(manager.wait(run.metadata.name, 120, until=Until.RELEASED).status)
+        remove(ground, run.metadata.cluster)
+
+
+def hub(ground: Ground, drawn: random.Random) -> None:
+    """A hub that is killed comes back by `make run`; who was signed in still is, runs go on."""
+    _during_verbs(ground, drawn, "hub")
+
+
+def proxy(ground: Ground, drawn: random.Random) -> None:
+    """A proxy that is killed is started again by the hub."""
+    _during_verbs(ground, drawn, "front")
+
+
+def console(ground: Ground, drawn: random.Random) -> None:
+    """A console that is killed comes back by itself."""
+    _during_verbs(ground, drawn, "console")
+    page = "services/admin/"
+    ground.until(lambda: ground.owner.get(page).status_code == 200, "the console is back")
+
+
+def notebook(ground: Ground, drawn: random.Random) -> None:
+    """A notebook that is killed can be started again, and its owner's runs go on."""
+    _during_verbs(ground, drawn, "notebook")
+
+
+def kernel(ground: Ground, drawn: random.Random) -> None:
+    """A kernel that is killed while its cell follows a run takes the run not with it."""
+    owner, own = ground.owner, ground.own
+    name = f"k{drawn.getrandbits(32):x}"
+    number = owner.kernel(own)
+    begin = LAUNCH.format(cell=SLEEP, name=name)
+    said = owner.execute(own, number, begin)
+    assert said.strip().isdigit(), said
+    psutil.Process(int(said)).kill()
+    run = ground.hub.manager.wait(name, 120, until=Until.READY)
+    assert run.status.phase is Phase.RUNNING, run.status
+    owner.ask("DELETE", f"{own}/api/kernels/{number}")
+    remove(ground, name)
+
+
+CASES: Mapping[str, Attempt] = {
+    "runs": of_runs,
+    "hub": hub,
+    "proxy": proxy,
+    "console": console,
+    "notebook": notebook,
+    "kernel": kernel,
+}

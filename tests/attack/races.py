@@ -1,0 +1,112 @@
+"""Races: several want the same at the same moment, by the hub's pages, its API and a shell."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+
+from chaos import Chaos
+from chaos_plan import schedule
+from hub.visitor import Visitor
+from task_process import carrying
+
+from .accounts import at_once, one_link_twice
+from .cases import Attempt
+from .ground import Ground
+
+SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(3600)\n"
+CONTENDED = {"launch": 2, "at_once": 6, "rerun": 2, "tell": 2, "stop": 1, "delete": 1}
+
+
+def runs_in_chaos(
+    ground: Ground, drawn: random.Random, steps: int, among: Mapping[str, int]
+) -> None:
+    """Let steps happen to runs of a state folder, and look at every promise after each."""
+    with ground.state() as folder:
+        world = Chaos(folder)
+        try:
+            for step in schedule(drawn.getrandbits(32), steps, among):
+                world.do(step)
+                world.check()
+            world.finish()
+        except AssertionError as error:
+            story = "\n".join(world.story[-20:])
+            raise AssertionError(f"{error}\n{story}") from error
+        finally:
+            world.close()
+
+
+def launch_of(name: str) -> dict[str, object]:
+    """The body of a launch by the notebook's API."""
+    return {"cell": SLEEP, "name": name, "options": {"workers": 1, "grace": "1s"}}
+
+
+def verbs(ground: Ground, drawn: random.Random) -> None:
+    """Clients that launch, stop and delete at once: no run is lost, and none is there twice."""
+    runs_in_chaos(ground, drawn, 5, CONTENDED)
+
+
+def one_name(ground: Ground, drawn: random.Random) -> None:
+    """Of several launches of one name at once, by pages and shells, one is made."""
+    name = f"r{drawn.getrandbits(32):x}"
+    body = launch_of(name)
+    browsers = [ground.signed_in_again() for _ in range(3)]
+
+    def page(visitor: Visitor) -> Callable[[], int]:
+        where = f"{ground.own}/tfcluster/api/clusters"
+        return lambda: int(visitor.ask("POST", where, json=body).status_code)
+
+    seen = at_once([page(visitor) for visitor in browsers])
+    try:
+        assert sorted(seen) == [201, 409, 409], f"three launches of one name at once: {seen}"
+        runs = [run for run in ground.hub.manager.list() if run.metadata.cluster == name]
+        assert len([run for run in runs if run.active]) == 1, runs
+    finally:
+        remove(ground, name)
+
+
+def one_run(ground: Ground, drawn: random.Random) -> None:
+    """A run that is stopped, deleted and run again at once ends up in one of these states."""
+    name = f"r{drawn.getrandbits(32):x}"
+    ground.hub.launch(SLEEP, name, workers=1)
+    browsers = [ground.signed_in_again() for _ in range(4)]
+    base = f"{ground.own}/tfcluster/api/clusters/{name}"
+    ways: tuple[tuple[str, str], ...] = (("POST", "/stop"), ("DELETE", ""), ("POST", "/rerun"))
+
+    def act(visitor: Visitor) -> Callable[[], tuple[str, int, str]]:
+        method, path = drawn.choice(ways)
+
+        def call() -> tuple[str, int, str]:
+            answer = visitor.ask(method, base + path, json={} if method == "POST" else None)
+            return method + path, answer.status_code, answer.text[:200]
+
+        return call
+
+    seen = at_once([act(visitor) for visitor in browsers])
+    try:
+        wrong = [one for one in seen if one[1] >= 500]
+        assert not wrong, f"at once: {seen}"
+    finally:
+        remove(ground, name)
+
+
+def remove(ground: Ground, cluster: str) -> None:
+    """Stop and delete every run of a name; nothing of them may be left."""
+    manager = ground.hub.manager
+    runs = [run for run in manager.list(all_runs=True) if run.metadata.cluster == cluster]
+    for run in runs:
+        manager.stop(run.metadata.name, "the attack is over")
+    for run in runs:
+        manager.delete(run.metadata.name, with_logs=True)
+        uid = run.metadata.uid
+        ground.until(lambda uid=uid: not carrying(f"TFCLUSTER_RUN_UID={uid}"), f"{uid} has ended")  # type: ignore[misc]
+    left = [run for run in manager.list(all_runs=True) if run.metadata.cluster == cluster]
+    assert not left, f"{cluster} cannot be deleted: {left}"
+
+
+CASES: Mapping[str, Attempt] = {
+    "verbs-at-once": verbs,
+    "one-name-at-once": one_name,
+    "one-run-at-once": one_run,
+    "one-link-at-once": one_link_twice,
+}

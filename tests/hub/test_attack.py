@@ -1,0 +1,44 @@
+"""One case of each kind of attack on a real hub, as `make run` opens it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from attack.cases import attack, rows, table
+from attack.ground import Ground
+from attack.kinds import KINDS
+
+from .make_run import Hub
+
+SEED = 1
+SLOW = {"launch-options"}
+QUICK = (
+    *(name for name in KINDS["requests"] if name not in SLOW),
+    *("forged-address", "reset", "used-link", "weak-passwords", "password-forms"),
+    *("one-name-at-once", "one-run-at-once", "one-link-at-once", "notebook", "kernel"),
+)
+
+
+@pytest.fixture(scope="module")
+def ground(hub: Hub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+    """The hub of this file, attacked."""
+    made = Ground(tmp_path_factory.mktemp("attack"), hub)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_attack_is_held(name: str, ground: Ground) -> None:
+    """The product holds, and nothing is left."""
+    chosen = rows(KINDS, [name])
+    held = attack(ground, chosen, SEED, 1)
+    assert held, table(chosen)
+
+
+def test_every_kind_is_tried() -> None:
+    """No kind of attack is left out of the suite, but for that on Kubernetes (`make test-kube`)."""
+    from test_attack import QUICK as WITHOUT_HUB
+
+    tried = {row.kind for row in rows(KINDS, [*QUICK, *WITHOUT_HUB])}
+    assert tried == {*KINDS} - {"kubernetes"}
