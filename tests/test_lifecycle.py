@@ -115,6 +115,27 @@ def test_a_limit_reached_amid_a_failure_blames_the_failure(limits: Lifecycle, re
 
 
 @pytest.mark.parametrize(
+    ("limits", "reason", "culprit"),
+    [
+        (Lifecycle(start_timeout=10), Reason.START_TIMEOUT, "worker-0"),
+        (Lifecycle(max_duration=10), Reason.MAX_DURATION, None),
+    ],
+)
+def test_a_limit_reached_after_a_healing_blames_nothing_that_was_healed(
+    limits: Lifecycle, reason: Reason, culprit: str | None
+) -> None:
+    """What was ended from outside and started again is not why a run reaches a limit later."""
+    story = Story(spec_of(lifecycle=limits), obeys=False)
+    story.ends("ps-0", Cause.KILLED, signal=9)
+    story.ends("worker-0", Cause.ERROR, exit_code=1, follows=True)
+    assert story.status.reason is Reason.HEALING
+    story.obeys = True
+    story.passes(10)
+    assert story.outcome == (Phase.FAILED, reason, culprit)
+    assert story.status.failures == ()
+
+
+@pytest.mark.parametrize(
     ("mode", "phase"), [(Mode.BETWEEN_GRAPH, Phase.FAILED), (Mode.IN_GRAPH, Phase.STOPPED)]
 )
 def test_max_duration_ends_a_run(mode: Mode, phase: Phase) -> None:

@@ -115,7 +115,7 @@ def _out_of_time(turn: Turn) -> bool:
     if turn.now >= started + limits.max_duration:
         message = explain.max_duration(limits.max_duration, turn.unfinished())
         if turn.between:
-            turn.set(culprit=None)
+            turn.set(culprit=None, window_opened_at=None, failures=())
             turn.finish(Phase.FAILED, Reason.MAX_DURATION, message)
         else:
             _enter_stopping(turn, Reason.MAX_DURATION, message)
@@ -123,7 +123,8 @@ def _out_of_time(turn: Turn) -> bool:
     turn.wake(started + limits.max_duration)
     if starts:
         if missing and turn.now >= started + limits.start_timeout:
-            turn.set(culprit=missing[0])
+            # What was healed since is not why.
+            turn.set(culprit=missing[0], window_opened_at=None, failures=())
             because = [why.sentence for why in turn.seen.why[:MOST_REASONS]]
             message = explain.start_timeout(missing, turn.spec, turn.name, because)
             turn.finish(Phase.FAILED, Reason.START_TIMEOUT, message)
