@@ -2,6 +2,7 @@
 import js from '@eslint/js';
 
 const names = [
+  'Blob',
   'clearTimeout',
   'document',
   'fetch',

@@ -8,7 +8,11 @@ const EVERY = 500;
 const MOST_BYTES = Number(document.body.dataset.mostBytes);
 const TOO_LARGE = `The class is too large: at most ${MOST_BYTES / 2 ** 20} MiB are taken. Nothing was uploaded. Import it in parts.`;
 
-const given = dryRun => ({ csv: at('csv').value, group: at('group').value.trim(), dryRun });
+const given = dryRun => ({
+  csv: at('csv').value,
+  group: at('group').value.trim(),
+  dryRun
+});
 
 let done = () => {};
 
@@ -103,7 +107,8 @@ async function send(dryRun) {
 
 at('file').addEventListener('change', async () => {
   const [file] = at('file').files;
-  at('import-said').textContent = file && file.size > MOST_BYTES ? TOO_LARGE : '';
+  at('import-said').textContent =
+    file && file.size > MOST_BYTES ? TOO_LARGE : '';
   if (file && file.size <= MOST_BYTES) {
     at('csv').value = await file.text();
     at('import-now').disabled = true;
