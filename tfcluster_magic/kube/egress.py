@@ -143,9 +143,9 @@ def _dns_network_mistake(server: Resolver) -> str:
         return mistake(server.network)
     if network.num_addresses == 1 and server.port == 53:
         return ""  # NodeLocal DNSCache; Google's metadata service is a DNS server, too
-    return _("of {network} only single addresses, and their port 53, can be DNS servers").format(
-        network=_closed_around(network)
-    )
+    return _(
+        "{network} stays closed: only a single address in it, with port 53, can be a DNS server"
+    ).format(network=_closed_around(network))
 
 
 def dns_rules(servers: Sequence[Resolver]) -> list[Object]:
