@@ -71,7 +71,7 @@ class Resolver(Model, frozen=True):
         ),
     ] = ""
     network: str = ""
-    port: Annotated[int, Meta(ge=1, le=65535, description="of the pods: 53, OpenShift's 5353")] = 53
+    port: Annotated[int, Meta(ge=1, le=65535, description="pods' port; OpenShift's is 5353")] = 53
 
 
 DNS = (Resolver(namespace="kube-system", pods="k8s-app=kube-dns"),)

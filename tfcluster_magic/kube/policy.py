@@ -42,12 +42,13 @@ class Policy(Model, frozen=True):
     default_image: str = "tfcluster/notebook"
     images: tuple[str, ...] = ()
     require_digest: Annotated[
-        bool, Meta(description="images that runs name have a digest; a namespace's may be asked so")
+        bool,
+        Meta(description="images that runs name need a digest; a namespace can demand it, too"),
     ] = False
     always_pull: Annotated[
         bool,
         Meta(
-            description="ask the registry for each pod whose run names an image; false where "
+            description="ask the registry for each pod whose run names an image; false if "
             "nodes have images that no registry has"
         ),
     ] = True
@@ -63,7 +64,7 @@ class Policy(Model, frozen=True):
         str,
         Meta(
             pattern=MEMORY_PATTERN,
-            description="of the output of a task at most, where it goes with the pod",
+            description="most output of a task, if no claim keeps it",
         ),
     ] = "10Gi"
     workspace_claim: Claim = "workspace"

@@ -46,13 +46,13 @@ class AccountsAuthenticator(Authenticator):
 
     path = Unicode(help="The file of accounts.").tag(config=True)
     tries_per_account = Integer(
-        10, help="Wrong passwords of an account from one address within `window`."
+        10, help="Wrong passwords for an account from one address within `window`."
     ).tag(config=True)
     tries_of_strangers = Integer(
-        100, help="Wrong passwords of an account from all unknown browsers within an hour."
+        100, help="Wrong passwords for an account from all unknown browsers within an hour."
     ).tag(config=True)
     tries_per_address = Integer(
-        100, help="Wrong passwords from one address within `window`, after which it queues apart."
+        100, help="Wrong passwords from one address within `window` before its tries queue apart."
     ).tag(config=True)
     window = Float(300.0, help="In seconds: how long a wrong password counts.").tag(config=True)
     allow_all = Bool(True).tag(config=True)  # who has no account has no password, either
