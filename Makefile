@@ -47,7 +47,7 @@ test: lint types test-page  ## lint, types, layers, then every test: Python, Typ
 	$(SUITE) tests/ui --ignore tests/ui/test_jupyters.py -n 3 --dist worksteal $(PYTEST_ARGS)
 	$(SUITE) tests/hub -n 2 --dist loadfile $(PYTEST_ARGS)
 
-attack: dev  ## hostile inputs, kills and races for five minutes, against a hub and runs of its own (CONTRIBUTING.md)
+attack: dev  ## attack a hub and runs of its own with hostile inputs, kills and races for five minutes (CONTRIBUTING.md)
 	@PYTHONPATH=tests:tests/kube $(BIN)/python -m attack $(ATTACK)
 
 test-page: dev

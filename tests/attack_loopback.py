@@ -1,7 +1,7 @@
 """Attack a guarded TensorFlow server from another account of the machine, and count what it read.
 
-`attack(tries)` is for the suite (few tries) and for `make attack` (many). Root alone can be two
-accounts. The server is the one of a task, started with the guard preloaded; its owner is root.
+`attack(tries)` is for the suite (few tries) and for `make attack` (many). Only root can act as two
+accounts. The server is a task's, started with the guard preloaded; its owner is root.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SESSION, DEVICES = (
     "/tensorflow.MasterService/CreateSession",
     "/tensorflow.MasterService/ListDevices",
 )
-# Become an account, connect so often, send the bytes and leave in one way; print how many
+# Become an account, connect repeatedly, send the bytes and leave in one way; print how many
 # connections were answered. A reset is SO_LINGER 0: the server can read what was sent.
 CLIENT = r"""
 import os, socket, struct, sys
@@ -58,13 +58,13 @@ else:
 print(answered, tried)
 """
 ENDINGS = ("wait", "reset", "close", "shutdown")
-ANY = b""  # whatever is answered
+ANY = b""  # any answer
 STATUS_OK = b"grpc-status\x010"  # in the trailers of an answer, as gRPC writes them
 
 
 @dataclass(frozen=True)
 class Tally:
-    """Attempts of one form: `tried`, and those that did not end as they must (`failed`)."""
+    """Attempts of one form: `tried`, and those that did not end as required (`failed`)."""
 
     form: str
     tried: int
@@ -127,7 +127,7 @@ def descriptors_left(pid: int, count: int) -> Iterator[None]:
 
 @contextmanager
 def paused(pid: int) -> Iterator[None]:
-    """Stop a process, so that it looks at its queue only afterwards."""
+    """Stop a process, so that it accepts connections only afterwards."""
     os.kill(pid, signal.SIGSTOP)
     try:
         yield
@@ -136,7 +136,7 @@ def paused(pid: int) -> Iterator[None]:
 
 
 class Victim:
-    """A TensorFlow server, and a session of its owner's that `MasterService/Reset` would end."""
+    """A TensorFlow server, and its owner's session, which `MasterService/Reset` would end."""
 
     def __init__(self, cluster: Servers) -> None:
         import grpc
@@ -168,7 +168,7 @@ class Victim:
         return True
 
     def close(self) -> None:
-        """Leave it."""
+        """Close the session."""
         self._channel.close()
 
 
@@ -188,7 +188,7 @@ def victim() -> Iterator[Victim]:
 
 
 def attack(tries: int, server: Victim | None = None) -> list[Tally]:
-    """Try each form so often; every `Tally.failed` has to be 0.
+    """Try each form `tries` times; every `Tally.failed` has to be 0.
 
     Forms: a neighbour's Reset to the v4 and to the mapped v6 address, whose sender waits, resets,
     closes or shuts down its side; the same while the server has no descriptor left, or one or two;
@@ -200,7 +200,7 @@ def attack(tries: int, server: Victim | None = None) -> list[Tally]:
     reset, status, tallies = grpc_call(RESET), grpc_call(STATUS), []
 
     def told(form: str, tried: int, answered: int) -> None:
-        connect(0, "127.0.0.1", server.port, "wait", 1, status, STATUS_OK)  # the last of the queue
+        connect(0, "127.0.0.1", server.port, "wait", 1, status, STATUS_OK)  # empties the queue
         ended = not server.lives()
         if ended:
             server.renew()

@@ -1,7 +1,7 @@
-"""Hostile HTTP requests as they go over a connection, and what has to hold for the answer.
+"""Hostile HTTP requests as bytes on a connection, and checks of their answers.
 
-Usable against any of our servers: a test or `make attack` says where it listens, below which path,
-and with which headers somebody is signed in.
+They work against any of our servers: a test or `make attack` says where it listens, below which
+path, and with which headers a user is signed in.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 HUGE = 90 * 1024 * 1024
-"""Bytes that are announced and never sent."""
+"""Bytes that are announced but never sent."""
 NESTED = b'{"options": ' + b"[" * 900 + b"]" * 900 + b"}"
 
 
 @dataclass(frozen=True)
 class Attack:
-    """A request. `path` is below the server's own; `allowed` are the statuses that are right."""
+    """A request. `path` is below the server's own; `allowed` are the acceptable statuses."""
 
     name: str
     method: str
@@ -29,7 +29,7 @@ class Attack:
     signed_in: bool = True
 
     def raw(self, base: str, credentials: Mapping[str, str]) -> bytes:
-        """Its bytes."""
+        """Return the request as bytes."""
         lines = [f"{self.method} {base}{self.path} HTTP/1.1", "Host: 127.0.0.1"]
         lines += [f"{name}: {value}" for name, value in self.headers]
         if self.signed_in:
@@ -42,7 +42,7 @@ class Attack:
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back; status 0 when the connection ended without an answer."""
+    """The answer; status 0 if the connection ended without one."""
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -61,7 +61,7 @@ FRAMINGS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "a length beside chunks": (("Content-Length", "5"), ("Transfer-Encoding", "chunked")),
     "an unknown coding": (("Transfer-Encoding", "gzip, identity"),),
 }
-"""Headers that do not say how long the body is."""
+"""Headers that give the body no clear length."""
 NUMBERS: Mapping[str, tuple[bytes, str]] = {
     "an infinite number": (b'{"options": {"cpu": 1e400}}', "options.cpu"),
     "a negative infinite number": (b'{"options": {"cpu": -1e400}}', "options.cpu"),
@@ -69,7 +69,7 @@ NUMBERS: Mapping[str, tuple[bytes, str]] = {
     "an infinite number in place of text": (b'{"name": 1e400}', "name"),
     "a number of 4000 digits": (b'{"options": {"workers": ' + b"9" * 4000 + b"}}", "workers"),
 }
-"""JSON of a launch with a number that is none, and the field that the answer names."""
+"""JSON of a launch with an invalid number, and the field that the answer must name."""
 NOT_JSON: Mapping[str, bytes] = {
     "NaN": b'{"options": {"cpu": NaN}}',
     "Infinity": b'{"options": {"cpu": Infinity}}',
@@ -84,13 +84,13 @@ NOT_JSON: Mapping[str, bytes] = {
 
 
 def unclear_lengths(method: str, path: str) -> Iterator[Attack]:
-    """Requests whose body has no clear length."""
+    """Yield requests whose body has no clear length."""
     for name, headers in FRAMINGS.items():
         yield Attack(name, method, path, headers, b"12345", frozenset({400}))
 
 
 def wrong_bodies(method: str, path: str) -> Iterator[Attack]:
-    """Bodies that are no JSON, and launches with numbers that are none."""
+    """Yield bodies that are not JSON, and launches with invalid numbers."""
     for name, body in NOT_JSON.items():
         yield Attack(name, method, path, (), body, frozenset({400}))
     for name, (body, _field) in NUMBERS.items():
@@ -100,7 +100,9 @@ def wrong_bodies(method: str, path: str) -> Iterator[Attack]:
 def huge_bodies(
     method: str, path: str, allowed: frozenset[int], *, signed_in: bool
 ) -> Iterator[Attack]:
-    """Large bodies of which only the beginning is sent: the answer must not wait for the rest."""
+    """Yield large bodies of which only the beginning is sent: the answer must not wait for the
+    rest.
+    """
     lengths = (("Content-Length", str(HUGE)),)
     yield Attack("90 MB", method, path, lengths, b"{", allowed, signed_in)
     if not signed_in:
@@ -111,7 +113,7 @@ def huge_bodies(
 def send(
     where: tuple[str, int], attack: Attack, base: str, credentials: Mapping[str, str] = {}
 ) -> Reply:
-    """Send an attack; raises TimeoutError when the answer waits for what is never sent."""
+    """Send an attack; raise TimeoutError if the answer waits for bytes that are never sent."""
     with socket.create_connection(where, timeout=90) as connection:
         connection.sendall(attack.raw(base, credentials))
         stream = connection.makefile("rb")
@@ -131,7 +133,7 @@ def send(
 
 
 def wrong(attack: Attack, reply: Reply) -> list[str]:
-    """What does not hold for this answer."""
+    """Return what is wrong with this answer."""
     found = []
     if reply.status not in attack.allowed:
         found.append(f"{attack.name}: {reply.status} is none of {sorted(attack.allowed)}")
@@ -151,7 +153,7 @@ def all_wrong(
     base: str,
     credentials: Mapping[str, str] = {},
 ) -> list[str]:
-    """What does not hold for the answers to all of these, sent one after the other."""
+    """Send these requests one after the other, and return what is wrong with their answers."""
     return [
         f"{attack.method} {attack.path}, {text}"
         for attack in attacks

@@ -1,7 +1,7 @@
-"""Ways in which a state file may be anything else by the time it is read: a table, and one door.
+"""Ways in which a state file may be damaged by the time it is read.
 
-`damage(file, kind, seed)` does it; the same seed does the same. `files_of(folder)` names every file
-of a run's folder that some program of ours reads.
+`damage(file, kind, seed)` damages a file; the same seed does the same damage. `files_of(folder)`
+lists every file of a run's folder that our programs read.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ OTHER_OWNER = 65534
 
 
 def files_of(folder: Path) -> list[Path]:
-    """Every file of a run's folder that is read, whether it is there or not."""
+    """Return every file of a run's folder that is read, whether it exists or not."""
     return [folder / name for name in RUN_FILES]
 
 
 def damage(file: Path, kind: str, seed: int = 0) -> None:
-    """Make `file` what `kind` of `KINDS` says, in the way that `seed` chooses."""
+    """Damage `file` as `kind` of `KINDS` says, in the way that `seed` chooses."""
     for _ in range(100):  # a supervisor may mend the file in between
         with contextlib.suppress(FileExistsError, FileNotFoundError, NotADirectoryError):
             KINDS[kind](file, random.Random(f"{kind}{file.name}{seed}"))
@@ -52,13 +52,15 @@ def damage(file: Path, kind: str, seed: int = 0) -> None:
 
 
 def kinds() -> list[str]:
-    """The kinds that this account can make: root alone gives files away, and reads all."""
+    """Return the kinds of damage that this account can do: only root gives files away and reads
+    all.
+    """
     cannot = "unreadable" if os.geteuid() == 0 else "of_another"
     return [kind for kind in KINDS if kind != cannot]
 
 
 def _text(file: Path) -> bytes:
-    """What stands there, as far as it is a file of ours."""
+    """Return the text of a file, if it is a regular file."""
     with contextlib.suppress(OSError):
         if file.is_file() and not file.is_symlink() and file.stat().st_size < 1 << 20:
             return file.read_bytes()
@@ -101,7 +103,7 @@ def _nested(file: Path, chance: random.Random) -> None:
 def _huge(file: Path, _chance: random.Random) -> None:
     text = _text(file)
     _write(file, text)
-    os.truncate(file, HUGE)  # zeros, which take no room
+    os.truncate(file, HUGE)  # zeros, which take no space
 
 
 def _pipe(file: Path, _chance: random.Random) -> None:
@@ -115,7 +117,7 @@ def _endless(file: Path, chance: random.Random) -> None:
 
 
 def _link(file: Path, _chance: random.Random) -> None:
-    """A link to a file elsewhere that would do, which nobody may write to either."""
+    """Replace the file by a link to a valid copy elsewhere, which must not be written either."""
     elsewhere = file.parent / f"elsewhere-{file.name}"
     elsewhere.write_bytes(_text(file))
     _clear(file)
@@ -136,7 +138,7 @@ def _folder(file: Path, _chance: random.Random) -> None:
 def _socket(file: Path, _chance: random.Random) -> None:
     _clear(file)
     here = os.open(file.parent, os.O_RDONLY)
-    try:  # the path of a socket may have 107 bytes
+    try:  # a socket's path is limited to 107 bytes
         with socket.socket(socket.AF_UNIX) as made:
             made.bind(f"/proc/self/fd/{here}/{file.name}")
     finally:
@@ -144,7 +146,7 @@ def _socket(file: Path, _chance: random.Random) -> None:
 
 
 def _mutate(value: Any, chance: random.Random, into: Callable[[], Any]) -> Any:
-    """`value` with one of its parts, at whatever depth, replaced."""
+    """Return `value` with one of its parts, at any depth, replaced."""
     if not isinstance(value, (dict, list)) or not value or chance.random() < 0.1:
         return into()
     key = chance.choice(list(value) if isinstance(value, dict) else range(len(value)))

@@ -14,9 +14,9 @@ _AT_FDCWD = -100
 
 
 class Blocking:
-    """A file for whose opening the kernel asks a program that does not answer: to open it blocks.
+    """A file whose open() blocks, because the kernel asks a program that does not answer.
 
-    A pipe does not do: nobody of ours waits for one (fanotify(7); it takes root).
+    A pipe is not enough: our code never waits for one (fanotify(7); it takes root).
     """
 
     def __init__(self, file: Path) -> None:
@@ -28,7 +28,7 @@ class Blocking:
         if libc.fanotify_mark(self._asked, _ADD, mask, _AT_FDCWD, path):
             os.close(self._asked)
             pytest.skip(f"{file} cannot be made to hang: {os.strerror(ctypes.get_errno())}")
-        os.utime(file)  # who has read it before looks again
+        os.utime(file)  # readers that cached it read again
 
     def end(self) -> None:
         """The file is as it was, and who is blocked goes on."""

@@ -1,4 +1,4 @@
-"""What a shared library asks of the C library: imports, and the system calls it makes by number."""
+"""What a shared library uses of the C library: its imports, and its system calls by number."""
 
 from __future__ import annotations
 

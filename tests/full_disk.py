@@ -1,7 +1,7 @@
-"""Runs whose state folder lies on a disk that gets full: a script for a mount namespace of its own.
+"""Runs whose state folder is on a disk that fills up: a script for a mount namespace of its own.
 
-`python full_disk.py STORY`, with TFCLUSTER_STATE_DIR on a small file system; prints what became of
-it as JSON.
+`python full_disk.py STORY`, with TFCLUSTER_STATE_DIR on a small file system, prints the result as
+JSON.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ for number in range(3000):
 
 
 def fill() -> None:
-    """Leave no free byte."""
+    """Leave no byte free."""
     with open(STATE / "filler", "ab", buffering=0) as file:
         for size in (1 << 16, 1 << 12, 1):
             with contextlib.suppress(OSError):
@@ -45,7 +45,7 @@ def fill() -> None:
 
 
 def fill_inodes() -> None:
-    """Leave no room for another file."""
+    """Leave no inode free."""
     folder = STATE / "files"
     folder.mkdir()
     with contextlib.suppress(OSError):
@@ -54,7 +54,7 @@ def fill_inodes() -> None:
 
 
 def is_full() -> bool:
-    """Whether really nothing more goes onto the disk."""
+    """Return whether nothing more fits on the disk."""
     try:
         (STATE / "one more").write_bytes(bytes(1 << 13))
     except OSError as error:
@@ -82,7 +82,7 @@ class Story:
         filler()
 
     def told(self) -> dict[str, Any]:
-        """What everybody sees of it."""
+        """Return what users see of the run."""
         (run,) = self.manager.list(all_runs=True)
         return {
             "full": is_full(),
@@ -94,7 +94,7 @@ class Story:
         }
 
     def end(self) -> dict[str, Any]:
-        """A program that ends while the disk is full."""
+        """Let a program end while the disk is full."""
         self.launch()
         before = self.told()
         GO.touch()
@@ -102,7 +102,7 @@ class Story:
         return {"before": before, "after": self.told(), "deleted": self.delete()}
 
     def stop(self, filler: Callable[[], None] = fill) -> dict[str, Any]:
-        """A run that is stopped while the disk is full."""
+        """Stop a run while the disk is full."""
         self.launch(filler)
         before = self.told()
         self.manager.stop("digits", "no room")
@@ -110,11 +110,11 @@ class Story:
         return {"before": before, "after": self.told(), "deleted": self.delete()}
 
     def inodes(self) -> dict[str, Any]:
-        """The same where files are what there is no room for."""
+        """Stop a run while the disk has no free inodes."""
         return self.stop(fill_inodes)
 
     def delete(self) -> dict[str, Any]:
-        """A run that is deleted, running or not, and a launch that is refused."""
+        """Delete a run, running or not, and try a launch that must be refused."""
         if not (STATE / "runs" / "digits").exists():
             self.launch()
         held = self.manager.status("digits").status.usage is not None

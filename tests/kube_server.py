@@ -1,9 +1,8 @@
 """A server that keeps objects as the API server of Kubernetes does, and nothing more.
 
 It knows create, get, list, watch, patch, replace and delete with their versions and conflicts,
-keeps what has finalizers, and takes away what belongs to a deleted owner. No controller runs behind
-it: pods are what a test puts there, and `logs` what they print. `refuses` makes it fail as real
-ones do.
+keeps objects that have finalizers, and removes what a deleted owner owned. No controller runs
+behind it: a test provides the pods, and `logs` their output. `refuses` makes it fail as real
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class KubeServer:
         self.queries: list[tuple[str, str, Mapping[str, list[str]]]] = []
         self.changed = threading.Condition(threading.RLock())
         self.clock: Callable[[], float] = time.time
-        """What it takes for the time, in its answers and when a Lease is written."""
+        """Return its time, for its answers and the writes of a Lease."""
         self._version = 0
         self._history: list[tuple[int, str, str, Object]] = []
         self._closed = False
@@ -57,7 +56,7 @@ class KubeServer:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True  # or each answer waits 40 ms for its second half
+            disable_nagle_algorithm = True  # otherwise each answer waits 40 ms for its second half
 
             def _serve(self) -> None:
                 path, query = urlsplit(self.path).path, parse_qs(urlsplit(self.path).query)
@@ -179,7 +178,7 @@ class KubeServer:
             return 200, self._changed(whole, new)
 
     def _changed(self, path: str, new: Object) -> Object:
-        """Write a changed object, which goes when it was deleted and nothing keeps it any more."""
+        """Write a changed object; remove it if it was deleted and nothing keeps it any more."""
         old, head = self.objects[path], new["metadata"]
         if new == old:
             return new

@@ -78,9 +78,7 @@ def test_room_is_reserved_until_tasks_end(there: Place) -> None:
 
 
 def test_a_record_in_deletion_keeps_the_room_of_its_tasks(there: Place) -> None:
-    """A run that a finalizer keeps from going has its room until it has ended: nobody is promised
-    it a second time.
-    """
+    """A run that is being deleted uses its room until it has ended: no other run gets it."""
     there.run("alice", "a-1", 2, 3)
     there.run("bob", "b-1", 2, 3)
     there.begin()

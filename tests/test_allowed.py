@@ -70,7 +70,7 @@ def test_images() -> None:
     for image in ("hub/team/a:2", "hub/notebook:1", None):
         assert told(Spec(image=image), policy) == []
     assert told(Spec(image="anything")) == []
-    assert told(Spec(image="docker.io/hub/notebook:1"), policy) == []  # the default, as it is read
+    assert told(Spec(image="docker.io/hub/notebook:1"), policy) == []  # the default image
     (text,) = told(Spec(image="python:33/evil/img"), Policy(images=("python:3*",)))
     assert "the administrator allows" in text
     (text,) = told(Spec(image="An Image"))
@@ -78,7 +78,7 @@ def test_images() -> None:
 
 
 def test_a_digest_may_be_required() -> None:
-    """An image by its tag alone is refused with how its digest is found; the default never is."""
+    """An image with only a tag is refused, with how to find its digest; the default never is."""
     policy = Policy(default_image="hub/notebook:1", images=("hub/team/*",), require_digest=True)
     (text,) = told(Spec(image="hub/team/a:2"), policy)
     assert "requires a digest, as in docker.io/hub/team/a@sha256:" in text
@@ -88,8 +88,8 @@ def test_a_digest_may_be_required() -> None:
 
 
 def test_who_has_no_secret_gets_no_image_from_a_nodes_cache() -> None:
-    """A pod asks the registry where its run names a secret for it, or an image of its own; for the
-    administrator's image, and where nodes have what no registry has, it does not.
+    """A pod asks the registry if its run names a secret or an image of its own; not for the
+    administrator's image, and not where nodes have images that no registry has.
     """
     default = "tfcluster/notebook"
 

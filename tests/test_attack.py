@@ -1,4 +1,4 @@
-"""One case of each kind of attack that needs no hub, and how attacks are told and repeated."""
+"""One case of each kind of attack that needs no hub, and the report and repetition of attacks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def sometimes(_ground: Ground, drawn: random.Random) -> None:
 
 
 def test_failure_is_told_and_repeated_by_its_seed(tmp_path: Path) -> None:
-    """The first failure of a case stands in the table with a seed that repeats it exactly."""
+    """The table shows the first failure of a case with a seed that repeats it exactly."""
     chosen = rows({"some": {"odd": sometimes}})
     assert not attack(Ground(tmp_path), chosen, 8, 100)
     (row,) = chosen
@@ -50,7 +50,7 @@ def test_failure_is_told_and_repeated_by_its_seed(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_tried_is_no_failure(tmp_path: Path) -> None:
-    """The table says why, and the rest is tried; without time nothing is tried and that is told."""
+    """The table says why something was not tried; the rest is tried if there is time."""
 
     def needs_more(_ground: Ground, _drawn: random.Random) -> None:
         raise NotTried("no node is up")
@@ -65,7 +65,7 @@ def test_what_cannot_be_tried_is_no_failure(tmp_path: Path) -> None:
 
 
 def test_unknown_name_is_told(tmp_path: Path) -> None:
-    """`--only` with a name that is none tries nothing."""
+    """`--only` with an unknown name tries nothing."""
     with pytest.raises(KeyError, match="no-such-case"):
         rows(KINDS, ["archives", "no-such-case"])
     names = [name for cases in KINDS.values() for name in cases]

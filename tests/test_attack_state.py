@@ -1,4 +1,4 @@
-"""State files that are damaged in every way: nothing else fails, and their run can be ended."""
+"""A damaged state file breaks nothing else, and its run can be ended."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PRINTS = "print('hello')\n"
 
 
 def look(backend: LocalBackend, others: set[str]) -> dict[str, TFCluster]:
-    """Every way to look at all runs; the others are shown as they are."""
+    """Look at all runs in every way, check that the others are intact, and return all."""
     manager = ClusterManager(backend)
     seen = {run.metadata.name: run for run in manager.list(all_runs=True)}
     manager.options()
@@ -49,7 +49,7 @@ def look(backend: LocalBackend, others: set[str]) -> dict[str, TFCluster]:
 
 @pytest.fixture
 def other(backend: LocalBackend, launch: Launch) -> Iterator[TFCluster]:
-    """A run that nobody damages."""
+    """Return a run that nobody damages."""
     run = launch(PRINTS, name="other", worker=1)
     over(backend, "other")
     yield run
@@ -61,8 +61,8 @@ def other(backend: LocalBackend, launch: Launch) -> Iterator[TFCluster]:
 def test_damaged_files_of_a_run(
     kind: str, backend: LocalBackend, launch: Launch, other: TFCluster, wait_for: Wait
 ) -> None:
-    """Whatever becomes of any file of a run, while it runs and afterwards, every verb goes on, the
-    run is ended with all its processes, and it can be deleted.
+    """Whatever file of a run is damaged, while it runs or afterwards, every command works, the run
+    ends with all its processes, and it can be deleted.
     """
     run = launch(SLEEP, worker=1)
     wait_for(is_up(backend))
@@ -89,13 +89,13 @@ def test_a_damaged_record_is_told_and_its_processes_are_found(
     kind: str, backend: LocalBackend, launch: Launch, other: TFCluster, wait_for: Wait
 ) -> None:
     """A run whose record and description are damaged and whose supervisor is gone is listed with
-    the path and what to do; its processes end, and it is no model for another run.
+    the path and what to do; its processes end, and it cannot be run again.
     """
     hides = "import subprocess\nsubprocess.Popen(['sleep', '600'], start_new_session=True)\n"
     run = launch(hides + SLEEP, worker=1)
     wait_for(is_up(backend))
     folder = folder_of(run)
-    os.kill(supervisor_of(run), signal.SIGSTOP)  # so that it mends nothing
+    os.kill(supervisor_of(run), signal.SIGSTOP)  # so that it repairs nothing
     for file in (folder.record_file, folder.task_file, folder.lock_file):
         damage(file, kind)
     os.kill(supervisor_of(run), signal.SIGKILL)
@@ -113,7 +113,7 @@ def test_a_damaged_record_is_told_and_its_processes_are_found(
 def test_a_supervisor_writes_its_files_again(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """A run that goes on mends its record, its status, its lock and what its tasks are told."""
+    """A running run's supervisor rewrites its record, status, lock and the tasks' description."""
     run = launch(SLEEP, worker=1)
     wait_for(lambda: backend.get("digits").status.phase is Phase.RUNNING)
     folder = folder_of(run)
@@ -146,8 +146,8 @@ def test_a_lost_lock_ends_no_run(backend: LocalBackend, launch: Launch, wait_for
 def test_damaged_files_beside_the_runs(
     kind: str, backend: LocalBackend, other: TFCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Damaged files of the ledger, the launch lock and of TensorBoards fail no verb; what is
-    allowed is asked for at the administrator's, and no more is given.
+    """Damaged files of the ledger, the launch lock and TensorBoards break no command; a damaged
+    file of limits makes the user ask the administrator, and grants nothing more.
     """
     state = backend.state_dir
     view = tensorboard_view.of_folder(state)
@@ -177,7 +177,7 @@ def test_damaged_files_beside_the_runs(
 
 
 def test_a_file_is_read_whole_or_not_at_all(tmp_path: Path) -> None:
-    """The one reader of state files takes what is right, and says of each damage what it is."""
+    """The reader of state files accepts a valid file, and names each kind of damage."""
     file = tmp_path / "stop.json"
     files.write(file, b'{"reason": "enough"}')
     assert files.load(file, Stop) == Stop(reason="enough")
@@ -185,19 +185,19 @@ def test_a_file_is_read_whole_or_not_at_all(tmp_path: Path) -> None:
         damage(file, kind)
         with pytest.raises(files.Unreadable):
             files.load(file, Stop)
-        files.write(file, b'{"reason": "enough"}')  # in the place of whatever is there
+        files.write(file, b'{"reason": "enough"}')  # replaces whatever is there
         assert files.load(file, Stop) == Stop(reason="enough")
     link = tmp_path / ".stop.json.link"
     link.symlink_to(tmp_path / "target")
     (tmp_path / "target").write_text("mine")
     link.rename(tmp_path / f".stop.json.{threading.get_native_id()}")
-    files.write(file, b"{}")  # nor into what somebody put where it is written first
+    files.write(file, b"{}")  # also not into what stands under the temporary name
     assert (tmp_path / "target").read_text() == "mine"
 
 
 @pytest.mark.parametrize("kind", ["cut", "nested", "huge", "pipe", "endless", "folder", "socket"])
 def test_a_task_that_is_told_nothing_says_so(kind: str, tmp_path: Path) -> None:
-    """A task whose description is damaged ends at once with its path, and without a traceback."""
+    """A task whose description is damaged ends at once, and names its path without a traceback."""
     file = tmp_path / "task.json"
     file.write_text('{"version": 1, "counts": {"worker": 1}, "mode": "between-graph"}')
     damage(file, kind)

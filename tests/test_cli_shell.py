@@ -124,8 +124,8 @@ HOSTILE = "\x1b]0;title\x07\x1b[2Ja\x1b[31mred\x1b[0m\x9b2J\u202eb\x1b]8;;http:/
 
 
 def test_what_a_task_printed_acts_on_no_terminal(run: Run, here: Path) -> None:
-    """`logs --no-prefix` shows a terminal the colours and nothing else; a pipe gets every byte. A
-    reason that somebody wrote is shown without what could act.
+    """`logs --no-prefix` sends only text and colours to a terminal, and every byte to a pipe. A
+    stop's reason is shown without control characters.
     """
     (here / "hostile.py").write_text(f"print({HOSTILE!r}, flush=True)\n")
     run("launch", "hostile.py", "--workers", "1", "--wait")

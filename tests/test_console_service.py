@@ -81,7 +81,7 @@ def test_the_process_is_the_service_that_the_hub_was_told_of() -> None:
 
 
 def test_with_hosts_for_notebooks_the_console_is_at_the_hubs_own() -> None:
-    """So the hub sends a browser back to where it was told that the console is."""
+    """The hub sends the browser back to the address that the console registered."""
     environ = {"TFCLUSTER_CONSOLE_TOKEN": "hush", "TFCLUSTER_HUB_BASE_URL": "/tf/"}
     environ["TFCLUSTER_HUB_SUBDOMAIN_HOST"] = "https://hub.example.com"
     service.become(environ)

@@ -1,4 +1,4 @@
-"""Networks that NetworkPolicies open, and what they never do: pure, and by property."""
+"""Networks that NetworkPolicies open and addresses that they never open: pure, and by property."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ ADDRESSES = [ipaddress.ip_address(each) for each in METADATA]
 
 
 def opens(block: dict[str, Any], address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    """Whether an ipBlock lets pods connect to an address."""
+    """Return whether an ipBlock lets pods connect to an address."""
     excepts = map(ipaddress.ip_network, block.get("except", ()))
     return address in ipaddress.ip_network(block["cidr"]) and not any(address in e for e in excepts)
 
 
 def networks_around(text: str) -> Iterator[str]:
-    """Every network that has an address in it, from itself to everything."""
+    """Yield every network that contains an address, from the address alone to everything."""
     address = ipaddress.ip_address(text)
     for length in range(address.max_prefixlen + 1):
         yield str(ipaddress.ip_network(f"{text}/{length}", strict=False))
@@ -41,7 +41,7 @@ def networks_around(text: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("text", METADATA)
 def test_no_network_around_a_closed_address_opens_it(text: str) -> None:
-    """Each of the 33 or 129 networks that hold the address is refused, or excepts it, and the
+    """Each of the 33 or 129 networks around the address is refused, or excludes it, and the
     exceptions lie within the network, as the API server demands.
     """
     for network in networks_around(text):
@@ -70,9 +70,7 @@ CIDRS = st.one_of(
 @example("::/0")
 @example("::ffff:0:0/96")
 def test_whatever_is_granted_no_closed_address_is_open(cidr: str) -> None:
-    """For any network of either family: it is refused, or every closed address is outside of what
-    it opens, and every other address of it is inside.
-    """
+    """Any network of either family is refused, or opens exactly its unclosed addresses."""
     if egress.mistake(cidr):
         return
     block = egress.block(cidr)
@@ -99,19 +97,19 @@ def test_whatever_is_granted_no_closed_address_is_open(cidr: str) -> None:
     ],
 )
 def test_what_cannot_be_granted_says_why(text: str, why: str) -> None:
-    """A network that is closed altogether is refused with the reason."""
+    """A network that is closed entirely is refused with the reason."""
     assert why in egress.mistake(text)
 
 
 def test_an_ordinary_network_has_no_exceptions() -> None:
-    """A network without a closed address is granted as it is, bits of a host aside."""
+    """A network without a closed address is granted unchanged, except for its host bits."""
     assert egress.block("10.1.2.3/8") == {"cidr": "10.0.0.0/8"}
     assert egress.block("2001:db8::/32") == {"cidr": "2001:db8::/32"}
 
 
 def test_dns_servers_are_pods_or_single_addresses() -> None:
-    """The default are the pods of kube-dns; a cache of the node is an address, OpenShift's pods
-    have another port, which is a rule of its own.
+    """The default is the pods of kube-dns. A cache on the node is an address. OpenShift's pods have
+    another port, and so a rule of their own.
     """
     (rule,) = egress.dns_rules(DNS)
     assert rule["to"] == [
@@ -141,21 +139,21 @@ def test_dns_servers_are_pods_or_single_addresses() -> None:
         ((Resolver(namespace="kube-system"),), "both namespace and pods"),
         ((Resolver(pods="a=b"),), "both namespace and pods"),
         ((Resolver(namespace="a", pods="a=b", network="10.0.0.1"),), "and not both"),
-        ((Resolver(network="169.254.0.0/16"),), "only single addresses, and their port 53"),
-        ((Resolver(network="169.254.169.254", port=80),), "their port 53"),
+        ((Resolver(network="169.254.0.0/16"),), "only a single address in it, with port 53"),
+        ((Resolver(network="169.254.169.254", port=80),), "with port 53"),
         ((Resolver(network="::ffff:10.0.0.1"),), "as an IPv4 network"),
         ((Resolver(network="there"),), "does not appear to be"),
     ],
 )
 def test_what_is_no_dns_server_says_why(servers: tuple[Resolver, ...], why: str) -> None:
-    """A DNS server that nobody could ask, or by which a metadata service would be opened, is
-    refused with the reason.
+    """A DNS server is refused with the reason if no pod could ask it, or if it would open a
+    metadata service.
     """
     assert why in egress.dns_mistake(servers)
 
 
 def shipped() -> list[tuple[str, dict[str, Any]]]:
-    """Every NetworkPolicy below k8s/, with its file."""
+    """Return every NetworkPolicy below k8s/, with its file."""
     return [
         (f"{file.relative_to(K8S)}: {found['metadata']['name']}", found["spec"])
         for file in sorted(K8S.rglob("*.yaml"))
@@ -165,8 +163,8 @@ def shipped() -> list[tuple[str, dict[str, Any]]]:
 
 
 def test_the_policies_that_are_shipped_say_the_same() -> None:
-    """Each network in k8s/ has the exceptions of the one list, each rule for names leads to the
-    DNS servers of the default, and no rule leads everywhere.
+    """Each network in k8s/ has the exceptions of the one list, each DNS rule leads to the default
+    DNS servers, and no rule leads everywhere.
     """
     blocks, dns = [], []
     for name, spec in shipped():
@@ -183,8 +181,8 @@ def test_the_policies_that_are_shipped_say_the_same() -> None:
 
 @pytest.mark.parametrize("folder", ["base", "hub"])
 def test_namespaces_of_ours_are_closed(folder: str) -> None:
-    """Where operator and hub run everything is denied that no policy allows, and who is let in is
-    let to ports that are named.
+    """The namespaces of operator and hub deny everything that no policy allows, and every policy
+    names the ports that it opens.
     """
     found = [spec for name, spec in shipped() if name.startswith(f"{folder}/")]
     assert {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]} in found

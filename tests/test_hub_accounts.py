@@ -78,7 +78,7 @@ def test_links_of_a_class_are_made_at_once(store: AccountStore) -> None:
         "Ada": ("ada", False),
         "bob": ("bob", False),
     }
-    assert store.resets() == {}  # nothing of theirs can be signed in
+    assert store.resets() == {}  # the account has no sessions
     before = store.path.read_bytes()
     with pytest.raises(InvalidRequest):
         store.invite_all(["cyd", "a/b"])
@@ -96,7 +96,7 @@ def test_a_link_ends_with_its_day(store: AccountStore, clock: Clock) -> None:
 
 
 def test_a_newer_link_replaces_an_older_one(store: AccountStore) -> None:
-    """The password ends with it: whoever knows it could set another one before the link is used."""
+    """The password ends with a newer link: somebody who knows it could set another one first."""
     store.redeem(store.invite("ada"), STORED)
     kept = store.invite("ada", keep=True)
     assert store.password("ada") == STORED
@@ -109,7 +109,7 @@ def test_a_newer_link_replaces_an_older_one(store: AccountStore) -> None:
 
 
 def test_a_reset_is_noted_until_the_hub_has_done_it(store: AccountStore) -> None:
-    """By link, by change and by whoever gives out a link; a later one is another."""
+    """Using a link, changing a password and making a link each note a reset of its own."""
     store.redeem(store.invite("ada"), STORED)
     marks = [store.resets()["ada"]]
     store.set_password("ada", STORED)
@@ -123,7 +123,7 @@ def test_a_reset_is_noted_until_the_hub_has_done_it(store: AccountStore) -> None
     assert store.resets() == {}
     store.set_password("ada", STORED)
     store.dismiss("ada")
-    assert store.resets() == {}  # the user goes, and all that is theirs
+    assert store.resets() == {}  # the user goes with everything
 
 
 def test_a_changed_password_voids_a_link_that_waited(store: AccountStore) -> None:
@@ -224,14 +224,14 @@ def test_a_password_is_known_by_its_hash_alone() -> None:
     ],
 )
 def test_what_is_guessed_first_is_no_password(password: str, why: str) -> None:
-    """Whoever's it is, in upper or lower case; what is wrong is said."""
+    """A common password is refused to anybody, in upper or lower case, with the reason."""
     for admin in (False, True):
         told = passwords.problem(password, "ada-lovelace", admin=admin)
         assert told and (why in told or admin)
 
 
 def test_a_password_of_an_administrator_is_longer() -> None:
-    """Twelve characters instead of eight; no mixture is asked for."""
+    """An administrator needs twelve characters instead of eight, and no mixture of kinds."""
     assert passwords.problem("nine-lamp") is None
     told = passwords.problem("nine-lamp", admin=True)
     assert told == "An administrator's password has at least 12 characters: choose a longer one."
@@ -240,7 +240,7 @@ def test_a_password_of_an_administrator_is_longer() -> None:
 
 
 def test_the_page_tells_how_many_passwords_are_on_the_list() -> None:
-    """The list has its source and its licence, and none that the length refuses."""
+    """The list has its source and its licence, and no password that the length refuses."""
     listed = passwords._common()
     assert f"{len(listed):,} most common" in (ROOT / "docs" / "hub.md").read_text()
     assert min(map(len, listed)) == passwords.SHORTEST
@@ -248,7 +248,7 @@ def test_the_page_tells_how_many_passwords_are_on_the_list() -> None:
 
 
 def test_a_queue_that_is_full_refuses_its_own_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many passwords are tried, what waits for the processors is bounded."""
+    """Only a bounded number of passwords waits for the processors, however many are tried."""
     monkeypatch.setattr(authenticator, "LONGEST_QUEUE", 2)
 
     async def tried() -> None:
@@ -294,7 +294,7 @@ def test_a_right_password_forgets_the_wrong_ones(clock: Clock) -> None:
 
 
 def test_a_shared_address_refuses_nobody(tries: Tries) -> None:
-    """After wrong passwords for made-up names from there others queue apart, and get in."""
+    """After wrong guesses at made-up names, others at that address queue and get in."""
     for number in range(7):
         tries.begin(f"made-up-{number}", "10.0.0.1", None)
     queue, one = tries.begin("ada", "10.0.0.1", None)
@@ -304,8 +304,8 @@ def test_a_shared_address_refuses_nobody(tries: Tries) -> None:
 
 
 def test_whose_password_is_guessed_gets_in(tries: Tries, clock: Clock) -> None:
-    """Guesses at an account end for their address at once, for all soon; a browser in which it has
-    signed in before has a count of its own, and no more than that.
+    """Guesses at an account block their address at once, and all new browsers soon; a browser in
+    which it has signed in before has a count of its own, and nothing more.
     """
     for _ in range(3):
         tries.begin("ada", "10.0.0.1", None)
@@ -329,7 +329,7 @@ def test_whose_password_is_guessed_gets_in(tries: Tries, clock: Clock) -> None:
 
 
 def test_a_right_password_gives_others_no_more_tries(tries: Tries) -> None:
-    """Whoever guesses does not begin anew when the owner signs in somewhere."""
+    """A guesser gets no new tries when the owner signs in somewhere."""
     for number in range(4):
         tries.begin("ada", f"10.0.0.{number}", None)
     tries.begin("ada", "10.0.0.8", None)[1].right()

@@ -34,7 +34,7 @@ def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_notebooks_have_hosts_of_their_own_when_the_hubs_is_named(
     host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each user below the hub's name, whatever the user is called; services at the hub's own."""
+    """Each user has a host below the hub's name, whatever the user is called."""
     monkeypatch.setenv("TFCLUSTER_HUB_SUBDOMAIN_HOST", f"{host}/")
     c = Config()
     common.configure(c, state=tmp_path)
@@ -47,7 +47,7 @@ def test_notebooks_have_hosts_of_their_own_when_the_hubs_is_named(
 
 
 def test_without_it_all_is_at_one_host(tmp_path: Path) -> None:
-    """Nothing is set."""
+    """Without a host name for notebooks nothing is set."""
     c = Config()
     common.configure(c, state=tmp_path)
     assert "subdomain_host" not in c.JupyterHub
@@ -56,7 +56,7 @@ def test_without_it_all_is_at_one_host(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "said",
     [
-        "hub.example.com",  # without a scheme nobody knows whether cookies may be sent in the clear
+        "hub.example.com",  # no scheme: unclear whether cookies need https
         "localhost",
         "http://localhost:8888",  # browsers share no cookie of a name without a dot
         "https://127.0.0.1",
@@ -69,13 +69,13 @@ def test_without_it_all_is_at_one_host(tmp_path: Path) -> None:
     ],
 )
 def test_a_host_that_cannot_be_is_refused(said: str) -> None:
-    """The hub does not start, and says how it is written."""
+    """The hub does not start, and says how to write the address."""
     with pytest.raises(InvalidRequest, match="TFCLUSTER_HUB_SUBDOMAIN_HOST: got"):
         common.subdomain_host({"TFCLUSTER_HUB_SUBDOMAIN_HOST": said})
 
 
 def test_the_overlay_of_subdomains_sets_what_hub_and_proxy_read() -> None:
-    """On Kubernetes the proxy has to route by host, and the hub to know its own."""
+    """On Kubernetes the proxy routes by host, and the hub knows its own."""
     folder = Path(__file__).parents[1] / "k8s" / "overlays" / "hub-subdomains"
     said = yaml.safe_load((folder / "kustomization.yaml").read_text())
     name, _equals, value = said["configMapGenerator"][0]["literals"][0].partition("=")

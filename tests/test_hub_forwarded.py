@@ -1,4 +1,4 @@
-"""Whose address a request has, without a hub: what is believed of the headers that say so."""
+"""Which address a request has, without a hub: what the headers about it may claim."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ INGRESS = [ip_network("10.1.0.0/16"), ip_network("fd00::/64")]
     ],
 )
 def test_only_hops_of_our_own_proxies_are_believed(said: str, address: str) -> None:
-    """From the last one back, as long as each is known; what a client wrote before is not."""
+    """Hops count from the last one back, while each proxy is known."""
     assert forwarded.source("127.0.0.1", said, INGRESS) == address
 
 
 def test_networks_of_proxies_are_checked_at_the_start() -> None:
-    """A word that is none is named; without any the last hop alone is believed."""
+    """An invalid network is named at the start; without any network only the last hop counts."""
     assert forwarded.trusted({}) == ()
     given = {forwarded.TRUSTED: " 10.1.0.0/16, 192.0.2.1,"}
     assert [str(one) for one in forwarded.trusted(given)] == ["10.1.0.0/16", "192.0.2.1/32"]
@@ -50,7 +50,7 @@ def test_networks_of_proxies_are_checked_at_the_start() -> None:
 
 
 class Tell(RequestHandler):
-    """Answers with what a handler of the hub sees."""
+    """Answers with the address and headers that a handler of the hub sees."""
 
     async def get(self) -> None:
         asked = self.request
@@ -83,13 +83,13 @@ CLAIMS = {
 
 @pytest.mark.parametrize("path", ["/hub/login", "/secretly", "//secret/x", "/x/secret/y"])
 def test_a_path_that_is_not_the_proxys_says_nothing_of_an_address(path: str) -> None:
-    """It is that of the connection, and a handler sees no header that claims another."""
+    """The address is that of the connection, and a handler sees no header that claims another."""
     told = {"ip": "127.0.0.1", "by": "http", "path": path, "said": {}}
     assert asyncio.run(_told(path, CLAIMS)) == told
 
 
 def test_the_proxy_is_known_by_its_path() -> None:
-    """A handler does not see that path, and of the headers only what the proxy vouches for."""
+    """A handler does not see the proxy's path, and only headers that the proxy vouches for."""
     assert asyncio.run(_told("/secret/hub/login?next=%2F", CLAIMS)) == {
         "ip": "203.0.113.7",
         "by": "https",
@@ -99,7 +99,7 @@ def test_the_proxy_is_known_by_its_path() -> None:
 
 
 def test_the_proxy_on_kubernetes_says_where_a_request_came_from() -> None:
-    """It adds that to the header, and sends no secret header, which notebooks would get as well."""
+    """The proxy adds the address to the header, and sends no secret, which notebooks would see."""
     deployed = (Path(__file__).parents[1] / "k8s" / "hub" / "proxy.yaml").read_text()
     assert "--no-x-forward" not in deployed
     assert "--custom-header" not in deployed

@@ -154,7 +154,7 @@ def test_servers_with_names_are_granted_by_number() -> None:
 
 
 def test_the_registry_is_asked_for_each_notebook_where_images_are_private() -> None:
-    """Where one group has a secret for images, nobody gets them from a node's cache without it."""
+    """If one group has a pull secret, no user gets its images from a node's cache without it."""
     private = parse("groups: {vision: {imagePullSecrets: [registry]}}")
     assert (sizes.pull_policy(private), sizes.pull_policy(POLICY)) == ("Always", None)
 

@@ -42,7 +42,7 @@ def test_a_reference_is_read_as_runtimes_read_it(
     ],
 )
 def test_what_is_no_reference_is_refused(text: str) -> None:
-    """Text that a container runtime refuses is refused here, too."""
+    """Text that a container runtime refuses as a reference is refused here, too."""
     with pytest.raises(ValueError, match=r"."):
         images.parse(text)
 
@@ -104,7 +104,7 @@ def test_a_pattern_admits_part_by_part(pattern: str, image: str, admitted: bool)
     "pattern", ["", "x:", "a//*", "**.example.com/x", "x y*", "Python", "x/*/"]
 )
 def test_what_is_no_pattern_says_so_and_admits_nothing(pattern: str) -> None:
-    """A pattern that cannot be meant is named as such, and admits no image."""
+    """An invalid pattern is named, and admits no image."""
     assert images.pattern_mistake(pattern)
     assert not images.admits(pattern, images.parse("x"))
 
@@ -114,7 +114,7 @@ WORDS = st.text("ab.:/@*-A5", min_size=1, max_size=14)
 
 @given(WORDS)
 def test_no_image_outside_of_a_repository_passes_for_one_in_it(text: str) -> None:
-    """Whatever is written, what `reg.example.com/team/*` admits lies in that very repository."""
+    """For any text, `reg.example.com/team/*` admits only images of that repository."""
     try:
         found = images.parse(text)
     except ValueError:

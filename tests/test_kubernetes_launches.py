@@ -251,8 +251,8 @@ def test_gpus_that_no_node_has_yet(server: KubeServer, laptop: KubernetesBackend
 def test_a_record_that_stays_is_not_said_to_be_deleted(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """`delete` names the finalizer that keeps the record of a run, and how it is taken away; when
-    it is, the record goes.
+    """`delete` names the finalizer that keeps a run's record, and how to remove it; the record goes
+    when it is removed.
     """
     name = launch(laptop)
     where = f"{RUNS}/{name}"

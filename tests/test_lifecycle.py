@@ -124,7 +124,7 @@ def test_a_limit_reached_amid_a_failure_blames_the_failure(limits: Lifecycle, re
 def test_a_limit_reached_after_a_healing_blames_nothing_that_was_healed(
     limits: Lifecycle, reason: Reason, culprit: str | None
 ) -> None:
-    """What was ended from outside and started again is not why a run reaches a limit later."""
+    """A task that was ended and started again is not why a run reaches a limit later."""
     story = Story(spec_of(lifecycle=limits), obeys=False)
     story.ends("ps-0", Cause.KILLED, signal=9)
     story.ends("worker-0", Cause.ERROR, exit_code=1, follows=True)

@@ -151,7 +151,7 @@ def test_logs_are_found_in_the_output_folder(backend: LocalBackend, launch: Laun
 def test_a_record_of_rubbish_hides_nothing_else(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """Files that are no records of ours are passed over by every verb, damaged ones are told."""
+    """Every command ignores files that are not our records, and names damaged ones."""
     run = launch("pass", worker=1)
     over(backend, "digits")
     runs = backend.state_dir / "runs"
@@ -204,7 +204,7 @@ def test_resuming_from_what_is_gone(
 
 
 def on_a_small_disk(story: str, state: Path, size: str) -> dict[str, Any]:
-    """What became of a story of full_disk.py."""
+    """Run a story of full_disk.py on a small disk, and return its result."""
     state.mkdir()
     alone = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
     mount = f'mount -t tmpfs -o {size} none "$TFCLUSTER_STATE_DIR" && exec "$@"'
@@ -229,7 +229,7 @@ def assert_deleted(deleted: dict[str, Any]) -> None:
 
 
 def test_a_program_that_ends_on_a_full_disk(own_folders: Path) -> None:
-    """The end of a run is written and told without a free byte, and status names the disk."""
+    """A run can end without a free byte, everybody sees it, and status names the disk."""
     state = own_folders / "state"
     found = on_a_small_disk("end", state, "size=2m")
     before, after = found["before"], found["after"]
@@ -246,7 +246,7 @@ def test_a_program_that_ends_on_a_full_disk(own_folders: Path) -> None:
     ("story", "size"), [("stop", "size=2m"), ("inodes", "size=2m,nr_inodes=100")]
 )
 def test_a_run_is_stopped_on_a_full_disk(story: str, size: str, own_folders: Path) -> None:
-    """A stop is carried out without a free byte, or without room for another file."""
+    """A run can be stopped without a free byte, or without a free inode."""
     found = on_a_small_disk(story, own_folders / "state", size)
     assert found["after"]["phase"] == "Stopped"
     assert found["after"]["released"]

@@ -144,14 +144,14 @@ def test_kernel_that_runs_already(guard: str) -> None:
 
 
 GUARDED = {"bind", "listen", "accept", "accept4"}
-# jump slot, data slot, pointer: what the guard redirects in a process that runs already
+# jump slot, data slot, pointer: what the guard redirects in a running process
 REDIRECTED = {"x86_64": {7, 6, 1}, "aarch64": {1026, 1025, 257}}[platform.machine()]
 # socket, accept, bind, listen, accept4, io_uring_setup, _enter and _register, pidfd_getfd on x86_64
 WAYS_IN = {41, 43, 49, 50, 288, 425, 426, 427, 438}
 
 
 def other_ways_in(path: Path) -> list[str]:
-    """How a library could take connections without the guard."""
+    """Return how a library could accept connections past the guard."""
     library = elf.Library(path)
     found = [
         f"{name} in a relocation of type {kind} + {addend}"
@@ -171,7 +171,7 @@ def other_ways_in(path: Path) -> list[str]:
 
 
 def test_tensorflow_and_grpc_have_no_other_way_in() -> None:
-    """The libraries of TensorFlow and gRPC take connections by the calls that the guard answers."""
+    """TensorFlow's and gRPC's libraries accept connections only by calls that the guard answers."""
     packages = [Path(str(find_spec(name).origin)).parent for name in ("tensorflow", "grpc")]  # type: ignore[union-attr]
     paths = {path for package in packages for path in package.rglob("*.so*")}
     servers = {path for path in paths if "accept4" in elf.Library(path).imports}
@@ -191,7 +191,7 @@ def test_tensorflow_and_grpc_have_no_other_way_in() -> None:
     ],
 )
 def test_another_way_in_is_found(tmp_path: Path, call: str, said: str) -> None:
-    """What the test above looks for is found in a library that has it."""
+    """The test above finds a way past the guard in a library that has one."""
     source, library = tmp_path / "way.c", tmp_path / "way.so"
     pointer = "const char *pointer = (const char *)accept + 8;" if "pointer" in call else ""
     source.write_text(

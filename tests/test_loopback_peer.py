@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be seve
 OWNER = 65534
 IMPORTS = "import ctypes, encodings.idna, fcntl, os, platform, resource, socket, struct, sys, time"
 BECOME = f"{IMPORTS}; os.geteuid() or os.setgroups([]); os.setresuid(*3 * [int(sys.argv[1])])"
-# How a server comes by its listener, and what it can do.
+# How a server gets its listener, and what it may do.
 SERVER = f"""
 {IMPORTS}
 address, kind = sys.argv[2:4]
@@ -94,7 +94,7 @@ def python(script: str, account: int, *arguments: str) -> list[str]:
 
 
 def said(host: str, port: str, account: int, *half: str) -> str:
-    """What an account hears from the server, also when it says that it has nothing more to send."""
+    """Return what an account hears from the server, also after it shuts down its sending side."""
     command = python(CLIENT, account, host, port, *half)
     return subprocess.run(
         command, capture_output=True, text=True, timeout=120, check=True
@@ -157,9 +157,9 @@ WAYS_IN = [
     ],
 )
 def test_only_its_own_account_and_root_are_let_in(address: str, kind: str, host: str) -> None:
-    """A server that listens on every address, however it came by its listener, is on loopback and
-    hears its own account and root; a neighbour on the machine gets nothing, and the next of its own
-    is served, also one that has closed its sending side.
+    """A server that listens on every address, however it got its listener, is on loopback and hears
+    its own account and root. A neighbour gets nothing, and the next client of its own account is
+    served, also one that has shut down its sending side.
     """
     with serving(address, kind) as (server, port):
         begin(server)
@@ -171,7 +171,7 @@ def test_only_its_own_account_and_root_are_let_in(address: str, kind: str, host:
 
 @pytest.mark.parametrize("kind", ["single", "duplicate", "passed"])
 def test_a_server_that_named_its_address_lets_in_whom_it_likes(kind: str) -> None:
-    """What a user opens on 127.0.0.1 on purpose is as it always was, under any descriptor."""
+    """A port that a user opens on 127.0.0.1 on purpose stays as it was, under any descriptor."""
     with serving("127.0.0.1", kind) as (server, port):
         begin(server)
         assert said("127.0.0.1", port, NEIGHBOUR) == "welcome"
@@ -182,8 +182,8 @@ def test_a_server_that_named_its_address_lets_in_whom_it_likes(kind: str) -> Non
 def test_who_sends_and_is_gone_is_not_let_in(
     address: str, kind: str, host: str, ending: str
 ) -> None:
-    """A neighbour who is gone before the server looks is refused as well, and so is one who has
-    reset the connection, whose bytes could still be read: nobody knows whose such an end was.
+    """A neighbour who is gone before the server looks is refused, and so is one who has reset the
+    connection, whose bytes could still be read: the owner of such an end is unknown.
     """
     with serving(address, kind) as (server, port):
         connect(NEIGHBOUR, host, int(port), ending, 20, b"code to run")
@@ -195,8 +195,8 @@ def test_who_sends_and_is_gone_is_not_let_in(
 
 
 def test_nobody_gets_in_while_descriptors_are_used_up() -> None:
-    """With one descriptor left the kernel cannot be asked: a neighbour is not let in, the owner's
-    connection waits, and it is served when there are descriptors again.
+    """With one descriptor left the kernel cannot be asked: a neighbour is not let in, and the
+    owner's connection waits until descriptors are free again.
     """
     with serving("0.0.0.0", "one descriptor") as (server, port):
         connect(NEIGHBOUR, "127.0.0.1", int(port), "close", 20, b"code to run")
@@ -215,7 +215,7 @@ def test_nobody_gets_in_while_descriptors_are_used_up() -> None:
 
 def test_an_account_without_a_name_here_is_nobody() -> None:
     """In a user namespace that does not know its own account the kernel gives all others the same
-    number, 65534: nobody is taken for the server's account.
+    number, 65534: none of them is taken for the server's account.
     """
     with serving("0.0.0.0", "nameless") as (server, port):
         begin(server)

@@ -180,8 +180,8 @@ def test_shared_data_is_in_every_task_and_read_only() -> None:
 
 
 def test_without_claims_the_output_goes_with_the_pod() -> None:
-    """Where a policy names no claim of logs, a task can write its output all the same, up to a
-    size; nothing that we make or ship fills a node's disk without a limit.
+    """Without a log claim a task can still write output, up to a size; nothing that we make or ship
+    can fill a node's disk.
     """
     policy = Policy(log_claim="", data_claim="", log_size="2Gi")
     (spec, *_) = pods_of(made(run(BETWEEN_GRAPH), policy))

@@ -1,4 +1,4 @@
-"""Records that are being deleted and stay, because a finalizer keeps them."""
+"""Records that are being deleted but stay, because a finalizer keeps them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ WHERE = f"{RUNS}/digits-1"
 
 
 def delete(world: World, propagation: str = "Background", *finalizers: str) -> None:
-    """Delete the record as a user does, who may patch its metadata first."""
+    """Delete the record as a user who may patch its metadata first."""
     api = world.server.api()
     api.merge(WHERE, {"metadata": {"finalizers": list(finalizers)}})
     api.delete(WHERE, propagation=propagation)
 
 
 def ends(world: World) -> None:
-    """What Kubernetes does with the pods of Jobs that are suspended."""
+    """Do what Kubernetes does with the pods of suspended Jobs."""
     until(
         lambda: all(world.job(name)["spec"].get("suspend") for name in world.server.names("jobs"))
     )
@@ -30,8 +30,8 @@ def ends(world: World) -> None:
 
 @pytest.mark.parametrize("kept", [(HOLD,), (HOLD, "orphan"), ("kubernetes.io/hold",)])
 def test_a_finalizer_keeps_the_record_and_no_task(world: World, kept: tuple[str, ...]) -> None:
-    """The tasks of a run whose record is deleted are called back, whatever finalizer keeps the
-    record, which says that and is not blamed on anybody; what it had beside it goes, too.
+    """If a run's record is deleted its tasks end, whatever finalizer keeps the record. The record
+    says so and blames nobody, and its other objects go.
     """
     up(world, ps=1, workers=2)
     delete(world, "Background", *kept)
@@ -48,8 +48,8 @@ def test_a_finalizer_keeps_the_record_and_no_task(world: World, kept: tuple[str,
 
 
 def test_a_record_that_goes_after_its_tasks_is_stopped_with_them(world: World) -> None:
-    """With `kubectl delete --cascade=foreground` Jobs and pods go before the record: the run has
-    been stopped, and did not lose its Jobs.
+    """With `kubectl delete --cascade=foreground` Jobs and pods go before the record: the run counts
+    as stopped, and not as one that lost its Jobs.
     """
     up(world, ps=1)
     delete(world, "Foreground")
@@ -60,7 +60,7 @@ def test_a_record_that_goes_after_its_tasks_is_stopped_with_them(world: World) -
     assert (status["phase"], status["reason"]) == ("Stopped", "StopRequested")
     world.server.api().merge(WHERE, {"metadata": {"finalizers": None}})
     until(lambda: WHERE not in world.server.objects)
-    world.launch("digits-1", workers=1)  # the name is free, and nothing is remembered of it
+    world.launch("digits-1", workers=1)  # the name is free again
     until(lambda: f"{JOBS}/digits-1-worker" in world.server.objects)
 
 
@@ -88,7 +88,7 @@ def test_the_servers_of_a_success_go_with_its_record(world: World) -> None:
 
 
 def test_what_waits_never_begins_once_it_is_deleted(world: World) -> None:
-    """A run that waits and whose record is deleted is Stopped, and gets no Job."""
+    """A waiting run whose record is deleted is Stopped, and gets no Job."""
     from tfcluster_magic.operator.hooks import Waiting
 
     class Later:
@@ -105,7 +105,7 @@ def test_what_waits_never_begins_once_it_is_deleted(world: World) -> None:
 
 
 def test_a_record_nobody_can_read_loses_its_tasks_too(world: World) -> None:
-    """A record that is deleted and whose spec was made wrong before keeps no task either."""
+    """A deleted record with an invalid spec keeps no task either."""
     up(world)
     found = world.run("digits-1")
     found["spec"]["replicas"]["worker"]["count"] = -3

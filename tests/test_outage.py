@@ -1,4 +1,4 @@
-"""An operator that does not answer: who hears of it, and that nobody does while it answers."""
+"""Users are told when the operator does not answer, and never while it answers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SAID = "The operator of TFCluster has not answered since"
 
 
 class Clock:
-    """The time that passes, as each machine's clock shows it."""
+    """The passing time, as each machine's clock shows it."""
 
     strftime, localtime = staticmethod(time.strftime), staticmethod(time.localtime)
 
@@ -60,20 +60,20 @@ def server() -> Iterator[KubeServer]:
 def laptop(
     server: KubeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> KubernetesBackend:
-    """The backend of a user, which asks as often as it is asked."""
+    """Return a user's backend that asks the server at every question."""
     monkeypatch.setattr(attendance, "EVERY", 0.0)
     return backend(server, tmp_path, monkeypatch)
 
 
 def renew(server: KubeServer, where: str = LEASE, ago: float = 0.0) -> None:
-    """What an operator does every two seconds; the last time so long `ago`."""
+    """Renew the Lease as an operator does every two seconds, the last time `ago` seconds ago."""
     server.clock = lambda: time.time() - ago
     server.put(where, {"spec": {"holderIdentity": "somebody"}})
     server.clock = time.time
 
 
 def launched(server: KubeServer, name: str = "digits-1", **status: Any) -> None:
-    """A run that was posted."""
+    """Post a run."""
     cluster, _dash, run = name.rpartition("-")
     body = resource.write(cluster, int(run), Spec(mode=Mode.IN_GRAPH))
     server.put(f"{RUNS}/{name}", {**body, **({"status": status} if status else {})})
@@ -91,9 +91,8 @@ STEPS = st.lists(
 def test_an_operator_that_acts_is_never_said_to_be_away(
     server: KubeServer, steps: list[tuple[float, str]], operators: float, servers: float
 ) -> None:
-    """Whatever becomes of its renewals, and however wrong the clocks of its machine and of the API
-    server are, an operator that may act is not said to be away; one that has not renewed its Lease
-    for longer than 16 seconds is, whatever anybody's clock shows.
+    """However its renewals and the clocks go, an operator that may act is never reported as away;
+    one that has not renewed its Lease for more than 16 seconds is.
     """
     server.objects.pop(LEASE, None)
     clock, renewed = Clock(operators), 0.0
@@ -108,7 +107,7 @@ def test_an_operator_that_acts_is_never_said_to_be_away(
                 Refusal(503, "ServiceUnavailable") if b == "refused" and method == "PUT" else None
             )
             server.loses = lambda method, _path, b=becomes: b == "lost" and method == "PUT"  # type: ignore[misc]
-            with suppress(Exception):  # as the thread that renews it
+            with suppress(Exception):  # as the renewing thread does
                 lease._try()
             if becomes != "refused":
                 renewed = clock.now
@@ -126,8 +125,8 @@ def test_an_operator_that_acts_is_never_said_to_be_away(
 def test_the_clock_of_the_client_counts_for_nothing(
     server: KubeServer, laptop: KubernetesBackend, monkeypatch: pytest.MonkeyPatch, skew: float
 ) -> None:
-    """A client whose clock is a day wrong is told of an outage when there is one, and of none
-    otherwise; the moment that it is told is one of its own clock.
+    """A client whose clock is a day wrong is told of a real outage only, in the time of its own
+    clock.
     """
     clock = Clock(skew)
     monkeypatch.setattr(attendance, "time", clock)
@@ -142,8 +141,8 @@ def test_the_clock_of_the_client_counts_for_nothing(
 def test_nobody_is_blamed_whose_lease_cannot_be_read(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """Where the Lease is not there, may not be read, or is of a server that tells no times, nothing
-    is said; nor is a healthy operator blamed for a run that ends slowly.
+    """If the Lease is missing, may not be read, or its server gives no times, nothing is said; and
+    a healthy operator is not blamed for a run that ends slowly.
     """
     launched(server)
     run = laptop.get("digits-1")
@@ -163,8 +162,8 @@ def test_nobody_is_blamed_whose_lease_cannot_be_read(
 def test_an_outage_costs_one_question(
     server: KubeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many look, the Lease is asked for once in four seconds, once in a minute where it may
-    not be read, and not at all by who has no run that waits for anything.
+    """However many look, the Lease is read once in four seconds, once in a minute if it may not be
+    read, and not at all by a user without a run that waits for anything.
     """
     asking = backend(server, tmp_path, monkeypatch)
     clock = Clock()
@@ -195,7 +194,7 @@ def test_an_outage_costs_one_question(
 def test_the_operator_says_where_its_lease_is(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """The Lease is looked for where the operator says that it is, if that can be a place."""
+    """The Lease is read where the operator says that it is, if that is a valid place."""
     options = server.objects[path("configmaps", NAMESPACE, labels.OPTIONS)]
     server.put(path("leases", "labs", heartbeat.LEASE), {"spec": {}})
     options["data"][heartbeat.PUBLISHED] = f"labs/{heartbeat.LEASE}"
@@ -211,8 +210,8 @@ def test_the_operator_says_where_its_lease_is(
 def test_a_namespace_that_is_served_later_is_looked_at_then(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """Before an operator has served a namespace nothing is known of one; where its Lease is, is
-    asked until it has said so.
+    """Before an operator has served a namespace nothing is known of it; the client asks for the
+    Lease's place until the operator has published it.
     """
     where = path("configmaps", NAMESPACE, labels.OPTIONS)
     options = server.objects.pop(where)
@@ -227,8 +226,8 @@ def test_a_namespace_that_is_served_later_is_looked_at_then(
 def test_what_a_person_looks_at_says_that_nobody_answers(
     server: KubeServer, laptop: KubernetesBackend, capsys: pytest.CaptureFixture[str], verb: str
 ) -> None:
-    """`list`, `status` and `launch` say since when the operator has not answered and what to do,
-    and nothing of it when it answers.
+    """`list`, `status` and `launch` say since when the operator has not answered and what to do;
+    while it answers they say nothing.
     """
     launched(server)
     renew(server, ago=60.0)
@@ -246,8 +245,8 @@ def test_what_a_person_looks_at_says_that_nobody_answers(
 def test_who_waits_hears_of_it_and_of_its_end(
     server: KubeServer, laptop: KubernetesBackend, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whoever waits for a run is told when the operator stops answering, when it answers again, and
-    what a wait that ran out of time was for.
+    """A user who waits for a run is told when the operator stops answering, when it answers again,
+    and why a wait ran out of time.
     """
     launched(server)
     renew(server)
@@ -278,7 +277,7 @@ def test_who_waits_hears_of_it_and_of_its_end(
 def test_pages_are_told_beside_each_run_that_waits(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """Sidebar and panel hear of an outage beside every run that is not over, and of its end."""
+    """Sidebar and panel show an outage beside every run that is not over, then hide it."""
     launched(server)
     over = {"phase": "Stopped", "reason": "StopRequested", "releasedAt": time.time()}
     launched(server, "digits-2", **over)

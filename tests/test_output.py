@@ -242,7 +242,7 @@ def test_a_line_does_nothing_to_the_terminal_but_colour_itself(printed: str, sho
 
 
 def test_no_cell_of_a_spreadsheet_is_a_formula() -> None:
-    """Whatever a name begins with, a spreadsheet shows it, and nothing in it acts on a terminal."""
+    """Whatever a name begins with, a spreadsheet shows it as text."""
     for name in ("=1+1", "+1", "-1", "@A1", " =1", "\t=1", "\r=1"):
         assert spreadsheet_cell(name).startswith("'")
     assert spreadsheet_cell("ada\x1b[2J") == "ada"

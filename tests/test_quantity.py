@@ -62,7 +62,7 @@ def test_durations_are_shown_short(seconds: float, text: str) -> None:
 
 
 def test_numbers_that_are_none_are_found_where_they_stand() -> None:
-    """NaN, both infinities and whole numbers beyond any float, however deep; no other."""
+    """NaN, infinities and whole numbers too large for a float are found at any depth; no others."""
     data = {"a": [1, {"b": float("nan")}], "c": 10**400, "d": -float("inf"), "e": [10**300, True]}
     assert [path for path, _text in odd_numbers(data)] == ["a[1].b", "c", "d"]
     assert [*odd_numbers(float("inf"), "x")] == [("x", "inf")]

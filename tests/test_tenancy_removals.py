@@ -64,7 +64,7 @@ def test_runs_are_in_no_deleted_namespaces_way(world: World) -> None:
 
 def test_a_finalizer_keeps_no_removed_user(world: World) -> None:
     """Finalizers that a user has put on clusters keep neither these nor the namespace when the user
-    is removed with the data; the garbage collector's own are left to it.
+    is removed with the data; the garbage collector removes its own.
     """
     world.begin()
     world.user("alice")
@@ -86,8 +86,8 @@ def test_a_finalizer_keeps_no_removed_user(world: World) -> None:
 
 
 def test_a_finalizer_keeps_no_deleted_namespace(world: World) -> None:
-    """Nor do they keep a namespace that an administrator deletes; of one that lives, a finalizer
-    on a run that somebody deleted is left as it is.
+    """Finalizers do not keep a namespace that an administrator deletes either; in a living
+    namespace, a finalizer on a deleted run stays.
     """
     world.begin()
     world.user("alice")

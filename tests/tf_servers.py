@@ -54,7 +54,7 @@ class Servers:
 
     @property
     def pids(self) -> dict[str, int]:
-        """The process of each task that runs."""
+        """Return the process of each running task."""
         return {task: process.pid for task, process in self._processes.items()}
 
     def kill(self, task: str) -> None:

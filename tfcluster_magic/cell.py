@@ -52,7 +52,7 @@ class Cell(Terminal):
         return (self.rich and self.wants_colours()) or super().colours()
 
     def is_terminal(self) -> bool:
-        """What is below a cell is shown in consoles, too, and by whoever opens the notebook."""
+        """Return True: consoles, and whoever opens the notebook, show the output of a cell, too."""
         return self.rich or super().is_terminal()
 
     @property

@@ -29,7 +29,7 @@ def newest_checkpoint(folder: str | os.PathLike[str]) -> str | None:
 
 def _dated_name(path: str) -> tuple[float, str] | None:
     try:
-        # A program may make anything of that name, also a pipe that nobody writes to.
+        # A program may have put anything under that name, also a pipe that nobody writes to.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return None

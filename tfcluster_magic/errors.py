@@ -3,7 +3,7 @@ do.
 
     TFClusterError            anything that a face may show as it is, without a traceback
     ├── UsageError            the words are not a command
-    │   └── TooLarge          the request has more bytes than are taken
+    │   └── TooLarge          the request has more bytes than are accepted
     ├── InvalidRequest        the request itself is wrong: all problems at once
     │   └── PreflightRefused  well formed, but it does not fit: the number that would fit
     ├── NameTaken             a run of this name is still active
@@ -73,7 +73,7 @@ class UsageError(TFClusterError):
 
 
 class TooLarge(UsageError):
-    """A request has more bytes than are taken; none of them was used."""
+    """A request has more bytes than are accepted; none of them was used."""
 
     http_status = 413
 

@@ -64,7 +64,7 @@ class EventFile:
         none. A file that became shorter, or was replaced, is read from its start.
         """
         try:
-            # A program may make anything of that name, also a pipe that nobody writes to.
+            # A program may have put anything under that name, also a pipe that nobody writes to.
             how = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
             with open(os.open(self.path, how), "rb", buffering=0) as file:
                 seen = os.fstat(file.fileno())

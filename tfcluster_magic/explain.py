@@ -261,7 +261,7 @@ def never_started() -> str:
 
 
 def record_damaged(path: str, why: str, name: str, *, ended: bool) -> str:
-    """A run whose record is no record any more."""
+    """Describe a run whose record cannot be read."""
     text = (
         _(
             "Its record {path} cannot be read: {why}. Nothing of it runs any more; remove it with "
@@ -277,14 +277,14 @@ def record_damaged(path: str, why: str, name: str, *, ended: bool) -> str:
 
 
 def status_damaged(path: str) -> str:
-    """A run whose status cannot be read while it has a supervisor."""
+    """Describe a run that has a supervisor but whose status cannot be read."""
     return _("Its status {path} cannot be read; it is written again as long as it runs.").format(
         path=path
     )
 
 
 def full_disk(mount: str) -> str:
-    """The disk of a run's records is full."""
+    """Say that the disk of a run's records is full."""
     return _(
         "No space left on the disk mounted at {mount}: what tasks print and checkpoints may be "
         "lost. Free some space there, such as with `tfcluster delete NAME --with-logs`"

@@ -33,8 +33,8 @@ SILENT = 3.0
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a run: its record, how far it is, who is silent in it, and that nobody
-    carries out what is asked for.
+    """What is known of a run: its record, its progress, its silent tasks, and that nobody carries
+    out requests.
     """
 
     cluster: TFCluster
@@ -44,12 +44,12 @@ class Known:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The sentences that are told beside the record."""
+        """Return the sentences that are shown beside the record."""
         return tuple(text for text in (self.outage, self.silent) if text)
 
     @property
     def outage(self) -> str:
-        """Why nobody carries out what is asked for of it: of a run that is over, nothing is."""
+        """Return why nobody carries out requests for the run; empty for a run that is over."""
         return "" if _is_over(self) else self.away
 
 
@@ -174,9 +174,7 @@ class Feed:
                 self._tell(ended, cluster.metadata.name, replace(before, cluster=cluster))
 
     def _attend(self, ended: threading.Event) -> None:
-        """Look whether somebody carries out what is asked for, while there is a run to which that
-        matters.
-        """
+        """Check whether somebody carries out requests, while that matters to any run."""
         away = self._manager.outage(known.cluster for known in self.known().values())
         with self._lock:
             if away == self._away or ended.is_set():

@@ -30,7 +30,7 @@ def guard_this_process() -> int:
     harmless.
 
     Returns:
-        How many places that call bind(), listen() or accept() go through the guard now; 0 when
+        How many places that call bind(), listen() or accept() the guard redirects now; 0 if
         TensorFlow is not loaded, and then nothing is guarded.
 
     Raises:

@@ -287,20 +287,20 @@ class ClusterManager(LoggingConfigurable):
         return self._observer.progress(cluster)
 
     def notes(self, cluster: TFCluster) -> Sequence[str]:
-        """What can be told about a run beside its record: its progress, and `beside`."""
+        """Return what can be said about a run beside its record: its progress, and `beside`."""
         from .progress import told
 
         return told(self.progress(cluster), self.beside(cluster))
 
     def beside(self, cluster: TFCluster) -> Sequence[str]:
-        """That nobody answers for a run, and which of its running programs have been silent."""
+        """Say that nobody answers for a run, and which of its running programs are silent."""
         away = self.backend.outage() if cluster.status.released_at is None else ""
         silent = self._observer.silence(cluster, time.time())
         return [text for text in (away, silent) if text]
 
     def outage(self, clusters: Iterable[TFCluster]) -> str:
-        """Why nobody carries out what is asked for of these runs; empty while somebody does, or
-        when they want nothing any more.
+        """Return why nobody carries out requests for these runs; empty while somebody does, or if
+        all of them are over.
         """
         waits = any(cluster.status.released_at is None for cluster in clusters)
         return self.backend.outage() if waits else ""

@@ -93,7 +93,7 @@ def _parse(path: str, text: str) -> Mapping[str, object]:
         text = _("it is not YAML: line {line}: {why}") if mark else _("it is not YAML: {why}")
         words = {"line": mark.line + 1 if mark else 0, "why": getattr(error, "problem", error)}
         raise _refused(path, path, text.format(**words)) from None
-    except ValueError as error:  # a number of thousands of digits, a date that is none
+    except ValueError as error:  # such as a number of thousands of digits, or an invalid date
         raise _refused(path, path, _("it is not YAML: {why}").format(why=error)) from None
     except RecursionError:
         raise _refused(path, path, _("it is nested too deeply")) from None

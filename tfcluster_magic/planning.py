@@ -148,7 +148,7 @@ def request_rerun(
 
     Raises:
         InvalidRequest: with every problem.
-        Conflict: its record is damaged, and does not say what it ran.
+        Conflict: its record is damaged and does not say what it ran.
     """
     if old.status.reason is Reason.RECORD_DAMAGED:
         raise Conflict(old.status.message)

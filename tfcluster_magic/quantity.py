@@ -38,12 +38,14 @@ def duration_rule() -> str:
 
 
 def number_rule() -> str:
-    """What a number may be, for a message."""
+    """Say what a number may be, for a message."""
     return _("use a finite number")
 
 
 def odd_numbers(data: object, path: str = "") -> Iterator[tuple[str, str]]:
-    """Numbers in JSON-like data that are NaN, infinite or larger than any float: path and text."""
+    """Yield numbers in JSON-like data that are NaN, infinite or too large for a float: path and
+    text.
+    """
     todo = [(path, data)]
     while todo:
         at, value = todo.pop()
@@ -55,7 +57,7 @@ def odd_numbers(data: object, path: str = "") -> Iterator[tuple[str, str]]:
         elif isinstance(value, float) and not math.isfinite(value):
             yield at, str(value)
         elif isinstance(value, int) and abs(value) > sys.float_info.max:
-            yield at, hex(value)[:20] + "…"  # its decimal digits may be too many to make
+            yield at, hex(value)[:20] + "…"  # it may have too many decimal digits to convert
 
 
 def parse_memory(text: str) -> int:

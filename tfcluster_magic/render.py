@@ -114,7 +114,7 @@ def _command(
     spec = cluster.spec
     if spec.mode is Mode.IN_GRAPH:
         return [place.interpreter, str(RUNTIME), "tf_server", "--server", spec.server.value]
-    if spec.program is None:  # of a record that is damaged
+    if spec.program is None:  # the record is damaged
         raise Conflict(cluster.status.message)
     script = os.path.join(place.program_dir, spec.program.entrypoint)
     flags = tf_config.flags(

@@ -1,10 +1,10 @@
-"""Request bodies for Tornado handlers that say who may ask, and how much, before they read any.
+"""Request bodies for Tornado handlers that decide who may send how much before they read any.
 
 Tornado reads the whole body before it calls a handler, unless the handler streams it: then
-`prepare` runs when only the headers are here. A handler of ours derives from `StreamedBody`, finds
-out in `prepare` who asks, and then calls `expect_body`. Whoever is refused is answered at once;
-what they still send is thrown away piece by piece, because a connection that is closed while the
-sender writes loses the answer, and a proxy in between says 503 instead.
+`prepare` runs when only the headers have arrived. Our handlers derive from `StreamedBody`, find out
+in `prepare` who asks, and then call `expect_body`. A refused sender is answered at once. What they
+still send is discarded piece by piece: if the connection were closed while the sender writes, the
+answer would be lost and a proxy in between would answer 503.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from .errors import TooLarge, UsageError
 from .i18n import _
 
 MOST_BYTES = 1024 * 1024
-"""Of a body, unless a handler says otherwise."""
+"""Most bytes of a body, unless a handler says otherwise."""
 DISCARDED = 64 * 1024 * 1024
 """Bytes that a refused sender may still send before the connection is closed."""
 WITHIN = 60.0
-"""Seconds in which a body has arrived."""
+"""Seconds in which a body has to arrive."""
 MOST_NESTED = 64
-"""Objects and lists in each other, of a JSON body."""
+"""How deep objects and lists of a JSON body may be nested."""
 
 
 def announced(headers: HTTPHeaders) -> int | None:
-    """The length of the body that these headers announce; None when it comes in chunks.
+    """Return the length of the body by these headers; None if it comes in chunks.
 
     Raises:
-        HTTPError: 400, the headers contradict each other or say no length.
+        HTTPError: 400, the headers contradict each other or give no valid length.
     """
     said = headers.get("Content-Length")  # several with commas
     lengths = set() if said is None else {one.strip() for one in said.split(",")}
@@ -61,23 +61,23 @@ class StreamedBody(RequestHandler):
     _is_too_large = False
 
     def expect_body(self) -> None:
-        """Read the body from here on: called by `prepare` once the sender may be answered.
+        """Read the body from here on; `prepare` calls it once the sender is known to be allowed.
 
         Raises:
             HTTPError: 400, the headers do not say how long it is.
-            TooLarge: it is longer than this handler takes.
+            TooLarge: it is longer than this handler accepts.
         """
         length = announced(self.request.headers)
         if length is not None and length > self.most_bytes:
             raise self._too_large()
         self._body = bytearray()
         connection = self.request.connection
-        if isinstance(connection, HTTP1Connection):  # what comes in chunks is counted here
+        if isinstance(connection, HTTP1Connection):  # it counts chunks
             connection.set_max_body_size(DISCARDED)
             connection.set_body_timeout(WITHIN)
 
     def data_received(self, chunk: bytes) -> Any:
-        """Keep a piece of a body that is expected, and drop any other."""
+        """Keep a piece of an expected body, and drop any other."""
         if self._body is None or self._is_too_large:
             return
         if len(self._body) + len(chunk) > self.most_bytes:
@@ -86,21 +86,21 @@ class StreamedBody(RequestHandler):
         self._body += chunk
 
     def json_body(self) -> dict[str, Any]:
-        """The JSON object that came with the request; nothing is an empty one.
+        """Return the JSON object in the request; an empty one if there is no body.
 
         Raises:
-            TooLarge: it came in chunks, and there were too many of them.
-            UsageError: it is something else.
+            TooLarge: it came in chunks and was too long.
+            UsageError: the body is not a JSON object.
         """
         if self._is_too_large:
             raise self._too_large()
         return json_object(bytes(self._body or b""))
 
     def finish(self, chunk: Any = None) -> Any:
-        """Answer; what is still being sent is thrown away before the connection is closed."""
+        """Answer, and discard what is still being sent before the connection is closed."""
         connection, arrived = self.request.connection, self.request._body_future
         if isinstance(connection, HTTP1Connection) and not arrived.done():
-            # A proxy that used the connection again would answer somebody else by 503.
+            # A proxy that used the connection again would answer another client with 503.
             self.set_header("Connection", "close")
             if self._goes_on():
                 connection.set_max_body_size(DISCARDED)
@@ -111,12 +111,12 @@ class StreamedBody(RequestHandler):
         return super().finish(chunk)
 
     def on_connection_close(self) -> None:
-        """Keep nothing of a body that never came."""
+        """Drop a body that never arrived in full."""
         self._body = None
         super().on_connection_close()
 
     def _goes_on(self) -> bool:
-        """Whether the sender of the body may finish, or is cut off."""
+        """Return whether the sender may finish the body, or is cut off."""
         headers = self.request.headers
         try:
             length = announced(headers)
@@ -150,14 +150,14 @@ class _Answered:
 
 
 def json_object(text: bytes) -> dict[str, Any]:
-    """The JSON object that a body is; of nothing an empty one.
+    """Parse a body as a JSON object; an empty body is an empty object.
 
     Raises:
-        UsageError: it is something else, or nested deeper than anything that is asked.
+        UsageError: it is something else, or nested too deeply.
     """
     try:
         data = json.loads(text or b"{}", parse_constant=_no_number)
-        if b"\\u" in text:  # half of a pair of surrogates is no character: nobody could write it
+        if b"\\u" in text:  # an unpaired surrogate cannot be encoded
             json.dumps(data, ensure_ascii=False).encode("utf-8", "surrogateescape")
     except (ValueError, RecursionError):
         raise UsageError(_("the body of the request is not JSON")) from None

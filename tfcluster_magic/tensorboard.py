@@ -213,7 +213,7 @@ def _start(entry: Entry, lock: int, options: dict[str, object], start_timeout: f
 
 def _spawn(options: dict[str, object], log: Path, descriptors: tuple[int, int]) -> None:
     with contextlib.suppress(FileNotFoundError):
-        files.put_aside(log) if log.is_dir() else log.unlink()  # one that ends writes to its own
+        files.put_aside(log) if log.is_dir() else log.unlink()  # an ending one keeps its own
     how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     with os.fdopen(os.open(log, how, 0o600), "wb") as output:
         subprocess.run(

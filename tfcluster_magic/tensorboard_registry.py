@@ -57,8 +57,8 @@ class _Facts(Model, frozen=True):
 
 
 def said(path: Path, kind: type[T]) -> T | None:
-    """A file of the registry as a `kind`; None where there is none of ours. Names of folders need
-    not be UTF-8 here.
+    """Return a file of the registry as a `kind`; None if there is none of ours. Names of folders
+    need not be UTF-8 here.
     """
     try:
         return msgspec.convert(json.loads(files.content(path)), kind)

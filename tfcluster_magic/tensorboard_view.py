@@ -145,7 +145,7 @@ def _forget(path: Path) -> None:
         for link in filter(Path.is_symlink, links.iterdir()):
             link.unlink()
         links.rmdir()
-    with contextlib.suppress(OSError):  # a folder is none of ours
+    with contextlib.suppress(OSError):  # a folder is not ours
         path.unlink()
 
 

@@ -79,7 +79,7 @@ def main() -> int:
         port = free_port(options.port)
         if options.subdomain_host:
             os.environ[SUBDOMAIN_HOST] = f"http://{options.subdomain_host}:{port}"
-        subdomain_host()  # a mistake is told before anything starts
+        subdomain_host()  # reports a mistake before anything starts
         return serve(state, workspace, port, lock)
     except TFClusterError as problem:
         sys.exit(f"make run: {problem}")

@@ -1,5 +1,5 @@
 """Attacks on the product: hostile inputs, kills and races, against a hub and runs of their own.
 
-`make attack` runs them (`__main__`); `cases` says what one is, `ground` what it is tried against.
-Each other module is a kind, with a table `CASES`.
+`make attack` runs them (`__main__`); `cases` runs a case, `ground` is its target. Every other
+module is one kind of attack, with a table `CASES`.
 """

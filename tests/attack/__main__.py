@@ -1,7 +1,8 @@
 """Attack a hub and runs of their own, and print what was tried and what held: `make attack`.
 
-Nothing leaves this machine, and nothing is left on it. The exit status is 1 when something did not
-hold. What needs root, a second account or a Kubernetes node is said to be not tried without it.
+Nothing leaves this machine, and nothing is left on it. The exit status is 1 if something did not
+hold. Cases that need root, a second account or a Kubernetes node are reported as not tried without
+it.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def main() -> int:
             del os.environ[name]
     os.environ["TFCLUSTER_LANGUAGE"] = "en"
     folder = Path(tempfile.mkdtemp(prefix="tfcluster-attack-"))
-    folder.chmod(0o755)  # another account is let in where a case has one
+    folder.chmod(0o755)  # some cases let another account in
     ground = Ground(folder)
     try:
         held = attack(ground, chosen, asked.seed, asked.tries, asked.minutes * 60, say)
@@ -61,7 +62,7 @@ def main() -> int:
 
 
 def _end(ground: Ground) -> str:
-    """End what was started; what was left of it."""
+    """End what was started, and return what was left of it."""
     try:
         ground.close()
     except AssertionError as error:

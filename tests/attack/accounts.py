@@ -1,4 +1,4 @@
-"""Attacks on accounts of a hub: guesses, forged addresses, stolen tokens, links used twice."""
+"""Attacks on a hub's accounts: guesses, forged addresses, stolen tokens, links used twice."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def _name(drawn: random.Random) -> str:
 
 
 def _sign_in(ground: Ground, name: str, password: str, **headers: str) -> requests.Response:
-    """Somebody's try to sign in, through the front, with headers of their own."""
+    """Try to sign in as somebody through the proxy, with additional headers."""
     visitor = Visitor(ground.url)
-    visitor.session.headers.update(headers)  # the page's token is for one address
+    visitor.session.headers.update(headers)  # the page's token is valid for one address
     visitor.get("hub/login")
     typed = {"username": name, "password": password, "_xsrf": visitor.xsrf("hub/login")}
     return visitor.session.post(
@@ -34,7 +34,7 @@ def _sign_in(ground: Ground, name: str, password: str, **headers: str) -> reques
 
 
 def _forged(drawn: random.Random) -> dict[str, str]:
-    """What a client says of its address."""
+    """Return headers in which a client claims another address."""
     address = f"203.0.113.{drawn.randrange(256)}"
     names = ("X-Real-Ip", "X-Forwarded-For", "Forwarded", "X-Client-IP", "CF-Connecting-IP")
     said = dict.fromkeys(drawn.sample(names, 3), address)
@@ -44,7 +44,7 @@ def _forged(drawn: random.Random) -> dict[str, str]:
 
 
 def guesses(ground: Ground, drawn: random.Random) -> None:
-    """Guesses at one account stop after some, whatever address the guesser claims to have."""
+    """Guesses at one account are refused after a limit, whatever address the guesser claims."""
     name = _name(drawn)
     ground.newcomer(name)
     answers = [_sign_in(ground, name, f"wrong {n}", **_forged(drawn)) for n in range(14)]
@@ -54,10 +54,10 @@ def guesses(ground: Ground, drawn: random.Random) -> None:
 
 
 def whole_address(ground: Ground, drawn: random.Random) -> None:
-    """Guesses at made-up names do not keep anybody with the right password out."""
+    """Guesses at made-up names keep nobody with the right password out."""
     name = _name(drawn)
     ground.newcomer(name)
-    left = 130  # more than one address may try
+    left = 130  # more than the limit for one address
     lock = threading.Lock()
 
     def guess() -> None:
@@ -76,7 +76,7 @@ def whole_address(ground: Ground, drawn: random.Random) -> None:
 
 
 def forged_address(ground: Ground, drawn: random.Random) -> None:
-    """The audit log's source is never an address that a client has made up."""
+    """The audit log never names an address that a client made up."""
     owner = ground.owner
     address = f"203.0.113.{drawn.randrange(256)}"
     page = owner.get("services/admin/").text
@@ -106,7 +106,7 @@ def forged_address(ground: Ground, drawn: random.Random) -> None:
 
 
 def reset(ground: Ground, drawn: random.Random) -> None:
-    """After a reset no session, no token and no token of a token of the time before gets in."""
+    """After a reset no earlier session, token, or token of a token gets in."""
     name = _name(drawn)
     before = ground.newcomer(name)
     first = before.ask("POST", f"hub/api/users/{name}/tokens", json={"note": "stolen"}).json()
@@ -155,7 +155,7 @@ def used_link(ground: Ground, drawn: random.Random) -> None:
 
 
 def one_link_twice(ground: Ground, drawn: random.Random) -> None:
-    """Of several who use one link at the same moment one gets in."""
+    """If several people use one link at the same moment, one gets in."""
     name = _name(drawn)
     link = ground.hub.accounts("invite", name).strip()
     code = link.partition("code=")[2]
@@ -180,7 +180,7 @@ def one_link_twice(ground: Ground, drawn: random.Random) -> None:
 
 
 def weak_passwords(ground: Ground, drawn: random.Random) -> None:
-    """The commonest passwords are refused to all, and short ones to administrators."""
+    """The most common passwords are refused to everybody, and short ones to administrators."""
     name = _name(drawn)
     link = ground.hub.accounts("invite", name).strip()
     for password in drawn.sample(COMMON, 3):
@@ -194,7 +194,7 @@ def weak_passwords(ground: Ground, drawn: random.Random) -> None:
 
 
 def forms(ground: Ground, drawn: random.Random) -> None:
-    """Odd forms of the pages about passwords are refused, and say nothing of who has an account."""
+    """Malformed forms of the password pages are refused, and do not show who has an account."""
     odd: tuple[Any, ...] = (
         "",
         "\0",
@@ -230,7 +230,7 @@ def forms(ground: Ground, drawn: random.Random) -> None:
 
 
 def at_once(calls: list[Callable[[], Any]]) -> list[Any]:
-    """What these calls give, made at the same moment."""
+    """Make these calls at the same moment, and return their results."""
     gate, results = threading.Barrier(len(calls)), [None] * len(calls)
     errors: list[BaseException] = []
 

@@ -1,4 +1,4 @@
-"""Hostile archives, downloads and folders, named as the program of a launch."""
+"""Hostile archives, downloads and folders, given as the program of a launch."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from .cases import Attempt
 from .ground import Ground
 
 LIMIT = 200_000
-"""Bytes that a program may have here."""
+"""Most bytes that a program may have here."""
 MOST = 64 << 20
-"""Bytes of memory that refusing one may take."""
+"""Most memory, in bytes, that the refusal of a program may take."""
 
 
 def _refused(ground: Ground, source: Callable[[Site, Path], str]) -> None:
-    """The program is refused with a sentence, and nothing is written anywhere."""
+    """Check that a program is refused with a sentence, and that nothing is written anywhere."""
     with ground.state() as folder:
         here, outside = folder / "here", folder / "outside"
         here.mkdir()
@@ -66,13 +66,13 @@ def _served(body: bytes, ending: str) -> Callable[[Site, Path], str]:
 def _packed(drawn: random.Random, files: dict[str, bytes]) -> tuple[bytes, str]:
     if drawn.random() < 0.5:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # two names that come out the same
+            warnings.simplefilter("ignore", UserWarning)  # two names that become the same
             return zipped(files), ".zip"
     return tarred(files), drawn.choice((".tgz", ".tar.gz"))
 
 
 def outside(ground: Ground, drawn: random.Random) -> None:
-    """A name in an archive that leads out of its folder is refused."""
+    """An archive is refused if a name in it leads out of its folder."""
     names = (
         *(
             "../main.py",
@@ -96,7 +96,7 @@ def outside(ground: Ground, drawn: random.Random) -> None:
 
 
 def links(ground: Ground, drawn: random.Random) -> None:
-    """An archive with a link or a device in it is refused."""
+    """An archive is refused if it contains a link or a device."""
     target = drawn.choice(("/etc/passwd", "../outside/secret.py", "main.py", "/dev/zero"))
     kind = drawn.choice(
         (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE)
@@ -109,7 +109,7 @@ def links(ground: Ground, drawn: random.Random) -> None:
 
 
 def bombs(ground: Ground, drawn: random.Random) -> None:
-    """A small archive of something huge is refused at the limit, in little memory."""
+    """A small archive with huge content is refused at the limit, in little memory."""
     size = drawn.choice((10, 40)) << 20
     name = drawn.choice(("data.bin", "a/data.bin", "main2.py"))
     forms: tuple[Callable[[], tuple[bytes, str]], ...] = (
@@ -126,13 +126,13 @@ def bombs(ground: Ground, drawn: random.Random) -> None:
 
 
 def _understated(body: bytes) -> bytes:
-    """The zip with its central directory saying that each file has one byte."""
+    """Return a zip whose central directory says that each file has one byte."""
     at = body.index(b"PK\1\2") + 24
     return body[:at] + (1).to_bytes(4, "little") + body[at + 4 :]
 
 
 def _overlapping(size: int) -> bytes:
-    """A zip in which many names stand for the same bytes."""
+    """Return a zip in which many names share the same bytes."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("main.py", b"#" * (size // 64))
@@ -146,7 +146,7 @@ def _overlapping(size: int) -> bytes:
 
 
 def damaged(ground: Ground, drawn: random.Random) -> None:
-    """An archive that was cut or altered is refused, or is what it was."""
+    """An archive that was cut or altered is refused, or still has its content."""
     body, ending = _packed(drawn, {"main.py": TRAIN, "a/b.py": os.urandom(300).hex().encode()})
     raw = bytearray(body)
     if drawn.random() < 0.5:
@@ -157,12 +157,12 @@ def damaged(ground: Ground, drawn: random.Random) -> None:
     try:
         _refused(ground, _served(bytes(raw), ending))
     except AssertionError as error:
-        if "it was taken: main.py" not in str(error):  # what was altered said nothing
+        if "it was taken: main.py" not in str(error):  # the altered bytes did not matter
             raise
 
 
 def names(ground: Ground, drawn: random.Random) -> None:
-    """Names that no file can have, or that are a file and a folder, are refused."""
+    """Names that no file can have, or that are both a file and a folder, are refused."""
     sets: tuple[dict[str, bytes], ...] = (
         {"main.py": TRAIN, "a": b"", "a/b.py": TRAIN},
         {"main.py": TRAIN, "a\x00b.py": TRAIN, "a": TRAIN, "a/b": TRAIN},
@@ -175,7 +175,7 @@ def names(ground: Ground, drawn: random.Random) -> None:
 
 
 def downloads(ground: Ground, drawn: random.Random) -> None:
-    """A download that lies, leads elsewhere or says what no terminal shall hear is refused."""
+    """A download is refused if it lies, redirects elsewhere or sends control characters."""
 
     def lies(site: Site, _here: Path) -> str:
         headers = {"Content-Length": drawn.choice(("99999999999999999999", "5000"))}
@@ -205,7 +205,7 @@ def downloads(ground: Ground, drawn: random.Random) -> None:
 
 
 def folders(ground: Ground, drawn: random.Random) -> None:
-    """A folder that leads out of itself, or holds what is no file, is refused or left out."""
+    """A folder is refused, or left out, if it leads out of itself or contains special files."""
 
     def made(_site: Site, here: Path) -> str:
         folder = here / "job"
@@ -226,7 +226,7 @@ def folders(ground: Ground, drawn: random.Random) -> None:
 
 
 def pipes(ground: Ground, drawn: random.Random) -> None:
-    """A pipe in the place of a program or beside it is never waited for."""
+    """A pipe in place of a program or beside it never blocks a launch."""
     with ground.state() as folder:
         named = folder / "job" / drawn.choice(("main.py", "x.py", "data"))
         named.parent.mkdir()

@@ -1,4 +1,4 @@
-"""Run attacks, each from a seed, within a time, and tell what was tried and what held."""
+"""Run attacks, each from a seed and within a time limit, and report what held."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
     from .ground import Ground
 
 Attempt = Callable[["Ground", random.Random], None]
-"""One try. It returns if the product held, and raises NotTried or any other error otherwise."""
+"""One try. It returns if the product held, and raises NotTried or another error otherwise."""
 LIMIT, LIMIT_KUBERNETES = 300, 1000
-"""Seconds after which a try that has not ended has not held."""
+"""Time limit of a try in seconds; a try that takes longer has not held."""
 
 
 class NotTried(Exception):
-    """The attack needs what this machine or this user has not; says what."""
+    """This machine or user lacks what the attack needs; the text names it."""
 
 
 class Endless(BaseException):
-    """A try goes on for too long; no `except Exception` of it may swallow that."""
+    """A try takes too long; no `except Exception` in it can swallow this."""
 
 
 @dataclass
 class Row:
-    """What became of the tries of one case."""
+    """The result of the tries of one case."""
 
     kind: str
     name: str
@@ -46,10 +46,10 @@ class Row:
 
 
 def rows(kinds: Mapping[str, Mapping[str, Attempt]], only: Sequence[str] = ()) -> list[Row]:
-    """A row for each case; `only` names kinds or cases.
+    """Return a row for each case; `only` names kinds or cases.
 
     Raises:
-        KeyError: there is nothing of that name.
+        KeyError: there is no kind or case of that name.
     """
     every = [
         Row(kind, name, attempt) for kind, cases in kinds.items() for name, attempt in cases.items()
@@ -67,7 +67,7 @@ def attack(
     seconds: float = 1e9,
     say: Callable[[str], None] = lambda _text: None,
 ) -> bool:
-    """Try each case once, then again while there is time; say whether all held.
+    """Try each case once, then again while there is time; return whether all held.
 
     Try n of a case depends on `seed + n` and the name of the case alone, and so can be repeated
     without the others.
@@ -114,7 +114,7 @@ def _where(error: BaseException) -> str:
 @contextmanager
 def _limited(seconds: int) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
-        yield  # a limit of the test suite's own
+        yield  # the test suite has its own limit
         return
 
     def over(_number: int, _frame: FrameType | None) -> None:
@@ -130,7 +130,7 @@ def _limited(seconds: int) -> Iterator[None]:
 
 
 def table(tried: Sequence[Row]) -> str:
-    """What was tried and what held, a row for each kind, and each failure below."""
+    """Return a table with a row for each kind, and each failure below it."""
     lines = [f"{'kind':12} {'cases':>5} {'tries':>5} {'held':>5}  first failure"]
     for kind in dict.fromkeys(row.kind for row in tried):
         of_kind = [row for row in tried if row.kind == kind]
@@ -150,5 +150,5 @@ def table(tried: Sequence[Row]) -> str:
 
 
 def say(text: str) -> None:
-    """A line of progress."""
+    """Print a line of progress."""
     print(text, file=sys.stderr, flush=True)

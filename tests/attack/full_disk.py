@@ -1,6 +1,6 @@
-"""A full disk below runs that are alive, in a mount namespace of its own.
+"""A full disk below running runs, in a mount namespace of its own.
 
-`python -m attack.full_disk SEED` is what runs there, on a small file system.
+`python -m attack.full_disk SEED` runs inside it, on a small file system.
 """
 
 from __future__ import annotations
@@ -30,11 +30,13 @@ while not os.path.exists({go!r}):
     time.sleep(0.05)
 """
 WITHIN = 60.0
-"""Seconds until the end of a task must be told; nothing but reading is needed for it."""
+"""Seconds until a task's end must be reported; that only takes reading."""
 
 
 def full(ground: Ground, drawn: random.Random) -> None:
-    """With no byte free a task's end is told, stop and delete work, and status names the disk."""
+    """On a disk without a free byte a task's end is shown, stop and delete work, and status names
+    it.
+    """
     alone = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
     if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode:
         raise NotTried("this user may make no mount namespace (unshare)")
@@ -60,7 +62,7 @@ def full(ground: Ground, drawn: random.Random) -> None:
 
 
 def inside(seed: str) -> None:
-    """What is tried on the small file system."""
+    """Run the attack on the small file system."""
     drawn = random.Random(seed)
     small = Path(os.environ["TFCLUSTER_STATE_DIR"]).parent
     go = small.parent / "go"  # on another disk
@@ -87,7 +89,7 @@ def inside(seed: str) -> None:
 
 
 def fill(folder: Path, drawn: random.Random) -> None:
-    """Leave no byte free, by a file that grows and by many small ones."""
+    """Leave no byte free, with a file that grows and with many small ones."""
     name = folder / f"full-{drawn.getrandbits(40):x}"
     with name.open("ab", buffering=0) as file:
         for block in (1 << 16, 4096, 1):

@@ -1,7 +1,7 @@
-"""What is attacked: a hub as `make run` opens it, and runs in state folders of their own.
+"""The target of attacks: a hub as `make run` opens it, and runs in their own state folders.
 
-Promises that all of it lies below one folder, that it listens on loopback alone, and that `close`
-leaves no process. The hub has two people: its owner, who has a notebook, and `guest`, a user.
+Everything is below one folder and listens only on loopback, and `close` leaves no process. The hub
+has two users: its owner, who has a notebook, and `guest`.
 """
 
 from __future__ import annotations
@@ -26,19 +26,18 @@ from task_process import carrying
 
 GUEST = "guest"
 TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:\s+.*\n)*.*\n.*\n")
-"""One in a log, with the lines after it, which mostly name the request."""
+"""A traceback in a log, with the lines after it, which usually name the request."""
 OURS = "/tfcluster_magic/"
-"""In a traceback that is a fault of ours: JupyterHub logs some of its own when it answers 400."""
+"""Shows that a traceback is our fault: JupyterHub logs some of its own when it answers 400."""
 PATIENCE = 120.0
-"""Seconds within which anything here must have happened, on a machine that is busy with others."""
+"""Seconds in which everything here must happen, on a machine that is also busy with other work."""
 
 
 class Ground:
-    """Things to attack, each made when it is needed first.
+    """Targets of attacks, each made when it is first needed.
 
     Args:
-        folder: everything lies below.
-        hub: a hub that runs, and is ended by whoever started it; without it one is started.
+        folder: the parent of everything.
     """
 
     def __init__(self, folder: Path, hub: Hub | None = None) -> None:
@@ -48,7 +47,7 @@ class Ground:
         self._states = 0
 
     def close(self) -> None:
-        """End what was started."""
+        """End everything that was started."""
         self._made.close()
 
     # -- the hub -----------------------------------------------------------------------------------
@@ -69,48 +68,48 @@ class Ground:
 
     @property
     def url(self) -> str:
-        """The hub's address, with a slash at the end."""
+        """The hub's address, with a trailing slash."""
         return f"{self.hub.url}/"
 
     @cached_property
     def owner(self) -> Visitor:
-        """The owner, an administrator, with a notebook that runs."""
+        """The owner, an administrator, with a running notebook."""
         visitor = self.signed_in(OWNER)
         visitor.spawn()
         return visitor
 
     @property
     def own(self) -> str:
-        """The path of the owner's notebook, without slashes at its ends."""
+        """The path of the owner's notebook, without leading and trailing slashes."""
         return f"user/{self.owner.name}"
 
     @cached_property
     def guest(self) -> Visitor:
-        """Somebody with an account, and neither rights nor a notebook."""
+        """A user with an account but without rights or a notebook."""
         return self.newcomer(GUEST)
 
     def signed_in(self, name: str, password: str = PASSWORD) -> Visitor:
-        """Somebody in a browser of their own."""
+        """Return this user, signed in with a new browser."""
         visitor = Visitor(self.url)
         visitor.sign_in(name, password)
         return visitor
 
     def newcomer(self, name: str, password: str = PASSWORD) -> Visitor:
-        """Somebody who was invited just now, signed in."""
+        """Return a user who was just invited, signed in."""
         link = self.hub.accounts("invite", name).strip()
         answer = self.hub.visitor().set_password(link, password)
         assert answer.status_code == 302, answer.text
         return self.signed_in(name, password)
 
     def signed_in_again(self) -> Visitor:
-        """The owner in another browser, with the notebook open."""
+        """Return the owner in another browser, with the notebook open."""
         visitor = self.signed_in(OWNER)
         answer = visitor.get(f"{self.own}/lab")
         assert answer.status_code == 200, f"{answer.status_code} {answer.url}"
         return visitor
 
     def recover(self) -> None:
-        """Wait until hub and notebook are there after a kill, and start what a person starts."""
+        """Wait until hub and notebook are back after a kill, and start what a user has to start."""
         hub = self.hub
         assert hub.process is not None
         with suppress(subprocess.TimeoutExpired):
@@ -128,14 +127,14 @@ class Ground:
             return False
 
     def stranger(self) -> Visitor:
-        """Somebody who has not signed in, on the page to do so."""
+        """Return a visitor who has not signed in, on the sign-in page."""
         visitor = Visitor(self.url)
         visitor.get("hub/login")
         return visitor
 
     @property
     def doors(self) -> dict[str, tuple[int, str]]:
-        """Ports of this machine that speak HTTP, by who answers; and the owner's path there."""
+        """Return the HTTP ports of this machine by server, each with the owner's path there."""
         hub_port, _proxy, console = json.loads((self.hub.state / "hub" / "ports.json").read_text())
         return {
             "front": (self.hub.port, f"/{self.own}"),
@@ -149,7 +148,7 @@ class Ground:
         return int(urlsplit(routes[f"/{self.own}/"]["target"]).port or 0)
 
     def listening(self, door: str) -> psutil.Process:
-        """The process behind a door."""
+        """Return the process behind a port."""
         port = self.doors[door][0]
         for process in self.hub.processes(""):
             for one in process.net_connections("tcp"):
@@ -159,7 +158,7 @@ class Ground:
 
     @contextmanager
     def calm(self) -> Iterator[None]:
-        """Whatever happens inside, no server of the hub logs a traceback, and all of it answers."""
+        """Check that inside, no server of the hub logs a traceback, and that all of them answer."""
         log = self.hub.state / "hub" / "hub.log"
         before = log.stat().st_size
         yield
@@ -177,7 +176,7 @@ class Ground:
 
     @contextmanager
     def state(self) -> Iterator[Path]:
-        """A folder with a state and a home of their own, in the environment, too.
+        """Make a folder with its own state and home, also in the environment.
 
         Afterwards nothing runs there.
         """
@@ -207,7 +206,7 @@ class Ground:
         return [pid for pid in found if pid != os.getpid()]
 
     def until(self, true: Callable[[], object], what: str) -> None:
-        """Wait until something is true."""
+        """Wait until a condition is true."""
         deadline = time.monotonic() + PATIENCE
         while not true():
             assert time.monotonic() < deadline, f"not within {PATIENCE:g} s: {what}"

@@ -19,7 +19,7 @@ from .ground import Ground
 from .wire import body, cookies, exchange, request, statuses
 
 EACH = 8
-"""Requests of one try."""
+"""Number of requests in one try."""
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 HUB = (
     *("home", "admin", "token", "spawn", "accounts", "change-password", "api/user", "api/users"),
@@ -65,7 +65,7 @@ FIELDS = (
 
 
 def without_sign_in(ground: Ground, drawn: random.Random) -> None:
-    """Nobody gets more than the way to sign in, at the front and at each server itself."""
+    """A visitor who has not signed in only gets the sign-in, from every server."""
     owner = ground.owner
     doors = ground.doors
     with ground.calm():
@@ -90,13 +90,15 @@ COOKIES = (
 def _refused(answer: bytes, what: str, may_lead: bool = False) -> None:
     (status,) = statuses(answer) or [0]
     leads = may_lead and status in {301, 302} and b"login" in answer.lower()
-    leads |= may_lead and status == 302 and b"/hub/" in answer  # that leads to the sign-in
-    leads |= what.startswith("OPTIONS ") and not body(answer)  # what a method may be is no secret
+    leads |= may_lead and status == 302 and b"/hub/" in answer  # a redirect to the sign-in
+    leads |= what.startswith("OPTIONS ") and not body(answer)  # the allowed methods are no secret
     assert leads or 400 <= status < 500, f"{what}: {status} {body(answer)[:200]!r}"
 
 
 def as_another(ground: Ground, drawn: random.Random) -> None:
-    """A user without rights gets nothing of the owner's, the console's or an administrator's."""
+    """A user without rights gets nothing that belongs to the owner, the console or an
+    administrator.
+    """
     guest, owner = ground.guest, ground.owner
     mine = ("home", "token", "spawn", "change-password", "api/user")
     theirs = [f"hub/{path}" for path in HUB if path not in mine]
@@ -152,7 +154,7 @@ def sockets(ground: Ground, drawn: random.Random) -> None:
         try:
             who.socket(path, redirect_limit=0, **origin).close()
         except websocket.WebSocketBadStatusException as refused:
-            page = who is ground.owner and refused.status_code == 200  # of Jupyter, and no socket
+            page = who is ground.owner and refused.status_code == 200  # Jupyter's page, no socket
             assert page or 400 <= refused.status_code < 500, f"{path}: {refused.status_code}"
         except websocket.WebSocketException as led:
             assert "Redirect limit" in str(led), led  # to the sign-in
@@ -161,7 +163,7 @@ def sockets(ground: Ground, drawn: random.Random) -> None:
 
 
 def next_page(ground: Ground, drawn: random.Random) -> None:
-    """No link to sign in sends anybody to another site."""
+    """No sign-in link sends anybody to another site."""
     ends = ("evil.example", "evil.example/", "evil.example:80/hub", "127.0.0.1@evil.example")
     starts = ("https://", "//", "/\\", "\\\\", "///", "http:", "/..//", "/%09/", "/\t/", "https:\\")
     guest = ground.guest
@@ -204,7 +206,7 @@ def traversal(ground: Ground, drawn: random.Random) -> None:
 
 
 def smuggling(ground: Ground, drawn: random.Random) -> None:
-    """No request hides in another: who comes next gets the answer to what they asked."""
+    """No request hides in another: the next client gets the answer to its own request."""
     token = f"smuggled-{drawn.getrandbits(40):x}"
     hidden = f"GET /hub/{token} HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Rest: "
     size = len(hidden)
@@ -238,7 +240,7 @@ def smuggling(ground: Ground, drawn: random.Random) -> None:
 
 
 def lengths(ground: Ground, drawn: random.Random) -> None:
-    """An odd Content-Length is refused, and is no fault of a server."""
+    """A malformed Content-Length is refused and causes no server error."""
     odd = (
         *(
             "-1",
@@ -269,7 +271,7 @@ def lengths(ground: Ground, drawn: random.Random) -> None:
 
 
 def kept_bodies(ground: Ground, drawn: random.Random) -> None:
-    """A large body of somebody who has not signed in is refused before it is kept."""
+    """A large body from a visitor who is not signed in is refused before it is kept."""
     most, block = 64 << 20, bytes(1 << 20)
     doors = ground.doors
     door = drawn.choice(("notebook", "console", "hub"))
@@ -282,17 +284,17 @@ def kept_bodies(ground: Ground, drawn: random.Random) -> None:
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.sendall(request("POST", path, {"Content-Length": str(most)}))
         try:
-            while sent < most - len(block):  # never the last: an answer comes of itself
+            while sent < most - len(block):  # a complete body would be answered anyway
                 connection.sendall(block)
                 sent += len(block)
         except OSError:
-            pass  # closed in our face, as it should be
+            pass  # the connection was closed, as it should be
         grown = server.memory_info().rss - before
     assert grown < 24 << 20, f"{path} at {door}: {sent >> 20} MiB were taken, {grown >> 20} kept"
 
 
 def head_lines(ground: Ground, drawn: random.Random) -> None:
-    """Headers that nobody sends break nothing."""
+    """Unusual headers cause no server error."""
     long = "x" * drawn.choice((1000, 9000, 70_000))
     odd: tuple[tuple[str, str], ...] = (
         ("Cookie", long),
@@ -334,7 +336,7 @@ def head_lines(ground: Ground, drawn: random.Random) -> None:
 
 
 def addresses(ground: Ground, drawn: random.Random) -> None:
-    """Paths and queries that are no text break nothing."""
+    """Paths and queries that are not valid UTF-8 cause no server error."""
     odd = (
         *("%", "%zz", "%00", "%ff%fe", "%ed%a0%80", "%0d%0aX-Injected:%201", "%1b%5b31m"),
         *("\udcff", "a" * 20_000, "%25" * 500, "[[[", "{0.__class__}", "%s%n", "'\"><script>"),
@@ -353,7 +355,8 @@ def addresses(ground: Ground, drawn: random.Random) -> None:
             path = doors[kind][1] + drawn.choice(routes[kind]).replace("{}", drawn.choice(odd))
             method = drawn.choice(("GET", "GET", "POST", "DELETE"))
             headers = cookies(ground.owner, doors[kind][1] + "/")
-            # The proxy itself answers 500 to an address that is no text, and asks nobody.
+            # The proxy itself answers 500 to an address that is not valid UTF-8, and passes nothing
+            # on.
             door = drawn.choice(("front", kind)) if "%" not in path else kind
             answer = exchange(doors[door][0], request(method, path, headers), quiet=2.0)
             wrong = [status for status in statuses(answer) if status >= 500]
@@ -362,7 +365,7 @@ def addresses(ground: Ground, drawn: random.Random) -> None:
 
 
 def verbs(ground: Ground, drawn: random.Random) -> None:
-    """Methods that nobody has are refused."""
+    """Unknown methods are refused."""
     odd = ("TRACE", "CONNECT", "PROPFIND", "get", "GET\x00", "X" * 3000, "", "POST GET", "DEBUG")
     doors = ground.doors
     with ground.calm():
@@ -380,7 +383,7 @@ def verbs(ground: Ground, drawn: random.Random) -> None:
 
 
 def _ask(ground: Ground, drawn: random.Random, text: str | bytes, what: str) -> None:
-    """Send a body to one of the routes; the answer is a refusal, and JSON itself."""
+    """Send a body to one of the routes; check that the answer is a refusal in JSON."""
     method, path = drawn.choice(JSON_ROUTES)
     path = path.format(own=ground.own, owner=ground.owner.name)
     owner = ground.owner
@@ -408,7 +411,7 @@ def _not_json(constant: str) -> float:
 
 
 def numbers(ground: Ground, drawn: random.Random) -> None:
-    """Numbers beyond all bounds are refused, and the refusal is JSON."""
+    """Infinite and huge numbers are refused, and the refusal is JSON."""
     odd = (
         "1e400",
         "-1e400",
@@ -430,7 +433,7 @@ def numbers(ground: Ground, drawn: random.Random) -> None:
 
 
 def depth(ground: Ground, drawn: random.Random) -> None:
-    """JSON nested as deep as a body allows is refused, wherever it stands."""
+    """JSON nested as deeply as a body allows is refused in any place."""
     deep = drawn.choice((900, 5000, 100_000))
     forms = (
         "[" * deep + "]" * deep,
@@ -444,7 +447,7 @@ def depth(ground: Ground, drawn: random.Random) -> None:
 
 
 def types(ground: Ground, drawn: random.Random) -> None:
-    """Values of the wrong types are refused, whichever field they stand in."""
+    """Values of the wrong types are refused in every field."""
     with ground.calm():
         for _ in range(EACH):
             made = {name: _value(drawn, 3) for name in drawn.sample(FIELDS, 5)}
@@ -453,7 +456,7 @@ def types(ground: Ground, drawn: random.Random) -> None:
 
 
 def options(ground: Ground, drawn: random.Random) -> None:
-    """Options of a launch with values of the wrong types are refused, or are plain values."""
+    """Launch options with values of the wrong types are refused, or become plain values."""
     owner, base = ground.owner, f"{ground.own}/tfcluster/api"
     keys = sorted(set(re.findall(r'"key": ?"(\w+)"', owner.get(f"{base}/options").text)))
     assert keys, "there are no options"
@@ -486,7 +489,7 @@ def _value(drawn: random.Random, levels: int) -> Any:
 
 
 def not_json(ground: Ground, drawn: random.Random) -> None:
-    """Bytes that are no JSON are refused."""
+    """Bytes that are not JSON are refused."""
     odd = (b"", b"\xff\xfe{\x00", b"{", b"nul", b'{"a":1}}', b"\x00" * 100, b"[]", b'"text"', b"1")
     broken = '{"cell": "\udcff"}'.encode("utf-8", "surrogateescape")
     with ground.calm():
@@ -496,8 +499,8 @@ def not_json(ground: Ground, drawn: random.Random) -> None:
 
 
 def framings(ground: Ground, drawn: random.Random) -> None:
-    """Bodies of no clear length, that are no JSON or huge are refused before they are read."""
-    del drawn  # all of them, each time
+    """Bodies without a clear length, huge ones and ones that are not JSON are refused unread."""
+    del drawn  # every framing, each time
     path = "/tfcluster/api/clusters"
     port, base = ground.doors["notebook"]
     attacks = [*unclear_lengths("POST", path), *wrong_bodies("POST", path)]
@@ -510,7 +513,7 @@ def framings(ground: Ground, drawn: random.Random) -> None:
 
 
 def large_csv(ground: Ground, drawn: random.Random) -> None:
-    """A list of a class that is far too long is refused with a sentence of ours."""
+    """A class list that is far too long is refused with our own message."""
     rows = "".join(f"user{n},{'x' * drawn.randint(20, 40)}\n" for n in range(70_000))
     body = json.dumps({"csv": f"name,group\n{rows}", "dryRun": True})
     headers = {"X-XSRFToken": _console_token(ground.owner), "Sec-Fetch-Mode": "cors"}

@@ -1,4 +1,4 @@
-"""Kills (SIGKILL) at random moments: of what runs for a run, and of what runs for a hub."""
+"""Kills (SIGKILL) at random moments, of processes of a run and of a hub."""
 
 from __future__ import annotations
 
@@ -32,12 +32,14 @@ ON_RUNS = {name: WEIGHTS[name] for name in ("launch", "tell", "stop", "delete", 
 
 
 def of_runs(ground: Ground, drawn: random.Random) -> None:
-    """Whatever dies of a run, it ends with a reason, can be deleted, and leaves nothing."""
+    """If any process of a run is killed, the run ends with a reason, can be deleted and leaves
+    nothing.
+    """
     runs_in_chaos(ground, drawn, 8, ON_RUNS)
 
 
 def _during_verbs(ground: Ground, drawn: random.Random, victim: str) -> None:
-    """Kill what is behind a door while the owner launches, stops and deletes; look afterwards."""
+    """Kill a server while the owner launches, stops and deletes; then check the result."""
     owner, own = ground.owner, ground.own
     name = f"k{drawn.getrandbits(32):x}"
     kept = ground.hub.launch(SLEEP, f"{name}kept", workers=1)
@@ -57,7 +59,7 @@ def _during_verbs(ground: Ground, drawn: random.Random, victim: str) -> None:
     seen: list[int] = []
     verbs = threading.Thread(target=use)
     verbs.start()
-    time.sleep(drawn.random() * 1.5)  # any moment is right: nothing is waited for
+    time.sleep(drawn.random() * 1.5)  # a random moment, so there is nothing to wait for
     with suppress(psutil.NoSuchProcess):
         ground.listening(victim).kill()
     verbs.join()
@@ -75,29 +77,29 @@ def _during_verbs(ground: Ground, drawn: random.Random, victim: str) -> None:
 
 
 def hub(ground: Ground, drawn: random.Random) -> None:
-    """A hub that is killed comes back by `make run`; who was signed in still is, runs go on."""
+    """`make run` brings a killed hub back; its users are still signed in, and runs go on."""
     _during_verbs(ground, drawn, "hub")
 
 
 def proxy(ground: Ground, drawn: random.Random) -> None:
-    """A proxy that is killed is started again by the hub."""
+    """The hub starts a killed proxy again."""
     _during_verbs(ground, drawn, "front")
 
 
 def console(ground: Ground, drawn: random.Random) -> None:
-    """A console that is killed comes back by itself."""
+    """A killed console comes back by itself."""
     _during_verbs(ground, drawn, "console")
     page = "services/admin/"
     ground.until(lambda: ground.owner.get(page).status_code == 200, "the console is back")
 
 
 def notebook(ground: Ground, drawn: random.Random) -> None:
-    """A notebook that is killed can be started again, and its owner's runs go on."""
+    """A killed notebook can be started again, and its owner's runs go on."""
     _during_verbs(ground, drawn, "notebook")
 
 
 def kernel(ground: Ground, drawn: random.Random) -> None:
-    """A kernel that is killed while its cell follows a run takes the run not with it."""
+    """A kernel that is killed while its cell follows a run does not end the run."""
     owner, own = ground.owner, ground.own
     name = f"k{drawn.getrandbits(32):x}"
     number = owner.kernel(own)

@@ -1,4 +1,4 @@
-"""Every kind of attack with its cases."""
+"""All kinds of attack with their cases."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ NONE_CHOSEN = 5  # https://docs.pytest.org/en/stable/reference/exit-codes.html
 
 
 def _tests(words: Sequence[str], **variables: str) -> None:
-    """Run tests of the cluster; what fails is told by its name and reason."""
+    """Run tests of the cluster; report failures by name and reason."""
     if not os.environ.get("CLUSTER") and (os.geteuid() != 0 or not Cluster().nodes()):
         raise NotTried("no node is up, `make kube-up` starts one")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", *words]
@@ -38,7 +38,7 @@ def _tests(words: Sequence[str], **variables: str) -> None:
         try:
             said, _ = tests.communicate(timeout=SECONDS)
         except BaseException:
-            tests.send_signal(signal.SIGINT)  # it takes away what it made
+            tests.send_signal(signal.SIGINT)  # it cleans up
             try:
                 tests.communicate(timeout=120)
             finally:
@@ -51,25 +51,25 @@ def _tests(words: Sequence[str], **variables: str) -> None:
 
 
 def users(ground: Ground, drawn: random.Random) -> None:
-    """What a user's account must not do is refused, by the API server and by the operator."""
+    """The API server and the operator refuse what a user's account must not do."""
     del ground, drawn
     _tests([str(FILES / "test_security.py"), str(FILES / "test_rights.py")])
 
 
 def neighbours(ground: Ground, drawn: random.Random) -> None:
-    """Pods of others reach no server of a run."""
+    """Other users' pods reach no server of a run."""
     del ground, drawn
     _tests([str(FILES / "test_isolation.py"), str(FILES / "test_network_policy.py")])
 
 
 def hostile(ground: Ground, drawn: random.Random) -> None:
-    """What somebody tries against the operator: the tests that are marked so."""
+    """Attacks on the operator hold: the tests with the marker `hostile` pass."""
     del ground, drawn
     _tests([str(FILES), "-m", "hostile"])
 
 
 def chaos(ground: Ground, drawn: random.Random) -> None:
-    """Whatever dies of cluster, operator and clients, no run is lost and nothing leaks."""
+    """If any process of cluster, operator or clients dies, no run is lost and nothing leaks."""
     del ground
     seed = str(drawn.getrandbits(31))
     words = [str(FILES / "test_chaos.py"), "--chaos-steps", "20", "--chaos-seed", seed]

@@ -1,4 +1,4 @@
-"""Another account of this machine on the ports of somebody's guarded servers."""
+"""Another account of this machine attacks the ports of somebody's guarded servers."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from .ground import Ground
 OWNER, NEIGHBOUR = 65534, 65533
 TRIES = 10
 BOUND = (("127.0.0.1", "4"), ("::1", "6"), ("127.0.0.1", "6 mapped"))
-"""Where an intruder connects to, and what the server listens on."""
+"""The address an intruder connects to, and the one the server listens on."""
 WAITING = ("half-closed", "patient")
-"""Ways in which an intruder waits for an answer."""
+"""How an intruder waits for an answer."""
 BECOME = """
 import encodings.idna, os, socket, struct, sys, threading
 os.geteuid() or os.setgroups([])
@@ -88,7 +88,9 @@ with socket.create_connection((sys.argv[2], int(sys.argv[3])), timeout=60) as co
 
 
 def _python(script: str, account: int, *words: str) -> list[str]:
-    """A Python that becomes this account; it starts as root, which can read the environment."""
+    """Return a command for Python as this account; it starts as root, which can read the
+    environment.
+    """
     return [sys.executable, "-I", "-S", "-c", script, str(account), *words]
 
 
@@ -110,14 +112,14 @@ def _serving(form: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 def _begin(server: subprocess.Popen[str]) -> None:
-    """Let it take connections."""
+    """Let the server accept connections."""
     assert server.stdin is not None
     server.stdin.write("go\n")
     server.stdin.flush()
 
 
 def _intrude(form: tuple[str, str], way: str, drawn: random.Random) -> None:
-    """Of another account's connections no byte is read, and the owner is served."""
+    """Check that no byte of another account's connections is read, and that the owner is served."""
     if os.geteuid() != 0:
         raise NotTried("only root can be another account")
     host, server_form = form
@@ -141,22 +143,22 @@ def _intrude(form: tuple[str, str], way: str, drawn: random.Random) -> None:
 
 
 def reset(ground: Ground, drawn: random.Random) -> None:
-    """Who sends and resets at once is not heard."""
+    """An intruder that sends and resets at once is not heard."""
     _intrude(drawn.choice(BOUND), "reset", drawn)
 
 
 def connected(ground: Ground, drawn: random.Random) -> None:
-    """Who stays, closes one half, leaves it to a child or is gone is not heard."""
+    """An intruder that stays, half-closes, forks or exits is not heard."""
     _intrude(drawn.choice(BOUND), drawn.choice((*WAITING, "at-once", "forked")), drawn)
 
 
 def unbound(ground: Ground, drawn: random.Random) -> None:
-    """A server that listens without having bound is guarded as well."""
+    """A server that listens without bind() is guarded as well."""
     _intrude(("127.0.0.1", "4 unbound"), drawn.choice(("reset", *WAITING)), drawn)
 
 
 def tensorflow(ground: Ground, drawn: random.Random) -> None:
-    """A real TensorFlow server reads nothing of another account, and serves its own."""
+    """A real TensorFlow server reads nothing from another account, and serves its own."""
     del ground
     if os.geteuid() != 0:
         raise NotTried("only root can be another account")

@@ -1,4 +1,4 @@
-"""Races: several want the same at the same moment, by the hub's pages, its API and a shell."""
+"""Races: several clients act at the same moment, by the hub's pages, its API and a shell."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CONTENDED = {"launch": 2, "at_once": 6, "rerun": 2, "tell": 2, "stop": 1, "delet
 def runs_in_chaos(
     ground: Ground, drawn: random.Random, steps: int, among: Mapping[str, int]
 ) -> None:
-    """Let steps happen to runs of a state folder, and look at every promise after each."""
+    """Run random steps on the runs of a state folder, and check every invariant after each."""
     with ground.state() as folder:
         world = Chaos(folder)
         try:
@@ -37,7 +37,7 @@ def runs_in_chaos(
 
 
 def launch_of(name: str) -> dict[str, object]:
-    """The body of a launch by the notebook's API."""
+    """Return the body of a launch through the notebook's API."""
     return {"cell": SLEEP, "name": name, "options": {"workers": 1, "grace": "1s"}}
 
 
@@ -47,7 +47,7 @@ def verbs(ground: Ground, drawn: random.Random) -> None:
 
 
 def one_name(ground: Ground, drawn: random.Random) -> None:
-    """Of several launches of one name at once, by pages and shells, one is made."""
+    """Of several launches of one name at once, by pages and shells, one succeeds."""
     name = f"r{drawn.getrandbits(32):x}"
     body = launch_of(name)
     browsers = [ground.signed_in_again() for _ in range(3)]
@@ -91,7 +91,7 @@ def one_run(ground: Ground, drawn: random.Random) -> None:
 
 
 def remove(ground: Ground, cluster: str) -> None:
-    """Stop and delete every run of a name; nothing of them may be left."""
+    """Stop and delete every run of a name, and check that nothing of them is left."""
     manager = ground.hub.manager
     runs = [run for run in manager.list(all_runs=True) if run.metadata.cluster == cluster]
     for run in runs:

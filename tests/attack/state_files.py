@@ -1,4 +1,4 @@
-"""Damaged state files below runs that are alive: every verb still works, for every run."""
+"""Damaged state files below running runs: every command still works, for every run."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from .ground import Ground
 SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(3600)\n"
 OF_STATE = ("hours.json", "launch.lock")
 MEMORY = 4 << 30
-"""Bytes of address space for each process."""
+"""Most bytes of address space for each process."""
 SECONDS = 60
-"""A verb that takes longer hangs."""
+"""Seconds after which a command counts as hung."""
 
 
 def tfcluster(*words: str) -> str:
-    """What a command of the shell prints; it ends within a time and tells no traceback."""
+    """Return what a command prints; check that it ends in time and prints no traceback."""
     command = [sys.executable, "-c", "from tfcluster_magic.cli import main; main()", *words]
     told = " ".join(words)
     try:
@@ -44,7 +44,7 @@ def tfcluster(*words: str) -> str:
 
 
 def launch(name: str, program: str = SLEEP) -> TFCluster:
-    """A run that is up, of the state folder in the environment."""
+    """Return a run that is up, from the state folder in the environment."""
     manager = ClusterManager()
     run = manager.launch(cell=program, name=name, workers=1, grace="1s")
     return manager.wait(run.metadata.name, 120, until=Until.READY)
@@ -52,7 +52,7 @@ def launch(name: str, program: str = SLEEP) -> TFCluster:
 
 @contextmanager
 def _little_memory() -> Iterator[None]:
-    """Whoever reads a file without an end fails, and not this machine."""
+    """Limit memory, so that reading an endless file fails and does not harm this machine."""
     before = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, before[1]))
     try:
@@ -88,12 +88,12 @@ def _damage(ground: Ground, drawn: random.Random, of_all: bool) -> None:
 
 
 def of_run(ground: Ground, drawn: random.Random) -> None:
-    """One damaged file of a run harms no other run, and the damaged one can be ended."""
+    """One damaged file of a run harms no other run, and the damaged run can be ended."""
     _damage(ground, drawn, of_all=False)
 
 
 def of_all(ground: Ground, drawn: random.Random) -> None:
-    """A damaged file that all runs share takes down no verb."""
+    """A damaged file that all runs share breaks no command."""
     _damage(ground, drawn, of_all=True)
 
 

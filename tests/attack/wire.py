@@ -1,4 +1,4 @@
-"""HTTP as bytes, for what no client library sends."""
+"""Raw HTTP, for requests that no client library sends."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from contextlib import suppress
 from hub.visitor import Visitor
 
 QUIET = 5.0
-"""Seconds of silence after which there will be no more of an answer."""
+"""Seconds of silence after which an answer counts as complete."""
 
 
 def exchange(port: int, sent: bytes | Iterable[bytes], quiet: float = QUIET) -> bytes:
-    """Send bytes, and give all that comes back until the server closes or falls silent."""
+    """Send bytes, and return everything that comes back until the server closes or is silent."""
     heard = b""
     with socket.create_connection(("127.0.0.1", port), timeout=quiet) as connection:
-        with suppress(OSError):  # refused in the middle: the answer may be there already
+        with suppress(OSError):  # refused midway: the answer may be there already
             for part in [sent] if isinstance(sent, bytes) else sent:
                 connection.sendall(part)
         with suppress(OSError):
@@ -33,7 +33,7 @@ def request(
     body: bytes = b"",
     length: bool = True,
 ) -> bytes:
-    """A request as bytes, after which the server is asked to close."""
+    """Return a request as bytes; it asks the server to close afterwards."""
     pairs = [*(headers.items() if isinstance(headers, Mapping) else headers)]
     named = {name.lower() for name, _ in pairs}
     if "host" not in named:
@@ -47,17 +47,17 @@ def request(
 
 
 def statuses(answer: bytes) -> list[int]:
-    """The statuses of the answers in what came back."""
+    """Return the statuses of all answers in these bytes."""
     return [int(found) for found in re.findall(rb"(?:^|\r\n|\n|\})HTTP/1\.[01] (\d{3})", answer)]
 
 
 def body(answer: bytes) -> bytes:
-    """What came after the first headers."""
+    """Return everything after the first headers."""
     return answer.partition(b"\r\n\r\n")[2]
 
 
 def cookies(visitor: Visitor, path: str) -> dict[str, str]:
-    """The cookies and the token that a browser sends to a path, as headers."""
+    """Return the cookies and the token that a browser sends to a path, as headers."""
     fits = [one for one in visitor.session.cookies if path.startswith(one.path)]
     return {
         "Cookie": "; ".join(f"{one.name}={one.value}" for one in fits),

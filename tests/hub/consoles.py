@@ -108,7 +108,7 @@ def shell(hub: Hub, *words: str, **more: str) -> subprocess.CompletedProcess[str
 
 
 def said_in_log(hub: Hub, since: int) -> str:
-    """What hub, proxy and console have logged since the log had so many characters."""
+    """Return what hub, proxy and console have logged since the log had this many characters."""
     return (hub.state / "hub" / "hub.log").read_text(errors="replace")[since:]
 
 

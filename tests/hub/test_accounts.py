@@ -64,7 +64,7 @@ def test_guessing_is_slowed_down_for_the_account_alone(hub: Hub, admin: Visitor)
 
 
 def test_a_reset_link_replaces_a_forgotten_password(hub: Hub, admin: Visitor) -> None:
-    """The old password and every session of it end when the link is made, the new one holds."""
+    """The old password and its sessions end when the link is made, and the new password works."""
     hub.visitor().set_password(hub.accounts("invite", "forgetful").strip())
     before = hub.visitor("forgetful")
 
@@ -78,7 +78,7 @@ def test_a_reset_link_replaces_a_forgotten_password(hub: Hub, admin: Visitor) ->
 
 
 def test_a_link_of_the_page_resets_a_password_as_the_command_does(hub: Hub, admin: Visitor) -> None:
-    """Also one that the administrator's console asks for."""
+    """A link from the administrator's console resets a password, too."""
     hub.visitor().set_password(hub.accounts("invite", "robbed").strip())
     thief = hub.visitor("robbed")
 
@@ -89,7 +89,7 @@ def test_a_link_of_the_page_resets_a_password_as_the_command_does(hub: Hub, admi
 
 
 def test_people_change_their_own_password(hub: Hub, admin: Visitor) -> None:
-    """With the present one; the browser in which it was done stays signed in, and nothing else."""
+    """Changing a password takes the old one, and signs out every other browser."""
     hub.visitor().set_password(hub.accounts("invite", "changer").strip())
     here, elsewhere = hub.visitor("changer"), hub.visitor("changer")
     made = elsewhere.api("POST", "users/changer/tokens", {"note": "a test"}).json()["token"]

@@ -22,7 +22,7 @@ QUICK = (
 
 @pytest.fixture(scope="module")
 def ground(hub: Hub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
-    """The hub of this file, attacked."""
+    """Return the hub of this file as a target."""
     made = Ground(tmp_path_factory.mktemp("attack"), hub)
     yield made
     made.close()
@@ -37,7 +37,7 @@ def test_attack_is_held(name: str, ground: Ground) -> None:
 
 
 def test_every_kind_is_tried() -> None:
-    """No kind of attack is left out of the suite, but for that on Kubernetes (`make test-kube`)."""
+    """Every kind of attack is in the suite, except that on Kubernetes (`make test-kube`)."""
     from test_attack import QUICK as WITHOUT_HUB
 
     tried = {row.kind for row in rows(KINDS, [*QUICK, *WITHOUT_HUB])}

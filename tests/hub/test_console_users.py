@@ -119,7 +119,7 @@ def test_what_is_no_class_is_refused_as_a_whole(console: Console) -> None:
 
 
 def test_a_class_that_is_too_large_is_refused_with_the_limit(console: Console) -> None:
-    """Through the hub's proxy, which would say 503 of a connection that breaks."""
+    """The refusal passes the hub's proxy, which would answer 503 to a broken connection."""
     text = "name\n" + "student\n" * 400_000
     assert console.ask("GET", "api/users/import").json() == {"done": 0, "total": 0}
     answer = console.ask("POST", "api/users/import", json={"csv": text})

@@ -56,8 +56,8 @@ def test_ctrl_c_ends_all_but_clusters_and_a_restart_finds_them(hub: Hub, admin: 
 
 
 def test_a_killed_proxy_comes_back_with_everything_behind_it(hub: Hub, admin: Visitor) -> None:
-    """Within seconds, notebooks included. From then on JupyterHub starts another one while it ends,
-    if that takes long: Ctrl-C ends this one, too.
+    """A killed proxy is back within seconds, with all notebooks. If a later shutdown takes long,
+    JupyterHub starts another proxy; Ctrl-C ends this one, too.
     """
     lab = admin.notebook()
     hub.one(PROXY).kill()
@@ -69,7 +69,7 @@ def test_a_killed_proxy_comes_back_with_everything_behind_it(hub: Hub, admin: Vi
             return False
 
     hub.until(back, "the proxy", 40)
-    hub.one(NOTEBOOK).suspend()  # the hub waits for its end for longer than between two looks
+    hub.one(NOTEBOOK).suspend()  # the hub waits for it longer than its proxy check interval
 
     hub.end()
 

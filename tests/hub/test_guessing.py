@@ -1,4 +1,4 @@
-"""Who guesses passwords at a real hub, and says to come from elsewhere: over HTTP."""
+"""Password guessing and forged client addresses at a real hub, over HTTP."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FORGERIES = [
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealHub]:
-    """A hub with its console and the accounts of ada, who administers it, bob, cyd and dan."""
+    """Start a hub with its console and the accounts of ada, its administrator, bob, cyd and dan."""
     (console,) = ports.free(1)
     environ = {"TFCLUSTER_HUB_CONSOLE_PORT": str(console)}
     people = ["ada", "bob", "cyd", "dan"]
@@ -49,8 +49,8 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealHub]:
 def test_an_address_that_a_client_claims_is_not_believed(
     hub: RealHub, headers: dict[str, str]
 ) -> None:
-    """At the public port and at the hub's own, which every notebook reaches, the hub notes the
-    address of the connection, and no scheme that was never used.
+    """At the public port and at the hub's own, which every notebook reaches, the hub logs the
+    address of the connection, and no scheme that was not used.
     """
     for port in (hub.port, hub.hub_port):
         mark = f"{port}-{time.monotonic_ns()}"
@@ -62,7 +62,7 @@ def test_an_address_that_a_client_claims_is_not_believed(
 
 
 def test_the_proxys_path_is_told_to_nobody(hub: RealHub) -> None:
-    """A path that somebody makes up is none, and neither log nor answer shows the proxy's."""
+    """A made-up path does not work, and neither a log nor an answer shows the proxy's path."""
     made_up = "0" * 64
     where = f"http://127.0.0.1:{hub.hub_port}/{made_up}{hub.base_url}hub/login"
     answer = requests.get(where, headers={"X-Real-Ip": FORGED}, timeout=120)
@@ -72,7 +72,7 @@ def test_the_proxys_path_is_told_to_nobody(hub: RealHub) -> None:
 
 
 def test_the_audit_log_names_where_a_request_came_from(hub: RealHub) -> None:
-    """What an administrator's client claims is not in it."""
+    """The audit log names the connection's address, not what an administrator's client claims."""
     ada = hub.visitor("ada")
     deadline = time.monotonic() + 120
     while (page := ada.get("services/admin/users")).status_code != 200:
@@ -94,14 +94,16 @@ def test_the_audit_log_names_where_a_request_came_from(hub: RealHub) -> None:
 
 
 def test_wrong_names_from_a_shared_address_refuse_nobody(hub: RealHub) -> None:
-    """Somebody else there signs in with the right password, in a browser that is new."""
+    """Another user there signs in with the right password, in a new browser."""
     for number in range(5):
         assert _status(Visitor(hub.url), f"made-up-{number}", "not this one") == 403
     assert _status(Visitor(hub.url), "bob", password("bob")) == 302
 
 
 def test_whose_password_is_guessed_signs_in_where_they_did(hub: RealHub) -> None:
-    """Ten wrong ones refuse that address, whatever it claims to be, and no browser of the owner."""
+    """Ten wrong passwords block that address, whatever it claims to be, and no browser of the
+    owner.
+    """
     hers, guessing = Visitor(hub.url), Visitor(hub.url)
     assert _status(hers, "cyd", password("cyd")) == 302
     for number in range(10):
@@ -113,7 +115,7 @@ def test_whose_password_is_guessed_signs_in_where_they_did(hub: RealHub) -> None
 
 
 def test_an_administrator_chooses_a_longer_password(hub: RealHub) -> None:
-    """Who became one with a short password sets another at the next sign-in, and not before."""
+    """A new administrator with a short password sets a longer one at the next sign-in."""
     store = AccountStore(hub.state / FILE)
     store.redeem(store.invite("eve"), passwords.hashed("nine-lamp"))
     eve, ada = Visitor(hub.url), hub.visitor("ada")
@@ -144,7 +146,7 @@ def test_an_administrator_chooses_a_longer_password(hub: RealHub) -> None:
 
 
 def _noted(hub: RealHub, mark: str) -> str:
-    """The line of the hub's log about a request with this in its address."""
+    """Return the line of the hub's log about a request with this mark in its address."""
     deadline = time.monotonic() + 120
     while True:
         lines = hub.log.read_text().splitlines()

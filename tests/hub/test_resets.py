@@ -1,4 +1,4 @@
-"""A password reset at a real hub, with a notebook that runs: whatever is signed in is ended."""
+"""A password reset at a real hub with a running notebook: all access ends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OWN_TOKEN = "JUPYTERHUB_API_TOKEN"
 
 
 class Thief:
-    """Everything that somebody has who was at ada's browser and in her notebook."""
+    """Everything that an intruder has who was at ada's browser and in her notebook."""
 
     def __init__(self, hub: RealHub) -> None:
         self.hub = hub
@@ -60,7 +60,7 @@ class Thief:
         )
 
     def ways_in(self) -> set[str]:
-        """What of it still opens something."""
+        """Return what of it still opens something."""
         found = set()
         if self.browser.get("hub/home", allow_redirects=False).status_code == 200:
             found.add("session")
@@ -76,7 +76,7 @@ class Thief:
         return found
 
     def socket_ends(self) -> bool:
-        """Whether the websocket of the notebook is closed, waiting for it."""
+        """Wait for the notebook's websocket to close, and return whether it did."""
         self.socket.settimeout(120)
         try:
             while self.socket.recv_data()[0] != websocket.ABNF.OPCODE_CLOSE:
@@ -89,7 +89,7 @@ class Thief:
 
 @pytest.fixture
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealHub]:
-    """A hub with the account `ada`."""
+    """Start a hub with the account `ada`."""
     hub = RealHub(tmp_path_factory.mktemp("hub"), ["ada"])
     try:
         hub.start()
@@ -135,7 +135,7 @@ def test_a_reset_ends_whatever_is_signed_in(hub: RealHub) -> None:
     contents, deadline = f"{thief.own}/api/contents", time.monotonic() + 120
     while ada.get(contents, allow_redirects=False).status_code == 200:
         assert time.monotonic() < deadline, "the notebook still lets its visitors in"
-        time.sleep(0.1)  # the hub tells it after its own start: there is no event to wait for
+        time.sleep(0.1)  # the hub tells it after its start; no event says so
     assert thief.ways_in() == set()
     assert AccountStore(hub.state / FILE).password("ada") is None
 
@@ -146,7 +146,7 @@ def _notebook(hub: RealHub) -> psutil.Process:
 
 
 def _end_proxy(hub: RealHub) -> None:
-    """The proxy outlives a hub that is killed; `make run` ends it."""
+    """End the proxy, which outlives a killed hub; `make run` ends it, too."""
     for one in hub.processes():
         if any("configurable-http-proxy" in word for word in one.cmdline()):
             one.kill()

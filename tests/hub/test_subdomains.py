@@ -1,4 +1,4 @@
-"""A hub whose notebooks have host names of their own: which browser origin may do what."""
+"""A hub whose notebooks have their own host names: which browser origin may do what."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAME = "hub.localhost"
 
 
 class Loopback(HTTPAdapter):
-    """Connects to this machine whatever the host is called, as browsers do for *.localhost."""
+    """Connects to this machine whatever the host name is, as browsers do for *.localhost."""
 
     def send(self, request: requests.PreparedRequest, **words: Any) -> requests.Response:  # type: ignore[override]
         parts = urlsplit(str(request.url))
@@ -34,7 +34,7 @@ class Loopback(HTTPAdapter):
 
 
 class Strict(requests.Session):
-    """Sends cookies as a browser: one without a domain to no host below that which set it."""
+    """Sends cookies as a browser does: one without a domain only to the host that set it."""
 
     def prepare_request(self, request: requests.Request) -> requests.PreparedRequest:
         made = super().prepare_request(request)
@@ -47,7 +47,7 @@ class Strict(requests.Session):
 
 
 class Browser(Visitor):
-    """A visitor for whom every *.localhost is here, at the hub's host or at a notebook's."""
+    """A visitor for whom every *.localhost is this machine, at the hub's host or another."""
 
     def __init__(self, url: str, session: requests.Session | None = None) -> None:
         super().__init__(url)
@@ -55,14 +55,14 @@ class Browser(Visitor):
         self.session.mount("http://", Loopback())
 
     def at(self, host: str) -> Browser:
-        """The same browser at another host."""
+        """Return the same browser at another host."""
         parts = urlsplit(self.url)
         made = Browser(parts._replace(netloc=f"{host}:{parts.port}").geturl(), self.session)
         made.name = self.name
         return made
 
     def xsrf(self, path: str) -> str:
-        """The token of this host, which no other host's cookies have."""
+        """Return the token of this host, which no other host's cookies contain."""
         asked = urlsplit(self.url + path)
         found = [
             one
@@ -73,7 +73,7 @@ class Browser(Visitor):
         return str(max(fits, key=lambda one: len(one.path)).value) if fits else ""
 
     def sends(self, path: str) -> dict[str, str]:
-        """The cookies that go with a request."""
+        """Return the cookies that go with a request."""
         asked = self.session.prepare_request(requests.Request("GET", self.url + path))
         said = asked.headers.get("Cookie", "")
         return dict(pair.split("=", 1) for pair in said.split("; ") if pair)
@@ -81,7 +81,7 @@ class Browser(Visitor):
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealHub]:
-    """A hub of two people, whose notebooks are at ada.hub.localhost and bob.hub.localhost."""
+    """Start a hub for two users with notebooks at ada.hub.localhost and bob.hub.localhost."""
     made = RealHub(tmp_path_factory.mktemp("hub"), ["ada", "bob"])
     made.environ["TFCLUSTER_HUB_SUBDOMAIN_HOST"] = f"http://{NAME}:{made.port}"
     try:
@@ -92,7 +92,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealHub]:
 
 
 def signed_in(hub: RealHub, name: str) -> tuple[Browser, Browser]:
-    """Somebody's browser at the hub's host, and at that of their notebook, which runs."""
+    """Return a user's browser at the hub's host, and at the host of their running notebook."""
     browser = Browser(f"http://{NAME}:{hub.port}{hub.base_url}")
     browser.sign_in(name, password(name))
     browser.spawn()
@@ -110,7 +110,7 @@ def bob(hub: RealHub) -> tuple[Browser, Browser]:
 
 
 def test_a_notebook_opens_at_a_host_of_its_own(ada: tuple[Browser, Browser]) -> None:
-    """The hub leads there, and what the page asks of TFCluster works there."""
+    """The hub redirects to the notebook's host, and the page's requests to TFCluster work there."""
     at_hub, own = ada
     opened = at_hub.get("user/ada/lab")
     assert opened.status_code == 200
@@ -131,7 +131,7 @@ def test_a_notebook_opens_at_a_host_of_its_own(ada: tuple[Browser, Browser]) -> 
 
 
 def test_the_hubs_cookie_stays_at_the_hub(ada: tuple[Browser, Browser]) -> None:
-    """A browser sends it to no notebook, so that a page there is nobody at the hub."""
+    """A browser sends the hub's cookie to no notebook, so a page there cannot act at the hub."""
     at_hub, own = ada
     hubs = at_hub.sends("hub/home")
     assert "jupyterhub-hub-login" in hubs
@@ -161,7 +161,7 @@ def test_a_notebooks_cookie_stays_at_the_notebook(
         )
         assert answer.status_code in (302, 403), stolen
     assert bobs.get("user/bob/tfcluster/api/clusters").status_code == 200
-    seen = ada[0].get("user/bob/lab")  # ada is signed in at the hub, and is not bob
+    seen = ada[0].get("user/bob/lab")  # ada is signed in at the hub, but is not bob
     assert seen.status_code == 404  # the hub does not say whether bob has one
 
 
@@ -185,7 +185,7 @@ def test_a_page_of_another_host_uses_nobodys_cookies(
 
 
 def test_a_path_of_the_hub_leads_to_no_notebook(hub: RealHub, ada: tuple[Browser, Browser]) -> None:
-    """On the hub's own host a notebook's path is the hub's, which leads to the notebook's host."""
+    """A notebook's path on the hub's own host redirects to the notebook's host."""
     answer = ada[0].get("user/ada/lab", allow_redirects=False)
     assert answer.status_code == 302
     assert answer.headers["Location"].startswith(f"http://{NAME}:{hub.port}/tf/hub/user/ada")
@@ -201,7 +201,7 @@ class Subdomains(Hub):
 def test_make_run_prints_the_name_and_the_console_is_at_the_hub(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """The link has the host's name; the console signs an administrator in on the hub's host."""
+    """The printed link has the host's name, and the console's sign-in is at that host."""
     hub = Subdomains(tmp_path_factory.mktemp("hub"), "/tf/")
     try:
         hub.start()

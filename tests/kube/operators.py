@@ -152,14 +152,14 @@ def policy(cluster: UnderTest, **more: Any) -> str:
 
 
 def dns(cluster: UnderTest) -> Object:
-    """The word `dns` of a policy: of our own node a server at its address, as a cache would be;
-    a person's cluster has its pods where most have them.
+    """Return `dns` for a policy: on our own node the server's address, as for a node-local cache;
+    on another cluster the pods that most clusters have.
     """
     return {"dns": [{"network": cluster.own.first.ip}]} if cluster.own else {}
 
 
 def dns_patches(cluster: UnderTest) -> list[Object]:
-    """What an administrator patches in an overlay where DNS is not where most clusters have it."""
+    """Return the patches for an overlay of a cluster whose DNS is not in the usual place."""
     if not cluster.own:
         return []
     servers = [Resolver(network=cluster.own.first.ip)]

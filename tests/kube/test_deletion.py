@@ -1,4 +1,4 @@
-"""Records that somebody deletes and something keeps, and what keeps nobody from keeping them."""
+"""Records that somebody deletes while a finalizer keeps them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CONTROLLER = (
     "--as-group=system:serviceaccounts:kube-system",
     "--as-group=system:masters",
 )
-"""Somebody whom admission lets set finalizers; users are refused."""
+"""An account that admission lets set finalizers; users are refused."""
 WAITS = "import time\ntime.sleep(600)\n"
 OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "tfcluster-options"}
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.hostile
 
 @pytest.fixture(scope="module")
 def alices(new_tenant: Callable[[], Tenant]) -> Tenant:
-    """A user's namespace, and what else its administrator lets the user write."""
+    """Make a user's namespace, with more rights that its administrator gives the user."""
     tenant = new_tenant()
     tenant.let(USER)
     more = [
@@ -46,14 +46,14 @@ def alices(new_tenant: Callable[[], Tenant]) -> Tenant:
 
 @pytest.fixture
 def waits(tmp_path: Any) -> Any:
-    """A program that waits until it is stopped."""
+    """Return a program that waits until it is stopped."""
     file = tmp_path / "waits.py"
     file.write_text(WAITS)
     return file
 
 
 def hold(tenant: Tenant, name: str, *finalizers: str) -> None:
-    """Put finalizers on a record, as users could before admission refused it."""
+    """Put finalizers on a record, as users could before admission refused them."""
     body = json.dumps({"metadata": {"finalizers": list(finalizers) or None}})
     tenant.kubectl("patch", "tfcluster", name, "--type=merge", "-p", body, *CONTROLLER)
 
@@ -64,8 +64,8 @@ def tasks_gone(tenant: Tenant, name: str) -> None:
 
 @pytest.mark.parametrize("how", ["background", "foreground", "orphan"])
 def test_a_finalizer_keeps_no_task(alices: Tenant, waits: Any, how: str) -> None:
-    """A run that a finalizer keeps loses its tasks as soon as it is deleted, in whatever way, and
-    says what keeps it; the record goes when nothing keeps it any more.
+    """However a run is deleted, its tasks end at once although a finalizer keeps its record, and
+    the run names the finalizer; the record goes when nothing keeps it any more.
     """
     name = f"kept-{how}-1"
     alices.launch(name, spec_of(waits, lifecycle=Lifecycle(grace=1)))
@@ -95,8 +95,8 @@ def test_a_record_goes_after_its_tasks(alices: Tenant, waits: Any) -> None:
 
 
 def test_users_tie_no_record_to_anything(alices: Tenant, waits: Any) -> None:
-    """Whoever may write a TFCluster can put no finalizer and no owner on it, new or there, is told
-    why, and may take both away; the garbage collector's finalizers pass.
+    """A user can put no finalizer and no owner on a TFCluster, new or existing, is told why, and
+    may remove both; the garbage collector's finalizers pass.
     """
     alices.launch("tied-1", spec_of(waits, lifecycle=Lifecycle(grace=1)))
     uid = alices.kubectl.get("configmap", OWNER["name"])["metadata"]["uid"]
@@ -128,15 +128,15 @@ def test_users_tie_no_record_to_anything(alices: Tenant, waits: Any) -> None:
     said = alices.kubectl.refused({**made, "metadata": head, "spec": {"mode": "in-graph"}})
     assert "no finalizers of your own" in said
     hold(alices, "tied-1", HOLD, "example.com/other")
-    assert patch(f"--as={USER}", labels={"mine": "too"}) == ""  # what is there hinders nothing
+    assert patch(f"--as={USER}", labels={"mine": "too"}) == ""  # old ones block nothing
     assert patch(f"--as={USER}", finalizers=[HOLD, "orphan"]) == ""
     assert patch(f"--as={USER}", finalizers=None) == ""
     alices.kubectl("delete", "tfcluster", "tied-1", f"--as={USER}")
 
 
 def test_tenants_tie_nothing_else_either(alices: Tenant) -> None:
-    """Where an administrator lets accounts of a user's namespace write more, they can put no
-    finalizer and no owner on that; controllers of other namespaces can.
+    """Accounts of a user's namespace that an administrator lets write more can put no finalizer and
+    no owner on it; controllers of other namespaces can.
     """
     account = f"--as=system:serviceaccount:{alices.name}:notebook"
     uid = alices.kubectl.get("configmap", OWNER["name"])["metadata"]["uid"]
@@ -172,8 +172,8 @@ def test_tenants_tie_nothing_else_either(alices: Tenant) -> None:
 def test_a_removed_namespace_goes(
     new_tenant: Callable[[], Tenant], waits: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The namespace of a removed user goes although its runs carry finalizers, one of them while it
-    is running.
+    """A removed user's namespace goes although its runs carry finalizers, one of them while
+    running.
     """
     tenant = new_tenant()
     for name in ("held-1", "over-1"):

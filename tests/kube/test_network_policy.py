@@ -1,5 +1,5 @@
-"""NetworkPolicies: that they are enforced, and that ours keep metadata services, names that others
-give, and the operator closed, whatever an administrator grants.
+"""NetworkPolicies are enforced, and ours keep metadata services, foreign DNS servers and the
+operator closed, whatever an administrator grants.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ ORDINARY = "198.51.100.7"
 
 @contextmanager
 def answering(node: Node) -> Iterator[None]:
-    """The addresses at which clouds tell credentials, and one that is nobody's, answer on a node at
-    port WEB: a pod reaches them by its node, as it does the real ones.
+    """Make a node answer at port WEB of the addresses where clouds serve credentials, and of one
+    unused address; pods reach them through their node, as the real ones.
     """
     every = (*METADATA, ORDINARY)
     node.run(["sh", "-ec", "; ".join(f"ip address add {each}/32 dev lo" for each in every)])
@@ -91,20 +91,20 @@ Made = tuple[list[Object], dict[str, str]]
 
 
 def of_a_tenant(namespace: str, *networks: str) -> Made:
-    """What tenancy makes for a group that may reach networks, and the labels of a notebook."""
+    """Return what tenancy makes for a group that may reach networks, and a notebook's labels."""
     grant = Entitlement(Grant(egress=networks))
     every = tenants_objects(grant, Place("tfcluster-hub"), namespace=namespace)
     return [each for each in every if each["kind"] == "NetworkPolicy"], NOTEBOOK
 
 
 def of_a_run(namespace: str, *networks: str) -> Made:
-    """What the operator makes for a run whose tasks may reach them, and the labels of a task."""
+    """Return what the operator makes for a run that may reach networks, and a task's labels."""
     head = Metadata(name="digits-1", cluster="digits", run=1, uid="u1", created_at=0.0)
     run = TFCluster(metadata=head, spec=Spec(mode=Mode.IN_GRAPH))
     every = runs_objects(run, Policy(egress=networks), namespace=namespace)
     made = [each for each in every if each["kind"] == "NetworkPolicy"]
     for each in made:
-        del each["metadata"]["ownerReferences"]  # of a record that is not there
+        del each["metadata"]["ownerReferences"]  # their record does not exist
     return made, labels.of_pods("digits-1", "u1", TaskType.WORKER)
 
 
@@ -116,8 +116,8 @@ BOTH = pytest.mark.parametrize("of", [of_a_tenant, of_a_run])
 def test_no_grant_opens_a_metadata_service(
     cluster: UnderTest, kube: Kubectl, of: Callable[..., Made]
 ) -> None:
-    """A notebook, and a task, with egress to 0.0.0.0/0 and ::/0 reaches an address of nobody, and
-    none at which a cloud gives away credentials; without our policies it reaches each.
+    """A notebook, and a task, with egress to 0.0.0.0/0 and ::/0 reaches an unused address, but none
+    where a cloud serves credentials; without our policies it reaches all of them.
     """
     assert cluster.own
     policies, marks = of(kube.namespace, "0.0.0.0/0", "::/0")
@@ -170,8 +170,8 @@ for address in sys.argv[1:]:
 def test_names_are_asked_of_the_clusters_dns_pods_alone(
     cluster: UnderTest, new_namespace: Callable[[], Kubectl], of: Callable[..., Made]
 ) -> None:
-    """Pods of kube-system with the label of DNS answer a notebook, and a task, by TCP and UDP; pods
-    of another namespace with that label, and of kube-system without it, do not.
+    """A notebook, and a task, gets DNS answers, by TCP and UDP, from kube-system pods with the DNS
+    label; not from pods of another namespace with that label, or of kube-system without it.
     """
     image, name = cluster.description.images["notebook"], f"dns-{uuid.uuid4().hex[:6]}"
     kube, others, system = new_namespace(), new_namespace(), cluster.kubectl.within("kube-system")
@@ -210,8 +210,8 @@ def test_nobody_but_prometheus_reaches_the_operator(
     installed: Installed | None,
     new_namespace: Callable[[], Kubectl],
 ) -> None:
-    """Port 8080 of the operator is closed to pods, but for those of Prometheus where its policy is
-    applied; and the operator itself stays ready.
+    """Port 8080 of the operator is closed to pods, except Prometheus where its policy is applied,
+    and the operator stays ready.
     """
     if installed is None:
         pytest.skip("the operator runs beside the tests")

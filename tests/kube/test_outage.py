@@ -1,4 +1,4 @@
-"""An operator that stops, and what its users are told, with no more rights than users have."""
+"""What users are told when the operator stops, with no more rights than users have."""
 
 from __future__ import annotations
 
@@ -30,12 +30,13 @@ def test_users_hear_of_an_outage_and_of_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """While the operator answers nobody says otherwise, also of a run that takes its time to end;
-    killed or ended in order, `list` and `status` say so until it is back, and what was asked for
-    meanwhile is done then.
+    """While the operator answers no notice is shown, even if a run takes its time to end. When it
+    is killed or stopped, `list` and `status` show a notice until it is back; requests made
+    meanwhile are carried out then.
     """
     tenant = new_tenant()
-    # Beside the tests its Lease is where it serves; k8s/base lets users read the installed one.
+    # In tests the Lease is in the served namespace; k8s/base lets users read that of an installed
+    # operator.
     more = [HEARTBEAT] if isinstance(tenant.operator, Process) else []
     tenant.kubectl.apply(*rights([*user_rules(), *more], tenant.name))
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tenant.kubectl, tmp_path / "user")))

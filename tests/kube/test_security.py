@@ -213,8 +213,8 @@ def test_no_field_can_be_smuggled_in(alices: Tenant, tmp_path: Any) -> None:
 def test_a_nodes_cache_gives_nobody_a_private_image(
     alices: Tenant, cluster: UnderTest, new_namespace: Callable[[], Kubectl]
 ) -> None:
-    """A run that names a private image which its node has pulled with somebody's secret, and names
-    no secret itself, is told that the image is private, and starts nothing.
+    """A run that names a private image without a secret is told that the image is private, and
+    starts nothing, although its node has pulled the image with another user's secret.
     """
     private = cluster.busybox.replace(REGISTRY, PRIVATE)
     owners = new_namespace()

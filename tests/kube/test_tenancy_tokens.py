@@ -80,7 +80,7 @@ def test_the_hubs_token_reaches_tenants_and_nothing_else(
     lax: Any = namespace("eve")
     lax["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] = "privileged"
     assert "may only make tenants" in created(kube, HUB, lax)
-    own = "may only give a new tenant labels and annotations of its own"
+    own = "may give a new tenant only the labels and annotations that mark it"
     for key in ("pod-security.kubernetes.io/enforce-version", "example.org/mesh"):
         other: Any = namespace("eve")
         other["metadata"]["labels"][key] = "v1.0"

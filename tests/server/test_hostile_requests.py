@@ -1,4 +1,4 @@
-"""Hostile requests to the server extension: refused, with no traceback in the log."""
+"""The server extension refuses hostile requests, and logs no traceback."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from attack_requests import (
 from recorded import Page, recorder
 from test_doors import ways
 
-__all__ = ["recorder"]  # a fixture, as if written here
+__all__ = ["recorder"]  # a fixture, re-exported
 CLUSTERS = "tfcluster/api/clusters"
 
 
@@ -32,7 +32,7 @@ def where(http_server: Any, http_server_port: Any) -> tuple[str, int]:
 
 @pytest.fixture
 def no_traceback(caplog: pytest.LogCaptureFixture, jp_serverapp: Any) -> Iterator[None]:
-    """Fails where the server's log has a traceback or an error."""
+    """Fail if the server's log has a traceback or an error."""
     jp_serverapp.log.propagate = True
     yield
     bad = [one for one in caplog.records if one.exc_info or one.levelno >= logging.ERROR]
@@ -43,7 +43,7 @@ def no_traceback(caplog: pytest.LogCaptureFixture, jp_serverapp: Any) -> Iterato
 def attacked(
     where: tuple[str, int], jp_base_url: str, jp_auth_header: dict[str, str], no_traceback: None
 ) -> Callable[[list[Attack]], Any]:
-    """Sends attacks while the server's loop turns; what does not hold."""
+    """Return a function that sends attacks while the server runs, and says what is wrong."""
 
     async def attack(attacks: list[Attack]) -> list[str]:
         assert attacks
@@ -55,8 +55,8 @@ def attacked(
 async def test_without_sign_in_no_route_reads_a_body_or_logs_a_traceback(
     jp_web_app: Any, jp_base_url: str, attacked: Any
 ) -> None:
-    """Each route, TensorBoard's page among them, answers who is not signed in at once: with 403,
-    or where a page is loaded with the login; 90 MB are never waited for.
+    """Each route, TensorBoard's page among them, answers a stranger at once, with 403 or, for a
+    page, with a redirect to the login; none waits for 90 MB.
     """
     attacks = []
     for method, full_path, _function in ways(jp_web_app):
@@ -71,7 +71,7 @@ async def test_without_sign_in_no_route_reads_a_body_or_logs_a_traceback(
 async def test_tensorboards_page_leads_strangers_to_the_login(
     attacked: Any, recorder: Page
 ) -> None:
-    """A redirect, and no traceback in the log."""
+    """A stranger gets a redirect, and the log no traceback."""
     page = f"tfcluster/tensorboard/{recorder.id}"
     pages = (f"{page}/", page, f"{page}/data/runs")
     attacks = [
@@ -84,7 +84,7 @@ async def test_tensorboards_page_leads_strangers_to_the_login(
 async def test_an_address_that_is_no_text_is_refused(
     where: tuple[str, int], recorder: Page, jp_auth_header: dict[str, str]
 ) -> None:
-    """400, with a page below a TensorBoard's own."""
+    """An address that is not valid UTF-8, below a TensorBoard's page, gets 400."""
     attack = Attack("no text", "GET", "/%ff%fe")
     reply = await asyncio.to_thread(send, where, attack, recorder.base, jp_auth_header)
     assert reply.status == 400
@@ -92,7 +92,7 @@ async def test_an_address_that_is_no_text_is_refused(
 
 
 async def test_a_body_of_no_clear_length_is_refused(attacked: Any, recorder: Page) -> None:
-    """400 for each form, also where the body would be passed on to TensorBoard."""
+    """Each form gets 400, also if the body would be passed on to TensorBoard."""
     page = f"tfcluster/tensorboard/{recorder.id}/take"
     attacks = [*unclear_lengths("POST", CLUSTERS), *unclear_lengths("POST", page)]
     assert await attacked(attacks) == []
@@ -101,7 +101,7 @@ async def test_a_body_of_no_clear_length_is_refused(attacked: Any, recorder: Pag
 async def test_a_length_that_is_said_twice_is_passed_on_once(
     where: tuple[str, int], recorder: Page, jp_auth_header: dict[str, str]
 ) -> None:
-    """TensorBoard gets one length and the body."""
+    """TensorBoard receives one length and the body."""
     headers = (("Content-Length", "5"), ("Content-Length", "5"))
     attack = Attack("twice", "POST", "/take", headers, b"12345", frozenset({200}))
     reply = await asyncio.to_thread(send, where, attack, recorder.base, jp_auth_header)
@@ -109,13 +109,13 @@ async def test_a_length_that_is_said_twice_is_passed_on_once(
 
 
 async def test_a_body_that_is_too_large_is_refused_before_it_is_here(attacked: Any) -> None:
-    """413, with the limit, to who is signed in."""
+    """A signed-in client gets 413 with the limit."""
     attacks = list(huge_bodies("POST", CLUSTERS, frozenset({413}), signed_in=True))
     assert await attacked(attacks) == []
 
 
 async def test_who_goes_on_sending_hears_the_refusal(http_server_client: Any, api: Any) -> None:
-    """A client that sends all of 5 MB before it reads gets 413 and not a broken connection."""
+    """A client that sends all of 5 MB before it reads gets 413, not a broken connection."""
     answer = await api("POST", "clusters", raw=b" " * (5 << 20))
     assert answer.status == 413
     assert "at most 4 MiB" in answer.json["detail"]
@@ -125,7 +125,7 @@ async def test_who_goes_on_sending_hears_the_refusal(http_server_client: Any, ap
 async def test_numbers_that_are_none_are_refused_at_their_field(
     attacked: Any, where: tuple[str, int], jp_base_url: str, jp_auth_header: dict[str, str]
 ) -> None:
-    """Infinite numbers are named by their field, and no answer holds what JSON has not."""
+    """The answer names the field of an infinite number and is valid JSON."""
     for path in (CLUSTERS, f"{CLUSTERS}/plan"):
         assert await attacked(list(wrong_bodies("POST", path))) == []
     for attack in wrong_bodies("POST", CLUSTERS):

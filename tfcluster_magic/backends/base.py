@@ -82,8 +82,8 @@ class Backend(abc.ABC):
         return None
 
     def outage(self) -> str:
-        """Why nobody carries out what is asked for at the moment, in a sentence; empty while
-        somebody does, and where that cannot be known.
+        """Return why nobody carries out requests at the moment, as a sentence; empty while somebody
+        does, and where that cannot be known.
         """
         return ""
 

@@ -1,10 +1,11 @@
-"""State files: read with suspicion, and written whole or not at all.
+"""Read state files with suspicion, and write them whole or not at all.
 
 A file in a state folder may be anything by the time it is read: cut, garbled, huge, a pipe, a link,
-somebody else's. `content` opens nothing but a regular file of the folder's owner, never waits for
-it and never takes more than `MOST_BYTES`; everything that may be wrong is `Unreadable`. `write`
-replaces a file in one step, so that a reader sees the old content or the new one. It owns the mode
-(private to the user), the temporary names, and the spare files that a full disk is written with.
+or another user's. `content` opens only a regular file that the folder's owner, this user or root
+owns; it never blocks and never reads more than `MOST_BYTES`. Whatever is wrong raises `Unreadable`.
+`write` replaces a file in one step, so that a reader sees either the old content or the new. This
+module owns the mode (private to the user), the temporary names, and the spare files that make a
+write possible on a full disk.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from . import newer
 T = TypeVar("T")
 
 MOST_BYTES = 8 << 20
-"""Largest state file that is read or written; the arguments of a process are bounded by less."""
+"""Largest state file that is read or written; no argument list of a process is longer."""
 MOST_NUMBER = 2.5e11
-"""Largest number with a fraction in a state file: in seconds since 1970 it is the year 9892."""
+"""Largest fractional number in a state file: as seconds since 1970, the year 9892."""
 _ODD_NUMBER = re.compile(rb"(?:^|[:,\[])\s*(?:-|[0-9.]*[eE]|[0-9]{12})")
-"""What stands in every text with a number below 0 or above `MOST_NUMBER`, and in few others."""
+"""Matches every text with a number below 0 or above `MOST_NUMBER`, and few others."""
 SPARE_BYTES = 32 << 10
 NEEDED = 1 << 20
 """A disk with fewer free bytes is full."""
@@ -40,7 +41,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Unreadable(Exception):
-    """A state file that is there and is not what it should be; the text says why."""
+    """A state file that exists but is not valid; the text says why."""
 
 
 def opened(path: Path, *, owned: bool = True) -> int:
@@ -84,7 +85,7 @@ def _why(error: Exception) -> str:
 
 
 def content(path: Path, most: int = MOST_BYTES) -> bytes:
-    """The bytes of a state file. Raises as `opened`; Unreadable when there are more than `most`."""
+    """Return the content of a state file. Raises as `opened`, and Unreadable above `most` bytes."""
     fd = opened(path)
     try:
         size = os.fstat(fd).st_size
@@ -101,7 +102,7 @@ def content(path: Path, most: int = MOST_BYTES) -> bytes:
 
 
 def tail(path: Path, most: int, *, owned: bool = True) -> bytes:
-    """The last `most` bytes of a file of any size; none when it cannot be read."""
+    """Return the last `most` bytes of a file of any size; nothing if it cannot be read."""
     try:
         fd = opened(path, owned=owned)
     except (FileNotFoundError, Unreadable):
@@ -115,7 +116,7 @@ def tail(path: Path, most: int, *, owned: bool = True) -> bytes:
 
 
 def decoded(text: bytes, kind: type[T], *, exact: bool = False) -> T:
-    """JSON as a `kind`: as far as this version knows it, or `exact`. Raises Unreadable."""
+    """Decode JSON as a `kind`, ignoring newer fields unless `exact`. Raises Unreadable."""
     try:
         try:
             found = msgspec.json.decode(text, type=kind)
@@ -134,7 +135,7 @@ def decoded(text: bytes, kind: type[T], *, exact: bool = False) -> T:
 
 
 def _check_numbers(value: object) -> None:
-    """Refuse times and amounts that the code which uses them would fail at."""
+    """Refuse times and amounts that later code would fail on."""
     kind = type(value)
     if kind is float:
         if not 0 <= value <= MOST_NUMBER:  # type: ignore[operator]
@@ -152,12 +153,12 @@ def _check_numbers(value: object) -> None:
 
 
 def load(path: Path, kind: type[T], *, exact: bool = False) -> T:
-    """The content of a state file as a `kind`. Raises as `content` and `decoded`."""
+    """Return the content of a state file as a `kind`. Raises as `content` and `decoded`."""
     return decoded(content(path), kind, exact=exact)
 
 
 def read(path: Path, kind: type[T]) -> T | None:
-    """The same, or None where there is no such file or it is unreadable."""
+    """Return the same, or None if the file is missing or unreadable."""
     try:
         return load(path, kind)
     except (FileNotFoundError, Unreadable):
@@ -176,7 +177,7 @@ def write(
     """Replace `path` with `content`; `durable` also survives a power cut. Raises OSError.
 
     `alone`: a lock keeps others from writing it, so that what a killed writer left is taken.
-    `spares`: files made by `reserve`, one of which is used up when the disk is full.
+    `spares`: files made by `reserve`; one of them is used when the disk is full.
     """
     if len(content) > MOST_BYTES:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
@@ -186,7 +187,7 @@ def write(
     try:
         try:
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(beside)  # and never write into what somebody put there
+                os.unlink(beside)  # never write into what somebody put there
             _fill(beside, content, os.O_CREAT | os.O_EXCL, durable, mode, gid)
         except OSError as error:
             if error.errno not in FULL or not _claim(spares, beside, len(content)):
@@ -221,23 +222,23 @@ def _fill(path: Path, text: bytes, how: int, durable: bool, mode: int, gid: int 
 
 
 def _claim(spares: Iterable[Path], beside: Path, size: int) -> bool:
-    """Make a spare file that has room for `size` bytes ours, under the name `beside`."""
+    """Take over a spare file that has room for `size` bytes, under the name `beside`."""
     if size > SPARE_BYTES:
         return False
     for spare in spares:
         with contextlib.suppress(OSError):
-            os.rename(spare, beside)  # of two who want it one gets it
+            os.rename(spare, beside)  # only one of two writers gets it
             return True
     return False
 
 
 def reserve(spare: Path) -> None:
-    """Take `SPARE_BYTES` of the disk, for a `write` when it is full. Raises OSError."""
+    """Reserve `SPARE_BYTES` of the disk for a `write` when it is full. Raises OSError."""
     fd = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         try:
             os.posix_fallocate(fd, 0, SPARE_BYTES)
-        except (AttributeError, OSError) as error:  # macOS; a file system that cannot
+        except (AttributeError, OSError) as error:  # macOS, or the file system does not support it
             if getattr(error, "errno", None) in FULL:
                 raise
             os.write(fd, bytes(SPARE_BYTES))
@@ -250,8 +251,8 @@ def reserve(spare: Path) -> None:
 
 
 def lock_file(path: Path) -> int:
-    """Open the file of a lock, made where it is missing; what is no file in its place is put aside.
-    Raises OSError.
+    """Open a lock file, and make it if it is missing. Anything there that is not a regular file is
+    put aside. Raises OSError.
     """
     how = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
@@ -269,23 +270,23 @@ def lock_file(path: Path) -> int:
 
 
 def put_aside(path: Path) -> None:
-    """Make room for a state file where something lies that is none. Raises OSError."""
+    """Move aside what stands in the place of a state file and is not one. Raises OSError."""
     os.rename(path, path.with_name(f".{path.name}.aside.{os.lstat(path).st_ino}"))
 
 
 def is_full(folder: Path) -> bool:
-    """Whether the disk of `folder` has no room for more, or for more files."""
+    """Return whether the disk of `folder` has no room for more bytes or more files."""
     try:
         there = os.statvfs(folder)
     except OSError:
         return False
-    # Some file systems have no fixed number of files, and say 0 of 0.
+    # Some file systems have no fixed number of files and report 0 of 0.
     no_files = there.f_files > 0 and there.f_favail == 0
     return there.f_bavail * there.f_frsize < NEEDED or no_files
 
 
 def mount_of(folder: Path) -> str:
-    """Where the disk of `folder` is mounted."""
+    """Return where the disk of `folder` is mounted."""
     place = Path(os.path.realpath(folder))
     with contextlib.suppress(OSError):
         device = os.stat(place).st_dev
@@ -298,7 +299,7 @@ Stamp = tuple[int, int, int]
 
 
 def stamp(path: Path) -> Stamp | None:
-    """How a file looks from outside, to know when another one is there; None when there is none."""
+    """Return a mark that changes when the file is replaced or changed; None if there is no file."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -328,7 +329,7 @@ def remove_tree(path: Path) -> None:
         for folder, _folders, _files in os.walk(path):
             with contextlib.suppress(OSError):
                 os.chmod(folder, 0o700)
-    with contextlib.suppress(RecursionError):  # folders in folders, a thousand deep
+    with contextlib.suppress(RecursionError):  # folders nested a thousand deep
         shutil.rmtree(path, ignore_errors=True)
 
 

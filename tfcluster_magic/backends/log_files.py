@@ -107,7 +107,7 @@ def _is_file(place: Path) -> bool:
 
 
 def _opened(path: Path) -> int | None:
-    """A log, which a program may have replaced by anything; None: by no file."""
+    """Open a log, which a program may have replaced by anything; None if it is not a file."""
     try:
         return files.opened(path, owned=False)
     except (FileNotFoundError, files.Unreadable):
@@ -119,9 +119,9 @@ def _text(line: bytes) -> str:
 
 
 def backwards(file: BinaryIO, at: int) -> Iterator[tuple[int, bytes]]:
-    """Lines before `at`, the last one first, with where each begins; without the file's first.
+    """Yield the lines before `at`, newest first, with their offsets; without the file's first line.
 
-    One without an end (a progress bar, binary) comes in parts, as `TaskLog.read` gives it.
+    A line without an end (a progress bar, binary) comes in parts, as `TaskLog.read` gives it.
     """
     begun = b""
     while at > 0:

@@ -21,7 +21,7 @@ from ..i18n import _
 from ..models import TFCluster
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
-"""As `names.parse_ref` takes it: of `1` and `01` one is no run."""
+"""The numbers that `names.parse_ref` accepts: `01` is not a run."""
 
 
 def choose(wanted: str, given: bool, active: Mapping[str, TFCluster]) -> str:

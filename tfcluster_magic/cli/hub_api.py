@@ -146,8 +146,8 @@ def no_token(url: str) -> str:
 
 
 def _reached(url: str) -> tuple[str, str]:
-    """Where to connect for an address, and the host to ask for: names below localhost are this
-    machine, as for browsers, which not every resolver knows.
+    """Return where to connect for an address, and the host to ask for. Names below localhost are
+    this machine, as in browsers; not every resolver knows that.
     """
     parts = urlsplit(url)
     if not (parts.hostname or "").endswith(".localhost"):

@@ -76,7 +76,7 @@ class Terminal:
         return self.is_terminal() and self.wants_colours()
 
     def is_terminal(self) -> bool:
-        """Whether stdout is a terminal, on which control characters would act."""
+        """Return whether stdout is a terminal, which would act on control characters."""
         return sys.stdout.isatty()
 
     @staticmethod
@@ -99,9 +99,8 @@ class Terminal:
         self.emit(self.words(text))
 
     def emit(self, text: str, *, raw: bool = False) -> None:
-        """A result exactly as it is: a document, a line of a log. What goes to a terminal keeps its
-        colours, and nothing else in it acts on that terminal; a pipe gets no colours, and with
-        `raw` every byte.
+        """Write a result as it is: a document, a line of a log. A terminal gets its colours but no
+        other control characters; a pipe gets no colours, and with `raw` every byte.
 
         Raises:
             TFClusterError: stdout takes no more; BrokenPipeError when nobody reads it any more.
@@ -110,7 +109,7 @@ class Terminal:
         if self.is_terminal():
             text = "\n".join(tame(settled(line)) for line in text.split("\n"))
         elif raw:
-            colours = True  # else click takes away what it knows
+            colours = True  # otherwise click strips them
         try:
             click.echo(text, color=colours)
         except BrokenPipeError:
@@ -144,7 +143,7 @@ class Terminal:
         self.told_outage([cluster])
 
     def told_outage(self, clusters: Sequence[TFCluster]) -> None:
-        """Tell once that nobody answers for these runs, and that somebody does again."""
+        """Say once that nobody answers for these runs, and once that somebody does again."""
         away = self.manager.outage(clusters)
         if away != self._outage and (away or any(each.active for each in clusters)):
             self.note(self.words(away or _("The operator of TFCluster answers again.")))

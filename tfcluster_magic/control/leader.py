@@ -29,8 +29,8 @@ NAME = LEASE
 LASTS = 15
 """Seconds for which the Lease is its holder's, from each renewal."""
 DEADLINE = 10.0
-"""Seconds after which a holder that could not renew it gives it up; `heartbeat.SILENT` builds on
-it.
+"""Seconds after which a holder that could not renew the Lease gives it up; `heartbeat.SILENT`
+relies on it.
 """
 EVERY = 2.0
 """Seconds between renewals, and between looks at somebody else's Lease."""

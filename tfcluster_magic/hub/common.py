@@ -29,7 +29,7 @@ _HOST_NAME = re.compile(r"(?!-)[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})+")
 SERVER_SCOPES = ["users:activity!user", "access:servers!server"]
 """What a notebook's own token may do: tell that it is used, and ask who its visitors are."""
 RECHECK = "hub-sign-outs"
-"""Below a notebook's address: the hub asks it there to forget whom it knew (see `visitors`)."""
+"""Path below a notebook's address where the hub tells it to forget visitors (see `visitors`)."""
 
 
 def configure(c: Config, *, state: Path) -> None:
@@ -38,12 +38,12 @@ def configure(c: Config, *, state: Path) -> None:
     Everything may be set again afterwards.
 
     Raises:
-        InvalidRequest: the networks of trusted proxies are none.
+        InvalidRequest: the list of trusted proxies is not valid.
     """
     programs = str(Path(sys.executable).parent)  # JupyterHub calls alembic by its name
     if programs not in (found := os.environ.get("PATH", os.defpath)).split(os.pathsep):
         os.environ["PATH"] = os.pathsep.join([programs, found])
-    forwarded.trusted(os.environ)  # a mistake is told at once
+    forwarded.trusted(os.environ)  # reports a mistake at once
     c.JupyterHub.proxy_class = "tfcluster_magic.hub.proxy.Proxy"
     c.JupyterHub.base_url = base_url()
     if host := subdomain_host():
@@ -69,11 +69,11 @@ def base_url(environ: Mapping[str, str] | None = None) -> str:
 
 
 def subdomain_host(environ: Mapping[str, str] | None = None) -> str:
-    """The hub's own host as a browser has it, https://NAME[:PORT], when each notebook has a host of
-    its own below that name; else nothing: TFCLUSTER_HUB_SUBDOMAIN_HOST.
+    """Return the hub's own host as a browser sees it, https://NAME[:PORT], if each notebook has a
+    host of its own below that name; otherwise nothing. It is TFCLUSTER_HUB_SUBDOMAIN_HOST.
 
     Raises:
-        InvalidRequest: it is no such address.
+        InvalidRequest: it is not such an address.
     """
     env = os.environ if environ is None else environ
     said = env.get(SUBDOMAIN_HOST, "").strip().rstrip("/")
@@ -98,7 +98,7 @@ def subdomain_host(environ: Mapping[str, str] | None = None) -> str:
 
 
 def host_of(name: str, domain: str, kind: str) -> str:
-    """The host name of somebody's notebook; a service, the console, stays on the hub's own."""
+    """Return the host name of a user's notebook; the console, a service, stays on the hub's own."""
     from jupyterhub.utils import subdomain_hook_idna
 
     return domain if kind == "service" else str(subdomain_hook_idna(name, domain, kind))

@@ -1,11 +1,11 @@
-"""The address a request came from, believed only from our own proxy.
+"""The address that a request came from, believed only from our own proxy.
 
-JupyterHub's server believes `X-Forwarded-For` and `X-Real-Ip` of every client. Here the proxy is
-known by the path it uses: it reaches the hub and the console below a secret segment, which the hub
-gives it with its route and which notebooks, the proxy's other targets, never see. Below that path,
-of `X-Forwarded-For` only the hops count that our proxy and the proxies named in
-TFCLUSTER_HUB_TRUSTED_PROXIES have added. On every other path the address is that of the connection,
-and all headers that claim another are removed before a handler sees them.
+JupyterHub's server believes every client's `X-Forwarded-For` and `X-Real-Ip`. Here the path
+identifies the proxy: the hub gives it a secret first path segment in the routes to the hub and the
+console, which notebooks, the proxy's other targets, never see. Below that path, only those hops of
+`X-Forwarded-For` count that our proxy and the proxies in TFCLUSTER_HUB_TRUSTED_PROXIES added. On
+every other path the address is that of the connection, and all headers that claim another are
+removed before a handler sees them.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from ..i18n import _
 
 Network = IPv4Network | IPv6Network
 TRUSTED = "TFCLUSTER_HUB_TRUSTED_PROXIES"
-"""Networks of proxies in front of ours, such as an ingress controller's, with commas."""
+"""Networks of proxies in front of ours, such as an ingress controller's, separated by commas."""
 NEVER_BELIEVED = ("X-Real-Ip", "X-Scheme", "Forwarded", "X-Forwarded-For")
 """Neither our proxy nor this server uses the first three; the last one has been read by then."""
 ONLY_FROM_PROXY = ("X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port")
 
 
 def segment(token: str) -> str:
-    """Return the first part of the paths by which the proxy reaches whoever has this token."""
+    """Return the first part of the paths by which the proxy reaches the owner of this token."""
     return hmac.new(token.encode(), b"the proxy's path", hashlib.sha256).hexdigest()
 
 
@@ -45,7 +45,7 @@ def trusted(environ: Mapping[str, str]) -> tuple[Network, ...]:
     """Return the networks in TFCLUSTER_HUB_TRUSTED_PROXIES.
 
     Raises:
-        InvalidRequest: one of them is no network.
+        InvalidRequest: one of them is not a network.
     """
     words = [word for part in environ.get(TRUSTED, "").split(",") if (word := part.strip())]
     try:
@@ -56,12 +56,12 @@ def trusted(environ: Mapping[str, str]) -> tuple[Network, ...]:
 
 
 def source(peer: str, forwarded: str, believed: Sequence[Network]) -> str:
-    """Return the address of a client that our proxy connected for.
+    """Return the address of the client for which our proxy connected.
 
     Args:
-        peer: whose connection it is; the answer where nothing else is known.
+        peer: the address of the connection; returned if nothing else is known.
         forwarded: `X-Forwarded-For`; its last address is the one that our proxy saw.
-        believed: networks whose proxies say truly whom they connected for.
+        believed: networks whose proxies are trusted to say for whom they connected.
     """
     found = peer
     for hop in reversed(forwarded.split(",")):
@@ -77,14 +77,14 @@ def source(peer: str, forwarded: str, believed: Sequence[Network]) -> str:
 class Server(HTTPServer):
     """Tornado's server, which knows our proxy by its path.
 
-    Args of `initialize`, beside those of Tornado: `route`, the proxy's segment, and `believed`, see
-    `source`. What Tornado would believe of every client is off.
+    `initialize` takes two arguments beside Tornado's: `route`, the proxy's segment, and `believed`,
+    see `source`. It turns off what Tornado believes of every client.
     """
 
     def initialize(  # type: ignore[override]
         self, *args: Any, route: str, believed: Sequence[Network], **words: Any
     ) -> None:
-        """Take the words of Tornado's own, too."""
+        """Set what tells our proxy, and pass the rest to Tornado."""
         words.update(xheaders=False, trusted_downstream=None)
         super().initialize(*args, **words)
         self._route, self._believed = f"/{route}", believed
@@ -92,7 +92,7 @@ class Server(HTTPServer):
     def start_request(
         self, server_conn: object, request_conn: HTTPConnection
     ) -> HTTPMessageDelegate:
-        """Read a request's headers before anybody else does."""
+        """Wrap the handler of a request, so that its headers are read here first."""
         delegate = super().start_request(server_conn, request_conn)
         return _Request(delegate, request_conn, self._route, self._believed)
 
@@ -113,7 +113,7 @@ class _Request(HTTPMessageDelegate):
     def headers_received(
         self, start_line: RequestStartLine | ResponseStartLine, headers: HTTPHeaders
     ) -> Awaitable[None] | None:
-        """Say where it came from, for each request of a connection anew."""
+        """Set where the request came from, anew for each request of a connection."""
         line = cast(RequestStartLine, start_line)
         begin, rest = line.path[: len(self._route)], line.path[len(self._route) :]
         peer = _address(str(self._context.address[0]))
@@ -121,7 +121,7 @@ class _Request(HTTPMessageDelegate):
         if rest.startswith("/") and hmac.compare_digest(begin.encode(), self._route.encode()):
             line = line._replace(path=rest)
             address = source(address, headers.get("X-Forwarded-For", ""), self._believed)
-            # What the browser used: whoever claims another misleads nobody but themselves.
+            # What the browser used: a client that claims another misleads only itself.
             protocol = headers.get("X-Forwarded-Proto", protocol).split(",")[0].strip().lower()
             headers["X-Forwarded-Proto"] = protocol = "https" if protocol == "https" else "http"
         else:
@@ -148,7 +148,7 @@ def _address(text: str) -> IPv4Address | IPv6Address | None:
         found = ip_address(text)
     except ValueError:
         return None
-    # A socket of both families says ::ffff:10.0.0.1 for 10.0.0.1.
+    # A dual-stack socket reports 10.0.0.1 as ::ffff:10.0.0.1.
     return found.ipv4_mapped or found if isinstance(found, IPv6Address) else found
 
 

@@ -1,7 +1,7 @@
-"""JupyterHub's proxy, by whose paths hub and console know it: see `forwarded`.
+"""JupyterHub's proxy, which hub and console recognize by its paths: see `forwarded`.
 
-It owns the secret segments of the routes to both. They stand in the proxy's memory alone, behind
-its token, and no other target of the proxy is sent one.
+It owns the secret path segments of the routes to both. They exist only in the proxy's memory,
+behind its token, and no other target of the proxy receives one.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from .console.service import SERVICE
 
 
 class Proxy(ConfigurableHTTPProxy):
-    """The configurable-http-proxy, which is given secret paths to the hub and the console."""
+    """The configurable-http-proxy, given secret paths to the hub and the console."""
 
     def __init__(self, **words: Any) -> None:
         super().__init__(**words)
-        # JupyterHub makes its server later, by the name of the class HTTPServer.
+        # JupyterHub makes its server later, from the class of the name HTTPServer.
         HTTPServer.configure(
             forwarded.Server,
             route=forwarded.segment(self.auth_token),
             believed=forwarded.trusted(os.environ),
-            # The hub reads a body before it knows who asks: Tornado would keep 100 MB of each.
+            # The hub reads a body before it knows who sends it: Tornado would keep 100 MB of each.
             max_body_size=MOST_BYTES,
         )
 
     async def add_route(self, routespec: str, target: str, data: dict[str, Any]) -> None:
-        """Have the proxy send on what begins with `routespec`."""
+        """Route addresses below `routespec` to `target`, by its secret path if it has one."""
         await super().add_route(routespec, target + self._path(data), data)
 
     async def get_all_routes(self) -> dict[str, Any]:
-        """Return the routes as JupyterHub gave them; one without its secret path is wrong."""
+        """Return the routes as JupyterHub set them; one without its secret path is wrong."""
         routes: dict[str, Any] = await super().get_all_routes()
         for route in routes.values():
             path, target = self._path(route["data"]), str(route["target"])

@@ -1,10 +1,9 @@
-"""Who may use a running notebook: asked of the hub anew when the hub says so.
+"""The visitors of a running notebook, checked at the hub again when the hub says so.
 
-JupyterHub's own class remembers for five minutes whom the hub knew, and asks nothing about a
-websocket once it is open. Here an answer counts for a minute, websockets of visitors whom the hub
-knows no longer are closed, and a request of the hub (`common.RECHECK`) does both at once. Kernels
-and what they compute go on. Whoever else sends that request causes a question to the hub, and
-nothing more.
+JupyterHub's own class remembers for five minutes whom the hub knew, and checks no websocket once it
+is open. Here an answer counts for a minute, websockets of visitors whom the hub no longer knows are
+closed, and a request of the hub (`common.RECHECK`) does both at once. Kernels and their work go on.
+Anybody else who sends that request only causes a question to the hub.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from traitlets import default
 from .common import RECHECK
 
 REMEMBERED = 60
-"""Seconds for which an answer of the hub counts, should its request get lost."""
+"""Seconds for which an answer of the hub counts, in case its request gets lost."""
 POLICY_VIOLATION = 1008
 """The code by which a websocket is closed. ref: https://www.rfc-editor.org/rfc/rfc6455#section-7.4
 """
 
 
 class Visitors(JupyterHubIdentityProvider):
-    """JupyterHub's way to know who asks, for a notebook that the hub starts."""
+    """JupyterHub's identity provider, for a notebook that the hub starts."""
 
     def __init__(self, **words: Any) -> None:
         super().__init__(**words)
@@ -43,11 +42,11 @@ class Visitors(JupyterHubIdentityProvider):
         return HubOAuth(parent=self, cache_max_age=REMEMBERED)
 
     def get_handlers(self) -> list[tuple[str, object]]:
-        """JupyterHub's own, and what the hub asks."""
+        """Return JupyterHub's own handlers, and the one that the hub calls."""
         return [*super().get_handlers(), (f"/{RECHECK}", Recheck, {"visitors": self})]
 
     async def get_user(self, handler: Any) -> Any:
-        """Return who asks; a websocket is remembered."""
+        """Return who asks; remember their websocket."""
         user = await super().get_user(handler)
         if user is not None and isinstance(handler, WebSocketHandler):
             self._open.add(handler)
@@ -56,7 +55,7 @@ class Visitors(JupyterHubIdentityProvider):
         return user
 
     async def recheck(self) -> None:
-        """Ask the hub about everybody who is in; all calls that come meanwhile are one more."""
+        """Ask the hub about all current visitors; calls that arrive meanwhile cause one more."""
         if self._next is None:
             self._next = asyncio.create_task(self._ask())
         await asyncio.shield(self._next)
@@ -81,20 +80,20 @@ class Visitors(JupyterHubIdentityProvider):
             found = token and await self.hub_auth.user_for_token(
                 token, session_id=session, sync=False
             )
-        except HTTPError:  # the hub is away: nothing new is known, and nobody new gets in
+        except HTTPError:  # the hub is down: nobody new gets in
             return True
         return bool(found and self.hub_auth.check_scopes(self.hub_auth.access_scopes, found))
 
 
 class Recheck(RequestHandler):
-    """Where the hub says that somebody was signed out."""
+    """The route at which the hub says that somebody was signed out."""
 
     def initialize(self, visitors: Visitors) -> None:
-        """Whom to tell."""
+        """Remember whom to tell."""
         self._visitors = visitors
 
     @allow_unauthenticated
     async def post(self) -> None:
-        """Have it done before the answer."""
+        """Check all visitors before the answer."""
         await self._visitors.recheck()
         self.set_status(204)

@@ -103,7 +103,7 @@ class Api:
         return self._json("GET", where, None, query, seconds)
 
     def dated(self, where: str, *, seconds: float = ANSWER_SECONDS) -> tuple[Object, float | None]:
-        """One object, and when the server answered by its own clock. Raises ApiError."""
+        """Return one object, and when the server answered by its own clock. Raises ApiError."""
         response = self._send("GET", where, None, {}, seconds)
         answer = _read(response, json.loads)
         try:
@@ -275,7 +275,7 @@ class Api:
 
 
 def _read(response: urllib3.BaseHTTPResponse, decode: Callable[[bytes], Any]) -> Object:
-    """What an answer says. Raises ApiError."""
+    """Return the decoded answer. Raises ApiError."""
     if response.status >= 300:
         raise _refusal(response.status, response.data)
     try:

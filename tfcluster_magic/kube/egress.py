@@ -1,7 +1,7 @@
-"""Where pods may connect to: granted networks, the cluster's DNS, and what stays closed. Pure.
+"""Where pods may connect: granted networks, the cluster's DNS, and what stays closed. Pure.
 
 `CLOSED` is the one list of addresses that no grant opens: the metadata services of clouds, which
-give any caller the credentials of its node, and everything link-local. Every NetworkPolicy that
+give any caller its node's credentials, and everything link-local. Every NetworkPolicy that
 names a network follows from it; `tests/test_egress.py` holds the static ones in k8s/ equal to it.
 
 Ref: https://kubernetes.io/docs/concepts/services-networking/network-policies/
@@ -37,10 +37,10 @@ METADATA = (
 LINK_LOCAL = ("169.254.0.0/16", "fe80::/10")
 EMBEDDED = "::/80"
 """IPv4 addresses written as IPv6 (`::a.b.c.d`, `::ffff:a.b.c.d`). The API server refuses a mapped
-address as an exception, and a socket that is given one sends IPv4: a grant names IPv4 as such.
+address as an exception, and a socket that connects to one sends IPv4: grant IPv4 as IPv4.
 """
 NAT64 = "64:ff9b::"
-"""Behind it a gateway turns IPv6 into IPv4 (RFC 6052)."""
+"""Prefix behind which a gateway turns IPv6 into IPv4 (RFC 6052)."""
 
 
 def _closed() -> tuple[Network, ...]:
@@ -56,7 +56,7 @@ def _closed() -> tuple[Network, ...]:
 
 
 CLOSED = _closed()
-"""What no grant opens: disjoint networks of both families, in order."""
+"""Addresses that no grant opens: disjoint networks of both families, in order."""
 
 
 class Resolver(Model, frozen=True):
@@ -71,15 +71,15 @@ class Resolver(Model, frozen=True):
         ),
     ] = ""
     network: str = ""
-    port: Annotated[int, Meta(ge=1, le=65535, description="of the pods: 53, OpenShift's 5353")] = 53
+    port: Annotated[int, Meta(ge=1, le=65535, description="pods' port; OpenShift's is 5353")] = 53
 
 
 DNS = (Resolver(namespace="kube-system", pods="k8s-app=kube-dns"),)
-"""Where most clusters have theirs, CoreDNS as well as kube-dns."""
+"""Where most clusters run DNS, CoreDNS as well as kube-dns."""
 
 
 def parse(text: str) -> Network:
-    """A network, bits of a host aside. Raises ValueError."""
+    """Return a network, ignoring host bits. Raises ValueError."""
     if "%" in text:
         raise ValueError(
             _("{network} names an interface: leave out % and what follows").format(network=text)
@@ -88,7 +88,7 @@ def parse(text: str) -> Network:
 
 
 def block(text: str) -> Object:
-    """A granted network as a NetworkPolicy says it, with an exception for each closed one in it.
+    """Return the ipBlock of a granted network, with an exception for each closed network in it.
 
     Raises ValueError for what `mistake` refuses.
     """
@@ -100,7 +100,7 @@ def block(text: str) -> Object:
 
 
 def mistake(text: str) -> str:
-    """Why this cannot be granted; empty when it can."""
+    """Return why this network cannot be granted; empty if it can."""
     try:
         network = parse(text)
     except ValueError as error:
@@ -119,7 +119,7 @@ def mistake(text: str) -> str:
 
 
 def dns_mistake(servers: Sequence[Resolver]) -> str:
-    """Why these cannot be the cluster's DNS servers; empty when they can."""
+    """Return why these cannot be the cluster's DNS servers; empty if they can."""
     if not servers:
         return _("there must be one DNS server at least")
     for each in servers:
@@ -143,13 +143,13 @@ def _dns_network_mistake(server: Resolver) -> str:
         return mistake(server.network)
     if network.num_addresses == 1 and server.port == 53:
         return ""  # NodeLocal DNSCache; Google's metadata service is a DNS server, too
-    return _("of {network} only single addresses, and their port 53, can be DNS servers").format(
-        network=_closed_around(network)
-    )
+    return _(
+        "{network} stays closed: only a single address in it, with port 53, can be a DNS server"
+    ).format(network=_closed_around(network))
 
 
 def dns_rules(servers: Sequence[Resolver]) -> list[Object]:
-    """The egress rules that let pods ask these servers, one for each port."""
+    """Return the egress rules that let pods ask these servers, one for each port."""
     ports = dict.fromkeys(each.port for each in servers)
     return [
         {

@@ -1,4 +1,4 @@
-"""Reading and deleting what may be gone already: that is an answer, and no error.
+"""Reading and deleting what may be gone already, without treating that as an error.
 
 An object that is deleted while it has finalizers stays, with a deletionTimestamp, until the last of
 them is taken away.
@@ -13,16 +13,16 @@ from typing import Any
 from .api import Api, ApiError, Object
 
 COLLECTOR = ("foregroundDeletion", "orphan")
-"""The finalizers of the garbage collector, which takes them away by itself."""
+"""The finalizers of the garbage collector, which removes them by itself."""
 
 
 def is_deleted(found: Mapping[str, Any]) -> bool:
-    """Whether somebody has deleted the object, which may stay for its finalizers."""
+    """Return whether somebody has deleted the object, which may stay for its finalizers."""
     return bool(found["metadata"].get("deletionTimestamp"))
 
 
 def keepers(found: Mapping[str, Any]) -> list[str]:
-    """The finalizers of an object that Kubernetes does not take away by itself."""
+    """Return the finalizers of an object that Kubernetes does not remove by itself."""
     return [each for each in found["metadata"].get("finalizers") or () if each not in COLLECTOR]
 
 

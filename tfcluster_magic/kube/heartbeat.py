@@ -1,9 +1,9 @@
-"""Whether the operator answers, as its Lease tells everybody who is signed in to the cluster.
+"""Whether the operator answers, by its Lease, which every signed-in account may read.
 
-The operator renews its Lease every two seconds and ends itself when it could not for ten, so a
-Lease that is older than `SILENT` has nobody behind it. Its age is told by the API server alone,
-which notes the moment of each write in the object (managedFields) and that of its own answer: what
-the clocks of this machine and of the operator's show is compared with neither.
+The operator renews its Lease every two seconds, and ends itself if it could not for ten, so that a
+Lease older than `SILENT` has no operator behind it. The API server alone gives its age: it notes
+the time of each write in the object (managedFields) and that of its own answer. The clocks of this
+machine and of the operator's are not used.
 
 Ref: https://kubernetes.io/docs/reference/using-api/server-side-apply/#managed-fields
 """
@@ -14,16 +14,16 @@ from .api import Api, Object, path
 from .ends import seconds
 
 SYSTEM, LEASE = "tfcluster-system", "tfcluster-operator"
-"""Where the Lease is, unless the operator says something else, and its name."""
+"""Namespace and name of the Lease, unless the operator publishes another place."""
 PUBLISHED = "lease"
-"""What the operator says about that beside the options: `namespace/name`."""
+"""Key under which the operator publishes that place beside the options: `namespace/name`."""
 SILENT = 15.0
-"""Seconds after which a Lease has no holder that acts: ten, and what clocks are read in."""
+"""Age in seconds at which no holder of the Lease acts any more: ten, and a margin for clocks."""
 SOON = 3.0
 
 
 def silent_for(api: Api, where: str) -> float | None:
-    """For how many seconds the operator has not answered; 0 while it does, None: nobody can tell.
+    """Return for how long the operator has not answered; 0 while it does, None if unknown.
 
     Raises ApiError when the API server does not answer or the Lease may not be read.
     """
@@ -36,12 +36,12 @@ def silent_for(api: Api, where: str) -> float | None:
 
 
 def place(published: Object) -> str:
-    """Where the Lease is, `namespace/name`, by the ConfigMap of a tenant's namespace."""
+    """Return where the Lease is, `namespace/name`, by the ConfigMap of a tenant's namespace."""
     said = str((published.get("data") or {}).get(PUBLISHED, ""))
     namespace, _slash, name = said.partition("/")
     return said if namespace and name and "/" not in name else f"{SYSTEM}/{LEASE}"
 
 
 def _written(entry: Object) -> float | None:
-    """When somebody last wrote what this entry of managedFields is about."""
+    """Return when somebody last wrote the fields of this entry of managedFields."""
     return seconds(entry.get("time"))

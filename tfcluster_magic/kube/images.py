@@ -1,7 +1,7 @@
 """References of container images, and patterns that admit some. Pure.
 
 A reference is read as container runtimes read it (registry, repository, tag, digest), so that no
-text that one of them takes for another image can pass for an allowed one.
+text that a runtime takes for another image can pass for an allowed one.
 
 Ref: https://github.com/distribution/reference/blob/main/reference.go
 """
@@ -27,7 +27,7 @@ _LONGEST = 255
 
 @dataclass(frozen=True)
 class Reference:
-    """An image, or a pattern of images; an empty tag or digest: not said."""
+    """An image, or a pattern of images; an empty tag or digest means that none was given."""
 
     registry: str
     repository: tuple[str, ...]
@@ -36,14 +36,14 @@ class Reference:
 
     @property
     def name(self) -> str:
-        """Registry and repository."""
+        """Return registry and repository."""
         return "/".join((self.registry, *self.repository))
 
 
 def parse(text: str) -> Reference:
-    """An image with nothing left out: `python` is `docker.io/library/python:latest`.
+    """Return an image with its defaults filled in: `python` is `docker.io/library/python:latest`.
 
-    Raises ValueError for what is no reference of an image.
+    Raises ValueError if the text is not an image reference.
     """
     found = _split(text)
     tag = found.tag or ("" if found.digest else LATEST)
@@ -65,20 +65,20 @@ def parse(text: str) -> Reference:
 
 
 def _split(text: str) -> Reference:
-    """The four parts of a reference or of a pattern. Raises ValueError."""
+    """Split a reference or a pattern into its four parts. Raises ValueError."""
     rest, at, digest = text.partition("@")
     path, slash, last = rest.rpartition("/")
     last, colon, tag = last.partition(":")
     first, *others = f"{path}{slash}{last}".split("/")
     if (at and not digest) or (colon and not tag):
         raise ValueError(_("the tag or digest after : or @ is missing"))
-    # As container runtimes tell a registry from the first part of a repository's name.
+    # Container runtimes tell a registry from the first part of a repository in this way.
     is_registry = others and (
         any(mark in first for mark in ".:") or first == "localhost" or first != first.lower()
     )
     if not is_registry:
         first, others = DOCKER_HUB, [first, *others]
-    # Names of hosts have no case; but a capital may be all that makes this one a registry.
+    # Host names have no case, but a capital may be all that makes this one a registry.
     registry = first.lower() if any(mark in first for mark in ".:") else first
     if registry == f"index.{DOCKER_HUB}":
         registry = DOCKER_HUB
@@ -88,7 +88,7 @@ def _split(text: str) -> Reference:
 
 
 def is_same(one: str, other: str) -> bool:
-    """Whether two texts name the same image."""
+    """Return whether two texts name the same image."""
     try:
         return parse(one) == parse(other)
     except ValueError:
@@ -96,7 +96,7 @@ def is_same(one: str, other: str) -> bool:
 
 
 def pattern_mistake(text: str) -> str:
-    """Why this is no pattern of images; empty when it is one."""
+    """Return why this is not a pattern of images; empty if it is one."""
     try:
         if not _WILD.search(text):
             parse(text)
@@ -113,11 +113,11 @@ def pattern_mistake(text: str) -> str:
 
 
 def admits(pattern: str, image: Reference) -> bool:
-    """Whether an image is one of a pattern's. Part by part: a wildcard never leaves its part.
+    """Return whether a pattern admits an image, part by part: a wildcard never leaves its part.
 
     `*` stays inside one part of the registry's name and one of the repository's; `**` as a whole
-    part stands for one part or more. A pattern without wildcards is one image. A digest decides
-    what runs, whatever tag stands beside it: so a pattern that names a tag admits no digest.
+    part stands for one part or more. A pattern without wildcards is one image. The digest decides
+    what runs, whatever tag stands beside it, so a pattern that names a tag admits no digest.
     """
     if pattern_mistake(pattern):
         return False
@@ -139,7 +139,9 @@ def admits(pattern: str, image: Reference) -> bool:
 
 
 def _is_registry(pattern: str, registry: str) -> bool:
-    """Label by label, as with certificates: `*.example.com` is no deeper name, and no port."""
+    """Match a registry label by label, as with certificates: `*.example.com` admits no deeper name
+    and no port.
+    """
     wanted, found = (each.replace(":", ".:").split(".") for each in (pattern, registry))
     return len(wanted) == len(found) and all(
         name.startswith(":") == glob.startswith(":") and fnmatchcase(name, glob)

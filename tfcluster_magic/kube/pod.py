@@ -99,8 +99,8 @@ def template(
 
 
 def _always_pulls(spec: Spec, policy: Policy) -> bool:
-    """Whether the registry is asked for each pod: a node gives what it has pulled for somebody's
-    secret to everybody who knows the name.
+    """Return whether the registry is asked for each pod: a node would run an image that it pulled
+    with one user's secret for everybody who knows its name.
     """
     if spec.pods is not None and spec.pods.image_pull_secrets:
         return True

@@ -35,19 +35,20 @@ class Shared(Model, frozen=True):
 class Policy(Model, frozen=True):
     """What tasks may use and what they get unasked.
 
-    An empty list of `images` allows any, an empty list of `annotations` none; `images.admits` says
-    what their patterns mean, those of annotations are a shell's.
+    An empty list of `images` allows any, an empty list of `annotations` none. `images.admits`
+    defines what image patterns mean; patterns of annotations are a shell's.
     """
 
     default_image: str = "tfcluster/notebook"
     images: tuple[str, ...] = ()
     require_digest: Annotated[
-        bool, Meta(description="images that runs name have a digest; a namespace's may be asked so")
+        bool,
+        Meta(description="images that runs name need a digest; a namespace can demand it, too"),
     ] = False
     always_pull: Annotated[
         bool,
         Meta(
-            description="ask the registry for each pod whose run names an image; false where "
+            description="ask the registry for each pod whose run names an image; false if "
             "nodes have images that no registry has"
         ),
     ] = True
@@ -63,7 +64,7 @@ class Policy(Model, frozen=True):
         str,
         Meta(
             pattern=MEMORY_PATTERN,
-            description="of the output of a task at most, where it goes with the pod",
+            description="most output of a task, if no claim keeps it",
         ),
     ] = "10Gi"
     workspace_claim: Claim = "workspace"
@@ -131,7 +132,7 @@ def parse(text: str) -> Policy:
     except yaml.YAMLError as error:
         problem = Problem("policy", str(error), _("it must be YAML"))
         raise InvalidRequest([problem], headline) from None
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits, say
+    except (ValueError, RecursionError) as error:  # such as a number of thousands of digits
         problem = Problem("policy", str(error), _("it must be YAML"))
         raise InvalidRequest([problem], headline) from None
     if odd := [Problem(at, text, number_rule()) for at, text in odd_numbers(said)]:
@@ -147,7 +148,7 @@ def parse(text: str) -> Policy:
 
 
 def _mistakes(policy: Policy) -> Iterator[Problem]:
-    """What a policy of the right form says wrongly."""
+    """Yield the mistakes in a policy whose form is right."""
     for network in policy.egress:
         if why := networks.mistake(network):
             yield Problem("egress", network, why)

@@ -219,8 +219,8 @@ _REASONS = {
 
 
 def _ending(spec: Spec, head: Mapping[str, Any]) -> Spec:
-    """The spec; of a record that is being deleted, one that was asked to stop: a finalizer may hold
-    the record for ever, and shall hold nothing else.
+    """Return the spec; for a record that is being deleted, as one that was asked to stop: a
+    finalizer may hold the record for ever, but must hold nothing else.
     """
     if spec.stop is not None or not is_deleted({"metadata": head}):
         return spec

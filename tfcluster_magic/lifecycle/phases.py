@@ -123,7 +123,7 @@ def _out_of_time(turn: Turn) -> bool:
     turn.wake(started + limits.max_duration)
     if starts:
         if missing and turn.now >= started + limits.start_timeout:
-            # What was healed since is not why.
+            # A failure that was healed since is not the cause.
             turn.set(culprit=missing[0], window_opened_at=None, failures=())
             because = [why.sentence for why in turn.seen.why[:MOST_REASONS]]
             message = explain.start_timeout(missing, turn.spec, turn.name, because)

@@ -41,7 +41,7 @@ def keep(world: World, key: Key, found: Object) -> float | None:
     limits = (found.get("spec") or {}).get("lifecycle") or {}
     asked = Lifecycle(keep_for=float(limits.get("keepFor", Lifecycle().keep_for)))
     stays = capped(Spec(lifecycle=asked), world.policy).lifecycle.keep_for
-    if is_deleted(found):  # and kept by a finalizer
+    if is_deleted(found):  # a finalizer keeps it
         return _clear(world, key, found)
     if passed >= stays:
         log.info("%s/%s: its record was kept for %.0f s and is deleted", *key, passed)
@@ -60,7 +60,7 @@ def keep(world: World, key: Key, found: Object) -> float | None:
 
 
 def _clear(world: World, key: Key, found: Object) -> float | None:
-    """Delete, once, what a record had that a finalizer keeps; nothing is left to do then."""
+    """Delete, once, the objects of a record that a finalizer keeps; nothing is left to do then."""
     uid = found["metadata"]["uid"]
     world.gangs.discard(key, uid)
     if belongings.of_run(world.caches, key, uid).jobs or world.tidy_at.get(uid) != math.inf:

@@ -178,7 +178,7 @@ class Run:
         """The types whose Jobs are gone; nobody makes one a second time."""
         self._seen.update(sight.jobs)
         if not self._status.phase.is_active or self._version[1]:
-            return []  # the Jobs of a record that is being deleted may go before it
+            return []  # Jobs may go before their record when it is deleted
         return self._maker.gone(self._cluster, sight.jobs)
 
     def _done(self, gone: Sequence[TaskType], now: float) -> dict[TaskType, Object]:
@@ -247,7 +247,7 @@ class Run:
 
 
 def _version(found: Object) -> tuple[object, bool]:
-    """What changes when there is something new to read in the spec."""
+    """Return a value that changes when the spec has to be read again."""
     return found["metadata"].get("generation"), is_deleted(found)
 
 

@@ -12,7 +12,7 @@ from ..errors import InvalidRequest, TFClusterError
 
 TYPE = "application/problem+json"
 MOST_SHOWN = 100
-"""Characters of a value that JSON cannot say."""
+"""Most characters that are shown of a value that JSON cannot represent."""
 
 
 def problem(error: BaseException, inside: str) -> dict[str, Any]:
@@ -39,12 +39,12 @@ def problem(error: BaseException, inside: str) -> dict[str, Any]:
 
 
 def encoded(told: dict[str, Any]) -> str:
-    """A told error as JSON; raises ValueError rather than write what is none."""
+    """Encode a problem as JSON; raise ValueError rather than write invalid JSON."""
     return json.dumps(told, default=str, allow_nan=False)
 
 
 def _plain(value: object) -> object:
-    """A value as it was given, or as text where JSON has none for it."""
+    """Return a value as it was given, or as text if JSON cannot represent it."""
     try:
         json.dumps(value, default=str, allow_nan=False)
     except (ValueError, RecursionError):

@@ -22,8 +22,8 @@ class Prefixer:
     Args:
         tasks: the tasks that will be seen; the longest name sets the width, the order the colours.
         paint: whether to use colours.
-        prefix: whether lines begin with their task's name; without it they are as they were
-            printed, and whoever shows them on a terminal has to clean them.
+        prefix: whether lines begin with their task's name; without it they are as printed, and the
+            caller has to clean them for a terminal.
     """
 
     def __init__(self, tasks: Iterable[str], paint: Paint, prefix: bool = True) -> None:

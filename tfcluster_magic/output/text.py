@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ..models import Phase, TaskState
 from ..terminal_text import clean, settled, stripped, tame
 
-__all__ = ["clean", "settled", "tame"]  # with what is below: all that makes text for people
+__all__ = ["clean", "settled", "tame"]  # re-exported beside the functions below
 
 _CODES = {"red": 31, "green": 32, "yellow": 33, "blue": 34, "magenta": 35, "cyan": 36}
 _CODES |= {"bold": 1, "dim": 2}
@@ -51,7 +51,7 @@ PLAIN = Paint(enabled=False)
 
 
 def spreadsheet_cell(text: str) -> str:
-    """`text` for a CSV file: no spreadsheet takes it for a formula."""
+    """Return `text` for a CSV file, so that no spreadsheet reads it as a formula."""
     plain = clean(text)
     return f"'{plain}" if plain.lstrip().startswith(("=", "+", "-", "@")) else plain
 

@@ -4,11 +4,11 @@
  * TensorFlow's gRPC server always binds the wildcard address, whatever its cluster says, and has no
  * authentication. The guard answers bind() for 0.0.0.0, :: and ::ffff:0.0.0.0 with 127.0.0.1 (::1
  * for a socket that is v6 only), and listen() on a socket without an address in the same way; other
- * addresses, socket types and families pass unchanged. From a listener that was answered so, accept()
- * gives only connections that are known to be of this account or of root: others are closed unread.
+ * addresses, socket types and families pass unchanged. accept() on a listener that was moved so
+ * returns only connections that are known to belong to this account or root, and closes others unread.
  *
- * A guarded socket has mode 0700 (others have 0777): the mark is in the kernel's inode, so that it is
- * true of the socket under any number, in a forked child, and in a process that got it from us.
+ * A guarded socket has mode 0700 (others have 0777). The mark is in the kernel's inode, so that it
+ * holds for the socket under any number, in a forked child, and in a process that received it.
  *
  * A process that runs already (a notebook kernel) loads the library itself and calls
  * tfcluster_guard_loaded_libraries(), which redirects these calls of the TensorFlow and gRPC
@@ -39,13 +39,13 @@ typedef int bind_function(int, const struct sockaddr *, socklen_t);
 typedef int listen_function(int, int);
 typedef int accept4_function(int, struct sockaddr *, socklen_t *, int);
 
-/* What the C library has under a name, past the guard. */
+/* Return the C library's function of a name, past the guard. */
 static void *next_of(const char *name, void **known)
 {
     void *next = __atomic_load_n(known, __ATOMIC_ACQUIRE);
     if (!next) {
         next = dlsym(RTLD_NEXT, name);
-        if (!next) /* loaded with dlopen(), after libc: then it is no other one's next, but the first */
+        if (!next) /* loaded with dlopen(), after libc: libc's is the first one, not the next */
             next = dlsym(RTLD_DEFAULT, name);
         __atomic_store_n(known, next, __ATOMIC_RELEASE);
     }
@@ -77,7 +77,7 @@ static int option(int fd, int level, int name)
     return getsockopt(fd, level, name, &value, &size) == 0 ? value : -1;
 }
 
-/* The family of a TCP socket (or of one like it, as MPTCP); 0 for others. */
+/* Return the family of a TCP socket (or a similar one, such as MPTCP); 0 for others. */
 static int tcp_family(int fd)
 {
     int family = option(fd, SOL_SOCKET, SO_DOMAIN);
@@ -86,7 +86,7 @@ static int tcp_family(int fd)
     return is_tcp ? family : 0;
 }
 
-/* Make the wildcard address loopback; whether it was the wildcard. */
+/* Replace the wildcard address by loopback; return whether it was the wildcard. */
 static int to_loopback(int fd, int family, struct sockaddr_storage *address)
 {
     static const unsigned char any[4];
@@ -117,7 +117,7 @@ static int to_loopback(int fd, int family, struct sockaddr_storage *address)
 static int guarded_bind(int fd, const struct sockaddr *address, socklen_t length)
 {
     struct sockaddr_storage asked = {0};
-    /* As the kernel reads it: v6 without its last field, too, and 0.0.0.0 of no family. */
+    /* As the kernel reads it: also v6 without its last field, and 0.0.0.0 without a family. */
     const size_t enough = offsetof(struct sockaddr_in6, sin6_scope_id);
     int family = address ? tcp_family(fd) : 0;
     int is_read = (family == AF_INET && length >= sizeof(struct sockaddr_in)
@@ -132,7 +132,7 @@ static int guarded_bind(int fd, const struct sockaddr *address, socklen_t length
     if (fstat(fd, &before) != 0 || fchmod(fd, GUARDED_MODE) != 0)
         return -1;
     int result = libc_bind(fd, (struct sockaddr *)&asked, length);
-    if (result != 0) { /* it may be bound to a named address yet */
+    if (result != 0) { /* it may still be bound to a named address */
         int error = errno;
         fchmod(fd, before.st_mode & 07777);
         errno = error;
@@ -140,7 +140,7 @@ static int guarded_bind(int fd, const struct sockaddr *address, socklen_t length
     return result;
 }
 
-/* The address that a TCP socket is bound to when this is the wildcard; 0 when it is not. */
+/* Return the size of a TCP socket's address if it is the wildcard; 0 if it is not. */
 static socklen_t wildcard_of(int fd, struct sockaddr_storage *address)
 {
     struct sockaddr_storage copy;
@@ -156,14 +156,14 @@ static int guarded_listen(int fd, int backlog)
 {
     struct sockaddr_storage address;
     socklen_t size = wildcard_of(fd, &address);
-    /* Without an address it would be given the wildcard and a free port. */
+    /* The kernel would give a socket without an address the wildcard and a free port. */
     if (size && ((struct sockaddr_in *)&address)->sin_port == 0
         && guarded_bind(fd, (struct sockaddr *)&address, size) != 0)
         return -1;
     return libc_listen(fd, backlog);
 }
 
-/* Marked, or listening on every address without our having been asked. */
+/* Marked, or listening on every address because a call bypassed the guard. */
 static int is_guarded(int fd)
 {
     struct sockaddr_storage address;
@@ -179,15 +179,15 @@ static int guarded_accept4(int fd, struct sockaddr *address, socklen_t *length, 
         return libc_accept4(fd, address, length, flags);
     const socklen_t room = length ? *length : 0;
     for (;;) {
-        /* A descriptor is kept free for the question. When there is none accept() fails as it does
-         * anyway, the connection stays in the queue, and is served once there is one. */
+        /* Keep a descriptor free for the question. Without one accept() fails as it does anyway:
+         * the connection stays in the queue and is served once a descriptor is free. */
         struct stat kept, now;
         int spare = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
         if (spare < 0 || fstat(spare, &kept) != 0)
             return -1;
         int connection = libc_accept4(fd, address, length, flags);
         int error = errno;
-        /* accept() may have waited for long: the program may have closed what it did not open. */
+        /* accept() may have waited long: meanwhile the program may have closed our descriptor. */
         if (fstat(spare, &now) == 0 && now.st_dev == kept.st_dev && now.st_ino == kept.st_ino)
             close(spare);
         if (connection < 0 || is_from_us(connection)) {

@@ -1,11 +1,11 @@
-/* Whose connection it is that came in over loopback: the kernel is asked for the peer's socket.
+/* Find out who owns a connection over loopback, by asking the kernel for the peer's socket.
  *
  * Loopback is open to every account of the machine. The kernel knows the owner of each socket, also
- * of the one at the other end. It is asked for that one socket (sock_diag(7), a fixed price); where
- * it does not answer so (seccomp, gVisor) it has a list, /proc/net/tcp (proc_pid_net(5)). Neither
- * needs a privilege. What nobody knows is nobody's: no answer means no.
+ * of the one at the other end. sock_diag(7) answers for that one socket, at a fixed cost; without it
+ * (seccomp, gVisor) we read the kernel's list, /proc/net/tcp (proc_pid_net(5)). Neither needs a
+ * privilege. An unknown owner is refused: no answer means no.
  *
- * An owner is believed only of a socket that a process holds, which has an inode: of one that was
+ * An owner counts only for a socket that a process holds, which has an inode: for a socket that was
  * closed, or that waits in the queue of a listener, the kernel may say 0, which is not root.
  */
 #ifndef LOOPBACK_PEER_H
@@ -74,8 +74,8 @@ static int same_end(const struct end *one, const struct end *other)
            && !memcmp(one->address, other->address, one->size);
 }
 
-/* Whether a socket in this state is one end of a connection: not a listener, which the kernel may
- * offer instead, nor one that only tries to connect. */
+/* Return whether a socket in this state is one end of a connection: not a listener, which the
+ * kernel may return instead, and not one that is still connecting. */
 static int is_connected(unsigned state)
 {
     return state == TCP_ESTABLISHED || state == TCP_FIN_WAIT1 || state == TCP_FIN_WAIT2
@@ -159,7 +159,7 @@ static int parse_end(const char *text, struct end *end)
     return make_end(words == 1 ? AF_INET : AF_INET6, bytes, htons((uint16_t)port), end);
 }
 
-/* Look for the socket at `from` that is connected with `to` in the kernel's list. */
+/* Find the socket at `from` that is connected with `to` in the kernel's list. */
 static enum answer ask_list(const struct end *from, const struct end *to, struct owned *found)
 {
     static const char *const lists[] = {"/proc/self/net/tcp", "/proc/self/net/tcp6"};
@@ -187,8 +187,8 @@ static enum answer ask_list(const struct end *from, const struct end *to, struct
     return answer;
 }
 
-/* Whether the kernel's number for an account that our user namespace does not know (overflowuid) is a
- * real account here: it is where the namespace knows all of them. */
+/* Return whether overflowuid, the kernel's number for accounts that our user namespace does not
+ * know, is a real account here: it is one if the namespace maps all accounts. */
 #define OVERFLOW_UID 65534
 static int knows_all_accounts(void)
 {
@@ -210,15 +210,15 @@ static int may_enter(unsigned uid)
     return uid != OVERFLOW_UID || knows_all_accounts();
 }
 
-/* Whether a connection is known to have been made by this account or by root.
+/* Return whether a connection is known to have been made by this account or by root.
  *
- * Whoever answers has to know our own end, too, by its inode: it then speaks of our network namespace,
- * and of a connection that lives, so that nobody else can have taken the peer's address. The peer is
- * asked for before and after, because a row of the list is not read at one moment. */
+ * The source has to know our own end, too, by its inode: then it speaks of our network namespace and
+ * of a live connection, so that nobody else can have taken the peer's address. We ask for the peer
+ * before and after, because the rows of the list are not read at one moment. */
 static int is_from_us(int fd)
 {
     static enum answer (*const ways[])(const struct end *, const struct end *, struct owned *)
-        = {ask_kernel, ask_list, ask_list, ask_list}; /* the list may miss a row: it is no snapshot */
+        = {ask_kernel, ask_list, ask_list, ask_list}; /* the list may miss a row: it is not a snapshot */
     struct sockaddr_storage local, remote;
     socklen_t local_size = sizeof local, remote_size = sizeof remote;
     struct stat file;
@@ -230,10 +230,10 @@ static int is_from_us(int fd)
         struct owned peer, own, again;
         if (getpeername(fd, (struct sockaddr *)&remote, &remote_size) != 0
             || !end_of(&remote, &there))
-            return 0; /* it was reset: the kernel still hands out what was sent, and knows no owner */
+            return 0; /* reset: the kernel still delivers what was sent, but knows no owner */
         enum answer first = ways[i](&there, &here, &peer);
         if (ways[i](&here, &there, &own) != FOUND || own.inode != file.st_ino)
-            continue; /* it cannot tell */
+            continue; /* this source does not know */
         if (first == FOUND && ways[i](&there, &here, &again) == FOUND && peer.uid == again.uid
             && peer.inode == again.inode)
             return may_enter(peer.uid)

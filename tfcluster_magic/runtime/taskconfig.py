@@ -61,7 +61,7 @@ class ConfigError(Exception):
 
 
 def _content(path: str) -> bytes:
-    """A regular file of bounded size; in a pod it is a link of the kubelet's. Raises OSError."""
+    """Read a regular file of bounded size, also by a link, as in a pod. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(fd, "rb") as file:
         if not stat.S_ISREG(os.fstat(fd).st_mode):

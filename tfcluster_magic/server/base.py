@@ -56,11 +56,11 @@ class TFClusterHandler(APIHandler, StreamedBody):
     most_bytes = MOST_BYTES
 
     async def prepare(self) -> None:  # type: ignore[override]  # as in Jupyter Server's own
-        """Find out who asks, and only then read what they send.
+        """Find out who asks, and only then read the body.
 
         Raises:
             HTTPError: 403, nobody is signed in.
-            TooLarge: it is more than any of our pages sends.
+            TooLarge: the body is larger than any page of ours sends.
         """
         await super().prepare()
         if not self.current_user:
@@ -96,7 +96,7 @@ class TFClusterHandler(APIHandler, StreamedBody):
         return cluster
 
     def body(self) -> dict[str, Any]:
-        """The JSON object that came with the request. Raises as `json_body`."""
+        """Return the JSON object in the request. Raises as `json_body`."""
         return self.json_body()
 
     def read(self, kind: type[M]) -> M:
@@ -158,7 +158,7 @@ def guarded(method: Callable[..., Any], action: str | None = None) -> Callable[.
         self.settings["tfcluster"].start()  # an older Jupyter Server has not done it
         with language(wanted_by(self)):
             answered = checked(self, *args, **words)
-            if answered is not None:  # Tornado has led who is not signed in to the login
+            if answered is not None:  # Tornado has redirected to the login
                 await answered
 
     spoken.is_guarded = True  # type: ignore[attr-defined]  # a test walks all routes

@@ -73,10 +73,10 @@ class BoardPage(JupyterHandler, StreamedBody):
             raise HTTPError(403, _("a page of another site asked for this TensorBoard"))
 
     async def prepare(self) -> None:  # type: ignore[override]  # as in Jupyter Server's own
-        """Begin to pass on a body before it is here as a whole, and of no stranger."""
+        """Start to pass on a body before it has arrived in full, and never from a stranger."""
         await super().prepare()
         if announced(self.request.headers) != 0 and not self.current_user:
-            raise HTTPError(403)  # also a GET, which leads nobody to the login with a body
+            raise HTTPError(403)  # also a GET: with a body there is no redirect to the login
         if self.request.method == "POST" and not self._finished:
             await self._begin()
 
@@ -228,7 +228,7 @@ class BoardPage(JupyterHandler, StreamedBody):
             if isinstance(error, NoAnswer):
                 error = BackendUnavailable(_("TensorBoard does not answer; reload the page"))
             told = problem(error if error is not None else HTTPError(status_code))
-            arguments = vars(self).get("path_args") or []  # of an address that is no text, none
+            arguments = vars(self).get("path_args") or []  # none if the address is not valid UTF-8
             if len(arguments) < 2 or not arguments[1]:
                 self._show(failed(told["detail"]), told["status"])
                 return

@@ -99,7 +99,7 @@ class Service:
             beside = known.get(cluster.metadata.name)
             if beside is None or beside.cluster.metadata.uid != cluster.metadata.uid:
                 beside = Known(cluster)
-            beside = replace(beside, cluster=cluster)  # which may be over by now
+            beside = replace(beside, cluster=cluster)  # it may be over by now
             view = run_view(cluster, beside.progress, beside.notes, away=beside.outage, whole=whole)
             views.append(view)
         return views

@@ -31,7 +31,7 @@ export interface IRun {
   readonly progress: IProgress | null;
   /** What is known beside the record, such as tasks that are silent; sentences for people. */
   readonly notes: ReadonlyArray<string>;
-  /** Why nobody carries out what is asked for of it; empty while somebody does. */
+  /** Why nobody carries out requests for it; empty while somebody does. */
   readonly away?: string;
 }
 

@@ -122,7 +122,7 @@ interface IAwayProps {
   readonly trans: TranslationBundle;
 }
 
-/** That nobody carries out what is asked for; it goes when somebody does again. */
+/** Shows that nobody carries out requests, until somebody does again. */
 export function Away({ runs, trans }: IAwayProps): React.JSX.Element | null {
   const away = runs.find(run => run.away)?.away;
   if (!away) {

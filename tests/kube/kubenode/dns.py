@@ -1,8 +1,7 @@
 """Names in the cluster: CoreDNS on node-1, behind the Service `kube-dns`.
 
 It is at an address of the node, as with NodeLocal DNSCache: a NetworkPolicy that limits egress
-names that address (`operators.dns`), not labels of pods. What is not the cluster's does not exist
-for it.
+names that address (`operators.dns`) and not labels of pods. It answers only names of the cluster.
 """
 
 from __future__ import annotations

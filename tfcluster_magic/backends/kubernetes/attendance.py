@@ -1,7 +1,7 @@
-"""Whether the operator answers, asked now and then, and the sentence that says that it does not.
+"""Whether the operator answers, and the sentence that says that it does not.
 
-Promises one question every `EVERY` seconds however many ask, none that holds up a view for longer
-than `heartbeat.SOON`, and no word against an operator of which nobody can tell.
+Asks at most once in `EVERY` seconds, however many callers ask. No question holds up a view for
+longer than `heartbeat.SOON`, and nothing is said against an operator whose state is unknown.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from ...kube.api import Api, ApiError
 EVERY = 4.0
 """Seconds between two questions."""
 SELDOM = 60.0
-"""The same where the Lease may not be read, or is not there."""
+"""The same if the Lease may not be read or does not exist."""
 DAY = 86400.0
 
 
 class Attendance:
-    """The operator, seen from a client.
+    """The operator as a client sees it.
 
     Args:
         api: the connection.
-        place: where the operator's Lease is, `namespace/name`; asked until it is known. Raises
+        place: where the operator's Lease is, `namespace/name`; called until it is known. Raises
             ApiError.
     """
 
@@ -36,11 +36,13 @@ class Attendance:
         self._lock = threading.Lock()
         self._not_before = 0.0
         self._away: tuple[float, str] | None = None
-        """Since when it has not answered, by this machine's clock, and where its Lease is."""
+        """Since when the operator has not answered, by this machine's clock, and where its Lease
+        is.
+        """
 
     def sentence(self) -> str:
-        """What is said of an operator that does not answer; empty while it does."""
-        if self._lock.acquire(blocking=False):  # else somebody asks just now
+        """Return the notice for an operator that does not answer; empty while it answers."""
+        if self._lock.acquire(blocking=False):  # otherwise somebody is asking already
             try:
                 if time.monotonic() >= self._not_before:
                     self._ask()
@@ -60,7 +62,7 @@ class Attendance:
         else:
             if not silent:
                 self._away = None
-            elif self._away is None:  # the same moment each time: answers come in whole seconds
+            elif self._away is None:  # keep one moment: answers come in whole seconds
                 self._away = time.time() - silent, place
         self._not_before = time.monotonic() + rest
 

@@ -89,7 +89,7 @@ class KubernetesBackend(Backend):
         ).format(namespace=cluster.metadata.owner, label=labels.NAME, name=cluster.metadata.name)
 
     def outage(self) -> str:
-        """See `Backend.outage`."""
+        """Return the notice about the operator; see `Backend.outage`."""
         return self._attendance.sentence()
 
     @cached_property

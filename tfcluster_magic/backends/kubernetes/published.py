@@ -40,8 +40,8 @@ def is_there(api: Api, namespace: str) -> bool:
 
 
 def lease(api: Api, namespace: str) -> str:
-    """Where the Lease of the operator is that serves a namespace. Raises ApiError, also when none
-    has served it yet.
+    """Return where the Lease of the operator is that serves a namespace. Raises ApiError, also if
+    no operator has served it yet.
     """
     where = path("configmaps", namespace, labels.OPTIONS)
     return heartbeat.place(api.get(where, seconds=SOON))

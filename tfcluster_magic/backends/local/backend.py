@@ -157,7 +157,7 @@ class LocalBackend(Backend):
                             ref=ref, why=error.strerror
                         )
                     ) from None
-        # Also for a stop that was written by somebody who died before this.
+        # Also if the process that wrote the stop died before it did this.
         if not folder.wake():
             _terminate(folder, cluster)
         return repair.load(folder) or cluster
@@ -245,8 +245,8 @@ class LocalBackend(Backend):
 
 
 def _terminate(folder: RunFolder, cluster: TFCluster) -> bool:
-    """Ask the supervisor of a run by a signal when nobody listens to its pipe; whether there was
-    one. One that only starts is left alone: it will find the written stop.
+    """Signal the supervisor of a run when nobody listens to its pipe; return whether there was one.
+    A supervisor that is only starting is left alone: it will find the written stop.
     """
     if cluster.status.phase is Phase.QUEUED:
         return False

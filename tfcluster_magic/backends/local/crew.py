@@ -45,7 +45,7 @@ class Crew:
         limits = _limits(spec)
         parent = cgroups.find() if limits else None
         if parent is not None:
-            files.write(folder.cgroup_file, os.fsencode(parent.path))  # if we cannot clean up
+            files.write(folder.cgroup_file, os.fsencode(parent.path))  # in case we crash
         self._memory = MemoryGuard(uid, limits, parent)
         self._next_look: float | None = None
         self.used = 0.0

@@ -32,8 +32,8 @@ class Book:
     def put(self, cluster: TFCluster, there: Callable[[], Collection[str]]) -> bool:
         """Write down a run whose record goes; `there` tells the uids of those that have one.
 
-        False when that cannot be written: a full disk keeps nobody from removing what lies on it.
-        A ledger that is damaged is put aside, not overwritten.
+        Return False if they cannot be written: a full disk must not keep anybody from deleting
+        files. A damaged ledger is put aside, not overwritten.
         """
         group = ""
         with contextlib.suppress(TFClusterError):

@@ -1,8 +1,8 @@
-"""A run's folder as its supervisor sees it: whether it is still its own, and whole.
+"""A run's folder as its supervisor sees it: whether it is still the run's, and undamaged.
 
-Promises an answer that is cheap enough for each look round, and to take a volume that fails for now
-for one that has the run still. What is damaged in the folder is written again, for the supervisor
-knows it: other programs read these files while the run goes on.
+The check is cheap enough for every turn of the supervisor, and treats a volume that fails for the
+moment as one that still has the run. It writes damaged files again, because other programs read
+them while the run goes on.
 """
 
 from __future__ import annotations
@@ -17,19 +17,21 @@ from .store import RunFolder
 
 
 class Presence:
-    """The place of one run on the disk. `lock_fd` holds the run's lock."""
+    """The folder of one run. `lock_fd` holds the run's lock."""
 
     def __init__(self, folder: RunFolder, uid: str, lock_fd: int) -> None:
         """Raises OSError, Unreadable."""
         self._folder, self._uid, self._lock_fd = folder, uid, lock_fd
-        # Open, so that no later folder gets its number.
+        # Kept open, so that no later folder gets its inode number.
         self._place = os.open(folder.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._kept: dict[Path, tuple[files.Stamp | None, bytes]] = {}
         self.keep(folder.record_file, files.content(folder.record_file))
 
     @property
     def is_lost(self) -> bool:
-        """Whether folder or record are gone, or those of another run which has the same number."""
+        """Return whether the folder or the record is gone, or belongs to another run of the same
+        number.
+        """
         try:
             here = os.stat(self._folder.path)
             os.lstat(self._folder.record_file)
@@ -46,16 +48,16 @@ class Presence:
         return False
 
     def keep(self, file: Path, content: bytes) -> None:
-        """Take what has been written to one of the files as what it has to be."""
+        """Remember what was written to one of the files, to write it again if it is damaged."""
         self._kept[file] = files.stamp(file), content
 
     def restore(self) -> None:
-        """Write what is damaged again, and take the lock again when its file was replaced."""
+        """Write damaged files again, and retake the lock if its file was replaced."""
         if self.is_lost:
             return
         for file, (stamp, content) in self._kept.items():
             if files.stamp(file) != stamp:
-                with contextlib.suppress(OSError):  # a disk that fails: the next time
+                with contextlib.suppress(OSError):  # the disk fails: try again next time
                     files.write(file, content, spares=self._folder.spares)
                     self._kept[file] = files.stamp(file), content
         with contextlib.suppress(OSError):
@@ -71,7 +73,7 @@ class Presence:
         except OSError:
             return
         fresh = self._folder.lock()
-        if fresh is not None:  # else a reader holds it for a moment
+        if fresh is not None:  # otherwise a reader holds it for a moment
             repair.note_boot(fresh)
             os.close(self._lock_fd)
             self._lock_fd = fresh

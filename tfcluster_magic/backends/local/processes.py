@@ -18,7 +18,7 @@ from pathlib import Path
 UID_VARIABLE = "TFCLUSTER_RUN_UID"
 TASK_VARIABLE = "TFCLUSTER_TASK"
 SUPERVISOR = os.path.join("backends", "local", "__main__.py").encode()
-"""How the path of what a supervisor runs ends."""
+"""How a path ends of the file that a supervisor runs."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ def of_run(uid: str, task: str | None = None) -> list[int]:
 
 
 def uids_of(tasks: Path) -> set[str]:
-    """The uids of runs whose tasks leave how they ended in this folder: for a run whose record
-    does not tell.
+    """Return the uids of runs whose tasks write their exit to this folder, for a run whose record
+    is unreadable.
     """
     place = b"TFCLUSTER_TERMINATION_LOG=" + os.fsencode(tasks) + b"/"
     mark = f"{UID_VARIABLE}=".encode()
@@ -75,8 +75,8 @@ def uids_of(tasks: Path) -> set[str]:
 
 
 def supervisors(folder: Path) -> list[int]:
-    """Processes that supervise the run in `folder`, by their command line: also one whose lock
-    was taken away.
+    """Return the processes that supervise the run in `folder`, found by their command line: also
+    one that lost its lock.
     """
     found = []
     for pid in _pids():

@@ -1,9 +1,9 @@
 """Writes a run's status: at once when it matters, at most five times a second otherwise, again when
 it fails.
 
-Promises that a full disk never ends a run: what could not be written is kept and tried again, and
-the end of the run is written in room that was set aside. When the run's folder is gone there is
-nobody left to tell.
+A full disk never ends a run: a status that could not be written is kept and tried again, and the
+end of the run is written to reserved space. If the run's folder is gone, nothing is written any
+more.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Publisher:
             return
         try:
             if self._presence.is_lost:
-                raise FileNotFoundError(errno.ENOENT, _REMOVED)  # what is there is another run's
+                raise FileNotFoundError(errno.ENOENT, _REMOVED)  # another run's folder is there
             self._write(status, last=urgent or _ends(self._written, status))
         except OSError as error:
             if not self._failed:
@@ -53,7 +53,9 @@ class Publisher:
             self._written, self._failed, self._not_before = status, False, now + INTERVAL
 
     def _write(self, status: Status, *, last: bool) -> None:
-        """Write a status; one that nobody may miss also on a full disk, which it names then."""
+        """Write a status. One that nobody may miss is written even on a full disk, and names that
+        disk.
+        """
         try:
             text = self._folder.write_status(status, spare=False)
             self._folder.reserve()
@@ -75,14 +77,14 @@ class Publisher:
 
 
 def log(text: str) -> None:
-    """Write a line into the supervisor's log."""
+    """Write a line to the supervisor's log."""
     # The log lies on the same disk, which may be full.
     with contextlib.suppress(OSError):
         print(text, flush=True)
 
 
 def _ends(before: Status | None, after: Status) -> bool:
-    """Whether the run begins to end, or has ended."""
+    """Return whether the run begins to end, or has ended."""
     ending = after.phase.is_final or after.phase is Phase.STOPPING
     return ending and (before is None or before.phase is not after.phase)
 

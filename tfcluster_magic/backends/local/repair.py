@@ -58,7 +58,7 @@ def load(folder: RunFolder) -> TFCluster | None:
         status = _final(folder, cluster, boot, time.time())
         try:
             folder.write_status(status)
-        except OSError:  # a full disk: the next reader comes to the same end, at the same time
+        except OSError:  # a full disk: the next reader infers the same end and time
             ended_at = max(_last_sign(folder), cluster.status.started_at or 0.0)
             status = _final(folder, cluster, boot, ended_at)
         folder.clear()
@@ -68,15 +68,18 @@ def load(folder: RunFolder) -> TFCluster | None:
 
 
 def _supervised(folder: RunFolder, cluster: TFCluster) -> TFCluster:
-    """A run whose supervisor lives, which is asked to mend what is damaged; told of a full disk."""
+    """Return a run whose supervisor lives, with a full disk named; ask it to repair what is
+    damaged.
+    """
     if cluster.status.reason is Reason.RECORD_DAMAGED:
         folder.wake()
     return replace(cluster, status=with_disk(folder, cluster.status))
 
 
 def with_disk(folder: RunFolder, status: Status, *, full: bool = False) -> Status:
-    """A status that names the disk which is full, of its records or its output; `full`: that of
-    the records took no more, whatever it says of its room (as beyond a quota).
+    """Add to a status which disk is full, that of the records or of the output.
+
+    `full`: a write to the records' disk failed, whatever space it reports (as with a quota).
     """
     places = {folder.path, Path(status.paths.get("output") or folder.path)}
     mounts = {files.mount_of(place) for place in places if files.is_full(place)}
@@ -141,7 +144,7 @@ def _what_happened(folder: RunFolder, boot: bytes) -> str:
 
 
 def _last_sign(folder: RunFolder) -> float:
-    """When a task or the supervisor last left something; the same for every reader."""
+    """Return when a task or the supervisor last wrote something; the same for every reader."""
     signs = [0.0]
     with contextlib.suppress(OSError):
         signs += [each.lstat().st_mtime for each in folder.tasks.iterdir()]

@@ -1,9 +1,9 @@
 """The records of all runs as folders: `<state>/runs/<cluster>/<n>/`, one for each run.
 
-Promises that a folder with a `record.json` is a run, a damaged one where it cannot be read, and
-that everything else (half-made, foreign) is passed over; that the names and numbers of two launches
-never meet (both hold the launch lock); and that whoever holds a run's `lock` is the only one who
-writes its status. It never starts or ends a process.
+A folder with a `record.json` is a run, a damaged one if the record cannot be read; everything else
+(half-made, foreign) is passed over. Both launchers hold the launch lock, so that names and numbers
+of two launches never collide. Only the holder of a run's `lock` writes its status. This module
+never starts or ends a process.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from .hours import Book
 
 SPARES = 4
-"""A run that ends on a full disk writes a stop request, the stop, its end, and that all is gone."""
+"""On a full disk a run writes four times: a stop request, the stop, its end, and the clean-up."""
 MOST_TASKS = 100_000
 MOST_RUNS = 999_999_999
 _MARK = "uid-"
@@ -83,7 +83,7 @@ class RunFolder:
         self.spares = tuple(path / f"spare-{number}" for number in range(SPARES))
 
     def load(self) -> TFCluster | None:
-        """The run as it is on disk, a stop request included; None when this is not a run.
+        """Return the run as it is on disk, with any stop request; None if this is not a run.
 
         One whose record or status cannot be read has the reason RecordDamaged.
         """
@@ -99,13 +99,13 @@ class RunFolder:
         return TFCluster(metadata=record.metadata, spec=spec, status=status)
 
     def load_record(self) -> Record:
-        """What never changes about the run. Raises FileNotFoundError, Unreadable."""
+        """Return what never changes about the run. Raises FileNotFoundError, Unreadable."""
         record = files.load(self.record_file, Record)
         self._check(record)
         return record
 
     def _check(self, record: Record) -> None:
-        """Refuse the record of another run, and a uid that could be taken for a pattern."""
+        """Refuse the record of another run, and a uid that could be read as a pattern."""
         told, place = record.metadata, self.path.parts[-2:]
         name = names.run_name(told.cluster, told.run)
         if (told.cluster, str(told.run)) != place or told.name != name:
@@ -114,7 +114,7 @@ class RunFolder:
             raise files.Unreadable(_("its uid is not valid"))
 
     def _status(self) -> Status | None:
-        """The status, if it can be read and means something; its paths are those of this run."""
+        """Return the status if it can be read and is sound, with the paths of this run."""
         status = files.read(self.status_file, Status)
         if status is None or not _is_sound(status):
             return None
@@ -136,7 +136,7 @@ class RunFolder:
         )
 
     def _damaged(self, why: files.Unreadable) -> TFCluster:
-        """A run whose record cannot be read, from what else tells of it."""
+        """Return a run whose record cannot be read, put together from its other files."""
         cluster, run = self._place
         status = self._status() or self._unknown_status(files.read(self.task_file, dict[str, Any]))
         desired = {t: c.desired for t, c in status.counts.items()} or self._logged()
@@ -158,7 +158,7 @@ class RunFolder:
         )
 
     def told(self, status: Status) -> Status:
-        """A status with what is wrong with the record, if anything is."""
+        """Add to a status what is wrong with the record."""
         try:
             self.load_record()
         except FileNotFoundError:
@@ -177,7 +177,7 @@ class RunFolder:
         return self.path.parent.name, int(self.path.name)
 
     def _logged(self) -> dict[str, int]:
-        """How many tasks of each type have left a log."""
+        """Return how many tasks of each type have left a log."""
         found: dict[str, int] = {}
         for log in self.tasks.glob("*.log"):
             with contextlib.suppress(ValueError):
@@ -186,14 +186,14 @@ class RunFolder:
         return found
 
     def mark(self, uid: str) -> None:
-        """Note the uid in the name of a file: no damage to what is in the files touches that.
+        """Store the uid in the name of a file, which no damage to the contents of files affects.
         Raises OSError.
         """
         files.write(self.path / f"{_MARK}{uid}", b"")
 
     def uids(self) -> set[str]:
-        """Every uid under which processes of this run may be found, though its record is damaged:
-        the name of a file, the description of its tasks and their processes tell it, too.
+        """Return every uid that processes of this run may carry, even if its record is damaged:
+        also from a file's name, the tasks' description and their processes.
         """
         with contextlib.suppress(FileNotFoundError, files.Unreadable):
             return {self.load_record().metadata.uid}
@@ -208,8 +208,8 @@ class RunFolder:
         return self._status() is None
 
     def write_status(self, status: Status, *, spare: bool = True) -> bytes:
-        """Replace the status, on a full disk with `spare` room; what was written. Only for the
-        holder of the run's lock. Raises OSError.
+        """Replace the status, on a full disk using `spare` room; return what was written. Only for
+        the holder of the run's lock. Raises OSError.
         """
         text = to_json(status)
         if spare and len(text) > files.SPARE_BYTES and files.is_full(self.path):
@@ -218,14 +218,14 @@ class RunFolder:
         return text
 
     def reserve(self) -> None:
-        """Set room aside for what has to be written when the disk is full. Raises OSError."""
+        """Reserve room for what has to be written on a full disk. Raises OSError."""
         for spare in self.spares:
             if not os.path.lexists(spare):
                 files.reserve(spare)
 
     def clear(self) -> None:
-        """Remove what writers that were killed left beside their files, and the room that was set
-        aside; all writers are gone.
+        """Remove what killed writers left beside their files, and the reserved room; call it when
+        all writers are gone.
         """
         beside = (".status.json.*", ".task.json.*", "tasks/*.exit.json.*", "spare-*")
         for left in [path for pattern in beside for path in self.path.glob(pattern)]:
@@ -236,8 +236,8 @@ class RunFolder:
         """Take the run's lock without waiting: its descriptor, or None while a supervisor lives.
 
         The lock belongs to the open file, so a child that inherits the descriptor holds it, too.
-        What is no file in its place is put aside: `processes.supervisors` knows a supervisor
-        that lost its lock.
+        Anything there that is not a regular file is put aside; `processes.supervisors` still finds
+        a supervisor that lost its lock.
         """
         try:
             fd = files.lock_file(self.lock_file)
@@ -280,7 +280,7 @@ def _replicas(desired: Mapping[str, int]) -> dict[str, Replicas]:
 
 
 def _is_sound(status: Status) -> bool:
-    """Whether the code that shows and counts a run can work with what its status says."""
+    """Return whether the code that shows and counts runs can work with this status."""
     held = status.usage
     types = {*status.counts, *(held.holding if held else ()), *(held.cores if held else ())}
     for of_day in held.days.values() if held else ():
@@ -299,7 +299,7 @@ def _is_sound(status: Status) -> bool:
 
 
 def _short(status: Status) -> Status:
-    """A status without what a full disk may not have room for; the sentence and counts stay."""
+    """Return a shorter status for a full disk; the sentence and the counts stay."""
     return replace(status, failures=(), attention=(), addresses={}, events=status.events[-10:])
 
 
@@ -359,7 +359,7 @@ class Store:
         used = {*naming.numbers(self.runs_dir / cluster), *naming.numbers(log_dir / cluster)}
         paths.private(self.runs_dir / cluster)
         run = max(used, default=0) + 1
-        if run > MOST_RUNS:  # somebody made such a folder: no name of a run has more digits
+        if run > MOST_RUNS:  # made by somebody else: no run's number has more digits
             run = next(number for number in count(1) if number not in used)
         while True:
             folder = self.folder(cluster, run)
@@ -385,7 +385,7 @@ class Store:
         except OSError:
             hidden = folder.path
         files.remove_tree(hidden)
-        if cluster is not None and not kept:  # the disk was full: there may be room by now
+        if cluster is not None and not kept:  # the disk was full and may have room by now
             self.book.put(cluster, self.uids)
         with contextlib.suppress(OSError):
             folder.path.parent.rmdir()
@@ -432,7 +432,7 @@ def _is_ours(folder: RunFolder) -> bool:
     try:
         if not folder.lock_file.exists():
             return not os.listdir(folder.path)
-    except OSError:  # no folder, or closed to us
+    except OSError:  # missing, or not readable
         return False
     fd = folder.lock()
     if fd is None:

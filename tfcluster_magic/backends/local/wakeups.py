@@ -21,7 +21,7 @@ from .. import files
 from . import clock
 
 _LONGEST = 64 * 1024
-"""Bytes of a report without an end; a task's are shorter than 4 KiB."""
+"""Largest unterminated report, in bytes; a task's are shorter than 4 KiB."""
 _MOST_READ = 1 << 20
 
 
@@ -69,20 +69,20 @@ class Wakeups:
             self._selector.register(fd, selectors.EVENT_READ)
 
     def _open(self) -> int:
-        """The pipe for knocks; what is none in its place is put aside. Raises OSError."""
+        """Open the pipe for knocks, and put aside anything else in its place. Raises OSError."""
         with contextlib.suppress(FileNotFoundError):
             if not stat.S_ISFIFO(os.lstat(self._path).st_mode):
                 files.put_aside(self._path)
         with contextlib.suppress(FileExistsError):
             os.mkfifo(self._path, 0o600)
-        # Open for writing as well, so that it never comes to its end.
+        # Open for writing as well, so that it never reaches end of file.
         how = os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
         return os.open(self._path, how)
 
     def renew(self) -> None:
-        """Listen again when somebody has removed the pipe for knocks, or put something else there.
+        """Open the pipe again if somebody has removed it or put something else in its place.
 
-        A disk that takes no pipe leaves SIGTERM, and the written stop.
+        If the disk takes no pipe, SIGTERM and the written stop remain.
         """
         with contextlib.suppress(OSError):
             try:
@@ -136,7 +136,7 @@ def _noted(number: int, frame: object) -> None:
 def _drain(fd: int) -> bytes:
     drained = b""
     with contextlib.suppress(BlockingIOError):
-        while len(drained) < _MOST_READ:  # who writes faster than we read holds nobody up
+        while len(drained) < _MOST_READ:  # a writer that is faster than us must not hold us up
             drained += os.read(fd, 65536)
     return drained
 

@@ -1,9 +1,9 @@
 """JupyterHub's side of accounts with passwords.
 
-It promises that a wrong name and a wrong password look and take the same, that guessing is slowed
-down for each account and each address, that hashing never holds up the hub's loop, and that who is
-removed, or has another password, is signed out everywhere. It gives no rights: a link may make its
-user an administrator once, and from then on the hub's own database says who is one.
+A wrong name and a wrong password look and take the same. Guessing is slowed down for each account
+and each address, hashing never holds up the hub's loop, and a user who is removed or gets another
+password is signed out everywhere. It gives no rights: a link may make its user an administrator
+once, and from then on the hub's own database says who is one.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from .store import AccountStore, AccountsUnreadable, allowed_name, normal
 from .throttle import Queue, TooManyTries, Tries
 
 LONGEST_QUEUE = 256
-"""Passwords that wait to be compared; more are refused."""
+"""Most passwords that wait to be compared; more are refused."""
 BROWSER_DAYS = 180
-"""How long a browser is known in which somebody has signed in."""
+"""How long the hub knows a browser in which somebody has signed in."""
 REFRESH = 60
 """Seconds after which a session is asked again whether its account is still there."""
 
@@ -46,13 +46,13 @@ class AccountsAuthenticator(Authenticator):
 
     path = Unicode(help="The file of accounts.").tag(config=True)
     tries_per_account = Integer(
-        10, help="Wrong passwords of an account from one address within `window`."
+        10, help="Wrong passwords for an account from one address within `window`."
     ).tag(config=True)
     tries_of_strangers = Integer(
-        100, help="Wrong passwords of an account from all unknown browsers within an hour."
+        100, help="Wrong passwords for an account from all unknown browsers within an hour."
     ).tag(config=True)
     tries_per_address = Integer(
-        100, help="Wrong passwords from one address within `window`, after which it queues apart."
+        100, help="Wrong passwords from one address within `window` before its tries queue apart."
     ).tag(config=True)
     window = Float(300.0, help="In seconds: how long a wrong password counts.").tag(config=True)
     allow_all = Bool(True).tag(config=True)  # who has no account has no password, either
@@ -68,8 +68,8 @@ class AccountsAuthenticator(Authenticator):
             self.window,
             3600.0,
         )
-        # Three at once are 48 MiB on a machine of four cores; half of the cores are left for whom
-        # the hub knows.
+        # Three at once take 48 MiB on a machine of four cores, and leave half of the cores to known
+        # browsers.
         half = max(1, min(4, os.cpu_count() or 1) // 2)
         threads = {Queue.KNOWN: half, Queue.NEW: half, Queue.NOISY: 1}
         self._queues = {
@@ -105,32 +105,32 @@ class AccountsAuthenticator(Authenticator):
         return name
 
     async def check(self, handler: Any, name: str, password: str) -> bool:
-        """Whether this is the password of the account; its browser is known from then on.
+        """Return whether this is the account's password; the browser is known from then on.
 
         Raises as `authenticate`.
         """
         before = _session(handler.db, name)
         stored = await asyncio.to_thread(self._stored, name)
         browser = self._browser(handler, name, stored)
-        try:  # whatever somebody types is not kept
+        try:  # keep nothing of what was typed
             queue, tried = self._tries.begin(name[:100], handler.request.remote_ip, browser)
         except TooManyTries as refusal:
             raise refused(429, too_many(refusal.seconds)) from None
         right: bool = await self.in_thread(self._matches, password, stored, queue=queue)
         if _session(handler.db, name) != before:
-            return False  # it was replaced meanwhile, and all that it had signed in is ended
+            return False  # replaced meanwhile, and its sessions are ended
         if right:
             tried.right()
             self.know(handler, name, stored)
         return right
 
     def administers(self, db: Any, name: str) -> bool:
-        """Whether the hub says that this account is an administrator's."""
+        """Return whether the hub says that this account is an administrator's."""
         user = orm.User.find(db, name)
         return bool(user and user.admin) or name in self.admin_users
 
     async def _replace(self, handler: Any, name: str) -> None:
-        """Have somebody choose a longer password, who became an administrator with a short one.
+        """Have a user who became an administrator with a short password choose a longer one.
 
         Raises:
             Finish: the browser is on its way to the page for it.
@@ -161,7 +161,7 @@ class AccountsAuthenticator(Authenticator):
             raise refused(503, unreadable()) from None
 
     def know(self, handler: Any, name: str, stored: str | None) -> None:
-        """Have the browser be one in which this account, with this password, has signed in."""
+        """Mark the browser as one in which this account, with this password, has signed in."""
         value = f"{_version(stored)} {secrets.token_hex(8)}"
         handler._set_cookie(  # JupyterHub: "setting any cookie should go through here"
             _cookie(name),
@@ -172,13 +172,13 @@ class AccountsAuthenticator(Authenticator):
         )
 
     def _browser(self, handler: Any, name: str, stored: str | None) -> str | None:
-        """Which browser this is, None for one in which this account has not signed in before."""
+        """Return the mark of this browser; None if this account has not signed in with it."""
         found = handler.get_secure_cookie(_cookie(name), max_age_days=BROWSER_DAYS)
         version, _space, which = (found or b"").decode().partition(" ")
         return which if stored and version == _version(stored) else None
 
     async def in_thread(self, function: Any, *words: object, queue: Queue = Queue.KNOWN) -> Any:
-        """Call what hashes, or writes accounts, without holding up the hub.
+        """Call code that hashes or writes accounts, without holding up the hub.
 
         Raises:
             HTTPError: 503 when too many wait.
@@ -197,7 +197,7 @@ class AccountsAuthenticator(Authenticator):
         """Whether the account is still there; one whose file cannot be read stays signed in.
 
         Raises:
-            HTTPError: 403, the account got another password while this was found out.
+            HTTPError: 403, the account got another password meanwhile.
         """
         before = user.orm_user.cookie_id
         try:
@@ -207,7 +207,7 @@ class AccountsAuthenticator(Authenticator):
             self.log.error("%s", problem)
             found = True
         if handler is not None and user.orm_user.cookie_id != before:
-            # The session or the token of this request is ended, and it could make another token.
+            # The session or token of this request is ended; it must not make another token.
             raise refused(403, _("You are signed out: the password of this account was reset."))
         return found
 
@@ -219,7 +219,7 @@ class AccountsAuthenticator(Authenticator):
     def get_handlers(self, app: Any) -> list[tuple[str, type]]:
         """The hub's own sign-in page, and ours; the hub is there from now on."""
         self.revoking = revoking.Revoking(app, self.store)
-        self.revoking.begin()  # nobody is answered yet
+        self.revoking.begin()  # before anybody is answered
         self._following = asyncio.ensure_future(self.revoking.follow())
         return pages.handlers()
 
@@ -242,7 +242,7 @@ def refused(status: int, sentence: str) -> web.HTTPError:
 
 
 def unreadable() -> str:
-    """Why nobody can sign in."""
+    """Say why nobody can sign in."""
     return _(
         "Nobody can sign in now: the hub cannot read its accounts. "
         "Its log says why; tell the administrator."
@@ -250,18 +250,20 @@ def unreadable() -> str:
 
 
 def _session(db: Any, name: str) -> str | None:
-    """By what the hub knows the browsers of a user: another one since a password was replaced."""
+    """Return by what the hub knows a user's browsers; it changes when a password is replaced."""
     user = orm.User.find(db, name)
     return str(user.cookie_id) if user else None
 
 
 def _cookie(name: str) -> str:
-    """The cookie by which a browser is known to an account; several people may share a browser."""
+    """Return the name of the cookie that marks a browser for an account; people may share a
+    browser.
+    """
     return f"tfcluster-known-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
 
 
 def _version(stored: str | None) -> str:
-    """Tells one password of an account from the next, and nothing else of it."""
+    """Return a mark that differs for each password of an account and says nothing else."""
     return hashlib.sha256((stored or "").encode()).hexdigest()[:16]
 
 

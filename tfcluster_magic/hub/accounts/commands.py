@@ -1,8 +1,8 @@
 """`python -m tfcluster_magic.hub accounts`: what an administrator does to accounts from a shell.
 
-It promises that every link is printed once and stored nowhere, and that what it does holds at once,
-whether the hub runs or not: one that does not run does its part before it answers anybody. It needs
-the hub's state folder, and so the right to write there.
+Every link is printed once and stored nowhere. What a command does holds at once, whether the hub
+runs or not: a hub that is down does its part before it answers anybody. The commands need the hub's
+state folder, and so the right to write there.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .store import LINK_HOURS, Account, AccountStore, normal
 URL = "url"
 """The file of the state folder in which the hub of this machine says where it is."""
 PATIENCE = 60.0
-"""Seconds in which a hub that runs ends a notebook and forgets its user, or ends sessions."""
+"""Seconds for a running hub to end a notebook and forget its user, or to end sessions."""
 
 
 @click.group()
@@ -55,7 +55,7 @@ def accounts(ctx: click.Context, state: Path | None, url: str | None) -> None:
 def invite(place: tuple[Path, str | None], name: str, admin: bool) -> None:
     """Print a link that makes the account NAME, and sets its password.
 
-    For an account that has a password it is a reset.
+    For an account that has a password this is a reset.
     """
     _link(place, name, admin=admin)
 
@@ -139,7 +139,7 @@ def tell_link(place: tuple[Path, str | None], code: str, name: str) -> None:
 
 
 def _link(place: tuple[Path, str | None], name: str, *, admin: bool = False) -> None:
-    """Print a link when what it replaces is ended, or will be before the hub answers again."""
+    """Print a link once what it replaces is ended, or sure to end before the hub answers again."""
     store, known = _store(place), normal(name)
     code = store.invite(name, admin=admin)
     if not _done(place, lambda: known in store.resets()):
@@ -152,12 +152,12 @@ def _link(place: tuple[Path, str | None], name: str, *, admin: bool = False) -> 
 
 
 def _done(place: tuple[Path, str | None], waits: Callable[[], bool]) -> bool:
-    """Wait while a hub that runs has something to do; False if it has not done it in time."""
+    """Wait while a running hub has something to do; return False if it has not done it in time."""
     deadline = time.monotonic() + PATIENCE
     while waits() and is_open(place[0] / DATABASE):
         if time.monotonic() > deadline:
             return False
-        time.sleep(0.1)  # the hub looks into the file, and says nothing but by it
+        time.sleep(0.1)  # the hub polls the file and answers only there
     return True
 
 

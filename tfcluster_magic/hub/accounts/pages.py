@@ -50,7 +50,7 @@ class _Page(BaseHandler):
         self.finish(await self.render_template(template, **words))
 
     def typed(self, name: str, *, admin: bool) -> str:
-        """The new password of this account, as it was typed.
+        """Return the new password of this account, as typed.
 
         Raises:
             ValueError: it is not taken; says why.
@@ -64,10 +64,10 @@ class _Page(BaseHandler):
 
 
 class SignIn(LoginHandler):
-    """JupyterHub's page to sign in, which by itself answers 500 to a form without a name."""
+    """JupyterHub's sign-in page, which by itself answers 500 to a form without a name."""
 
     async def post(self) -> None:
-        """Sign in; no name is a wrong one."""
+        """Sign in; a missing name counts as a wrong one."""
         for arguments in (self.request.arguments, self.request.body_arguments):
             arguments.setdefault("username", [b""])
         await super().post()
@@ -105,7 +105,7 @@ class SetPassword(_Page):
         return self.typed(name, admin=admin)
 
     async def _of(self, code: str) -> tuple[str, bool]:
-        """Whose password the link sets, and whether it will be an administrator's."""
+        """Return whose password the link sets, and whether it makes them an administrator."""
         name, admin = await self.authenticator.in_thread(self.authenticator.store.invited, code)
         return name, admin or self.authenticator.administers(self.db, name)
 
@@ -237,7 +237,7 @@ class LinksAPI(APIHandler):
 
 
 async def made(handler: Any, names: list[str]) -> dict[str, str]:
-    """Codes of new links by name; what they reset is ended. Raises InvalidRequest."""
+    """Return codes of new links by name; what they reset is ended. Raises InvalidRequest."""
     accounts = handler.authenticator
     codes: dict[str, str] = await accounts.in_thread(accounts.store.invite_all, names)
     resets = await accounts.in_thread(accounts.store.resets)

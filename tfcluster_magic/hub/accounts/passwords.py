@@ -1,10 +1,10 @@
-"""Passwords of the hub: which are taken, what is stored of one, and whether one typed is it.
+"""Passwords of the hub: which are accepted, how they are stored, and how one is checked.
 
-It promises scrypt with OWASP's least cost (16 MiB, five passes, about 0.2 s) and the same work when
-there is nothing to compare with, so that time does not tell which names exist. What is stored says
-how it was made, so that the cost may rise later. What is taken follows NIST SP 800-63B: a length
-and a list of what is guessed first, and no rules about kinds of characters. A caller on an event
-loop uses a thread.
+Passwords are hashed by scrypt with OWASP's minimum cost (16 MiB, five passes, about 0.2 s), and the
+same work is done for an unknown name, so that time does not show which names exist. A stored hash
+names its parameters, so that the cost may rise later. The rules follow NIST SP 800-63B: a minimum
+length and a list of common passwords, and no rules about kinds of characters. Call it in a thread
+from an event loop.
 """
 
 from __future__ import annotations
@@ -38,15 +38,16 @@ ROWS = (
     "qsdfghjklm",
     "1qaz2wsx3edc4rfv5tgb6yhn7ujm8ik,9ol.0p;/",
 )
-"""Alphabet, digits, and rows and columns of keyboards: a run along them is a sequence."""
+"""Alphabet, digits, and rows and columns of keyboards: characters along them form a sequence."""
 RUN = 3
-"""Steps in one direction, from which on characters are a run."""
+"""Steps in one direction that make characters a sequence."""
 BESIDE = 4
-"""Characters that make a password out of a word that is guessed first; fewer are guessed, too."""
+"""Other characters that a common word needs to be accepted; with fewer it is still guessed early.
+"""
 
 
 def asked(*, admin: bool) -> dict[str, object]:
-    """What the page says of a new password before one is typed."""
+    """Return what the page says about a new password before one is typed."""
     least = SHORTEST_OF_ADMIN if admin else SHORTEST
     if admin:
         rule = _(
@@ -61,7 +62,7 @@ def asked(*, admin: bool) -> dict[str, object]:
 
 
 def problem(password: str, name: str = "", *, admin: bool = False) -> str | None:
-    """Why this password is not taken for the account of this name, None for one that is."""
+    """Return why this password is refused for the account of this name; None if it is accepted."""
     if admin and len(password) < SHORTEST_OF_ADMIN:
         text = _(
             "An administrator's password has at least {least} characters: choose a longer one."
@@ -89,7 +90,7 @@ def problem(password: str, name: str = "", *, admin: bool = False) -> str | None
 
 
 def _is_common(typed: str) -> bool:
-    """Whether it is on the list, alone or with a few digits and signs around it."""
+    """Return whether it is on the list, alone or with a few digits and signs around it."""
     if typed in _common():
         return True
     stem = re.sub(r"^[\W\d_]+|[\W\d_]+$", "", typed)
@@ -97,7 +98,7 @@ def _is_common(typed: str) -> bool:
 
 
 def _is_sequence(typed: str) -> bool:
-    """Whether it is a repetition, or is made of few characters when each run is one."""
+    """Return whether it is a repetition, or has few characters once each sequence counts as one."""
     for size in range(1, len(typed) // 2 + 1):
         if size <= BESIDE and typed == (typed[:size] * len(typed))[: len(typed)]:
             return True
@@ -109,7 +110,7 @@ def _is_sequence(typed: str) -> bool:
 
 
 def _run(typed: str, at: int) -> int:
-    """How many characters from `at` on are all the same, or neighbours in one direction."""
+    """Return how many characters from `at` on are the same, or neighbours in one direction."""
     longest = 1
     while typed[at + longest : at + longest + 1] == typed[at]:
         longest += 1
@@ -123,7 +124,7 @@ def _run(typed: str, at: int) -> int:
 
 
 def _is_name(typed: str, name: str) -> bool:
-    """Whether hardly anything is left without the names of account and product."""
+    """Return whether hardly anything is left without the names of the account and the product."""
     words = [unicodedata.normalize("NFKC", name).casefold(), *PRODUCT]
     left = typed
     for word in words:

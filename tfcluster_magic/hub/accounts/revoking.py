@@ -1,10 +1,10 @@
-"""Ends what was allowed: to users who are removed, and to who had the password before a reset.
+"""Ends the access of removed users, and of anybody who had a password before its reset.
 
-It promises that what is noted in the file of accounts, by the hub or by a command, is done within
-seconds, or before a hub that starts answers anybody; and that a note stays until it is done. A
-removed user's notebooks end, their sessions and rights go, spawners hear of it. A reset ends the
-account's sessions, its tokens and all that were made with them; notebooks go on, and let in only
-who signs in again (see `visitors`).
+The hub or a command notes a removal or a reset in the file of accounts. It is carried out within
+seconds, or before a starting hub answers anybody, and the note stays until it is done. A removal
+ends the user's notebooks, sessions and rights, and tells the spawners. A reset ends the account's
+sessions, its tokens and all tokens made with them; notebooks go on and admit only people who sign
+in again (see `visitors`).
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from ..common import RECHECK
 from .store import AccountStore
 
 EVERY = 1.0
-"""Seconds between two looks at the file: another process writes it, and nothing tells."""
+"""Seconds between two looks at the file: another process writes it, and nothing announces that."""
 WITHIN = 5.0
-"""Seconds in which a notebook is told; one that does not answer asks the hub by itself soon."""
+"""Seconds to tell a notebook; one that does not answer asks the hub by itself soon."""
 
 
 class Revoking:
-    """The notes in the file of accounts, and the hub that does what they say."""
+    """The notes in the file of accounts, and the hub that carries them out."""
 
     def __init__(self, app: Any, store: AccountStore) -> None:
         self._app, self._store = app, store
-        self._turn = asyncio.Lock()  # a second look at a note would end who signed in since
+        self._turn = asyncio.Lock()  # doing a note twice would end newer sessions
         self._untold: list[str] = []
 
     def begin(self) -> None:
-        """End what resets name, while the hub starts; notebooks are told when it runs."""
+        """End the access that resets name, while the hub starts; notebooks hear of it later."""
         try:
             for name, mark in self._store.resets().items():
                 end_sessions(self._app.db, name)
@@ -46,11 +46,11 @@ class Revoking:
             self._app.log.error("%s", problem)
 
     async def follow(self) -> None:
-        """Do what is noted as long as the hub runs; what fails is tried again."""
+        """Carry out notes as long as the hub runs, and try again what fails."""
         while True:
             await asyncio.sleep(EVERY)
             try:
-                while self._untold and getattr(self._app, "http_server", None):  # it answers
+                while self._untold and getattr(self._app, "http_server", None):  # the hub answers
                     await self._tell(self._untold.pop())
                 for name, with_data in (await asyncio.to_thread(self._store.removed)).items():
                     if await forget(self._app, name, with_data=with_data):
@@ -58,11 +58,11 @@ class Revoking:
                 for name in await asyncio.to_thread(self._store.resets):
                     await self.reset(name)
             except Exception:
-                # A file that cannot be read, a proxy that is away: both heal without a restart.
+                # An unreadable file and a missing proxy both heal without a restart.
                 self._app.log.exception("Noted removals and resets are not done; trying again")
 
     async def reset(self, name: str) -> None:
-        """End what is signed in as this account, unless that is done."""
+        """End all sessions and tokens of this account, unless that is done."""
         async with self._turn:
             mark = (await asyncio.to_thread(self._store.resets)).get(name)
             if mark is None:
@@ -73,7 +73,7 @@ class Revoking:
         await self._tell(name)
 
     async def _tell(self, name: str) -> None:
-        """Have the user's notebooks ask the hub anew about everybody whom they let in."""
+        """Have the user's notebooks ask the hub again about everybody they admit."""
         if (user := orm.User.find(self._app.db, name)) is not None:
             servers = [one.server for one in user.orm_spawners.values() if one.server]
             urls = [Server(orm_server=one).url for one in servers]
@@ -88,10 +88,10 @@ class Revoking:
 
 
 def end_sessions(db: Any, name: str) -> None:
-    """End every session and token of a user, but for what a notebook tells the hub with.
+    """End every session and token of a user, except what a notebook reports activity with.
 
-    A notebook's own token lies in its environment, where whoever was in may have read it. It may
-    say from then on that the notebook is used, and nothing else.
+    A notebook's own token is in its environment, where an intruder may have read it. From then on
+    it may only report that the notebook is in use.
     """
     user = orm.User.find(db, name)
     if user is None:
@@ -109,8 +109,8 @@ def end_sessions(db: Any, name: str) -> None:
 
 
 def _own_token(user: Any, spawner: Any) -> int | None:
-    """The id of the token that a notebook was started with: the hub keeps no other sign of it than
-    its note, which anybody can give a token of theirs; but that one is no older than the start.
+    """Return the id of the token that a notebook was started with. The hub marks it only by its
+    note, which users can copy to a token of theirs; but such a token is newer than the start.
     """
     if spawner.server is None or spawner.started is None:
         return None
@@ -120,9 +120,9 @@ def _own_token(user: Any, spawner: Any) -> int | None:
 
 
 async def forget(app: Any, name: str, *, with_data: bool) -> bool:
-    """Delete a user of the hub; False when that has to wait for a notebook that starts or stops.
+    """Delete a user of the hub; return False if it has to wait for a notebook to start or stop.
 
-    `with_data` is for spawners that keep something of a user: their trait `loses_data`.
+    `with_data` is for spawners that keep data of a user: it sets their trait `loses_data`.
     """
     user = app.users.get(name)
     if user is None:

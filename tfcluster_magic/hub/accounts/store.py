@@ -51,9 +51,9 @@ class Accounts(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     version: int
     accounts: dict[str, Account] = {}
     removed: dict[str, bool] = {}
-    """Whom the hub has to forget, and whether with their data: see `revoking`."""
+    """Users that the hub has to forget, and whether with their data: see `revoking`."""
     resets: dict[str, str] = {}
-    """Whose sessions and tokens the hub has to end, and the mark of the reset: see `revoking`."""
+    """Accounts whose sessions and tokens the hub has to end, and the mark of the reset."""
 
 
 class AccountsUnreadable(TFClusterError):
@@ -89,7 +89,7 @@ class AccountStore:
         return self._read().removed
 
     def resets(self) -> dict[str, str]:
-        """Whose sessions and tokens the hub has yet to end, with a mark. Raises as `read`."""
+        """Return the mark of each unfinished reset, by account. Raises as `read`."""
         return self._read().resets
 
     def _read(self) -> Accounts:
@@ -113,9 +113,9 @@ class AccountStore:
     def invite(self, name: str, *, admin: bool = False, keep: bool = False) -> str:
         """A new code with which this account gets a password, and the account if there is none.
 
-        An earlier code of the account works no more. Neither does its password, and the hub ends
-        what is signed in with it: whoever else knows it could set another one before its owner
-        comes. `keep` leaves both until the code is used.
+        An earlier code of the account no longer works. Neither does its password, and the hub ends
+        what is signed in with it: somebody else who knows it could set a new one before the owner
+        does. `keep` leaves both valid until the code is used.
 
         Raises:
             InvalidRequest: no account can have this name.
@@ -143,7 +143,7 @@ class AccountStore:
         return codes
 
     def invited(self, code: str) -> tuple[str, bool]:
-        """Whose password this code sets, and whether it makes them an administrator.
+        """Return whose password this code sets, and whether it makes them an administrator.
 
         Raises:
             LinkRefused: nobody's.
@@ -154,7 +154,7 @@ class AccountStore:
     def redeem(self, code: str, password: str) -> tuple[str, bool]:
         """Store a password, as `passwords.hashed` made it, and use up the code.
 
-        The hub ends what is signed in as this account: `resets` names it until that is done.
+        The hub ends all access to this account: `resets` names it until that is done.
 
         Returns:
             The account's name, and whether the link makes it an administrator.
@@ -171,7 +171,7 @@ class AccountStore:
     def set_password(self, name: str, password: str) -> None:
         """Store another password, as `passwords.hashed` made it; a link that waited is void.
 
-        The hub ends what is signed in, as for `redeem`.
+        The hub ends all access, as for `redeem`.
 
         Raises:
             NotFound: there is no such account.
@@ -205,7 +205,7 @@ class AccountStore:
             file.removed.pop(name, None)
 
     def reset_done(self, name: str, mark: str) -> None:
-        """The hub has ended what was signed in; a later reset has another mark, and stays."""
+        """Forget a reset that the hub has carried out; a later one has another mark, and stays."""
         with self._change() as file:
             if file.resets.get(name) == mark:
                 del file.resets[name]

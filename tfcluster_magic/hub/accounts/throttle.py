@@ -1,12 +1,13 @@
-"""Slows down who guesses passwords, without locking out whose password is guessed.
+"""Slows down password guessing without locking out the owner of the account.
 
-Tries are counted for each account from each address, and for each account from all of them. A
-browser in which the account has signed in before has a count of its own, whatever others try: it
-shows a signed cookie (see `authenticator`). Many wrong passwords from one address refuse nobody
-there, for it may be that of a whole lab: they wait for each other instead, in a queue apart.
-Memory is bounded, whatever names and addresses are tried, and a try counts from its beginning: a
-hundred at the same moment are a hundred. The counts are this process's alone; a restart of the hub
-forgets them. It knows neither passwords nor accounts.
+Tries are counted for each account from each address, and for each account from all addresses. A
+browser in which the account has signed in before shows a signed cookie (see `authenticator`) and
+has its own count, whatever others try. Many wrong passwords from one address refuse nobody there,
+because a whole lab may share it: its tries wait for each other in a separate queue. Memory is
+bounded, whatever names and addresses are tried. A try counts from its start, so that a hundred at
+the same moment count as a hundred. The counts belong to this process; a restart of the hub forgets
+them. This module knows neither passwords nor accounts.
+
 ref: https://owasp.org/www-community/Slow_Down_Online_Guessing_Attacks_with_Device_Cookies
 """
 
@@ -64,7 +65,7 @@ class Throttle:
 
 
 class Queue(Enum):
-    """In which queue a password waits to be compared; none holds up another."""
+    """The queue in which a password waits to be compared; no queue holds up another."""
 
     KNOWN = "known"
     """Browsers in which the account has signed in before."""
@@ -74,7 +75,7 @@ class Queue(Enum):
 
 
 class TooManyTries(Exception):
-    """A try is refused, for so many `seconds`."""
+    """A try is refused for `seconds`."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(seconds)
@@ -82,7 +83,7 @@ class TooManyTries(Exception):
 
 
 class Tries:
-    """What is counted of sign-ins.
+    """Counts of sign-ins.
 
     Args:
         each: tries for an account from one address or known browser, within `window`.
@@ -110,7 +111,7 @@ class Tries:
         """Count a try; `browser` is one in which this account has signed in before.
 
         Raises:
-            TooManyTries: it has to wait, also with the right password.
+            TooManyTries: the try has to wait, even with the right password.
         """
         if browser is not None and not self._known.wait(browser):
             self._known.begin(browser)
@@ -122,13 +123,13 @@ class Tries:
         self._pair.begin(pair)
         self._account.begin(name)
         self._address.begin(address)
-        # Not all of the account's: whoever guesses would begin anew with each sign-in of its owner.
+        # Not all counts of the account: a guesser would start again with each sign-in of its owner.
         forgive = ((self._account, name), (self._address, address))
         return Queue.NOISY if noisy else Queue.NEW, Try(((self._pair, pair),), forgive)
 
 
 class Try:
-    """One try, until it is known whether the password was right."""
+    """One try, until it is known whether its password was right."""
 
     def __init__(
         self,
@@ -138,7 +139,7 @@ class Try:
         self._forget, self._forgive = forget, forgive
 
     def right(self) -> None:
-        """It was the password, no guess."""
+        """Note that the password was right."""
         for throttle, key in self._forget:
             throttle.forget(key)
         for throttle, key in self._forgive:

@@ -88,12 +88,12 @@ class ConsoleHandler(HubOAuthenticated, StreamedBody):
         self.set_header("Cache-Control", "no-store")
 
     async def prepare(self) -> None:
-        """Let administrators through, and read only what they send.
+        """Admit administrators only, and read only their bodies.
 
         Raises:
             SignIn: nobody is signed in.
             NotAllowed: who is signed in may not, or the request is not of a page of ours.
-            TooLarge: it is more than any page sends.
+            TooLarge: the body is larger than any page sends.
         """
         await self._admit()
         if not self._finished:
@@ -133,7 +133,7 @@ class ConsoleHandler(HubOAuthenticated, StreamedBody):
         return name if user.get("kind", "user") == "user" else f"service {name}"
 
     def body(self) -> dict[str, Any]:
-        """The JSON object that came with the request. Raises as `json_body`."""
+        """Return the JSON object in the request. Raises as `json_body`."""
         return self.json_body()
 
     def reply(self, data: Model | dict[str, Any]) -> None:

@@ -29,7 +29,7 @@ UNUSED = 300.0
 SILENCE = 300.0
 """Seconds that a reader may rest."""
 MOST_BYTES = 256 * 1024 * 1024
-"""Of the records of one user's runs, which the console sends."""
+"""Most bytes of the records of one user's runs, which the console sends."""
 _BLOCK = 256 * 1024
 
 

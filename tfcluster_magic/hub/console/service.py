@@ -84,7 +84,7 @@ def become(environ: MutableMapping[str, str]) -> None:
     environ["JUPYTERHUB_OAUTH_ACCESS_SCOPES"] = json.dumps([f"access:services!service={SERVICE}"])
     environ["JUPYTERHUB_SERVICE_NAME"] = SERVICE
     environ["JUPYTERHUB_SERVICE_PREFIX"] = url_path_join(base, "services", SERVICE) + "/"
-    if host := subdomain_host(environ):  # the console is on the hub's own host
+    if host := subdomain_host(environ):  # the console is at the hub's own host
         environ["JUPYTERHUB_HOST"] = host
         callback = url_path_join(environ["JUPYTERHUB_SERVICE_PREFIX"], "oauth_callback")
         environ["JUPYTERHUB_OAUTH_CALLBACK_URL"] = f"{host}{callback}"

@@ -77,8 +77,8 @@ def described(size: Size) -> str:
 
 
 def pull_policy(policy: Policy) -> str | None:
-    """`Always` where any group has secrets for images: a node gives what it has pulled for one
-    group's secret to everybody who knows the name.
+    """Return `Always` if any group has pull secrets: a node would run an image that it pulled with
+    one group's secret for everybody who knows its name.
     """
     every = (policy.default, *policy.grants.values())
     return "Always" if any(grant.image_pull_secrets for grant in every) else None

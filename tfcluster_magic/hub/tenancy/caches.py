@@ -112,7 +112,7 @@ def _namespace(found: Object) -> Object:
     kept = ("name", "uid", "resourceVersion", "labels", "annotations", "deletionTimestamp")
     made: Object = {"metadata": {key: head[key] for key in kept if key in head}}
     if "deletionTimestamp" in head:
-        made["status"] = found.get("status") or {}  # which says what keeps it
+        made["status"] = found.get("status") or {}  # says what keeps it
     return made
 
 

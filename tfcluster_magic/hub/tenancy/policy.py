@@ -81,7 +81,7 @@ def parse(text: str) -> Policy:
         why = getattr(error, "problem", None) or str(error)
         line = mark.line + 1 if mark else 1
         raise PolicyMistake(line, _("it is no YAML: {why}").format(why=why)) from None
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits, say
+    except (ValueError, RecursionError) as error:  # such as a number of thousands of digits
         raise PolicyMistake(1, _("it is no YAML: {why}").format(why=error)) from None
     if twice:
         line, key = twice

@@ -1,10 +1,10 @@
 """What becomes of a user who was removed: rights go, runs are stopped, data stays.
 
 Promises that a namespace is deleted only when its annotation says that the data shall go, or the
-policy does, and only after its runs: a namespace that goes before them can stay Terminating. Of
-what keeps a namespace it takes away one thing, the finalizers of TFClusters: on a kind of ours no
-other controller has any business. Users may write no other kind; what an administrator's own
-controllers keep is theirs to let go.
+policy does, and only after its runs: a namespace that goes before them can stay Terminating. It
+removes one thing that keeps a namespace, the finalizers of TFClusters: no other controller has any
+business on our kind. Users may write no other kind; what an administrator's own controllers keep,
+they must release.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def loses_data(namespace: Object, by_default: bool) -> bool:
 
 
 def under_way(namespace: Object) -> str:
-    """What is said of a namespace that is being deleted: what keeps it, where Kubernetes knows."""
+    """Say of a namespace that is being deleted what keeps it, if Kubernetes knows."""
     told = condition(namespace, "NamespaceFinalizersRemaining")
     if told.get("status") != "True":
         return _("the namespace is being deleted")
@@ -65,7 +65,7 @@ def discard_runs(api: Api, namespace: str) -> bool:
     A namespace that is deleted before them waits for their pods, and these for their Jobs, which
     make no other pods there any more and let none go that has failed:
     https://kubernetes.io/docs/concepts/workloads/controllers/job/#backoff-limit-per-index
-    Finalizers that somebody else has set would keep them for ever, and are taken away.
+    Finalizers that somebody else has set would keep them for ever, and are removed.
     """
     where = path("tfclusters", namespace)
     runs = api.every(where).items
@@ -79,7 +79,7 @@ def discard_runs(api: Api, namespace: str) -> bool:
 
 
 def _release(api: Api, where: str, run: Object) -> None:
-    """Take away what keeps a run that is deleted; what somebody changed just now, the next time.
+    """Remove what keeps a deleted run; what somebody changed just now is tried next time.
 
     Raises ApiError.
     """

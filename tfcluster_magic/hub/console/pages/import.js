@@ -37,7 +37,7 @@ function line(told) {
   return made;
 }
 
-/** A cell of CSV that no spreadsheet takes for a formula. */
+/** Quote a CSV cell so that no spreadsheet reads it as a formula. */
 function quoted(text) {
   const cell = /^\s*[=+\-@]/.test(text) ? `'${text}` : text;
   return `"${cell.replaceAll('"', '""')}"`;
