@@ -3,6 +3,7 @@
 It knows create, get, list, watch, patch, replace and delete with their versions and conflicts,
 keeps objects that have finalizers, and removes what a deleted owner owned. No controller runs
 behind it: a test provides the pods, and `logs` their output. `refuses` makes it fail as real
+servers do.
 """
 
 from __future__ import annotations

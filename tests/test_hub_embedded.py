@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import socket
 import subprocess
 import sys
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -27,7 +27,11 @@ TOOLS = Path(__file__).resolve().parent.parent / "tools"
 def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """tools/hub.py, which finds its neighbours beside it."""
     monkeypatch.syspath_prepend(str(TOOLS))
-    return importlib.import_module("hub")
+    found = spec_from_file_location("tools_hub", TOOLS / "hub.py")  # tests/hub is `hub`
+    assert found is not None and found.loader is not None
+    module = module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
 
 
 @pytest.mark.parametrize("host", ["https://hub.example.com", "http://hub.localhost:8888"])
