@@ -22,6 +22,7 @@ from tfcluster_magic.hub.accounts.store import (
     AccountStore,
     AccountsUnreadable,
     LinkRefused,
+    PasswordReplaced,
     allowed_name,
 )
 from tfcluster_magic.hub.accounts.throttle import Queue, Throttle, TooManyTries, Tries
@@ -428,3 +429,20 @@ def test_a_hub_that_was_started_with_nice_takes_passwords(nice: int) -> None:
     )
     own = min(19, os.getpriority(os.PRIO_PROCESS, 0) + nice)
     assert said.stdout == f"{min(19, own + 10)}\n", said.stderr
+
+
+def test_a_reset_is_not_undone_by_a_password_checked_before_it(tmp_path: Path) -> None:
+    """Neither a change nor a forced change takes effect once the checked password is replaced."""
+    store = AccountStore(tmp_path / "accounts.json")
+    store.redeem(store.invite("ada"), STORED)
+    code = store.invite("ada")  # the reset
+    for _state in ("reset", "redeemed"):
+        with pytest.raises(PasswordReplaced):
+            store.set_password("ada", "the thief's", instead_of=STORED)
+        with pytest.raises(PasswordReplaced):
+            store.invite("ada", keep=True, only_if=STORED)
+        if _state == "reset":
+            store.redeem(code, "the owner's")
+    assert store.password("ada") == "the owner's"
+    store.set_password("ada", STORED, instead_of="the owner's")
+    assert store.password("ada") == STORED

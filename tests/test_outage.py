@@ -159,6 +159,27 @@ def test_nobody_is_blamed_whose_lease_cannot_be_read(
     assert "kubectl get pods" in laptop.why_it_lingers(run)
 
 
+def test_an_operator_whose_lease_is_gone_does_not_answer(
+    server: KubeServer, laptop: KubernetesBackend
+) -> None:
+    """If no Lease is where the operator says, the operator is reported as away until one is; a
+    Lease that may not be read says nothing.
+    """
+    options = server.objects[path("configmaps", NAMESPACE, labels.OPTIONS)]
+    options["data"][heartbeat.PUBLISHED] = f"labs/{heartbeat.LEASE}"
+    where = path("leases", "labs", heartbeat.LEASE)
+    said = laptop.outage()
+    assert said.startswith(SAID)
+    assert "kubectl -n labs get deployment" in said
+    assert laptop.outage() == said
+    renew(server, where)
+    assert laptop.outage() == ""
+    del server.objects[where]
+    assert laptop.outage().startswith(SAID)
+    server.refuses = lambda _method, asked: Refusal(403, "Forbidden") if asked == where else None
+    assert laptop.outage() == ""
+
+
 def test_an_outage_costs_one_question(
     server: KubeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

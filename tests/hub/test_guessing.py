@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import time
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import pytest
 import requests
@@ -67,6 +69,13 @@ def test_the_proxys_path_is_told_to_nobody(hub: RealHub) -> None:
     where = f"http://127.0.0.1:{hub.hub_port}/{made_up}{hub.base_url}hub/login"
     answer = requests.get(where, headers={"X-Real-Ip": FORGED}, timeout=120)
     assert answer.url != where or answer.status_code == 404
+    proxy = urlsplit(hub.url)
+    for target in ("foo://h?x", "foo://h", "mailto://a?x"):
+        with socket.create_connection((proxy.hostname, proxy.port), timeout=120) as asked:
+            asked.sendall(f"GET {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n".encode())
+            said = b"".join(iter(lambda: asked.recv(65536), b""))
+        assert said.startswith(b"HTTP/1.1 ")
+        assert not re.search(rb"[0-9a-f]{64}", said.partition(b"\r\n\r\n")[0])
     assert not re.search(r"/(?!0{64})[0-9a-f]{64}", hub.log.read_text())
     assert FORGED not in hub.log.read_text()
 

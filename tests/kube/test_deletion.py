@@ -37,7 +37,7 @@ def alices(new_tenant: Callable[[], Tenant]) -> Tenant:
     tenant = new_tenant()
     tenant.let(USER)
     more = [
-        {"apiGroups": [""], "resources": ["configmaps", "pods"], "verbs": ["*"]},
+        {"apiGroups": [""], "resources": ["configmaps", "pods", "pods/status"], "verbs": ["*"]},
         {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["*"]},
     ]
     tenant.kubectl.apply(*rights([*user_rules(), *more], tenant.name))
@@ -96,7 +96,7 @@ def test_a_record_goes_after_its_tasks(alices: Tenant, waits: Any) -> None:
 
 def test_users_tie_no_record_to_anything(alices: Tenant, waits: Any) -> None:
     """A user can put no finalizer and no owner on a TFCluster, new or existing, is told why, and
-    may remove both; the garbage collector's finalizers pass.
+    may remove both; the garbage collector's finalizers are refused, too.
     """
     alices.launch("tied-1", spec_of(waits, lifecycle=Lifecycle(grace=1)))
     uid = alices.kubectl.get("configmap", OWNER["name"])["metadata"]["uid"]
@@ -117,6 +117,8 @@ def test_users_tie_no_record_to_anything(alices: Tenant, waits: Any) -> None:
         "kubernetes.io/hold",
         "tfcluster.dev/hold",
         "batch.kubernetes.io/job-tracking",
+        "foregroundDeletion",
+        "orphan",
     ):
         assert "no finalizers of your own" in patch(f"--as={USER}", finalizers=[finalizer])
     assert "no finalizers of your own" in patch(finalizers=[HOLD])  # nor an administrator
@@ -129,9 +131,9 @@ def test_users_tie_no_record_to_anything(alices: Tenant, waits: Any) -> None:
     assert "no finalizers of your own" in said
     hold(alices, "tied-1", HOLD, "example.com/other")
     assert patch(f"--as={USER}", labels={"mine": "too"}) == ""  # old ones block nothing
-    assert patch(f"--as={USER}", finalizers=[HOLD, "orphan"]) == ""
     assert patch(f"--as={USER}", finalizers=None) == ""
-    alices.kubectl("delete", "tfcluster", "tied-1", f"--as={USER}")
+    alices.kubectl("delete", "tfcluster", "tied-1", f"--as={USER}", "--cascade=orphan")
+    tasks_gone(alices, "tied-1")
 
 
 def test_tenants_tie_nothing_else_either(alices: Tenant) -> None:
@@ -156,7 +158,22 @@ def test_tenants_tie_nothing_else_either(alices: Tenant) -> None:
     wait_until(is_on, "admission refuses a finalizer", seconds=60)
     owners = [{**OWNER, "uid": uid, "blockOwnerDeletion": True}]
     assert "only controllers" in make("owned", account, ownerReferences=owners)
+    assert "Kubernetes' own" in make("left", account, finalizers=["orphan"])
     assert make("plain", account) == ""
+    tight = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    pod = {"name": "busy", "image": "none.invalid/none", "securityContext": tight}
+    who = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
+    head = {"name": "busy", "namespace": alices.name}
+    spec = {"schedulerName": "nobody", "securityContext": who, "containers": [pod]}
+    alices.kubectl.apply({"apiVersion": "v1", "kind": "Pod", "metadata": head, "spec": spec})
+    held = ("patch", "pod", "busy", "--subresource=status", account, "-p")
+    with pytest.raises(NodeError, match="Kubernetes' own"):
+        alices.kubectl(*held, json.dumps({"metadata": {"finalizers": [HOLD]}}))
+    alices.kubectl(*held, '{"status": {"message": "none"}}')
+    alices.kubectl("delete", "pod", "busy", "--wait=false")
+    for how in ("foreground", "orphan"):
+        assert make(how, account) == ""
+        alices.kubectl("delete", "configmap", how, f"--cascade={how}", account, "--timeout=60s")
     elsewhere = (
         "--as=system:serviceaccount:labs:controller",
         "--as-group=system:serviceaccounts:labs",

@@ -89,6 +89,12 @@ def test_the_hubs_token_reaches_tenants_and_nothing_else(
         noted: Any = namespace("eve")
         noted["metadata"]["annotations"][key] = "{}"
         assert own in created(kube, HUB, noted), key
+    loose = "may give a new tenant no finalizers and no owner"
+    owner = {"apiVersion": "v1", "kind": "Namespace", "name": "eve", "uid": "eve"}
+    for field, value in (("finalizers", ["example.com/hold"]), ("ownerReferences", [owner])):
+        tied: Any = namespace("eve")
+        tied["metadata"][field] = value
+        assert loose in created(kube, HUB, tied), field
     label = ["label", "namespace", "tfcluster.dev/tenant=true", "--overwrite"]
     assert names in done(kube, HUB, *label[:2], kube.namespace, *label[2:])
     only = "of a tenant the hub may only write that its user was removed"

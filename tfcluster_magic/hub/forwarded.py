@@ -118,8 +118,9 @@ class _Request(HTTPMessageDelegate):
         begin, rest = line.path[: len(self._route)], line.path[len(self._route) :]
         peer = _address(str(self._context.address[0]))
         address, protocol = str(peer or "0.0.0.0"), "http"  # noqa: S104  as Tornado says unknown
-        if rest.startswith("/") and hmac.compare_digest(begin.encode(), self._route.encode()):
-            line = line._replace(path=rest)
+        if hmac.compare_digest(begin.encode(), self._route.encode()):
+            # Of `GET foo://h?x` the proxy makes `/SEGMENT?x`: nothing may show a handler its path.
+            line = line._replace(path=rest if rest.startswith("/") else f"/{rest}")
             address = source(address, headers.get("X-Forwarded-For", ""), self._believed)
             # What the browser used: a client that claims another misleads only itself.
             protocol = headers.get("X-Forwarded-Proto", protocol).split(",")[0].strip().lower()

@@ -35,11 +35,15 @@ def silent_for(api: Api, where: str) -> float | None:
     return age if age > SILENT else 0.0
 
 
-def place(published: Object) -> str:
-    """Return where the Lease is, `namespace/name`, by the ConfigMap of a tenant's namespace."""
+def place(published: Object) -> tuple[str, bool]:
+    """Return where the Lease is, `namespace/name`, and whether the operator says so.
+
+    `published` is the ConfigMap of a tenant's namespace.
+    """
     said = str((published.get("data") or {}).get(PUBLISHED, ""))
     namespace, _slash, name = said.partition("/")
-    return said if namespace and name and "/" not in name else f"{SYSTEM}/{LEASE}"
+    valid = bool(namespace and name) and "/" not in name
+    return (said, True) if valid else (f"{SYSTEM}/{LEASE}", False)
 
 
 def _written(entry: Object) -> float | None:

@@ -17,7 +17,7 @@ from ...kube.api import Api, ApiError
 EVERY = 4.0
 """Seconds between two questions."""
 SELDOM = 60.0
-"""The same if the Lease may not be read or does not exist."""
+"""The same if the Lease may not be read, or is not where it is only supposed to be."""
 DAY = 86400.0
 
 
@@ -26,13 +26,13 @@ class Attendance:
 
     Args:
         api: the connection.
-        place: where the operator's Lease is, `namespace/name`; called until it is known. Raises
-            ApiError.
+        place: where the operator's Lease is, `namespace/name`, and whether the operator says so;
+            called until it is known. Raises ApiError.
     """
 
-    def __init__(self, api: Api, place: Callable[[], str]) -> None:
+    def __init__(self, api: Api, place: Callable[[], tuple[str, bool]]) -> None:
         self._api, self._ask_place = api, place
-        self._place = ""
+        self._place, self._certain = "", False
         self._lock = threading.Lock()
         self._not_before = 0.0
         self._away: tuple[float, str] | None = None
@@ -54,16 +54,19 @@ class Attendance:
     def _ask(self) -> None:
         rest = EVERY
         try:
-            place = self._place = self._place or self._ask_place()
-            silent = heartbeat.silent_for(self._api, place)
+            if not self._place:
+                self._place, self._certain = self._ask_place()
+            silent = heartbeat.silent_for(self._api, self._place)
         except ApiError as error:
-            if not error.unanswered:
+            if error.gone and self._certain:  # an operator makes its Lease before all else
+                self._away = self._away or (time.time(), self._place)
+            elif not error.unanswered:
                 self._away, rest = None, SELDOM if self._place else EVERY
         else:
             if not silent:
                 self._away = None
             elif self._away is None:  # keep one moment: answers come in whole seconds
-                self._away = time.time() - silent, place
+                self._away = time.time() - silent, self._place
         self._not_before = time.monotonic() + rest
 
 

@@ -39,7 +39,7 @@ def is_there(api: Api, namespace: str) -> bool:
     return True
 
 
-def lease(api: Api, namespace: str) -> str:
+def lease(api: Api, namespace: str) -> tuple[str, bool]:
     """Return where the Lease of the operator is that serves a namespace. Raises ApiError, also if
     no operator has served it yet.
     """

@@ -30,7 +30,7 @@ from traitlets import Bool, Float, Integer, Unicode
 from ...errors import InvalidRequest
 from ...i18n import _, ngettext
 from . import pages, passwords, revoking
-from .store import AccountStore, AccountsUnreadable, allowed_name, normal
+from .store import AccountStore, AccountsUnreadable, PasswordReplaced, allowed_name, normal
 from .throttle import Queue, TooManyTries, Tries
 
 LONGEST_QUEUE = 256
@@ -98,14 +98,18 @@ class AccountsAuthenticator(Authenticator):
         """
         name = normal(data.get("username", ""))
         typed = data.get("password", "")
-        if not await self.check(handler, name, typed):
+        stored = await self.check(handler, name, typed)
+        if stored is None:
             return None
         if self.administers(handler.db, name) and passwords.problem(typed, name, admin=True):
-            await self._replace(handler, name)
+            try:
+                await self._replace(handler, name, stored)
+            except PasswordReplaced:  # reset meanwhile: what was typed is the old one
+                return None
         return name
 
-    async def check(self, handler: Any, name: str, password: str) -> bool:
-        """Return whether this is the account's password; the browser is known from then on.
+    async def check(self, handler: Any, name: str, password: str) -> str | None:
+        """Return the stored password if this is it, or None; the browser is known from then on.
 
         Raises as `authenticate`.
         """
@@ -118,23 +122,24 @@ class AccountsAuthenticator(Authenticator):
             raise refused(429, too_many(refusal.seconds)) from None
         right: bool = await self.in_thread(self._matches, password, stored, queue=queue)
         if _session(handler.db, name) != before:
-            return False  # replaced meanwhile, and its sessions are ended
+            return None  # replaced meanwhile, and its sessions are ended
         if right:
             tried.right()
             self.know(handler, name, stored)
-        return right
+        return stored if right else None
 
     def administers(self, db: Any, name: str) -> bool:
         """Return whether the hub says that this account is an administrator's."""
         user = orm.User.find(db, name)
         return bool(user and user.admin) or name in self.admin_users
 
-    async def _replace(self, handler: Any, name: str) -> None:
+    async def _replace(self, handler: Any, name: str, stored: str) -> None:
         """Have a user who became an administrator with a short password choose a longer one.
 
         Raises:
             Finish: the browser is on its way to the page for it.
             HTTPError: 403 for a program, which has no page.
+            PasswordReplaced: the account no longer has the password `stored`.
         """
         if not isinstance(handler, LoginHandler):
             text = _(
@@ -142,7 +147,7 @@ class AccountsAuthenticator(Authenticator):
                 "change it"
             )
             raise refused(403, text)
-        code = await self.in_thread(lambda: self.store.invite(name, keep=True))
+        code = await self.in_thread(lambda: self.store.invite(name, keep=True, only_if=stored))
         handler.redirect(f"{handler.hub.base_url}set-password?{urlencode({'code': code})}")
         raise web.Finish
 

@@ -7,6 +7,7 @@ links. Nothing of these pages is kept by browsers or told to other sites.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from jupyterhub import orm
@@ -21,7 +22,7 @@ from ...errors import InvalidRequest, TFClusterError
 from ...i18n import _
 from . import passwords
 from .commands import link, state_of
-from .store import LINK_HOURS, LinkRefused, allowed_name
+from .store import LINK_HOURS, LinkRefused, PasswordReplaced, allowed_name
 
 
 def handlers() -> list[tuple[str, type]]:
@@ -135,7 +136,8 @@ class ChangePassword(_Page):
         present = self.get_body_argument("present", "", strip=False)
         try:
             password = self.typed(user.name, admin=user.admin)
-            if not await accounts.check(self, user.name, present):
+            stored = await accounts.check(self, user.name, present)
+            if stored is None:
                 raise ValueError(_("That is not your present password."))
         except ValueError as problem:
             await self._show(400, error=str(problem))
@@ -145,7 +147,13 @@ class ChangePassword(_Page):
             await self._show(problem.status_code, error=told)
             return
         hashed = await accounts.in_thread(passwords.hashed, password)
-        await accounts.in_thread(accounts.store.set_password, user.name, hashed)
+        try:
+            await accounts.in_thread(
+                lambda: accounts.store.set_password(user.name, hashed, instead_of=stored)
+            )
+        except PasswordReplaced as problem:
+            await self._show(400, error=str(problem))
+            return
         await accounts.revoking.reset(user.name)
         accounts.know(self, user.name, hashed)
         self.set_login_cookie(user)
@@ -241,8 +249,8 @@ async def made(handler: Any, names: list[str]) -> dict[str, str]:
     accounts = handler.authenticator
     codes: dict[str, str] = await accounts.in_thread(accounts.store.invite_all, names)
     resets = await accounts.in_thread(accounts.store.resets)
-    for name in {allowed_name(each) for each in names} & {*resets}:
-        await accounts.revoking.reset(name)
+    ended = {allowed_name(each) for each in names} & {*resets}
+    await asyncio.gather(*(accounts.revoking.reset(name) for name in ended))
     return codes
 
 

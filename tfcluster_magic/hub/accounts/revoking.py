@@ -82,7 +82,15 @@ class Revoking:
     async def _tell_one(self, url: str) -> None:
         url = url_path_join(url, RECHECK)
         try:
-            await AsyncHTTPClient().fetch(url, method="POST", body="", request_timeout=WITHIN)
+            await AsyncHTTPClient().fetch(
+                url,
+                method="POST",
+                body="",
+                request_timeout=WITHIN,
+                follow_redirects=False,  # a notebook's owner decides what it answers
+                decompress_response=False,
+                streaming_callback=lambda _chunk: None,
+            )
         except (HTTPClientError, OSError) as error:
             self._app.log.warning("%s was not told of a reset: %s", url, error)
 

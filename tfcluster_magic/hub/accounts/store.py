@@ -64,6 +64,10 @@ class LinkRefused(TFClusterError):
     """A code that sets no password: used, replaced, expired, or never given out."""
 
 
+class PasswordReplaced(TFClusterError):
+    """The account has another password than the one that was checked."""
+
+
 class AccountStore:
     """Accounts in one file.
 
@@ -110,25 +114,35 @@ class AccountStore:
         account = self.read().get(name)
         return account.password if account else None
 
-    def invite(self, name: str, *, admin: bool = False, keep: bool = False) -> str:
+    def invite(
+        self, name: str, *, admin: bool = False, keep: bool = False, only_if: str | None = None
+    ) -> str:
         """A new code with which this account gets a password, and the account if there is none.
 
         An earlier code of the account no longer works. Neither does its password, and the hub ends
         what is signed in with it: somebody else who knows it could set a new one before the owner
-        does. `keep` leaves both valid until the code is used.
+        does. `keep` leaves both valid until the code is used. `only_if` is the stored password
+        that the account must still have.
 
         Raises:
             InvalidRequest: no account can have this name.
+            PasswordReplaced: the account has another password than `only_if`.
         """
-        return self.invite_all([name], admin=admin, keep=keep)[name]
+        return self.invite_all([name], admin=admin, keep=keep, only_if=only_if)[name]
 
     def invite_all(
-        self, names: Collection[str], *, admin: bool = False, keep: bool = False
+        self,
+        names: Collection[str],
+        *,
+        admin: bool = False,
+        keep: bool = False,
+        only_if: str | None = None,
     ) -> dict[str, str]:
         """The same for several at once, by name: the file is written for all of them or for none.
 
         Raises:
             InvalidRequest: no account can have one of the names.
+            PasswordReplaced: one has another password than `only_if`.
         """
         allowed = {name: allowed_name(name) for name in names}
         codes = {name: secrets.token_urlsafe(32) for name in names}
@@ -136,6 +150,7 @@ class AccountStore:
         with self._change() as file:
             for name, code in codes.items():
                 account = file.accounts.setdefault(allowed[name], Account())
+                _unchanged(account, only_if)
                 account.link = Link(_hash(code), expires, admin)
                 if account.password and not keep:
                     account.password = None
@@ -168,17 +183,20 @@ class AccountStore:
             file.resets[name] = secrets.token_hex(8)
         return name, link.admin
 
-    def set_password(self, name: str, password: str) -> None:
+    def set_password(self, name: str, password: str, *, instead_of: str | None = None) -> None:
         """Store another password, as `passwords.hashed` made it; a link that waited is void.
 
-        The hub ends all access, as for `redeem`.
+        The hub ends all access, as for `redeem`. `instead_of` is the stored password that the
+        account must still have: a reset may have come between its check and this.
 
         Raises:
+            PasswordReplaced: it has another one.
             NotFound: there is no such account.
         """
         with self._change() as file:
             if name not in file.accounts:
                 raise NotFound(_("there is no account {name!r}").format(name=name))
+            _unchanged(file.accounts[name], instead_of)
             file.accounts[name] = Account(password)
             file.resets[name] = secrets.token_hex(8)
 
@@ -251,6 +269,11 @@ class AccountStore:
         except BaseException:
             os.unlink(fresh)
             raise
+
+
+def _unchanged(account: Account, checked: str | None) -> None:
+    if checked is not None and account.password != checked:
+        raise PasswordReplaced(_("That is not your present password."))
 
 
 def normal(name: str) -> str:
