@@ -142,6 +142,23 @@ def test_a_lost_lock_ends_no_run(backend: LocalBackend, launch: Launch, wait_for
     os.kill(supervisor_of(run), signal.SIGCONT)
 
 
+def test_a_copy_of_a_run_ends_nothing(
+    backend: LocalBackend, launch: Launch, wait_for: Wait
+) -> None:
+    """A copied folder counts as damaged; looking at it, stopping and deleting it leave the tasks of
+    the run it was copied from alone.
+    """
+    run = launch(SLEEP, worker=1)
+    wait_for(lambda: backend.get("digits").status.phase is Phase.RUNNING)
+    tasks, runs = tasks_of(run), folder_of(run).path.parents[1]
+    subprocess.run(["cp", "-r", runs / "digits", runs / "backup"], check=True)
+    assert backend.get("backup").status.reason is Reason.RECORD_DAMAGED
+    assert {each.metadata.cluster for each in backend.list()} == {"digits", "backup"}
+    backend.delete("backup-1")
+    assert backend.get("digits").status.phase is Phase.RUNNING
+    assert tasks_of(run) == tasks
+
+
 @pytest.mark.parametrize("kind", kinds())
 def test_damaged_files_beside_the_runs(
     kind: str, backend: LocalBackend, other: TFCluster, monkeypatch: pytest.MonkeyPatch

@@ -32,7 +32,6 @@ OUTSIDE = [
     "logs/\0",
     "\0",
     "logs/../../outside\0.png",
-    "\ud800",
 ]
 MISSING = [
     "%2e%2e",

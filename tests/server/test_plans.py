@@ -131,7 +131,7 @@ async def test_whether_a_program_speaks_of_parameter_servers_counts(post: Post) 
         {"program": "\0", "cell": "x = 1"},
         {"cell": ""},
         {"program": "~"},
-        {"arguments": ["\0", "\ud800"]},
+        {"arguments": ["\0"]},
         {"name": "x" * 10_000},
         {"program": "http://[/x.py", "sha256": "z"},
     ],

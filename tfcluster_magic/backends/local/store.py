@@ -193,14 +193,25 @@ class RunFolder:
 
     def uids(self) -> set[str]:
         """Return every uid that processes of this run may carry, even if its record is damaged:
-        also from a file's name, the tasks' description and their processes.
+        then from a file's name, the tasks' description and their processes.
+
+        A damaged folder may be a copy, or name whatever it likes: what has a sound record elsewhere
+        is not its own.
         """
         with contextlib.suppress(FileNotFoundError, files.Unreadable):
             return {self.load_record().metadata.uid}
         told = {mark.name.removeprefix(_MARK) for mark in self.path.glob(f"{_MARK}*")}
         told |= processes.uids_of(self.tasks)
         told.add(str((files.read(self.task_file, dict[str, Any]) or {}).get("uid", "")))
-        return {uid for uid in told if _UID.fullmatch(uid)}
+        return {uid for uid in told if _UID.fullmatch(uid)} - self._uids_elsewhere()
+
+    def _uids_elsewhere(self) -> set[str]:
+        found: set[str] = set()
+        for path in self.path.parent.parent.glob("*/*"):
+            with contextlib.suppress(FileNotFoundError, files.Unreadable):
+                if path != self.path:
+                    found.add(RunFolder(path).load_record().metadata.uid)
+        return found
 
     @property
     def is_damaged(self) -> bool:
