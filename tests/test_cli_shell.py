@@ -19,6 +19,7 @@ from tfcluster_magic import ClusterManager
 from tfcluster_magic.cli.group import VERBS
 from tfcluster_magic.cli.tab import words
 from tfcluster_magic.cli.terminal import Terminal
+from tfcluster_magic.terminal_text import tame
 
 __all__ = ["here", "run"]  # fixtures, as if written here
 
@@ -121,6 +122,13 @@ def test_colours_are_for_terminals_and_no_color_is_respected(run: Run) -> None:
 
 
 HOSTILE = "\x1b]0;title\x07\x1b[2Ja\x1b[31mred\x1b[0m\x9b2J\u202eb\x1b]8;;http://x\x1b\\c"
+
+
+def test_colours_end_with_the_text_that_has_them() -> None:
+    """What is printed after another person's text is shown as it is."""
+    assert tame("\x1b[8mhidden") == "\x1b[8mhidden\x1b[0m"
+    assert tame("\x1b[31mred\x1b[0m") == "\x1b[31mred\x1b[0m"
+    assert tame("plain\x1b[2J") == "plain"
 
 
 def test_what_a_task_printed_acts_on_no_terminal(run: Run, here: Path) -> None:

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from tornado.web import HTTPError
 
-from tfcluster_magic.errors import InvalidRequest, NotFound
+from tfcluster_magic.backends import files
+from tfcluster_magic.errors import InvalidRequest, NotFound, TFClusterError
 from tfcluster_magic.hub.accounts import authenticator, passwords, throttle
 from tfcluster_magic.hub.accounts.commands import state_of
 from tfcluster_magic.hub.accounts.store import (
@@ -163,6 +164,17 @@ def test_a_file_that_cannot_be_read_is_kept(store: AccountStore, text: str) -> N
 def _invite_many(path: Path, start: int) -> None:
     for number in range(start, start + 20):
         AccountStore(path).invite(f"user-{number}")
+
+
+def test_a_file_that_nobody_could_read_is_not_written(
+    store: AccountStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Accounts are refused where the file would be larger than what is read of it."""
+    store.invite("ada")
+    monkeypatch.setattr(files, "MOST_BYTES", store.path.stat().st_size)
+    with pytest.raises(TFClusterError, match="no room for more accounts"):
+        store.invite("bob")
+    assert store.read().keys() == {"ada"}
 
 
 def test_writers_lose_nothing_of_each_other(store: AccountStore) -> None:

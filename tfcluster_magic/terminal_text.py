@@ -17,6 +17,7 @@ _CONTROL = re.compile(
     r"|[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
 )
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
+_PLAIN = "\x1b[0m"
 
 
 def clean(text: str) -> str:
@@ -30,8 +31,12 @@ def stripped(text: str) -> str:
 
 
 def tame(text: str) -> str:
-    """Return `text` with its colours, and without anything else that acts on a terminal."""
-    return _CONTROL.sub(lambda found: found[0] if _COLOUR.fullmatch(found[0]) else "", text)
+    """Return `text` with its colours, and without anything else that acts on a terminal.
+
+    Its colours end with it: text could otherwise hide what is printed after it.
+    """
+    found = _CONTROL.sub(lambda each: each[0] if _COLOUR.fullmatch(each[0]) else "", text)
+    return found if "\x1b" not in found or found.endswith(_PLAIN) else found + _PLAIN
 
 
 def settled(text: str) -> str:

@@ -9,6 +9,7 @@ Anybody else who sends that request only causes a question to the hub.
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 from weakref import WeakSet
 
@@ -22,6 +23,8 @@ from .common import RECHECK
 
 REMEMBERED = 60
 """Seconds for which an answer of the hub counts, in case its request gets lost."""
+PAUSE = 1.0
+"""Seconds between two rounds of questions: everybody may ask for one."""
 POLICY_VIOLATION = 1008
 """The code by which a websocket is closed. ref: https://www.rfc-editor.org/rfc/rfc6455#section-7.4
 """
@@ -34,6 +37,7 @@ class Visitors(JupyterHubIdentityProvider):
         super().__init__(**words)
         self._open: WeakSet[WebSocketHandler] = WeakSet()
         self._turn = asyncio.Lock()
+        self._asked_at = time.monotonic() - PAUSE
         self._watching: asyncio.Task[None] | None = None
         self._next: asyncio.Task[None] | None = None
 
@@ -62,7 +66,8 @@ class Visitors(JupyterHubIdentityProvider):
 
     async def _ask(self) -> None:
         async with self._turn:
-            self._next = None
+            await asyncio.sleep(self._asked_at + PAUSE - time.monotonic())
+            self._next, self._asked_at = None, time.monotonic()
             self.hub_auth.cache.clear()
             for handler in list(self._open):
                 if handler.ws_connection is not None and not await self._known(handler):

@@ -39,7 +39,4 @@ class Prefixer:
         mark = self._paint(
             f"{line.task:<{self._width}} |", self._colours.get(line.task, TASK_COLOURS[0])
         )
-        text = tame(settled(line.text))
-        if "\x1b" in text:
-            text += "\x1b[0m"  # so that the next line begins as it should
-        return f"{mark} {text}".rstrip()
+        return f"{mark} {tame(settled(line.text))}".rstrip()

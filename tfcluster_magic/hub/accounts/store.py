@@ -256,6 +256,13 @@ class AccountStore:
 
     def _write(self, accounts: Accounts) -> None:
         text = msgspec.json.format(msgspec.json.encode(accounts), indent=1)
+        if len(text) > files.MOST_BYTES:  # nobody could read it any more
+            raise TFClusterError(
+                _(
+                    "{file} has no room for more accounts. Remove accounts that nobody uses on the "
+                    "hub's admin page."
+                ).format(file=self.path)
+            )
         number, fresh = tempfile.mkstemp(dir=self.path.parent, prefix=".accounts-")  # 0600
         try:
             with os.fdopen(number, "wb") as file:
