@@ -224,7 +224,7 @@ def test_a_progress_bar_is_shown_as_its_last_state() -> None:
 @pytest.mark.parametrize(
     ("printed", "shown"),
     [
-        ("\x1b[31mred\x1b[0m", "\x1b[31mred\x1b[0m\x1b[0m"),
+        ("\x1b[31mred\x1b[0m", "\x1b[31mred\x1b[0m"),
         ("\x1b[1;31mred and open", "\x1b[1;31mred and open\x1b[0m"),
         ("\x1b[2J\x1b[Hgone\x1b[3A", "gone"),
         ("\x1b]0;title\x07a\x1b]52;c;aGk=\x1b\\b", "ab"),
