@@ -110,6 +110,38 @@ def test_a_damaged_record_is_told_and_its_processes_are_found(
     assert [run.metadata.name for run in backend.list()] == ["other-1"]
 
 
+@pytest.mark.parametrize("status", ["kept", "damaged"])
+@pytest.mark.parametrize("where", ["same state folder", "another state folder"])
+def test_a_copied_folder_ends_no_run(
+    where: str, status: str, backend: LocalBackend, launch: Launch, wait_for: Wait, tmp_path: Path
+) -> None:
+    """A copy of a live run's folder, listed, stopped and deleted with its logs, leaves the tasks
+    and the output of the run alone.
+    """
+    run = launch(SLEEP, worker=1)
+    wait_for(lambda: backend.get("digits").status.phase is Phase.RUNNING)
+    output = Path(run.status.paths["output"])
+    (output / "checkpoint").write_text("kept")
+    tasks = tasks_of(run)
+    runs, copy = backend.state_dir / "runs", "digits-backup"
+    if where == "another state folder":  # there the record is sound
+        runs, copy = tmp_path / "copied" / "runs", "digits"
+        runs.mkdir(parents=True)
+    subprocess.run(["cp", "-r", folder_of(run).path.parent, runs / copy], check=True)
+    if status == "damaged":
+        damage(runs / copy / "1" / "status.json", "empty")
+    other = LocalBackend(state_dir=runs.parent, log_dir=tmp_path / "logs-of-the-copy")
+    assert f"{copy}-1" in {each.metadata.name for each in other.list()}
+    other.stop(f"{copy}-1", Stop(reason="a copy"))
+    if where == "same state folder":
+        assert other.get(f"{copy}-1").metadata.uid != run.metadata.uid
+        other.delete(f"{copy}-1", with_logs=True)
+        assert (output / "checkpoint").read_text() == "kept"
+    assert tasks
+    assert tasks_of(run) == tasks
+    assert backend.get("digits-1").status.phase is Phase.RUNNING
+
+
 def test_a_supervisor_writes_its_files_again(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 UID_VARIABLE = "TFCLUSTER_RUN_UID"
 TASK_VARIABLE = "TFCLUSTER_TASK"
+_EXIT_VARIABLE = b"TFCLUSTER_TERMINATION_LOG="
 SUPERVISOR = os.path.join("backends", "local", "__main__.py").encode()
 """How a path ends of the file that a supervisor runs."""
 
@@ -62,7 +63,7 @@ def uids_of(tasks: Path) -> set[str]:
     """Return the uids of runs whose tasks write their exit to this folder, for a run whose record
     is unreadable.
     """
-    place = b"TFCLUSTER_TERMINATION_LOG=" + os.fsencode(tasks) + b"/"
+    place = _EXIT_VARIABLE + os.fsencode(tasks) + b"/"
     mark = f"{UID_VARIABLE}=".encode()
     found: set[str] = set()
     for pid in _pids():
@@ -72,6 +73,22 @@ def uids_of(tasks: Path) -> set[str]:
                 uids = (each.removeprefix(mark) for each in variables if each.startswith(mark))
                 found.update(uid.decode("ascii", "replace") for uid in uids)
     return found
+
+
+def write_elsewhere(uid: str, tasks: Path) -> bool:
+    """Return whether a task of this run writes its exit to another folder than this: then the
+    record that names the uid is a copy of that run's.
+    """
+    mark = f"{UID_VARIABLE}={uid}".encode()
+    for pid in _pids():
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
+            variables = file.read().split(b"\0")
+            for variable in variables if mark in variables else ():
+                place = os.path.dirname(variable.removeprefix(_EXIT_VARIABLE))
+                # A folder that was moved away is none: its name is no longer there.
+                if variable.startswith(_EXIT_VARIABLE) and os.path.isdir(place):
+                    return not (tasks.is_dir() and os.path.samefile(place, tasks))
+    return False
 
 
 def supervisors(folder: Path) -> list[int]:

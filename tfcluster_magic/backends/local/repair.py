@@ -52,8 +52,9 @@ def load(folder: RunFolder) -> TFCluster | None:
         if processes.supervisors(folder.path):  # its lock file was removed or replaced
             return _supervised(folder, cluster)
         for uid in folder.uids():
-            processes.end_all(uid)
-            cgroups.remove_noted(folder.cgroup_file, uid)
+            if not processes.write_elsewhere(uid, folder.tasks):
+                processes.end_all(uid)
+                cgroups.remove_noted(folder.cgroup_file, uid)
         boot = os.pread(lock_fd, 100, 0)
         status = _final(folder, cluster, boot, time.time())
         try:

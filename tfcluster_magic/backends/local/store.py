@@ -119,15 +119,20 @@ class RunFolder:
         if status is None or not _is_sound(status):
             return None
         output = status.paths.get("output", "")
-        is_own = output.startswith("/") and output.split("/")[-2:] == list(self.path.parts[-2:])
-        if output and (not is_own or "\0" in output):
-            return None  # `delete --with-logs` removes that folder
+        if output and not self._is_own_output(output):
+            return None
         return replace(status, paths={**status.paths, "logs": str(self.tasks)})
+
+    def _is_own_output(self, output: str) -> bool:
+        """Return whether an output folder is this run's: `delete --with-logs` removes it."""
+        is_own = output.startswith("/") and output.split("/")[-2:] == list(self.path.parts[-2:])
+        return is_own and "\0" not in output
 
     def _unknown_status(self, described: dict[str, Any] | None) -> Status:
         """In place of a status that is damaged; the launch has left where the output lies."""
-        output = (described or {}).get("outputDir", "")
-        paths = {"output": output if isinstance(output, str) else "", "logs": str(self.tasks)}
+        told = (described or {}).get("outputDir", "")
+        output = told if isinstance(told, str) and self._is_own_output(told) else ""
+        paths = {"output": output, "logs": str(self.tasks)}
         return Status(
             phase=Phase.STARTING,
             reason=Reason.RECORD_DAMAGED,
