@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from tfcluster_magic.hub.accounts import FILE
-from tfcluster_magic.hub.accounts.store import AccountStore
 from tfcluster_magic.hub.allowances import Allowances
-from tfcluster_magic.waiting import Until
+from tfcluster_magic.hub.auth import FILE
+from tfcluster_magic.hub.auth.store import AccountStore
+from tfcluster_magic.runs.waiting import Until
 
 from .page import _browser
 from .processes import pss_mib

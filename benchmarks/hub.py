@@ -22,8 +22,8 @@ import requests
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest, HTTPResponse
 
 from tests.hub.real_hub import RealHub
-from tfcluster_magic.hub.accounts import FILE, passwords
-from tfcluster_magic.hub.accounts.store import AccountStore
+from tfcluster_magic.hub.auth import FILE, passwords
+from tfcluster_magic.hub.auth.store import AccountStore
 
 from .processes import pss_mib
 from .rows import Row, bounded

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from tfcluster_magic import ClusterManager
 from tfcluster_magic.errors import TFClusterError
-from tfcluster_magic.models import TFCluster
-from tfcluster_magic.waiting import Until
+from tfcluster_magic.runs.waiting import Until
+from tfcluster_magic.spec import TFCluster
 
 from .processes import carrying, listening, until
 

@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 from kube_server import KubeServer
 
-from tfcluster_magic.kube import resource
-from tfcluster_magic.kube.labels import TENANT, labels
-from tfcluster_magic.kube.policy import Policy
-from tfcluster_magic.models import Mode, Replicas, ReplicaSet, Resources, Spec, TaskType
-from tfcluster_magic.operator import survey
-from tfcluster_magic.operator.admission import Admission
+from tfcluster_magic.kube.api.labels import TENANT, labels
+from tfcluster_magic.kube.objects import custom_resource
+from tfcluster_magic.kube.objects.policy import Policy
 from tfcluster_magic.operator.caches import Caches
-from tfcluster_magic.operator.gangs import Gangs
-from tfcluster_magic.operator.ground import Ground
+from tfcluster_magic.operator.cluster_state import Ground
 from tfcluster_magic.operator.hooks import Verdict
-from tfcluster_magic.operator.options import Publisher
-from tfcluster_magic.operator.survey import Survey, Surveyor
+from tfcluster_magic.operator.scheduling import snapshot
+from tfcluster_magic.operator.scheduling.admission import Admission
+from tfcluster_magic.operator.scheduling.published_options import Publisher
+from tfcluster_magic.operator.scheduling.snapshot import Survey, Surveyor
+from tfcluster_magic.operator.scheduling.volcano import Gangs
+from tfcluster_magic.spec import Mode, Replicas, ReplicaSet, Resources, Spec, TaskType
 
 NODES, PODS, RUNS = (
     "/api/v1/nodes",
@@ -74,7 +74,7 @@ class Place:
     def look(self) -> Survey:
         """All runs and nodes as they are now, not as of half a second ago."""
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(survey, "AGE", -1.0)
+            patch.setattr(snapshot, "AGE", -1.0)
             return self.surveyor.look()
 
     def end(self) -> None:
@@ -110,7 +110,7 @@ class Place:
         spec = Spec(mode=Mode.IN_GRAPH, replicas=tasks, **more)
         cluster, _dash, number = name.rpartition("-")
         path = f"{RUNS.format(namespace)}/{name}"
-        self.server.put(path, resource.write(cluster, int(number), spec))
+        self.server.put(path, custom_resource.write(cluster, int(number), spec))
 
     def say(self, namespace: str, name: str, **status: Any) -> None:
         """The status of a run, as the operator writes it."""
@@ -130,7 +130,7 @@ class Place:
     def decide(self, namespace: str, name: str) -> Verdict:
         """What the operator decides on a run."""
         found = self.server.objects[f"{RUNS.format(namespace)}/{name}"]
-        return self.admission.decide(resource.read(found))
+        return self.admission.decide(custom_resource.read(found))
 
 
 def two_nodes() -> Place:

@@ -14,8 +14,8 @@ import pytest
 from tfcluster_magic.backends.base import Backend, LaunchRequest
 from tfcluster_magic.backends.local.backend import LocalBackend
 from tfcluster_magic.backends.selection import make
-from tfcluster_magic.kube import account
-from tfcluster_magic.models import (
+from tfcluster_magic.kube.api import account
+from tfcluster_magic.spec import (
     Lifecycle,
     Phase,
     Program,

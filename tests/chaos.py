@@ -18,7 +18,7 @@ from chaos_plan import CLUSTERS, MEMBER, ON_TASKS, SHAPES, WORDS, Step
 from chaos_world import Process, World
 
 from tfcluster_magic import program
-from tfcluster_magic.models import (
+from tfcluster_magic.spec import (
     Lifecycle,
     Mode,
     Phase,

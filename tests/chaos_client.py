@@ -27,8 +27,8 @@ from tfcluster_magic.backends.base import Backend, LaunchRequest
 from tfcluster_magic.backends.kubernetes.backend import KubernetesBackend
 from tfcluster_magic.backends.local.backend import LocalBackend
 from tfcluster_magic.errors import TFClusterError
-from tfcluster_magic.manager import ClusterManager
-from tfcluster_magic.models import Spec, TFCluster
+from tfcluster_magic.runs.manager import ClusterManager
+from tfcluster_magic.spec import Spec, TFCluster
 
 ACTS = {
     "os.mkdir",

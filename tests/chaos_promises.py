@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfcluster_magic.models import Phase, Reason, Status, TaskState
+from tfcluster_magic.spec import Phase, Reason, Status, TaskState
 
 ENDS = frozenset(Reason) - {
     Reason.QUEUED,

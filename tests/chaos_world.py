@@ -21,7 +21,7 @@ from chaos_asking import Asking
 from chaos_promises import check_change, check_end, check_released
 
 from tfcluster_magic.backends.local.backend import LocalBackend
-from tfcluster_magic.models import Status, TFCluster
+from tfcluster_magic.spec import Status, TFCluster
 
 CLOCK = """
 #define _GNU_SOURCE

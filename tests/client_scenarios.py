@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 
 from tfcluster_magic.client import LegacyKerasNeeded, connect
-from tfcluster_magic.client.gate import closed_ports
+from tfcluster_magic.client.readiness import closed_ports
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 

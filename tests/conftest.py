@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfcluster_magic import program
-from tfcluster_magic.models import Program
+from tfcluster_magic.spec import Program
 
 if TYPE_CHECKING:
     from operated import World

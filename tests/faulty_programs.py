@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from real_runs import EXAMPLES
 
-from tfcluster_magic.models import Reason
+from tfcluster_magic.spec import Reason
 
 SLEEPS = "import time\nprint('up', flush=True)\ntime.sleep(600)\n"
 

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from tfcluster_magic.errors import TFClusterError
-from tfcluster_magic.manager import ClusterManager
-from tfcluster_magic.models import Phase
 from tfcluster_magic.output import report
-from tfcluster_magic.waiting import Until
+from tfcluster_magic.runs.manager import ClusterManager
+from tfcluster_magic.runs.waiting import Until
+from tfcluster_magic.spec import Phase
 
 PATIENCE = 90.0
 STATE = Path(os.environ.get("TFCLUSTER_STATE_DIR", ""))

@@ -9,10 +9,12 @@ import base64
 from pathlib import Path
 from typing import Any
 
-from tfcluster_magic.kube import objects
-from tfcluster_magic.kube.files import RUNTIME_FILE
-from tfcluster_magic.kube.policy import Policy
-from tfcluster_magic.models import (
+from tfcluster_magic.kube.objects import run_objects
+from tfcluster_magic.kube.objects.pod_files import RUNTIME_FILE
+from tfcluster_magic.kube.objects.policy import Policy
+from tfcluster_magic.kube.objects.templates import documents
+from tfcluster_magic.program.tree import File, checksum
+from tfcluster_magic.spec import (
     Lifecycle,
     Metadata,
     Mode,
@@ -26,9 +28,7 @@ from tfcluster_magic.models import (
     SuccessPolicy,
     TFCluster,
 )
-from tfcluster_magic.models.pods import DataClaim, SecretUse, Volume
-from tfcluster_magic.program.tree import File, checksum
-from tfcluster_magic.templating import documents
+from tfcluster_magic.spec.pods import DataClaim, SecretUse, Volume
 
 FOLDER = Path(__file__).parent / "golden" / "kubernetes"
 NAMESPACE = "alice"
@@ -132,14 +132,14 @@ RUNS: dict[str, tuple[TFCluster, Policy]] = {
 
 def made(cluster: TFCluster, policy: Policy) -> list[dict[str, Any]]:
     """The objects of a run, those that parameter servers add included."""
-    found = objects.objects(cluster, policy, namespace=NAMESPACE)
-    mains = {f"{cluster.metadata.name}-{each.value}" for each in objects.main_types(cluster)}
+    found = run_objects.objects(cluster, policy, namespace=NAMESPACE)
+    mains = {f"{cluster.metadata.name}-{each.value}" for each in run_objects.main_types(cluster)}
     created = [
         {**each, "metadata": {**each["metadata"], "uid": JOB_UID}}
         for each in found
         if each["kind"] == "Job" and each["metadata"]["name"] in mains
     ]
-    ps = objects.ps_job(cluster, policy, namespace=NAMESPACE, owners=created)
+    ps = run_objects.ps_job(cluster, policy, namespace=NAMESPACE, owners=created)
     return [*found, ps] if ps else found
 
 

@@ -11,10 +11,10 @@ from kube_server import KubeServer
 
 from tfcluster_magic.backends.kubernetes.backend import KubernetesBackend
 from tfcluster_magic.backends.kubernetes.published import OPTIONS
-from tfcluster_magic.kube import labels
-from tfcluster_magic.kube.api import path
-from tfcluster_magic.kube.offer import OFFER, Offer
-from tfcluster_magic.preflight import Limit, Options
+from tfcluster_magic.kube.api import labels
+from tfcluster_magic.kube.api.client import path
+from tfcluster_magic.kube.capacity.offer import OFFER, Offer
+from tfcluster_magic.quota.preflight import Limit, Options
 
 NAMESPACE = "alice"
 MUCH = Limit(total=1e15, free=1e15)

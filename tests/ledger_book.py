@@ -5,10 +5,11 @@ from __future__ import annotations
 from operated import World, until
 
 from tfcluster_magic.errors import Problem
-from tfcluster_magic.kube import hours, resource
-from tfcluster_magic.kube.labels import OF_GROUP, TENANT, USER
-from tfcluster_magic.ledger import Ledger
+from tfcluster_magic.kube.api.labels import OF_GROUP, TENANT, USER
+from tfcluster_magic.kube.capacity import ledgers
+from tfcluster_magic.kube.objects import custom_resource
 from tfcluster_magic.operator.accounting import Accountant
+from tfcluster_magic.quota.ledger import Ledger
 
 HOME = "a"
 LEDGER = f"/api/v1/namespaces/{HOME}/configmaps/tfcluster-hours-a"
@@ -56,7 +57,7 @@ class Book:
     def kept(self) -> Ledger:
         """What the API has."""
         found = self.world.server.objects.get(LEDGER)
-        return Ledger() if found is None else hours.read(found)[2]
+        return Ledger() if found is None else ledgers.read(found)[2]
 
     def seconds(self, cluster: str = "digits") -> float:
         """Core-seconds that are written down of a cluster."""
@@ -66,6 +67,6 @@ class Book:
     def told(self) -> list[Problem] | None:
         """Why a launch is refused now."""
         assert self.keeper is not None
-        cluster = resource.read(self.world.run("digits-1"))
+        cluster = custom_resource.read(self.world.run("digits-1"))
         found = self.keeper.refuses(cluster, lambda _run: 1.0)
         return None if found is None else list(found)

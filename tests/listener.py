@@ -9,7 +9,7 @@ from typing import Any
 
 from kubernetes.client.configuration import Configuration
 
-from tfcluster_magic.kube.api import Api
+from tfcluster_magic.kube.api.client import Api
 
 
 class Listener(ThreadingHTTPServer):

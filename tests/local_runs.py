@@ -12,7 +12,7 @@ from tfcluster_magic.backends.base import LaunchRequest
 from tfcluster_magic.backends.local import processes
 from tfcluster_magic.backends.local.backend import LocalBackend
 from tfcluster_magic.backends.local.store import RunFolder
-from tfcluster_magic.models import (
+from tfcluster_magic.spec import (
     Lifecycle,
     Program,
     Replicas,

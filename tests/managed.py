@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tfcluster_magic import ClusterManager
-from tfcluster_magic.waiting import Until
+from tfcluster_magic.runs.waiting import Until
 
 HELLO = "import os\nprint('hello from', os.environ['TFCLUSTER_TASK'], flush=True)\n"
 SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(600)\n"

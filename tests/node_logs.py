@@ -9,9 +9,10 @@ from datetime import datetime, timedelta, timezone
 
 from kube_server import KubeServer
 
-from tfcluster_magic.kube import labels, resource
-from tfcluster_magic.kube.api import Object, path
-from tfcluster_magic.models import TaskType, TFCluster
+from tfcluster_magic.kube.api import labels
+from tfcluster_magic.kube.api.client import Object, path
+from tfcluster_magic.kube.objects import custom_resource
+from tfcluster_magic.spec import TaskType, TFCluster
 
 NAMESPACE = "alice"
 START = datetime(2026, 3, 1, 12, 0, 0, tzinfo=timezone.utc)
@@ -82,7 +83,7 @@ def put_run(server: KubeServer, phase: str = "Running") -> TFCluster:
         "spec": {"mode": "in-graph"},
         "status": {"phase": phase, "startedAt": 1.0},
     }
-    return resource.read(server.put(path("tfclusters", NAMESPACE, "digits-1"), written))
+    return custom_resource.read(server.put(path("tfclusters", NAMESPACE, "digits-1"), written))
 
 
 def put_pod(server: KubeServer, worker: int, log: NodeLog, phase: str = "Running") -> Object:

@@ -12,12 +12,12 @@ from typing import Any
 from kube_server import KubeServer, Object
 
 from tfcluster_magic import program
-from tfcluster_magic.kube import resource
-from tfcluster_magic.kube.api import path
-from tfcluster_magic.kube.policy import Policy
-from tfcluster_magic.models import Lifecycle, Replicas, ReplicaSet, Spec
-from tfcluster_magic.operator.controller import Controller
+from tfcluster_magic.kube.api.client import path
+from tfcluster_magic.kube.objects import custom_resource
+from tfcluster_magic.kube.objects.policy import Policy
 from tfcluster_magic.operator.hooks import Admitted, Verdict
+from tfcluster_magic.operator.reconcile.controller import Controller
+from tfcluster_magic.spec import Lifecycle, Replicas, ReplicaSet, Spec
 
 RECORDED = Path(__file__).parent / "pods"
 RUNS = path("tfclusters", "a")
@@ -89,7 +89,7 @@ class World:
     def launch(self, name: str, **more: Any) -> None:
         """POST a run."""
         cluster, _dash, run = name.rpartition("-")
-        self.server.put(f"{RUNS}/{name}", resource.write(cluster, int(run), spec(**more)))
+        self.server.put(f"{RUNS}/{name}", custom_resource.write(cluster, int(run), spec(**more)))
 
     def run(self, name: str) -> Object:
         """A run as it is now."""

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tfcluster_magic.errors import InvalidRequest
-from tfcluster_magic.models import Program
 from tfcluster_magic.program import snapshot
+from tfcluster_magic.spec import Program
 
 
 def write(folder: Path, files: Mapping[str, str | bytes]) -> Path:

@@ -18,12 +18,12 @@ import psutil
 import pytest
 from recordings import keep
 
-from tfcluster_magic.lifecycle.recording import replay
-from tfcluster_magic.manager import ClusterManager
-from tfcluster_magic.models import Phase, Status, TFCluster
-from tfcluster_magic.names import task_name
+from tfcluster_magic.backends.local.recording import replay
 from tfcluster_magic.output.report import headline
-from tfcluster_magic.waiting import Until
+from tfcluster_magic.runs.manager import ClusterManager
+from tfcluster_magic.runs.waiting import Until
+from tfcluster_magic.spec import Phase, Status, TFCluster
+from tfcluster_magic.spec.names import task_name
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 PATIENCE = 240.0

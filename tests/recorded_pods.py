@@ -7,19 +7,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tfcluster_magic.kube import trimming
-from tfcluster_magic.kube.jobs import ATTEMPT
-from tfcluster_magic.kube.observe import Crew
-from tfcluster_magic.models import (
-    Mode,
-    Phase,
-    Reason,
-    Replicas,
-    ReplicaSet,
-    Spec,
-    Status,
-    TaskType,
-)
+from tfcluster_magic.kube.api import trimming
+from tfcluster_magic.kube.status.jobs import ATTEMPT
+from tfcluster_magic.kube.status.observe import Crew
+from tfcluster_magic.spec import Mode, Phase, Reason, Replicas, ReplicaSet, Spec, Status, TaskType
 
 Object = dict[str, Any]
 PODS = Path(__file__).parent / "pods"

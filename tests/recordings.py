@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from tfcluster_magic.backends.local.recording import Header, Step, encode
 from tfcluster_magic.lifecycle import Decision, Observation, decide
-from tfcluster_magic.lifecycle.recording import Header, Step, encode
-from tfcluster_magic.models import TaskExit
+from tfcluster_magic.spec import TaskExit
 
 WANTED = {
     "chief-killed",

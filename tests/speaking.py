@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tfcluster_magic import ClusterManager
-from tfcluster_magic.waiting import Until
+from tfcluster_magic.runs.waiting import Until
 
 ROOT = Path(__file__).parents[1]
 MAIN = [sys.executable, "-c", "from tfcluster_magic.cli import main; main()"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tfcluster_magic.lifecycle import Decision, Observation, ObservedTask, Why, decide
-from tfcluster_magic.models import (
+from tfcluster_magic.spec import (
     Cause,
     Lifecycle,
     Mode,

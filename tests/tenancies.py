@@ -17,11 +17,11 @@ from listener import Listener
 from tfcluster_magic.hub.tenancy import names
 from tfcluster_magic.hub.tenancy.accepted import ACCEPTED, KEY, WRITTEN
 from tfcluster_magic.hub.tenancy.caches import RESOURCES
+from tfcluster_magic.hub.tenancy.controller import FURNISHED, TROUBLE, Tenancy
 from tfcluster_magic.hub.tenancy.objects import Place, objects
 from tfcluster_magic.hub.tenancy.policy import for_groups, parse
-from tfcluster_magic.hub.tenancy.tenancy import FURNISHED, TROUBLE, Tenancy
-from tfcluster_magic.kube.api import path
-from tfcluster_magic.kube.labels import USER
+from tfcluster_magic.kube.api.client import path
+from tfcluster_magic.kube.api.labels import USER
 
 HOME = "tfcluster-hub"
 ALICE = "tfcluster-u-alice"

@@ -12,8 +12,8 @@ from tfcluster_magic.errors import (
     NotFound,
     TFClusterError,
 )
-from tfcluster_magic.kube.access import explain
-from tfcluster_magic.kube.api import ApiError
+from tfcluster_magic.kube.api.access import explain
+from tfcluster_magic.kube.api.client import ApiError
 
 SERVER = "https://10.0.0.1:6443"
 USER = "system:serviceaccount:alice:notebook"

@@ -12,16 +12,17 @@ from kube_server import Refusal
 from ledger_book import HOME, LEDGER, Book
 from operated import RUNS, World, until, up
 
-from tfcluster_magic import ledger
-from tfcluster_magic.kube import held as kube_held
-from tfcluster_magic.kube import hours, resource
-from tfcluster_magic.kube.api import ApiError
-from tfcluster_magic.kube.labels import BUDGET, USER
-from tfcluster_magic.ledger import Ledger
-from tfcluster_magic.models import TFCluster
+from tfcluster_magic.kube.api.client import ApiError
+from tfcluster_magic.kube.api.labels import BUDGET, USER
+from tfcluster_magic.kube.capacity import ledgers
+from tfcluster_magic.kube.objects import custom_resource
+from tfcluster_magic.kube.status import held as kube_held
 from tfcluster_magic.operator import accounting
 from tfcluster_magic.operator.accounting import Accountant
 from tfcluster_magic.operator.metering import METRICS
+from tfcluster_magic.quota import ledger
+from tfcluster_magic.quota.ledger import Ledger
+from tfcluster_magic.spec import TFCluster
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def book(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[Book]:
 
 def held(world: World, name: str) -> float:
     """Core-seconds that a run's record says."""
-    cluster: TFCluster = resource.read(world.run(name))
+    cluster: TFCluster = custom_resource.read(world.run(name))
     run = ledger.run_of(cluster)
     assert run is not None
     return 3600 * sum(each.cpu for each in ledger.hours(run, time.time()).values())
@@ -59,7 +60,7 @@ def test_a_run_is_written_down_when_it_begins_and_when_it_is_over(world: World, 
     assert not book.kept.begun
     assert book.seconds() == pytest.approx(held(world, "digits-1"), abs=1e-3)
     notes = world.server.objects[LEDGER]["metadata"]["annotations"]
-    assert notes == {hours.OF: "a", USER: "ada"}
+    assert notes == {ledgers.OF: "a", USER: "ada"}
 
 
 def test_a_short_run_is_written_down_once(
@@ -154,7 +155,7 @@ def test_a_budget_refuses_by_what_is_held_now(world: World, book: Book) -> None:
     world.server.remove(f"{RUNS}/digits-1")
     until(lambda: book.kept.counted)
     assert book.keeper is not None
-    cluster = resource.read(world.run("mnist-1"))
+    cluster = custom_resource.read(world.run("mnist-1"))
     (problem,) = book.keeper.refuses(cluster, lambda _run: 1.0) or ()
     assert "administrator" in str(problem)
     book.say(**{BUDGET: json.dumps({"cpuHours": 100})})
@@ -172,8 +173,8 @@ def test_a_user_is_told_what_is_over_and_what_is_allowed(world: World, book: Boo
     until(lambda: '"days":{"' in book.keeper.told("a"))  # type: ignore[union-attr]
     text = book.keeper.told("a")
     assert text is book.keeper.told("a")  # made once
-    both = [resource.read(world.run(name)) for name in ("digits-1", "digits-2")]
-    told = hours.account(text, both, time.time())
+    both = [custom_resource.read(world.run(name)) for name in ("digits-1", "digits-2")]
+    told = ledgers.account(text, both, time.time())
     assert told.group == "ml101"
     assert told.budget is not None
     assert (told.budget.cpu_hours, told.budget.gpu_hours) == (20, 0)
@@ -240,7 +241,7 @@ def test_ledgers_of_other_operators_are_left_alone(world: World, book: Book) -> 
     assert world.controller is not None
     caches, ground = world.controller.caches, world.controller.gate.ground
     other = Accountant(world.server.api(), "b", HOME, caches, ground, lambda: True, lambda: 0.0)
-    world.server.put(LEDGER, hours.write("a", "ada", msgspec.structs.replace(before, days={})))
+    world.server.put(LEDGER, ledgers.write("a", "ada", msgspec.structs.replace(before, days={})))
     other._recall()
     assert "a" not in other._books
     assert other.known

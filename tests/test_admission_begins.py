@@ -8,16 +8,16 @@ import pytest
 from kube_server import KubeServer, Refusal
 from operated import until
 
-from tfcluster_magic.kube import resource
-from tfcluster_magic.kube.policy import Policy
-from tfcluster_magic.models import Mode, Replicas, ReplicaSet, Resources, Spec
-from tfcluster_magic.operator.admission import Admission
+from tfcluster_magic.kube.objects import custom_resource
+from tfcluster_magic.kube.objects.policy import Policy
 from tfcluster_magic.operator.caches import Caches
-from tfcluster_magic.operator.gangs import Gangs
-from tfcluster_magic.operator.ground import Ground
+from tfcluster_magic.operator.cluster_state import Ground
 from tfcluster_magic.operator.hooks import Admitted, Verdict, Waiting
-from tfcluster_magic.operator.options import Publisher
-from tfcluster_magic.operator.survey import Surveyor
+from tfcluster_magic.operator.scheduling.admission import Admission
+from tfcluster_magic.operator.scheduling.published_options import Publisher
+from tfcluster_magic.operator.scheduling.snapshot import Surveyor
+from tfcluster_magic.operator.scheduling.volcano import Gangs
+from tfcluster_magic.spec import Mode, Replicas, ReplicaSet, Resources, Spec
 
 NODES, SPACE = "/api/v1/nodes", "/api/v1/namespaces/alice"
 RUN = "/apis/tfcluster.dev/v1alpha1/namespaces/alice/tfclusters/a-1"
@@ -38,7 +38,7 @@ class Beginner:
             server.put(where, {"spec": {"accessModes": ["ReadWriteMany"]}})
         size = Resources(cpu=1, memory="1Gi")
         tasks = ReplicaSet(worker=Replicas(count=1, resources=size))
-        server.put(RUN, resource.write("a", 1, Spec(mode=Mode.IN_GRAPH, replicas=tasks)))
+        server.put(RUN, custom_resource.write("a", 1, Spec(mode=Mode.IN_GRAPH, replicas=tasks)))
         api = server.api()
         self.caches, self.ground = Caches(api, "", lambda _key: None), Ground(api)
         self.gangs = Gangs(api, "", lambda _key: None)
@@ -51,7 +51,7 @@ class Beginner:
             each.start()
 
     def decide(self) -> Verdict:
-        return self.admission.decide(resource.read(self.server.objects[RUN]))
+        return self.admission.decide(custom_resource.read(self.server.objects[RUN]))
 
     def end(self) -> None:
         for each in (self.publisher, self.caches, self.ground, self.gangs):

@@ -8,10 +8,17 @@ import pytest
 from admissions import RUNS, Place, two_nodes
 from operated import until
 
-from tfcluster_magic.kube.labels import PRIORITY_CLASS, QUEUE, REQUIRE_DIGEST, TENANT, UID, labels
-from tfcluster_magic.kube.policy import Policy
-from tfcluster_magic.models import TaskType
+from tfcluster_magic.kube.api.labels import (
+    PRIORITY_CLASS,
+    QUEUE,
+    REQUIRE_DIGEST,
+    TENANT,
+    UID,
+    labels,
+)
+from tfcluster_magic.kube.objects.policy import Policy
 from tfcluster_magic.operator.hooks import Admitted, Refused, Submitted, Waiting
+from tfcluster_magic.spec import TaskType
 
 
 @pytest.fixture

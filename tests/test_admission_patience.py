@@ -11,9 +11,9 @@ from admissions import NODES, Place
 from kube_server import Refusal
 from operated import until
 
-from tfcluster_magic.models import Pods, SecretUse
-from tfcluster_magic.operator import admission, survey
 from tfcluster_magic.operator.hooks import Admitted, Refused, Waiting
+from tfcluster_magic.operator.scheduling import admission, snapshot
+from tfcluster_magic.spec import Pods, SecretUse
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_a_new_run_is_refused_at_once_beside_others(
             there.server.changed.wait_for(decided.is_set, timeout=240)
         return None
 
-    monkeypatch.setattr(survey, "AGE", 3600.0)
+    monkeypatch.setattr(snapshot, "AGE", 3600.0)
     there.look()
     there.run("alice", "named-1", 1, 1, pods=Pods(secrets=(SecretUse(name="s3"),)))
     until(lambda: any(run["metadata"]["name"] == "named-1" for run in there.caches.runs.every()))

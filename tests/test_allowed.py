@@ -8,12 +8,13 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tfcluster_magic.kube import allowed, pod
-from tfcluster_magic.kube.allowed import Claim, Names
-from tfcluster_magic.kube.offer import Offer, preflight, problems, read
-from tfcluster_magic.kube.policy import Policy
-from tfcluster_magic.kube.room import Node, Place
-from tfcluster_magic.models import (
+from tfcluster_magic.kube.capacity import policy_check
+from tfcluster_magic.kube.capacity.fit import Node, Place
+from tfcluster_magic.kube.capacity.offer import Offer, preflight, problems, read
+from tfcluster_magic.kube.capacity.policy_check import Claim, Names
+from tfcluster_magic.kube.objects import pod
+from tfcluster_magic.kube.objects.policy import Policy
+from tfcluster_magic.spec import (
     DataClaim,
     Lifecycle,
     Metadata,
@@ -40,7 +41,7 @@ NAMES = Names(
 
 def told(spec: Spec, policy: Policy = Policy(), names: Names = NAMES) -> list[str]:  # noqa: B008
     """The problems as a person reads them."""
-    return [str(problem) for problem in allowed.problems(spec, policy, names)]
+    return [str(problem) for problem in policy_check.problems(spec, policy, names)]
 
 
 def pods(workers: int = 2, **more: Any) -> Spec:
@@ -127,7 +128,7 @@ def test_no_run_stays_for_as_long_as_it_likes(field: str, word: str, most: str) 
     assert f"the administrator allows at most {most}" in text
     low = replace(Policy(), **{f"max_{field}": 5.0})
     assert told(Spec(), low) == []
-    assert getattr(allowed.capped(Spec(), low).lifecycle, field) == 5.0
+    assert getattr(policy_check.capped(Spec(), low).lifecycle, field) == 5.0
 
 
 def test_duration() -> None:
@@ -136,9 +137,9 @@ def test_duration() -> None:
     (text,) = told(Spec(lifecycle=Lifecycle(max_duration=7200.0)), policy)
     assert "got '2h'; the administrator allows at most 1h" in text
     assert told(Spec(), policy) == []
-    assert allowed.capped(Spec(), policy).lifecycle.max_duration == 3600.0
+    assert policy_check.capped(Spec(), policy).lifecycle.max_duration == 3600.0
     short = Spec(lifecycle=Lifecycle(max_duration=60.0))
-    assert allowed.capped(short, policy) is short
+    assert policy_check.capped(short, policy) is short
 
 
 def test_claims() -> None:

@@ -11,9 +11,10 @@ import pytest
 from msgspec.structs import replace
 
 from tfcluster_magic.errors import TFClusterError
-from tfcluster_magic.kube import objects
-from tfcluster_magic.kube.policy import Policy
-from tfcluster_magic.models import (
+from tfcluster_magic.kube.objects import run_objects
+from tfcluster_magic.kube.objects.policy import Policy
+from tfcluster_magic.program.tree import File, checksum
+from tfcluster_magic.spec import (
     DataClaim,
     Metadata,
     Mode,
@@ -28,7 +29,6 @@ from tfcluster_magic.models import (
     TFCluster,
     Volume,
 )
-from tfcluster_magic.program.tree import File, checksum
 
 HOSTILE = (
     "default\nserviceAccountName: admin\nhostNetwork: true\n",
@@ -131,8 +131,8 @@ def made(spec: Spec) -> list[dict[str, Any]]:
     """The objects of a run of this spec."""
     head = Metadata(name="digits-2", cluster="digits", run=2, uid="u", created_at=0.0)
     run = TFCluster(metadata=head, spec=spec)
-    found = objects.objects(run, POLICY, namespace="alice")
-    servers = objects.ps_job(run, POLICY, namespace="alice", owners=())
+    found = run_objects.objects(run, POLICY, namespace="alice")
+    servers = run_objects.ps_job(run, POLICY, namespace="alice", owners=())
     assert servers is not None
     return [*found, servers]
 

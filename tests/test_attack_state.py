@@ -14,16 +14,16 @@ import pytest
 from attack_state import damage, files_of, kinds
 from local_runs import SLEEP, Launch, Wait, folder_of, is_up, over, supervisor_of, tasks_of
 
-from tfcluster_magic import tensorboard, tensorboard_view
-from tfcluster_magic.backends import files
+from tfcluster_magic import state_files
 from tfcluster_magic.backends.local import processes
 from tfcluster_magic.backends.local.backend import LocalBackend
 from tfcluster_magic.backends.local.crew import RUNTIME
 from tfcluster_magic.errors import Conflict, TFClusterError
-from tfcluster_magic.hub.console.reader import Ask, Reader
-from tfcluster_magic.manager import ClusterManager
-from tfcluster_magic.models import Phase, Reason, Stop, TFCluster
+from tfcluster_magic.hub.console.sites.reader import Ask, Reader
 from tfcluster_magic.output import report
+from tfcluster_magic.runs.manager import ClusterManager
+from tfcluster_magic.spec import Phase, Reason, Stop, TFCluster
+from tfcluster_magic.tensorboard import process, views
 
 PRINTS = "print('hello')\n"
 
@@ -154,7 +154,7 @@ def test_a_supervisor_writes_its_files_again(
     for file in (*kept, folder.lock_file):
         damage(file, "folder")
     assert folder.wake()
-    wait_for(lambda: [files.content(file) for file in kept if file.is_file()] == before)
+    wait_for(lambda: [state_files.content(file) for file in kept if file.is_file()] == before)
     wait_for(lambda: folder.lock_file.is_file() and folder.lock() is None)
     status = backend.get("digits").status
     assert (status.phase, status.reason) == (Phase.RUNNING, Reason.RUNNING)
@@ -199,15 +199,15 @@ def test_damaged_files_beside_the_runs(
     file of limits makes the user ask the administrator, and grants nothing more.
     """
     state = backend.state_dir
-    view = tensorboard_view.of_folder(state)
+    view = views.of_folder(state)
     damage(state / "hours.json", kind)
     damage(state / "launch.lock", kind)
     damage(state / "tensorboard" / "one.json", kind)
     damage(state / "tensorboard" / "views" / f"{view.id}.json", kind)
     look(backend, {"other-1"})
-    assert tensorboard.list_boards() == []
-    tensorboard_view.remembered()
-    assert tensorboard_view.of_folder(state) == view
+    assert process.list_boards() == []
+    views.remembered()
+    assert views.of_folder(state) == view
     (state / "runs" / "007").mkdir()
     (state / "runs" / "other" / "01").mkdir()
     (state / "runs" / "other" / "99999999999999999999").mkdir()
@@ -228,19 +228,19 @@ def test_damaged_files_beside_the_runs(
 def test_a_file_is_read_whole_or_not_at_all(tmp_path: Path) -> None:
     """The reader of state files accepts a valid file, and names each kind of damage."""
     file = tmp_path / "stop.json"
-    files.write(file, b'{"reason": "enough"}')
-    assert files.load(file, Stop) == Stop(reason="enough")
+    state_files.write(file, b'{"reason": "enough"}')
+    assert state_files.load(file, Stop) == Stop(reason="enough")
     for kind in ("nested", "huge", "pipe", "endless", "link", "dangling", "folder", "socket"):
         damage(file, kind)
-        with pytest.raises(files.Unreadable):
-            files.load(file, Stop)
-        files.write(file, b'{"reason": "enough"}')  # replaces whatever is there
-        assert files.load(file, Stop) == Stop(reason="enough")
+        with pytest.raises(state_files.Unreadable):
+            state_files.load(file, Stop)
+        state_files.write(file, b'{"reason": "enough"}')  # replaces whatever is there
+        assert state_files.load(file, Stop) == Stop(reason="enough")
     link = tmp_path / ".stop.json.link"
     link.symlink_to(tmp_path / "target")
     (tmp_path / "target").write_text("mine")
     link.rename(tmp_path / f".stop.json.{threading.get_native_id()}")
-    files.write(file, b"{}")  # also not into what stands under the temporary name
+    state_files.write(file, b"{}")  # also not into what stands under the temporary name
     assert (tmp_path / "target").read_text() == "mine"
 
 

@@ -16,7 +16,7 @@ from backend_contract import SLEEP, Launch, backend, launch, lines, until_phase,
 
 from tfcluster_magic.backends.base import Backend, LaunchRequest
 from tfcluster_magic.errors import Conflict, NameTaken, NotFound
-from tfcluster_magic.models import (
+from tfcluster_magic.spec import (
     Lifecycle,
     Phase,
     Program,

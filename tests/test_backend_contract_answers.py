@@ -12,7 +12,7 @@ from backend_contract import SLEEP, Launch, backend, launch, lines, until_phase,
 
 from tfcluster_magic.backends.base import Backend, LaunchRequest, LogLine, Removed
 from tfcluster_magic.errors import NotFound, PreflightRefused, Problem
-from tfcluster_magic.models import (
+from tfcluster_magic.spec import (
     Phase,
     Program,
     Replicas,

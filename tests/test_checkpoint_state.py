@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfcluster_magic.checkpoint_state import newest_checkpoint
+from tfcluster_magic.progress.checkpoint_state import newest_checkpoint
 
 STATE = 'model_checkpoint_path: "{0}"\nall_model_checkpoint_paths: "model.ckpt-1"\n'
 

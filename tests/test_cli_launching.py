@@ -10,7 +10,7 @@ import yaml
 from commands import Run, here, left_behind, run
 
 from tfcluster_magic import ClusterManager
-from tfcluster_magic.models import Phase, TFCluster
+from tfcluster_magic.spec import Phase, TFCluster
 
 __all__ = ["here", "run"]  # fixtures, as if written here
 

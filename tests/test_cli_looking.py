@@ -13,7 +13,7 @@ from commands import Run, here, left_behind, run
 from event_writer import event, event_file
 
 from tfcluster_magic import ClusterManager
-from tfcluster_magic.waiting import Until
+from tfcluster_magic.runs.waiting import Until
 
 __all__ = ["here", "run"]  # fixtures, as if written here
 

@@ -17,8 +17,8 @@ from commands import Run, here, run
 
 from tfcluster_magic import ClusterManager
 from tfcluster_magic.cli.group import VERBS
-from tfcluster_magic.cli.tab import words
 from tfcluster_magic.cli.terminal import Terminal
+from tfcluster_magic.notebook.tab import words
 from tfcluster_magic.terminal_text import tame
 
 __all__ = ["here", "run"]  # fixtures, as if written here

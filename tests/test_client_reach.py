@@ -10,7 +10,7 @@ import pytest
 
 from tfcluster_magic.client import reach
 from tfcluster_magic.errors import ClientUnsupported
-from tfcluster_magic.kube.labels import CLIENT_PORTS
+from tfcluster_magic.kube.api.labels import CLIENT_PORTS
 
 TASKS = {"worker-0": "127.0.0.1:2222"}
 FIRST, LAST = CLIENT_PORTS

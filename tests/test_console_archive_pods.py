@@ -16,11 +16,11 @@ from kube_server import KubeServer, Object
 from test_console_archives import workspace
 
 from tfcluster_magic.errors import BackendUnavailable, Conflict, NotFound
-from tfcluster_magic.hub.console import archive_job, kubernetes_archive
 from tfcluster_magic.hub.console.pod_packer import TOKEN, Giver, listening
+from tfcluster_magic.hub.console.sites import archive_job, kubernetes_archive
 from tfcluster_magic.hub.tenancy import objects
 from tfcluster_magic.hub.tenancy.grants import Pool
-from tfcluster_magic.kube.api import path
+from tfcluster_magic.kube.api.client import path
 
 __all__ = ["workspace"]  # a fixture, as if written here
 HOME, SPACE = "tfcluster-hub", "tfcluster-u-ada"

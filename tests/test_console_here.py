@@ -12,12 +12,12 @@ import pytest
 from blocking import Blocking
 
 from tfcluster_magic.errors import Conflict, NotFound
-from tfcluster_magic.hub.console.here import Here
-from tfcluster_magic.hub.console.person_reader import PersonReader
-from tfcluster_magic.hub.console.world import Seen
-from tfcluster_magic.manager import ClusterManager
-from tfcluster_magic.models import Stop
-from tfcluster_magic.waiting import Until
+from tfcluster_magic.hub.console.sites.base import Seen
+from tfcluster_magic.hub.console.sites.here import Here
+from tfcluster_magic.hub.console.sites.local import PersonReader
+from tfcluster_magic.runs.manager import ClusterManager
+from tfcluster_magic.runs.waiting import Until
+from tfcluster_magic.spec import Stop
 
 SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(3600)\n"
 

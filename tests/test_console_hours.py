@@ -13,15 +13,15 @@ from test_console_here import manager
 from test_console_here import within as here
 from test_console_kubernetes import ADA, BOB, launched, server, within
 
-from tfcluster_magic import ledger
-from tfcluster_magic.hub.console.here import Here
-from tfcluster_magic.hub.console.kubernetes import Kubernetes
-from tfcluster_magic.kube import hours
-from tfcluster_magic.kube.api import path
-from tfcluster_magic.ledger import Hours, Ledger, Row, Run
-from tfcluster_magic.manager import ClusterManager
-from tfcluster_magic.models import Usage
+from tfcluster_magic.hub.console.sites.here import Here
+from tfcluster_magic.hub.console.sites.kubernetes import Kubernetes
+from tfcluster_magic.kube.api.client import path
+from tfcluster_magic.kube.capacity import ledgers
 from tfcluster_magic.output.hours import as_csv
+from tfcluster_magic.quota import ledger
+from tfcluster_magic.quota.ledger import Hours, Ledger, Row, Run
+from tfcluster_magic.runs.manager import ClusterManager
+from tfcluster_magic.spec import Usage
 
 __all__ = ["manager", "server"]  # fixtures, as if written here
 DAY = "2026-11-20"
@@ -59,9 +59,9 @@ def test_runs_count_from_their_ledger_or_their_record(server: KubeServer) -> Non
     books = path("configmaps", "tfcluster-system")
     kept = Ledger(days=days, counted={over["metadata"]["uid"]: then})
     for namespace, user in ((ADA, "ada"), ("tfcluster-u-gone", "gone")):
-        server.put(f"{books}/{hours.name(namespace)}", hours.write(namespace, user, kept))
-    broken = hours.write("x", "x", kept)
-    server.put(f"{books}/broken", {**broken, "data": {hours.LEDGER: "{"}})
+        server.put(f"{books}/{ledgers.name(namespace)}", ledgers.write(namespace, user, kept))
+    broken = ledgers.write("x", "x", kept)
+    server.put(f"{books}/broken", {**broken, "data": {ledgers.LEDGER: "{"}})
 
     async def look(world: Kubernetes) -> None:
         await world.runs()  # it waits until there is something to see
@@ -90,7 +90,7 @@ def test_a_record_is_read_without_its_spec() -> None:
     usage = {"at": 1.0, "days": {DAY: {"worker": 3600.0}}, "cores": {"worker": 2.0}}
     spec = {"replicas": {"worker": {"resources": {"gpu": 1}}, "ps": None}}
     found = {"metadata": {"name": "digits-1"}, "spec": spec, "status": {"usage": usage}}
-    run = hours.run_of(found, "ml101")
+    run = ledgers.run_of(found, "ml101")
     assert isinstance(run, Run)
     assert ledger.hours(run, 2.0) == {DAY: Hours(cpu=2.0, gpu=1.0)}
-    assert hours.run_of({**found, "status": {}}, "") is None
+    assert ledgers.run_of({**found, "status": {}}, "") is None

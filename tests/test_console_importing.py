@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from tfcluster_magic.errors import BackendUnavailable, Conflict, InvalidRequest, NotFound, Problem
+from tfcluster_magic.hub.console.class_import import PORTION, Import, Imported, Importing
 from tfcluster_magic.hub.console.class_list import Line
 from tfcluster_magic.hub.console.hub_users import HubUsers
-from tfcluster_magic.hub.console.importing import PORTION, Import, Imported, Importing
-from tfcluster_magic.hub.console.site import Nowhere
+from tfcluster_magic.hub.console.sites.site import Nowhere
 
 
 class Hub(HubUsers):

@@ -12,11 +12,12 @@ from kube_server import KubeServer, Object
 from node_logs import NodeLog
 
 from tfcluster_magic.errors import Conflict, NotFound, TFClusterError
-from tfcluster_magic.hub.console.kubernetes import Kubernetes
+from tfcluster_magic.hub.console.sites.kubernetes import Kubernetes
 from tfcluster_magic.hub.tenancy import names
-from tfcluster_magic.kube import labels, resource
-from tfcluster_magic.kube.api import path
-from tfcluster_magic.models import Mode, Replicas, ReplicaSet, Resources, Spec, Stop
+from tfcluster_magic.kube.api import labels
+from tfcluster_magic.kube.api.client import path
+from tfcluster_magic.kube.objects import custom_resource
+from tfcluster_magic.spec import Mode, Replicas, ReplicaSet, Resources, Spec, Stop
 
 HOME, LONG_AGO = "tfcluster-hub", "2026-01-01T00:00:00Z"
 ADA, BOB = (names.namespace(name) for name in ("ada", "bob"))
@@ -46,7 +47,7 @@ def tenant(server: KubeServer, user: str, name: str, **marks: str) -> None:
 def launched(server: KubeServer, namespace: str, name: str, **status: Any) -> Object:
     """A run of two workers."""
     cluster, _dash, number = name.rpartition("-")
-    made = resource.write(cluster, int(number), Spec(mode=Mode.IN_GRAPH, replicas=WORKERS))
+    made = custom_resource.write(cluster, int(number), Spec(mode=Mode.IN_GRAPH, replicas=WORKERS))
     return server.put(path("tfclusters", namespace, name), {**made, "status": status})
 
 

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from tfcluster_magic.errors import BackendUnavailable
-from tfcluster_magic.hub.console import listing as listings
-from tfcluster_magic.hub.console.listing import Listing
+from tfcluster_magic.hub.console import cached_reading as listings
+from tfcluster_magic.hub.console.cached_reading import Listing
 
 
 class Slow:

@@ -12,14 +12,15 @@ from test_console_here import within
 from test_console_table import row
 
 from tfcluster_magic.errors import BackendUnavailable, NotFound
-from tfcluster_magic.hub.console import listing, looks
-from tfcluster_magic.hub.console.here import Here
-from tfcluster_magic.hub.console.listing import Listing
-from tfcluster_magic.hub.console.looks import Looks
-from tfcluster_magic.hub.console.person_reader import PersonReader
-from tfcluster_magic.hub.console.rows import bounded
-from tfcluster_magic.hub.console.world import Missed, Seen
-from tfcluster_magic.models import Stop
+from tfcluster_magic.hub.console import cached_reading
+from tfcluster_magic.hub.console.cached_reading import Listing
+from tfcluster_magic.hub.console.sites import looks
+from tfcluster_magic.hub.console.sites.base import Missed, Seen
+from tfcluster_magic.hub.console.sites.here import Here
+from tfcluster_magic.hub.console.sites.local import PersonReader
+from tfcluster_magic.hub.console.sites.looks import Looks
+from tfcluster_magic.hub.console.sites.rows import bounded
+from tfcluster_magic.spec import Stop
 
 
 class Clock:
@@ -55,7 +56,7 @@ class Slow:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """A clock that the test moves; pages wait for no new look."""
     made = Clock()
-    monkeypatch.setattr(listing, "time", made)
+    monkeypatch.setattr(cached_reading, "time", made)
     monkeypatch.setattr(looks, "PATIENCE", 0.01)
     return made
 

@@ -11,11 +11,12 @@ import pytest
 from kube_server import KubeServer, Refusal
 
 from tfcluster_magic.errors import InvalidRequest
-from tfcluster_magic.hub.console import kubernetes_storage, stored
-from tfcluster_magic.hub.console.here import Here
-from tfcluster_magic.hub.console.world import Filled
-from tfcluster_magic.kube.api import path
-from tfcluster_magic.storage import Volume
+from tfcluster_magic.hub.console import stored
+from tfcluster_magic.hub.console.sites import kubernetes_storage
+from tfcluster_magic.hub.console.sites.base import Filled
+from tfcluster_magic.hub.console.sites.here import Here
+from tfcluster_magic.kube.api.client import path
+from tfcluster_magic.quota.storage import Volume
 
 GIB = 1 << 30
 

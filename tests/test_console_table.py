@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tfcluster_magic.errors import InvalidRequest
-from tfcluster_magic.hub.console.rows import row_of
+from tfcluster_magic.hub.console.sites.base import Row
+from tfcluster_magic.hub.console.sites.rows import row_of
 from tfcluster_magic.hub.console.table import COLUMNS, page, query
-from tfcluster_magic.hub.console.world import Row
-from tfcluster_magic.models import (
+from tfcluster_magic.spec import (
     Metadata,
     Phase,
     Reason,

@@ -10,13 +10,13 @@ from tenancies import HOME, World, world
 from test_console_table import row
 
 from tfcluster_magic.errors import InvalidRequest, TFClusterError
-from tfcluster_magic.hub.console import class_list, user_table
+from tfcluster_magic.hub.console import class_list, tables
 from tfcluster_magic.hub.console.hub_users import HubUser, HubUsers
-from tfcluster_magic.hub.console.site_in_cluster import SiteInCluster
+from tfcluster_magic.hub.console.sites.kubernetes_policy import SiteInCluster
 from tfcluster_magic.hub.tenancy.accepted import ACCEPTED, KEY
 from tfcluster_magic.hub.tenancy.overrides import Override, entitled
 from tfcluster_magic.hub.tenancy.policy import parse
-from tfcluster_magic.kube.api import path
+from tfcluster_magic.kube.api.client import path
 
 __all__ = ["world"]  # a fixture, as if written here
 
@@ -42,9 +42,9 @@ def names(**given: str) -> list[str]:
         return entitled(POLICY, user.groups, OVERRIDES.get(user.name), 50.0)
 
     accounts, stored = {"dan": "no password"}, {"ada": 5.0}
-    rows = user_table.rows(USERS, accounts, entitlement, RUNS, stored, has_claims=True)
-    asked = user_table.query({key: [text] for key, text in given.items()})
-    return [one.name for one in user_table.page(rows, asked).items]
+    rows = tables.rows(USERS, accounts, entitlement, RUNS, stored, has_claims=True)
+    asked = tables.query({key: [text] for key, text in given.items()})
+    return [one.name for one in tables.page(rows, asked).items]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_row_says_what_is_used_and_what_is_allowed_by_whom() -> None:
     def entitlement(user: HubUser):
         return entitled(POLICY, user.groups, OVERRIDES.get(user.name), 50.0)
 
-    rows = user_table.rows(USERS, {}, entitlement, RUNS, {"ada": 5.0}, has_claims=True)
+    rows = tables.rows(USERS, {}, entitlement, RUNS, {"ada": 5.0}, has_claims=True)
     ada, bob, cyd = rows
 
     assert (ada.clusters, ada.used.cpu, ada.used.memory, ada.used.pods) == (1, 1.0, 2**30, 3)
@@ -95,7 +95,7 @@ def test_all_storage_is_bounded_where_each_part_is(said: str, there: int, here: 
     policy = parse(f"default: {{storage: {{{said}}}}}")
     allowed = []
     for has_claims in (True, False):
-        (one, *_others) = user_table.rows(
+        (one, *_others) = tables.rows(
             USERS,
             {},
             lambda user: entitled(policy, user.groups, None, 0.0),

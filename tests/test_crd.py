@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import fields
 
 from tfcluster_magic.i18n import language
-from tfcluster_magic.kube import crd
-from tfcluster_magic.models import Model, Spec, Status
-from tfcluster_magic.validation.shapes import element_in, model_in
+from tfcluster_magic.kube.objects import crd
+from tfcluster_magic.launch.validation.shapes import element_in, model_in
+from tfcluster_magic.spec import Model, Spec, Status
 
 SCHEMA = crd.openapi()
 SPEC = SCHEMA["properties"]["spec"]

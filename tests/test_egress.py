@@ -12,8 +12,8 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tfcluster_magic.kube import egress
-from tfcluster_magic.kube.egress import DNS, Resolver
+from tfcluster_magic.kube.objects import network_policy
+from tfcluster_magic.kube.objects.network_policy import DNS, Resolver
 
 K8S = Path(__file__).parents[1] / "k8s"
 METADATA = [
@@ -45,11 +45,11 @@ def test_no_network_around_a_closed_address_opens_it(text: str) -> None:
     exceptions lie within the network, as the API server demands.
     """
     for network in networks_around(text):
-        if egress.mistake(network):
+        if network_policy.mistake(network):
             with pytest.raises(ValueError, match=r"never opened|as an IPv4 network"):
-                egress.block(network)
+                network_policy.block(network)
             continue
-        block = egress.block(network)
+        block = network_policy.block(network)
         assert not opens(block, ipaddress.ip_address(text)), network
         around = ipaddress.ip_network(block["cidr"])
         for each in map(ipaddress.ip_network, block["except"]):
@@ -71,16 +71,16 @@ CIDRS = st.one_of(
 @example("::ffff:0:0/96")
 def test_whatever_is_granted_no_closed_address_is_open(cidr: str) -> None:
     """Any network of either family is refused, or opens exactly its unclosed addresses."""
-    if egress.mistake(cidr):
+    if network_policy.mistake(cidr):
         return
-    block = egress.block(cidr)
+    block = network_policy.block(cidr)
     assert not [each for each in ADDRESSES if opens(block, each)]
-    for closed in egress.CLOSED:
+    for closed in network_policy.CLOSED:
         for edge in (closed.network_address, closed.broadcast_address):
             assert not opens(block, edge)
     network = ipaddress.ip_network(cidr, strict=False)
     first = network.network_address
-    if not any(first in each for each in egress.CLOSED):
+    if not any(first in each for each in network_policy.CLOSED):
         assert opens(block, first)
 
 
@@ -98,20 +98,20 @@ def test_whatever_is_granted_no_closed_address_is_open(cidr: str) -> None:
 )
 def test_what_cannot_be_granted_says_why(text: str, why: str) -> None:
     """A network that is closed entirely is refused with the reason."""
-    assert why in egress.mistake(text)
+    assert why in network_policy.mistake(text)
 
 
 def test_an_ordinary_network_has_no_exceptions() -> None:
     """A network without a closed address is granted unchanged, except for its host bits."""
-    assert egress.block("10.1.2.3/8") == {"cidr": "10.0.0.0/8"}
-    assert egress.block("2001:db8::/32") == {"cidr": "2001:db8::/32"}
+    assert network_policy.block("10.1.2.3/8") == {"cidr": "10.0.0.0/8"}
+    assert network_policy.block("2001:db8::/32") == {"cidr": "2001:db8::/32"}
 
 
 def test_dns_servers_are_pods_or_single_addresses() -> None:
     """The default is the pods of kube-dns. A cache on the node is an address. OpenShift's pods have
     another port, and so a rule of their own.
     """
-    (rule,) = egress.dns_rules(DNS)
+    (rule,) = network_policy.dns_rules(DNS)
     assert rule["to"] == [
         {
             "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
@@ -123,11 +123,11 @@ def test_dns_servers_are_pods_or_single_addresses() -> None:
         namespace="openshift-dns", pods="dns.operator.openshift.io/daemonset-dns=default", port=5353
     )
     several = (*DNS, Resolver(network="169.254.20.10"), openshift)
-    assert egress.dns_mistake(several) == ""
-    both, other = egress.dns_rules(several)
+    assert network_policy.dns_mistake(several) == ""
+    both, other = network_policy.dns_rules(several)
     assert both["to"][1] == {"ipBlock": {"cidr": "169.254.20.10/32"}}
     assert [port["port"] for port in other["ports"]] == [5353, 5353]
-    wide = egress.dns_rules((Resolver(network="0.0.0.0/0"),))[0]["to"][0]["ipBlock"]
+    wide = network_policy.dns_rules((Resolver(network="0.0.0.0/0"),))[0]["to"][0]["ipBlock"]
     assert not opens(wide, ipaddress.ip_address("169.254.169.254"))
 
 
@@ -149,7 +149,7 @@ def test_what_is_no_dns_server_says_why(servers: tuple[Resolver, ...], why: str)
     """A DNS server is refused with the reason if no pod could ask it, or if it would open a
     metadata service.
     """
-    assert why in egress.dns_mistake(servers)
+    assert why in network_policy.dns_mistake(servers)
 
 
 def shipped() -> list[tuple[str, dict[str, Any]]]:
@@ -175,8 +175,8 @@ def test_the_policies_that_are_shipped_say_the_same() -> None:
                 dns.append(rule)
     assert len(blocks) == 8
     for name, block in blocks:
-        assert block == egress.block(block["cidr"]), name
-    assert dns == egress.dns_rules(DNS) * 2
+        assert block == network_policy.block(block["cidr"]), name
+    assert dns == network_policy.dns_rules(DNS) * 2
 
 
 @pytest.mark.parametrize("folder", ["base", "hub"])

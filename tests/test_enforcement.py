@@ -9,10 +9,10 @@ import pytest
 from kube_server import Answer, KubeServer, Refusal
 from operated import until
 
-from tfcluster_magic.kube.policy import Policy
-from tfcluster_magic.operator import enforcement
-from tfcluster_magic.operator.controller import Controller
-from tfcluster_magic.operator.enforcement import RECORD, Enforcement
+from tfcluster_magic.kube.objects.policy import Policy
+from tfcluster_magic.operator import policy_enforcement
+from tfcluster_magic.operator.policy_enforcement import RECORD, Enforcement
+from tfcluster_magic.operator.reconcile.controller import Controller
 
 
 class Empty(KubeServer):
@@ -37,7 +37,7 @@ def test_a_check_that_failed_is_soon_made_again(
     """A check that could not be made is tried again in a minute, not in the six hours for which a
     good answer holds, and the answer that is known goes on being believed.
     """
-    monkeypatch.setattr(enforcement, "AFTER_A_FAILURE", 0.05)
+    monkeypatch.setattr(policy_enforcement, "AFTER_A_FAILURE", 0.05)
     record = {"data": {"enforced": "true"}}
     server.put(f"/api/v1/namespaces/a/configmaps/{RECORD}", record)
     no = Refusal(403, "Forbidden", "exceeded quota")

@@ -10,8 +10,8 @@ import event_writer as ev
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfcluster_magic.event_file import CHUNK, EventFile
-from tfcluster_magic.progress import ProgressReader
+from tfcluster_magic.progress.event_files import CHUNK, EventFile
+from tfcluster_magic.progress.run_progress import ProgressReader
 
 
 def seen(path: Path) -> list[int]:

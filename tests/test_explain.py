@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tfcluster_magic import explain
-from tfcluster_magic.ended import how_it_ended
-from tfcluster_magic.models import Cause, Reason, Spec, TaskExit, TaskFailure
+from tfcluster_magic.lifecycle import messages
+from tfcluster_magic.lifecycle.ended import how_it_ended
+from tfcluster_magic.spec import Cause, Reason, Spec, TaskExit, TaskFailure
 
 
 def failure(*lines: str, cause: Cause = Cause.ERROR, **how: object) -> TaskFailure:
@@ -30,7 +30,7 @@ def failure(*lines: str, cause: Cause = Cause.ERROR, **how: object) -> TaskFailu
 )
 def test_known_errors_come_with_what_to_do(line: str, advice: str) -> None:
     """An error that many meet is explained in the record's message."""
-    message = explain.failed(Reason.PROGRAM_FAILED, failure(line), (), Spec(), "digits-2")
+    message = messages.failed(Reason.PROGRAM_FAILED, failure(line), (), Spec(), "digits-2")
     assert advice in message
     assert message.endswith("Its output: `tfcluster logs digits-2 worker-0`.")
 
@@ -43,7 +43,7 @@ def test_a_syntax_error_comes_with_its_place() -> None:
         "         ^",
         "SyntaxError: '(' was never closed",
     )
-    message = explain.failed(Reason.PROGRAM_FAILED, failure(*told), (), Spec(), "digits-2")
+    message = messages.failed(Reason.PROGRAM_FAILED, failure(*told), (), Spec(), "digits-2")
     assert "SyntaxError: '(' was never closed. It is in line 12 of main.py." in message
 
 
@@ -102,7 +102,7 @@ def test_every_kind_of_end_has_its_words(ended: TaskFailure, words: str) -> None
 def test_long_lists_are_shortened() -> None:
     """Six hundred tasks fit into one sentence."""
     names = [f"worker-{i}" for i in range(600)]
-    assert explain.shorten(names) == (
+    assert messages.shorten(names) == (
         "worker-0, worker-1, worker-2, worker-3, worker-4 and 595 more"
     )
 
@@ -122,13 +122,13 @@ def test_a_restart_says_what_becomes_of_training(
 ) -> None:
     """Who reads of a restart knows whether training goes on or resumes, and from where."""
     lost = TaskFailure(task=task, attempt=1, exit=TaskExit(cause=Cause.LOST, finished_at=0))
-    message = explain.healing(lost, False, 1, checkpoint, Spec())
+    message = messages.healing(lost, False, 1, checkpoint, Spec())
     assert message == f"{task} was lost. It is restarted (1 of 3 times); {words}"
 
 
 def test_a_checkpoint_that_nobody_could_look_for_is_not_denied() -> None:
     """Where the run's folder is out of sight, a restart is not said to begin without one."""
     lost = failure(cause=Cause.LOST)
-    unseen = explain.healing(lost, True, 1, "", Spec())
+    unseen = messages.healing(lost, True, 1, "", Spec())
     assert "training resumes from its newest checkpoint, if it saves any" in unseen
-    assert "no checkpoint was found" in explain.healing(lost, True, 1, None, Spec())
+    assert "no checkpoint was found" in messages.healing(lost, True, 1, None, Spec())

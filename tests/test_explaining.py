@@ -9,19 +9,12 @@ from typing import Any
 
 import pytest
 
-from tfcluster_magic.kube.api import ApiError, Listing
-from tfcluster_magic.kube.waiting import why
-from tfcluster_magic.models import (
-    Metadata,
-    Replicas,
-    ReplicaSet,
-    Spec,
-    TaskType,
-    TFCluster,
-)
-from tfcluster_magic.operator import explaining
-from tfcluster_magic.operator.explaining import BURST, READS_A_SECOND, Explainer
+from tfcluster_magic.kube.api.client import ApiError, Listing
+from tfcluster_magic.kube.status.waiting import why
+from tfcluster_magic.operator import pending_tasks
 from tfcluster_magic.operator.hooks import Sight
+from tfcluster_magic.operator.pending_tasks import BURST, READS_A_SECOND, Explainer
+from tfcluster_magic.spec import Metadata, Replicas, ReplicaSet, Spec, TaskType, TFCluster
 
 RECORDED = Path(__file__).parent / "waiting"
 
@@ -163,7 +156,7 @@ def test_many_pods_are_looked_through_now_and_then(
         looked.append(words)
         return why(*words)
 
-    monkeypatch.setattr(explaining, "why", count)
+    monkeypatch.setattr(pending_tasks, "why", count)
     place = Place("secret-file-missing")
     pods = pods_of(place, tasks)
     for turn in range(50):

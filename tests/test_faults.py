@@ -19,7 +19,7 @@ from jupyter_client.manager import KernelManager
 from real_runs import PATIENCE, Run, Runs, environment_of, kill, runs_in
 
 from tfcluster_magic.errors import NotFound
-from tfcluster_magic.models import Phase, Reason
+from tfcluster_magic.spec import Phase, Reason
 
 SLEEPS = "import time\nprint('up', flush=True)\ntime.sleep(600)\n"
 NEVER_SERVES = f"{SLEEPS}tf.distribute.Server\n"

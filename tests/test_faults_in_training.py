@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from real_runs import EXAMPLES, PATIENCE, Run, Runs, kill
 
-from tfcluster_magic.models import Phase, Reason
+from tfcluster_magic.spec import Phase, Reason
 
 pytestmark = pytest.mark.cluster
 

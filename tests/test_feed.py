@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from tfcluster_magic import ClusterManager
 from tfcluster_magic.backends.base import Removed
 from tfcluster_magic.backends.local.backend import LocalBackend
-from tfcluster_magic.feed import Feed, Known
-from tfcluster_magic.models import Metadata, Phase, Reason, Spec, Status, Stop, TFCluster
+from tfcluster_magic.runs.watcher import Feed, Known
+from tfcluster_magic.spec import Metadata, Phase, Reason, Spec, Status, Stop, TFCluster
 
 
 class Told(LocalBackend):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tfcluster_magic import form, i18n, preflight
-from tfcluster_magic import wish as wishes
+from tfcluster_magic import i18n
 from tfcluster_magic.cli.launch import launch_command
 from tfcluster_magic.errors import Problem
-from tfcluster_magic.models import Mode, ServerKind
-from tfcluster_magic.preflight import Limit, Room
-from tfcluster_magic.validation import validate
+from tfcluster_magic.launch import form
+from tfcluster_magic.launch import values as wishes
+from tfcluster_magic.launch.validation import validate
+from tfcluster_magic.quota import preflight
+from tfcluster_magic.quota.preflight import Limit, Room
+from tfcluster_magic.spec import Mode, ServerKind
 
 GIB = 2**30
 FIELDS = {field["key"]: field for field in form.fields(is_here=False)}

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from real_runs import Runs, runs_in
 
-from tfcluster_magic import waiting
 from tfcluster_magic.backends.local import detach
 from tfcluster_magic.errors import TFClusterError, WaitTimeout
-from tfcluster_magic.manager import ClusterManager
-from tfcluster_magic.models import Phase, Reason
-from tfcluster_magic.waiting import Until
+from tfcluster_magic.runs import waiting
+from tfcluster_magic.runs.manager import ClusterManager
+from tfcluster_magic.runs.waiting import Until
+from tfcluster_magic.spec import Phase, Reason
 
 Wait = Callable[..., None]
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from tornado.web import HTTPError
 
-from tfcluster_magic.backends import files
+from tfcluster_magic import state_files
 from tfcluster_magic.errors import InvalidRequest, NotFound, TFClusterError
-from tfcluster_magic.hub.accounts import authenticator, passwords, throttle
-from tfcluster_magic.hub.accounts.commands import state_of
-from tfcluster_magic.hub.accounts.store import (
+from tfcluster_magic.hub.auth import authenticator, passwords, throttle
+from tfcluster_magic.hub.auth.commands import state_of
+from tfcluster_magic.hub.auth.store import (
     LINK_HOURS,
     AccountStore,
     AccountsUnreadable,
@@ -26,13 +26,13 @@ from tfcluster_magic.hub.accounts.store import (
     PasswordReplaced,
     allowed_name,
 )
-from tfcluster_magic.hub.accounts.throttle import Queue, Throttle, TooManyTries, Tries
+from tfcluster_magic.hub.auth.throttle import Queue, Throttle, TooManyTries, Tries
 
 ROOT = Path(__file__).parents[1]
 STORED = passwords.hashed("correct horse")
 IN_THREAD = """
 import asyncio, os, threading
-from tfcluster_magic.hub.accounts.authenticator import AccountsAuthenticator
+from tfcluster_magic.hub.auth.authenticator import AccountsAuthenticator
 def priority(): return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
 print(asyncio.run(AccountsAuthenticator().in_thread(priority)))
 """
@@ -171,7 +171,7 @@ def test_a_file_that_nobody_could_read_is_not_written(
 ) -> None:
     """Accounts are refused where the file would be larger than what is read of it."""
     store.invite("ada")
-    monkeypatch.setattr(files, "MOST_BYTES", store.path.stat().st_size)
+    monkeypatch.setattr(state_files, "MOST_BYTES", store.path.stat().st_size)
     with pytest.raises(TFClusterError, match="no room for more accounts"):
         store.invite("bob")
     assert store.read().keys() == {"ada"}

@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
-from tfcluster_magic.hub.spawning import trouble
-from tfcluster_magic.kube.ends import seconds
+from tfcluster_magic.hub.spawning import pod_trouble
+from tfcluster_magic.kube.status.exit_status import seconds
 
 MADE = "2027-01-15T08:00:00Z"
 NOW = (seconds(MADE) or 0.0) + 1.0
 
 
-def why(message: str, *claims: Any) -> trouble.Trouble | None:
+def why(message: str, *claims: Any) -> pod_trouble.Trouble | None:
     """Why a pod waits that the scheduler spoke of."""
     told = {"type": "PodScheduled", "status": "False", "message": message}
     spec = {"containers": [{"name": "notebook"}]}
     pod = {"metadata": {"uid": "1"}, "spec": spec, "status": {"conditions": [told]}}
-    return trouble.of_pod(pod, (), {each["metadata"]["name"]: each for each in claims}, NOW)
+    return pod_trouble.of_pod(pod, (), {each["metadata"]["name"]: each for each in claims}, NOW)
 
 
 def claim(name: str, phase: str, **more: str) -> Any:

@@ -13,7 +13,7 @@ from jupyterhub.auth import DummyAuthenticator
 from jupyterhub.spawner import Spawner
 from jupyterhub.user import UserDict
 
-from tfcluster_magic.hub.accounts.revoking import forget
+from tfcluster_magic.hub.auth.revoking import forget
 
 
 class Keeping(Spawner):  # type: ignore[misc]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tfcluster_magic.hub.spawning import lost, trouble
+from tfcluster_magic.hub.spawning import lost, pod_trouble
 
 POD = {
     "metadata": {"name": "jupyter-ann", "uid": "1"},
@@ -20,9 +20,9 @@ NOW = 1_800_000_000.0
 UNBOUND = "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims."
 
 
-def why(pod: Any, claims: Any = None, events: Any = ()) -> trouble.Trouble | None:
+def why(pod: Any, claims: Any = None, events: Any = ()) -> pod_trouble.Trouble | None:
     """Why this pod waits."""
-    return trouble.of_pod({**POD, **pod}, events, claims or {}, NOW)
+    return pod_trouble.of_pod({**POD, **pod}, events, claims or {}, NOW)
 
 
 def waiting(reason: str, message: str, **last: Any) -> dict[str, Any]:
@@ -77,11 +77,11 @@ def test_new_claims_are_no_trouble_and_old_ones_are() -> None:
     assert not told.for_good
     again = {"involvedObject": {"uid": "2"}, "message": "of the claim that there is now"}
     before = {"involvedObject": {"uid": "1"}, "message": "of one before it"}
-    assert trouble.of_this({"metadata": {"uid": "2"}}, [before, again]) == [again]
+    assert pod_trouble.of_this({"metadata": {"uid": "2"}}, [before, again]) == [again]
     bound = {**claim, "status": {"phase": "Bound"}}
     assert why(pod, {"data": bound}) is None
-    assert trouble.claims_matter({**POD, **pod})
-    assert trouble.claims_of(POD) == ["data"]
+    assert pod_trouble.claims_matter({**POD, **pod})
+    assert pod_trouble.claims_of(POD) == ["data"]
 
 
 def test_a_program_that_keeps_ending_is_told_by_its_end() -> None:
@@ -96,7 +96,7 @@ def test_events_of_an_earlier_pod_do_not_count() -> None:
     """What happened to an earlier pod of the same name is not this one's trouble."""
     old = {"involvedObject": {"uid": "0"}, "reason": "FailedMount", "message": "x"}
     new = {"involvedObject": {"uid": "1"}, "reason": "FailedMount", "message": "y"}
-    assert trouble.of_this(POD, [old, new]) == [new]
+    assert pod_trouble.of_this(POD, [old, new]) == [new]
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_events_of_an_earlier_pod_do_not_count() -> None:
 )
 def test_a_refused_pod_is_explained(words: str, said: str) -> None:
     """What the API server refuses is said as a sentence that ends with what to do."""
-    told = trouble.of_refusal(words)
+    told = pod_trouble.of_refusal(words)
     assert said in told.failed
     assert told.advice
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfcluster_magic.kube import images
+from tfcluster_magic.kube.objects import images
 
 SHA, OTHER = "sha256:" + "a" * 64, "sha256:" + "b" * 64
 

@@ -10,8 +10,8 @@ from itertools import pairwise
 import pytest
 from watch_server import PATH, WatchServer
 
-from tfcluster_magic.kube import api, informer
-from tfcluster_magic.kube.informer import LONGEST_PAUSE, Informer, Update, pause
+from tfcluster_magic.kube.api import client, informer
+from tfcluster_magic.kube.api.informer import LONGEST_PAUSE, Informer, Update, pause
 
 
 @pytest.fixture
@@ -106,8 +106,8 @@ def test_a_silent_watch_is_taken_up_again(
     server: WatchServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A watch whose connection is dead without a word is noticed, and what it missed is told."""
-    monkeypatch.setattr(api, "WATCH_SECONDS", 0.3)
-    monkeypatch.setattr(api, "SILENCE", 0.3)
+    monkeypatch.setattr(client, "WATCH_SECONDS", 0.3)
+    monkeypatch.setattr(client, "SILENCE", 0.3)
     server.silent = True
     told = Told(server)
     until(server.watches)
@@ -120,7 +120,7 @@ def test_a_silent_watch_is_taken_up_again(
 
 def test_a_long_list_comes_in_pages(server: WatchServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """A list longer than a page is fetched in several, and all of it is there when it is synced."""
-    monkeypatch.setattr(api, "PAGE", 10)
+    monkeypatch.setattr(client, "PAGE", 10)
     for number in range(35):
         server.put(f"pod-{number:02}", run="even" if number % 2 == 0 else "odd")
     told = Told(server)
@@ -181,7 +181,7 @@ def test_a_long_list_is_trimmed_page_by_page(
     server: WatchServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a list in pages no page is held whole when the next one comes."""
-    monkeypatch.setattr(api, "PAGE", 1)
+    monkeypatch.setattr(client, "PAGE", 1)
     server.put("one")
     server.put("two")
     pages: list[int] = []

@@ -23,12 +23,12 @@ from tfcluster_magic.errors import (
     NameTaken,
     NotAllowed,
 )
-from tfcluster_magic.kube import account, labels
-from tfcluster_magic.kube.api import GROUPS, path
-from tfcluster_magic.kube.offer import Offer
-from tfcluster_magic.kube.policy import Policy
-from tfcluster_magic.models import Mode, Replicas, ReplicaSet, Resources, Spec
-from tfcluster_magic.preflight import Limit
+from tfcluster_magic.kube.api import account, labels
+from tfcluster_magic.kube.api.client import GROUPS, path
+from tfcluster_magic.kube.capacity.offer import Offer
+from tfcluster_magic.kube.objects.policy import Policy
+from tfcluster_magic.quota.preflight import Limit
+from tfcluster_magic.spec import Mode, Replicas, ReplicaSet, Resources, Spec
 
 SPEC = Spec(mode=Mode.IN_GRAPH)
 RUNS = path("tfclusters", NAMESPACE)

@@ -17,7 +17,7 @@ from tfcluster_magic.backends.base import LogLine
 from tfcluster_magic.backends.kubernetes import unread
 from tfcluster_magic.backends.kubernetes.logs import Reader
 from tfcluster_magic.backends.kubernetes.turns import RATE, SELDOM, Turns
-from tfcluster_magic.kube.api import ApiError, path
+from tfcluster_magic.kube.api.client import ApiError, path
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from speaking import ROOT, VARIABLES, here, said
 
 from tfcluster_magic import ClusterManager, i18n
 from tfcluster_magic.output.text import fold, table, width
-from tfcluster_magic.waiting import Until
+from tfcluster_magic.runs.waiting import Until
 
 __all__ = ["here"]  # a fixture, as if written here
 

@@ -12,9 +12,9 @@ import pytest
 from kube_server import KubeServer, Refusal
 from operated import until
 
-from tfcluster_magic.control import leader
-from tfcluster_magic.control.leader import NAME, Leader
-from tfcluster_magic.kube.api import path
+from tfcluster_magic.kube.api.client import path
+from tfcluster_magic.kube.controller import leader_election
+from tfcluster_magic.kube.controller.leader_election import NAME, Leader
 
 LEASE = path("leases", "a", NAME)
 
@@ -22,8 +22,8 @@ LEASE = path("leases", "a", NAME)
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[KubeServer]:
     """Whoever looks at the Lease does so often, and gives up soon what hangs."""
-    monkeypatch.setattr(leader, "EVERY", 0.1)
-    monkeypatch.setattr(leader, "ANSWER", 0.5)
+    monkeypatch.setattr(leader_election, "EVERY", 0.1)
+    monkeypatch.setattr(leader_election, "ANSWER", 0.5)
     running = KubeServer()
     yield running
     running.close()
@@ -76,7 +76,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The clock of all candidates."""
     made = Clock()
-    monkeypatch.setattr(leader, "time", made)
+    monkeypatch.setattr(leader_election, "time", made)
     return made
 
 
@@ -89,7 +89,7 @@ def test_one_leads_and_the_next_waits(server: KubeServer, clock: Clock) -> None:
     first = Candidate(server, "one")
     until(first.leader.leads)
     second = Candidate(server, "two")
-    clock.goes_on(leader.LASTS + 1, first, second)
+    clock.goes_on(leader_election.LASTS + 1, first, second)
     assert first.leader.leads()
     assert not second.leader.leads()
     first.leader.release()
@@ -107,13 +107,13 @@ def test_who_cannot_renew_gives_up_before_the_lease_is_free(
     until(first.leader.leads)
     server.refuses = away
     first.looked()
-    clock.goes_on(leader.LASTS - 1)
+    clock.goes_on(leader_election.LASTS - 1)
     assert not first.leader.leads()
     until(first.lost.is_set)
     server.refuses = lambda _method, _path: None
     second = Candidate(server, "two")
     second.looked()
-    clock.goes_on(leader.LASTS + 1, second)
+    clock.goes_on(leader_election.LASTS + 1, second)
     until(second.leader.leads)
     assert not first.leader.leads()
     second.leader.release()
@@ -131,7 +131,7 @@ def test_a_silent_api_server_ends_leading_as_well(server: KubeServer, clock: Clo
 
     server.refuses = hang
     until(hanging.is_set)
-    clock.goes_on(leader.LASTS - 1)
+    clock.goes_on(leader_election.LASTS - 1)
     assert not first.leader.leads()
     goes.set()
     first.leader.release()
@@ -190,7 +190,7 @@ def test_a_renewal_that_is_never_answered_ends_the_process_in_time(
 
     server.refuses = hang
     until(hanging.is_set)
-    clock.goes_on(leader.LASTS - 1)
+    clock.goes_on(leader_election.LASTS - 1)
     until(first.lost.is_set)
     goes.set()
 
@@ -202,7 +202,7 @@ def test_a_lease_that_nobody_can_read_is_not_renewed(server: KubeServer, clock: 
     lease = {"spec": {"holderIdentity": "one", "leaseTransitions": "many"}}
     server.put(LEASE, lease)
     assert first.leader.alive
-    clock.goes_on(leader.LASTS - 1)
+    clock.goes_on(leader_election.LASTS - 1)
     until(first.lost.is_set)
     second = Candidate(server, "one")
     second.looked()

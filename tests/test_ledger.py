@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfcluster_magic import ledger, usage
-from tfcluster_magic.ledger import Hours, Ledger, Run
-from tfcluster_magic.models import Usage
+from tfcluster_magic.quota import ledger, usage
+from tfcluster_magic.quota.ledger import Hours, Ledger, Run
+from tfcluster_magic.spec import Usage
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=timezone.utc).timestamp()
 LAST = "2026-11-22"

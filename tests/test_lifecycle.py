@@ -7,15 +7,7 @@ import pytest
 from stories import Story, spec_of
 
 from tfcluster_magic.lifecycle import Why
-from tfcluster_magic.models import (
-    Cause,
-    Lifecycle,
-    Mode,
-    Phase,
-    Reason,
-    Stop,
-    SuccessPolicy,
-)
+from tfcluster_magic.spec import Cause, Lifecycle, Mode, Phase, Reason, Stop, SuccessPolicy
 
 
 def test_a_cluster_whose_tasks_are_up_is_running() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from stories import PROGRAM, Story, spec_of
 
-from tfcluster_magic.models import (
+from tfcluster_magic.spec import (
     Cause,
     Lifecycle,
     Phase,

@@ -11,9 +11,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tfcluster_magic import blame
-from tfcluster_magic.lifecycle import Decision, Observation, ObservedTask, decide
-from tfcluster_magic.models import (
+from tfcluster_magic.lifecycle import Decision, Observation, ObservedTask, decide, failure_cause
+from tfcluster_magic.spec import (
     Cause,
     Lifecycle,
     Mode,
@@ -280,7 +279,12 @@ TestNoOrderOfEvents = World.TestCase
 
 def test_every_disruption_is_a_cause_from_outside() -> None:
     """A program's own failures are never healed as disruptions."""
-    assert not blame.DISRUPTIONS & {Cause.ERROR, Cause.OOM, Cause.NOT_STARTED, Cause.COMPLETED}
+    assert not failure_cause.DISRUPTIONS & {
+        Cause.ERROR,
+        Cause.OOM,
+        Cause.NOT_STARTED,
+        Cause.COMPLETED,
+    }
 
 
 def test_every_task_type_has_a_place() -> None:

@@ -25,20 +25,11 @@ from local_runs import (
 )
 from msgspec.structs import replace
 
-from tfcluster_magic import paths
-from tfcluster_magic.backends import files
+from tfcluster_magic import paths, state_files
 from tfcluster_magic.backends.local import detach, processes
 from tfcluster_magic.backends.local.backend import LocalBackend
 from tfcluster_magic.backends.local.store import Store
-from tfcluster_magic.models import (
-    Phase,
-    Reason,
-    Stop,
-    TaskState,
-    TFCluster,
-    TypeCounts,
-    to_json,
-)
+from tfcluster_magic.spec import Phase, Reason, Stop, TaskState, TFCluster, TypeCounts, to_json
 
 IGNORES = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SLEEP
 
@@ -94,7 +85,7 @@ def test_a_stop_whose_client_died_is_carried_out(
     """A stop that was written, by a client that was killed before it could knock, ends the run."""
     run = launch(SLEEP, worker=1)
     wait_for(is_up(backend))
-    files.write(folder_of(run).stop_file, to_json(Stop(reason="enough")))
+    state_files.write(folder_of(run).stop_file, to_json(Stop(reason="enough")))
     wait_for(lambda: backend.get("digits").status.released_at is not None)
     status = backend.get("digits").status
     assert (status.phase, status.reason) == (Phase.STOPPED, Reason.STOP_REQUESTED)
@@ -106,7 +97,7 @@ def test_a_second_stop_knocks_again(backend: LocalBackend, launch: Launch, wait_
     wait_for(is_up(backend))
     folder = folder_of(run)
     os.kill(supervisor_of(run), signal.SIGSTOP)
-    files.write(folder.stop_file, to_json(Stop(reason="enough")))
+    state_files.write(folder.stop_file, to_json(Stop(reason="enough")))
     knocks = os.open(folder.control, os.O_RDONLY | os.O_NONBLOCK)
     try:
         backend.stop("digits", Stop())
@@ -166,9 +157,9 @@ def killed_in(function: str, verb: str) -> None:
     """A client that is killed when it comes to `function` of what `verb` says."""
     text = f"""
 import os, signal
-from tfcluster_magic.backends import files
+from tfcluster_magic import state_files
 from tfcluster_magic.backends.local import detach, store
-from tfcluster_magic.manager import ClusterManager
+from tfcluster_magic.runs.manager import ClusterManager
 {function} = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 manager = ClusterManager(backend_name="local")
 manager.{verb}
@@ -217,9 +208,11 @@ def test_two_threads_write_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         both.wait()
         really(*paths)
 
-    monkeypatch.setattr(files.os, "replace", together)
+    monkeypatch.setattr(state_files.os, "replace", together)
     with ThreadPoolExecutor(2) as pool:
-        writes = [pool.submit(files.write, tmp_path / "stop.json", b"x" * n) for n in (10, 20)]
+        writes = [
+            pool.submit(state_files.write, tmp_path / "stop.json", b"x" * n) for n in (10, 20)
+        ]
     assert [write.exception() for write in writes] == [None, None]
     assert (tmp_path / "stop.json").read_bytes() in (b"x" * 10, b"x" * 20)
     assert not [*tmp_path.glob(".stop.json.*")]

@@ -18,7 +18,7 @@ from local_runs import (
 from tfcluster_magic.backends.base import LaunchRequest
 from tfcluster_magic.backends.local.backend import LocalBackend
 from tfcluster_magic.errors import PreflightRefused
-from tfcluster_magic.models import (
+from tfcluster_magic.spec import (
     Lifecycle,
     Phase,
     Program,

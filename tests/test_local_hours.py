@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from local_runs import SLEEP, Launch, over
 
-from tfcluster_magic import ledger
 from tfcluster_magic.backends.base import LaunchRequest
 from tfcluster_magic.backends.local.backend import LocalBackend
 from tfcluster_magic.errors import PreflightRefused
-from tfcluster_magic.models import Replicas, ReplicaSet, Resources, Spec, Stop
+from tfcluster_magic.quota import ledger
+from tfcluster_magic.spec import Replicas, ReplicaSet, Resources, Spec, Stop
 
 BUSY = "import time\nwhile time.process_time() < 0.3: pass\n"
 TWO = Resources(cpu=2)

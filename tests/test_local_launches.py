@@ -18,7 +18,7 @@ from tfcluster_magic.backends.base import LaunchRequest
 from tfcluster_magic.backends.local import ports
 from tfcluster_magic.backends.local.backend import LocalBackend
 from tfcluster_magic.errors import InvalidRequest, PreflightRefused
-from tfcluster_magic.models import (
+from tfcluster_magic.spec import (
     Pods,
     Program,
     Replicas,
@@ -73,7 +73,7 @@ import msgspec
 from tfcluster_magic.backends.base import LaunchRequest
 from tfcluster_magic.backends.local.backend import LocalBackend
 from tfcluster_magic.errors import NameTaken
-from tfcluster_magic.models import Spec
+from tfcluster_magic.spec import Spec
 spec = msgspec.json.decode(open({str(tmp_path / "spec.json")!r}, "rb").read(), type=Spec)
 try:
     LocalBackend().create(LaunchRequest(cluster="digits", spec=spec))

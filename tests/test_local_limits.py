@@ -22,15 +22,10 @@ from local_runs import (
     words_of,
 )
 
-from tfcluster_magic.backends.local import cgroups, memory
+from tfcluster_magic.backends.local import memory, memory_limits
 from tfcluster_magic.backends.local.backend import LocalBackend
 from tfcluster_magic.errors import PreflightRefused, TFClusterError
-from tfcluster_magic.models import (
-    Cause,
-    Phase,
-    Resources,
-    TaskExit,
-)
+from tfcluster_magic.spec import Cause, Phase, Resources, TaskExit
 
 
 def test_the_notebook_servers_secrets_stay_away(
@@ -97,7 +92,7 @@ def test_a_killed_task_runner_is_healed(
 @pytest.mark.parametrize("kept_by", ["kernel", "watching"])
 def test_a_memory_limit_is_kept(kept_by: str, tmp_path: Path) -> None:
     """Above its limit a task is ended by the kernel where we may ask it, else by watching it."""
-    parent = cgroups.find() if kept_by == "kernel" else None
+    parent = memory_limits.find() if kept_by == "kernel" else None
     limit = 150 * 2**20
     guard = memory.MemoryGuard("uid-of-test", {"worker-0": limit}, parent)
     members = guard.admit("worker-0")
@@ -135,13 +130,13 @@ def test_a_task_within_its_limit_is_left_alone() -> None:
 
 def test_a_process_in_a_control_group_does_not_keep_it() -> None:
     """What is still in a group of a run, whoever it is, ends, and the group goes."""
-    parent = cgroups.find()
+    parent = memory_limits.find()
     if parent is None:
         return  # where no group can be made, none is left
     group = parent.make("uid-of-test", "worker-0", 2**30)
     stray = subprocess.Popen(["sleep", "60"])
     group.members.write_text(str(stray.pid))
-    assert cgroups.remove_all(parent.path, "uid-of-test") == []
+    assert memory_limits.remove_all(parent.path, "uid-of-test") == []
     assert not group.path.exists()
     assert stray.wait() == -signal.SIGKILL
 
@@ -150,7 +145,7 @@ def test_no_control_group_outlives_its_run(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
     """After a run with memory limits, even one that lost its supervisor, its groups are gone."""
-    groups = cgroups.find()
+    groups = memory_limits.find()
     for end in (signal.SIGTERM, signal.SIGKILL):
         run = launch(SLEEP, worker=1, resources=Resources(memory="512Mi"))
         wait_for(is_up(backend))

@@ -28,16 +28,7 @@ from local_runs import (
 from tfcluster_magic.backends.local import processes
 from tfcluster_magic.backends.local.backend import LocalBackend
 from tfcluster_magic.errors import BackendUnavailable
-from tfcluster_magic.models import (
-    Phase,
-    Program,
-    Reason,
-    Replicas,
-    ReplicaSet,
-    Spec,
-    Stop,
-    to_json,
-)
+from tfcluster_magic.spec import Phase, Program, Reason, Replicas, ReplicaSet, Spec, Stop, to_json
 
 
 def test_a_killed_supervisor_takes_its_tasks_with_it(
@@ -117,7 +108,7 @@ def test_a_run_outlives_what_launched_it(
 import msgspec, sys, time
 from tfcluster_magic.backends.base import LaunchRequest
 from tfcluster_magic.backends.local.backend import LocalBackend
-from tfcluster_magic.models import Spec
+from tfcluster_magic.spec import Spec
 spec = msgspec.json.decode(open({str(tmp_path / "spec.json")!r}, "rb").read(), type=Spec)
 LocalBackend().create(LaunchRequest(cluster="digits", spec=spec))
 print("launched", flush=True)

@@ -15,8 +15,8 @@ import pytest
 from attack_loopback import NEIGHBOUR
 from test_loopback_peer import CLIENT
 
-from tfcluster_magic import loopback
 from tfcluster_magic.errors import TFClusterError
+from tfcluster_magic.spec import loopback
 
 SOURCE = Path(loopback.__file__).with_name("runtime") / "loopback_guard.c"
 # What listens, as (address, port) in hexadecimal, of this process alone.
@@ -107,7 +107,7 @@ def test_kernel_that_runs_already(guard: str) -> None:
     script = """
         import json, os, socket, subprocess, sys
         assert "LD_PRELOAD" not in os.environ
-        from tfcluster_magic.loopback import guard_this_process
+        from tfcluster_magic.spec.loopback import guard_this_process
         print(guard_this_process())
         import tensorflow as tf
         print(json.dumps([guard_this_process(), guard_this_process()]))

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 from attack_loopback import NEIGHBOUR, attack, connect
 
-from tfcluster_magic import loopback
+from tfcluster_magic.spec import loopback
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be several accounts")
 OWNER = 65534

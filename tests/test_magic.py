@@ -15,8 +15,8 @@ from IPython.testing.globalipapp import start_ipython
 
 from tfcluster_magic import Cluster
 from tfcluster_magic.errors import ClusterFailed, InvalidRequest, UsageError
-from tfcluster_magic.models import Phase
 from tfcluster_magic.output.bundle import MIME_TYPE
+from tfcluster_magic.spec import Phase
 
 __all__ = ["here"]  # a fixture, as if written here
 
@@ -217,4 +217,4 @@ def test_loading_the_extension_imports_nothing_but_itself(here: Path) -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
 
-    assert done.stdout.strip() == "['tfcluster_magic', 'tfcluster_magic.magic']"
+    assert done.stdout.strip() == "['tfcluster_magic', 'tfcluster_magic.notebook.magic']"

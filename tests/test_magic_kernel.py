@@ -16,8 +16,8 @@ from nbclient import NotebookClient
 from nbconvert import HTMLExporter
 
 from tfcluster_magic import ClusterManager
-from tfcluster_magic.models import Phase
 from tfcluster_magic.output.bundle import MIME_TYPE
+from tfcluster_magic.spec import Phase
 
 __all__ = ["here"]  # a fixture, as if written here
 

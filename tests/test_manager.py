@@ -23,9 +23,9 @@ from tfcluster_magic.errors import (
     PreflightRefused,
     WaitTimeout,
 )
-from tfcluster_magic.models import Phase, TFCluster
-from tfcluster_magic.observing import silence
-from tfcluster_magic.waiting import Until
+from tfcluster_magic.progress.summary import silence
+from tfcluster_magic.runs.waiting import Until
+from tfcluster_magic.spec import Phase, TFCluster
 
 __all__ = ["here", "manager"]  # fixtures, as if written here
 

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from managed import HELLO, here, left_behind, manager
 
-from tfcluster_magic import ClusterManager, request
-from tfcluster_magic import wish as wishes
+from tfcluster_magic import ClusterManager
 from tfcluster_magic.errors import InvalidRequest
-from tfcluster_magic.models import TaskType
+from tfcluster_magic.launch import options
+from tfcluster_magic.launch import values as wishes
+from tfcluster_magic.spec import TaskType
 
 __all__ = ["here", "manager"]  # fixtures, as if written here
 
@@ -103,24 +104,26 @@ def test_durations_are_read_as_people_write_them(manager: ClusterManager) -> Non
 def test_every_option_reaches_the_field_that_it_names() -> None:
     """No row of the table of options points beside the model."""
     good = {
-        request.Kind.WHOLE: 1,
-        request.Kind.NUMBER: 1.5,
-        request.Kind.MEMORY: "128Mi",
-        request.Kind.DURATION: "5s",
-        request.Kind.SWITCH: True,
-        request.Kind.FILE: "/usr/bin/python3",
-        request.Kind.PAIRS: {"A": "b"},
-        request.Kind.IMAGE: "registry:5000/team/image:1",
-        request.Kind.NAMES: "registry",
-        request.Kind.VOLUMES: "images:/mnt/images:ro",
-        request.Kind.SECRETS: "s3:/mnt/s3",
-        request.Kind.ANNOTATIONS: "prometheus.io/scrape=true",
-        request.Kind.CLAIM: "10Gi:shared",
+        options.Kind.WHOLE: 1,
+        options.Kind.NUMBER: 1.5,
+        options.Kind.MEMORY: "128Mi",
+        options.Kind.DURATION: "5s",
+        options.Kind.SWITCH: True,
+        options.Kind.FILE: "/usr/bin/python3",
+        options.Kind.PAIRS: {"A": "b"},
+        options.Kind.IMAGE: "registry:5000/team/image:1",
+        options.Kind.NAMES: "registry",
+        options.Kind.VOLUMES: "images:/mnt/images:ro",
+        options.Kind.SECRETS: "s3:/mnt/s3",
+        options.Kind.ANNOTATIONS: "prometheus.io/scrape=true",
+        options.Kind.CLAIM: "10Gi:shared",
     }
-    from tfcluster_magic.models import Spec
-    from tfcluster_magic.validation import shapes  # the shape alone, without rules between fields
+    from tfcluster_magic.launch.validation import (
+        shapes,  # the shape alone, without rules between fields
+    )
+    from tfcluster_magic.spec import Spec
 
-    for option in request.OPTIONS:
+    for option in options.OPTIONS:
         value = option.words[0] if option.words else good[option.kind]
         wish = wishes.wish({option.key: value})
         wishes.settle(wish, speaks_of_ps=True)

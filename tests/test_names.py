@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfcluster_magic.models import TaskType
-from tfcluster_magic.names import derive, is_valid, parse_ref, parse_task, run_name, task_name
+from tfcluster_magic.spec import TaskType
+from tfcluster_magic.spec.names import derive, is_valid, parse_ref, parse_task, run_name, task_name
 
 
 @given(st.text(max_size=80))

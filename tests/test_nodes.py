@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfcluster_magic.kube.nodes import bound, nodes
-from tfcluster_magic.kube.packing import Group, without
-from tfcluster_magic.kube.policy import Policy
-from tfcluster_magic.models import TaskType
+from tfcluster_magic.kube.capacity.nodes import bound, nodes
+from tfcluster_magic.kube.capacity.packing import Group, without
+from tfcluster_magic.kube.objects.policy import Policy
+from tfcluster_magic.spec import TaskType
 
 
 def node(name: str = "node-1", ready: str = "True", **spec: Any) -> dict[str, Any]:

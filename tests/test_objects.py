@@ -28,10 +28,11 @@ from msgspec.structs import replace
 from task_process import RUNTIME
 
 from tfcluster_magic.errors import InvalidRequest, TFClusterError
-from tfcluster_magic.kube import files, labels, objects, pod
-from tfcluster_magic.kube.policy import Policy, parse
-from tfcluster_magic.models import Pods, Replicas, ReplicaSet, Spec, TaskType
-from tfcluster_magic.models.pods import Volume
+from tfcluster_magic.kube.api import labels
+from tfcluster_magic.kube.objects import pod, pod_files, run_objects
+from tfcluster_magic.kube.objects.policy import Policy, parse
+from tfcluster_magic.spec import Pods, Replicas, ReplicaSet, Spec, TaskType
+from tfcluster_magic.spec.pods import Volume
 
 Object = dict[str, Any]
 
@@ -254,7 +255,7 @@ def test_a_later_run_of_the_same_name_has_files_of_its_own() -> None:
     for uid in ("0f5a54d6-5d4c-4dfd-9c8c-8f3c1a0d1c11", "7e1b90aa-5d4c-4dfd-9c8c-8f3c1a0d1c11"):
         cluster = run(BETWEEN_GRAPH)
         cluster = replace(cluster, metadata=replace(cluster.metadata, uid=uid))
-        head, *others = objects.objects(cluster, Policy(), namespace=NAMESPACE)
+        head, *others = run_objects.objects(cluster, Policy(), namespace=NAMESPACE)
         assert head["immutable"]
         used = {pods["volumes"][0]["configMap"]["name"] for pods in pods_of(others)}
         assert used == {head["metadata"]["name"]}
@@ -266,7 +267,7 @@ def test_files_that_do_not_fit_are_refused() -> None:
     """What is larger than a ConfigMap may be is refused with its size, and nothing is created."""
     spec = msgspec.structs.replace(BETWEEN_GRAPH, env={"X": "x" * (1 << 20)})
     with pytest.raises(InvalidRequest, match=r"spec\.env: got 1; the files of a run may be 1Mi"):
-        objects.objects(run(spec), Policy(), namespace=NAMESPACE)
+        run_objects.objects(run(spec), Policy(), namespace=NAMESPACE)
 
 
 def test_a_large_program_needs_a_workspace() -> None:
@@ -295,7 +296,7 @@ def test_what_has_no_limit_asks_for_the_default() -> None:
 
 def test_the_runtime_is_whole() -> None:
     """The ConfigMap has every source of the runtime, and nothing that is made from them."""
-    with zipfile.ZipFile(io.BytesIO(base64.b64decode(files.runtime()))) as packed:
+    with zipfile.ZipFile(io.BytesIO(base64.b64decode(pod_files.runtime()))) as packed:
         assert {name: packed.read(name) for name in packed.namelist()} == {
             path.relative_to(RUNTIME).as_posix(): path.read_bytes()
             for path in RUNTIME.rglob("*.py")

@@ -9,9 +9,10 @@ import msgspec
 import pytest
 from recorded_pods import NOW, PODS, RUNNING, crew, job, recorded
 
-from tfcluster_magic.kube import ends, trimming
-from tfcluster_magic.kube.jobs import completed_indexes
-from tfcluster_magic.models import (
+from tfcluster_magic.kube.api import trimming
+from tfcluster_magic.kube.status import exit_status
+from tfcluster_magic.kube.status.jobs import completed_indexes
+from tfcluster_magic.spec import (
     Cause,
     Mode,
     Phase,
@@ -27,7 +28,7 @@ FINISHED = Status(phase=Phase.STOPPING, reason=Reason.STOP_REQUESTED, stop_at=5.
 
 
 def end(name: str, asked: bool = False) -> TaskExit:
-    return ends.how_it_ended(recorded(name), asked=asked, now=NOW)
+    return exit_status.how_it_ended(recorded(name), asked=asked, now=NOW)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,9 @@ def test_a_pod_holds_what_it_asks_for_from_its_node_on() -> None:
     watching = crew(2)
     pods = [recorded("running"), recorded("unschedulable", index=1)]
     seen = watching.observe(RUNNING, pods, job(), NOW)
-    bound = ends.seconds(ends.condition(pods[0], "PodScheduled")["lastTransitionTime"])
+    bound = exit_status.seconds(
+        exit_status.condition(pods[0], "PodScheduled")["lastTransitionTime"]
+    )
     assert [seen.tasks[t].since for t in ("worker-0", "worker-1")] == [bound, None]
     assert seen.cores == {"worker": 0.01}
     gone = watching.observe(RUNNING, (), job(), NOW + 5)
@@ -83,26 +86,26 @@ def test_ends_keep_what_helps() -> None:
         ("DeletionByPodGC", Cause.LOST),
         ("PreemptionByScheduler", Cause.EVICTED),
         ("TerminationByKubelet", Cause.EVICTED),
-        (ends.DELETED_BY_SOMEBODY, Cause.KILLED),
+        (exit_status.DELETED_BY_SOMEBODY, Cause.KILLED),
     ],
 )
 def test_disruptions(reason: str, cause: Cause) -> None:
     """A condition DisruptionTarget says by its reason what took the pod, also without its end."""
     pod = recorded("evicted")
-    (found,) = [c for c in pod["status"]["conditions"] if c["type"] == ends.DISRUPTION]
+    (found,) = [c for c in pod["status"]["conditions"] if c["type"] == exit_status.DISRUPTION]
     found["reason"] = reason
-    assert ends.how_it_ended(pod, asked=False, now=NOW).cause is cause
-    assert ends.vanished(pod, asked=False, now=NOW).cause is cause
+    assert exit_status.how_it_ended(pod, asked=False, now=NOW).cause is cause
+    assert exit_status.vanished(pod, asked=False, now=NOW).cause is cause
 
 
 def test_a_preemption_is_told_in_the_schedulers_words() -> None:
     """Whoever was pushed out reads which scheduler did it, in its own words."""
     pod = recorded("evicted")
-    (found,) = [c for c in pod["status"]["conditions"] if c["type"] == ends.DISRUPTION]
+    (found,) = [c for c in pod["status"]["conditions"] if c["type"] == exit_status.DISRUPTION]
     words = "volcano: preempting to accommodate a higher priority pod"
     found |= {"reason": "PreemptionByScheduler", "message": words}
     pod["status"]["message"] = ""
-    told = ends.how_it_ended(pod, asked=False, now=NOW).detail
+    told = exit_status.how_it_ended(pod, asked=False, now=NOW).detail
     assert told == f"a pod of higher priority took its place: {words}"
 
 
@@ -135,7 +138,7 @@ def test_what_a_busy_node_could_not_start_is_tried_again(
     pod = recorded("start-error")
     ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
     ended |= {"reason": reason, "message": words and RUNTIME + words}
-    told = ends.how_it_ended(pod, asked=False, now=NOW)
+    told = exit_status.how_it_ended(pod, asked=False, now=NOW)
     assert told.cause is cause
     assert told.detail.startswith("its node ") == (cause is Cause.LOST)
 
@@ -147,15 +150,15 @@ def test_a_container_whose_end_nobody_saw_was_lost() -> None:
     silent, told = recorded("failed-silent"), recorded("failed")
     for pod in (silent, told):
         pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] = 255
-    lost = ends.how_it_ended(silent, asked=False, now=NOW)
+    lost = exit_status.how_it_ended(silent, asked=False, now=NOW)
     assert (lost.cause, lost.detail) == (Cause.LOST, "its node lost its container")
-    assert ends.how_it_ended(told, asked=False, now=NOW).cause is Cause.ERROR
+    assert exit_status.how_it_ended(told, asked=False, now=NOW).cause is Cause.ERROR
 
 
 def test_a_node_that_turns_a_pod_away_is_a_disruption() -> None:
     """A pod that its node did not admit ended by eviction, though no container ever was."""
     pod = recorded("unschedulable", phase="Failed", reason="OutOfcpu", message="no room")
-    told = ends.how_it_ended(pod, asked=False, now=NOW)
+    told = exit_status.how_it_ended(pod, asked=False, now=NOW)
     assert (told.cause, told.detail) == (Cause.EVICTED, "OutOfcpu: no room")
 
 
@@ -180,7 +183,7 @@ def test_states(name: str, state: TaskState, ready: bool) -> None:
 def test_a_server_is_idle_since_its_readiness_ended() -> None:
     """An In-Graph server is idle since it is not ready, never before it ran; a program never is."""
     pod = recorded("ready-in-use")
-    since = ends.seconds(ends.container(pod)["state"]["running"]["startedAt"])
+    since = exit_status.seconds(exit_status.container(pod)["state"]["running"]["startedAt"])
     in_graph = crew(mode=Mode.IN_GRAPH)
     assert in_graph.observe(RUNNING, [pod], job(), NOW).tasks["worker-0"].idle_since == since
     assert crew().observe(RUNNING, [pod], job(), NOW).tasks["worker-0"].idle_since is None
@@ -248,8 +251,8 @@ def test_a_zero_after_an_oom_is_no_success() -> None:
         "spec": {"containers": [limits]},
         "status": {"phase": "Succeeded", "containerStatuses": [{"state": {"terminated": ended}}]},
     }
-    told = ends.how_it_ended(pod, asked=False, now=0.0)
+    told = exit_status.how_it_ended(pod, asked=False, now=0.0)
     assert (told.cause, told.detail) == (Cause.OOM, "limit 200Mi")
     done = TaskExit(cause=Cause.COMPLETED, finished_at=1.0, exit_code=0)
     ended["message"] = msgspec.json.encode(done).decode()
-    assert ends.how_it_ended(pod, asked=False, now=0.0).cause is Cause.COMPLETED
+    assert exit_status.how_it_ended(pod, asked=False, now=0.0).cause is Cause.COMPLETED

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from recorded_pods import NOW, RUNNING, Object, crew, job, recorded
 
-from tfcluster_magic.kube import ends
-from tfcluster_magic.kube.observe import Crew
-from tfcluster_magic.models import Phase, Reason, Status, TaskExit, TaskFailure, TaskType
+from tfcluster_magic.kube.status import exit_status
+from tfcluster_magic.kube.status.observe import Crew
+from tfcluster_magic.spec import Phase, Reason, Status, TaskExit, TaskFailure, TaskType
 
 
 def end(name: str) -> TaskExit:
-    return ends.how_it_ended(recorded(name), asked=False, now=NOW)
+    return exit_status.how_it_ended(recorded(name), asked=False, now=NOW)
 
 
 def test_a_new_pod_is_the_next_attempt() -> None:

@@ -11,7 +11,7 @@ from kube_server import Refusal
 from operated import JOBS, RUNS, World, node, until, up
 
 from tfcluster_magic.errors import Problem
-from tfcluster_magic.kube.ends import DELETED_BY_SOMEBODY, DISRUPTION
+from tfcluster_magic.kube.status.exit_status import DELETED_BY_SOMEBODY, DISRUPTION
 from tfcluster_magic.operator.hooks import Refused, Verdict, Waiting
 
 
@@ -241,7 +241,7 @@ def test_records_and_objects_go_in_their_time(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Objects of a run that is over go first, its record when keepFor is over."""
-    monkeypatch.setattr("tfcluster_magic.operator.keeping.OBJECTS_STAY", 1.0)
+    monkeypatch.setattr("tfcluster_magic.operator.reconcile.retention.OBJECTS_STAY", 1.0)
     up(world, keep_for=600.0)
     world.pod("digits-1-worker", "succeeded", 0, "digits-1-worker-0-first")
     world.phase("digits-1", "Succeeded")

@@ -9,11 +9,11 @@ import pytest
 from kube_server import KubeServer, Object, Refusal
 from operated import JOBS, RUNS, SERVICE, World, spec, until, up
 
-from tfcluster_magic.kube import resource
-from tfcluster_magic.kube.policy import Policy
-from tfcluster_magic.models import TFCluster
-from tfcluster_magic.operator.addressing import LONGEST, SETTLED, Addressing
-from tfcluster_magic.operator.making import Maker
+from tfcluster_magic.kube.objects import custom_resource
+from tfcluster_magic.kube.objects.policy import Policy
+from tfcluster_magic.operator.reconcile.addressing import LONGEST, SETTLED, Addressing
+from tfcluster_magic.operator.reconcile.creation import Maker
+from tfcluster_magic.spec import TFCluster
 
 
 @dataclass
@@ -25,8 +25,10 @@ class Run:
     cluster: TFCluster = field(init=False)
 
     def __post_init__(self) -> None:
-        found = self.server.put(f"{RUNS}/digits-1", resource.write("digits", 1, spec(workers=3)))
-        self.cluster = resource.read(found)
+        found = self.server.put(
+            f"{RUNS}/digits-1", custom_resource.write("digits", 1, spec(workers=3))
+        )
+        self.cluster = custom_resource.read(found)
         maker = Maker(self.server.api(), lambda _namespace: Policy())
         self.addressing = Addressing(maker, lambda: self.now)
 

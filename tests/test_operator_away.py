@@ -7,7 +7,7 @@ import time
 import pytest
 from operated import JOBS, RUNS, World, until, up
 
-from tfcluster_magic.kube.objects import TTL_SECONDS
+from tfcluster_magic.kube.objects.run_objects import TTL_SECONDS
 
 
 def began(world: World, ago: float, name: str = "digits-1") -> None:

@@ -10,12 +10,12 @@ import pytest
 from kube_server import Object, Refusal
 from operated import JOBS, PODS, World, until, up
 
-from tfcluster_magic.kube.api import path
-from tfcluster_magic.kube.policy import Policy
-from tfcluster_magic.kube.said import Asked
-from tfcluster_magic.kube.unscheduled import clause
-from tfcluster_magic.operator.gangs import refused
+from tfcluster_magic.kube.api.client import path
+from tfcluster_magic.kube.objects.policy import Policy
+from tfcluster_magic.kube.status.said import Asked
+from tfcluster_magic.kube.status.unscheduled import clause
 from tfcluster_magic.operator.hooks import Submitted, Verdict
+from tfcluster_magic.operator.scheduling.volcano import refused
 
 GROUPS = path("podgroups", "a")
 WORDS = "2/3 tasks in gang unschedulable: 0/41 nodes are available: 3 Insufficient cpu."

@@ -7,7 +7,7 @@ import copy
 import pytest
 from operated import JOBS, RUNS, World, until, up
 
-from tfcluster_magic.kube.labels import TASK_TYPE, UID
+from tfcluster_magic.kube.api.labels import TASK_TYPE, UID
 
 
 def orphan(world: World, name: str = "digits-1") -> None:

@@ -7,7 +7,7 @@ import copy
 import pytest
 from operated import JOBS, PODS, RUNS, World, until, up
 
-from tfcluster_magic.kube.policy import Policy
+from tfcluster_magic.kube.objects.policy import Policy
 
 
 @pytest.mark.parametrize("restarted", [False, True])

@@ -8,15 +8,15 @@ import pytest
 from kube_server import Refusal
 from operated import JOBS, RUNS, SERVICE, World, until, up
 
-from tfcluster_magic.kube.labels import UID
-from tfcluster_magic.operator import keeping
+from tfcluster_magic.kube.api.labels import UID
+from tfcluster_magic.operator.reconcile import retention
 
 
 def test_a_job_of_somebody_else_is_not_deleted(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A Job that has the name of a run's Job, and is not the run's, outlives run and record."""
-    monkeypatch.setattr(keeping, "OBJECTS_STAY", 0.5)
+    monkeypatch.setattr(retention, "OBJECTS_STAY", 0.5)
     world.server.put(f"{JOBS}/digits-1-ps", {"metadata": {}, "spec": {"completions": 1}})
     world.launch("digits-1", ps=1, keep_for=2.0)
     until(lambda: "digits-1-worker" in world.server.names("jobs"))
@@ -41,8 +41,8 @@ def test_objects_of_the_next_run_of_a_name_are_not_deleted(
         again = copy.deepcopy(world.server.objects[path])
         again["metadata"] |= {"uid": f"next {path}", "labels": {UID: f"next {RUNS}/digits-1"}}
         world.server.put(path, again)
-    monkeypatch.setattr(keeping, "OBJECTS_STAY", 0.0)
-    keeping.keep(late, ("a", "digits-1"), old)
+    monkeypatch.setattr(retention, "OBJECTS_STAY", 0.0)
+    retention.keep(late, ("a", "digits-1"), old)
     assert SERVICE in world.server.objects
     assert f"{JOBS}/digits-1-worker" in world.server.objects
 
@@ -51,8 +51,8 @@ def test_what_a_run_without_jobs_leaves_goes_as_well(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Objects of a run whose Jobs were never taken go in their time, and its record stays."""
-    monkeypatch.setattr(keeping, "OBJECTS_STAY", 0.5)
-    monkeypatch.setattr(keeping, "SPREAD", 0.5)
+    monkeypatch.setattr(retention, "OBJECTS_STAY", 0.5)
+    monkeypatch.setattr(retention, "SPREAD", 0.5)
     never = Refusal(422, "Invalid", "no such thing")
     world.server.refuses = lambda method, path: never if method == "POST" and path == JOBS else None
     world.launch("digits-1")

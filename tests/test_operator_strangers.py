@@ -7,7 +7,7 @@ import copy
 import pytest
 from operated import JOBS, PODS, World, until, up
 
-from tfcluster_magic.kube.labels import TASK_TYPE, UID
+from tfcluster_magic.kube.api.labels import TASK_TYPE, UID
 
 
 @pytest.mark.parametrize("task_type", [None, "nonsense", "worker"])

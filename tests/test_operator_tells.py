@@ -8,7 +8,7 @@ import pytest
 from kube_server import Refusal
 from operated import PODS, World, until, up
 
-from tfcluster_magic.kube.ends import DELETED_BY_SOMEBODY
+from tfcluster_magic.kube.status.exit_status import DELETED_BY_SOMEBODY
 
 FIRST, SECOND = (f"{PODS}/digits-1-worker-{index}-first" for index in range(2))
 

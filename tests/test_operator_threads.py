@@ -8,9 +8,9 @@ import pytest
 from kube_server import KubeServer
 from operated import RUNS, spec, until
 
-from tfcluster_magic.kube import resource
-from tfcluster_magic.kube.policy import Policy
-from tfcluster_magic.operator.controller import Controller
+from tfcluster_magic.kube.objects import custom_resource
+from tfcluster_magic.kube.objects.policy import Policy
+from tfcluster_magic.operator.reconcile.controller import Controller
 
 DIES = "ignore::pytest.PytestUnhandledThreadExceptionWarning"
 
@@ -49,7 +49,7 @@ def test_an_operator_whose_turns_died_is_not_alive(operator: Operator) -> None:
     operator.controller.begin()
     assert operator.controller.alive
     operator.breaks = True
-    operator.server.put(f"{RUNS}/digits-1", resource.write("digits", 1, spec()))
+    operator.server.put(f"{RUNS}/digits-1", custom_resource.write("digits", 1, spec()))
     until(lambda: not operator.controller.alive)
 
 

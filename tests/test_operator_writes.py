@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tfcluster_magic.models import Phase, Reason, Status, TypeCounts
-from tfcluster_magic.operator import writer
-from tfcluster_magic.operator.measuring import Measures
-from tfcluster_magic.operator.pace import Pace
-from tfcluster_magic.operator.writer import COMING_UP, INTERVAL, Writer
+from tfcluster_magic.operator.metrics import Measures
+from tfcluster_magic.operator.reconcile import status_writer
+from tfcluster_magic.operator.reconcile.pace import Pace
+from tfcluster_magic.operator.reconcile.status_writer import COMING_UP, INTERVAL, Writer
+from tfcluster_magic.spec import Phase, Reason, Status, TypeCounts
 
 HEAD = {"namespace": "ada", "name": "digits-1", "resourceVersion": "1"}
 
@@ -34,7 +34,7 @@ class World:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.api = 100.0, Recorder()
-        monkeypatch.setattr(writer.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(status_writer.time, "monotonic", lambda: self.now)
         found = {"metadata": HEAD, "spec": {"replicas": {"worker": {"count": 10}}}}
         pace = Pace(lambda: self.now)
         self.writer = Writer(self.api, found, Measures(), pace)  # type: ignore[arg-type]

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from admissions import Place, there
 
-from tfcluster_magic.kube.labels import MOUNTED_AT
-from tfcluster_magic.kube.policy import Shared
-from tfcluster_magic.preflight import Limit
+from tfcluster_magic.kube.api.labels import MOUNTED_AT
+from tfcluster_magic.kube.objects.policy import Shared
+from tfcluster_magic.quota.preflight import Limit
 
 __all__ = ["there"]  # a fixture, as if written here
 
@@ -60,7 +60,7 @@ def _used(quota: dict[str, Any], used: dict[str, str]) -> dict[str, Any]:
 )
 def test_amounts_are_coarse_where_there_is_plenty(free: float, told: float) -> None:
     """What is free is told in coarse steps while there is much of it, and never as more."""
-    from tfcluster_magic.operator.options import coarse
+    from tfcluster_magic.operator.scheduling.published_options import coarse
 
     assert coarse(Limit(total=100, free=free)).free == told
 

@@ -19,14 +19,15 @@ from tfcluster_magic import ClusterManager, cli
 from tfcluster_magic.backends.kubernetes import attendance
 from tfcluster_magic.backends.kubernetes.backend import KubernetesBackend
 from tfcluster_magic.cli.terminal import Terminal
-from tfcluster_magic.control import leader
-from tfcluster_magic.control.leader import Leader
 from tfcluster_magic.errors import WaitTimeout
-from tfcluster_magic.feed import Feed
-from tfcluster_magic.kube import heartbeat, labels, resource
-from tfcluster_magic.kube.api import path
-from tfcluster_magic.models import Mode, Spec
-from tfcluster_magic.waiting import Until, wait
+from tfcluster_magic.kube.api import heartbeat, labels
+from tfcluster_magic.kube.api.client import path
+from tfcluster_magic.kube.controller import leader_election
+from tfcluster_magic.kube.controller.leader_election import Leader
+from tfcluster_magic.kube.objects import custom_resource
+from tfcluster_magic.runs.waiting import Until, wait
+from tfcluster_magic.runs.watcher import Feed
+from tfcluster_magic.spec import Mode, Spec
 
 LEASE = path("leases", heartbeat.SYSTEM, heartbeat.LEASE)
 RUNS = path("tfclusters", NAMESPACE)
@@ -75,7 +76,7 @@ def renew(server: KubeServer, where: str = LEASE, ago: float = 0.0) -> None:
 def launched(server: KubeServer, name: str = "digits-1", **status: Any) -> None:
     """Post a run."""
     cluster, _dash, run = name.rpartition("-")
-    body = resource.write(cluster, int(run), Spec(mode=Mode.IN_GRAPH))
+    body = custom_resource.write(cluster, int(run), Spec(mode=Mode.IN_GRAPH))
     server.put(f"{RUNS}/{name}", {**body, **({"status": status} if status else {})})
 
 
@@ -98,7 +99,7 @@ def test_an_operator_that_acts_is_never_said_to_be_away(
     clock, renewed = Clock(operators), 0.0
     server.clock = lambda: clock.now + servers
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(leader, "time", clock)
+        patch.setattr(leader_election, "time", clock)
         api = server.api()
         lease = Leader(api, heartbeat.SYSTEM, "operator", lambda: None)
         for passes, becomes in [(0.0, "taken"), *steps]:

@@ -6,15 +6,8 @@ from msgspec.structs import replace
 from recorded_pods import RUNNING
 
 from tfcluster_magic.lifecycle import Observation, ObservedTask
-from tfcluster_magic.models import (
-    Cause,
-    Replicas,
-    ReplicaSet,
-    Spec,
-    TaskExit,
-    TaskState,
-)
-from tfcluster_magic.operator.outlook import all_up
+from tfcluster_magic.operator.reconcile.status_rules import all_up
+from tfcluster_magic.spec import Cause, Replicas, ReplicaSet, Spec, TaskExit, TaskState
 
 SPEC = Spec(replicas=ReplicaSet(worker=Replicas(count=2)))
 ENDED = TaskExit(cause=Cause.COMPLETED, finished_at=1.0, exit_code=0)

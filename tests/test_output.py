@@ -13,7 +13,23 @@ import pytest
 import yaml
 
 from tfcluster_magic.backends.base import Limit, LogLine, Options
-from tfcluster_magic.models import (
+from tfcluster_magic.output import report
+from tfcluster_magic.output.bundle import MIME_TYPE, bundle
+from tfcluster_magic.output.documents import document
+from tfcluster_magic.output.stream import Prefixer, task_names
+from tfcluster_magic.output.text import (
+    PLAIN,
+    Paint,
+    age,
+    clean,
+    cut,
+    spreadsheet_cell,
+    table,
+    width,
+)
+from tfcluster_magic.output.view import run_view
+from tfcluster_magic.progress.run_progress import Progress
+from tfcluster_magic.spec import (
     Cause,
     Event,
     Metadata,
@@ -32,22 +48,6 @@ from tfcluster_magic.models import (
     TFCluster,
     TypeCounts,
 )
-from tfcluster_magic.output import report
-from tfcluster_magic.output.bundle import MIME_TYPE, bundle
-from tfcluster_magic.output.documents import document
-from tfcluster_magic.output.stream import Prefixer, task_names
-from tfcluster_magic.output.text import (
-    PLAIN,
-    Paint,
-    age,
-    clean,
-    cut,
-    spreadsheet_cell,
-    table,
-    width,
-)
-from tfcluster_magic.output.view import run_view
-from tfcluster_magic.progress import Progress
 
 NOW = 1_800_000_000.0
 PROGRESS = Progress(step=300, total=1000, steps_per_second=2.5, loss=0.25, eta_seconds=280, at=NOW)

@@ -23,7 +23,7 @@ from tfcluster_magic.hub.tenancy.overrides import (
     written,
 )
 from tfcluster_magic.hub.tenancy.policy import parse
-from tfcluster_magic.limits import Held, Limits, Quota, Term, problems
+from tfcluster_magic.quota.limits import Held, Limits, Quota, Term, problems
 
 NOW = 1_000_000.0
 POLICY = """

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tfcluster_magic.control.turns import CHANGING, LONGEST_OF_MANY, LONGEST_REST, rest
-from tfcluster_magic.control.work import Work
-from tfcluster_magic.operator.pace import BURST, EACH, LONGEST, TASK, Pace
+from tfcluster_magic.kube.controller.turns import CHANGING, LONGEST_OF_MANY, LONGEST_REST, rest
+from tfcluster_magic.kube.controller.work_queue import Work
+from tfcluster_magic.operator.reconcile.pace import BURST, EACH, LONGEST, TASK, Pace
 
 
 class Clock:

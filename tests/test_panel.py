@@ -10,12 +10,12 @@ import pytest
 from slow_program import SlowProgram
 
 from tfcluster_magic import ClusterManager
-from tfcluster_magic.feed import Feed
-from tfcluster_magic.models import Phase
+from tfcluster_magic.notebook import Panel
+from tfcluster_magic.notebook.panel import MOST_ROWS, RunRow
 from tfcluster_magic.output.bundle import MIME_TYPE
-from tfcluster_magic.panel import Panel
-from tfcluster_magic.panel.runs import MOST_ROWS, RunRow
-from tfcluster_magic.waiting import Until
+from tfcluster_magic.runs.waiting import Until
+from tfcluster_magic.runs.watcher import Feed
+from tfcluster_magic.spec import Phase
 
 SLEEP = "import time\nprint('<b>up</b>', flush=True)\ntime.sleep(600)\n"
 WaitFor = Callable[..., None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfcluster_magic.errors import InvalidRequest
-from tfcluster_magic.kube.policy import Policy, parse
+from tfcluster_magic.kube.objects.policy import Policy, parse
 
 
 def test_a_policy_is_read_from_yaml() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tfcluster_magic.errors import Problem
-from tfcluster_magic.models import Mode, Replicas, ReplicaSet, Resources, Spec
-from tfcluster_magic.preflight import Limit, Room, check
+from tfcluster_magic.quota.preflight import Limit, Room, check
+from tfcluster_magic.spec import Mode, Replicas, ReplicaSet, Resources, Spec
 
 GIB = 2.0**30
 

@@ -10,8 +10,8 @@ import pytest
 from programs import write
 
 from tfcluster_magic.errors import InvalidRequest
-from tfcluster_magic.models import ProgramKind
 from tfcluster_magic.program import materialise, snapshot_cell
+from tfcluster_magic.spec import ProgramKind
 
 
 def cell_refusal(text: str, here: Path, workspace: Path) -> str:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from programs import contents, refusal, take, write
 
-from tfcluster_magic.models import ProgramKind
 from tfcluster_magic.program import materialise, snapshot
+from tfcluster_magic.spec import ProgramKind
 
 
 def test_file_brings_what_it_imports_and_nothing_else(here: Path, workspace: Path) -> None:

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from programs import on_disk, take, write
 
 from tfcluster_magic.errors import InvalidRequest, TFClusterError
-from tfcluster_magic.models import Program, ProgramKind, to_json
 from tfcluster_magic.program import INLINE_BYTES, materialise, snapshot
+from tfcluster_magic.spec import Program, ProgramKind, to_json
 
 NAMES = st.text(string.ascii_letters + string.digits + "_-. é", min_size=1, max_size=12).filter(
     lambda name: (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfcluster_magic.program_totals import total_from_arguments
+from tfcluster_magic.progress.program_totals import total_from_arguments
 
 
 @pytest.mark.parametrize(

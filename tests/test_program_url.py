@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from web_site import TRAIN, Site, site, tarred, zipped
 
-from tfcluster_magic.models import Program, ProgramKind
 from tfcluster_magic.program import materialise, snapshot
+from tfcluster_magic.spec import Program, ProgramKind
 
 __all__ = ["site"]  # a fixture, as if written here
 

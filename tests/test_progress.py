@@ -13,13 +13,13 @@ from pathlib import Path
 import event_writer as ev
 import pytest
 
-from tfcluster_magic.progress import Progress, ProgressReader, describe
+from tfcluster_magic.progress.run_progress import Progress, ProgressReader, describe
 
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """One look reads all, also on a machine that is busy with others."""
-    monkeypatch.setattr("tfcluster_magic.progress._SECONDS_PER_READ", 60.0)
+    monkeypatch.setattr("tfcluster_magic.progress.run_progress._SECONDS_PER_READ", 60.0)
 
 
 def progress(folder: Path, **totals: int) -> Progress:
@@ -198,7 +198,7 @@ def test_reading_needs_no_tensorflow(tmp_path: Path) -> None:
     """Reading progress imports nothing beyond the standard library and this package."""
     write(ev.event_file(tmp_path), ev.event(3, {"loss": 1.0}))
     code = (
-        "import sys; from tfcluster_magic.progress import ProgressReader\n"
+        "import sys; from tfcluster_magic.progress.run_progress import ProgressReader\n"
         f"assert ProgressReader({str(tmp_path)!r}).read().step\n"
         "found = {m.split('.')[0] for m in sys.modules} - set(sys.stdlib_module_names)\n"
         "print(sorted(found))"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfcluster_magic.quantity import (
+from tfcluster_magic.spec.quantities import (
     format_bytes,
     format_duration,
     odd_numbers,

@@ -15,7 +15,7 @@ import psutil
 import pytest
 from real_runs import EXAMPLES, LOOPBACK, PATIENCE, Run, Runs, environment_of, listening
 
-from tfcluster_magic.models import Phase, Reason, Status
+from tfcluster_magic.spec import Phase, Reason, Status
 
 pytestmark = pytest.mark.cluster
 

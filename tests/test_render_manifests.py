@@ -14,9 +14,9 @@ from golden_runs import BETWEEN_GRAPH, COLLECTIVE, EVERYTHING, IN_GRAPH, LARGE, 
 from task_process import RUNTIME
 
 from tfcluster_magic.errors import InvalidRequest
-from tfcluster_magic.kube.manifests import Layout, by_template, manifests
-from tfcluster_magic.kube.policy import Policy
-from tfcluster_magic.models import Spec
+from tfcluster_magic.kube.objects.manifests import Layout, by_template, manifests
+from tfcluster_magic.kube.objects.policy import Policy
+from tfcluster_magic.spec import Spec
 
 Object = dict[str, Any]
 SPECS = {"between": BETWEEN_GRAPH, "in-graph": IN_GRAPH, "all": EVERYTHING, "mirrored": COLLECTIVE}

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from tfcluster_magic.backends.local.recording import replay
 from tfcluster_magic.lifecycle import Decision
-from tfcluster_magic.lifecycle.recording import replay
 
 RECORDINGS = sorted((Path(__file__).parent / "replay").glob("*.jsonl"))
 

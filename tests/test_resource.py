@@ -10,8 +10,8 @@ import pytest
 from wrong_specs import CELL, NAMES
 
 from tfcluster_magic.errors import InvalidRequest
-from tfcluster_magic.kube import resource
-from tfcluster_magic.models import (
+from tfcluster_magic.kube.objects import custom_resource
+from tfcluster_magic.spec import (
     Event,
     Phase,
     Pods,
@@ -53,18 +53,18 @@ def applied(name: str = "digits-2", **parts: Any) -> dict[str, Any]:
 
 def stored(spec: Spec) -> dict[str, Any]:
     """What a launch writes, as it comes back from the API server."""
-    written = json.loads(json.dumps(resource.write("digits", 2, spec)))
+    written = json.loads(json.dumps(custom_resource.write("digits", 2, spec)))
     return applied(spec=written["spec"]) | {"kind": written["kind"]}
 
 
 def test_a_launch_comes_back_as_it_was_asked_for() -> None:
     """A spec that is written as an object is read as the same spec."""
-    assert resource.read(stored(SPEC)).spec == SPEC
+    assert custom_resource.read(stored(SPEC)).spec == SPEC
 
 
 def test_name_namespace_and_time_say_who_a_run_is() -> None:
     """Cluster and run come from the name, the owner from the namespace, its time from the API."""
-    head = resource.read(applied()).metadata
+    head = custom_resource.read(applied()).metadata
 
     assert (head.name, head.cluster, head.run, head.owner) == ("digits-2", "digits", 2, "alice")
     assert (head.uid, head.created_at) == ("7f0e", 1769860800.0)
@@ -75,7 +75,7 @@ def test_defaults_may_be_filled_in_or_left_out() -> None:
     full = _with_defaults(schema(), "Spec", stored(SPEC)["spec"])
 
     assert full["lifecycle"]["heals"] == 3
-    assert resource.read(applied(spec=full)) == resource.read(stored(SPEC))
+    assert custom_resource.read(applied(spec=full)) == custom_resource.read(stored(SPEC))
 
 
 def _with_defaults(whole: Any, name: str, content: dict[str, Any]) -> dict[str, Any]:
@@ -93,13 +93,13 @@ def _with_defaults(whole: Any, name: str, content: dict[str, Any]) -> dict[str, 
 def test_a_name_that_no_run_has_is_refused_with_the_rule(name: str) -> None:
     """An object that is not called <cluster>-<run> is refused, beside all else that is wrong."""
     with pytest.raises(InvalidRequest, match="such as digits-1") as refused:
-        resource.read(applied(name, spec={"mode": "between-graph"}))
+        custom_resource.read(applied(name, spec={"mode": "between-graph"}))
     assert [p.field for p in refused.value.problems] == ["metadata.name", "spec.program"]
 
 
 def test_tasks_listen_at_names_that_follow_from_the_run() -> None:
     """Addresses are computed, never stored; a type without tasks has none."""
-    assert resource.read(stored(SPEC)).status.addresses == {
+    assert custom_resource.read(stored(SPEC)).status.addresses == {
         "worker": ("digits-2-worker-0.digits-2:2222", "digits-2-worker-1.digits-2:2222"),
         "ps": ("digits-2-ps-0.digits-2:2222",),
     }
@@ -115,23 +115,23 @@ def test_a_status_comes_back_without_what_is_only_shown() -> None:
         addresses={"worker": ("elsewhere:1",)},
         paths={"output": "/shared/log/digits/2"},
     )
-    written = resource.status_of(status)
+    written = custom_resource.status_of(status)
 
     assert written["ready"] == "2/3"
     assert "addresses" not in written
-    found = resource.read(stored(SPEC) | {"status": written}).status
+    found = custom_resource.read(stored(SPEC) | {"status": written}).status
     assert msgspec.structs.replace(found, addresses=status.addresses) == status
 
 
 def test_what_the_launch_warned_of_is_in_the_record() -> None:
     """Warnings of the launch travel with the object, once, whatever the operator adds."""
-    written = resource.write("digits", 2, SPEC, warnings=("it is slow: 太慢",))
-    status = resource.status_of(
+    written = custom_resource.write("digits", 2, SPEC, warnings=("it is slow: 太慢",))
+    status = custom_resource.status_of(
         Status(phase=Phase.QUEUED, reason=Reason.QUEUED, warnings=("it is slow: 太慢", "no GPU"))
     )
 
-    assert resource.read(written).status.warnings == ("it is slow: 太慢",)
-    assert resource.read({**written, "status": status}).status.warnings == (
+    assert custom_resource.read(written).status.warnings == ("it is slow: 太慢",)
+    assert custom_resource.read({**written, "status": status}).status.warnings == (
         "it is slow: 太慢",
         "no GPU",
     )
@@ -141,9 +141,9 @@ def test_what_the_launch_warned_of_is_in_the_record() -> None:
 def test_an_annotation_may_say_anything(note: str) -> None:
     """An annotation that somebody broke breaks no record."""
     broken = applied()
-    broken["metadata"]["annotations"] = {resource.WARNINGS: note}
+    broken["metadata"]["annotations"] = {custom_resource.WARNINGS: note}
 
-    assert resource.read(broken).status.warnings == ()
+    assert custom_resource.read(broken).status.warnings == ()
 
 
 def test_what_a_newer_version_wrote_is_read_as_far_as_it_is_known() -> None:
@@ -162,7 +162,7 @@ def test_what_a_newer_version_wrote_is_read_as_far_as_it_is_known() -> None:
             "attention": [{"name": "worker-0", "state": "Asleep"}],
         },
     )
-    found = resource.read(newer)
+    found = custom_resource.read(newer)
 
     assert found.spec.pods == Pods(volumes=(Volume(claim="a", path="/mnt/a"),))
     assert (found.status.phase, found.status.started_at) == (Phase.STARTING, 5.0)
@@ -177,7 +177,7 @@ def test_every_problem_of_a_spec_is_told() -> None:
     """A spec that no schema kept out is refused with all that is wrong, each with its field."""
     wrong = applied(spec={"mode": "in-graph", "program": CELL, "replicas": {"chief": {"count": 2}}})
     with pytest.raises(InvalidRequest, match="the TFCluster digits-2 is wrong") as refused:
-        resource.read(wrong)
+        custom_resource.read(wrong)
     fields = {p.field for p in refused.value.problems}
     assert fields == {"spec.program", "spec.replicas.chief.count"}
 
@@ -185,4 +185,4 @@ def test_every_problem_of_a_spec_is_told() -> None:
 def test_an_object_without_anything_is_refused_in_words() -> None:
     """An object of which nothing is there is refused, not a crash."""
     with pytest.raises(InvalidRequest, match=r"metadata\.name"):
-        resource.read({})
+        custom_resource.read({})

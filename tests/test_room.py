@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfcluster_magic.kube.amounts import asked_by, quantity
-from tfcluster_magic.kube.limits import Bounds, Demand, Quota, bounds, quotas
-from tfcluster_magic.kube.packing import Group, place
-from tfcluster_magic.kube.room import Node, Place, Wanted, problems, shortages
-from tfcluster_magic.models import TaskType
+from tfcluster_magic.kube.api.amounts import asked_by, quantity
+from tfcluster_magic.kube.capacity.fit import Node, Place, Wanted, problems, shortages
+from tfcluster_magic.kube.capacity.namespace_limits import Bounds, Demand, Quota, bounds, quotas
+from tfcluster_magic.kube.capacity.packing import Group, place
+from tfcluster_magic.spec import TaskType
 
 GIB = 2.0**30
 WORKER, PS = TaskType.WORKER, TaskType.PS

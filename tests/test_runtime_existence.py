@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 from task_process import until
 
-from tfcluster_magic.kube.files import RUNTIME
+from tfcluster_magic.kube.objects.pod_files import RUNTIME
 
 ALWAYS = {"kubernetes.default.svc.cluster.local"}
 NAMES = [f"digits-1-worker-{index}.digits-1" for index in range(3)]

@@ -18,8 +18,8 @@ import pytest
 from task_process import RUNTIME, Run, free_port, new_run, until
 
 from tfcluster_magic.backends.local.description import Folders, of_tasks
-from tfcluster_magic.kube import files
-from tfcluster_magic.models import Metadata, Mode, Replicas, ReplicaSet, Spec
+from tfcluster_magic.kube.objects import pod_files
+from tfcluster_magic.spec import Metadata, Mode, Replicas, ReplicaSet, Spec
 
 ATTEMPT = "import json, os; print(json.dumps(dict(os.environ)))"
 
@@ -98,8 +98,8 @@ def test_others_start_at_once(
 @pytest.fixture
 def packed(tmp_path: Path) -> list[str]:
     """The runtime as a pod has it."""
-    packed = tmp_path / files.RUNTIME_FILE
-    packed.write_bytes(base64.b64decode(files.runtime()))
+    packed = tmp_path / pod_files.RUNTIME_FILE
+    packed.write_bytes(base64.b64decode(pod_files.runtime()))
     return [str(packed), "task"]
 
 

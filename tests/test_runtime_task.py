@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from task_process import RUNTIME, Run, free_port, new_run, until
 
-from tfcluster_magic.models import TaskExit
+from tfcluster_magic.spec import TaskExit
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from tfcluster_magic.backends.kubernetes.backend import KubernetesBackend
 from tfcluster_magic.backends.local.backend import LocalBackend
 from tfcluster_magic.backends.selection import make
 from tfcluster_magic.errors import BackendUnavailable, InvalidRequest
-from tfcluster_magic.kube import account
-from tfcluster_magic.models import Metadata, Phase, Reason, Spec, Status, TFCluster
+from tfcluster_magic.kube.api import account
+from tfcluster_magic.spec import Metadata, Phase, Reason, Spec, Status, TFCluster
 
 
 @pytest.fixture

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from kube_server import KubeServer
 
-from tfcluster_magic.kube import shapes, trimming
-from tfcluster_magic.kube.amounts import asked_by
-from tfcluster_magic.kube.api import path
-from tfcluster_magic.kube.nodes import bound
+from tfcluster_magic.kube.api import decoding, trimming
+from tfcluster_magic.kube.api.amounts import asked_by
+from tfcluster_magic.kube.api.client import path
+from tfcluster_magic.kube.capacity.nodes import bound
 
 RECORDED = sorted((Path(__file__).parent / "pods").glob("*.json"))
 
 
-def decoded(shape: shapes.Shape, found: dict[str, Any]) -> dict[str, Any]:
+def decoded(shape: decoding.Shape, found: dict[str, Any]) -> dict[str, Any]:
     """An object as a watch tells it."""
     event = shape.event.decode(json.dumps({"type": "ADDED", "object": found}))
     kept: dict[str, Any] = event.object
@@ -28,7 +28,7 @@ def decoded(shape: shapes.Shape, found: dict[str, Any]) -> dict[str, Any]:
 def test_a_pod_is_kept_as_one_that_was_read_whole(file: Path) -> None:
     """Caches hold the same of it, and it asks for the same."""
     whole = json.loads(file.read_text())
-    kept = decoded(shapes.POD, whole)
+    kept = decoded(decoding.POD, whole)
     assert trimming.pod(kept) == trimming.pod(whole)
     assert asked_by(kept["spec"]) == asked_by(whole["spec"])
     assert bound(kept) == bound(whole)
@@ -44,7 +44,7 @@ def test_init_containers_count_as_before() -> None:
         "initContainers": [{**large, "restartPolicy": "Always"}, small],
         "overhead": {"cpu": "10m"},
     }
-    kept = decoded(shapes.POD, {"metadata": {}, "spec": spec, "status": {}})
+    kept = decoded(decoding.POD, {"metadata": {}, "spec": spec, "status": {}})
     assert asked_by(kept["spec"]) == asked_by(spec) == {"cpu": 2.11}
 
 
@@ -55,7 +55,7 @@ def test_a_bookmark_says_nothing_but_a_version() -> None:
         "spec": {"containers": None},
         "status": {},
     }
-    assert decoded(shapes.POD, told) == told
+    assert decoded(decoding.POD, told) == told
 
 
 def test_a_job_is_kept_without_the_template_of_its_pods() -> None:
@@ -65,7 +65,7 @@ def test_a_job_is_kept_without_the_template_of_its_pods() -> None:
         spec = {"completions": 3, "parallelism": 3, "suspend": False, "template": {"spec": {}}}
         where = f"{path('jobs', 'ada')}/digits-1-worker"
         server.put(where, {"metadata": {"labels": {"a": "b"}}, "spec": spec})
-        [found] = server.api().every(path("jobs", "ada"), shape=shapes.JOB).items
+        [found] = server.api().every(path("jobs", "ada"), shape=decoding.JOB).items
         whole = server.api().get(where)
     finally:
         server.close()

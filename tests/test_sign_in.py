@@ -14,7 +14,8 @@ import pytest
 from traitlets.config import Config
 
 from tfcluster_magic.errors import BackendUnavailable, InvalidRequest
-from tfcluster_magic.hub import discovery, idle, sign_in
+from tfcluster_magic.hub import idle
+from tfcluster_magic.hub.auth import discovery, sign_in
 from tfcluster_magic.hub.idle_by_policy import over, user_of
 from tfcluster_magic.hub.tenancy.grants import Idle, for_groups
 from tfcluster_magic.hub.tenancy.policy import parse

@@ -11,19 +11,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tfcluster_magic import storage
-from tfcluster_magic.backends import volumes
-from tfcluster_magic.backends.kubernetes import fitting
-from tfcluster_magic.backends.volumes import Folder, measure
+from tfcluster_magic.backends import folder_sizes
+from tfcluster_magic.backends.folder_sizes import Folder, measure
+from tfcluster_magic.backends.kubernetes import launch_check
 from tfcluster_magic.errors import PreflightRefused
-from tfcluster_magic.kube.allowed import Claim, Names
-from tfcluster_magic.kube.offer import Offer
-from tfcluster_magic.kube.policy import Policy
-from tfcluster_magic.limits import VARIABLE
-from tfcluster_magic.manager import ClusterManager
-from tfcluster_magic.models import Mode, Phase, Spec
-from tfcluster_magic.preflight import Limit, Options
-from tfcluster_magic.waiting import Until
+from tfcluster_magic.kube.capacity.offer import Offer
+from tfcluster_magic.kube.capacity.policy_check import Claim, Names
+from tfcluster_magic.kube.objects.policy import Policy
+from tfcluster_magic.quota import storage
+from tfcluster_magic.quota.limits import VARIABLE
+from tfcluster_magic.quota.preflight import Limit, Options
+from tfcluster_magic.runs.manager import ClusterManager
+from tfcluster_magic.runs.waiting import Until
+from tfcluster_magic.spec import Mode, Phase, Spec
 
 MIB = 1 << 20
 MUCH = Limit(total=1e15, free=1e15)
@@ -32,7 +32,7 @@ MUCH = Limit(total=1e15, free=1e15)
 @pytest.fixture(autouse=True)
 def anew() -> None:
     """Nothing is remembered of another test."""
-    volumes._KEPT.clear()
+    folder_sizes._KEPT.clear()
 
 
 def put(file: Path, size: int) -> None:
@@ -80,7 +80,7 @@ def test_what_cannot_be_measured_stands_against_nothing(tmp_path: Path) -> None:
 
 def test_a_walk_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However much lies in a folder, measuring it ends, and says that there is more."""
-    monkeypatch.setattr(volumes, "ENTRIES", 20)
+    monkeypatch.setattr(folder_sizes, "ENTRIES", 20)
     for number in range(50):
         put(tmp_path / "many" / str(number), 5000)
     (found,) = measure([Folder("workspace", tmp_path)])
@@ -92,14 +92,14 @@ def test_a_file_system_of_its_own_is_full_when_nothing_is_free(tmp_path: Path) -
     """A folder with a file system of its own is as full as that, whatever its files add up to."""
     script = (
         "import sys; from pathlib import Path; import msgspec\n"
-        "from tfcluster_magic import storage\n"
-        "from tfcluster_magic.backends.volumes import Folder, measure\n"
+        "from tfcluster_magic.quota import storage\n"
+        "from tfcluster_magic.backends.folder_sizes import Folder, measure\n"
         "folder = Folder('log', Path(sys.argv[1]), 4 << 20, runs=True)\n"
         "run = folder.path / 'digits' / '1'; run.mkdir(parents=True)\n"
         "(empty,) = measure([folder])\n"
         "try: (run / 'model').write_bytes(bytes(8 << 20))\n"
         "except OSError: pass\n"
-        "from tfcluster_magic.backends import volumes; volumes._KEPT.clear()\n"
+        "from tfcluster_magic.backends import folder_sizes; volumes._KEPT.clear()\n"
         "(full,) = measure([folder])\n"
         "print(msgspec.json.encode([empty.share, full.share, [str(p) for p in "
         "storage.problems([full])]]).decode())\n"
@@ -158,11 +158,11 @@ def test_launches_are_refused_when_a_folder_is_full(
     assert "log" not in launch()
     output = Path(manager.status("hello-1").status.paths["output"])
     put(output / "model.ckpt-1.data", 9 * MIB)
-    monkeypatch.setattr(volumes, "KEPT", 0.0)
+    monkeypatch.setattr(folder_sizes, "KEPT", 0.0)
     assert "your log folder holds 9" in launch()
     put(output / "model.ckpt-2.data", 2 * MIB)
-    monkeypatch.setattr(volumes, "KEPT_WHEN_FULL", 0.0)
-    monkeypatch.setattr(volumes, "PART", 0)
+    monkeypatch.setattr(folder_sizes, "KEPT_WHEN_FULL", 0.0)
+    monkeypatch.setattr(folder_sizes, "PART", 0)
     with pytest.raises(PreflightRefused) as refused:
         manager.launch("hello.py", workers=1, name="hello")
     said = str(refused.value)
@@ -185,9 +185,9 @@ def test_claims_are_measured_from_inside(
     there = Options(backend="kubernetes", cpu=MUCH, memory=MUCH, gpu=MUCH)
     put(tmp_path / "data" / "x", MIB)
     put(tmp_path / "log" / "digits" / "1" / "model", 11 * MIB)
-    inside = fitting.check(Spec(mode=Mode.IN_GRAPH), there, offer, here=True)
+    inside = launch_check.check(Spec(mode=Mode.IN_GRAPH), there, offer, here=True)
     (full,) = [each for each in inside.problems if each.field.startswith("storage")]
     assert full.field == "storage.log"
     assert "digits-1 11Mi" in full.allowed
-    outside = fitting.check(Spec(mode=Mode.IN_GRAPH), there, offer, here=False)
+    outside = launch_check.check(Spec(mode=Mode.IN_GRAPH), there, offer, here=False)
     assert not any(each.field.startswith("storage") for each in outside.problems)

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from tfcluster_magic import usage
-from tfcluster_magic.backends import files, naming
+from tfcluster_magic import state_files
+from tfcluster_magic.backends import run_names
 from tfcluster_magic.backends.local import repair
 from tfcluster_magic.backends.local.store import RunFolder, Store
 from tfcluster_magic.errors import BackendUnavailable, NameTaken, TFClusterError
-from tfcluster_magic.models import (
+from tfcluster_magic.quota import usage
+from tfcluster_magic.spec import (
     Lifecycle,
     Metadata,
     Phase,
@@ -57,7 +58,7 @@ def test_a_run_is_what_was_recorded(store: Store) -> None:
     folder = record(store)
     assert loaded(folder).metadata.name == "digits-1"
     assert loaded(folder).status.phase is Phase.RUNNING
-    files.write(folder.stop_file, b'{"reason": "enough"}')
+    state_files.write(folder.stop_file, b'{"reason": "enough"}')
     assert loaded(folder).spec.stop == Stop(reason="enough")
 
 
@@ -103,14 +104,14 @@ def test_a_run_of_a_newer_version(store: Store) -> None:
 def test_something_else_than_was_written(tmp_path: Path, kind: type, content: str) -> None:
     """A file with other content than ours is as good as none, and never an error."""
     (tmp_path / "file").write_text(content)
-    found = files.read(tmp_path / "file", kind)
+    found = state_files.read(tmp_path / "file", kind)
     assert found in (None, Stop(), {"at": {}})
 
 
 def test_an_ended_run_whose_status_is_damaged(store: Store) -> None:
     """It is said to be damaged, not that somebody killed its supervisor; its output is known."""
     folder = record(store)
-    files.write(folder.task_file, b'{"outputDir": "/user/log/digits/1"}')
+    state_files.write(folder.task_file, b'{"outputDir": "/user/log/digits/1"}')
     folder.status_file.write_bytes(b"{")
     run = repair.load(folder)
     assert run is not None
@@ -154,16 +155,16 @@ def test_foreign_files_are_no_runs(store: Store) -> None:
 def test_names(store: Store) -> None:
     """A given name in use is refused; a derived one gets letters, however many are taken."""
     run = loaded(record(store))
-    assert naming.choose("other", True, {"digits": run}) == "other"
+    assert run_names.choose("other", True, {"digits": run}) == "other"
     with pytest.raises(NameTaken, match=r"digits-1 is still running: .*tfcluster stop digits"):
-        naming.choose("digits", True, {"digits": run})
+        run_names.choose("digits", True, {"digits": run})
     taken = {"digits": run}
     for _ in range(30):
-        taken[naming.choose("digits", False, taken)] = run
+        taken[run_names.choose("digits", False, taken)] = run
     assert [*taken][:3] == ["digits", "digits-b", "digits-c"]
     assert [*taken][25:28] == ["digits-z", "digits-bb", "digits-bc"]
     long = "a" * 40
-    assert naming.choose(long, False, {long: run}) == "a" * 38 + "-b"
+    assert run_names.choose(long, False, {long: run}) == "a" * 38 + "-b"
 
 
 def test_the_launch_lock_is_for_one_at_a_time(store: Store) -> None:
@@ -277,11 +278,11 @@ def test_a_removed_run_takes_its_empty_folder_along(store: Store) -> None:
 def test_a_write_is_whole_or_not_at_all(tmp_path: Path) -> None:
     """A write that fails leaves the old content, and nothing beside it."""
     target = tmp_path / "status.json"
-    files.write(target, b"old")
+    state_files.write(target, b"old")
     assert target.stat().st_mode & 0o777 == 0o600
     (tmp_path / f".status.json.{os.getpid()}").mkdir()
     with pytest.raises(OSError, match="directory"):
-        files.write(target, b"new")
+        state_files.write(target, b"new")
     assert target.read_bytes() == b"old"
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfcluster_magic import templating
+from tfcluster_magic.kube.objects import templates
 
 
 @given(
@@ -18,8 +18,8 @@ from tfcluster_magic import templating
 )
 def test_what_templates_print_is_read_again(value: object) -> None:
     """A value that passes through the filter `json` or `yaml` comes out of YAML as it was."""
-    assert templating.load(templating.as_json(value)) == value
-    assert templating.load(templating.as_yaml({"a": value})) == {"a": value}
+    assert templates.load(templates.as_json(value)) == value
+    assert templates.load(templates.as_yaml({"a": value})) == {"a": value}
 
 
 def test_values_of_a_template_are_its_own() -> None:
@@ -27,18 +27,18 @@ def test_values_of_a_template_are_its_own() -> None:
     caller does with it, and not by a text that looks like a mark.
     """
     words = {"metadata": {"name": "\ue0000"}, "selector": {"a": "\ue0001"}, "port": 7}
-    made = templating.value_of("kubernetes/service.yaml.j2", **words)
+    made = templates.value_of("kubernetes/service.yaml.j2", **words)
     assert made["metadata"] == {"name": "\ue0000"}
     assert made["spec"]["selector"] == {"a": "\ue0001"}
     made["spec"]["selector"]["a"] = "changed"
     made["spec"].clear()
-    other = templating.value_of("kubernetes/service.yaml.j2", **{**words, "port": 8})
+    other = templates.value_of("kubernetes/service.yaml.j2", **{**words, "port": 8})
     assert other["spec"]["selector"] == {"a": "\ue0001"}
     assert other["spec"]["ports"][0]["port"] == 8
 
 
 def test_templates_print_filtered_values_alone() -> None:
     """A template that prints a value as it is does not render."""
-    bare = templating._marking().from_string("name: {{ name }}")
+    bare = templates._marking().from_string("name: {{ name }}")
     with pytest.raises(TypeError, match="must pass through"):
         bare.render(name="x\nkind: Secret")

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import pytest
 from tenancies import HOME, World, until
 
-from tfcluster_magic.budget import Budget
 from tfcluster_magic.hub.tenancy import membership, overriding
+from tfcluster_magic.hub.tenancy.controller import Tenancy
 from tfcluster_magic.hub.tenancy.overrides import Override
-from tfcluster_magic.hub.tenancy.tenancy import Tenancy
-from tfcluster_magic.kube.api import path
-from tfcluster_magic.kube.hours import budget_of
-from tfcluster_magic.kube.labels import BUDGET, OF_GROUP, PRIORITY_CLASS, QUEUE, REQUIRE_DIGEST
+from tfcluster_magic.kube.api.client import path
+from tfcluster_magic.kube.api.labels import BUDGET, OF_GROUP, PRIORITY_CLASS, QUEUE, REQUIRE_DIGEST
+from tfcluster_magic.kube.capacity.ledgers import budget_of
+from tfcluster_magic.quota.budgets import Budget
 
 ALICE = "tfcluster-u-alice"
 POLICY = """

@@ -8,8 +8,8 @@ import pytest
 from kube_server import Refusal
 from tenancies import ALICE, CLASS, HOME, World, until, world
 
-from tfcluster_magic.hub.tenancy.tenancy import FURNISHED, TROUBLE
-from tfcluster_magic.kube.api import path
+from tfcluster_magic.hub.tenancy.controller import FURNISHED, TROUBLE
+from tfcluster_magic.kube.api.client import path
 
 __all__ = ["world"]  # a fixture, as if written here
 

@@ -16,7 +16,7 @@ from tfcluster_magic.hub.spawning.tenants import FURNISHED, TROUBLE
 from tfcluster_magic.hub.tenancy import alike
 from tfcluster_magic.hub.tenancy.objects import Place, Server, marks, objects
 from tfcluster_magic.hub.tenancy.policy import for_groups, parse
-from tfcluster_magic.templating import documents
+from tfcluster_magic.kube.objects.templates import documents
 
 ROOT = Path(__file__).resolve().parents[1]
 GOLDEN = Path(__file__).parent / "golden" / "tenancy"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tenancies import HOME, World, until
 
-from tfcluster_magic.kube.api import path
+from tfcluster_magic.kube.api.client import path
 
 
 def test_the_process_leads_furnishes_and_frees_its_lease(tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tenancies import ALICE, World, until, world
 
-from tfcluster_magic.hub.tenancy.tenancy import FURNISHED, TROUBLE
-from tfcluster_magic.kube.api import path
+from tfcluster_magic.hub.tenancy.controller import FURNISHED, TROUBLE
+from tfcluster_magic.kube.api.client import path
 
 __all__ = ["world"]  # a fixture, as if written here
 

@@ -17,13 +17,13 @@ from pathlib import Path
 import event_writer as ev
 import pytest
 
-from tfcluster_magic import tensorboard
 from tfcluster_magic.errors import TFClusterError
-from tfcluster_magic.tensorboard_server import started
+from tfcluster_magic.tensorboard import process
+from tfcluster_magic.tensorboard.server import started
 
 OPEN = """
 import sys
-from tfcluster_magic import tensorboard
+from tfcluster_magic.tensorboard import process
 print(tensorboard.open(sys.argv[1], state_dir=sys.argv[2]).pid)
 """
 
@@ -61,8 +61,8 @@ def state(tmp_path: Path) -> Iterator[Path]:
     """A state folder of its own; the boards in it are stopped in the end."""
     folder = tmp_path / "state"
     yield folder
-    for board in tensorboard.list_boards(folder):
-        tensorboard.stop(board.folder, state_dir=folder)
+    for board in process.list_boards(folder):
+        process.stop(board.folder, state_dir=folder)
     wait_for(lambda: not processes(folder), "a process is left")
 
 
@@ -86,9 +86,9 @@ def test_life_of_a_board(
     (tmp_path / "tensorboard.py").write_text("raise SystemExit('the wrong tensorboard')")
     monkeypatch.chdir(tmp_path)
 
-    board = tensorboard.open(logs, state_dir=state)
+    board = process.open(logs, state_dir=state)
     assert board.folder == str(logs)
-    assert tensorboard.list_boards(state) == [board]
+    assert process.list_boards(state) == [board]
     wait_for(lambda: json.loads(get(board.url + "data/runs")) == ["digits/1"], "no run is served")
 
     assert "tensorflow" not in Path(f"/proc/{board.pid}/maps").read_text()
@@ -101,12 +101,12 @@ def test_life_of_a_board(
     assert (state / "tensorboard").stat().st_mode & 0o077 == 0
     assert len(processes(state)) == 2  # with the data server
 
-    assert tensorboard.stop(logs, state_dir=state)
+    assert process.stop(logs, state_dir=state)
     assert started(board.pid) is None
     wait_for(lambda: not processes(state), "a process is left")
-    assert tensorboard.list_boards(state) == []
+    assert process.list_boards(state) == []
     assert not list((state / "tensorboard").glob("*.json"))
-    assert not tensorboard.stop(logs, state_dir=state)
+    assert not process.stop(logs, state_dir=state)
 
 
 def test_two_callers_at_once_share_one_board(state: Path, logs: Path) -> None:
@@ -121,29 +121,29 @@ def test_two_callers_at_once_share_one_board(state: Path, logs: Path) -> None:
     ]
     pids = {int(caller.communicate(timeout=120)[0]) for caller in callers}
     assert len(pids) == 1
-    assert tensorboard.open(logs, state_dir=state).pid in pids
+    assert process.open(logs, state_dir=state).pid in pids
 
 
 def test_killed_board_is_replaced(state: Path, logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A board that was killed, or does not answer any more, is replaced by a new one."""
-    first = tensorboard.open(logs, state_dir=state)
+    first = process.open(logs, state_dir=state)
     os.kill(first.pid, signal.SIGKILL)
     wait_for(lambda: started(first.pid) is None, "SIGKILL has no effect")
-    assert tensorboard.list_boards(state) == []
-    second = tensorboard.open(logs, state_dir=state)
+    assert process.list_boards(state) == []
+    second = process.open(logs, state_dir=state)
     assert second.pid != first.pid
 
-    monkeypatch.setattr(tensorboard, "_ANSWER_TIMEOUT", 1.0)
-    monkeypatch.setattr(tensorboard, "_GRACE", 0.2)
+    monkeypatch.setattr(process, "_ANSWER_TIMEOUT", 1.0)
+    monkeypatch.setattr(process, "_GRACE", 0.2)
     os.kill(second.pid, signal.SIGSTOP)
-    monkeypatch.setattr(tensorboard, "_start", lambda *_: "started anew")
-    assert tensorboard.open(logs, state_dir=state) == "started anew"
+    monkeypatch.setattr(process, "_start", lambda *_: "started anew")
+    assert process.open(logs, state_dir=state) == "started anew"
     assert started(second.pid) is None
 
 
 def test_idle_board_ends(state: Path, logs: Path) -> None:
     """A board ends by itself once the last connection has been closed for the idle timeout."""
-    board = tensorboard.open(logs, state_dir=state, idle_timeout=1)
+    board = process.open(logs, state_dir=state, idle_timeout=1)
     used = socket.create_connection(("127.0.0.1", board.port))
     busy_until = time.monotonic() + 2.5
     wait_for(lambda: time.monotonic() > busy_until or started(board.pid) is None, "unreachable")
@@ -157,7 +157,7 @@ def test_secret_path(state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """A board answers below a path of its own alone, which no argument of a process tells."""
     folder = tmp_path / "new" / "log"
     monkeypatch.setenv("TFCLUSTER_LOG_DIR", str(folder))
-    board = tensorboard.open(folder, state_dir=state)
+    board = process.open(folder, state_dir=state)
     assert folder.is_dir()  # the log root is made where it is missing
     assert board.url == f"http://127.0.0.1:{board.port}{board.path_prefix}/"
     assert json.loads(get(board.url + "data/runs")) == []
@@ -169,8 +169,8 @@ def test_secret_path(state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert len(secret) > 20
     for pid in processes(state):
         assert secret not in Path(f"/proc/{pid}/cmdline").read_bytes()
-    tensorboard.stop(folder, state_dir=state)
-    again = tensorboard.open(folder, state_dir=state)
+    process.stop(folder, state_dir=state)
+    again = process.open(folder, state_dir=state)
     assert again.path_prefix != board.path_prefix
 
 
@@ -180,7 +180,7 @@ def test_folder_that_becomes_a_link(
     """A folder that is made a link, before, while or after it is opened, leads nowhere else."""
     outside = tmp_path / "outside"
     ev.event_file(outside / "secret").write_bytes(ev.version() + ev.event(1, {"loss": 0.5}))
-    board = tensorboard.open(logs, exact=True, state_dir=state)
+    board = process.open(logs, exact=True, state_dir=state)
     logs.rename(tmp_path / "old")
     logs.symlink_to(outside)
     ev.event_file(tmp_path / "old" / "more").write_bytes(ev.version() + ev.event(1, {"loss": 1}))
@@ -189,19 +189,19 @@ def test_folder_that_becomes_a_link(
     assert "secret" not in served()
 
     with pytest.raises(TFClusterError, match="became a link to another folder"):
-        tensorboard.open(logs, exact=True, state_dir=state)
+        process.open(logs, exact=True, state_dir=state)
     # between the check and the start of the process
-    monkeypatch.setattr(tensorboard, "_checked", lambda *_: str(logs))
+    monkeypatch.setattr(process, "_checked", lambda *_: str(logs))
     with pytest.raises(TFClusterError, match="became a link to another folder"):
-        tensorboard.open(logs, exact=True, state_dir=state)
+        process.open(logs, exact=True, state_dir=state)
 
 
 def test_folder_that_is_made_anew(state: Path, logs: Path, tmp_path: Path) -> None:
     """A folder that was removed and made anew is shown as it is now."""
-    first = tensorboard.open(logs, state_dir=state)
+    first = process.open(logs, state_dir=state)
     logs.rename(tmp_path / "old")
     ev.event_file(logs / "new").write_bytes(ev.version() + ev.event(1, {"loss": 1}))
-    second = tensorboard.open(logs, state_dir=state)
+    second = process.open(logs, state_dir=state)
     assert second.pid != first.pid
     wait_for(lambda: json.loads(get(second.url + "data/runs")) == ["new"], "not the new folder")
 
@@ -211,17 +211,17 @@ def test_folder_that_cannot_be_shown(state: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for name, why in (("missing", "No such file"), ("file", "Not a directory")):
         with pytest.raises(TFClusterError, match=f"{name}: {why}.*may be empty"):
-            tensorboard.open(tmp_path / name, state_dir=state)
+            process.open(tmp_path / name, state_dir=state)
     assert not (tmp_path / "missing").exists()
     with pytest.raises(TFClusterError, match="idle_timeout"):
-        tensorboard.open(tmp_path, state_dir=state, idle_timeout=0)
+        process.open(tmp_path, state_dir=state, idle_timeout=0)
 
 
 def test_state_folder_that_cannot_be_written(logs: Path, tmp_path: Path) -> None:
     """A state folder that cannot be written is named, with the variable that names another."""
     (tmp_path / "state").write_text("a file")
     with pytest.raises(TFClusterError, match=r"state.*TFCLUSTER_STATE_DIR"):
-        tensorboard.open(logs, state_dir=tmp_path / "state")
+        process.open(logs, state_dir=tmp_path / "state")
 
 
 def test_tensorboard_is_not_installed(
@@ -231,8 +231,8 @@ def test_tensorboard_is_not_installed(
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "v")], check=True)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "v" / "bin" / "python"))
     with pytest.raises(TFClusterError, match=r"v/bin/python: pip install tensorboard"):
-        tensorboard.open(logs, state_dir=state)
-    assert tensorboard.list_boards(state) == []
+        process.open(logs, state_dir=state)
+    assert process.list_boards(state) == []
 
 
 @pytest.mark.parametrize(
@@ -257,5 +257,5 @@ def test_tensorboard_that_does_not_start(
     (broken / "__init__.py").write_text(body)
     monkeypatch.setenv("PYTHONPATH", str(broken.parent))
     with pytest.raises(TFClusterError, match=f"did not start.*(?s:.*){told}(?s:.*)output is in"):
-        tensorboard.open(logs, state_dir=state, start_timeout=patience)
+        process.open(logs, state_dir=state, start_timeout=patience)
     wait_for(lambda: not processes(state), "a process is left")

@@ -12,18 +12,19 @@ import event_writer as ev
 import pytest
 from test_tensorboard import get, wait_for
 
-from tfcluster_magic import ClusterManager, cli, tensorboard, tensorboard_view
+from tfcluster_magic import ClusterManager, cli
 from tfcluster_magic.output.bundle import MIME_TYPE, board_bundle
-from tfcluster_magic.tensorboard_view import of_folder, of_runs
-from tfcluster_magic.waiting import Until
+from tfcluster_magic.runs.waiting import Until
+from tfcluster_magic.tensorboard import process, views
+from tfcluster_magic.tensorboard.views import of_folder, of_runs
 
 
 @pytest.fixture
 def state(tmp_path: Path) -> Iterator[Path]:
     """A state folder of its own; the boards in it are stopped in the end."""
     yield tmp_path / "state"
-    for board in tensorboard.list_boards(tmp_path / "state"):
-        tensorboard.stop(board.folder, state_dir=tmp_path / "state")
+    for board in process.list_boards(tmp_path / "state"):
+        process.stop(board.folder, state_dir=tmp_path / "state")
 
 
 def output(folder: Path, steps: int = 3) -> str:
@@ -40,7 +41,7 @@ def test_several_runs_are_shown_under_their_names(state: Path, tmp_path: Path) -
     output(tmp_path / "log/cnn/4/eval")
     view = of_runs({"digits-1": first, "cnn-4": second}, state_dir=state)
     assert view.title == "cnn-4, digits-1"
-    board = tensorboard.open(view.folder, exact=True, shown=view.shown, state_dir=state)
+    board = process.open(view.folder, exact=True, shown=view.shown, state_dir=state)
     served = lambda: json.loads(get(board.url + "data/runs"))  # noqa: E731
     wait_for(lambda: served() == ["cnn-4", "cnn-4/eval", "digits-1"], "not these runs")
     assert json.loads(get(board.url + "data/environment"))["data_location"] == view.title
@@ -60,12 +61,12 @@ def test_the_same_wish_is_the_same_view(state: Path, tmp_path: Path) -> None:
     view = of_runs(pair, state_dir=state)
     assert of_runs(dict(reversed(pair.items())), state_dir=state) == view
     assert of_runs(runs, state_dir=state).id != view.id
-    assert tensorboard_view.find(view.id, state_dir=state) == view
+    assert views.find(view.id, state_dir=state) == view
     assert of_runs({"a-1": runs["a-1"]}, state_dir=state).title == "a-1"
     link = tmp_path / "link"
     link.symlink_to(runs["a-1"])
     assert of_folder(link, state_dir=state).id == of_folder(runs["a-1"], state_dir=state).id
-    assert tensorboard_view.find("../../etc", state_dir=state) is None
+    assert views.find("../../etc", state_dir=state) is None
 
 
 def test_a_run_that_moved_is_shown_where_it_is(state: Path, tmp_path: Path) -> None:
@@ -83,14 +84,14 @@ def test_old_views_are_forgotten(
     state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The latest used views are remembered; of the others nothing is left but the runs."""
-    monkeypatch.setattr(tensorboard_view, "KEPT", 2)
+    monkeypatch.setattr(views, "KEPT", 2)
     folders = {name: output(tmp_path / name) for name in ("a-1", "b-1", "c-1")}
     old = of_runs(folders, state_dir=state)
     path = state / "tensorboard" / "views" / f"{old.id}.json"
     os.utime(path, (1, 1))
     for name in ("a-1", "b-1"):
         of_folder(folders[name], state_dir=state)
-    assert [v.title for v in tensorboard_view.remembered(state_dir=state)] == ["b-1", "a-1"]
+    assert [v.title for v in views.remembered(state_dir=state)] == ["b-1", "a-1"]
     assert not Path(old.folder).exists()
     assert all(list(Path(folder).iterdir()) for folder in folders.values())
 

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from task_process import RUNTIME
 
-from tfcluster_magic import tf_config
-from tfcluster_magic.models import TaskType
+from tfcluster_magic.spec import TaskType, tf_config
 
 ADDRESSES = {
     "chief": ["c:1"],

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from task_process import PATIENCE, RUNTIME, Run, TaskProcess, free_port, new_run, until
 
-from tfcluster_magic.loopback import guard_path
+from tfcluster_magic.spec.loopback import guard_path
 
 pytestmark = pytest.mark.cluster
 

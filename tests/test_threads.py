@@ -9,7 +9,7 @@ READ_AT_ONCE = """
 import sys, threading
 sys.setswitchinterval(1e-6)
 import msgspec
-from tfcluster_magic.models import Spec, Status
+from tfcluster_magic.spec import Spec, Status
 begin = threading.Barrier(8)
 def read():
     begin.wait()

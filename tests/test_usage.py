@@ -7,9 +7,9 @@ from datetime import datetime, timezone
 
 import pytest
 
-from tfcluster_magic import usage
 from tfcluster_magic.lifecycle import Observation, ObservedTask, decide
-from tfcluster_magic.models import (
+from tfcluster_magic.quota import usage
+from tfcluster_magic.spec import (
     Cause,
     Mode,
     Phase,

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from wrong_specs import CELL, WRONG, Wrong
 
 from tfcluster_magic.errors import InvalidRequest
-from tfcluster_magic.models import Spec, TFCluster, schema
-from tfcluster_magic.validation import validate, validate_name
+from tfcluster_magic.launch.validation import validate, validate_name
+from tfcluster_magic.spec import Spec, TFCluster, schema
 
 
 def problems_of(data: dict[str, object]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from waiting_pods import LATER, recorded, told
 
-from tfcluster_magic.kube import waiting
+from tfcluster_magic.kube.status import waiting
 
 
 def ps_and_worker(*, started: bool) -> dict[str, Any]:

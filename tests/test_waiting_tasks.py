@@ -8,7 +8,7 @@ import pytest
 from waiting_pods import LATER, RECORDED, recorded, told
 
 from tfcluster_magic.i18n import language
-from tfcluster_magic.kube import waiting
+from tfcluster_magic.kube.status import waiting
 
 BUSYBOX = "registry:5001/busybox:3937bac03110"
 PRIVATE = (

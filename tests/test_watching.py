@@ -11,7 +11,7 @@ from watch_server import WatchServer
 
 from tfcluster_magic.backends.kubernetes import watching
 from tfcluster_magic.errors import BackendUnavailable
-from tfcluster_magic.models import Metadata, Spec, TFCluster
+from tfcluster_magic.spec import Metadata, Spec, TFCluster
 
 REFUSAL = {"kind": "Status", "code": 503, "reason": "ServiceUnavailable", "message": "starting"}
 

@@ -16,16 +16,23 @@ from IPython.core.inputtransformer2 import TransformerManager
 from IPython.core.interactiveshell import InteractiveShell
 
 from tfcluster_magic import ClusterManager, program
-from tfcluster_magic import wish as wishes
 from tfcluster_magic.cli import grammar
 from tfcluster_magic.cli.launch import launch_command
 from tfcluster_magic.cli.terminal import Terminal
 from tfcluster_magic.errors import InvalidRequest
-from tfcluster_magic.models import Metadata, Program, Spec, TFCluster
+from tfcluster_magic.launch import values as wishes
+from tfcluster_magic.launch.command_line import (
+    command_of,
+    line_of,
+    magic,
+    manifest_of,
+    of_launch,
+    options_of,
+)
+from tfcluster_magic.launch.options import BY_KEY, OPTIONS, Kind
+from tfcluster_magic.launch.validation import validate
 from tfcluster_magic.output.documents import to_yaml
-from tfcluster_magic.request import BY_KEY, OPTIONS, Kind
-from tfcluster_magic.validation import validate
-from tfcluster_magic.words import command_of, line_of, magic, manifest_of, of_launch, options_of
+from tfcluster_magic.spec import Metadata, Program, Spec, TFCluster
 
 CELL = {"kind": "url", "source": "http://h/p.py", "entrypoint": "p.py", "sha256": "0" * 64}
 text = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tfcluster_magic.control.work import Work
+from tfcluster_magic.kube.controller.work_queue import Work
 
 
 @pytest.fixture

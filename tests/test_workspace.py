@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tfcluster_magic import program
-from tfcluster_magic.models import Program
 from tfcluster_magic.paths import home_dir
-from tfcluster_magic.program.store import stored_folder
-from tfcluster_magic.workspace import kept
+from tfcluster_magic.program.snapshots import stored_folder
+from tfcluster_magic.program.workspace import kept
+from tfcluster_magic.spec import Program
 
 
 class Refused(Exception):

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 from task_process import RUNTIME
 
-from tfcluster_magic.client.gate import by_task, wait_until_open
-from tfcluster_magic.loopback import guard_path
+from tfcluster_magic.client.readiness import by_task, wait_until_open
+from tfcluster_magic.spec.loopback import guard_path
 
 
 class Servers:

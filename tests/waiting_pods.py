@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tfcluster_magic.kube import waiting
-from tfcluster_magic.kube.unstarted import when
+from tfcluster_magic.kube.status import waiting
+from tfcluster_magic.kube.status.pod_problems import when
 
 RECORDED = Path(__file__).parent / "waiting"
 LATER = 2e9

@@ -11,25 +11,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .cluster import Cluster
-    from .manager import ClusterManager
+    from .runs.cluster import Cluster
+    from .runs.manager import ClusterManager
 
 __all__ = ["Cluster", "ClusterManager", "load_ipython_extension", "unload_ipython_extension"]
 __version__ = "0.1.0"
 
-_LAZY = {"Cluster": "cluster", "ClusterManager": "manager"}
+_LAZY = {"Cluster": "runs.cluster", "ClusterManager": "runs.manager"}
 
 
 def load_ipython_extension(shell: Any) -> None:
     """Make `%tfcluster` and `%%tfcluster` known to an IPython shell."""
-    from .magic import load
+    from .notebook.magic import load
 
     load(shell)
 
 
 def unload_ipython_extension(shell: Any) -> None:
     """Take the magics away again."""
-    from .magic import unload
+    from .notebook.magic import unload
 
     unload(shell)
 

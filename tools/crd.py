@@ -9,10 +9,10 @@ from pathlib import Path
 
 import yaml
 
-from tfcluster_magic.kube.crd import definition
+from tfcluster_magic.kube.objects.crd import definition
 
 FILE = Path(__file__).resolve().parent.parent / "k8s" / "crds" / "tfclusters.tfcluster.dev.yaml"
-HEAD = "# Made by `make docs` from tfcluster_magic/models: change the models, not this file.\n"
+HEAD = "# Made by `make docs` from tfcluster_magic/spec: change the models, not this file.\n"
 
 
 def text() -> str:

@@ -27,9 +27,9 @@ import proxy
 from lab import BIN, EXAMPLES, ROOT, free_port
 
 from tfcluster_magic.errors import TFClusterError
-from tfcluster_magic.hub.accounts import FILE
-from tfcluster_magic.hub.accounts.commands import URL, link
-from tfcluster_magic.hub.accounts.store import AccountStore
+from tfcluster_magic.hub.auth import FILE
+from tfcluster_magic.hub.auth.commands import URL, link
+from tfcluster_magic.hub.auth.store import AccountStore
 from tfcluster_magic.hub.common import SUBDOMAIN_HOST, base_url, subdomain_host
 from tfcluster_magic.hub.embedded import owner
 from tfcluster_magic.hub.examples import FIRST

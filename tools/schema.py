@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tfcluster_magic.models import schema
+from tfcluster_magic.spec import schema
 
 FILE = Path(__file__).resolve().parent.parent / "docs" / "tfcluster.schema.json"
 

@@ -97,7 +97,7 @@ def _help_messages() -> Iterator[tuple[str, str, None]]:
     from tfcluster_magic import cli
     from tfcluster_magic.cli.group import VERBS
     from tfcluster_magic.cli.wording import paragraphs
-    from tfcluster_magic.request import OPTIONS
+    from tfcluster_magic.launch.options import OPTIONS
 
     group = cli.tfcluster
     commands = [group, *(group.get_command(click.Context(group), verb) for verb in VERBS)]
@@ -111,8 +111,10 @@ def _help_messages() -> Iterator[tuple[str, str, None]]:
             if isinstance(option, click.Option) and option.help:
                 yield place, option.help, None
     for row in OPTIONS:
-        yield "tfcluster_magic/request.py", row.help, None
-        yield from (("tfcluster_magic/request.py", label, None) for label in (row.label,) if label)
+        yield "tfcluster_magic/launch/options.py", row.help, None
+        yield from (
+            ("tfcluster_magic/launch/options.py", label, None) for label in (row.label,) if label
+        )
 
 
 def page_messages() -> Iterator[tuple[str, str | tuple[str, ...], str | None]]:

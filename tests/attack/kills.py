@@ -13,8 +13,8 @@ import requests
 from chaos_plan import WEIGHTS
 from chaos_promises import check_end
 
-from tfcluster_magic.models import Phase
-from tfcluster_magic.waiting import Until
+from tfcluster_magic.runs.waiting import Until
+from tfcluster_magic.spec import Phase
 
 from .cases import Attempt
 from .ground import Ground
@@ -24,7 +24,7 @@ KILLS = ("kill_task", "kill_program", "kill_supervisor", "crash", "ambush")
 DEATHS = ("die_launching", "die_stopping", "die_deleting")
 LAUNCH = """
 import os
-from tfcluster_magic.manager import ClusterManager
+from tfcluster_magic.runs.manager import ClusterManager
 ClusterManager().launch(cell={cell!r}, name={name!r}, workers=1, grace="1s")
 print(os.getpid())
 """

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from attack_loopback import attack
 
-from tfcluster_magic import loopback
+from tfcluster_magic.spec import loopback
 
 from .cases import Attempt, NotTried
 from .ground import Ground

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from attack_state import damage, files_of, kinds
 from task_process import carrying
 
-from tfcluster_magic.manager import ClusterManager
-from tfcluster_magic.models import TFCluster
-from tfcluster_magic.waiting import Until
+from tfcluster_magic.runs.manager import ClusterManager
+from tfcluster_magic.runs.waiting import Until
+from tfcluster_magic.spec import TFCluster
 
 from .cases import Attempt
 from .ground import Ground

@@ -22,8 +22,8 @@ import pytest
 import requests
 
 from tfcluster_magic.hub.embedded import owner
-from tfcluster_magic.manager import ClusterManager
-from tfcluster_magic.models import TFCluster
+from tfcluster_magic.runs.manager import ClusterManager
+from tfcluster_magic.spec import TFCluster
 
 from . import ports
 

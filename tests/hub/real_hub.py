@@ -19,8 +19,8 @@ from pathlib import Path
 import psutil
 import requests
 
-from tfcluster_magic.hub.accounts import FILE, passwords
-from tfcluster_magic.hub.accounts.store import AccountStore
+from tfcluster_magic.hub.auth import FILE, passwords
+from tfcluster_magic.hub.auth.store import AccountStore
 from tfcluster_magic.hub.embedded import proxy_command
 
 from . import ports

@@ -10,7 +10,7 @@ import pytest
 import requests
 from ui.workspace import SLEEP
 
-from tfcluster_magic.waiting import Until
+from tfcluster_magic.runs.waiting import Until
 
 from .make_run import OWNER, ROOT, Hub, Visitor
 

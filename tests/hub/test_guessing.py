@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 
-from tfcluster_magic.hub.accounts import FILE, passwords
-from tfcluster_magic.hub.accounts.store import AccountStore
+from tfcluster_magic.hub.auth import FILE, passwords
+from tfcluster_magic.hub.auth.store import AccountStore
 
 from . import ports
 from .real_hub import RealHub, password

@@ -13,8 +13,8 @@ import pytest
 import requests
 import websocket
 
-from tfcluster_magic.hub.accounts import FILE
-from tfcluster_magic.hub.accounts.store import AccountStore
+from tfcluster_magic.hub.auth import FILE
+from tfcluster_magic.hub.auth.store import AccountStore
 
 from .real_hub import RealHub, password
 from .visitor import Visitor

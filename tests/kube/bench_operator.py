@@ -23,8 +23,8 @@ from operating import Installed
 from operators import Tenant, spec_of
 
 from benchmarks.rows import Row, bounded, collected
-from tfcluster_magic.kube import access
-from tfcluster_magic.models import Lifecycle
+from tfcluster_magic.kube.api import access
+from tfcluster_magic.spec import Lifecycle
 
 pytestmark = [pytest.mark.alone, pytest.mark.needs("rwx", "network-policy")]
 

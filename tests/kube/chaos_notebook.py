@@ -23,7 +23,7 @@ from chaos_room import Place, Room
 from kubectl import is_ready
 from kubenode.errors import NodeError
 
-from tfcluster_magic.models import Phase
+from tfcluster_magic.spec import Phase
 
 MARK = "CHAOS_NOTEBOOK"
 LAUNCH = (

@@ -29,10 +29,10 @@ from kubenode.errors import NodeError
 from operating import Process
 from relay import Relay
 
-from tfcluster_magic.kube import access, labels
-from tfcluster_magic.kube.objects import main_types
-from tfcluster_magic.models import Phase, TFCluster
-from tfcluster_magic.names import task_name
+from tfcluster_magic.kube.api import access, labels
+from tfcluster_magic.kube.objects.run_objects import main_types
+from tfcluster_magic.spec import Phase, TFCluster
+from tfcluster_magic.spec.names import task_name
 
 LIVES = 25.0
 """Seconds after which a client that waits for what is away is killed."""

@@ -22,16 +22,8 @@ from kubenode.cluster import Cluster
 from kubenode.processes import children
 
 from tfcluster_magic import program
-from tfcluster_magic.kube import labels
-from tfcluster_magic.models import (
-    Lifecycle,
-    Mode,
-    Phase,
-    Replicas,
-    ReplicaSet,
-    Resources,
-    Spec,
-)
+from tfcluster_magic.kube.api import labels
+from tfcluster_magic.spec import Lifecycle, Mode, Phase, Replicas, ReplicaSet, Resources, Spec
 
 SMALL = Resources(memory="100Mi")
 SERVES = Resources(memory="1Gi")

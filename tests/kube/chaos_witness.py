@@ -18,10 +18,10 @@ from pathlib import Path
 from chaos_promises import check_change, check_end, check_released
 from kubenode.processes import alive, namespace_of
 
-from tfcluster_magic.kube import resource
-from tfcluster_magic.kube.api import Api, ApiError, Object, path
-from tfcluster_magic.kube.cut import Cut
-from tfcluster_magic.models import TFCluster
+from tfcluster_magic.kube.api.client import Api, ApiError, Object, path
+from tfcluster_magic.kube.api.cut import Cut
+from tfcluster_magic.kube.objects import custom_resource
+from tfcluster_magic.spec import TFCluster
 
 EVERY = 0.3
 """Seconds between two looks at processes."""
@@ -86,7 +86,7 @@ class Records:
         return listing.version
 
     def _take(self, found: Object, *, there: bool) -> None:
-        run = resource.read(found)
+        run = custom_resource.read(found)
         status = run.status
         with self._lock:
             seen = self.seen.setdefault(run.metadata.uid, Seen(run))

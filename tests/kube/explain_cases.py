@@ -19,9 +19,9 @@ from kubenode import registry
 from msgspec.structs import replace
 from operators import Tenant, spec_of
 
-from tfcluster_magic.kube import resource
-from tfcluster_magic.kube.api import Api, path
-from tfcluster_magic.models import (
+from tfcluster_magic.kube.api.client import Api, path
+from tfcluster_magic.kube.objects import custom_resource
+from tfcluster_magic.spec import (
     Lifecycle,
     Pods,
     Replicas,
@@ -94,7 +94,7 @@ def wish(
 def admit(api: Api, tenant: Tenant, run: str, spec: Spec) -> None:
     """Write a run that was admitted just now."""
     cluster, _dash, number = run.rpartition("-")
-    api.create(path("tfclusters", tenant.name), resource.write(cluster, int(number), spec))
+    api.create(path("tfclusters", tenant.name), custom_resource.write(cluster, int(number), spec))
     now = time.time()
     status = {"phase": "Starting", "reason": "Starting", "queuedAt": now, "startedAt": now}
     api.merge(path("tfclusters", tenant.name, run, "status"), {"status": status})

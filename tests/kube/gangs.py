@@ -18,7 +18,7 @@ from kubenode.commands import wait_until
 from operating import Installed, Process
 from operators import Tenant, policy, spec_of
 
-from tfcluster_magic.models import Replicas, ReplicaSet, Resources, Spec
+from tfcluster_magic.spec import Replicas, ReplicaSet, Resources, Spec
 
 NODES = 4
 CORES = 8

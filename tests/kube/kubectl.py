@@ -18,7 +18,7 @@ from typing import Any
 from kubenode.commands import run, succeeds, wait_until
 from kubenode.errors import NodeError
 
-from tfcluster_magic.kube.api import Api, ApiError, path
+from tfcluster_magic.kube.api.client import Api, ApiError, path
 
 Object = dict[str, Any]
 EVENTS = 15

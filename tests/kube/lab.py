@@ -14,8 +14,8 @@ from kubenode.commands import wait_until
 from operators import Tenant
 from ui.server import LabServer
 
-from tfcluster_magic.manager import ClusterManager
-from tfcluster_magic.waiting import Until
+from tfcluster_magic.runs.manager import ClusterManager
+from tfcluster_magic.runs.waiting import Until
 
 KEEPER = "keeper"
 

@@ -26,9 +26,9 @@ from tenants import user_rules
 from turns import OPERATOR, folder_of_all
 
 from tfcluster_magic import program
-from tfcluster_magic.kube import resource
-from tfcluster_magic.kube.egress import Resolver, dns_rules
-from tfcluster_magic.models import Replicas, ReplicaSet, Resources, Spec
+from tfcluster_magic.kube.objects import custom_resource
+from tfcluster_magic.kube.objects.network_policy import Resolver, dns_rules
+from tfcluster_magic.spec import Replicas, ReplicaSet, Resources, Spec
 
 if TYPE_CHECKING:
     from conftest import UnderTest
@@ -67,7 +67,9 @@ class Tenant:
     def launch(self, name: str, spec: Spec) -> None:
         """POST a run, `digits-1`, as a client does."""
         cluster, _dash, run = name.rpartition("-")
-        self.kubectl("create", "-f", "-", stdin=json.dumps(resource.write(cluster, int(run), spec)))
+        self.kubectl(
+            "create", "-f", "-", stdin=json.dumps(custom_resource.write(cluster, int(run), spec))
+        )
 
     def status(self, name: str) -> Object:
         """The status of a run as it is written."""

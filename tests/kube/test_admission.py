@@ -13,9 +13,9 @@ from kubenode.commands import wait_until
 from operating import Installed
 from operators import SYSTEM, Tenant, spec_of
 
-from tfcluster_magic import ledger
-from tfcluster_magic.kube import hours, offer
-from tfcluster_magic.models import Pods, Replicas, ReplicaSet, Resources, SecretUse, Spec, Volume
+from tfcluster_magic.kube.capacity import ledgers, offer
+from tfcluster_magic.quota import ledger
+from tfcluster_magic.spec import Pods, Replicas, ReplicaSet, Resources, SecretUse, Spec, Volume
 
 WAITS = "import time\ntime.sleep(600)\n"
 GIB = 2.0**30
@@ -163,8 +163,8 @@ def test_hours_outlive_their_records_and_a_budget_refuses(
     inside("annotate", "namespace", name, f"tfcluster.dev/budget={budget}")
 
     def told() -> Any:
-        return hours.account(
-            inside.get("configmap", "tfcluster-options")["data"][hours.HOURS], (), 0
+        return ledgers.account(
+            inside.get("configmap", "tfcluster-options")["data"][ledgers.HOURS], (), 0
         )
 
     wait_until(lambda: told().budget is not None, "the budget is published", seconds=90)
@@ -178,10 +178,10 @@ def test_hours_outlive_their_records_and_a_budget_refuses(
     inside.delete("tfcluster", "digits-1")
 
     def counted(found: Object) -> bool:
-        return uid in hours.read(found)[2].counted
+        return uid in ledgers.read(found)[2].counted
 
-    found = inside.within(home).wait("configmap", hours.name(name), counted, "it is written down")
-    _namespace, _user, kept = hours.read(found)
+    found = inside.within(home).wait("configmap", ledgers.name(name), counted, "it is written down")
+    _namespace, _user, kept = ledgers.read(found)
     (row,) = ledger.rows({"": kept.days}, "2000-01-01", "2999-01-01", "cluster")
     assert row.key == "digits"
     assert row.cpu > 1e-6

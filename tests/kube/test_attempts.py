@@ -12,9 +12,9 @@ from kubenode.commands import wait_until
 from operators import dns
 
 from tfcluster_magic import program
-from tfcluster_magic.kube import objects
-from tfcluster_magic.kube.policy import parse
-from tfcluster_magic.models import Metadata, Replicas, ReplicaSet, Spec, TFCluster
+from tfcluster_magic.kube.objects import run_objects
+from tfcluster_magic.kube.objects.policy import parse
+from tfcluster_magic.spec import Metadata, Replicas, ReplicaSet, Spec, TFCluster
 
 TRAIN = """
 import os, sys
@@ -42,7 +42,7 @@ def test_a_pod_knows_how_many_went_before(
         **dns(cluster),
     }
     policy = parse(yaml.safe_dump(said))
-    kube.apply(*objects.objects(run, policy, namespace=kube.namespace))
+    kube.apply(*run_objects.objects(run, policy, namespace=kube.namespace))
 
     def ended() -> list[dict[str, object]]:
         pods = kube.every("pod", "tfcluster.dev/name=group-1")

@@ -27,9 +27,9 @@ from tfcluster_magic.errors import (
     NotFound,
     TFClusterError,
 )
-from tfcluster_magic.kube import api
-from tfcluster_magic.models import Lifecycle, Mode, Phase, Spec, Stop, TFCluster
-from tfcluster_magic.waiting import Until
+from tfcluster_magic.kube.api import client
+from tfcluster_magic.runs.waiting import Until
+from tfcluster_magic.spec import Lifecycle, Mode, Phase, Spec, Stop, TFCluster
 
 NEVER_THERE = "registry:5000/nothing:1"
 """An image that no registry has: its run stays Starting, and costs nothing."""
@@ -56,7 +56,7 @@ def backend(user: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KubernetesB
     yield KubernetesBackend()
     left = KubernetesBackend()  # by the way that no relay stands in
     for run in left.list():
-        left.api.delete(api.path("tfclusters", left.namespace, run.metadata.name))
+        left.api.delete(client.path("tfclusters", left.namespace, run.metadata.name))
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def test_a_watch_outlives_a_cut(backend: KubernetesBackend, relay: Relay, hello:
     assert first.metadata.name == "first-1"
     relay.closed.set()
     relay.cut()
-    direct.api.delete(api.path("tfclusters", direct.namespace, "first-1"))
+    direct.api.delete(client.path("tfclusters", direct.namespace, "first-1"))
     direct.create(LaunchRequest(cluster="second", spec=stuck(hello)))
     relay.closed.clear()
     removed: list[str] = []
@@ -230,7 +230,7 @@ def test_missing_rights(
 def test_a_cluster_without_tfcluster(backend: KubernetesBackend) -> None:
     """Where the server does not know the resource, TFCluster is not installed, and how it is."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setitem(api.GROUPS, "tfclusters", "/apis/tfcluster.dev/v0")
+        patched.setitem(client.GROUPS, "tfclusters", "/apis/tfcluster.dev/v0")
         told = words_of(backend.list)
     assert isinstance(told, BackendUnavailable)
     assert "TFCluster is not installed on this cluster" in str(told)
@@ -248,7 +248,7 @@ def test_a_namespace_that_no_operator_serves(
 def test_a_spec_cannot_be_changed(backend: KubernetesBackend, hello: Path) -> None:
     """What the API server refuses of a spec comes as the problems of a launch do, by field."""
     run = backend.create(LaunchRequest(cluster="digits", spec=stuck(hello)))
-    where = api.path("tfclusters", backend.namespace, run.metadata.name)
+    where = client.path("tfclusters", backend.namespace, run.metadata.name)
 
     def change() -> None:
         with backend._explained(run.metadata.name):

@@ -25,7 +25,7 @@ from operating import Installed
 from operators import Tenant, spec_of
 from test_console import CONSOLE, STAYS, Console, console
 
-from tfcluster_magic.hub.console import archive_job
+from tfcluster_magic.hub.console.sites import archive_job
 from tfcluster_magic.hub.tenancy.grants import Pool
 
 __all__ = ["console"]  # a fixture, as if written here

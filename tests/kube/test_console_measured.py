@@ -26,7 +26,7 @@ from operating import Installed
 from operators import Tenant, spec_of
 from test_console import Console, console, token
 
-from tfcluster_magic.models import Replicas, ReplicaSet, Resources
+from tfcluster_magic.spec import Replicas, ReplicaSet, Resources
 
 __all__ = ["console"]  # a fixture, as if written here
 pytestmark = pytest.mark.needs("ingress", "rwx", "network-policy", "registry", "node-inside")

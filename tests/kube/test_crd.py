@@ -12,10 +12,10 @@ from conftest import UnderTest
 from kubectl import Kubectl, Object
 from wrong_specs import NAMES, WRONG, Wrong, mounting, running
 
-from tfcluster_magic.kube import resource
-from tfcluster_magic.kube.api import Api, ApiError, path
-from tfcluster_magic.models import Phase, Reason, Status, TypeCounts
-from tfcluster_magic.validation import validate
+from tfcluster_magic.kube.api.client import Api, ApiError, path
+from tfcluster_magic.kube.objects import custom_resource
+from tfcluster_magic.launch.validation import validate
+from tfcluster_magic.spec import Phase, Reason, Status, TypeCounts
 
 CRDS = Path(__file__).parents[2] / "k8s" / "crds"
 WHOLE = {
@@ -112,8 +112,8 @@ def test_all_mistakes_are_told_at_once(kube: Kubectl) -> None:
 def test_a_run_is_stored_as_it_is_read(kubectl: Kubectl, kube: Kubectl) -> None:
     """What kubectl applies comes back from the API as the record that a launch would have made."""
     kube.apply(run("digits-1", WHOLE), run("plain-1", {**running(), "image": None}))
-    applied = resource.read(kube.get("tfc", "digits-1"))
-    plain = resource.read(kube.get("tfc", "plain-1"))
+    applied = custom_resource.read(kube.get("tfc", "digits-1"))
+    plain = custom_resource.read(kube.get("tfc", "plain-1"))
 
     assert applied.spec == validate(WHOLE)
     assert plain.spec == validate(running())
@@ -124,8 +124,8 @@ def test_a_run_is_stored_as_it_is_read(kubectl: Kubectl, kube: Kubectl) -> None:
 def test_a_launch_is_stored_as_it_was_asked_for(kubectl: Kubectl, kube: Kubectl) -> None:
     """What the backend writes, warnings included, is what everybody reads."""
     spec = validate(WHOLE)
-    kube.apply(resource.write("digits", 3, spec, warnings=["memory is scarce"]))
-    stored = resource.read(kube.get("tfc", "digits-3"))
+    kube.apply(custom_resource.write("digits", 3, spec, warnings=["memory is scarce"]))
+    stored = custom_resource.read(kube.get("tfc", "digits-3"))
 
     assert (stored.spec, stored.status.warnings) == (spec, ("memory is scarce",))
 
@@ -169,7 +169,7 @@ def test_only_a_stop_can_change_a_run(api: Api, kube: Kubectl) -> None:
     change("digits-1", {"stop": {"reason": "enough", "by": "alice", "at": 1.5}})
     assert "stays so" in refused("digits-1", {"stop": {"reason": "more"}})
     assert "stays so" in refused("digits-1", {"stop": None})
-    stopped = resource.read(kube.get("tfc", "digits-1")).spec.stop
+    stopped = custom_resource.read(kube.get("tfc", "digits-1")).spec.stop
     assert stopped is not None
     assert (stopped.reason, stopped.by, stopped.at) == ("enough", "alice", 1.5)
 
@@ -179,7 +179,7 @@ def test_kubectl_shows_where_a_run_is(kubectl: Kubectl, kube: Kubectl) -> None:
     a status is written beside the spec and changes nothing else.
     """
     kube.apply(run("digits-1", running()))
-    status = resource.status_of(
+    status = custom_resource.status_of(
         Status(
             phase=Phase.RUNNING,
             reason=Reason.RUNNING,
@@ -198,7 +198,7 @@ def test_kubectl_shows_where_a_run_is(kubectl: Kubectl, kube: Kubectl) -> None:
     assert "digits-1" in kube("get", "all")
     stored = kube.get("tfclusters", "digits-1")
     assert "tide" not in stored["status"]
-    read = resource.read(stored)
+    read = custom_resource.read(stored)
     assert (read.spec.mode, read.status.started_at) == ("between-graph", 5.5)
 
 

@@ -14,8 +14,8 @@ from operators import Tenant, spec_of
 from tenants import rights, user_rules
 
 from tfcluster_magic.hub.tenancy import removal
-from tfcluster_magic.kube import access
-from tfcluster_magic.models import Lifecycle
+from tfcluster_magic.kube.api import access
+from tfcluster_magic.spec import Lifecycle
 
 USER = "alice"
 HOLD = "example.com/hold"

@@ -11,8 +11,8 @@ from kubenode import policy
 from kubenode.commands import wait_until
 from operators import tenancy
 
-from tfcluster_magic.kube import access
-from tfcluster_magic.operator.enforcement import RECORD, Enforcement
+from tfcluster_magic.kube.api import access
+from tfcluster_magic.operator.policy_enforcement import RECORD, Enforcement
 
 pytestmark = pytest.mark.alone
 

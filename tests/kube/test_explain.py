@@ -21,8 +21,9 @@ from kubenode.errors import NodeError
 from operators import Tenant
 from waiting_causes import ACCESS_SECRET, evict, limit_range, quota, webhook
 
-from tfcluster_magic.kube import access, objects, resource
-from tfcluster_magic.kube.api import Api
+from tfcluster_magic.kube.api import access
+from tfcluster_magic.kube.api.client import Api
+from tfcluster_magic.kube.objects import custom_resource, run_objects
 
 pytestmark = pytest.mark.needs("registry", "node-inside")
 
@@ -164,8 +165,8 @@ def test_who_waits_for_a_peer_says_for_whom(
     place.launch("dns-1", serves(ps=1))
     place.launch("peers-1", serves(ps=1))
     place.kubectl("wait", "--for=create", "job/dns-1-ps", "--timeout=60s", seconds=70)
-    found = resource.read(place.kubectl.get("tfcluster", "dns-1"))
-    named = objects.service(found, namespace=place.kubectl.namespace)
+    found = custom_resource.read(place.kubectl.get("tfcluster", "dns-1"))
+    named = run_objects.service(found, namespace=place.kubectl.namespace)
     named["spec"]["selector"] = {"tfcluster.dev/name": "nobody"}  # as the run's own, and useless
     place.kubectl.apply(named)
     cluster.kubectl("delete", "validatingwebhookconfiguration", held)

@@ -22,7 +22,8 @@ from kubenode import gluster
 from kubenode.commands import wait_until
 from operators import SYSTEM
 
-from tfcluster_magic.kube import labels, offer
+from tfcluster_magic.kube.api import labels
+from tfcluster_magic.kube.capacity import offer
 
 pytestmark = [
     pytest.mark.alone,

@@ -103,7 +103,7 @@ def test_a_change_of_code_moves_one_layer(
     after = pushed("operator")
     assert images.layers(after)[:-1] == images.layers(before)[:-1]
     assert images.layers(after)[-1] != images.layers(before)[-1]
-    show = "from tfcluster_magic import names; print(names.CHANGED)"
+    show = "from tfcluster_magic.spec import names; print(names.CHANGED)"
     kube.apply(pod("changed", after.reference, "python", "-c", show))
     kube.wait("pod", "changed", _ended, "it has ended")
     assert kube.logs("changed") == "by a test\n"

@@ -10,9 +10,9 @@ from kubectl import Kubectl
 from kubenode.commands import wait_until
 from relay import Relay
 
-from tfcluster_magic.kube import access, api
-from tfcluster_magic.kube.api import Api, path
-from tfcluster_magic.kube.informer import Informer, Update
+from tfcluster_magic.kube.api import access, client
+from tfcluster_magic.kube.api.client import Api, path
+from tfcluster_magic.kube.api.informer import Informer, Update
 
 
 @pytest.fixture
@@ -93,8 +93,8 @@ def test_a_watch_that_goes_silent_heals(
     connection: Api, relay: Relay, kube: Kubectl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A watch whose packets are lost without a word is taken up again, and nothing is missed."""
-    monkeypatch.setattr(api, "WATCH_SECONDS", 2)
-    monkeypatch.setattr(api, "SILENCE", 1)
+    monkeypatch.setattr(client, "WATCH_SECONDS", 2)
+    monkeypatch.setattr(client, "SILENCE", 1)
     kube("create", "configmap", "one")
     told = Told(connection, kube.namespace)
     told.wait("new one")

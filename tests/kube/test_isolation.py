@@ -11,7 +11,7 @@ from kubectl import Kubectl, is_ready
 from operators import Tenant
 from workloads import pod
 
-from tfcluster_magic.models import Mode, Replicas, ReplicaSet, Resources, Spec
+from tfcluster_magic.spec import Mode, Replicas, ReplicaSet, Resources, Spec
 
 NOTEBOOK = {"tfcluster.dev/notebook": "true"}
 ASK = """

@@ -23,7 +23,7 @@ from kubenode.commands import locked, run, wait_until
 from operating import Installed, answers
 from operators import SYSTEM, Tenant, spec_of
 
-from tfcluster_magic.models import Lifecycle
+from tfcluster_magic.spec import Lifecycle
 
 MONITORING = paths.ROOT / "k8s" / "monitoring"
 ALERTS = Path(__file__).parent / "alerts.yaml"

@@ -15,7 +15,7 @@ from kubenode.errors import NodeError
 from scale import asking, real
 from workloads import WEB, fetch, job, service, spec
 
-from tfcluster_magic.kube.files import RUNTIME
+from tfcluster_magic.kube.objects.pod_files import RUNTIME
 
 COUNT = 3
 EXISTENCE = RUNTIME / "existence.py"

@@ -22,10 +22,10 @@ from workloads import WEB, fetch, pod, web
 from tfcluster_magic.hub.tenancy.grants import Entitlement, Grant
 from tfcluster_magic.hub.tenancy.objects import NOTEBOOK, Place
 from tfcluster_magic.hub.tenancy.objects import objects as tenants_objects
-from tfcluster_magic.kube import labels
-from tfcluster_magic.kube.objects import objects as runs_objects
-from tfcluster_magic.kube.policy import Policy
-from tfcluster_magic.models import Metadata, Mode, Spec, TaskType, TFCluster
+from tfcluster_magic.kube.api import labels
+from tfcluster_magic.kube.objects.policy import Policy
+from tfcluster_magic.kube.objects.run_objects import objects as runs_objects
+from tfcluster_magic.spec import Metadata, Mode, Spec, TaskType, TFCluster
 
 OWN_NAMESPACE_ONLY = {
     "apiVersion": "networking.k8s.io/v1",

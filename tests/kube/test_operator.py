@@ -15,11 +15,11 @@ from kubectl import Object
 from kubenode.commands import wait_until
 from operators import Tenant, spec_of
 
-from tfcluster_magic.kube import access
-from tfcluster_magic.kube.api import path
-from tfcluster_magic.kube.ends import seconds
-from tfcluster_magic.kube.informer import Informer, Update
-from tfcluster_magic.models import Lifecycle
+from tfcluster_magic.kube.api import access
+from tfcluster_magic.kube.api.client import path
+from tfcluster_magic.kube.api.informer import Informer, Update
+from tfcluster_magic.kube.status.exit_status import seconds
+from tfcluster_magic.spec import Lifecycle
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """

@@ -17,7 +17,7 @@ from tenants import kubeconfig, rights, user_rules
 from tfcluster_magic import ClusterManager, cli
 from tfcluster_magic.backends.kubernetes.backend import KubernetesBackend
 from tfcluster_magic.cli.terminal import Terminal
-from tfcluster_magic.models import Lifecycle
+from tfcluster_magic.spec import Lifecycle
 
 pytestmark = pytest.mark.hostile
 SAID = "The operator of TFCluster has not answered since"

@@ -17,9 +17,9 @@ from kubenode.paths import ROOT
 from operators import SMALL, SYSTEM, Tenant, spec_of
 from workloads import pod
 
-from tfcluster_magic.kube.amounts import asked_by, quantity
-from tfcluster_magic.kube.ends import is_over, seconds
-from tfcluster_magic.models import Lifecycle
+from tfcluster_magic.kube.api.amounts import asked_by, quantity
+from tfcluster_magic.kube.status.exit_status import is_over, seconds
+from tfcluster_magic.spec import Lifecycle
 
 pytestmark = [pytest.mark.alone, pytest.mark.needs("two-nodes", "node-inside", "rwx")]
 

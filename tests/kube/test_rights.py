@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from operators import Tenant
 
-from tfcluster_magic.kube import access
-from tfcluster_magic.kube.api import Api
+from tfcluster_magic.kube.api import access
+from tfcluster_magic.kube.api.client import Api
 
 USER = "alice"
 ALLOWED = {

@@ -17,7 +17,7 @@ from operators import spec_of
 from scale import real
 from scale.ways import PS, RUN, TASKS, TOLERATIONS, WORKERS
 
-from tfcluster_magic.kube import manifests, policy, resource
+from tfcluster_magic.kube.objects import custom_resource, manifests, policy
 
 pytestmark = [pytest.mark.needs("kwok", "node-inside"), pytest.mark.alone]
 
@@ -73,5 +73,5 @@ def _objects(image: str) -> list[Object]:
     }
     cluster, _dash, number = RUN.rpartition("-")
     wish = spec_of(real.PROGRAM, "all", workers=WORKERS, ps=PS)
-    record = resource.read(resource.write(cluster, int(number), wish))
+    record = custom_resource.read(custom_resource.write(cluster, int(number), wish))
     return manifests.native(manifests.on_paper(record), policy.parse(json.dumps(said)))

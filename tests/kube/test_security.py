@@ -17,8 +17,8 @@ from operators import Tenant, spec_of
 from waiting_causes import ACCESS_SECRET
 from workloads import pod
 
-from tfcluster_magic.kube import resource
-from tfcluster_magic.models import (
+from tfcluster_magic.kube.objects import custom_resource
+from tfcluster_magic.spec import (
     DataClaim,
     Mode,
     Pods,
@@ -107,7 +107,7 @@ def test_what_a_user_tries_is_forbidden(alices: Tenant) -> None:
 def launch(tenant: Tenant, name: str, spec: Spec | Object, *options: str) -> None:
     """POST a run as the user."""
     cluster, _dash, run = name.rpartition("-")
-    body = resource.write(cluster, int(run), spec) if isinstance(spec, Spec) else spec
+    body = custom_resource.write(cluster, int(run), spec) if isinstance(spec, Spec) else spec
     tenant.kubectl(AS_USER, "create", *options, "-f", "-", stdin=json.dumps(body))
 
 
@@ -167,7 +167,7 @@ def test_no_field_can_be_smuggled_in(alices: Tenant, tmp_path: Any) -> None:
     """
     program = tmp_path / "look.py"
     program.write_text(LOOK)
-    plain = resource.write("look", 1, spec_of(program, replicas=SMALL))
+    plain = custom_resource.write("look", 1, spec_of(program, replicas=SMALL))
     whole: Object = json.loads(json.dumps(plain))
     for place in PLACES:
         body: Object = json.loads(json.dumps(plain))

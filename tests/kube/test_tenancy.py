@@ -22,7 +22,7 @@ from operators import SMALL, Tenant
 from waiting_causes import ACCESS_SECRET
 from workloads import pod
 
-from tfcluster_magic.models import Mode, Replicas, ReplicaSet, Spec
+from tfcluster_magic.spec import Mode, Replicas, ReplicaSet, Spec
 
 pytestmark = [pytest.mark.needs("network-policy", "rwx"), pytest.mark.timeout(600)]
 GROUP = "tests-of-tenancy"

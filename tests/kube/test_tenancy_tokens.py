@@ -15,7 +15,7 @@ from kubenode.commands import NodeError
 from kubernetes.client.configuration import Configuration
 from kubernetes.config import load_kube_config
 
-from tfcluster_magic.kube.api import Api, ApiError
+from tfcluster_magic.kube.api.client import Api, ApiError
 
 pytestmark = [pytest.mark.needs("rwx"), pytest.mark.timeout(600)]
 

@@ -22,7 +22,7 @@ from operators import Tenant, install, spec_of
 from tfcluster_magic import ClusterManager
 from tfcluster_magic.backends.kubernetes.backend import KubernetesBackend
 from tfcluster_magic.errors import BackendUnavailable, TFClusterError
-from tfcluster_magic.models import Lifecycle, Replicas, ReplicaSet, Resources
+from tfcluster_magic.spec import Lifecycle, Replicas, ReplicaSet, Resources
 
 pytestmark = [pytest.mark.alone, pytest.mark.needs("node-inside", "rwx", "network-policy")]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from tornado.httpclient import HTTPResponse
 
-from tfcluster_magic.models import TFCluster
+from tfcluster_magic.spec import TFCluster
 
 SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(600)\n"
 RUN_EVENT = "https://tfcluster.dev/events/run/v1"

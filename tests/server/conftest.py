@@ -13,9 +13,9 @@ from pytest_jupyter.jupyter_server import *  # noqa: F403 - fixtures and hooks, 
 from tornado.httpclient import HTTPResponse
 from traitlets.config import Config
 
-from tfcluster_magic.models import TFCluster
+from tfcluster_magic.runs.waiting import Until
 from tfcluster_magic.server.service import Service
-from tfcluster_magic.waiting import Until
+from tfcluster_magic.spec import TFCluster
 
 
 @pytest.fixture

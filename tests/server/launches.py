@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from tornado.httpclient import HTTPResponse
 
-from tfcluster_magic.models import TFCluster
 from tfcluster_magic.server.service import Service
+from tfcluster_magic.spec import TFCluster
 
 HELLO = "import os\nprint('hello from', os.environ['TFCLUSTER_TASK'], os.getcwd(), flush=True)\n"
 SLEEP = "import time\ntime.sleep(600)\n"

@@ -15,7 +15,7 @@ import pytest
 from tornado.httpclient import HTTPResponse
 
 from tfcluster_magic.server.service import Service
-from tfcluster_magic.tensorboard_registry import Entry, registry
+from tfcluster_magic.tensorboard.registry import Entry, registry
 
 RECORDER = Path(__file__).with_name("recorder.py")
 PREFIX = "/a-secret"

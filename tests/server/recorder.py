@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import ClassVar
 from urllib.parse import unquote
 
-from tfcluster_magic.tensorboard_server import started
+from tfcluster_magic.tensorboard.server import started
 
 PREFIX = sys.argv[3]
 

@@ -13,9 +13,9 @@ from blocking import Blocking
 from calls import Api, Events, Launch, assert_problem
 
 from tfcluster_magic.backends.local.store import RunFolder
-from tfcluster_magic.kube import account
-from tfcluster_magic.models import TFCluster
+from tfcluster_magic.kube.api import account
 from tfcluster_magic.server.service import Service
+from tfcluster_magic.spec import TFCluster
 
 Page = Callable[[], Awaitable[Events]]
 

@@ -10,9 +10,9 @@ import pytest
 from calls import Ask
 from real_boards import loaded, logs, no_board_is_left, opened
 
-from tfcluster_magic import tensorboard
-from tfcluster_magic.server.boards import ServerBoards
 from tfcluster_magic.server.service import Service
+from tfcluster_magic.server.tensorboards import ServerBoards
+from tfcluster_magic.tensorboard import process
 
 __all__ = ["no_board_is_left"]  # a fixture, as if written here
 
@@ -63,7 +63,7 @@ async def test_folders_outside_are_refused(ask: Ask, jp_root_dir: Path, folder: 
     assert (answer.code, told["title"]) == (403, "NotAllowed")
     for allowed in (str(jp_root_dir), "the log folder", "output folders of runs"):
         assert allowed in told["detail"]
-    assert tensorboard.list_boards() == []
+    assert process.list_boards() == []
 
 
 @pytest.mark.parametrize("folder", MISSING)
@@ -74,7 +74,7 @@ async def test_names_are_taken_as_they_are(ask: Ask, jp_root_dir: Path, folder: 
     answer = await ask("api/tensorboards", "POST", {"folder": folder})
     assert answer.code == 404
     assert "cannot show" in json.loads(answer.body)["detail"]
-    assert tensorboard.list_boards() == []
+    assert process.list_boards() == []
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ async def test_a_link_that_changes_after_the_check(
     monkeypatch.setattr(ServerBoards, "_allowed", checked_then_swapped)
     answer = await ask("api/tensorboards", "POST", {"folder": "logs"})
     assert answer.code in (403, 404)
-    assert tensorboard.list_boards() == []
+    assert process.list_boards() == []
 
 
 async def test_a_remembered_view_is_checked_again(

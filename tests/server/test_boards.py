@@ -17,12 +17,12 @@ from real_boards import loaded, logs, no_board_is_left, opened
 from test_doors import ReadOnly
 from traitlets.config import Config
 
-from tfcluster_magic import tensorboard
+from tfcluster_magic.runs.waiting import Until
 from tfcluster_magic.server import proxy
-from tfcluster_magic.server.boards import ServerBoards
 from tfcluster_magic.server.service import Service
-from tfcluster_magic.tensorboard_server import started
-from tfcluster_magic.waiting import Until
+from tfcluster_magic.server.tensorboards import ServerBoards
+from tfcluster_magic.tensorboard import process
+from tfcluster_magic.tensorboard.server import started
 
 __all__ = ["no_board_is_left"]  # a fixture, as if written here
 
@@ -51,7 +51,7 @@ async def test_a_board_on_a_folder(ask: Ask, jp_root_dir: Path) -> None:
         **first,
         "folder": "my logs/../my logs/",
     }
-    assert len(tensorboard.list_boards()) == 1
+    assert len(process.list_boards()) == 1
 
     async def shown() -> bool:
         return await runs_of(ask, first) == ["a/1"]
@@ -76,8 +76,8 @@ async def test_boards_on_runs(ask: Ask, service: Service) -> None:
         manager.wait(name, until=Until.RELEASED)
     single = await opened(ask, refs=["one"])
     assert (single["title"], single["refs"]) == ("one-1", ["one-1"])
-    assert manager.tensorboard("one").pid in {b.pid for b in tensorboard.list_boards()}
-    assert len(tensorboard.list_boards()) == 1
+    assert manager.tensorboard("one").pid in {b.pid for b in process.list_boards()}
+    assert len(process.list_boards()) == 1
 
     both = await opened(ask, refs=["two-1", "one"])
     assert both["title"] == "one-1, two-1"
@@ -99,8 +99,8 @@ async def test_a_board_that_died_comes_back(ask: Ask, jp_root_dir: Path) -> None
     logs(jp_root_dir / "logs")
     board = await opened(ask, folder="logs")
     for path in ("data/runs", ""):
-        (process,) = tensorboard.list_boards()
-        os.kill(process.pid, signal.SIGKILL)
+        (found,) = process.list_boards()
+        os.kill(found.pid, signal.SIGKILL)
         answer = await loaded(ask, board["path"].removeprefix("tfcluster/") + path)
         assert answer.code == 200
         assert started(process.pid) is None
@@ -113,7 +113,7 @@ async def test_an_old_tab_after_a_restart_of_the_server(
     logs(jp_root_dir / "logs")
     board = await opened(ask, folder="logs")
     await service.boards.close()
-    assert tensorboard.list_boards() == []
+    assert process.list_boards() == []
     service.boards = ServerBoards(service)
     assert (await loaded(ask, board["path"].removeprefix("tfcluster/"))).code == 200
 
@@ -122,12 +122,12 @@ async def test_boards_end_with_the_server_that_started_them(
     ask: Ask, service: Service, jp_root_dir: Path
 ) -> None:
     """Those that were there before stay."""
-    before = tensorboard.open(logs(jp_root_dir / "before"))
+    before = process.open(logs(jp_root_dir / "before"))
     await opened(ask, folder="before")
     await opened(ask, folder=str(logs(jp_root_dir / "mine")))
-    assert len(tensorboard.list_boards()) == 2
+    assert len(process.list_boards()) == 2
     await service.boards.close()
-    assert tensorboard.list_boards() == [before]
+    assert process.list_boards() == [before]
 
 
 async def test_a_stopped_board(ask: Ask, jp_root_dir: Path) -> None:
@@ -136,7 +136,7 @@ async def test_a_stopped_board(ask: Ask, jp_root_dir: Path) -> None:
     board = await opened(ask, folder="logs")
     page = board["path"].removeprefix("tfcluster/")
     assert (await ask(f"api/tensorboards/{board['id']}", "DELETE")).code == 204
-    assert tensorboard.list_boards() == []
+    assert process.list_boards() == []
     answer = await ask(page + "data/runs")
     assert (answer.code, json.loads(answer.body)["title"]) == (409, "Conflict")
     assert (await loaded(ask, page)).code == 200
@@ -149,7 +149,7 @@ async def test_many_who_ask_at_once_start_one(ask: Ask, jp_root_dir: Path) -> No
     logs(jp_root_dir / "logs")
     boards = await asyncio.gather(*(opened(ask, folder="logs") for _ in range(10)))
     assert len({board["id"] for board in boards}) == 1
-    assert len(tensorboard.list_boards()) == 1
+    assert len(process.list_boards()) == 1
 
 
 async def test_a_tensorboard_that_does_not_start(
@@ -172,7 +172,7 @@ async def test_a_tensorboard_that_does_not_start(
 
 def tensorboard_id(folder: Path) -> str:
     """The id of the board on a folder."""
-    from tfcluster_magic.tensorboard_view import of_folder
+    from tfcluster_magic.tensorboard.views import of_folder
 
     return of_folder(folder).id
 
@@ -206,7 +206,7 @@ async def test_a_board_that_is_stopped_while_it_starts(
     await until(starts, "it does not start")
     assert (await ask(f"api/tensorboards/{its_id}", "DELETE")).code == 204
     assert (await opening).code == 201
-    assert tensorboard.list_boards() == []
+    assert process.list_boards() == []
 
 
 class TestSomebodyWhoMayOnlyLook:
@@ -235,7 +235,7 @@ class TestSomebodyWhoMayOnlyLook:
             refused = await ask(path)
             assert refused.code == 409
             assert "does not run, and you may not start it" in refused.body.decode()
-        assert tensorboard.list_boards() == []
+        assert process.list_boards() == []
         await asyncio.to_thread(service.manager.boards.open, view)
         assert (await ask(page)).code == 200
         read = await ask(f"{page}data/plugin/timeseries/timeSeries", "POST", [])

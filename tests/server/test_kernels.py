@@ -12,9 +12,9 @@ import pytest
 from launches import HELLO, Post, ended, post, root, wrong
 from tornado.httpclient import HTTPResponse
 
-from tfcluster_magic.models import Phase
 from tfcluster_magic.server import kernelspecs
 from tfcluster_magic.server.service import Service
+from tfcluster_magic.spec import Phase
 
 __all__ = ["post", "root"]  # fixtures, as if written here
 

@@ -18,10 +18,10 @@ from log_items import items, lines
 from tornado.simple_httpclient import HTTPStreamClosedError
 
 from tfcluster_magic.backends.base import LogLine
-from tfcluster_magic.models import TFCluster
 from tfcluster_magic.server import logs
 from tfcluster_magic.server.logs import Streams
 from tfcluster_magic.server.service import Service
+from tfcluster_magic.spec import TFCluster
 
 
 def reading() -> int:

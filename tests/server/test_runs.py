@@ -13,9 +13,9 @@ from calls import Api, Events, Launch, assert_problem
 
 from tfcluster_magic.errors import NotFound
 from tfcluster_magic.i18n import language
+from tfcluster_magic.runs.waiting import Until
 from tfcluster_magic.server.base import MOST_BYTES
 from tfcluster_magic.server.service import Service
-from tfcluster_magic.waiting import Until
 
 
 async def test_no_runs(api: Api) -> None:

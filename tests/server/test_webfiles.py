@@ -16,10 +16,10 @@ import pytest
 from calls import Ask
 from tornado.httpclient import HTTPResponse
 
-from tfcluster_magic import tensorboard
-from tfcluster_magic.server import webfiles
+from tfcluster_magic.server import tensorboard_page
 from tfcluster_magic.server.service import Service
-from tfcluster_magic.tensorboard_registry import Entry, registry
+from tfcluster_magic.tensorboard import process
+from tfcluster_magic.tensorboard.registry import Entry, registry
 
 FONT = "font-roboto/Hgo13k-tfSpn0qi1SFdUfZBw1xU1rKptJj_0jans920.woff2"
 
@@ -72,7 +72,7 @@ async def test_the_page_is_there_before_its_board(
         )
         assert "/login" in refused.headers["Location"]
         assert not data.done()
-        assert tensorboard.list_boards() == []
+        assert process.list_boards() == []
     assert (await data).code == 200
     opened = await ask("api/tensorboards", "POST", {"folder": "logs", "wait": False})
     assert (opened.code, json.loads(opened.body)["running"]) == (201, True)
@@ -132,16 +132,16 @@ async def test_a_package_of_another_layout(
 def test_only_files_of_the_package() -> None:
     """Folders, what is no file of it, and what lies beside it are none."""
     for path in ("font-roboto/", "none.js", "../version.py", "/etc/passwd", "\0"):
-        assert webfiles.packed(path, hashed=False, gzip=True) is None
+        assert tensorboard_page.packed(path, hashed=False, gzip=True) is None
 
 
 def test_the_script_says_what_its_contents_are() -> None:
     """The page of this TensorBoard names its script by its contents, which browsers then keep."""
     spec = find_spec("tensorboard")
     assert spec is not None
-    page = webfiles.packed("", hashed=False, gzip=True)
+    page = tensorboard_page.packed("", hashed=False, gzip=True)
     assert page is not None
     assert re.search(rb'<script src="index.js\?_file_hash=\w+">', page.body)
-    script = webfiles.packed("index.js", hashed=True, gzip=True)
+    script = tensorboard_page.packed("index.js", hashed=True, gzip=True)
     assert script is not None
     assert "max-age=86400" in script.headers["Cache-Control"]

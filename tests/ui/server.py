@@ -24,9 +24,9 @@ from typing import Any
 import psutil
 import pytest
 
-from tfcluster_magic.manager import ClusterManager
-from tfcluster_magic.models import TFCluster
-from tfcluster_magic.waiting import Until
+from tfcluster_magic.runs.manager import ClusterManager
+from tfcluster_magic.runs.waiting import Until
+from tfcluster_magic.spec import TFCluster
 
 from . import workspace
 

@@ -10,7 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, expect
 
-from tfcluster_magic.waiting import Until
+from tfcluster_magic.runs.waiting import Until
 
 from .page import LabPage
 

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta, timezone
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from tfcluster_magic.ledger import Hours, Ledger
-from tfcluster_magic.models import to_json
+from tfcluster_magic.quota.ledger import Hours, Ledger
+from tfcluster_magic.spec import to_json
 
 from .launch_form import button, launch, opened
 from .page import LabPage

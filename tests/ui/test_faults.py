@@ -12,7 +12,7 @@ from blocking import Blocking
 from playwright.sync_api import expect
 
 from tfcluster_magic.backends.local.store import RunFolder
-from tfcluster_magic.waiting import Until
+from tfcluster_magic.runs.waiting import Until
 
 from .console import AWAY
 from .page import LabPage

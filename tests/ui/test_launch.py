@@ -8,8 +8,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Response, expect
 
-from tfcluster_magic.models import Phase
-from tfcluster_magic.waiting import Until
+from tfcluster_magic.runs.waiting import Until
+from tfcluster_magic.spec import Phase
 
 from .launch_form import LAUNCH, button, form, launch, opened
 from .page import LabPage

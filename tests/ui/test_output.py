@@ -8,8 +8,8 @@ from typing import Any
 
 from playwright.sync_api import Locator, expect
 
-from tfcluster_magic.models import TFCluster
 from tfcluster_magic.output.bundle import bundle
+from tfcluster_magic.spec import TFCluster
 
 from .console import AWAY
 from .page import LabPage

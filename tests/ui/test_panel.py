@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Locator, expect
 from slow_program import SlowProgram
 
-from tfcluster_magic.waiting import Until
+from tfcluster_magic.runs.waiting import Until
 
 from .page import LabPage
 from .server import LabServer

@@ -6,8 +6,8 @@ import re
 
 from playwright.sync_api import Locator, expect
 
-from tfcluster_magic.models import Phase
-from tfcluster_magic.waiting import Until
+from tfcluster_magic.runs.waiting import Until
+from tfcluster_magic.spec import Phase
 
 from .page import LabPage
 

@@ -15,7 +15,7 @@ import event_writer as ev
 import pytest
 from playwright.sync_api import FrameLocator, Locator, expect
 
-from tfcluster_magic.tensorboard_registry import Entry, registry
+from tfcluster_magic.tensorboard.registry import Entry, registry
 
 from .page import LabPage
 from .server import LabServer

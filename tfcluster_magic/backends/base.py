@@ -17,9 +17,9 @@ from typing import overload
 
 from .. import paths
 from ..i18n import _
-from ..ledger import Account
-from ..models import Spec, Stop, TFCluster
-from ..preflight import Limit, Options, Preflight
+from ..quota.ledger import Account
+from ..quota.preflight import Limit, Options, Preflight
+from ..spec import Spec, Stop, TFCluster
 
 __all__ = ["Backend", "LaunchRequest", "Limit", "LogLine", "Options", "Preflight", "Removed"]
 

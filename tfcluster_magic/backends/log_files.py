@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from . import files
+from .. import state_files
 from .base import Counts, LogLine, every_line
 
 POLL = 0.2
@@ -109,8 +109,8 @@ def _is_file(place: Path) -> bool:
 def _opened(path: Path) -> int | None:
     """Open a log, which a program may have replaced by anything; None if it is not a file."""
     try:
-        return files.opened(path, owned=False)
-    except (FileNotFoundError, files.Unreadable):
+        return state_files.opened(path, owned=False)
+    except (FileNotFoundError, state_files.Unreadable):
         return None
 
 

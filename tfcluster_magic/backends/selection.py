@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import BackendUnavailable
 from ..i18n import _
-from ..kube import account
+from ..kube.api import account
 from .base import Backend
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ import click
 
 from ..errors import UsageError
 from ..i18n import _
-from ..models import TFCluster
 from ..output import report
-from ..waiting import Until
+from ..runs.waiting import Until
+from ..spec import TFCluster
 from . import grammar
 from .terminal import Terminal
 from .wording import Command

@@ -12,9 +12,9 @@ from click.shell_completion import CompletionItem
 from ..backends.selection import BACKENDS
 from ..errors import TFClusterError
 from ..i18n import _, mark
+from ..launch.options import OPTIONS, Kind
 from ..output.documents import FORMS
-from ..quantity import duration_rule, parse_duration
-from ..request import OPTIONS, Kind
+from ..spec.quantities import duration_rule, parse_duration
 from .terminal import Terminal
 from .wording import Command, of_click
 

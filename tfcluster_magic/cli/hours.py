@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from .. import budget, ledger
 from ..i18n import _
-from ..ledger import By, Row
 from ..output import hours
 from ..output.documents import to_yaml
+from ..quota import budgets, ledger
+from ..quota.ledger import By, Row
 from . import grammar
 from .terminal import Terminal
 from .wording import Command
@@ -53,7 +53,7 @@ def hours_command(terminal: Terminal, first: str, last: str, by: By, form: str) 
     now = time.time()
     account = terminal.manager.hours()
     days = account.budget.days if account.budget else WEEK
-    first, last = budget.days_asked(first, last, days, now)
+    first, last = budgets.days_asked(first, last, days, now)
     rows = ledger.rows({"": account.days}, first, last, by)
     more = {"budget": msgspec.to_builtins(account.budget)} if account.budget else {}
     show(terminal, rows, by, form, {"from": first, "to": last, "by": by, **more})

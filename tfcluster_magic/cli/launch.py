@@ -9,15 +9,15 @@ import click
 
 from ..errors import UsageError
 from ..i18n import _
-from ..models import Mode, TFCluster
 from ..output.documents import document, readable
-from ..waiting import Until
+from ..runs.waiting import Until
+from ..spec import Mode, TFCluster
 from . import grammar
 from .logs import follow_output
 from .terminal import Terminal
 
 if TYPE_CHECKING:
-    from ..planning import Plan
+    from ..launch.planning import Plan
 
 
 def _watching(command: grammar.F) -> grammar.F:

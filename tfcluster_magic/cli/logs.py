@@ -10,11 +10,11 @@ import click
 
 from ..errors import TFClusterError, WaitTimeout
 from ..i18n import _, ngettext
-from ..models import TFCluster
 from ..output import report
 from ..output.remarks import is_remark
 from ..output.stream import Prefixer, task_names
 from ..output.text import PLAIN
+from ..spec import TFCluster
 from . import grammar
 from .terminal import Terminal
 from .wording import Command

@@ -6,7 +6,7 @@ import click
 
 from ..errors import UsageError
 from ..i18n import _
-from ..models import TFCluster
+from ..spec import TFCluster
 from . import grammar
 from .terminal import Terminal
 from .wording import Command

@@ -7,12 +7,11 @@ from typing import Any
 
 import click
 
-from .. import rendering
 from ..backends.selection import means_kubernetes
 from ..errors import UsageError
 from ..i18n import _
-from ..models import TFCluster
-from . import grammar
+from ..spec import TFCluster
+from . import grammar, rendering
 from .terminal import Terminal
 
 LAYOUTS = ("native", "per-task")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 from ..i18n import _
-from ..manager import newest
-from ..models import Mode, Phase, TFCluster
 from ..output import report
 from ..output.documents import document
+from ..runs.manager import newest
+from ..spec import Mode, Phase, TFCluster
 from . import grammar
 from .terminal import Terminal
 from .wording import Command

@@ -17,13 +17,13 @@ import click
 
 from ..errors import TFClusterError, UsageError
 from ..i18n import _
-from ..manager import ClusterManager
-from ..models import TFCluster
 from ..output import report
 from ..output.text import Paint, settled, tame
+from ..runs.manager import ClusterManager
+from ..spec import TFCluster
 
 if TYPE_CHECKING:
-    from ..tensorboard_view import View
+    from ..tensorboard.views import View
 
 
 class Detached(Exception):

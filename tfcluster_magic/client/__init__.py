@@ -9,7 +9,7 @@ so when a client object is asked for, not before. It never starts or stops a tas
 from __future__ import annotations
 
 from .connection import Client, connect
-from .explanation import explain
 from .strategy import LegacyKerasNeeded
+from .tensorflow_errors import explain
 
 __all__ = ["Client", "LegacyKerasNeeded", "connect", "explain"]

@@ -13,13 +13,13 @@ from typing import Any
 
 from ..errors import BackendUnavailable, ClientUnsupported
 from ..i18n import _
-from ..models import ServerKind
+from ..spec import ServerKind
 from . import notebook
 from .environment import load_tensorflow, prepare_channels
-from .explanation import explain
-from .gate import by_task, closed_ports, enumerate_closed, wait_until_open
 from .reach import own_address
+from .readiness import by_task, closed_ports, enumerate_closed, wait_until_open
 from .strategy import is_loopback, stay_on_loopback, strategy_for
+from .tensorflow_errors import explain
 
 _SERVERS = ("ps", "worker")
 

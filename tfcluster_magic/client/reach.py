@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from ..errors import ClientUnsupported
 from ..i18n import _
-from ..kube.labels import CLIENT_PORTS
+from ..kube.api.labels import CLIENT_PORTS
 
 _own: dict[str, str] = {}
 

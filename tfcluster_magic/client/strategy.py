@@ -21,10 +21,10 @@ from typing import Any
 
 from ..errors import ClientUnsupported, WaitTimeout
 from ..i18n import _
-from ..loopback import guard_this_process
+from ..spec.loopback import guard_this_process
 from .environment import load_tensorflow, quieten_coordination
-from .explanation import KERAS_3
-from .gate import closed_ports
+from .readiness import closed_ports
+from .tensorflow_errors import KERAS_3
 
 _PACKAGE = __name__.partition(".")[0]
 _RECOVERY = (

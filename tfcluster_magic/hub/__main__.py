@@ -14,7 +14,7 @@ import click
 from ..errors import TFClusterError
 
 COMMANDS = {
-    "accounts": ("accounts.commands", "accounts"),
+    "accounts": ("auth.commands", "accounts"),
     "backup": ("backups", "backup"),
     "restore": ("backups", "restore"),
     "secrets": ("secrets", "secrets"),

@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from ..backends import files
+from .. import state_files
 from ..errors import TFClusterError
 from ..i18n import _
 from .tenancy.grants import Entitlement, Policy
@@ -79,10 +79,10 @@ class OverrideFile:
     def all(self) -> dict[str, Override]:
         """Each by its user. Raises TFClusterError."""
         try:
-            return read(files.content(self.path))
+            return read(state_files.content(self.path))
         except FileNotFoundError:
             return {}
-        except (files.Unreadable, ValueError, RecursionError) as error:
+        except (state_files.Unreadable, ValueError, RecursionError) as error:
             said = _("the overrides in {file} cannot be read: {why}")
             raise TFClusterError(said.format(file=self.path, why=error)) from None
 
@@ -98,13 +98,13 @@ class OverrideFile:
 
     @contextlib.contextmanager
     def _change(self) -> Iterator[dict[str, Override]]:
-        lock = files.lock_file(self.path.with_suffix(".lock"))
+        lock = state_files.lock_file(self.path.with_suffix(".lock"))
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             now = time.time()
             found = {name: each for name, each in self.all().items() if each.until > now}
             yield found
-            files.write(self.path, written(found), durable=True)
+            state_files.write(self.path, written(found), durable=True)
         finally:
             os.close(lock)
 
@@ -141,12 +141,12 @@ class Allowances:
         file = self._folder(of_others=gid is not None) / f"{quote(user, safe='')}.json"
         text = msgspec.json.encode(limits(self.of(user, groups)))
         try:
-            told: bytes | None = files.content(file)
-        except (FileNotFoundError, files.Unreadable):
+            told: bytes | None = state_files.content(file)
+        except (FileNotFoundError, state_files.Unreadable):
             told = None
         if told != text:
             mode = 0o640 if gid is not None else 0o600
-            files.write(file, text, durable=True, mode=mode, gid=gid)
+            state_files.write(file, text, durable=True, mode=mode, gid=gid)
         return file
 
     def tell_again(self, user: str, groups: Iterable[str]) -> None:

@@ -26,7 +26,7 @@ import click
 from ..errors import Conflict, InvalidRequest, NotFound, Problem
 from ..i18n import _
 from ..paths import private, state_dir
-from .accounts import FILE as ACCOUNTS
+from .auth import FILE as ACCOUNTS
 
 DATABASE = "jupyterhub.sqlite"
 COOKIES = "cookie_secret"

@@ -20,8 +20,9 @@ from pathlib import Path
 from traitlets.config import Config
 
 from ..paths import home_dir, private, state_dir
-from . import allowances, common, idle, sign_in
-from .accounts.store import normal
+from . import allowances, common, idle
+from .auth import sign_in
+from .auth.store import normal
 from .console import service as console
 
 PROXY = Path(sys.prefix, "share", "tfcluster", "proxy")

@@ -22,7 +22,7 @@ from tornado import web
 from traitlets import Integer, Unicode
 
 from ..i18n import _
-from ..limits import VARIABLE as LIMITS
+from ..quota.limits import VARIABLE as LIMITS
 from . import allowances
 from .in_turn import StartsInTurn
 

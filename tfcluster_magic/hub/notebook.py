@@ -40,7 +40,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     own = ["--ServerApp.answer_yes=True", "--LabApp.news_url=None"]
     own.append("--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate")
-    own.append("--ServerApp.identity_provider_class=tfcluster_magic.hub.visitors.Visitors")
+    own.append("--ServerApp.identity_provider_class=tfcluster_magic.hub.auth.visitors.Visitors")
     if os.geteuid() == 0:
         own.append("--allow-root")
     command = [sys.executable, "-m", "jupyterhub.singleuser", *own, *others]

@@ -14,11 +14,12 @@ from pathlib import Path
 
 from traitlets.config import Config
 
-from ..kube.labels import NOTEBOOK
-from . import common, idle, sign_in
+from ..kube.api.labels import NOTEBOOK
+from . import common, idle
+from .auth import sign_in
 from .console import service as console
-from .preparing import HANDLERS
 from .spawning.identity import GROUP, USER, pod_security
+from .spawning.preparing import HANDLERS
 from .spawning.sizes import VOLUMES
 from .tenancy import names
 

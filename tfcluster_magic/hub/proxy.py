@@ -13,7 +13,7 @@ from typing import Any
 from jupyterhub.proxy import ConfigurableHTTPProxy
 from tornado.httpserver import HTTPServer
 
-from ..request_body import MOST_BYTES
+from ..web import MOST_BYTES
 from . import forwarded
 from .console.service import SERVICE
 

@@ -15,8 +15,8 @@ import click
 
 from ..errors import InvalidRequest, Problem
 from ..i18n import _
-from ..kube import access
-from ..kube.api import ApiError, path
+from ..kube.api import access
+from ..kube.api.client import ApiError, path
 
 NAME = "tfcluster-hub-tokens"
 KEYS = ("proxy", "cookie", "crypt", "tenancy", "console")

@@ -8,7 +8,7 @@ a file. The rules in words, with their defaults, are in docs/lifecycle.md.
 
 from __future__ import annotations
 
-from ..models import Phase, Spec, Status
+from ..spec import Phase, Spec, Status
 from .observation import Decision, Observation, ObservedTask, StartTask, Why
 from .phases import active, queued, release, stopping
 from .turn import Turn

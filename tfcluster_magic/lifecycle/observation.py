@@ -4,7 +4,7 @@ ways for replays.
 
 from __future__ import annotations
 
-from ..models import Model, Status, TaskExit, TaskState
+from ..spec import Model, Status, TaskExit, TaskState
 
 
 class ObservedTask(Model, frozen=True):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .. import blame, explain
-from ..models import Cause, Phase, Reason, Reclaimed
-from ..names import parse_task
-from ..quantity import parse_memory
-from .judge import fail, judge, record_failures
+from ..spec import Cause, Phase, Reason, Reclaimed
+from ..spec.names import parse_task
+from ..spec.quantities import parse_memory
+from . import failure_cause, messages
+from .failures import fail, judge, record_failures
 from .turn import Turn
 
 MOST_REASONS = 3
@@ -22,18 +22,18 @@ def queued(turn: Turn) -> None:
         _stop_requested(turn)
     elif turn.seen.admitted:
         turn.set(phase=Phase.STARTING, started_at=turn.now)
-        turn.event(Reason.STARTING, explain.begun(len(turn.all_tasks)))
+        turn.event(Reason.STARTING, messages.begun(len(turn.all_tasks)))
         active(turn)
     elif limit is not None and turn.now >= _queued_at(turn) + limit:
         turn.finish(
             Phase.FAILED,
             Reason.QUEUE_TIMEOUT,
-            explain.queue_timeout(turn.seen.waiting_for, limit),
+            messages.queue_timeout(turn.seen.waiting_for, limit),
         )
     else:
         if limit is not None:
             turn.wake(_queued_at(turn) + limit)
-        turn.say(Reason.QUEUED, explain.queued(turn.seen.waiting_for))
+        turn.say(Reason.QUEUED, messages.queued(turn.seen.waiting_for))
         if turn.seen.submitted:
             turn.bring_up(turn.all_tasks)
 
@@ -65,7 +65,7 @@ def active(turn: Turn) -> None:
         turn.bring_up(t for t in turn.all_tasks if t not in failed)
     if turn.phase is Phase.STARTING and all(turn.is_up(t) for t in turn.all_tasks):
         turn.set(phase=Phase.RUNNING, running_at=turn.now)
-        turn.event(Reason.RUNNING, explain.starting((), len(turn.all_tasks)))
+        turn.event(Reason.RUNNING, messages.starting((), len(turn.all_tasks)))
         if turn.get("reason") is Reason.STARTING:
             turn.say(*_outlook(turn))
 
@@ -77,10 +77,10 @@ def _outlook(turn: Turn) -> tuple[Reason, str]:
     missing = [t for t in turn.all_tasks if not turn.is_up(t)]
     if turn.phase is Phase.STARTING or missing:  # in a run that is up: those that start again
         reason = Reason.STARTING if turn.phase is Phase.STARTING else Reason.RUNNING
-        return reason, _with_why(turn, explain.starting(missing, len(turn.all_tasks)))
+        return reason, _with_why(turn, messages.starting(missing, len(turn.all_tasks)))
     finished = [t for t in turn.all_tasks if turn.succeeded(t)]
     unfinished = [t for t in turn.all_tasks if not turn.succeeded(t)]
-    message = explain.running(turn.spec, unfinished, finished, turn.name)
+    message = messages.running(turn.spec, unfinished, finished, turn.name)
     return Reason.RUNNING, _with_why(turn, message)
 
 
@@ -98,7 +98,7 @@ def _all_succeeded(turn: Turn) -> bool:
     turn.set(window_opened_at=None, failures=())
     if turn.get("running_at") is None:
         turn.set(running_at=turn.now)
-    turn.finish(Phase.SUCCEEDED, Reason.COMPLETED, explain.succeeded(required, after, holding))
+    turn.finish(Phase.SUCCEEDED, Reason.COMPLETED, messages.succeeded(required, after, holding))
     release(turn)
     return True
 
@@ -113,7 +113,7 @@ def _out_of_time(turn: Turn) -> bool:
     if _fails_at_its_limit(turn, missing):
         return True
     if turn.now >= started + limits.max_duration:
-        message = explain.max_duration(limits.max_duration, turn.unfinished())
+        message = messages.max_duration(limits.max_duration, turn.unfinished())
         if turn.between:
             turn.set(culprit=None, window_opened_at=None, failures=())
             turn.finish(Phase.FAILED, Reason.MAX_DURATION, message)
@@ -126,7 +126,7 @@ def _out_of_time(turn: Turn) -> bool:
             # A failure that was healed since is not the cause.
             turn.set(culprit=missing[0], window_opened_at=None, failures=())
             because = [why.sentence for why in turn.seen.why[:MOST_REASONS]]
-            message = explain.start_timeout(missing, turn.spec, turn.name, because)
+            message = messages.start_timeout(missing, turn.spec, turn.name, because)
             turn.finish(Phase.FAILED, Reason.START_TIMEOUT, message)
             return True
         turn.wake(started + limits.start_timeout)
@@ -134,7 +134,7 @@ def _out_of_time(turn: Turn) -> bool:
     if idle is not None:
         if turn.now >= idle + limits.idle_timeout:
             _enter_stopping(
-                turn, Reason.IDLE_TIMEOUT, explain.idle_timeout(limits.idle_timeout, idle)
+                turn, Reason.IDLE_TIMEOUT, messages.idle_timeout(limits.idle_timeout, idle)
             )
             return True
         turn.wake(idle + limits.idle_timeout)
@@ -149,7 +149,7 @@ def _fails_at_its_limit(turn: Turn, missing: Sequence[str]) -> bool:
     runs_no_more = turn.between and over >= limits.max_duration
     fresh = turn.fresh_failures()
     if fresh and (starts_no_more or runs_no_more):
-        fail(turn, blame.culprit(fresh), fresh)
+        fail(turn, failure_cause.culprit(fresh), fresh)
         return True
     return False
 
@@ -166,7 +166,7 @@ def _idle_since(turn: Turn) -> float | None:
 def _stop_requested(turn: Turn) -> None:
     stop = turn.spec.stop
     assert stop is not None
-    message = explain.stopping(stop.reason, stop.by, turn.alive(), turn.seen.may_come)
+    message = messages.stopping(stop.reason, stop.by, turn.alive(), turn.seen.may_come)
     _enter_stopping(turn, Reason.STOP_REQUESTED, message)
 
 
@@ -185,11 +185,11 @@ def stopping(turn: Turn) -> None:
     turn.stop += left
     stop = turn.spec.stop
     if turn.get("reason") is Reason.STOP_REQUESTED and stop is not None:
-        turn.set(message=explain.stopping(stop.reason, stop.by, left, turn.seen.may_come))
+        turn.set(message=messages.stopping(stop.reason, stop.by, left, turn.seen.may_come))
     if not left and not turn.seen.may_come:
         turn.set(phase=Phase.STOPPED, finished_at=turn.now)
         if turn.get("reason") is Reason.STOP_REQUESTED and stop is not None:
-            turn.set(message=explain.stopped(stop.reason, stop.by))
+            turn.set(message=messages.stopped(stop.reason, stop.by))
         turn.event(turn.get("reason"), "Stopped.")
         release(turn)
 
@@ -210,7 +210,7 @@ def release(turn: Turn) -> None:
     if not holding and not turn.seen.may_come:
         turn.set(released_at=turn.now)
         if turn.phase is Phase.SUCCEEDED:
-            turn.set(message=explain.succeeded(turn.required(), 0, ()))
+            turn.set(message=messages.succeeded(turn.required(), 0, ()))
         _reclaimed(turn)
         turn.done = True
 
@@ -231,4 +231,4 @@ def _reclaimed(turn: Turn) -> None:
         gpu=sum(r.gpu for r in held),
     )
     turn.set(reclaimed=freed)
-    turn.event(turn.get("reason"), explain.reclaimed(ended))
+    turn.event(turn.get("reason"), messages.reclaimed(ended))

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 
-from .. import explain
-from ..models import Cause, Spec, TaskState, TaskStatus, TypeCounts
+from ..spec import Cause, Spec, TaskState, TaskStatus, TypeCounts
+from . import messages
 from .observation import Observation, ObservedTask
 
 MOST_ATTENTION = 20
@@ -67,7 +67,7 @@ def attention(
         rank = 0 if name == culprit else _RANK.get(state, 3 if restarts.get(name) else others)
         if rank is not None:
             exit_ = task.exit if task else None
-            untold = explain.never_started() if task is None and name in never else ""
+            untold = messages.never_started() if task is None and name in never else ""
             entry = TaskStatus(
                 name=name,
                 state=state,

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from .. import blame, explain, usage
-from ..models import (
+from ..quota import usage
+from ..spec import (
     Cause,
     Event,
     Mode,
@@ -26,7 +26,8 @@ from ..models import (
     TaskType,
     Usage,
 )
-from ..names import task_name
+from ..spec.names import task_name
+from . import failure_cause, messages
 from .observation import Decision, Observation, ObservedTask, StartTask
 from .tally import attention, count
 
@@ -164,7 +165,7 @@ class Turn:
         """Tasks of a run that is over which nobody had started when it ended."""
         known = self.before.attention if self.phase.is_final else ()
         if self.before.phase.is_final:  # what is gone since then looks the same
-            return frozenset(t.name for t in known if t.message == explain.never_started())
+            return frozenset(t.name for t in known if t.message == messages.never_started())
         return frozenset(t.name for t in known if t.state is TaskState.PENDING and not t.restarts)
 
     def _counted(self) -> Observation:
@@ -188,7 +189,7 @@ class Turn:
         """Say once that a log volume took no copies: training goes on, and nobody would notice."""
         for seen in self.seen.tasks.values():
             why = seen.uncopied or (seen.exit.uncopied if seen.exit else "")
-            if why and (text := explain.uncopied(why)) not in self.get("warnings"):
+            if why and (text := messages.uncopied(why)) not in self.get("warnings"):
                 self.set(warnings=(*self.get("warnings"), text))
                 self.event(self.get("reason"), text)
 
@@ -214,7 +215,7 @@ class Turn:
         seen = self._counted()
         self._tell_of_copies()
         self.set(
-            failures=blame.most_telling(self.get("failures"), MOST_FAILURES),
+            failures=failure_cause.most_telling(self.get("failures"), MOST_FAILURES),
             counts=count(self.spec, seen, self.all_tasks),
             usage=self._usage(),
             attention=attention(

@@ -11,16 +11,16 @@ import logging
 import sys
 from pathlib import Path
 
-from ..control import process
-from ..control.leader import Leader
-from ..control.metrics import told
-from ..control.service import Service
 from ..errors import TFClusterError
-from ..kube import access, account
-from ..kube.heartbeat import SYSTEM
-from ..kube.policy import Policy, parse
-from .controller import Controller
-from .measuring import Present
+from ..kube.api import access, account
+from ..kube.api.heartbeat import SYSTEM
+from ..kube.controller import process
+from ..kube.controller.leader_election import Leader
+from ..kube.controller.metrics import told
+from ..kube.controller.service import Service
+from ..kube.objects.policy import Policy, parse
+from .metrics import Present
+from .reconcile.controller import Controller
 
 log = logging.getLogger("tfcluster")
 

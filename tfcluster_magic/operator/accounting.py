@@ -16,15 +16,16 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from .. import budget, ledger
-from ..control.background import Background
 from ..errors import Problem
-from ..kube import hours, labels
-from ..kube.api import Api, ApiError, Object, path
-from ..ledger import Account, Ledger, Run
-from ..models import TFCluster
+from ..kube.api import labels
+from ..kube.api.client import Api, ApiError, Object, path
+from ..kube.capacity import ledgers
+from ..kube.controller.background import Background
+from ..quota import budgets, ledger
+from ..quota.ledger import Account, Ledger, Run
+from ..spec import TFCluster
 from .caches import Caches
-from .ground import Ground
+from .cluster_state import Ground
 from .metering import Meter
 
 PERIOD = 2.0
@@ -95,22 +96,22 @@ class Accountant(Background):
     ) -> Sequence[Problem] | None:
         """Why the budget of its user lets a run not begin; None while the ledgers are not read."""
         namespace, now = cluster.metadata.owner, time.time()
-        most = hours.budget_of(self._ground.marks(namespace))
+        most = ledgers.budget_of(self._ground.marks(namespace))
         if most is None:
             return ()
         if not self.known:
             return None
         book = self._books.get(namespace, Book())
         days = ledger.with_runs(book.kept.days, list(book.open.values()), now)
-        return budget.problems(cluster.spec, cores(cluster), most, ledger.spent(days), now)
+        return budgets.problems(cluster.spec, cores(cluster), most, ledger.spent(days), now)
 
     def told(self, namespace: str) -> str:
         """What a namespace's user is told of the runs that are over, and of what is allowed."""
         marks = self._ground.marks(namespace)
         book = self._books.get(namespace) or Book()
-        told = Account(group=marks.get(labels.OF_GROUP, ""), budget=hours.budget_of(marks))
+        told = Account(group=marks.get(labels.OF_GROUP, ""), budget=ledgers.budget_of(marks))
         if book.text is None or book.text[0] is not book.kept or book.text[1] != told:
-            first, _last = budget.window(ledger.FULL_DAYS, time.time())
+            first, _last = budgets.window(ledger.FULL_DAYS, time.time())
             days = {day: groups for day, groups in book.kept.days.items() if day >= first}
             said = msgspec.structs.replace(told, days=days)
             text = msgspec.json.encode(said, order="deterministic").decode()
@@ -137,7 +138,7 @@ class Accountant(Background):
     def _recall(self) -> None:
         """What is written down. Raises ApiError."""
         try:
-            found = self._api.every(path("configmaps", self._home), labelSelector=hours.SELECTOR)
+            found = self._api.every(path("configmaps", self._home), labelSelector=ledgers.SELECTOR)
         except ApiError as error:
             if error.status != 403:
                 raise
@@ -150,7 +151,7 @@ class Accountant(Background):
 
     def _take(self, found: Object) -> None:
         try:
-            namespace, user, kept = hours.read(found)
+            namespace, user, kept = ledgers.read(found)
         except (msgspec.MsgspecError, KeyError) as error:
             log.error("%s cannot be read: %s", found["metadata"]["name"], error)
             return
@@ -200,11 +201,11 @@ class Accountant(Background):
 
     def _write(self, namespace: str, book: Book, after: Ledger) -> None:
         user = self._ground.marks(namespace).get(labels.USER) or book.user or namespace
-        body, where = hours.write(namespace, user, after), path("configmaps", self._home)
+        body, where = ledgers.write(namespace, user, after), path("configmaps", self._home)
         try:
             if book.version:
                 body["metadata"]["resourceVersion"] = book.version
-                made = self._api.replace(f"{where}/{hours.name(namespace)}", body)
+                made = self._api.replace(f"{where}/{ledgers.name(namespace)}", body)
             else:
                 made = self._api.create(where, body)
         except ApiError as error:
@@ -222,7 +223,7 @@ class Accountant(Background):
 
     def _look_again(self, namespace: str, book: Book) -> None:
         """Somebody else wrote it, or took it away: the next look does it upon what is there."""
-        where = path("configmaps", self._home, hours.name(namespace))
+        where = path("configmaps", self._home, ledgers.name(namespace))
         try:
             self._take(self._api.get(where))
         except ApiError as error:
@@ -232,7 +233,7 @@ class Accountant(Background):
 
     def _went(self, found: Object) -> None:
         """The record of a run is gone; called on the informer's thread."""
-        run = hours.run_of(found, self._group(found))
+        run = ledgers.run_of(found, self._group(found))
         if run is not None:
             head = found["metadata"]
             self._gone[head["uid"]] = head["namespace"], run, time.time()
@@ -242,7 +243,7 @@ class Accountant(Background):
         head = found["metadata"]
         known = self._runs.get(head["uid"])
         if known is None or known[0] != head["resourceVersion"]:
-            run = hours.run_of(found, self._group(found))
+            run = ledgers.run_of(found, self._group(found))
             since = known[2] if known and known[1] else time.time()
             known = self._runs[head["uid"]] = head["resourceVersion"], run, since
         return known[1]

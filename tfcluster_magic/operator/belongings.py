@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ..i18n import _
-from ..kube import labels
-from ..kube.api import Object
-from ..models import TaskType
+from ..kube.api import labels
+from ..kube.api.client import Object
+from ..spec import TaskType
 from .caches import Caches, Key
 
 

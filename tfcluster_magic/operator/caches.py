@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..kube import labels, shapes, trimming
-from ..kube.api import Api, path
-from ..kube.informer import Informer, Informers, Update
+from ..kube.api import decoding, labels, trimming
+from ..kube.api.client import Api, path
+from ..kube.api.informer import Informer, Informers, Update
 
 Object = dict[str, Any]
 Key = tuple[str, str]
@@ -41,7 +41,7 @@ class Caches(Informers):
         self.runs = Informer(
             api,
             path("tfclusters", namespace),
-            shape=shapes.NAMED,
+            shape=decoding.NAMED,
             trim=trimming.tfcluster,
             changed=self._run_changed,
         )
@@ -49,7 +49,7 @@ class Caches(Informers):
             api,
             path("pods", namespace),
             selector=OURS,
-            shape=shapes.POD,
+            shape=decoding.POD,
             trim=trimming.pod,
             group=run_of,
             changed=of_runs,
@@ -58,7 +58,7 @@ class Caches(Informers):
             api,
             path("jobs", namespace),
             selector=OURS,
-            shape=shapes.JOB,
+            shape=decoding.JOB,
             trim=trimming.job,
             group=run_of,
             changed=of_runs,
@@ -66,7 +66,7 @@ class Caches(Informers):
         self.nodes = Informer(
             api,
             path("nodes"),
-            shape=shapes.NAMED,
+            shape=decoding.NAMED,
             trim=trimming.node,
             changed=self._node_changed,
         )

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from ..errors import Problem
 from ..lifecycle import Why
-from ..models import TaskType, TFCluster
+from ..spec import TaskType, TFCluster
 
 Object = dict[str, Any]
 

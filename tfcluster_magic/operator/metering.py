@@ -14,10 +14,11 @@ import logging
 import time
 from collections.abc import Callable
 
-from ..control.background import Background
-from ..kube import held, labels
-from ..kube.amounts import quantity
-from ..kube.api import Api, ApiError, Object, path
+from ..kube.api import labels
+from ..kube.api.amounts import quantity
+from ..kube.api.client import Api, ApiError, Object, path
+from ..kube.controller.background import Background
+from ..kube.status import held
 from .caches import OURS, Caches
 
 METRICS = "/apis/metrics.k8s.io/v1beta1"

@@ -10,8 +10,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from ..models import TFCluster
-from ..progress import Progress, told
+from ..progress.run_progress import Progress, told
+from ..spec import TFCluster
 from .html import card, link
 from .report import launched
 from .view import run_view

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ..models import Model, TFCluster
+from ..spec import Model, TFCluster
 
 FORMS = ("table", "json", "yaml", "name")
 

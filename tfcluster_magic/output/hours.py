@@ -6,9 +6,9 @@ import csv
 import io
 from collections.abc import Sequence
 
-from ..budget import amount
 from ..i18n import _
-from ..ledger import By, Row
+from ..quota.budgets import amount
+from ..quota.ledger import By, Row
 from .text import PLAIN, Paint, clean, spreadsheet_cell, table
 
 

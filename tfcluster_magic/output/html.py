@@ -7,7 +7,7 @@ from html import escape
 
 from ..errors import in_cells
 from ..i18n import _
-from ..models import Phase, TFCluster
+from ..spec import Phase, TFCluster
 from .report import ready, shape
 
 _COLOURS = {

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from .. import explain, usage
 from ..backends.base import Options
-from ..ended import how_it_ended
 from ..i18n import _, ngettext
-from ..models import Mode, Phase, Reclaimed, TaskFailure, TaskState, TaskStatus, TaskType, TFCluster
-from ..names import parse_task, task_name
-from ..quantity import format_bytes, format_duration
+from ..lifecycle import messages
+from ..lifecycle.ended import how_it_ended
+from ..quota import usage
+from ..spec import Mode, Phase, Reclaimed, TaskFailure, TaskState, TaskStatus, TaskType, TFCluster
+from ..spec.names import parse_task, task_name
+from ..spec.quantities import format_bytes, format_duration
 from .text import PLAIN, Paint, age, clean, clock, pad, table
 
 MOST_TASK_ROWS = 40
@@ -142,7 +143,7 @@ def reclaimed(what: Reclaimed, now: float | None = None) -> str:
     freed += [f"{what.gpu} GPU"] if what.gpu else []
     amount = f" ({', '.join(freed)})" if freed else ""
     return _("reclaimed at {at}: {tasks}{amount}").format(
-        at=clock(what.at, now, seconds=True), tasks=explain.shorten(what.tasks), amount=amount
+        at=clock(what.at, now, seconds=True), tasks=messages.shorten(what.tasks), amount=amount
     )
 
 
@@ -204,7 +205,7 @@ def _others(
         return [(n, state, state.value, str(restarts.get(n, 0)), "") for n in names]
     words = ", ".join(f"{count} {state.value}" for state, count in states.items())
     total = str(sum(restarts.get(n, 0) for n in names))
-    return [(explain.shorten(names, 3), None, words, total, "")]
+    return [(messages.shorten(names, 3), None, words, total, "")]
 
 
 def readiness(cluster: TFCluster) -> tuple[int, int]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..backends.base import LogLine
-from ..models import TFCluster
-from ..names import task_name
+from ..spec import TFCluster
+from ..spec.names import task_name
 from .text import TASK_COLOURS, Paint, settled, tame
 
 

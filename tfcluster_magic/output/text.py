@@ -7,7 +7,7 @@ import time
 import unicodedata
 from collections.abc import Sequence
 
-from ..models import Phase, TaskState
+from ..spec import Phase, TaskState
 from ..terminal_text import clean, settled, stripped, tame
 
 __all__ = ["clean", "settled", "tame"]  # re-exported beside the functions below

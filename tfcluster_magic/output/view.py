@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ..models import TFCluster
-from ..progress import Progress
+from ..progress.run_progress import Progress
+from ..spec import TFCluster
 from .report import readiness
 
 

@@ -14,12 +14,11 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from .. import names
-from ..models import Program, ProgramKind
-from . import mentions, sources, store
+from ..spec import Program, ProgramKind, names
+from . import mentions, snapshots, sources
 from .mentions import FLAGS
+from .snapshots import INLINE_BYTES, materialise
 from .sources import is_url
-from .store import INLINE_BYTES, materialise
 from .tree import LIMIT_BYTES, MAX_FILES, checksum
 
 __all__ = [
@@ -108,9 +107,9 @@ def default_name(source: str | os.PathLike[str], cwd: Path | None = None) -> str
 
 def check_url(url: str, sha256: str | None = None) -> None:
     """Raise InvalidRequest for an address that would not even be asked. Asks nobody."""
-    from . import fetch
+    from . import download
 
-    fetch.split_checksum(url, sha256)
+    download.split_checksum(url, sha256)
 
 
 def speaks_of_ps(program: Program, workspace: Path) -> bool:
@@ -119,14 +118,14 @@ def speaks_of_ps(program: Program, workspace: Path) -> bool:
     Raises:
         TFClusterError: the snapshot is gone or altered.
     """
-    return mentions.speaks_of_ps(store.load(program, workspace))
+    return mentions.speaks_of_ps(snapshots.load(program, workspace))
 
 
 def _keep(read: sources.Read, arguments: Sequence[str], workspace: Path, cwd: Path) -> Program:
     sha256 = checksum(read.tree)
-    files = store.inline(read.tree)
+    files = snapshots.inline(read.tree)
     if files is None:
-        store.store(read.tree, sha256, workspace, source=read.source)
+        snapshots.store(read.tree, sha256, workspace, source=read.source)
     # A shell script expects its files around it; a Python file runs as a person would run it: from
     # here, where its relative paths lead to data.
     alone = read.kind in (ProgramKind.FILE, ProgramKind.CELL)

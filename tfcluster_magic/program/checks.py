@@ -15,7 +15,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 
 from ..i18n import _, mark
-from .imports import Closure
+from .inspection import Closure
 from .mentions import script_text
 from .syntax import tree_of, undisturbed
 from .tree import File, Tree, refusal

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..i18n import _, mark
-from ..models import ProgramKind
+from ..spec import ProgramKind
 from .checks import broken_modules, check_cell, check_entry, missing_modules, undefined_names
 from .folder import list_files, read_files
-from .imports import Closure, InTree, OnDisk, closure
+from .inspection import Closure, InTree, OnDisk, closure
 from .tree import File, Tree, check_limits, check_paths, refusal
 
 ENTRIES = ("run.sh", "main.py", "__main__.py")
@@ -140,10 +140,10 @@ def read_folder(path: Path, source: str, cwd: Path, limit_bytes: int) -> Read:
 
 def read_url(source: str, cwd: Path, sha256: str | None, limit_bytes: int, timeout: float) -> Read:
     """A download: a .py or .sh file, or a folder as .zip or .tar.gz."""
-    from . import archive, fetch  # 60 ms of http and ssl, which only this source needs
+    from . import archive, download  # 60 ms of http and ssl, which only this source needs
 
-    url, expected = fetch.split_checksum(source, sha256)
-    got = fetch.fetch(url, sha256=expected, limit_bytes=limit_bytes, timeout=timeout)
+    url, expected = download.split_checksum(source, sha256)
+    got = download.fetch(url, sha256=expected, limit_bytes=limit_bytes, timeout=timeout)
     name = next((n for n in map(_last_part, (url, got.url)) if _is_known(n)), _last_part(url))
     if re.match(rb"\s*<(!doctype|html|head)", got.content[:200], re.IGNORECASE):
         raise refusal(

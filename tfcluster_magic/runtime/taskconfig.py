@@ -1,8 +1,9 @@
 """What one task is told: TF_CONFIG, addresses, flags, environment and command, from task.json.
 
-Pure but for reading that file: it decides nothing about processes. `tfcluster_magic/tf_config.py`
-holds the same rules for the package's own use, and a test keeps the two equal. Standard library
-only, Python 3.8 syntax.
+Pure but for reading that file: it decides nothing about processes.
+`tfcluster_magic/spec/tf_config.py` holds the same rules for the package's own use, and a test
+keeps the two equal.
+Standard library only, Python 3.8 syntax.
 """
 
 from __future__ import annotations

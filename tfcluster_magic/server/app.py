@@ -8,12 +8,12 @@ from jupyter_server.extension.application import ExtensionApp
 from jupyter_server.utils import url_path_join
 from traitlets import Bool
 
-from . import boards, launching, logs, openapi, options, proxy, runs, settings_language
+from . import launching, logs, openapi, options, proxy, runs, settings_language, tensorboards
 from .service import Service
 
 API = "tfcluster/api"
 # The first that fits answers.
-MODULES = (options, logs, launching, boards, runs, openapi)
+MODULES = (options, logs, launching, tensorboards, runs, openapi)
 
 
 class TFClusterApp(ExtensionApp):

@@ -19,12 +19,12 @@ from tornado.http1connection import HTTP1Connection
 from tornado.iostream import StreamClosedError
 from tornado.web import HTTPError, authenticated
 
-from .. import validation
+from .. import problems
 from ..errors import Conflict, InvalidRequest, NotAllowed, Problem, TFClusterError
 from ..i18n import _, accepted, language
-from ..models import Model, TFCluster
-from ..output import problems
-from ..request_body import StreamedBody
+from ..launch import validation
+from ..spec import Model, TFCluster
+from ..web import StreamedBody
 
 if TYPE_CHECKING:
     from .service import Service

@@ -24,7 +24,7 @@ from tornado.iostream import IOStream, StreamClosedError
 from tornado.tcpclient import TCPClient
 from tornado.util import TimeoutError as TornadoTimeout
 
-from ..request_body import announced
+from ..web import announced
 
 SENT = re.compile(
     "accept|accept-(encoding|language)|cache-control|content-type|"

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from .. import form
 from ..errors import InvalidRequest, Problem
-from ..models import Model
+from ..launch import form
+from ..launch.command_line import magic, of_launch
+from ..launch.options import BY_KEY, unknown
 from ..program import is_url
-from ..request import BY_KEY, unknown
-from ..words import magic, of_launch
+from ..spec import Model
 from . import kernelspecs
 from .base import TFClusterHandler, guarded
 from .files import files_root, inside

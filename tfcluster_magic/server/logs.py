@@ -22,9 +22,9 @@ from tornado.iostream import StreamClosedError
 from ..backends.base import LogLine
 from ..errors import BackendUnavailable, InvalidRequest, Problem, TFClusterError
 from ..i18n import _
-from ..models import TFCluster
 from ..output.stream import Prefixer, task_names
 from ..output.text import PLAIN
+from ..spec import TFCluster
 from .base import TFClusterHandler, break_off, guarded, problem
 from .worker import READ_WITHIN
 

@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 
 from ..backends.base import Options
-from ..models import TFCluster
+from ..spec import TFCluster
 from .base import TFClusterHandler, guarded
-from .boards import BoardBody
 from .kernelspecs import Kernel
 from .launching import LaunchBody, RerunBody
 from .runs import StopBody
+from .tensorboards import BoardBody
 
 FILE = Path(__file__).with_name("openapi.yaml")
 MODELS = (TFCluster, Options, LaunchBody, RerunBody, StopBody, BoardBody, Kernel)

@@ -19,15 +19,15 @@ from tornado.web import HTTPError
 
 from ..errors import BackendUnavailable, Conflict, TFClusterError
 from ..i18n import _, language
-from ..output.problems import encoded
-from ..request_body import StreamedBody, announced
-from ..tensorboard_registry import Board
-from ..tensorboard_server import HOST
+from ..problems import encoded
+from ..tensorboard.registry import Board
+from ..tensorboard.server import HOST
+from ..web import StreamedBody, announced
 from .base import PROBLEM, RESOURCE, break_off, guarded, looked_at, may, problem, wanted_by
-from .boards import PAGE, ServerBoards
 from .forward import Broken, Forward, NoAnswer, relocated
 from .pages import failed, starting
-from .webfiles import packed
+from .tensorboard_page import packed
+from .tensorboards import PAGE, ServerBoards
 
 PATIENCE = 2.5
 """Seconds that a page waits for its board before it says that it is starting."""

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import TFClusterError
-from ..feed import Feed, Known
 from ..output.view import run_view
+from ..runs.watcher import Feed, Known
 from .base import problem
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from ..feed import Feed
-from ..manager import ClusterManager
-from ..models import TFCluster
-from ..waiting import ENDING
+from ..runs.manager import ClusterManager
+from ..runs.waiting import ENDING
+from ..runs.watcher import Feed
+from ..spec import TFCluster
 from .worker import READ_WITHIN, Worker
 
 if TYPE_CHECKING:

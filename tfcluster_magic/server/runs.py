@@ -8,10 +8,10 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from ..i18n import _
-from ..models import Model, TFCluster
+from ..launch.command_line import command_of, line_of, manifest_of
 from ..output.documents import to_yaml
 from ..output.stream import task_names
-from ..words import command_of, line_of, manifest_of
+from ..spec import Model, TFCluster
 from .base import TFClusterHandler, guarded, problem
 
 GONE_WITHIN = 2.0

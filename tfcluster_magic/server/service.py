@@ -13,14 +13,14 @@ from functools import cached_property
 from typing import Any
 
 from ..backends.base import Backend
-from ..feed import Feed, Known
-from ..manager import ClusterManager
-from ..models import TFCluster
 from ..output.view import run_view
-from .boards import ServerBoards
+from ..runs.manager import ClusterManager
+from ..runs.watcher import Feed, Known
+from ..spec import TFCluster
 from .logs import Streams
 from .push import Push, register
 from .removals import Removals
+from .tensorboards import ServerBoards
 from .worker import Worker
 
 

@@ -12,7 +12,7 @@ from kubenode.errors import NodeError
 
 from benchmarks.rows import Row, bounded
 from tfcluster_magic.backends.kubernetes.backend import KubernetesBackend
-from tfcluster_magic.kube.api import path
+from tfcluster_magic.kube.api.client import path
 
 from .site import Site
 from .telling import PATIENCE, counting, phases

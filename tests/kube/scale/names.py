@@ -17,7 +17,7 @@ from kubenode.node import Node
 from kubenode.processes import running
 
 from benchmarks.rows import Row, bounded, compared
-from tfcluster_magic.kube.api import Object
+from tfcluster_magic.kube.api.client import Object
 
 from .real import IMAGE_PULL, METRICS, ask, asker
 from .site import Site, cpu_of

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from kubenode.commands import say
 
 from benchmarks.rows import Row, compared
-from tfcluster_magic.kube.api import Object, path
+from tfcluster_magic.kube.api.client import Object, path
 
 from .site import Site
 from .telling import counting

@@ -10,7 +10,7 @@ from typing import Any
 import workloads
 from kubectl import Kubectl
 
-from tfcluster_magic.kube.api import Object
+from tfcluster_magic.kube.api.client import Object
 
 PROGRAM = Path(__file__).with_name("asking.py")
 METRICS = 9153

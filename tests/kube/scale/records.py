@@ -12,9 +12,9 @@ from kubenode.commands import say
 
 from benchmarks.product import COMMAND
 from benchmarks.rows import Row, bounded, compared
-from tfcluster_magic.kube import resource
-from tfcluster_magic.kube.api import Object, path
-from tfcluster_magic.models import Phase, Reason, Status, TypeCounts
+from tfcluster_magic.kube.api.client import Object, path
+from tfcluster_magic.kube.objects import custom_resource
+from tfcluster_magic.spec import Phase, Reason, Status, TypeCounts
 
 from .following import EXIT, workers
 from .site import Site
@@ -80,7 +80,7 @@ def _finish(site: Site, names: Sequence[str]) -> None:
 
 def _over() -> Object:
     now = time.time()
-    return resource.status_of(
+    return custom_resource.status_of(
         Status(
             phase=Phase.SUCCEEDED,
             reason=Reason.COMPLETED,

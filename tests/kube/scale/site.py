@@ -25,8 +25,9 @@ from kubenode.cluster import Cluster
 from operating import Process
 from operators import SYSTEM
 
-from tfcluster_magic.kube import access, policy
-from tfcluster_magic.kube.api import Api, ApiError, Object, path
+from tfcluster_magic.kube.api import access
+from tfcluster_magic.kube.api.client import Api, ApiError, Object, path
+from tfcluster_magic.kube.objects import policy
 
 from .telling import counting, until
 

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 
 from kubenode.errors import NodeError
 
-from tfcluster_magic.kube.api import Api, Object, path
-from tfcluster_magic.kube.informer import Informer, Update
+from tfcluster_magic.kube.api.client import Api, Object, path
+from tfcluster_magic.kube.api.informer import Informer, Update
 
 PATIENCE = 300.0
 RUNNING = "status.phase=Running"

@@ -21,8 +21,8 @@ from kubenode import build
 from kubenode.commands import say, wait_until
 
 from benchmarks.rows import Row, compared
-from tfcluster_magic.kube.api import Object, path
-from tfcluster_magic.kube.ends import condition
+from tfcluster_magic.kube.api.client import Object, path
+from tfcluster_magic.kube.status.exit_status import condition
 
 from .site import Site
 from .ways import PS, TFCLUSTER, WORKERS, Way, measure, on_fakes

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from kubenode.commands import say
 
 from benchmarks.rows import Row, bounded, compared
-from tfcluster_magic.kube import labels
-from tfcluster_magic.kube.api import path
+from tfcluster_magic.kube.api import labels
+from tfcluster_magic.kube.api.client import path
 
 from .site import Site
 from .telling import Pods, counting

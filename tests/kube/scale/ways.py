@@ -16,10 +16,10 @@ import workloads
 from kubenode import kwok, paths
 from operators import spec_of
 
-from tfcluster_magic.kube import manifests, resource
-from tfcluster_magic.kube.api import Object, path
-from tfcluster_magic.kube.per_task import per_task
-from tfcluster_magic.models import Spec, TFCluster
+from tfcluster_magic.kube.api.client import Object, path
+from tfcluster_magic.kube.objects import custom_resource, manifests
+from tfcluster_magic.kube.objects.per_task import per_task
+from tfcluster_magic.spec import Spec, TFCluster
 
 from .site import DEPLOYMENTS, Site
 from .telling import counting, phases, until
@@ -63,7 +63,7 @@ def spec(workers: int, ps: int) -> Spec:
 def record(run: str = RUN, workers: int = WORKERS, ps: int = PS) -> Object:
     """What a launch POSTs."""
     cluster, _dash, number = run.rpartition("-")
-    return resource.write(cluster, int(number), spec(workers, ps))
+    return custom_resource.write(cluster, int(number), spec(workers, ps))
 
 
 def bare(count: int) -> Object:
@@ -87,7 +87,7 @@ def _per_task(site: Site) -> Sequence[Object]:
 
 
 def _on_paper(workers: int, ps: int) -> TFCluster:
-    return manifests.on_paper(resource.read(record(RUN, workers, ps)))
+    return manifests.on_paper(custom_resource.read(record(RUN, workers, ps)))
 
 
 BARE = Way("bare_job", lambda _site: [bare(TASKS)])

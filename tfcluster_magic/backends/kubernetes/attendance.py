@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 
 from ...i18n import _
-from ...kube import heartbeat
-from ...kube.api import Api, ApiError
+from ...kube.api import heartbeat
+from ...kube.api.client import Api, ApiError
 
 EVERY = 4.0
 """Seconds between two questions."""

@@ -20,18 +20,18 @@ from typing import overload
 import msgspec
 from msgspec.structs import replace
 
-from ... import names
 from ...errors import BackendUnavailable, Conflict, PreflightRefused
 from ...i18n import _
-from ...kube import access, account, labels, resource
-from ...kube import hours as kube_hours
-from ...kube.api import Api, ApiError, path
-from ...kube.gone import keepers
-from ...ledger import Account
-from ...models import Spec, Stop, TFCluster
-from .. import naming
+from ...kube.api import access, account, labels
+from ...kube.api.client import Api, ApiError, path
+from ...kube.api.gone import keepers
+from ...kube.capacity import ledgers as kube_hours
+from ...kube.objects import custom_resource
+from ...quota.ledger import Account
+from ...spec import Spec, Stop, TFCluster, names
+from .. import run_names
 from ..base import Backend, Counts, LaunchRequest, LogLine, Options, Preflight, Removed, every_line
-from . import fitting, folders, posting, published, records, watching
+from . import folders, launch_check, posting, published, records, watching
 from .attendance import Attendance
 from .logs import Reader
 
@@ -140,8 +140,8 @@ class KubernetesBackend(Backend):
         with self._explained():
             there, offer, told = published.read(self.api, self.namespace)
             account = self._account(told) or Account()
-        spec = fitting.with_image(spec, offer)
-        return spec, there, fitting.check(spec, there, offer, account, here=self.mounts)
+        spec = launch_check.with_image(spec, offer)
+        return spec, there, launch_check.check(spec, there, offer, account, here=self.mounts)
 
     def hours(self) -> Account:
         """See `Backend.hours`."""
@@ -168,13 +168,13 @@ class KubernetesBackend(Backend):
             for _try in range(_TRIES):
                 known = self._every()
                 running = {c.metadata.cluster: c for c in known if c.active}
-                cluster = naming.choose(request.cluster, request.name_given, running)
+                cluster = run_names.choose(request.cluster, request.name_given, running)
                 number = folders.next_run(self.mounts, cluster, known, there.log_dir)
-                body = resource.write(cluster, number, spec, warnings=warnings)
+                body = custom_resource.write(cluster, number, spec, warnings=warnings)
                 made = posting.post(self.api, self.namespace, body)
                 if made is None:
                     continue  # somebody was faster: the name may be taken now
-                return resource.read(made)
+                return custom_resource.read(made)
         raise Conflict(
             _("other launches of {name} come at the same time: try again").format(
                 name=request.cluster
@@ -185,19 +185,21 @@ class KubernetesBackend(Backend):
         """See `Backend.list`."""
         now = time.time()
         with self._explained():
-            return naming.newest_first([c for c in self._every() if not naming.expired(c, now)])
+            return run_names.newest_first(
+                [c for c in self._every() if not run_names.expired(c, now)]
+            )
 
     def get(self, ref: str) -> TFCluster:
         """See `Backend.get`."""
         cluster, run = names.parse_ref(ref)
         with self._explained():
             if not names.is_valid(cluster):
-                raise naming.unknown(ref, self._names())
+                raise run_names.unknown(ref, self._names())
             if run is None:
                 runs = [c for c in self._every() if c.metadata.cluster == cluster]
                 if runs:
                     return max(runs, key=lambda c: c.metadata.run)
-                raise naming.unknown(ref, self._names())
+                raise run_names.unknown(ref, self._names())
             try:
                 found = records.read(self.api.get(self._where(names.run_name(cluster, run))))
             except ApiError as error:
@@ -205,7 +207,7 @@ class KubernetesBackend(Backend):
                     raise
                 found = None
             if found is None:
-                raise naming.unknown(ref, self._names())
+                raise run_names.unknown(ref, self._names())
             return found
 
     def stop(self, ref: str, stop: Stop) -> TFCluster:
@@ -220,7 +222,9 @@ class KubernetesBackend(Backend):
         }
         with self._explained(cluster.metadata.name):
             try:
-                return resource.read(self.api.merge(self._where(cluster.metadata.name), wish))
+                return custom_resource.read(
+                    self.api.merge(self._where(cluster.metadata.name), wish)
+                )
             except ApiError as error:
                 now = self.get(cluster.metadata.name)
                 if error.status == 422 and now.spec.stop is not None:
@@ -236,7 +240,7 @@ class KubernetesBackend(Backend):
         cluster = self.get(ref)
         head, output = cluster.metadata, folders.output(self.mounts, cluster)
         if cluster.status.released_at is None:
-            raise naming.still_has_tasks(cluster)
+            raise run_names.still_has_tasks(cluster)
         if with_logs and output is None:
             raise Conflict(
                 _(
@@ -270,7 +274,7 @@ class KubernetesBackend(Backend):
     ) -> Iterator[LogLine | None]:
         """See `Backend.logs`."""
         cluster = self.get(ref)
-        wanted = naming.tasks_of(cluster, tasks)
+        wanted = run_names.tasks_of(cluster, tasks)
         output = folders.output(self.mounts, cluster)
         reader = Reader(self.api, cluster, wanted, output, counts)
         return self._told(reader.follow(tail) if follow else reader.once(tail))
@@ -308,7 +312,7 @@ class KubernetesBackend(Backend):
         return [cluster for each in found if (cluster := records.read(each)) is not None]
 
     def _names(self) -> Sequence[tuple[str, int]]:
-        return [(c.metadata.cluster, c.metadata.run) for c in naming.newest_first(self._every())]
+        return [(c.metadata.cluster, c.metadata.run) for c in run_names.newest_first(self._every())]
 
     @contextlib.contextmanager
     def _explained(self, what: str = "") -> Iterator[None]:

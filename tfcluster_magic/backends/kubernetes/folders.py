@@ -14,12 +14,12 @@ from pathlib import Path
 from ... import paths
 from ...errors import InvalidRequest, Problem
 from ...i18n import _
-from ...kube import account
-from ...kube.offer import Offer
-from ...models import TFCluster
-from ...program.store import INLINE_BYTES
-from ...storage import Volume
-from .. import naming, volumes
+from ...kube.api import account
+from ...kube.capacity.offer import Offer
+from ...program.snapshots import INLINE_BYTES
+from ...quota.storage import Volume
+from ...spec import TFCluster
+from .. import folder_sizes, run_names
 
 
 def is_here(context: str, namespace: str) -> bool:
@@ -72,7 +72,7 @@ def next_run(here: bool, cluster: str, known: Sequence[TFCluster], log_dir: str)
     """The number of the next run; one whose logs are still there is not given again."""
     used = [c.metadata.run for c in known if c.metadata.cluster == cluster]
     root = logs(here, log_dir)
-    kept = naming.numbers(root / cluster) if root else ()
+    kept = run_names.numbers(root / cluster) if root else ()
     return 1 + max((*used, *kept), default=0)
 
 
@@ -89,8 +89,8 @@ def filled(offer: Offer) -> list[Volume]:
         ("log", policy.log_claim, policy.log_path),
     )
     there = [
-        volumes.Folder(name, Path(path), round(claims[claim].size), runs=name == "log")
+        folder_sizes.Folder(name, Path(path), round(claims[claim].size), runs=name == "log")
         for name, claim, path in places
         if claim in claims and claims[claim].size and os.path.isdir(path)
     ]
-    return volumes.measure(there, paths.state_dir()) if there else []
+    return folder_sizes.measure(there, paths.state_dir()) if there else []

@@ -17,12 +17,12 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from ...errors import NotFound
-from ...explain import shorten
 from ...i18n import _
-from ...kube import access, labels
-from ...kube.api import Api, ApiError, Object, path
-from ...kube.informer import Informer, Update
-from ...models import Phase, TFCluster
+from ...kube.api import access, labels
+from ...kube.api.client import Api, ApiError, Object, path
+from ...kube.api.informer import Informer, Update
+from ...lifecycle.messages import shorten
+from ...spec import Phase, TFCluster
 from ..base import Counts, LogLine, every_line
 from . import unread
 from .pod_log import PodLog

@@ -17,8 +17,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ...kube import labels
-from ...kube.api import Api, ApiError, Object, path
+from ...kube.api import labels
+from ...kube.api.client import Api, ApiError, Object, path
 from ..base import Counts, LogLine, every_line
 from ..log_files import TaskLog
 from .marks import Mark, Said, behind

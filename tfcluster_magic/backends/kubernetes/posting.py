@@ -15,8 +15,8 @@ import uuid
 
 from ...errors import BackendUnavailable, InvalidRequest, Problem
 from ...i18n import _
-from ...kube import access, labels
-from ...kube.api import Api, ApiError, Object, path
+from ...kube.api import access, labels
+from ...kube.api.client import Api, ApiError, Object, path
 
 LAUNCH = f"{labels.GROUP}/launch"
 """Annotation with the mark of the launch that made a run."""

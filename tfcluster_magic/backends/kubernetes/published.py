@@ -6,11 +6,11 @@ import msgspec
 
 from ...errors import BackendUnavailable
 from ...i18n import _
-from ...kube import access, heartbeat, labels
-from ...kube.api import GROUPS, Api, ApiError, path
-from ...kube.hours import HOURS
-from ...kube.offer import OFFER, Offer
-from ...kube.offer import read as read_offer
+from ...kube.api import access, heartbeat, labels
+from ...kube.api.client import GROUPS, Api, ApiError, path
+from ...kube.capacity.ledgers import HOURS
+from ...kube.capacity.offer import OFFER, Offer
+from ...kube.capacity.offer import read as read_offer
 from ..base import Options
 
 OPTIONS = "options.json"

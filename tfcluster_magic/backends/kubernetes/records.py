@@ -5,9 +5,9 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from ...errors import InvalidRequest
-from ...kube import resource
-from ...kube.api import Object
-from ...models import TFCluster
+from ...kube.api.client import Object
+from ...kube.objects import custom_resource
+from ...spec import TFCluster
 
 
 def read(found: Object) -> TFCluster | None:
@@ -16,9 +16,9 @@ def read(found: Object) -> TFCluster | None:
     None for one whose very name no run can have.
     """
     try:
-        return resource.read(found)
+        return custom_resource.read(found)
     except InvalidRequest as error:
-        if not resource.split(str(found["metadata"]["name"]))[0]:
+        if not custom_resource.split(str(found["metadata"]["name"]))[0]:
             return None
-        cluster = resource.read({**found, "spec": {"mode": "in-graph"}})
+        cluster = custom_resource.read({**found, "spec": {"mode": "in-graph"}})
         return replace(cluster, status=replace(cluster.status, message=str(error)))

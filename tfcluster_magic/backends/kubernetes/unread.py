@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...explain import shorten
 from ...i18n import _
+from ...lifecycle.messages import shorten
 
 PATIENCE = 3.0
 """Seconds without an answer before it is told."""

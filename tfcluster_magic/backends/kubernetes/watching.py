@@ -11,12 +11,12 @@ import queue
 import time
 from collections.abc import Callable, Iterator
 
-from ...kube import access
-from ...kube.api import Api, Object, path
-from ...kube.informer import Informer, Update
-from ...models import TFCluster
+from ...kube.api import access
+from ...kube.api.client import Api, Object, path
+from ...kube.api.informer import Informer, Update
+from ...spec import TFCluster
 from ..base import Removed
-from ..naming import expired
+from ..run_names import expired
 
 POLL = 0.4
 PATIENCE = 600.0

@@ -11,13 +11,14 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ... import state_files
 from ...errors import Problem, TFClusterError
 from ...i18n import _
-from ...limits import VARIABLE, Limits, held, problems
-from ...models import Spec, TaskType, TFCluster
-from ...quantity import parse_memory
-from ...storage import Volume
-from .. import files, volumes
+from ...quota.limits import VARIABLE, Limits, held, problems
+from ...quota.storage import Volume
+from ...spec import Spec, TaskType, TFCluster
+from ...spec.quantities import parse_memory
+from .. import folder_sizes
 
 
 def limits(environ: Mapping[str, str] | None = None) -> Limits | None:
@@ -26,8 +27,8 @@ def limits(environ: Mapping[str, str] | None = None) -> Limits | None:
     if not file:
         return None
     try:
-        return files.load(Path(file), Limits, exact=True)
-    except (FileNotFoundError, files.Unreadable) as error:
+        return state_files.load(Path(file), Limits, exact=True)
+    except (FileNotFoundError, state_files.Unreadable) as error:
         text = _("what the hub allows cannot be read from {file}: {why}; ask its administrator")
         raise TFClusterError(text.format(file=file, why=error)) from None
 
@@ -61,9 +62,11 @@ def storage(folders: Mapping[str, Path], state_dir: Path) -> list[Volume]:
         with contextlib.suppress(ValueError, TypeError):  # of another release
             allowed[name] = parse_memory(amount)
     bounded = [
-        volumes.Folder(name, path, allowed[name], runs=name == "log")
+        folder_sizes.Folder(name, path, allowed[name], runs=name == "log")
         for name, path in folders.items()
         if name in allowed
     ]
-    inside = [volumes.Folder(name, path) for name, path in folders.items() if name not in allowed]
-    return volumes.measure(bounded, state_dir, but=inside) if bounded else []
+    inside = [
+        folder_sizes.Folder(name, path) for name, path in folders.items() if name not in allowed
+    ]
+    return folder_sizes.measure(bounded, state_dir, but=inside) if bounded else []

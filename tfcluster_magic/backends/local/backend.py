@@ -18,15 +18,16 @@ from typing import overload
 
 from msgspec.structs import replace
 
-from ... import names, paths, storage
+from ... import paths, state_files
 from ...errors import InvalidRequest, NotFound, PreflightRefused, TFClusterError
 from ...i18n import _
-from ...ledger import Account
-from ...models import Phase, Spec, Stop, TFCluster, to_json
-from ...preflight import check
-from .. import files, log_files, naming
+from ...quota import storage
+from ...quota.ledger import Account
+from ...quota.preflight import check
+from ...spec import Phase, Spec, Stop, TFCluster, names, to_json
+from .. import log_files, run_names
 from ..base import Backend, Counts, LaunchRequest, LogLine, Options, Preflight, Removed, every_line
-from . import allowance, elsewhere, hours, processes, repair, room, watching
+from . import allowance, capacity, elsewhere, processes, quota, repair, watching
 from .store import RunFolder, Store
 
 
@@ -60,7 +61,7 @@ class LocalBackend(Backend):
 
     def options(self) -> Options:
         """See `Backend.options`."""
-        there, _gpus = room.measure(self._active())
+        there, _gpus = capacity.measure(self._active())
         notes = [
             _("CPU is shared with everything else on this machine; memory limits and GPUs are not.")
         ]
@@ -73,7 +74,7 @@ class LocalBackend(Backend):
             interpreter=sys.executable,
             data_dir=str(self.data_dir),
             log_dir=str(self.log_dir),
-            notes=(*notes, *room.warnings(self.log_dir)),
+            notes=(*notes, *capacity.warnings(self.log_dir)),
         )
 
     def preflight(self, spec: Spec) -> Preflight:
@@ -82,18 +83,18 @@ class LocalBackend(Backend):
 
     def _preflight(self, spec: Spec) -> tuple[Preflight, Sequence[str]]:
         active = self._active()
-        there, free_gpus = room.measure(active, with_gpus=_wants_gpus(spec))
+        there, free_gpus = capacity.measure(active, with_gpus=_wants_gpus(spec))
         verdict = check(spec, there)
         resume_from = self._output_of(spec.resume_from)
-        missing = room.obstacles(spec, self.log_dir, self.state_dir, resume_from)
-        more = allowance.refused(spec, [(c, room.holding(c)) for _, c in active])
+        missing = capacity.obstacles(spec, self.log_dir, self.state_dir, resume_from)
+        more = allowance.refused(spec, [(c, capacity.holding(c)) for _, c in active])
         filled = allowance.storage(self.folders, self.state_dir)
         more = (*more, *storage.problems(filled))
         problems = (*elsewhere.problems(spec), *missing, *verdict.problems, *more)
-        warned = (*room.warnings(self.log_dir), *storage.warnings(filled))
+        warned = (*capacity.warnings(self.log_dir), *storage.warnings(filled))
         found = Preflight(problems, (*warned, *verdict.warnings))
         if (account := self.bounded()) is not None:
-            found = hours.judged(spec, found, account, time.time())
+            found = quota.judged(spec, found, account, time.time())
         return found, free_gpus
 
     def hours(self) -> Account:
@@ -102,7 +103,7 @@ class LocalBackend(Backend):
 
     def bounded(self) -> Account | None:
         """See `Backend.bounded`."""
-        return self.hours() if hours.has_budget() else None
+        return self.hours() if quota.has_budget() else None
 
     def create(self, request: LaunchRequest) -> TFCluster:
         """See `Backend.create`.
@@ -121,7 +122,7 @@ class LocalBackend(Backend):
         with self._store.launch_lock():
             self._store.sweep(self.log_dir)
             running = {c.metadata.cluster: c for _, c in self._active() if c.active}
-            cluster = naming.choose(request.cluster, request.name_given, running)
+            cluster = run_names.choose(request.cluster, request.name_given, running)
             verdict, free_gpus = self._preflight(request.spec)
             if verdict.problems:
                 raise PreflightRefused(verdict.problems)
@@ -131,7 +132,7 @@ class LocalBackend(Backend):
     def list(self) -> list[TFCluster]:
         """See `Backend.list`."""
         now = time.time()
-        return naming.newest_first([c for _, c in self._all() if not naming.expired(c, now)])
+        return run_names.newest_first([c for _, c in self._all() if not run_names.expired(c, now)])
 
     def get(self, ref: str) -> TFCluster:
         """See `Backend.get`."""
@@ -149,7 +150,7 @@ class LocalBackend(Backend):
         if cluster.spec.stop is None:
             stop = replace(stop, at=stop.at or time.time())
             try:
-                files.write(folder.stop_file, to_json(stop), spares=folder.spares)
+                state_files.write(folder.stop_file, to_json(stop), spares=folder.spares)
             except OSError as error:  # a full disk must not keep a run alive
                 if not folder.wake(to_json(stop) + b"\n") and not _terminate(folder, cluster):
                     raise TFClusterError(
@@ -167,13 +168,13 @@ class LocalBackend(Backend):
         with self._store.launch_lock():
             folder, cluster = self._find(ref)
             if cluster.status.released_at is None:
-                raise naming.still_has_tasks(cluster)
+                raise run_names.still_has_tasks(cluster)
             self._store.remove(folder)
         # Other launches need not wait for many checkpoints to go: as long as the folder is there,
         # its number is not given again.
         if with_logs and (output := cluster.status.paths.get("output")):
-            files.remove_tree(Path(output))
-        files.remove_empty(self._output(cluster))
+            state_files.remove_tree(Path(output))
+        state_files.remove_empty(self._output(cluster))
 
     def logs(
         self,
@@ -185,7 +186,7 @@ class LocalBackend(Backend):
     ) -> Iterator[LogLine | None]:
         """See `Backend.logs`."""
         folder, cluster = self._find(ref)
-        known = naming.tasks_of(cluster, tasks)
+        known = run_names.tasks_of(cluster, tasks)
         copies = Path(cluster.status.paths.get("output", "/nonexistent"))
         places = {t: (folder.tasks / f"{t}.log", copies / f"{t}.log") for t in known}
 
@@ -227,7 +228,7 @@ class LocalBackend(Backend):
                 if found is not None:
                     return folder, found
         runs = [(f.path.parent.name, int(f.path.name)) for f in self._store.folders()]
-        raise naming.unknown(ref, runs)
+        raise run_names.unknown(ref, runs)
 
     def _output_of(self, ref: str | None) -> Path | None:
         """The output folder of a run, whether its record is still there or not."""

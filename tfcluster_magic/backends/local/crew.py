@@ -14,14 +14,14 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from ... import state_files
 from ...i18n import _
 from ...lifecycle import ObservedTask, StartTask
-from ...models import Cause, Spec, TaskExit
-from ...names import task_name
-from ...quantity import parse_memory
-from ...usage import USUAL_CORES
-from .. import files
-from . import cgroups, clock, processes
+from ...quota.usage import USUAL_CORES
+from ...spec import Cause, Spec, TaskExit
+from ...spec.names import task_name
+from ...spec.quantities import parse_memory
+from . import clock, memory_limits, processes
 from .ends import how_it_ended
 from .memory import PERIOD, MemoryGuard
 from .store import RunFolder
@@ -41,11 +41,11 @@ class Crew:
         self._folder, self._uid, self._spec, self._cwd = folder, uid, spec, cwd
         self._report_fd = report_fd
         self._tasks: dict[str, Task] = {}
-        self._gpus = files.read(folder.gpus_file, dict[str, tuple[str, ...]])
+        self._gpus = state_files.read(folder.gpus_file, dict[str, tuple[str, ...]])
         limits = _limits(spec)
-        parent = cgroups.find() if limits else None
+        parent = memory_limits.find() if limits else None
         if parent is not None:
-            files.write(folder.cgroup_file, os.fsencode(parent.path))  # in case we crash
+            state_files.write(folder.cgroup_file, os.fsencode(parent.path))  # in case we crash
         self._memory = MemoryGuard(uid, limits, parent)
         self._next_look: float | None = None
         self.used = 0.0

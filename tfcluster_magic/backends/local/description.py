@@ -8,9 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ... import task_file
-from ...loopback import guard_path
-from ...models import Metadata, Spec
+from ...spec import Metadata, Spec, task_file
+from ...spec.loopback import guard_path
 from .detach import interpreter
 
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import msgspec
 
+from ... import state_files
 from ...errors import BackendUnavailable
 from ...i18n import VARIABLE, _, asked
-from .. import files
 from .store import RunFolder
 from .tasks import scrub
 
@@ -102,7 +102,7 @@ def _says_something(ready: int) -> bool:
 
 def last_words(folder: RunFolder, lines: int) -> str:
     """The last lines of the supervisor's log, for a message."""
-    text = files.tail(folder.supervisor_log, 8192).decode("utf-8", "replace")
+    text = state_files.tail(folder.supervisor_log, 8192).decode("utf-8", "replace")
     words = [line.strip() for line in text.splitlines()[-lines:] if line.strip()]
     return " / ".join(words) or _("it said nothing")
 

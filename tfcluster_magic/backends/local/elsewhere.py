@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ...errors import Problem
 from ...i18n import _, mark
-from ...models import Spec
+from ...spec import Spec
 
 _INSTEAD = {
     "image": mark("tasks run with a Python of this machine, see --python"),
@@ -21,9 +21,9 @@ _INSTEAD = {
 
 def problems(spec: Spec) -> list[Problem]:
     """Each part of `spec` that only Kubernetes has, called by its option."""
-    from ... import pod_options  # with what reads programs, which only launches do
-    from ...request import OPTIONS, Kind
-    from ...words import at
+    from ...launch import pod_options  # with what reads programs, which only launches do
+    from ...launch.command_line import at
+    from ...launch.options import OPTIONS, Kind
 
     found = []
     for option in OPTIONS:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from ... import state_files
 from ...i18n import _
-from ...models import Cause, TaskExit
-from .. import files
+from ...spec import Cause, TaskExit
 from . import clock
 from .tasks import Task
 
@@ -25,7 +25,7 @@ def how_it_ended(task: Task, wait_status: int, message: Path, log: Path) -> Task
     Stopped is said only of a task that was asked to end; anybody else's signal is a kill from
     outside.
     """
-    told = files.read(message, TaskExit) or task.told
+    told = state_files.read(message, TaskExit) or task.told
     if told is None:
         told = _from_kernel(wait_status, log)
     else:
@@ -61,5 +61,5 @@ def _from_kernel(wait_status: int, log: Path) -> TaskExit:
 
 def last_lines(log: Path) -> tuple[str, ...]:
     """The last lines of a log file, as many and as long as a termination message holds."""
-    text = files.tail(log, 2 * _MOST_LINES * _MOST_CHARACTERS).decode("utf-8", "replace")
+    text = state_files.tail(log, 2 * _MOST_LINES * _MOST_CHARACTERS).decode("utf-8", "replace")
     return tuple(line[:_MOST_CHARACTERS] for line in text.splitlines()[-_MOST_LINES:])

@@ -12,8 +12,8 @@ import shutil
 import subprocess
 from collections.abc import Collection
 
-from ...models import Spec
-from ...names import task_name
+from ...spec import Spec
+from ...spec.names import task_name
 
 TIMEOUT = 20.0
 """Seconds; a driver that has to wake up takes several."""

@@ -16,12 +16,11 @@ from pathlib import Path
 
 import msgspec
 
-from ... import names, paths
+from ... import paths, state_files
 from ...errors import PreflightRefused, Problem, TFClusterError
 from ...i18n import _
-from ...models import Metadata, Phase, Reason, Spec, Status, TFCluster
 from ...program import materialise
-from .. import files
+from ...spec import Metadata, Phase, Reason, Spec, Status, TFCluster, names
 from ..base import LaunchRequest
 from . import description, detach, gpus, repair
 from .description import Folders
@@ -120,11 +119,11 @@ class Launch:
         if spec.program is not None:
             materialise(spec.program, folder.program, paths.home_dir())
         if gpus.present():
-            files.write(folder.gpus_file, msgspec.json.encode(gpus.assign(spec, free_gpus)))
+            state_files.write(folder.gpus_file, msgspec.json.encode(gpus.assign(spec, free_gpus)))
         described = description.of_tasks(
             metadata, spec, folder.program, Folders(self.data_dir, output, self.resume_from)
         )
-        files.write(folder.task_file, msgspec.json.encode(described))
+        state_files.write(folder.task_file, msgspec.json.encode(described))
 
     def hand_over(self, folder: RunFolder, lock_fd: int) -> TFCluster:
         """Start the supervisor, and give the run as it says it is.

@@ -13,9 +13,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from ... import state_files
 from ...errors import BackendUnavailable, TFClusterError
 from ...i18n import _
-from .. import files
 
 PATIENCE = 60.0
 """Seconds that a launch waits for others; each holds the lock for a fraction of one."""
@@ -30,7 +30,7 @@ def held(state_dir: Path) -> Iterator[None]:
         TFClusterError: the state folder cannot be written.
     """
     try:
-        fd = files.lock_file(state_dir / "launch.lock")
+        fd = state_files.lock_file(state_dir / "launch.lock")
     except OSError as error:
         raise TFClusterError(
             _(

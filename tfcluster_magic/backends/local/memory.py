@@ -15,9 +15,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from ...i18n import _
-from ...models import Cause, TaskExit
-from ...quantity import format_bytes
-from . import cgroups, processes
+from ...spec import Cause, TaskExit
+from ...spec.quantities import format_bytes
+from . import memory_limits, processes
 
 PERIOD = 0.5
 """Seconds between two looks at the memory of watched tasks."""
@@ -26,10 +26,12 @@ PERIOD = 0.5
 class MemoryGuard:
     """The limits of one run's tasks."""
 
-    def __init__(self, uid: str, limits: Mapping[str, int], parent: cgroups.Parent | None) -> None:
+    def __init__(
+        self, uid: str, limits: Mapping[str, int], parent: memory_limits.Parent | None
+    ) -> None:
         """`limits`: bytes by task, for those that have one; `parent`: where groups may be made."""
         self._uid, self._limits, self._parent = uid, limits, parent
-        self._groups: dict[str, cgroups.Group] = {}
+        self._groups: dict[str, memory_limits.Group] = {}
         self._kills_before: dict[str, int] = {}
         self._ended: dict[str, int] = {}
 
@@ -81,4 +83,4 @@ class MemoryGuard:
     def close(self) -> None:
         """Remove the control groups; every process of the run is gone."""
         if self._parent:
-            cgroups.remove_all(self._parent.path, self._uid)
+            memory_limits.remove_all(self._parent.path, self._uid)

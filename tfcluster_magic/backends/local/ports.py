@@ -11,7 +11,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Mapping
 
-from ...models import TaskType
+from ...spec import TaskType
 
 LOOPBACK = "127.0.0.1"
 ENVIRONMENT = {"TF_GRPC_REUSE_PORT": "true"}

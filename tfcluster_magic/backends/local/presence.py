@@ -11,7 +11,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from .. import files
+from ... import state_files
 from . import repair
 from .store import RunFolder
 
@@ -24,8 +24,8 @@ class Presence:
         self._folder, self._uid, self._lock_fd = folder, uid, lock_fd
         # Kept open, so that no later folder gets its inode number.
         self._place = os.open(folder.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._kept: dict[Path, tuple[files.Stamp | None, bytes]] = {}
-        self.keep(folder.record_file, files.content(folder.record_file))
+        self._kept: dict[Path, tuple[state_files.Stamp | None, bytes]] = {}
+        self.keep(folder.record_file, state_files.content(folder.record_file))
 
     @property
     def is_lost(self) -> bool:
@@ -41,25 +41,25 @@ class Presence:
             return False
         if not os.path.samestat(here, os.fstat(self._place)):
             return True
-        if files.stamp(self._folder.record_file) == self._kept[self._folder.record_file][0]:
+        if state_files.stamp(self._folder.record_file) == self._kept[self._folder.record_file][0]:
             return False  # a record is written once
-        with contextlib.suppress(FileNotFoundError, files.Unreadable):
+        with contextlib.suppress(FileNotFoundError, state_files.Unreadable):
             return self._folder.load_record().metadata.uid != self._uid
         return False
 
     def keep(self, file: Path, content: bytes) -> None:
         """Remember what was written to one of the files, to write it again if it is damaged."""
-        self._kept[file] = files.stamp(file), content
+        self._kept[file] = state_files.stamp(file), content
 
     def restore(self) -> None:
         """Write damaged files again, and retake the lock if its file was replaced."""
         if self.is_lost:
             return
         for file, (stamp, content) in self._kept.items():
-            if files.stamp(file) != stamp:
+            if state_files.stamp(file) != stamp:
                 with contextlib.suppress(OSError):  # the disk fails: try again next time
-                    files.write(file, content, spares=self._folder.spares)
-                    self._kept[file] = files.stamp(file), content
+                    state_files.write(file, content, spares=self._folder.spares)
+                    self._kept[file] = state_files.stamp(file), content
         with contextlib.suppress(OSError):
             self._folder.tasks.mkdir(mode=0o700, exist_ok=True)
         self._lock_again()

@@ -11,8 +11,8 @@ from __future__ import annotations
 import contextlib
 import errno
 
-from ...models import Phase, Status
-from .. import files
+from ... import state_files
+from ...spec import Phase, Status
 from . import clock, repair
 from .presence import Presence
 from .store import RunFolder
@@ -60,7 +60,7 @@ class Publisher:
             text = self._folder.write_status(status, spare=False)
             self._folder.reserve()
         except OSError as error:
-            if error.errno not in files.FULL or not last:
+            if error.errno not in state_files.FULL or not last:
                 raise
             text = self._folder.write_status(repair.with_disk(self._folder, status, full=True))
         self._presence.keep(self._folder.status_file, text)

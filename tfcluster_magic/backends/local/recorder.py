@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 
 from ...lifecycle import Decision, Observation
-from ...lifecycle.recording import Header, Step, encode
-from ...models import Spec, Status, Stop
+from ...spec import Spec, Status, Stop
 from .publisher import log
+from .recording import Header, Step, encode
 from .store import RunFolder
 
 VARIABLE = "TFCLUSTER_RECORD"

@@ -16,11 +16,12 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from ... import explain, usage
+from ... import state_files
 from ...i18n import _
-from ...models import Event, Phase, Reason, Status, TaskState, TFCluster, TypeCounts, Usage
-from .. import files
-from . import cgroups, processes
+from ...lifecycle import messages
+from ...quota import usage
+from ...spec import Event, Phase, Reason, Status, TaskState, TFCluster, TypeCounts, Usage
+from . import memory_limits, processes
 from .detach import last_words
 from .store import RunFolder
 
@@ -54,7 +55,7 @@ def load(folder: RunFolder) -> TFCluster | None:
         for uid in folder.uids():
             if not processes.write_elsewhere(uid, folder.tasks):
                 processes.end_all(uid)
-                cgroups.remove_noted(folder.cgroup_file, uid)
+                memory_limits.remove_noted(folder.cgroup_file, uid)
         boot = os.pread(lock_fd, 100, 0)
         status = _final(folder, cluster, boot, time.time())
         try:
@@ -83,9 +84,9 @@ def with_disk(folder: RunFolder, status: Status, *, full: bool = False) -> Statu
     `full`: a write to the records' disk failed, whatever space it reports (as with a quota).
     """
     places = {folder.path, Path(status.paths.get("output") or folder.path)}
-    mounts = {files.mount_of(place) for place in places if files.is_full(place)}
-    mounts |= {files.mount_of(folder.path)} if full else set()
-    found = [explain.full_disk(mount) for mount in sorted(mounts)]
+    mounts = {state_files.mount_of(place) for place in places if state_files.is_full(place)}
+    mounts |= {state_files.mount_of(folder.path)} if full else set()
+    found = [messages.full_disk(mount) for mount in sorted(mounts)]
     more = [text for text in found if text not in status.warnings]
     return replace(status, warnings=(*status.warnings, *more)) if more else status
 
@@ -139,7 +140,7 @@ def _what_happened(folder: RunFolder, boot: bytes) -> str:
     if _IS_BOOT.fullmatch(boot) and boot != _boot():
         return _("The machine was restarted while it ran")
     words = last_words(folder, lines=1)
-    if b"Traceback (most recent call last)" in files.tail(folder.supervisor_log, 65536):
+    if b"Traceback (most recent call last)" in state_files.tail(folder.supervisor_log, 65536):
         return _("Its supervisor ended with an error ({words})").format(words=words)
     return _("Its supervisor was killed from outside")
 

@@ -24,10 +24,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import astuple, replace
 
-from ... import explain, names, paths
+from ... import paths, state_files
 from ...errors import BackendUnavailable
 from ...i18n import _
-from ...models import (
+from ...lifecycle import messages
+from ...spec import (
     Metadata,
     Model,
     Phase,
@@ -39,14 +40,15 @@ from ...models import (
     Stop,
     TaskType,
     TFCluster,
+    names,
     to_json,
 )
-from .. import files, naming
-from ..naming import expired
+from .. import run_names
+from ..run_names import expired
 from . import launch_lock, processes
 
 if TYPE_CHECKING:
-    from .hours import Book
+    from .quota import Book
 
 SPARES = 4
 """On a full disk a run writes four times: a stop request, the stop, its end, and the clean-up."""
@@ -91,16 +93,18 @@ class RunFolder:
             record = self.load_record()
         except FileNotFoundError:
             return None
-        except files.Unreadable as why:
+        except state_files.Unreadable as why:
             return self._damaged(why)
-        status = self._status() or self._unknown_status(files.read(self.task_file, dict[str, Any]))
-        stop = files.read(self.stop_file, Stop)
+        status = self._status() or self._unknown_status(
+            state_files.read(self.task_file, dict[str, Any])
+        )
+        stop = state_files.read(self.stop_file, Stop)
         spec = replace(record.spec, stop=stop) if stop is not None else record.spec
         return TFCluster(metadata=record.metadata, spec=spec, status=status)
 
     def load_record(self) -> Record:
         """Return what never changes about the run. Raises FileNotFoundError, Unreadable."""
-        record = files.load(self.record_file, Record)
+        record = state_files.load(self.record_file, Record)
         self._check(record)
         return record
 
@@ -109,13 +113,15 @@ class RunFolder:
         told, place = record.metadata, self.path.parts[-2:]
         name = names.run_name(told.cluster, told.run)
         if (told.cluster, str(told.run)) != place or told.name != name:
-            raise files.Unreadable(_("it is the record of {name}").format(name=told.name[:64]))
+            raise state_files.Unreadable(
+                _("it is the record of {name}").format(name=told.name[:64])
+            )
         if not _UID.fullmatch(told.uid):
-            raise files.Unreadable(_("its uid is not valid"))
+            raise state_files.Unreadable(_("its uid is not valid"))
 
     def _status(self) -> Status | None:
         """Return the status if it can be read and is sound, with the paths of this run."""
-        status = files.read(self.status_file, Status)
+        status = state_files.read(self.status_file, Status)
         if status is None or not _is_sound(status):
             return None
         output = status.paths.get("output", "")
@@ -136,14 +142,16 @@ class RunFolder:
         return Status(
             phase=Phase.STARTING,
             reason=Reason.RECORD_DAMAGED,
-            message=explain.status_damaged(str(self.status_file)),
+            message=messages.status_damaged(str(self.status_file)),
             paths={what: where for what, where in paths.items() if where},
         )
 
-    def _damaged(self, why: files.Unreadable) -> TFCluster:
+    def _damaged(self, why: state_files.Unreadable) -> TFCluster:
         """Return a run whose record cannot be read, put together from its other files."""
         cluster, run = self._place
-        status = self._status() or self._unknown_status(files.read(self.task_file, dict[str, Any]))
+        status = self._status() or self._unknown_status(
+            state_files.read(self.task_file, dict[str, Any])
+        )
         desired = {t: c.desired for t, c in status.counts.items()} or self._logged()
         found = _stat(self.path)
         metadata = Metadata(
@@ -157,7 +165,7 @@ class RunFolder:
             metadata=metadata,
             spec=Spec(
                 replicas=ReplicaSet(**{"worker": Replicas(count=0), **_replicas(desired)}),
-                stop=files.read(self.stop_file, Stop),
+                stop=state_files.read(self.stop_file, Stop),
             ),
             status=self._told(status, why),
         )
@@ -168,13 +176,13 @@ class RunFolder:
             self.load_record()
         except FileNotFoundError:
             return status
-        except files.Unreadable as why:
+        except state_files.Unreadable as why:
             return self._told(status, why)
         return status
 
-    def _told(self, status: Status, why: files.Unreadable) -> Status:
+    def _told(self, status: Status, why: state_files.Unreadable) -> Status:
         name, ended = names.run_name(*self._place), status.released_at is not None
-        message = explain.record_damaged(str(self.record_file), str(why), name, ended=ended)
+        message = messages.record_damaged(str(self.record_file), str(why), name, ended=ended)
         return replace(status, reason=Reason.RECORD_DAMAGED, message=message)
 
     @property
@@ -194,7 +202,7 @@ class RunFolder:
         """Store the uid in the name of a file, which no damage to the contents of files affects.
         Raises OSError.
         """
-        files.write(self.path / f"{_MARK}{uid}", b"")
+        state_files.write(self.path / f"{_MARK}{uid}", b"")
 
     def uids(self) -> set[str]:
         """Return every uid that processes of this run may carry, even if its record is damaged:
@@ -203,17 +211,17 @@ class RunFolder:
         A damaged folder may be a copy, or name whatever it likes: what has a sound record elsewhere
         is not its own.
         """
-        with contextlib.suppress(FileNotFoundError, files.Unreadable):
+        with contextlib.suppress(FileNotFoundError, state_files.Unreadable):
             return {self.load_record().metadata.uid}
         told = {mark.name.removeprefix(_MARK) for mark in self.path.glob(f"{_MARK}*")}
         told |= processes.uids_of(self.tasks)
-        told.add(str((files.read(self.task_file, dict[str, Any]) or {}).get("uid", "")))
+        told.add(str((state_files.read(self.task_file, dict[str, Any]) or {}).get("uid", "")))
         return {uid for uid in told if _UID.fullmatch(uid)} - self._uids_elsewhere()
 
     def _uids_elsewhere(self) -> set[str]:
         found: set[str] = set()
         for path in self.path.parent.parent.glob("*/*"):
-            with contextlib.suppress(FileNotFoundError, files.Unreadable):
+            with contextlib.suppress(FileNotFoundError, state_files.Unreadable):
                 if path != self.path:
                     found.add(RunFolder(path).load_record().metadata.uid)
         return found
@@ -228,16 +236,16 @@ class RunFolder:
         the holder of the run's lock. Raises OSError.
         """
         text = to_json(status)
-        if spare and len(text) > files.SPARE_BYTES and files.is_full(self.path):
+        if spare and len(text) > state_files.SPARE_BYTES and state_files.is_full(self.path):
             text = to_json(_short(status))
-        files.write(self.status_file, text, spares=self.spares if spare else ())
+        state_files.write(self.status_file, text, spares=self.spares if spare else ())
         return text
 
     def reserve(self) -> None:
         """Reserve room for what has to be written on a full disk. Raises OSError."""
         for spare in self.spares:
             if not os.path.lexists(spare):
-                files.reserve(spare)
+                state_files.reserve(spare)
 
     def clear(self) -> None:
         """Remove what killed writers left beside their files, and the reserved room; call it when
@@ -256,7 +264,7 @@ class RunFolder:
         a supervisor that lost its lock.
         """
         try:
-            fd = files.lock_file(self.lock_file)
+            fd = state_files.lock_file(self.lock_file)
         except OSError:
             return None
         try:
@@ -338,7 +346,7 @@ class Store:
 
     def numbers(self, cluster: str) -> list[int]:
         """The run numbers of a cluster that have a folder, newest first."""
-        return sorted(naming.numbers(self.runs_dir / cluster), reverse=True)
+        return sorted(run_names.numbers(self.runs_dir / cluster), reverse=True)
 
     def folders(self) -> Iterator[RunFolder]:
         """Every folder that may be a run. Raises BackendUnavailable."""
@@ -372,7 +380,7 @@ class Store:
 
         A number whose logs still lie in `log_dir` is not given again. Raises OSError.
         """
-        used = {*naming.numbers(self.runs_dir / cluster), *naming.numbers(log_dir / cluster)}
+        used = {*run_names.numbers(self.runs_dir / cluster), *run_names.numbers(log_dir / cluster)}
         paths.private(self.runs_dir / cluster)
         run = max(used, default=0) + 1
         if run > MOST_RUNS:  # made by somebody else: no run's number has more digits
@@ -389,7 +397,9 @@ class Store:
 
     def commit(self, folder: RunFolder, metadata: Metadata, spec: Spec) -> None:
         """Make the run exist. Raises OSError."""
-        files.write(folder.record_file, to_json(Record(metadata=metadata, spec=spec)), durable=True)
+        state_files.write(
+            folder.record_file, to_json(Record(metadata=metadata, spec=spec)), durable=True
+        )
 
     def remove(self, folder: RunFolder) -> None:
         """Remove a run's folder, so that no reader ever sees half of it; its hours are kept."""
@@ -400,7 +410,7 @@ class Store:
             os.rename(folder.path, hidden)
         except OSError:
             hidden = folder.path
-        files.remove_tree(hidden)
+        state_files.remove_tree(hidden)
         if cluster is not None and not kept:  # the disk was full and may have room by now
             self.book.put(cluster, self.uids)
         with contextlib.suppress(OSError):
@@ -409,7 +419,7 @@ class Store:
     @cached_property
     def book(self) -> Book:
         """The ledger of their hours."""
-        from .hours import Book  # supervisors remove nothing, and stay small
+        from .quota import Book  # supervisors remove nothing, and stay small
 
         return Book(self.state_dir)
 
@@ -420,7 +430,7 @@ class Store:
     def undo(self, folder: RunFolder, log_dir: Path) -> None:
         """Remove what a launch made; its output folder, while nothing is in it."""
         # First, for a sweep finds only what has a folder here.
-        files.remove_empty(log_dir / folder.path.parent.name / folder.path.name)
+        state_files.remove_empty(log_dir / folder.path.parent.name / folder.path.name)
         self.remove(folder)
 
     def sweep(self, log_dir: Path, now: float | None = None) -> None:
@@ -431,12 +441,12 @@ class Store:
         for folder in list(self.folders()):
             cluster = folder.load()
             if cluster is None:
-                if files.is_gone(folder.record_file) and _is_ours(folder):
+                if state_files.is_gone(folder.record_file) and _is_ours(folder):
                     self.undo(folder, log_dir)
             elif expired(cluster, moment):
                 self.remove(folder)
         for hidden in self.runs_dir.glob("*/.removed-*"):
-            files.remove_tree(hidden)
+            state_files.remove_tree(hidden)
         for left in self.runs_dir.iterdir():
             if names.is_valid(left.name):
                 with contextlib.suppress(OSError):  # there are runs in it

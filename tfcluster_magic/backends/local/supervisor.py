@@ -17,11 +17,11 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from ...checkpoint_state import newest_checkpoint
+from ... import state_files
 from ...i18n import _, mark
 from ...lifecycle import Decision, Observation, decide
-from ...models import Spec, Status, Stop
-from .. import files
+from ...progress.checkpoint_state import newest_checkpoint
+from ...spec import Spec, Status, Stop
 from . import clock, ports
 from .crew import Crew
 from .presence import Presence
@@ -55,12 +55,12 @@ class Supervisor:
         self._spec: Spec = cluster.spec
         self._wakeups = Wakeups(folder.control)
         addresses, self._held_ports = ports.reserve(self._spec.replicas.counts)
-        described = files.load(folder.task_file, dict[str, object])
+        described = state_files.load(folder.task_file, dict[str, object])
         text = msgspec.json.encode({**described, "addresses": addresses})
-        files.write(folder.task_file, text)
+        state_files.write(folder.task_file, text)
         self._presence.keep(folder.task_file, text)
         with contextlib.suppress(FileNotFoundError):  # there are no GPUs
-            self._presence.keep(folder.gpus_file, files.content(folder.gpus_file))
+            self._presence.keep(folder.gpus_file, state_files.content(folder.gpus_file))
         self._status: Status = replace(cluster.status, addresses=addresses)
         self._output = Path(self._status.paths["output"])
         self._crew = Crew(
@@ -124,7 +124,7 @@ class Supervisor:
         """Make a stop request, the written one first, part of the spec; the first one counts."""
         if self._spec.stop is not None:
             return
-        stop = files.read(self._folder.stop_file, Stop) or asked
+        stop = state_files.read(self._folder.stop_file, Stop) or asked
         if stop is not None:
             self._spec = replace(self._spec, stop=stop)
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
-from ...models import TaskExit, TaskState
+from ...spec import TaskExit, TaskState
 from . import ports
 from .processes import TASK_VARIABLE, UID_VARIABLE
 

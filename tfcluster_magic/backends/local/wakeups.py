@@ -16,8 +16,8 @@ from pathlib import Path
 
 import msgspec
 
-from ...models import Stop, TaskExit
-from .. import files
+from ... import state_files
+from ...spec import Stop, TaskExit
 from . import clock
 
 _LONGEST = 64 * 1024
@@ -72,7 +72,7 @@ class Wakeups:
         """Open the pipe for knocks, and put aside anything else in its place. Raises OSError."""
         with contextlib.suppress(FileNotFoundError):
             if not stat.S_ISFIFO(os.lstat(self._path).st_mode):
-                files.put_aside(self._path)
+                state_files.put_aside(self._path)
         with contextlib.suppress(FileExistsError):
             os.mkfifo(self._path, 0o600)
         # Open for writing as well, so that it never reaches end of file.
@@ -89,7 +89,7 @@ class Wakeups:
                 if os.path.samestat(os.lstat(self._path), os.fstat(self._control)):
                     return
             except FileNotFoundError:
-                if files.is_gone(self._path.parent):
+                if state_files.is_gone(self._path.parent):
                     return
             fresh = self._open()
             self._selector.unregister(self._control)
@@ -115,17 +115,17 @@ class Wakeups:
         found = []
         for line in lines:
             # Whatever else a program writes there is not from task.py.
-            with contextlib.suppress(files.Unreadable):
+            with contextlib.suppress(state_files.Unreadable):
                 found.append(_report(line))
         return tuple(found)
 
 
 def _report(line: bytes) -> Report:
-    report = files.decoded(line, Report, exact=True)
+    report = state_files.decoded(line, Report, exact=True)
     if report.event == "exit":  # the termination message stands beside the report's own fields
-        fields = files.decoded(line, dict[str, object])
+        fields = state_files.decoded(line, dict[str, object])
         message = {k: v for k, v in fields.items() if k not in Report.__struct_fields__}
-        report.exit = files.decoded(msgspec.json.encode(message), TaskExit, exact=True)
+        report.exit = state_files.decoded(msgspec.json.encode(message), TaskExit, exact=True)
     return report
 
 
@@ -144,6 +144,6 @@ def _drain(fd: int) -> bytes:
 def _stop_in(knocks: bytes) -> Stop | None:
     for line in knocks.splitlines():
         if line:
-            with contextlib.suppress(files.Unreadable):
-                return files.decoded(line, Stop, exact=True)
+            with contextlib.suppress(state_files.Unreadable):
+                return state_files.decoded(line, Stop, exact=True)
     return None

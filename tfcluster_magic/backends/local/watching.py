@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterable, Iterator
 
 from msgspec.structs import replace
 
-from ...models import TFCluster
-from .. import files
+from ... import state_files
+from ...spec import TFCluster
 from ..base import Removed
-from ..naming import expired
+from ..run_names import expired
 from . import repair
 from .store import RunFolder
 
 POLL = 0.2
-Stamp = tuple[files.Stamp | None, ...]
+Stamp = tuple[state_files.Stamp | None, ...]
 
 
 def one(folder: RunFolder) -> Iterator[TFCluster | None]:
@@ -29,7 +29,7 @@ def one(folder: RunFolder) -> Iterator[TFCluster | None]:
     it is left.
     """
     known = Known()
-    while not files.is_gone(folder.record_file):
+    while not state_files.is_gone(folder.record_file):
         cluster = known.look(folder)
         yield cluster
         if known.is_released(folder):
@@ -90,7 +90,9 @@ class Known:
         gone = [
             key
             for key in self._seen.keys() - there
-            if files.is_gone(self._seen[key][1].path)  # a volume that fails for now has it still
+            if state_files.is_gone(
+                self._seen[key][1].path
+            )  # a volume that fails for now has it still
         ]
         return [self._seen.pop(key)[2].metadata.name for key in gone]
 
@@ -106,4 +108,4 @@ def _recheck(folder: RunFolder, cluster: TFCluster) -> TFCluster | None:
 
 def _stamp(folder: RunFolder) -> Stamp:
     every = (folder.status_file, folder.stop_file, folder.record_file)
-    return tuple(files.stamp(file) for file in every)
+    return tuple(state_files.stamp(file) for file in every)

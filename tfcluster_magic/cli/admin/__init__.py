@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import click
 
-from . import audit, clusters, hours, overrides, storage, users
+from . import audit, clusters, hours, site, storage, users
 from .common import Group
 
 
@@ -20,6 +20,6 @@ def admin_command() -> None:
     """
 
 
-for _module in (clusters, users, overrides, hours, storage, audit):
+for _module in (clusters, users, site, hours, storage, audit):
     for _command in _module.COMMANDS:
         admin_command.add_command(_command)

@@ -14,13 +14,13 @@ import click
 from ...errors import Conflict, TFClusterError, UsageError
 from ...i18n import _
 from ...output.text import clean, clock, table
-from ...quantity import format_bytes
+from ...spec.quantities import format_bytes
 from .. import grammar
 from ..ending import YES
-from ..hub_api import HubAPI
 from ..terminal import Terminal
 from ..wording import Command
 from .common import FORMS, document, hub_options
+from .hub_api import HubAPI
 
 EVERY = 1.0
 """Seconds between two looks at an archive that is being made."""

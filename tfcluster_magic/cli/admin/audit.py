@@ -7,10 +7,10 @@ import click
 from ...i18n import _
 from ...output.text import clean, clock, table
 from .. import grammar
-from ..hub_api import HubAPI
 from ..terminal import Terminal
 from ..wording import Command
 from .common import FORMS, document, hub_options
+from .hub_api import HubAPI
 
 
 @click.command("audit", cls=Command)

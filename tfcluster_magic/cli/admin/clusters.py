@@ -11,15 +11,15 @@ from click.shell_completion import CompletionItem
 
 from ...errors import TFClusterError
 from ...i18n import _
-from ...models import Phase
 from ...output.text import age, clean, table
-from ...quantity import format_bytes
+from ...spec import Phase
+from ...spec.quantities import format_bytes
 from .. import grammar
 from ..ending import YES
-from ..hub_api import HubAPI
 from ..terminal import Terminal
 from ..wording import Command
 from .common import FORMS, document, hub_options, note_missed, owned, page_options, show
+from .hub_api import HubAPI
 
 
 def _complete_runs(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import click
 import msgspec
 
-from ...ledger import WAYS, By, Row
+from ...quota.ledger import WAYS, By, Row
 from .. import grammar
 from ..hours import FORMS, show, window_options
-from ..hub_api import HubAPI
 from ..terminal import Terminal
 from ..wording import Command
 from .common import hub_options, note_missed
+from .hub_api import HubAPI
 
 
 @click.command("hours", cls=Command)

@@ -8,12 +8,12 @@ import click
 
 from ...i18n import _
 from ...output.text import clean
-from ...quantity import format_bytes
+from ...spec.quantities import format_bytes
 from .. import grammar
-from ..hub_api import HubAPI
 from ..terminal import Terminal
 from ..wording import Command
 from .common import FORMS, hub_options, page_options, show
+from .hub_api import HubAPI
 
 
 @click.command("storage", cls=Command)

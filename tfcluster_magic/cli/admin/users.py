@@ -13,14 +13,14 @@ import click
 from ...errors import UsageError
 from ...i18n import _
 from ...output.text import age, clean, spreadsheet_cell
-from ...quantity import format_bytes
+from ...spec.quantities import format_bytes
 from .. import grammar
 from ..ending import YES
-from ..hub_api import HubAPI
 from ..terminal import Terminal
 from ..wording import Command
 from .archives import archive_command, archives_command, delete_command
 from .common import FORMS, Group, document, hub_options, page_options, show
+from .hub_api import HubAPI
 
 
 @click.group("users", cls=Group, invoke_without_command=True)

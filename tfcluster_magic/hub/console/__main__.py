@@ -21,15 +21,15 @@ from tornado.httpserver import HTTPServer
 from ...errors import BackendUnavailable
 from ...i18n import _
 from ...paths import private
-from ...request_body import MOST_BYTES
+from ...web import MOST_BYTES
 from .. import allowances, forwarded
 from . import service
 from .archives import FOLDER, Archives
 from .audit import FILE, AuditLog
-from .here import Here
 from .routes import Console, application
-from .site import Nowhere, Site, SiteHere
-from .world import World
+from .sites.base import World
+from .sites.here import Here
+from .sites.site import Nowhere, Site, SiteHere
 
 LOOK = 1.0
 """Seconds between two looks whether the hub is there, where no signal tells that it is gone."""

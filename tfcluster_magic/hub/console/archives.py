@@ -22,11 +22,11 @@ from urllib.parse import quote
 
 import msgspec
 
-from ...backends import files
+from ... import state_files
 from ...errors import BackendUnavailable, Conflict, NotFound, TFClusterError
 from ...i18n import _
-from ...models import Model
 from ...paths import private
+from ...spec import Model
 from .packer import MANIFEST
 
 FOLDER = "archives"
@@ -77,8 +77,8 @@ class Archives:
         """All of them, the newest first; those that failed until the console starts again."""
         found = {}
         for file in self._folder.glob(f"*{SUFFIX}.json"):
-            with contextlib.suppress(OSError, ValueError, files.Unreadable):
-                one = files.load(file, Archive)
+            with contextlib.suppress(OSError, ValueError, state_files.Unreadable):
+                one = state_files.load(file, Archive)
                 if (self._folder / one.file).exists():
                     found[one.file] = one
         for one in self._jobs.values():

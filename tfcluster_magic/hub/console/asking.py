@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from ...errors import InvalidRequest, Problem
 from ...i18n import _
-from ...models import Model
+from ...spec import Model
 
 MOST = 1000
 KEPT = {"kept": ("true", "false")}

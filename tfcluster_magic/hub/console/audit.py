@@ -22,11 +22,11 @@ from typing import BinaryIO
 
 import msgspec
 
-from ...backends import files
+from ... import state_files
 from ...backends.log_files import backwards
 from ...errors import BackendUnavailable
 from ...i18n import _
-from ...models import Model
+from ...spec import Model
 
 ASKED = "asked"
 FILE = "audit.jsonl"
@@ -132,7 +132,7 @@ class AuditLog:
         """All files as they are now, the oldest first, open as long as the stack."""
         with self._lock:  # or the newest one could get its number meanwhile
             paths = [self._file(number) for number in self._numbered()]
-            paths += [] if files.is_gone(self.path) else [self.path]
+            paths += [] if state_files.is_gone(self.path) else [self.path]
             return [stack.enter_context(_opened(path)) for path in paths]
 
     def page(self, limit: int = 100, before: int | None = None) -> Entries:
@@ -183,8 +183,8 @@ class AuditLog:
 
 def _opened(path: Path) -> BinaryIO:
     try:
-        return os.fdopen(files.opened(path), "rb")
-    except files.Unreadable as why:
+        return os.fdopen(state_files.opened(path), "rb")
+    except state_files.Unreadable as why:
         text = _("the audit log {file} cannot be read: {why}; put it aside and look into it")
         raise BackendUnavailable(text.format(file=path, why=why)) from None
 

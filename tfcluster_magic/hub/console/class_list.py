@@ -14,8 +14,8 @@ from collections.abc import Iterator
 
 from ...errors import InvalidRequest, Problem
 from ...i18n import _
-from ...models import Model
-from ..accounts.store import allowed_name
+from ...spec import Model
+from ..auth.store import allowed_name
 
 MOST = 2000
 _GROUP = re.compile(r"[^\s/,;]{1,255}")

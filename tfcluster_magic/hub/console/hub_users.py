@@ -18,8 +18,8 @@ from tornado.httpclient import AsyncHTTPClient, HTTPClientError
 
 from ...errors import BackendUnavailable, Conflict, InvalidRequest, NotFound, Problem
 from ...i18n import _
-from ...models import Model
-from .listing import Listing
+from ...spec import Model
+from .cached_reading import Listing
 
 PAGE = 50
 """Users in one answer: the hub does nothing else while it writes one, and has others to serve."""

@@ -15,18 +15,18 @@ from pathlib import Path
 
 from tornado.httpserver import HTTPServer
 
-from ...control import logs
-from ...control.health import Answer, Health
 from ...errors import TFClusterError
-from ...kube import access, account
+from ...kube.api import access, account
+from ...kube.controller import logs
+from ...kube.controller.health import Answer, Health
 from ..common import base_url
 from ..tenancy import names
 from . import service
 from .hub_users import HubUsers
-from .kubernetes import Kubernetes, Names
-from .site import Site
-from .site_in_cluster import SiteInCluster
-from .world import World
+from .sites.base import World
+from .sites.kubernetes import Kubernetes, Names
+from .sites.kubernetes_policy import SiteInCluster
+from .sites.site import Site
 
 PORT, HEALTH_PORT = 8090, 8080
 HOME = "tfcluster-hub"

@@ -22,7 +22,7 @@ from jupyterhub.utils import url_path_join
 from traitlets.config import Config
 from traitlets.log import get_logger
 
-from ...backends import files
+from ... import state_files
 from ...i18n import _
 from ..common import base_url, subdomain_host
 
@@ -122,8 +122,8 @@ def _token(state: Path) -> str:
         with os.fdopen(number, "w") as out:
             out.write(secrets.token_hex(32))
     try:
-        token = files.content(file, most=4096).decode("ascii", "replace")
-    except files.Unreadable as why:
+        token = state_files.content(file, most=4096).decode("ascii", "replace")
+    except state_files.Unreadable as why:
         raise OSError(_("{file} cannot be read: {why}").format(file=file, why=why)) from None
     if len(token) != 64:  # a full disk cut it off
         file.unlink()

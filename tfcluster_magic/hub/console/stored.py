@@ -14,10 +14,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...models import Model
-from ...storage import WARN, Part, Volume
+from ...quota.storage import WARN, Part, Volume
+from ...spec import Model
 from .asking import read
-from .world import Filled, World
+from .sites.base import Filled, World
 
 FRESH = 30.0
 """Seconds in which a measuring is new enough."""

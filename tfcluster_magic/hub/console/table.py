@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...models import Model, Phase, Reason
+from ...spec import Model, Phase, Reason
 from .asking import KEPT, read
-from .world import Row
+from .sites.base import Row
 
 COLUMNS: dict[str, Callable[[Row], Any]] = {
     "owner": lambda row: row.owner,

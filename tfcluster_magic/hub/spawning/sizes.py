@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...i18n import _
-from ...kube.amounts import quantity
+from ...kube.api.amounts import quantity
 from ..tenancy.grants import Grant, Policy, Size
 
 Object = dict[str, Any]

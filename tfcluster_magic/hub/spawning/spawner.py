@@ -20,10 +20,10 @@ from traitlets import Float, Unicode
 
 from ...i18n import _
 from ..tenancy.policy import Entitlement, Policy, PolicyMistake, for_groups, parse
-from . import sizes, tenants, trouble
+from . import pod_trouble, sizes, tenants
 from .ending import EndingSpawner
+from .pod_trouble import Trouble
 from .reading import Reader, words_of
-from .trouble import Trouble
 
 Object = dict[str, Any]
 LOOKS = 1.0
@@ -197,19 +197,19 @@ class TenantSpawner(EndingSpawner):
         if node:
             self._say(_("Your notebook starts on the node {node}.").format(node=node))
         claims: dict[str, Object] = {}
-        if trouble.claims_matter(pod):
-            for name in trouble.claims_of(pod):
+        if pod_trouble.claims_matter(pod):
+            for name in pod_trouble.claims_of(pod):
                 claim = await self._reader.claim(self.namespace, name)
                 if claim is not None:
                     told = await self._reader.events(self.namespace, "PersistentVolumeClaim", name)
-                    said = trouble.newest_words(trouble.of_this(claim, told))
+                    said = pod_trouble.newest_words(pod_trouble.of_this(claim, told))
                     claims[name] = {**claim, "said": said}
         events = await self._reader.events(self.namespace, "Pod", self.pod_name)
-        return trouble.of_pod(pod, trouble.of_this(pod, events), claims, time.time())
+        return pod_trouble.of_pod(pod, pod_trouble.of_this(pod, events), claims, time.time())
 
     def _refused(self, error: ApiException) -> SpawnException:
         if error.status in (403, 422):
-            return SpawnException(trouble.of_refusal(words_of(error)).failed, reason="refused")
+            return SpawnException(pod_trouble.of_refusal(words_of(error)).failed, reason="refused")
         return _unanswered(error)
 
     def _verdict(self) -> str:

@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from ...i18n import _
-from ...kube.labels import GROUP, TENANT, USER
+from ...kube.api.labels import GROUP, TENANT, USER
 from .reading import Reader
 
 Object = Mapping[str, Any]

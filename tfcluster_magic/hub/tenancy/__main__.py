@@ -11,13 +11,13 @@ import logging
 import os
 import sys
 
-from ...control import leader, process
-from ...control.metrics import Numbers, told
-from ...control.service import Service
 from ...errors import TFClusterError
-from ...kube import access, account
+from ...kube.api import access, account
+from ...kube.controller import leader_election, process
+from ...kube.controller.metrics import Numbers, told
+from ...kube.controller.service import Service
 from . import names
-from .tenancy import Tenancy
+from .controller import Tenancy
 
 HOME = "tfcluster-hub"
 LEASE = "tfcluster-tenancy"
@@ -59,13 +59,13 @@ def service(asked: argparse.Namespace) -> Service:
     prefix = names.prefix(asked.prefix)
     api, own = access.connect(asked.context, asked.home)
     home = asked.home or (own if account.in_pod() else HOME)
-    lease = leader.Leader(api, home, process.identity(asked), process.die, name=LEASE)
+    lease = leader_election.Leader(api, home, process.identity(asked), process.die, name=LEASE)
     hub = (asked.hub_url, os.environ.get(TOKEN, ""))
     tenancy = Tenancy(api, home, prefix, hub, lease.leads)
     return Service(api, lease, tenancy, asked.health_port, lambda: metrics(tenancy, lease))
 
 
-def metrics(tenancy: Tenancy, lease: leader.Leader) -> str:
+def metrics(tenancy: Tenancy, lease: leader_election.Leader) -> str:
     """What Prometheus is told."""
     numbers = {
         "tenancy_turns_total": tenancy.turns.taken,

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from ...kube import labels
-from ...kube.amounts import quantity
+from ...kube.api import labels
+from ...kube.api.amounts import quantity
 
 Object = dict[str, Any]
 

@@ -11,9 +11,9 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from ...kube import labels
-from ...kube.api import Api, path
-from ...kube.informer import Informer, Informers, Update
+from ...kube.api import labels
+from ...kube.api.client import Api, path
+from ...kube.api.informer import Informer, Informers, Update
 from . import alike
 from .objects import HUB, MANAGED_BY, MANAGER, Server
 

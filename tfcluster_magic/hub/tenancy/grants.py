@@ -12,10 +12,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from ...budget import Budget
-from ...kube import egress
-from ...limits import Term
-from ...models import MEMORY_PATTERN, Model, PositiveSeconds
+from ...kube.objects import network_policy
+from ...quota.budgets import Budget
+from ...quota.limits import Term
+from ...spec import MEMORY_PATTERN, Model, PositiveSeconds
 
 Name = Annotated[
     str,
@@ -183,7 +183,7 @@ class Policy(Model, frozen=True):
     placement: Placement = Placement()
     images: tuple[Image, ...] = ()
     gpu_resource: str = "nvidia.com/gpu"
-    dns: tuple[egress.Resolver, ...] = egress.DNS
+    dns: tuple[network_policy.Resolver, ...] = network_policy.DNS
     operator_secrets: bool = True
     on_removal: Literal["keep", "delete"] = "keep"
 

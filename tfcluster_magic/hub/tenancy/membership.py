@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 import urllib3
 
-from ...control.background import Background
+from ...kube.controller.background import Background
 
 EVERY = 10.0
 """Seconds between two looks."""

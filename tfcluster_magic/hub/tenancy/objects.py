@@ -20,10 +20,10 @@ from typing import Any
 
 import msgspec
 
-from ... import templating
-from ...budget import real
-from ...kube import egress, labels
-from ...kube.amounts import quantity
+from ...kube.api import labels
+from ...kube.api.amounts import quantity
+from ...kube.objects import network_policy, templates
+from ...quota.budgets import real
 from .grants import Amounts, Entitlement, Grant, Limits
 
 Object = dict[str, Any]
@@ -59,7 +59,7 @@ class Place(msgspec.Struct, frozen=True):
     home: str
     servers: tuple[Server, ...] = ()
     gpu_resource: str = "nvidia.com/gpu"
-    dns: tuple[egress.Resolver, ...] = egress.DNS
+    dns: tuple[network_policy.Resolver, ...] = network_policy.DNS
     operator_secrets: bool = True
     task_classes: tuple[str, ...] = ()
     """Priority classes of tasks beside `TASKS`, of whichever group."""
@@ -122,7 +122,7 @@ def _class(grant: Grant) -> Object:
 def _made(template: str, place: Place, name: str, **words: object) -> Object:
     marks = {"app.kubernetes.io/name": "tfcluster", MANAGED_BY: MANAGER, HUB: place.home}
     head = {"name": name, "labels": marks}
-    return templating.value_of(f"tenancy/{template}.yaml.j2", metadata=head, **words)
+    return templates.value_of(f"tenancy/{template}.yaml.j2", metadata=head, **words)
 
 
 def _limits(limits: Limits) -> dict[str, dict[str, str]]:
@@ -190,14 +190,14 @@ def _policies(grant: Grant, place: Place) -> list[Object]:
             "port": ARCHIVE_PORT,
         },
         "notebook-to-services": {
-            "dns": egress.dns_rules(place.dns),
+            "dns": network_policy.dns_rules(place.dns),
             "hub": HUB_APP,
             "port": HUB_PORT,
             "servers": servers,
         },
     }
     if grant.egress:
-        networks = [egress.block(each) for each in grant.egress]
+        networks = [network_policy.block(each) for each in grant.egress]
         words["notebook-to-networks"] = {"networks": networks}
     more = {"notebook": NOTEBOOK, "home": place.home}
     return [_made(name, place, name, **more, **said) for name, said in words.items()]

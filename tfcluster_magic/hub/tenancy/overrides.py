@@ -15,8 +15,8 @@ import msgspec
 
 from ...errors import InvalidRequest, Problem
 from ...i18n import _
-from ...limits import Limits, Quota, Term
-from ...models import Model
+from ...quota.limits import Limits, Quota, Term
+from ...spec import Model
 from ...terminal_text import clean
 from .grants import Entitlement, Grant, Policy, for_groups
 from .policy import PolicyMistake, parse

@@ -11,9 +11,9 @@ import logging
 import threading
 from collections.abc import Callable
 
-from ...kube.api import Api, ApiError, Object, path
-from ...kube.gone import find
-from ...kube.informer import Informer, Update
+from ...kube.api.client import Api, ApiError, Object, path
+from ...kube.api.gone import find
+from ...kube.api.informer import Informer, Update
 from .overrides import Override, read, written
 
 NAME = "tfcluster-hub-overrides"

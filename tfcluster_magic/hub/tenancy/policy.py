@@ -18,10 +18,10 @@ from msgspec import Meta
 
 from ...errors import TFClusterError
 from ...i18n import _
-from ...kube import egress, images
-from ...kube.amounts import quantity
-from ...models import Model
-from ...quantity import number_rule, odd_numbers
+from ...kube.api.amounts import quantity
+from ...kube.objects import images, network_policy
+from ...spec import Model
+from ...spec.quantities import number_rule, odd_numbers
 from . import lines
 from .grants import Amounts, Entitlement, Grant, Image, Placement, Policy, for_groups
 
@@ -56,7 +56,7 @@ class _File(Model, frozen=True):
     placement: Placement = Placement()
     images: tuple[Image, ...] = ()
     gpu_resource: Annotated[str, Meta(min_length=1)] = "nvidia.com/gpu"
-    dns: tuple[egress.Resolver, ...] = egress.DNS
+    dns: tuple[network_policy.Resolver, ...] = network_policy.DNS
     operator_secrets: bool = True
     on_removal: Literal["keep", "delete"] = "keep"
 
@@ -107,7 +107,7 @@ class _Reader:
             own = {key: value for key, value in words.items() if key != "priority"}
             grants[name] = self._grant(_over(file.default, own), where)
             priorities[name] = group.priority
-        if why := egress.dns_mistake(file.dns):
+        if why := network_policy.dns_mistake(file.dns):
             raise self._mistake(("dns",), why)
         self._unique("images", (each.name for each in file.images), ("images",))
         self._images(file.images, any(g.require_digest for g in (default, *grants.values())))
@@ -147,7 +147,7 @@ class _Reader:
         """One grant, whose words fit one another. Raises PolicyMistake."""
         grant: Grant = self._convert(said, Grant, where)
         for place, network in enumerate(grant.egress):
-            if why := egress.mistake(network):
+            if why := network_policy.mistake(network):
                 raise self._mistake((*where, "egress", place), why)
         if not grant.sizes:
             raise self._mistake((*where, "sizes"), _("there must be one size at least"))

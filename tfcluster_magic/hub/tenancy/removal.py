@@ -14,10 +14,10 @@ import time
 from typing import Any
 
 from ...i18n import _
-from ...kube import labels
-from ...kube.api import Api, ApiError, path
-from ...kube.ends import condition
-from ...kube.gone import COLLECTOR, discard, is_deleted, keepers
+from ...kube.api import labels
+from ...kube.api.client import Api, ApiError, path
+from ...kube.api.gone import COLLECTOR, discard, is_deleted, keepers
+from ...kube.status.exit_status import condition
 
 Object = dict[str, Any]
 

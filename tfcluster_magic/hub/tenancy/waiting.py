@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...i18n import _
-from ...kube.api import Api, path
-from ...kube.ends import seconds
-from ...kube.informer import Informer
-from .furnishing import CLAIM, There
+from ...kube.api.client import Api, path
+from ...kube.api.informer import Informer
+from ...kube.status.exit_status import seconds
+from .provisioning import CLAIM, There
 
 Object = dict[str, Any]
 

@@ -1,0 +1,115 @@
+"""The gate: every task accepts connections, or an error that names those that do not.
+
+TensorFlow itself waits for a missing peer without end, and cannot be interrupted while it does.
+So every client object passes here first. Standard library only; opens a connection to each port
+and closes it again.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from ..errors import WaitTimeout
+from ..i18n import _, ngettext
+from ..spec.names import task_name
+
+_PAUSE = 0.05  # nothing tells when a remote port opens, so we look again
+_CONNECT_TIMEOUT = (
+    2.0  # a dropped packet counts as a closed port; TCP resends its first one after 1 s
+)
+_AT_ONCE = 32
+
+
+@dataclass(frozen=True)
+class ClosedPort:
+    """A task that does not accept connections, and why."""
+
+    task: str
+    address: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.task} ({self.address}: {self.why})"
+
+
+def by_task(addresses: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """`{"ps": ["a:1"]}` gives `{"ps-0": "a:1"}`."""
+    return {
+        task_name(kind, i): host
+        for kind, hosts in addresses.items()
+        for i, host in enumerate(hosts)
+    }
+
+
+def closed_ports(tasks: Mapping[str, str]) -> list[ClosedPort]:
+    """Those of `tasks` (name to `host:port`) that accept no connection now; 2 s for 32 tasks."""
+    with ThreadPoolExecutor(min(_AT_ONCE, len(tasks) or 1)) as pool:
+        return [closed for closed in pool.map(_knock, tasks.keys(), tasks.values()) if closed]
+
+
+def wait_until_open(tasks: Mapping[str, str], *, name: str, timeout: float) -> None:
+    """Return once every task accepts connections. Reacts to an interrupt within 2 s.
+
+    Args:
+        tasks: `host:port` by task name.
+        name: the run, for the message.
+        timeout: seconds.
+
+    Raises:
+        WaitTimeout: some still do not; they are named.
+    """
+    deadline = time.monotonic() + timeout
+    pause = threading.Event()
+    waiting = dict(tasks)
+    while closed := closed_ports(waiting):
+        if time.monotonic() >= deadline:
+            raise WaitTimeout(_message(closed, len(tasks), name, timeout))
+        waiting = {port.task: port.address for port in closed}
+        pause.wait(_PAUSE)
+
+
+def enumerate_closed(closed: Sequence[ClosedPort]) -> str:
+    """The first five of them, and how many more."""
+    names = ", ".join(str(port) for port in closed[:5])
+    if len(closed) <= 5:
+        return names
+    return _("{names} and {count} more").format(names=names, count=len(closed) - 5)
+
+
+def _knock(task: str, address: str) -> ClosedPort | None:
+    host, _colon, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_TIMEOUT).close()
+    except socket.gaierror:
+        return ClosedPort(task, address, _("its name does not resolve"))
+    except TimeoutError:
+        return ClosedPort(task, address, _("no answer"))
+    except OSError as error:
+        return ClosedPort(task, address, (error.strerror or str(error)).lower())
+    return None
+
+
+def _message(closed: Sequence[ClosedPort], total: int, name: str, timeout: float) -> str:
+    return ngettext(
+        "cannot connect to {name}: {count} of {total} tasks does not accept connections "
+        "after {timeout:g} s: {tasks}. `tfcluster status {name}` says what "
+        "the run waits for, `tfcluster logs {name} {task}` may say why; connect again "
+        "once all of them run.",
+        "cannot connect to {name}: {count} of {total} tasks do not accept connections "
+        "after {timeout:g} s: {tasks}. `tfcluster status {name}` says what "
+        "the run waits for, `tfcluster logs {name} {task}` may say why; connect again "
+        "once all of them run.",
+        len(closed),
+    ).format(
+        name=name,
+        count=len(closed),
+        total=total,
+        timeout=timeout,
+        tasks=enumerate_closed(closed),
+        task=closed[0].task,
+    )

@@ -1,0 +1,94 @@
+"""JupyterHub's side of signing in at a provider: oauthenticator's, and the sentences that it shows.
+
+It promises that whatever the provider refuses, says wrongly or does not say is a page with the
+reason, and lets nobody in. Protocol, state and PKCE are oauthenticator's.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from oauthenticator.generic import GenericOAuthenticator
+from tornado.httpclient import HTTPClientError
+from tornado.web import HTTPError
+from traitlets import Unicode, default
+
+from ...errors import TFClusterError
+from ...i18n import _
+from .allow_list import HANDLERS, AllowList
+
+
+class OpenIDAuthenticator(GenericOAuthenticator):
+    """Asks an OpenID Connect provider who somebody is and which groups they are in."""
+
+    allowed_file = Unicode(help="Who may sign in beside members of groups.").tag(config=True)
+
+    @property
+    def imported(self) -> AllowList:
+        """Those whom somebody imported."""
+        return AllowList(Path(self.allowed_file))
+
+    async def check_allowed(self, username: str, auth_model: Any) -> bool:
+        """Whether somebody is in an allowed group, or on the list."""
+        if await super().check_allowed(username, auth_model):
+            return True
+        try:
+            return username in self.imported.names()
+        except TFClusterError as problem:
+            self.log.error("%s", problem)
+            return False
+
+    def delete_user(self, user: Any) -> None:
+        """Who is deleted in the hub may not come back by the list."""
+        self.imported.remove(user.name)
+        super().delete_user(user)
+
+    def get_handlers(self, app: Any) -> list[tuple[str, type]]:
+        """oauthenticator's, and those of the list."""
+        return [*super().get_handlers(app), *HANDLERS]
+
+    @default("login_service")
+    def _login_service_name(self) -> str:
+        return _("your organisation's account")
+
+    @default("custom_403_message")
+    def _not_allowed(self) -> str:
+        return _("You may not use this hub: an administrator has to add you to one of its groups.")
+
+    async def get_token_info(self, handler: Any, params: dict[str, str]) -> Any:
+        """Exchange the code: a code that is old, used or for somebody else is refused."""
+        try:
+            return await super().get_token_info(handler, params)
+        except (HTTPClientError, OSError) as error:
+            raise self._told(error) from error
+
+    async def token_to_user(self, token_info: dict[str, Any]) -> Any:
+        """What the provider says of the person."""
+        try:
+            return await super().token_to_user(token_info)
+        except (HTTPClientError, OSError) as error:
+            raise self._told(error) from error
+
+    def user_info_to_username(self, user_info: dict[str, Any]) -> str:
+        """The name by the claim that was chosen; an address counts only when it is verified."""
+        claim = self.username_claim
+        name = user_info.get(claim)
+        if not isinstance(name, str) or not name:
+            text = _("The provider does not say your {claim}, which is the name here.")
+            self.log.error("The claims are %s: OIDC_USERNAME_CLAIM names none", sorted(user_info))
+            raise HTTPError(403, text.format(claim=claim))
+        if claim == "email" and user_info.get("email_verified") is not True:
+            raise HTTPError(403, _("The provider has not verified your e-mail address."))
+        return name
+
+    def _told(self, error: Exception) -> HTTPError:
+        code = error.code if isinstance(error, HTTPClientError) else 599
+        if 400 <= code < 500:
+            return HTTPError(
+                403, _("The provider does not accept this sign-in any more: try again.")
+            )
+        self.log.error("The provider does not answer: %s", error)
+        return HTTPError(
+            503, _("The provider that knows your account does not answer. Try again later.")
+        )

@@ -1,0 +1,200 @@
+"""A class comes to the hub: accounts, groups and links, a portion of the lines at a time.
+
+Promises that a line is done as a whole or not at all, that a wrong one keeps none of the others
+from being done, and that a second run changes nothing and says so. The hub is asked a few times for
+each portion, not for each line, and answers others between two.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+from ...errors import InvalidRequest, Problem, TFClusterError
+from ...i18n import _
+from ...spec import Model
+from .class_list import Line
+from .hub_users import HubUser, HubUsers
+from .sites.site import Site
+
+PORTION = 25
+"""Lines that are done at once: the hub does nothing else while it makes so many users."""
+
+
+class Imported(Model, frozen=True, omit_defaults=False):
+    """What became of a line, or would: `steps` are `account`, `user`, `allowed`, `group`,
+    `namespace`; none: it is all there. `link` sets the password of a new account.
+    """
+
+    line: int
+    name: str
+    group: str = ""
+    ok: bool = True
+    steps: tuple[str, ...] = ()
+    link: str = ""
+    detail: str = ""
+
+
+@dataclass
+class Progress:
+    """How many lines of an import are done, and of how many."""
+
+    done: int = 0
+    total: int = 0
+
+
+class Importing:
+    """One import at a time: who comes second looks at what the first has made."""
+
+    def __init__(self) -> None:
+        self.progress = Progress()
+        self._lock = asyncio.Lock()
+
+    async def __aenter__(self) -> Progress:
+        await self._lock.acquire()
+        self.progress = Progress()
+        return self.progress
+
+    async def __aexit__(self, *_error: object) -> None:
+        self.progress = Progress()
+        self._lock.release()
+
+
+class Import:
+    """One import.
+
+    Args:
+        hub: the hub's API.
+        address: of the hub in the browser of who asks, for links; with a slash at the end.
+        site: makes beforehand what a user's notebook needs.
+    """
+
+    def __init__(self, hub: HubUsers, address: str, site: Site) -> None:
+        self._hub, self._address, self._site = hub, address, site
+        self._users: dict[str, HubUser] = {}
+        self._accounts: dict[str, str] | None = None
+        self._allowed: frozenset[str] | None = None
+        self._groups: set[str] = set()
+        self._unprepared: frozenset[str] = frozenset()
+
+    async def look(self, lines: Sequence[Line]) -> None:
+        """See what there is.
+
+        Raises:
+            InvalidRequest: groups are named, and the hub has them from elsewhere.
+            BackendUnavailable: the hub does not answer.
+        """
+        self._hub.expire()
+        self._users = {one.name: one for one in await self._hub.all()}
+        self._accounts = await self._hub.accounts()
+        self._allowed = await self._hub.allowed()
+        self._groups = set(await self._hub.groups())
+        self._unprepared = await self._site.unprepared({line.name for line in lines})
+        if self._accounts is None and (named := [line.group for line in lines if line.group]):
+            rule = _(
+                "the provider that people sign in with says who is in which group: put them into "
+                "it there, and import them without a group"
+            )
+            raise InvalidRequest([Problem("group", named[0], rule)], _("nothing was imported"))
+
+    def plan(self, line: Line) -> Imported:
+        """What would be done for a line."""
+        told = Imported(line=line.number, name=line.name, group=line.group)
+        if line.problem:
+            return _replace(told, ok=False, detail=line.problem)
+        user, steps = self._users.get(line.name), []
+        if self._accounts is None:
+            if user is None:
+                steps.append("user")
+        elif line.name not in self._accounts:
+            steps.append("account")
+        elif user is None:
+            steps.append("user")
+        if self._allowed is not None and line.name not in self._allowed:
+            steps.append("allowed")
+        if line.group and (user is None or line.group not in user.groups):
+            steps.append("group")
+        if line.name in self._unprepared:
+            steps.append("namespace")
+        return _replace(told, steps=tuple(steps))
+
+    async def do(
+        self, lines: Sequence[Line], ended: Callable[[Sequence[Imported]], Awaitable[None]]
+    ) -> list[Imported]:
+        """Do all of it, a portion at a time; `ended` is told what became of the lines of each."""
+        told = [self.plan(line) for line in lines]
+        todo = [place for place, one in enumerate(told) if one.ok and one.steps]
+        for begin in range(0, len(todo), PORTION):
+            places = todo[begin : begin + PORTION]
+            done = await self._portion([told[place] for place in places])
+            for place, one in zip(places, done, strict=True):
+                told[place] = one
+            await ended(done)
+        return told
+
+    async def _portion(self, plans: Sequence[Imported]) -> list[Imported]:
+        """Some lines at once; where that fails, each by itself, so that the others are done."""
+        made: set[str] = set()
+        try:
+            return await self._together(plans, made)
+        except TFClusterError as error:
+            if len(plans) == 1:
+                await self._forget(made)
+                return [_replace(plans[0], ok=False, steps=(), detail=str(error))]
+        alone = []
+        for plan in plans:
+            of_line = made & {plan.name}
+            try:
+                alone += await self._together([plan], of_line)
+            except TFClusterError as error:
+                await self._forget(of_line)
+                alone.append(_replace(plan, ok=False, steps=(), detail=str(error)))
+        return alone
+
+    async def _together(self, plans: Sequence[Imported], made: set[str]) -> list[Imported]:
+        """Do these lines as if they were one; `made` becomes whom there was not before."""
+        missing = [plan.name for plan in plans if plan.name not in {*self._users, *made}]
+        if missing:
+            made |= await self._hub.make(missing)
+        of_group: dict[str, list[str]] = {}
+        for plan in _with(plans, "group"):
+            of_group.setdefault(plan.group, []).append(plan.name)
+        for group, names in of_group.items():
+            if group not in self._groups:
+                await self._hub.make_group(group)
+                self._groups.add(group)
+            await self._hub.join(names, group)
+        spaces = (self._site.prepare(plan.name) for plan in _with(plans, "namespace"))
+        for error in await asyncio.gather(*spaces, return_exceptions=True):
+            if error is not None:
+                raise error
+        if names := [plan.name for plan in _with(plans, "allowed")]:
+            await self._hub.allow(names)
+        names = [plan.name for plan in _with(plans, "account")]
+        links = await self._hub.links(names) if names else {}  # last: a code is told this once
+        return [
+            _replace(plan, link=self._link(links[plan.name])) if plan.name in links else plan
+            for plan in plans
+        ]
+
+    async def _forget(self, names: Collection[str]) -> None:
+        for name in names:
+            with contextlib.suppress(TFClusterError):
+                await self._hub.forget(name)
+
+    def _link(self, of_hub: str) -> str:
+        """The hub was asked on an address of its own: the same on that of the browser."""
+        code = parse_qs(urlsplit(of_hub).query)["code"][0]
+        return f"{self._address}set-password?{urlencode({'code': code})}"
+
+
+def _with(plans: Sequence[Imported], step: str) -> list[Imported]:
+    return [plan for plan in plans if step in plan.steps]
+
+
+def _replace(told: Imported, **words: object) -> Imported:
+    fields = {name: getattr(told, name) for name in told.__struct_fields__}
+    return Imported(**{**fields, **words})

@@ -1,0 +1,191 @@
+"""A user's data at term's end.
+
+GET    api/archives
+POST   api/archives              {"user", "reason", "remove"}
+GET    api/archives/FILE         the archive itself
+DELETE api/archives/FILE
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from ....errors import Conflict, InvalidRequest, NotFound, Problem, TFClusterError
+from ....i18n import _
+from ....launch import validation
+from ....spec import Model, Stop
+from ....terminal_text import clean
+from ...auth.store import normal
+from ..archives import Archives
+from ..audit import Entry
+from ..hub_users import HubUser
+from ..sites.base import Row
+from .base import ConsoleHandler, noted
+from .clusters import MOST_REASON
+from .page import Page
+
+PATIENCE = 180.0
+"""Seconds in which servers and clusters of somebody have ended."""
+_BLOCK = 256 * 1024
+
+
+class ArchiveRequest(Model, frozen=True):
+    """Whose data is packed, and why; with `remove` they are no user any more afterwards."""
+
+    user: str
+    reason: str
+    remove: bool = False
+
+
+class _Handler(ConsoleHandler):
+    @property
+    def archives(self) -> Archives:
+        """Those of this site. Raises NotFound."""
+        if self.console.archives is None:
+            raise NotFound(_("this site packs no data"))
+        return self.console.archives
+
+
+class ArchivesPage(Page):
+    """All archives."""
+
+    title = "Archives"
+    template = "archives.html"
+
+
+class AllArchives(_Handler):
+    """The archives, and a new one."""
+
+    async def get(self) -> None:
+        """All of them, those under way among them."""
+        self.reply({"items": await asyncio.to_thread(self.archives.list)})
+
+    async def post(self) -> None:
+        """Begin one: servers and clusters are ended, then the data is packed and read again."""
+        asked = validation.read(self.body(), ArchiveRequest)
+        reason, name = clean(" ".join(asked.reason.split())).strip(), normal(asked.user)
+        if not reason or len(reason) > MOST_REASON:
+            rule = _("say why, in at most {most} characters: the owner reads it")
+            wrong = Problem("reason", asked.reason, rule.format(most=MOST_REASON))
+            raise InvalidRequest([wrong], _("nothing was packed"))
+        users = {one.name: one for one in await self.console.people.all()}
+        if name not in users:
+            raise NotFound(_("the hub has no user {name}").format(name=name))
+        if asked.remove and name == self.who:
+            raise Conflict(_("an administrator does not remove themselves"))
+        what = "archive and remove" if asked.remove else "archive"
+        archives = self.archives
+        entries = await noted(self, what, [(name, "")], reason)
+        stop = Stop(reason=reason, by=_("admin {name}").format(name=self.who))
+
+        async def before() -> None:
+            await self._end(users[name], stop)
+
+        async def after(detail: str) -> None:
+            await self._after(entries, name, detail, remove=asked.remove)
+
+        try:
+            made = archives.begin(name, before, after)
+        except TFClusterError as error:
+            await asyncio.to_thread(self.console.audit.ended, entries, [str(error)])
+            raise
+        self.set_status(202)
+        self.reply(made)
+
+    async def _after(self, entries: list[Entry], name: str, detail: str, *, remove: bool) -> None:
+        result = detail or "done"
+        try:
+            if remove and not detail:
+                await self._refuse_who_runs(name)
+                await self.console.people.forget(name)
+        except TFClusterError as error:
+            result = _("packed, and not removed: {why}").format(why=error)
+            raise TFClusterError(result) from None
+        finally:
+            await asyncio.to_thread(self.console.audit.ended, entries, [result])
+
+    async def _end(self, user: HubUser, stop: Stop) -> None:
+        """End what somebody runs. Raises TFClusterError."""
+        people, world = self.console.people, self.console.world
+        for server, state in user.servers.items():
+            if state != "stopped":
+                await people.stop(user.name, server)
+        asked: set[str] = set()
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            left, up, unsure = await self._running(user.name)
+            for row in left:
+                if row.uid not in asked:
+                    asked.add(row.uid)
+                    try:
+                        await world.stop(user.name, row.name, row.uid, stop)
+                    except Conflict:  # it ends already
+                        continue
+            if not left and not up and not unsure:
+                return
+            if time.monotonic() > deadline:
+                if unsure and not left:
+                    text = _("it is not known what {name} runs, and nothing was packed: {why}")
+                    raise Conflict(text.format(name=user.name, why=unsure))
+                names = ", ".join(row.name for row in left) or _("a server")
+                text = _("{names} still runs, and nothing was packed")
+                raise Conflict(text.format(names=names))
+            await asyncio.sleep(0.5)
+
+    async def _running(self, name: str) -> tuple[list[Row], bool, str]:
+        """The clusters of somebody that run, whether a server does, and why that is not sure."""
+        people = self.console.people
+        people.expire()
+        seen = await self.console.world.runs()  # a page may do with what was so a moment ago
+        rows = [one for one in seen.rows if one.owner == name and one.active]
+        missed = [one.detail for one in seen.missed if one.owner in ("", name)]
+        servers = [one.servers for one in await people.all() if one.name == name]
+        up = any(state != "stopped" for each in servers for state in each.values())
+        return rows, up, "; ".join(missed)
+
+    async def _refuse_who_runs(self, name: str) -> None:
+        """Raise Conflict when somebody began to work while their data was packed."""
+        left, up, unsure = await self._running(name)
+        if unsure:
+            raise Conflict(unsure)
+        if left or up:
+            names = ", ".join(row.name for row in left) or _("a server")
+            text = _("{names} was started meanwhile, so that the archive is older: archive again")
+            raise Conflict(text.format(names=names))
+
+
+class OneArchive(_Handler):
+    """An archive as it is."""
+
+    async def get(self, file: str) -> None:
+        """Its bytes; each look is in the audit log."""
+        path = await asyncio.to_thread(self.archives.path, file)
+        entries = await noted(self, "download archive", [("", file)])
+        self.set_header("Content-Type", "application/gzip")
+        self.set_header("Content-Length", str(path.stat().st_size))
+        self.set_header("Content-Disposition", f'attachment; filename="{file}"')
+        with await asyncio.to_thread(path.open, "rb") as out:
+            while block := await asyncio.to_thread(out.read, _BLOCK):
+                self.write(block)
+                await self.flush()
+        await asyncio.to_thread(self.console.audit.ended, entries, ["shown"])
+
+    async def delete(self, file: str) -> None:
+        """Remove it for good."""
+        path = await asyncio.to_thread(self.archives.path, file)
+        entries = await noted(self, "delete archive", [("", path.name)])
+        try:
+            await asyncio.to_thread(self.archives.remove, file)
+        except TFClusterError as error:
+            await asyncio.to_thread(self.console.audit.ended, entries, [str(error)])
+            raise
+        await asyncio.to_thread(self.console.audit.ended, entries, ["done"])
+        self.reply({"file": file})
+
+
+HANDLERS = (
+    ("archives", ArchivesPage),
+    ("api/archives", AllArchives),
+    ("api/archives/([^/]+)", OneArchive),
+)

@@ -1,0 +1,183 @@
+"""What every route of the console shares: who may call, and how an error is told.
+
+Promises that the hub is asked for each request who somebody is and what they may do now, so that a
+former administrator is out at the next one; that only who has the scope `access:services` for this
+service, which the hub's role `admin` has and no user's or notebook's, gets an answer; that a
+browser's request without its XSRF token is refused, also one that only looks; and that every
+failure is `application/problem+json` with one sentence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from jupyterhub.services.auth import (
+    HubOAuth,
+    HubOAuthCallbackHandler,
+    HubOAuthenticated,
+    UserNotAllowed,
+)
+from tornado.web import HTTPError
+from traitlets import default
+
+from .... import problems
+from ....errors import NotAllowed, TFClusterError
+from ....i18n import _
+from ....spec import Model
+from ....web import MOST_BYTES, StreamedBody
+from ..audit import Entry, entry
+
+if TYPE_CHECKING:
+    from . import Console
+
+PROBLEM = problems.TYPE
+POLICY = (
+    "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'self'; img-src 'self' data:; "
+    "font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
+"""Scripts run by their nonce alone: on the hub's origin lie files of users, too."""
+
+
+class SignIn(NotAllowed):
+    """Nobody is signed in, or with a token that the hub does not know."""
+
+    http_status = 401
+
+
+class Asking(HubOAuth):
+    """Asks the hub each time: what it remembered could be a former administrator."""
+
+    @default("base_url")
+    def _own_prefix(self) -> str:
+        return os.environ["JUPYTERHUB_SERVICE_PREFIX"]  # `service.become` says it after the import
+
+    async def _check_hub_authorization(
+        self, url: str, api_token: str, cache_key: Any = None, use_cache: bool = True
+    ) -> Any:
+        del use_cache
+        return await super()._check_hub_authorization(url, api_token, cache_key, use_cache=False)
+
+
+class Callback(HubOAuthCallbackHandler):
+    """Where the hub sends a browser back to, signed in."""
+
+    hub_auth_class = Asking
+
+
+class ConsoleHandler(HubOAuthenticated, StreamedBody):
+    """A route that only an administrator gets an answer from."""
+
+    hub_auth_class = Asking
+    is_page = False
+    most_bytes = MOST_BYTES
+
+    def initialize(self, console: Console) -> None:
+        """What all routes share."""
+        self.console = console
+
+    def set_default_headers(self) -> None:
+        """Nothing is kept, framed, guessed or told to other sites."""
+        self.set_header("Content-Security-Policy", POLICY.format(nonce=""))
+        self.set_header("X-Content-Type-Options", "nosniff")
+        self.set_header("Referrer-Policy", "same-origin")
+        self.set_header("Cache-Control", "no-store")
+
+    async def prepare(self) -> None:
+        """Admit administrators only, and read only their bodies.
+
+        Raises:
+            SignIn: nobody is signed in.
+            NotAllowed: who is signed in may not, or the request is not of a page of ours.
+            TooLarge: the body is larger than any page sends.
+        """
+        await self._admit()
+        if not self._finished:
+            self.expect_body()
+
+    async def _admit(self) -> None:
+        user = await self.hub_auth.get_user(self, sync=False)
+        if not getattr(self, "_token_authenticated", False):
+            if not self.hub_auth._get_token_cookie(self):
+                self._sign_in()
+                return
+            try:
+                self.check_xsrf_cookie()
+            except HTTPError:
+                text = _("this request is not of the page that is open: load the page again")
+                raise NotAllowed(text) from None
+        if user is None:
+            self._sign_in()
+            return
+        try:
+            self._hub_auth_user_cache = self.check_hub_user(user)
+        except UserNotAllowed:
+            self._hub_auth_user_cache = None
+            text = _("this is for administrators of the hub, and {name} is none")
+            raise NotAllowed(text.format(name=user.get("name", ""))) from None
+
+    def _sign_in(self) -> None:
+        if not self.is_page:
+            raise SignIn(_("sign in to the hub, or send a token that it knows"))
+        self.redirect(self.get_login_url())
+
+    @property
+    def who(self) -> str:
+        """The administrator, as the hub calls them; a service with the scope is named as one."""
+        user = self._hub_auth_user_cache
+        name = str(user["name"])
+        return name if user.get("kind", "user") == "user" else f"service {name}"
+
+    def body(self) -> dict[str, Any]:
+        """Return the JSON object in the request. Raises as `json_body`."""
+        return self.json_body()
+
+    def reply(self, data: Model | dict[str, Any]) -> None:
+        """Answer with JSON."""
+        self.set_header("Content-Type", "application/json")
+        self.finish(msgspec.json.encode(data))
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """Tell what went wrong."""
+        told = problem(status_code, (kwargs.get("exc_info") or (None, None))[1])
+        self.set_status(told["status"])
+        self.set_header("Content-Type", PROBLEM)
+        self.finish(problems.encoded(told))
+
+    def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
+        """An error that is told to the administrator is no fault of the service."""
+        if not isinstance(value, TFClusterError):
+            super().log_exception(typ, value, tb)
+
+
+class Nothing(ConsoleHandler):
+    """Any other path."""
+
+    async def prepare(self) -> None:
+        """Nobody has to be asked who they are."""
+        raise HTTPError(404)
+
+
+async def noted(
+    handler: ConsoleHandler, what: str, whom: Sequence[tuple[str, str]], reason: str = ""
+) -> list[Entry]:
+    """Write into the audit log what is going to be done; raises when that cannot be written."""
+    source = str(handler.request.remote_ip)
+    made = [entry(handler.who, what, owner, target, reason, source) for owner, target in whom]
+    await asyncio.to_thread(handler.console.audit.asked, made)
+    return made
+
+
+def words(handler: ConsoleHandler) -> dict[str, list[str]]:
+    """The words of the request's address."""
+    return {name: handler.get_query_arguments(name) for name in handler.request.query_arguments}
+
+
+def problem(status: int, error: BaseException | None) -> dict[str, Any]:
+    """An error as the routes tell it; `status` is that of a refusal without one."""
+    text = _("something went wrong inside the console; the hub's log has the cause")
+    return problems.problem(HTTPError(status) if error is None else error, text)

@@ -1,0 +1,163 @@
+"""Clusters of everyone and leaks.
+
+GET    api/clusters                       q, owner, phase, reason, sort, limit, offset, kept
+POST   api/clusters/stop                  {"runs": [{"owner", "name", "uid"}], "reason"}
+GET    api/clusters/OWNER/RUN/logs        task, lines
+GET    api/leaks
+DELETE api/leaks                          {"owner", "id"}
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+
+from ....errors import InvalidRequest, Problem, TFClusterError
+from ....i18n import _
+from ....launch import validation
+from ....spec import Model, Stop
+from ....terminal_text import clean
+from .. import table
+from .base import ConsoleHandler, noted, words
+from .page import Page
+
+MOST_AT_ONCE = 500
+MOST_REASON = 500
+LINES = 100
+
+
+class ClustersPage(Page):
+    """The table of clusters, and the leaks."""
+
+    title = "Clusters"
+    template = "console.html"
+
+
+class Meant(Model, frozen=True):
+    """A run that is to be stopped; with `uid` this one and none that has its name since."""
+
+    owner: str
+    name: str
+    uid: str = ""
+
+
+class StopRequest(Model, frozen=True):
+    """Which runs are to be stopped, and why."""
+
+    runs: tuple[Meant, ...]
+    reason: str
+
+
+class LeakMeant(Model, frozen=True):
+    """A leak that is to be removed."""
+
+    owner: str
+    id: str
+
+
+class Clusters(ConsoleHandler):
+    """Runs of everyone, a page at a time."""
+
+    async def get(self) -> None:
+        """Rows that fit, and when they were seen; 304 to who has them already."""
+        asked = table.query(words(self))
+        looks = self.console.looks
+        look = await looks.look(kept=asked.kept)
+        self.set_header("Cache-Control", "no-cache")
+        if not look.note:  # rows of the last look are asked for again until there are new ones
+            about = hashlib.sha256(repr(asked).encode()).hexdigest()[:16]
+            tag = f'"{self.console.started}-{looks.version}-{about}"'
+            self.set_header("Etag", tag)
+            if self.request.headers.get("If-None-Match") == tag:
+                self.set_status(304)
+                self.finish()
+                return
+        page = table.page(look.seen.rows, asked)
+        fields = {name: getattr(page, name) for name in page.__struct_fields__}
+        self.reply({**fields, "missed": look.seen.missed, "seenAt": look.at, "note": look.note})
+
+
+class StopClusters(ConsoleHandler):
+    """One or many are stopped, with a reason that each owner sees."""
+
+    async def post(self) -> None:
+        """What became of each, in the order of the request."""
+        asked = validation.read(self.body(), StopRequest)
+        reason = clean(" ".join(asked.reason.split())).strip()
+        if not reason or len(reason) > MOST_REASON:
+            rule = _("say why, in at most {most} characters: the owner reads it")
+            raise InvalidRequest(
+                [Problem("reason", asked.reason, rule.format(most=MOST_REASON))],
+                _("nothing was stopped"),
+            )
+        if not 0 < len(asked.runs) <= MOST_AT_ONCE:
+            rule = _("a whole number from {least} to {most}").format(least=1, most=MOST_AT_ONCE)
+            raise InvalidRequest([Problem("runs", len(asked.runs), rule)], _("nothing was stopped"))
+        stop = Stop(reason=reason, by=_("admin {name}").format(name=self.who))
+        entries = await noted(self, "stop", [(run.owner, run.name) for run in asked.runs], reason)
+        done = await asyncio.gather(*(self._stop(run, stop) for run in asked.runs))
+        self.console.looks.expire()
+        results = [detail or "done" for detail in done]
+        await asyncio.to_thread(self.console.audit.ended, entries, results)
+        told = [
+            {"owner": run.owner, "name": run.name, "ok": not detail, "detail": detail}
+            for run, detail in zip(asked.runs, done, strict=True)
+        ]
+        self.reply({"results": told})
+
+    async def _stop(self, run: Meant, stop: Stop) -> str:
+        """Why it was not stopped; nothing when it was."""
+        try:
+            await self.console.world.stop(run.owner, run.name, run.uid, stop)
+        except TFClusterError as error:
+            return str(error)
+        return ""
+
+
+class Logs(ConsoleHandler):
+    """The last lines of a task. Somebody else's output: each look is in the audit log."""
+
+    async def get(self, owner: str, name: str) -> None:
+        """The lines."""
+        task = self.get_query_argument("task")
+        lines = table.query({"limit": [self.get_query_argument("lines", str(LINES))]}).limit
+        entries = await noted(self, "logs", [(owner, f"{name} {task}")])
+        audit = self.console.audit
+        try:
+            told = await self.console.world.tail(owner, name, task, lines)
+        except TFClusterError as error:
+            await asyncio.to_thread(audit.ended, entries, [str(error)])
+            raise
+        await asyncio.to_thread(audit.ended, entries, ["shown"])
+        self.reply({"owner": owner, "name": name, "task": task, "lines": told})
+
+
+class Leaks(ConsoleHandler):
+    """What nobody owns any more."""
+
+    async def get(self) -> None:
+        """Every leak."""
+        found = await self.console.world.leaks()
+        self.reply({"items": found.items, "missed": found.missed})
+
+    async def delete(self) -> None:
+        """Remove one."""
+        leak = validation.read(self.body(), LeakMeant)
+        entries = await noted(self, "remove leak", [(leak.owner, leak.id)])
+        audit = self.console.audit
+        try:
+            await self.console.world.remove(leak.owner, leak.id)
+        except TFClusterError as error:
+            await asyncio.to_thread(audit.ended, entries, [str(error)])
+            raise
+        await asyncio.to_thread(audit.ended, entries, ["done"])
+        self.reply({"owner": leak.owner, "id": leak.id})
+
+
+HANDLERS = (
+    ("", ClustersPage),
+    ("api/clusters", Clusters),
+    ("api/clusters/stop", StopClusters),
+    ("api/clusters/([^/]+)/([^/]+)/logs", Logs),
+    ("api/leaks", Leaks),
+)

@@ -1,0 +1,255 @@
+"""Users: who they are, what they have and may have; classes, overrides, servers.
+
+GET    api/users                 q, group, server, sort, limit, offset, kept
+GET    api/users/import          how far the one is that is under way
+POST   api/users/import          {"csv", "group", "dryRun"}
+POST   api/users/servers         {"users", "do": "start"|"stop"|"delete", "server"}
+GET    api/overrides
+PUT    api/overrides/USER        {"until", "reason", "quota", "storage", "budget"}
+DELETE api/overrides/USER
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Sequence
+from typing import Any, Literal
+
+from jupyterhub.utils import get_browser_protocol
+
+from ....errors import InvalidRequest, NotFound, Problem, TFClusterError
+from ....i18n import _
+from ....launch import validation
+from ....spec import Model
+from ...auth.store import normal
+from ...tenancy.overrides import Override, checked, entitled
+from .. import class_list, tables
+from ..audit import Entry
+from ..class_import import Import, Imported
+from ..hub_users import HubUser
+from .base import ConsoleHandler, noted, words
+from .clusters import MOST_AT_ONCE
+from .page import Page
+
+
+class UsersPage(Page):
+    """The table of users, importing, overrides."""
+
+    title = "Users"
+    template = "users.html"
+
+
+class Users(ConsoleHandler):
+    """Everybody, a page at a time."""
+
+    async def get(self) -> None:
+        """Rows that fit; what could not be read is told beside them."""
+        asked = tables.query(words(self))
+        console, now = self.console, time.time()
+        (users, accounts), look, policy, overrides = await asyncio.gather(
+            console.people.recent(),
+            console.looks.look(kept=asked.kept),
+            console.site.policy(),
+            console.site.overrides(),
+        )
+
+        def entitlement(user: HubUser) -> Any:
+            return entitled(policy, user.groups, overrides.get(user.name), now)
+
+        used = console.stored.used()
+        found = tables.rows(
+            users,
+            accounts or {},
+            entitlement,
+            look.seen.rows,
+            used,
+            has_claims=console.site.has_claims,
+        )
+        page = tables.page(found, asked)
+        fields = {name: getattr(page, name) for name in page.__struct_fields__}
+        fields["groups"] = sorted({group for one in users for group in one.groups})
+        fields |= {"missed": look.seen.missed, "seenAt": look.at, "note": look.note}
+        self.reply({**fields, "ownAccounts": accounts is not None})
+
+
+class ImportRequest(Model, frozen=True):
+    """A class as CSV; `group` is for lines that name none."""
+
+    csv: str
+    group: str = ""
+    dry_run: bool = False
+
+
+class ImportUsers(ConsoleHandler):
+    """A class comes to the hub."""
+
+    async def get(self) -> None:
+        """How many lines are done, and of how many; 0 of 0 while nothing is imported."""
+        progress = self.console.importing.progress
+        self.reply({"done": progress.done, "total": progress.total})
+
+    async def post(self) -> None:
+        """What became of each line, or would."""
+        asked = validation.read(self.body(), ImportRequest)
+        lines = class_list.read(asked.csv, asked.group)
+        base = f"{get_browser_protocol(self.request)}://{self.request.host}{self.console.hub}"
+        work = Import(self.console.people, base, self.console.site)
+        if asked.dry_run:
+            await work.look(lines)
+            self._tell([work.plan(line) for line in lines], dry_run=True)
+            return
+        async with self.console.importing as progress:  # two at once would each make links
+            await work.look(lines)
+            planned = [one for line in lines if (one := work.plan(line)).ok and one.steps]
+            whom = [(one.name, one.group) for one in planned]
+            entries = await noted(self, "import", whom) if whom else []
+            progress.total = len(entries)
+
+            async def ended(told: Sequence[Imported]) -> None:
+                these = entries[progress.done : progress.done + len(told)]
+                results = [one.detail or ", ".join(one.steps) for one in told]
+                await asyncio.to_thread(self.console.audit.ended, these, results)
+                progress.done += len(told)
+
+            self._tell(await work.do(lines, ended), dry_run=False)
+
+    def _tell(self, told: Sequence[Imported], *, dry_run: bool) -> None:
+        self.reply(
+            {
+                "dryRun": dry_run,
+                "lines": told,
+                "changed": sum(bool(one.ok and one.steps) for one in told),
+                "wrong": sum(not one.ok for one in told),
+            }
+        )
+
+
+class ServersRequest(Model, frozen=True):
+    """Whose servers, and what is to be done; `server` is a name, "" the one that all have."""
+
+    users: tuple[str, ...]
+    do: Literal["start", "stop", "delete"]
+    server: str = ""
+
+
+class Servers(ConsoleHandler):
+    """Servers are started, stopped, deleted."""
+
+    async def post(self) -> None:
+        """What became of each, in the order of the request."""
+        asked = validation.read(self.body(), ServersRequest)
+        if not 0 < len(asked.users) <= MOST_AT_ONCE:
+            rule = _("a whole number from {least} to {most}").format(least=1, most=MOST_AT_ONCE)
+            raise InvalidRequest([Problem("users", len(asked.users), rule)], _("nothing was done"))
+        if asked.do == "delete" and not asked.server:
+            rule = _("name one: the first server of a user cannot be deleted, stop it")
+            raise InvalidRequest([Problem("server", "", rule)], _("nothing was done"))
+        whom = [(user, asked.server) for user in asked.users]
+        entries = await noted(self, f"{asked.do} server", whom)
+        done = await asyncio.gather(*(self._tried(asked, user) for user in asked.users))
+        results = [detail or "done" for detail in done]
+        await asyncio.to_thread(self.console.audit.ended, entries, results)
+        told = [
+            {"user": user, "ok": not detail, "detail": detail}
+            for user, detail in zip(asked.users, done, strict=True)
+        ]
+        self.reply({"results": told})
+
+    async def _tried(self, asked: ServersRequest, user: str) -> str:
+        people = self.console.people
+        try:
+            if asked.do == "start":
+                await people.start(user, asked.server)
+            else:
+                await people.stop(user, asked.server, remove=asked.do == "delete")
+        except TFClusterError as error:
+            return str(error)
+        return ""
+
+
+class OverrideRequest(Model, frozen=True):
+    """What is allowed to one user for a time."""
+
+    until: float
+    reason: str
+    quota: dict[str, Any] = {}
+    storage: dict[str, Any] = {}
+    budget: dict[str, Any] = {}
+
+
+class AllOverrides(ConsoleHandler):
+    """Every override."""
+
+    async def get(self) -> None:
+        """Those that count now, by user."""
+        now = time.time()
+        found = await self.console.site.overrides()
+        self.reply(
+            {
+                "items": [
+                    {"user": user, "override": each}
+                    for user, each in sorted(found.items())
+                    if each.until > now
+                ]
+            }
+        )
+
+
+class OneOverride(ConsoleHandler):
+    """The override of one user."""
+
+    async def put(self, name: str) -> None:
+        """Set it, in place of one that is there."""
+        asked = validation.read(self.body(), OverrideRequest)
+        now = time.time()
+        fields = {field: getattr(asked, field) for field in asked.__struct_fields__}
+        override = checked(Override(**fields, by=self.who, at=now), now)
+        user = await self._user(name)
+        entries = await noted(self, "override", [(user.name, shown(override))], override.reason)
+        await self._do(entries, self.console.site.override(user.name, user.groups, override))
+        self.reply({"user": user.name, "override": override})
+
+    async def delete(self, name: str) -> None:
+        """Take it away."""
+        name = normal(name)
+        if name not in await self.console.site.overrides():
+            raise NotFound(_("{name} has no override").format(name=name))
+        users = {one.name: one for one in await self.console.people.all()}
+        user = users.get(name, HubUser(name=name))
+        entries = await noted(self, "clear override", [(name, "")])
+        await self._do(entries, self.console.site.override(name, user.groups, None))
+        self.reply({"user": name})
+
+    async def _do(self, entries: list[Entry], deed: Awaitable[bool]) -> None:
+        audit = self.console.audit
+        try:
+            await deed
+        except TFClusterError as error:
+            await asyncio.to_thread(audit.ended, entries, [str(error)])
+            raise
+        await asyncio.to_thread(audit.ended, entries, ["done"])
+
+    async def _user(self, name: str) -> HubUser:
+        for one in await self.console.people.all():
+            if one.name == normal(name):
+                return one
+        text = _("the hub has no user {name}; `tfcluster admin users` lists them")
+        raise NotFound(text.format(name=name))
+
+
+def shown(override: Override) -> str:
+    """An override in a line of the audit log."""
+    parts = {**override.quota, **override.storage, **override.budget}
+    until = time.strftime("%Y-%m-%d %H:%M", time.localtime(override.until))
+    return ", ".join(f"{key} {value}" for key, value in parts.items()) + f" until {until}"
+
+
+HANDLERS = (
+    ("users", UsersPage),
+    ("api/users", Users),
+    ("api/users/import", ImportUsers),
+    ("api/users/servers", Servers),
+    ("api/overrides", AllOverrides),
+    ("api/overrides/([^/]+)", OneOverride),
+)

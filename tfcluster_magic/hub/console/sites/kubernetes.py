@@ -1,0 +1,301 @@
+"""A Kubernetes cluster as a world of the console.
+
+Promises that however often somebody looks, the API server is asked for one list of each kind and
+told changes from then on (`kube/informer`): a look costs no call. What is stopped, read or removed
+is asked of the API server, by uid, so that nothing else is met. Nothing waits for ever: calls have
+their time limits and threads of their own, and what hangs leaves the page as it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from ....backends import run_names
+from ....backends.kubernetes.logs import Reader
+from ....errors import BackendUnavailable, Conflict, NotFound, TFClusterError
+from ....i18n import _
+from ....kube.api import access, labels
+from ....kube.api.client import Api, ApiError, Object, path
+from ....kube.api.gone import find
+from ....kube.api.informer import Informer
+from ....kube.objects import custom_resource
+from ....spec import Stop
+from ...tenancy.grants import Policy
+from ...tenancy.objects import HUB
+from . import kubernetes_archive as archive
+from . import kubernetes_hours as hours
+from . import kubernetes_leaks as leaks
+from . import kubernetes_runs as shown
+from . import kubernetes_storage as storage
+from .base import Filled, Held, Leak, Missed, Seen
+from .base import Leaks as Found
+from .site import Nowhere
+
+FIRST = 10.0
+"""Seconds that the first look waits for the first list."""
+WITHIN = 60.0
+"""Seconds for one thing that is asked of the API server."""
+AT_ONCE = 8
+MOST_LINES = 1000
+_LONGEST_LINE = 4000
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+
+T = TypeVar("T")
+Names = Callable[[], Awaitable[Iterable[str]]]
+
+
+class Kubernetes:
+    """All runs of a cluster.
+
+    Args:
+        api: the connection.
+        home: the hub's namespace.
+        prefix: how users' namespaces begin.
+        names: tells every user of the hub.
+    """
+
+    def __init__(self, api: Api, home: str, prefix: str, names: Names) -> None:
+        self._api, self._prefix, self._names = api, prefix, names
+        self._home = home
+        self.policy: Callable[[], Awaitable[Policy]] = Nowhere().policy
+        """Tells where notebooks run."""
+        self.tenants = Informer(
+            api,
+            path("namespaces"),
+            selector=f"{labels.TENANT}=true,{HUB}={home}",
+            shape=shown.ONLY,
+            trim=shown.trim_namespace,
+        )
+        self.clusters = Informer(
+            api, path("tfclusters"), shape=shown.RUN, trim=shown.run, group=_uid
+        )
+        self.pods = Informer(
+            api, path("pods"), selector=leaks.OURS, shape=shown.POD, trim=shown.trim_pod
+        )
+        self.all = (self.tenants, self.clusters, self.pods)
+        self._leaks = leaks.Leaks(api, lambda uid: bool(self.clusters.of(uid)), self._owner)
+        self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="console")
+
+    def start(self) -> None:
+        """Begin to follow what there is."""
+        for each in self.all:
+            each.start()
+
+    def close(self) -> None:
+        """Follow nothing any more."""
+        for each in self.all:
+            each.stop()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    @property
+    def alive(self) -> bool:
+        """Whether no thread that follows has died."""
+        return all(each.alive for each in self.all)
+
+    @property
+    def synced(self) -> bool:
+        """Whether everything was seen once."""
+        return all(each.synced.is_set() for each in self.all)
+
+    @property
+    def problems(self) -> list[str]:
+        """Why it is not up to date."""
+        return [self._told(each.problem) for each in self.all if each.problem is not None]
+
+    # -- what the console asks ---------------------------------------------------------------------
+
+    async def runs(self) -> Seen:
+        """See `World.runs`."""
+        try:
+            await asyncio.to_thread(self._wait)
+        except TFClusterError as error:
+            return Seen(missed=(Missed(owner="", detail=str(error)),))
+        every = shown.rows(self.clusters.every(), self.pods.every(), self._users())
+        missed = (Missed(owner="", detail=text) for text in dict.fromkeys(self.problems))
+        return Seen(rows=every, missed=tuple(missed))
+
+    async def still(self, _seen: Seen, /) -> Seen:
+        """See `World.still`: what is so now is there at once."""
+        return await self.runs()
+
+    async def stop(self, owner: str, name: str, uid: str, stop: Stop) -> None:
+        """See `World.stop`."""
+        await self._asked(lambda: self._stop(owner, name, uid, stop))
+
+    async def tail(self, owner: str, name: str, task: str, lines: int) -> list[str]:
+        """See `World.tail`."""
+        return await self._asked(lambda: self._tail(owner, name, task, lines))
+
+    async def hours(self) -> Held:
+        """See `World.hours`."""
+        groups = {
+            each["metadata"]["name"]: str(notes.get(labels.OF_GROUP, ""))
+            for each in self.tenants.every()
+            if (notes := each["metadata"].get("annotations"))
+        }
+        runs, users, now = self.clusters.every(), self._users(), time.time()
+        return await self._asked(lambda: hours.held(self._api, runs, users, groups, now))
+
+    async def storage(self) -> Filled:
+        """See `World.storage`."""
+        return await self._asked(lambda: storage.filled(self._api, self._users()))
+
+    async def pack(self, owner: str, out: int, tell: Callable[[str], None]) -> None:
+        """See `World.pack`; in a thread of its own, for it may take hours."""
+        await asyncio.to_thread(self._wait)
+        namespace, pool = self._namespace(owner), (await self.policy()).placement.notebooks
+        try:
+            await asyncio.to_thread(archive.pack, self._api, self._home, namespace, pool, out, tell)
+        except ApiError as error:
+            raise access.explain(error, server=self._api.server) from None
+
+    async def leaks(self) -> Found:
+        """See `World.leaks`."""
+        missed: list[Missed] = []
+        found: list[Leak] = []
+        try:
+            found += await self._asked(lambda: list(self._leaks.objects()))
+        except TFClusterError as error:
+            missed.append(Missed(owner="", detail=str(error)))
+        try:
+            users = set(await self._names())
+        except TFClusterError as error:
+            missed.append(Missed(owner="", detail=str(error)))
+        else:
+            found += self._leaks.namespaces(self.tenants.every(), users)
+        return Found(items=tuple(found), missed=tuple(missed))
+
+    async def remove(self, owner: str, leak: str) -> None:
+        """See `World.remove`."""
+        kind, _colon, name = leak.partition(":")
+        if kind != leaks.NAMESPACE:
+            await self._asked(lambda: self._leaks.remove(self._namespace(owner), leak))
+            return
+        found = self.tenants.get("", name)
+        if found is None or not leaks.is_left(found) or self._owner(name) != owner:
+            raise leaks.gone()
+        if owner in set(await self._names()):
+            raise Conflict(_("{name} is a user of the hub again").format(name=owner))
+        await self._asked(lambda: self._leaks.mark(found))
+
+    # -- in threads --------------------------------------------------------------------------------
+
+    async def _asked(self, do: Callable[[], T]) -> T:
+        """What `do` returns, in a thread; raises TFClusterErrors only."""
+
+        def ask() -> T:
+            self._wait()
+            return do()
+
+        loop = asyncio.get_running_loop()
+        try:
+            return await asyncio.wait_for(loop.run_in_executor(self._threads, ask), WITHIN)
+        except ApiError as error:
+            raise access.explain(error, server=self._api.server) from None
+        except asyncio.TimeoutError:
+            text = _("the API server {server} does not answer within {seconds:g} s")
+            words = {"server": self._api.server, "seconds": WITHIN}
+            raise BackendUnavailable(text.format(**words)) from None
+
+    def _stop(self, owner: str, name: str, uid: str, stop: Stop) -> None:
+        namespace = self._namespace(owner)
+        found = self._meant(namespace, name, uid)
+        row = found["row"]
+        shown.refuse(row.name, found)
+        wish: dict[str, Any] = {
+            "metadata": {"uid": row.uid},  # not another run of that name
+            "spec": {"stop": msgspec.to_builtins(replace(stop, at=stop.at or time.time()))},
+        }
+        where = path("tfclusters", namespace, row.name)
+        try:
+            shown.refuse(row.name, {**shown.run(self._api.merge(where, wish)), "stop": None})
+        except ApiError as error:
+            if error.status not in (404, 409, 422):
+                raise
+            shown.refuse(row.name, self._meant(namespace, row.name, row.uid, fresh=True))
+            raise
+
+    def _tail(self, owner: str, name: str, task: str, lines: int) -> list[str]:
+        namespace = self._namespace(owner)
+        row = self._meant(namespace, name, "")["row"]
+        whole = find(self._api, path("tfclusters", namespace, row.name))
+        if whole is None:
+            raise _unknown(row.name)
+        cluster = custom_resource.read(whole)
+        lines = min(max(lines, 1), MOST_LINES)
+        reader = Reader(self._api, cluster, run_names.tasks_of(cluster, [task]), None)
+        try:
+            texts = [line.text for line in reader.once(lines) if line is not None]
+        except NotFound:
+            if not (kept := shown.last_words(cluster, task)):
+                raise
+            texts = [_("Its pods are gone; of what it printed the record keeps:"), *kept]
+        return [text[:_LONGEST_LINE] for text in texts[-lines:]]
+
+    def _meant(self, namespace: str, name: str, uid: str, fresh: bool = False) -> Object:
+        """A run, in the form of the cache. Raises NotFound; Conflict; ApiError."""
+        found = None if fresh else self.clusters.get(namespace, name)
+        if found is None:  # one that was launched a moment ago, or is gone
+            possible = re.fullmatch(labels.RUN_PATTERN, name)  # and no other path of the API
+            told = find(self._api, path("tfclusters", namespace, name)) if possible else None
+            if told is None:
+                raise _unknown(name)
+            found = shown.run(told)
+        if uid and uid != found["row"].uid:
+            text = _("{name} is another run by now, and nothing was done to it")
+            raise Conflict(text.format(name=name))
+        return found
+
+    # -- whose -------------------------------------------------------------------------------------
+
+    def _users(self) -> dict[str, str]:
+        every = self.tenants.every()
+        found = ((each["metadata"]["name"], shown.user_of(each, self._prefix)) for each in every)
+        return {name: user for name, user in found if user}
+
+    def _owner(self, namespace: str) -> str:
+        found = self.tenants.get("", namespace)
+        user = shown.user_of(found, self._prefix) if found else ""
+        return shown.owner({namespace: user}, namespace)
+
+    def _namespace(self, owner: str) -> str:
+        """Where the runs of somebody are. Raises NotFound."""
+        mine = [name for name, user in self._users().items() if user == owner]
+        if not mine and re.fullmatch(shown.OTHERS + _LABEL, owner):
+            other = owner.removeprefix(shown.OTHERS)
+            mine = [] if self._owner(other) != owner else [other]
+        if len(mine) != 1:
+            raise NotFound(_("nobody called {owner} has runs here").format(owner=owner))
+        return mine[0]
+
+    def _wait(self) -> None:
+        """Return when everything was seen once: before that nobody knows whose anything is.
+
+        Raises:
+            BackendUnavailable: it takes long, or the API server refuses.
+        """
+        deadline = time.monotonic() + FIRST
+        for each in self.all:
+            while not each.synced.wait(0.05):
+                if each.problem is not None or time.monotonic() > deadline:
+                    why = self.problems or [_("the API server has not told yet what there is")]
+                    raise BackendUnavailable(why[0])
+
+    def _told(self, problem: ApiError) -> str:
+        return str(access.explain(problem, server=self._api.server))
+
+
+def _unknown(name: str) -> NotFound:
+    return NotFound(_("there is no run {name} any more").format(name=name))
+
+
+def _uid(found: Object) -> str:
+    return str(found["metadata"]["uid"])

@@ -1,0 +1,243 @@
+"""One person's runs, read by a process of that person, which `nursery` starts.
+
+Promises one line of JSON for each line that it is asked, and to end with the console that started
+it. It runs under the person's own account, so whatever lies in that person's folders, a symlink
+too, is opened with that person's rights and no others. What it says about owners is not believed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from .... import paths, state_files
+from ....backends import folder_sizes, run_names
+from ....backends.local import processes, repair
+from ....backends.local.backend import LocalBackend
+from ....backends.local.store import RunFolder, Store
+from ....errors import Conflict, InvalidRequest, NotFound, TFClusterError
+from ....i18n import _
+from ....quota.ledger import Days
+from ....quota.storage import Volume
+from ....spec import Model, Stop, TFCluster
+from .base import Leak, Row
+from .rows import row_of
+
+MOST_LINES = 1000
+_LONGEST_LINE = 4000
+_YOUNG = 60.0
+"""Seconds in which a folder without a record may be that of a launch."""
+Stamp = tuple[state_files.Stamp | None, ...]
+
+
+class Ask(Model, frozen=True):
+    """What is to be done: `list`, `stop`, `tail`, `leaks`, `hours`, `storage` or `remove`."""
+
+    do: str
+    name: str = ""
+    uid: str = ""
+    task: str = ""
+    lines: int = 0
+    leak: str = ""
+    stop: Stop = Stop()
+
+
+class Answer(Model, frozen=True):
+    """What came of it; `error` is the name of a TFClusterError with `detail`."""
+
+    rows: tuple[Row, ...] = ()
+    lines: tuple[str, ...] = ()
+    leaks: tuple[Leak, ...] = ()
+    hours: Days = {}
+    volumes: tuple[Volume, ...] = ()
+    error: str = ""
+    detail: str = ""
+
+
+ERRORS = {kind.__name__: kind for kind in (Conflict, NotFound, TFClusterError)}
+
+
+class Reader:
+    """Answers, and keeps what does not change any more: rows of runs that hold nothing."""
+
+    def __init__(self) -> None:
+        self.backend = LocalBackend()
+        self.store = Store(self.backend.state_dir)
+        self._kept: dict[Path, tuple[Stamp, Row]] = {}
+
+    def answer(self, ask: Ask) -> Answer:
+        """Do what is asked."""
+        try:
+            return getattr(self, f"_{ask.do}")(ask)  # type: ignore[no-any-return]
+        except InvalidRequest as error:
+            return Answer(error="TFClusterError", detail=str(error))
+        except TFClusterError as error:
+            kind = type(error).__name__
+            return Answer(error=kind if kind in ERRORS else "TFClusterError", detail=str(error))
+        except OSError as error:
+            return Answer(error="TFClusterError", detail=str(error))
+
+    def _list(self, _ask: Ask) -> Answer:
+        now = time.time()
+        rows = (self._row(folder, now) for folder in self.store.folders())
+        return Answer(rows=tuple(row for row in rows if row is not None))
+
+    def _row(self, folder: RunFolder, now: float) -> Row | None:
+        stamp = state_files.stamp(folder.status_file), state_files.stamp(folder.record_file)
+        kept = self._kept.get(folder.path)
+        if kept is not None and kept[0] == stamp:
+            return kept[1]
+        self._kept.pop(folder.path, None)
+        cluster = repair.load(folder)
+        if cluster is None or run_names.expired(cluster, now):
+            return None
+        row = row_of(cluster, (platform.node(),))
+        if cluster.status.released_at is not None:
+            self._kept[folder.path] = stamp, row
+        return row
+
+    def _hours(self, _ask: Ask) -> Answer:
+        return Answer(hours=self.backend.hours().days)
+
+    def _storage(self, _ask: Ask) -> Answer:
+        folders = self.backend.folders
+        every = [
+            folder_sizes.Folder(name, path, runs=name == "log") for name, path in folders.items()
+        ]
+        return Answer(volumes=tuple(folder_sizes.measure(every, self.backend.state_dir)))
+
+    def _stop(self, ask: Ask) -> Answer:
+        cluster = self._meant(ask)
+        name = cluster.metadata.name
+        if cluster.status.released_at is not None:
+            text = _("{name} has ended already: {message}")
+            raise Conflict(text.format(name=name, message=cluster.status.message))
+        if (stop := cluster.spec.stop) is not None:
+            by = stop.by or _("its owner")
+            raise Conflict(_("{name} is being stopped already, by {by}").format(name=name, by=by))
+        self.backend.stop(name, ask.stop)
+        return Answer()
+
+    def _tail(self, ask: Ask) -> Answer:
+        name = self._meant(ask).metadata.name
+        lines = min(max(ask.lines, 1), MOST_LINES)
+        told = self.backend.logs(name, [ask.task], tail=lines)
+        texts = [line.text[:_LONGEST_LINE] for line in told if line is not None]
+        return Answer(lines=tuple(texts[-lines:]))
+
+    def _meant(self, ask: Ask) -> TFCluster:
+        cluster = self.backend.get(ask.name)
+        if ask.uid and ask.uid != cluster.metadata.uid:
+            text = _("{name} is another run by now, and nothing was done to it")
+            raise Conflict(text.format(name=cluster.metadata.name))
+        return cluster
+
+    # -- leaks -------------------------------------------------------------------------------------
+
+    def _leaks(self, _ask: Ask) -> Answer:
+        found = [*self._orphans(), *self._left()]
+        return Answer(leaks=tuple(found))
+
+    def _orphans(self) -> Iterator[Leak]:
+        """Processes of runs that nothing supervises and that no record holds."""
+        snapshot = processes.snapshot()  # before the records: what is launched later is not in it
+        of_runs: dict[str, list[int]] = {}
+        for pid in snapshot:
+            if uid := _run_of(pid):
+                of_runs.setdefault(uid, []).append(pid)
+        if not of_runs:
+            return
+        loaded = [repair.load(folder) for folder in self.store.folders()]
+        held = {c.metadata.uid for c in loaded if c and c.status.released_at is None}
+        for uid, pids in sorted(of_runs.items()):
+            if uid in held or any(_supervised(pid, snapshot) for pid in pids):
+                continue
+            if still := [pid for pid in pids if _run_of(pid) == uid]:
+                commands = ", ".join(f"{pid} ({_command(pid)})" for pid in sorted(still)[:5])
+                what = _("processes of a run that nothing supervises: {commands}")
+                text = what.format(commands=commands)
+                yield Leak(owner="", id=f"processes:{uid}", kind="processes", what=text)
+
+    def _left(self) -> Iterator[Leak]:
+        """Folders that launches and deletions left when they were killed half-way."""
+        runs = self.store.runs_dir
+        hidden = list(runs.glob("*/.removed-*"))
+        half = [f.path for f in self.store.folders() if state_files.is_gone(f.record_file)]
+        for path in sorted([*hidden, *half]):
+            with contextlib.suppress(OSError):
+                if time.time() - path.stat().st_mtime < _YOUNG or not _is_free(path):
+                    continue
+                what = _("a folder without a record, left by a launch or a removal: {path}")
+                place = path.relative_to(runs)
+                yield Leak(
+                    owner="", id=f"folder:{place}", kind="folder", what=what.format(path=path)
+                )
+
+    def _remove(self, ask: Ask) -> Answer:
+        leak = next((leak for leak in self._leaks(ask).leaks if leak.id == ask.leak), None)
+        if leak is None:
+            raise NotFound(_("there is no such leak any more"))
+        kind, _colon, rest = leak.id.partition(":")
+        if kind == "processes":
+            if left := processes.end_all(rest):
+                text = _("these processes cannot be ended now: {pids}")
+                raise Conflict(text.format(pids=", ".join(map(str, left))))
+        else:
+            with self.store.launch_lock():
+                state_files.remove_tree(self.store.runs_dir / rest)
+        return Answer()
+
+
+def _run_of(pid: int) -> str:
+    mark = f"{processes.UID_VARIABLE}=".encode()
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
+        for variable in file.read().split(b"\0"):
+            if variable.startswith(mark):
+                return variable[len(mark) :].decode("utf-8", "replace")
+    return ""
+
+
+def _supervised(pid: int, snapshot: dict[int, processes.Process]) -> bool:
+    """Whether a supervisor, of whatever state folder, is above this process."""
+    seen = set()
+    while (process := snapshot.get(pid)) is not None and pid not in seen:
+        seen.add(pid)
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
+            if processes.SUPERVISOR in file.read():
+                return True
+        pid = process.parent
+    return False
+
+
+def _command(pid: int) -> str:
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
+        return file.read().replace(b"\0", b" ").decode("utf-8", "replace").strip()[:80]
+    return ""
+
+
+def _is_free(path: Path) -> bool:
+    """Whether no launch holds this folder's lock."""
+    folder = RunFolder(path)
+    if state_files.is_gone(folder.lock_file):
+        return True
+    fd = folder.lock()
+    if fd is None:
+        return False
+    os.close(fd)
+    return True
+
+
+def serve(asked: BinaryIO, out: BinaryIO) -> None:
+    """Answer until the console has ended."""
+    paths.state_dir()
+    reader, decoder = Reader(), msgspec.json.Decoder(Ask)
+    for line in asked:
+        out.write(msgspec.json.encode(reader.answer(decoder.decode(line))) + b"\n")
+        out.flush()

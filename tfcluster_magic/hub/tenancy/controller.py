@@ -1,0 +1,286 @@
+"""The turns of tenancy: what changes is queued by namespace (`control.turns`).
+
+Promises that only namespaces are touched which the hub labelled as its tenants and whose name is
+that of their user, that a new one is furnished by groups that were read after it was made (a claim
+never changes its class), that an unchanged tenant costs no call, and that what is wrong stands on
+the namespace as one sentence. A turn looks at what there is and remembers nothing that a restart
+needs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from ...i18n import _
+from ...kube.api import labels
+from ...kube.api.client import Api, ApiError, path
+from ...kube.api.informer import Informer, pause
+from ...kube.controller.turns import Turns
+from . import names, provisioning, removal, waiting
+from .accepted import Accepted
+from .caches import Caches
+from .grants import Entitlement, task_classes
+from .membership import Membership
+from .objects import ACCOUNT, Place, marks, objects
+from .overrides import entitled
+from .overriding import Overriding
+from .pull_secrets import Pulling
+
+Object = dict[str, Any]
+
+RESYNC = 600.0
+"""Seconds after which a tenant is looked at although nothing changed."""
+SOON = 15.0
+"""The same for one in trouble."""
+FURNISHED, TROUBLE = f"{labels.GROUP}/furnished", f"{labels.GROUP}/trouble"
+RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+
+log = logging.getLogger(__name__)
+
+
+class Tenancy:
+    """All tenants of one hub.
+
+    Args:
+        api: the connection.
+        home: the hub's namespace.
+        prefix: how tenants' namespaces begin.
+        hub: URL and token of the hub's API; an empty URL: there are no groups.
+        leads: whether this process may act.
+    """
+
+    def __init__(
+        self, api: Api, home: str, prefix: str, hub: tuple[str, str], leads: Callable[[], bool]
+    ) -> None:
+        self._api, self._home, self._prefix, self._leads = api, home, prefix, leads
+        self.turns: Turns[str] = Turns(self._look, leads, self._tell)
+        self.caches = Caches(api, home, self.turns.work.add, self._wake_all)
+        self.accepted = Accepted(api, home, self._policy_changed)
+        self.membership = Membership(*hub, self._user_changed)
+        self.overriding = Overriding(api, home, self._user_changed)
+        self._pulling = Pulling(api, home)
+        self._new: dict[str, float] = {}
+        """Since when a namespace is seen that is not furnished."""
+        self._enough = threading.Event()
+        self._begun = False
+        self._keeper = threading.Thread(target=self._keep, name="policy", daemon=True)
+        self._published = threading.Event()
+
+    def follow(self) -> None:
+        """Begin to follow what there is. Raises ApiError."""
+        self.accepted.recall()
+        for informer in self._own:
+            informer.start()
+        self.caches.start()
+
+    def begin(self) -> None:
+        """Begin to act; every tenant is looked at once."""
+        self.membership.start()
+        self._wake_all()
+        self._keeper.start()
+        self.turns.start()
+        self._begun = True
+
+    def end(self, seconds: float = 5.0) -> None:
+        """Act no more; turns under way have so many seconds to end."""
+        self._enough.set()
+        self._published.set()
+        self.membership.stop()
+        for informer in self._own:
+            informer.stop()
+        self.caches.stop()
+        self.turns.stop(seconds)
+
+    @property
+    def _own(self) -> tuple[Informer, ...]:
+        return (self.accepted.informer, self.overriding.informer)
+
+    @property
+    def synced(self) -> bool:
+        """Whether everything was seen once."""
+        return self.caches.synced and all(each.synced.is_set() for each in self._own)
+
+    @property
+    def alive(self) -> bool:
+        """Whether no thread has died."""
+        acts = self.turns.alive and self._keeper.is_alive() and self.membership.alive
+        seen = self.caches.alive and all(each.alive for each in self._own)
+        return (acts or not self._begun) and seen
+
+    @property
+    def problems(self) -> list[str]:
+        """Why it cannot see everything."""
+        informers = (*self.caches.all, *self._own)
+        found = [(each.where, each.problem) for each in informers]
+        return [f"{where}: {problem.message}" for where, problem in found if problem is not None]
+
+    # -- what wakes it -----------------------------------------------------------------------------
+
+    def _wake_all(self) -> None:
+        for found in self.caches.namespaces.every():
+            self.turns.work.add(found["metadata"]["name"])
+
+    def _policy_changed(self) -> None:
+        self._published.set()
+        self._wake_all()
+
+    def _user_changed(self, user: str) -> None:
+        self.turns.work.add(names.namespace(user, self._prefix))
+
+    def _keep(self) -> None:
+        """Publish the policy as it counts; look whether secrets are others."""
+        digests: dict[str, str] = {}
+        while not self._enough.is_set():
+            self._published.wait(1.0)
+            self._published.clear()
+            self.overriding.look(time.time())
+            if not self._leads() or not self.accepted.informer.synced.is_set():
+                continue
+            try:
+                self.accepted.publish()
+                digests = self._look_at_secrets(digests)
+            except Exception as error:  # noqa: BLE001 - nobody else would publish
+                log.warning("the policy cannot be published: %s", error)
+                self._enough.wait(pause(3))
+
+    def _look_at_secrets(self, before: dict[str, str]) -> dict[str, str]:
+        policy = self.accepted.policy
+        every = (policy.default, *policy.grants.values())
+        named = {name for grant in every for name in grant.image_pull_secrets}
+        now = {name: self._pulling.digest(name) for name in sorted(named)}
+        if any(before.get(name) not in (None, digest) for name, digest in now.items()):
+            self._wake_all()
+        return now
+
+    # -- turns -------------------------------------------------------------------------------------
+
+    def _tell(self, name: str, error: Exception) -> None:
+        if isinstance(error, ApiError):
+            log.warning("%s: %s", name, error.message or error.reason)
+        else:
+            log.error("%s: the turn failed", name, exc_info=error)
+
+    def _look(self, name: str) -> float | None:
+        found = self.caches.namespaces.get("", name)
+        if found is None:
+            self._new.pop(name, None)
+            return None
+        head = found["metadata"]
+        notes, removed = head.get("annotations") or {}, removal.is_removed(found)
+        if head.get("deletionTimestamp"):
+            self._mark(found, "", [removal.under_way(found)])
+            return SOON if removal.discard_runs(self._api, name) else None
+        user = notes.get(labels.USER, "")
+        if not user or names.namespace(user, self._prefix) != name:
+            self._mark(found, "", [self._not_its_name(user)])
+            return None
+        if notes.get(FURNISHED) or removed:
+            self._new.pop(name, None)
+        elif rest := self.membership.ask(self._new.setdefault(name, time.monotonic())):
+            return rest
+        problems, digest, waits = self._furnish(found, user)
+        self._mark(found, None if removed else digest, problems, self._of_group(user))
+        if removed:
+            policy = self.accepted.policy
+            if removal.loses_data(found, by_default=policy.on_removal == "delete"):
+                return removal.clear(self._api, found)
+            reason = _("user {user} was removed from the hub").format(user=user)
+            removal.stop_runs(self._api, name, reason)
+        if problems or waits:
+            return SOON if problems else 2.0
+        return RESYNC * random.uniform(0.8, 1.2)
+
+    def _furnish(self, found: Object, user: str) -> tuple[list[str], str, bool]:
+        """What is wrong, the digest of what was made (empty: not all was), what is waited for."""
+        head = found["metadata"]
+        name, policy = head["name"], self.accepted.policy
+        removed = removal.is_removed(found)
+        entitlement = self._entitled(user)
+        place = Place(
+            home=self._home,
+            servers=self.caches.servers(),
+            gpu_resource=policy.gpu_resource,
+            dns=policy.dns,
+            operator_secrets=policy.operator_secrets,
+            task_classes=task_classes(policy),
+        )
+        wanted = objects(entitlement, place, namespace=name, removed=removed)
+        there = self.caches.there(name)
+        problems = self._give_secrets(head, entitlement, there)
+        certain = self.membership.known
+        classes = {each["metadata"]["name"] for each in self.caches.classes.every()}
+        problems += provisioning.furnish(self._api, name, wanted, there, classes, certain=certain)
+        there = self.caches.there(name)
+        complete = not problems and provisioning.is_complete(wanted, there)
+        late, waits = waiting.problems(self._api, name, there, self.caches.classes)
+        return problems + late, _digest(wanted) if complete else "", waits or not complete
+
+    def _give_secrets(
+        self, head: Object, entitlement: Entitlement, there: provisioning.There
+    ) -> list[str]:
+        account = there.get(("ServiceAccount", ACCOUNT)) or {}
+        before = frozenset(each["name"] for each in account.get("imagePullSecrets") or ())
+        secrets = entitlement.grant.image_pull_secrets
+        if not self.membership.known:
+            before = frozenset()
+        try:
+            return self._pulling.give(head["name"], head["uid"], secrets, before)
+        except ApiError as error:
+            if error.unanswered:
+                raise
+            text = _("pull secrets cannot be copied: {why}")
+            return [text.format(why=error.message or error.reason)]
+
+    def _of_group(self, user: str) -> dict[str, str | None]:
+        """What the namespace says of the user's group; nothing while the groups are not known."""
+        if not self.membership.known:
+            return {}
+        return marks(self._entitled(user))
+
+    def _entitled(self, user: str) -> Entitlement:
+        groups, override = self.membership.of(user), self.overriding.of(user)
+        return entitled(self.accepted.policy, groups, override, time.time())
+
+    def _not_its_name(self, user: str) -> str:
+        if not user:
+            return _("the namespace does not say whose it is (annotation {key})").format(
+                key=labels.USER
+            )
+        text = _("the namespace says that it is of {user}, whose namespace is {name}")
+        return text.format(user=user, name=names.namespace(user, self._prefix))
+
+    def _mark(
+        self,
+        found: Object,
+        digest: str | None,
+        problems: list[str],
+        of_group: Mapping[str, str | None] = MappingProxyType({}),
+    ) -> None:
+        """Write on the namespace what is true of it, where that is not there yet.
+
+        An empty digest leaves the mark of before, None takes it away: who comes back waits for
+        the rights that went.
+        """
+        head = found["metadata"]
+        annotations, there = head.get("annotations") or {}, head.get("labels") or {}
+        notes = {**of_group, TROUBLE: problems[0][:500] if problems else None}
+        if digest != "":
+            notes[FURNISHED] = digest
+        notes = {key: value for key, value in notes.items() if annotations.get(key) != value}
+        change: Object = {"annotations": notes} if notes else {}
+        if any(there.get(key) != value for key, value in RESTRICTED.items()):
+            change["labels"] = RESTRICTED
+        if change:
+            self._api.merge(path("namespaces", "", head["name"]), {"metadata": change})
+
+
+def _digest(wanted: list[Object]) -> str:
+    return hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,0 +1,247 @@
+"""The way to an API server and to a namespace in it, and what its refusals mean to a person.
+
+Promises a connection with the credentials that kubectl would use in the same place, and for each
+`ApiError` one `TFClusterError` that names the server, what was asked and what to do. Reads
+kubeconfig and the service account's files; never changes them, never talks to the server itself.
+
+Ref: https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import TYPE_CHECKING
+
+from ...errors import (
+    BackendUnavailable,
+    Conflict,
+    InvalidRequest,
+    NotAllowed,
+    NotFound,
+    Problem,
+    TFClusterError,
+)
+from ...i18n import _
+from . import account
+from .client import Api, ApiError
+
+if TYPE_CHECKING:
+    from kubernetes.client.configuration import Configuration
+
+DEFAULT_NAMESPACE = "default"
+_FORBIDDEN = re.compile(
+    r'User "(?P<user>[^"]*)" cannot (?P<verb>\S+) resource "(?P<resource>[^"]*)"'
+    r'(?:.*in the namespace "(?P<namespace>[^"]*)")?'
+)
+
+
+def connect(context: str = "", namespace: str = "") -> tuple[Api, str]:
+    """A connection, and the namespace that verbs mean.
+
+    Credentials: `context` of the kubeconfig; else the kubeconfig that KUBECONFIG names; else the
+    pod's service account, whose token is read again when it was rotated; else ~/.kube/config.
+    Namespace: `namespace`, TFCLUSTER_NAMESPACE, the context's or the service account's, "default".
+
+    Raises:
+        BackendUnavailable: the package is not installed, or there are no usable credentials.
+    """
+    try:
+        from kubernetes.client.configuration import Configuration
+    except ImportError:
+        raise account.not_installed() from None
+    configuration = Configuration()
+    if account.in_pod() and not context and not os.environ.get("KUBECONFIG"):
+        found = _from_pod(configuration)
+    else:
+        found = _from_kubeconfig(configuration, context)
+    chosen = namespace or os.environ.get("TFCLUSTER_NAMESPACE", "") or found or DEFAULT_NAMESPACE
+    return Api(configuration), chosen
+
+
+def _from_pod(configuration: Configuration) -> str:
+    from kubernetes.config import ConfigException, load_incluster_config
+
+    try:
+        load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+        return account.namespace()
+    except (ConfigException, OSError) as error:
+        raise BackendUnavailable(
+            _("the service account of this pod cannot be used: {why}").format(why=error)
+        ) from None
+
+
+def _from_kubeconfig(configuration: Configuration, context: str) -> str:
+    import yaml
+    from kubernetes.config import ConfigException, list_kube_config_contexts, load_kube_config
+
+    file = os.environ.get("KUBECONFIG") or os.path.expanduser("~/.kube/config")
+    if not any(os.path.exists(each) for each in file.split(os.pathsep)):
+        raise BackendUnavailable(
+            _(
+                "there is no kubeconfig at {file}, and this is no pod with a service account: name "
+                "one in KUBECONFIG, or use `--backend local`"
+            ).format(file=file)
+        )
+    try:
+        contexts, active = list_kube_config_contexts(config_file=file)  # type: ignore[no-untyped-call]
+        known = {each["name"]: each.get("context") or {} for each in contexts}
+        name = context or active["name"]
+        if name not in known:
+            raise BackendUnavailable(
+                _("the kubeconfig {file} has no context {context}; it has {known}").format(
+                    file=file, context=name, known=", ".join(sorted(known))
+                )
+            )
+        load_kube_config(  # type: ignore[no-untyped-call]
+            config_file=file,
+            context=name,
+            client_configuration=configuration,
+            persist_config=False,
+        )
+    except (ConfigException, OSError, yaml.YAMLError, KeyError, TypeError, ValueError) as error:
+        raise BackendUnavailable(
+            _("the kubeconfig {file} cannot be used: {why}").format(file=file, why=error)
+        ) from None
+    return str(known[name].get("namespace") or "")
+
+
+# -- refusals ------------------------------------------------------------------------------------
+
+
+def explain(error: ApiError, what: str = "", *, server: str = "") -> TFClusterError:
+    """What `error` means to whoever asked.
+
+    Args:
+        error: of the API server, or of something that stands before it.
+        what: the object that was meant, `digits-2 in namespace alice`, for what is not there.
+        server: its address, `Api.server`.
+    """
+    if error.unanswered:
+        return _unanswered(error, server)
+    if error.status == 401 or (error.status == 403 and "system:anonymous" in error.message):
+        return BackendUnavailable(
+            _(
+                "the API server {server} does not accept these credentials; a token that has "
+                "expired is the usual reason. Sign in to the cluster again (what makes "
+                "`kubectl get tfclusters` work makes this work); in a notebook restart its server"
+            ).format(server=server)
+        )
+    if error.status == 403:
+        return _forbidden(error)
+    if error.status == 404:
+        return _missing(error, what)
+    if error.status == 409:
+        return Conflict(_("the API server refuses: {why}").format(why=error.message))
+    if error.status == 422:
+        return InvalidRequest(problems(error) or [Problem(what or "spec", None, error.message)])
+    return TFClusterError(
+        _("the API server {server} refuses ({status}): {why}").format(
+            server=server, status=error.status, why=error.message or error.reason
+        )
+    )
+
+
+def _unanswered(error: ApiError, server: str) -> BackendUnavailable:
+    if error.status == 429:
+        text = _(
+            "the API server {server} has too much to do ({why}): what runs goes on; "
+            "try again in a minute"
+        )
+    elif error.status:
+        text = _(
+            "the API server {server} answers {status} ({why}): what runs goes on; try again in a "
+            "minute, and ask the cluster's administrator when it stays so"
+        )
+    else:
+        text = _(
+            "the API server {server} does not answer ({why}): what runs goes on. Is this the "
+            "right cluster, is the network (VPN, proxy) up? `kubectl get --raw /readyz` says the "
+            "same"
+        )
+    why = _words_of(error.message) or error.reason
+    return BackendUnavailable(text.format(server=server, status=error.status, why=why))
+
+
+def _words_of(message: str) -> str:
+    """What a network error says to a person: without the names of Python objects."""
+    if found := re.search(r"\[Errno -?\d+\] ([^'\")]+)", message):
+        return found.group(1)
+    if "certificate verify failed" in message:
+        detail = re.search(r"certificate verify failed: ([^(']+)", message)
+        return _("its certificate is not trusted: {why}").format(
+            why=detail.group(1).strip() if detail else "-"
+        )
+    if "timed out" in message.lower() or "timeout" in message.lower():
+        return _("no answer in time")
+    return re.sub(r"<[^>]*>:? ?|\w+Pool\([^)]*\):? ?", "", message)[:300]
+
+
+def _forbidden(error: ApiError) -> TFClusterError:
+    found = _FORBIDDEN.search(error.message)
+    if not found:  # a quota, an admission policy: they say themselves what they refuse
+        return NotAllowed(_("the cluster refuses: {why}").format(why=error.message))
+    where = found["namespace"]
+    return NotAllowed(
+        _(
+            "{user} may not {verb} {resource} {where}: ask an administrator of the cluster to "
+            "bind the ClusterRole tfcluster-user there to it, or choose a namespace that is yours "
+            "(TFCLUSTER_NAMESPACE)"
+        ).format(
+            user=found["user"],
+            verb=found["verb"],
+            resource=found["resource"],
+            where=(
+                _("in namespace {namespace}").format(namespace=where)
+                if where
+                else _("in the whole cluster")
+            ),
+        )
+    )
+
+
+def _missing(error: ApiError, what: str) -> TFClusterError:
+    kind, name = error.details.get("kind"), error.details.get("name")
+    if kind == "namespaces":
+        return NotFound(
+            _(
+                "there is no namespace {name} on this cluster: name yours in TFCLUSTER_NAMESPACE"
+            ).format(name=name)
+        )
+    if not name:  # a path that the server does not know, not an object that is not there
+        return BackendUnavailable(
+            _(
+                "TFCluster is not installed on this cluster: it has no tfclusters.tfcluster.dev. "
+                "Its administrator installs it with `kubectl apply -k k8s/overlays/default`"
+            )
+        )
+    return NotFound(_("there is no {what}").format(what=what or f"{kind} {name}"))
+
+
+def problems(error: ApiError) -> list[Problem]:
+    """What a 422 lists, by field: refusals of the schema and of its rules."""
+    found: list[Problem] = []
+    for cause in error.details.get("causes") or []:
+        value, allowed = _value_and_rule(str(cause.get("message", "")))
+        field = str(cause.get("field", ""))
+        problem = Problem("spec" if field in ("", "<nil>") else field, value, allowed)
+        if problem not in found:
+            found.append(problem)
+    return found
+
+
+def _value_and_rule(message: str) -> tuple[object, str]:
+    """`Invalid value: 0: should be …` gives (0, "should be …").
+
+    Of an object only its kind is told, `"object"`, which says nothing to a person.
+    """
+    label, _colon, rest = message.partition(": ")
+    if label not in ("Invalid value", "Unsupported value", "Too long", "Too many"):
+        return None, message
+    try:
+        value, end = json.JSONDecoder().raw_decode(rest)
+    except ValueError:
+        return None, message
+    rule = rest[end:].removeprefix(": ")
+    return (None if value in ("object", "array") else value), rule or message

@@ -1,0 +1,301 @@
+"""The Kubernetes API as JSON: a few verbs on paths, with time limits, and watches that end.
+
+Promises that every call ends, that an answer is the plain object as the API wrote it, and that a
+refusal is an `ApiError` with the API's own status and words. The official client owns kubeconfig,
+tokens, TLS and proxies; its typed models are not used, because building them for 600 pods costs
+more than all the rest. It interprets nothing: what an error means to people is `access`'s.
+
+Ref: https://kubernetes.io/docs/reference/using-api/api-concepts/
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+import msgspec
+import urllib3
+
+from .cut import Cut
+from .decoding import WHOLE, Shape
+from .paths import GROUPS as GROUPS  # noqa: PLC0414 - everybody asks for both here
+from .paths import path as path  # noqa: PLC0414
+
+if TYPE_CHECKING:
+    from kubernetes.client.configuration import Configuration
+
+Object = dict[str, Any]
+
+CONNECT_SECONDS = 5.0
+ANSWER_SECONDS = 20.0
+WATCH_SECONDS = 40
+"""After it the server ends a watch, with a bookmark before: one that went silent is noticed."""
+SILENCE = 10.0
+"""Seconds beyond that without a byte after which a watch is dead."""
+PAGE = 500
+"""Objects in one answer to a list. Ref: api-concepts, "Retrieving large results sets in chunks"."""
+
+
+class ApiError(Exception):
+    """The API refused or did not answer. `status` is HTTP's, 0 when there was no answer; `reason`
+    is a metav1.StatusReason such as `NotFound`, `AlreadyExists`, `Conflict`, `Forbidden`.
+    """
+
+    def __init__(
+        self, status: int, reason: str, message: str, details: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status, self.reason, self.message = status, reason, message
+        self.details = dict(details or {})
+
+    @property
+    def gone(self) -> bool:
+        """Whether what was asked for does not exist (any more)."""
+        return self.status == 404
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether nobody answered, so that the same call may succeed later."""
+        return self.status == 0 or self.status >= 500 or self.status == 429
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A whole list: the objects, and the version from which a watch goes on."""
+
+    items: list[Object]
+    version: str
+
+
+@dataclass(frozen=True)
+class Change:
+    """One event of a watch: `ADDED`, `MODIFIED`, `DELETED` or `BOOKMARK`, and the object."""
+
+    kind: str
+    object: Object = field(default_factory=dict)
+
+
+class Api:
+    """A connection to one API server, safe to use from several threads.
+
+    Args:
+        configuration: of the official client: server, credentials, TLS.
+    """
+
+    def __init__(self, configuration: Configuration) -> None:
+        from kubernetes.client.api_client import ApiClient
+        from kubernetes.utils.keepalive import tcp_keepalive_socket_options
+
+        configuration.socket_options = tcp_keepalive_socket_options(idle=10, interval=5, count=3)
+        configuration.connection_pool_maxsize = 16
+        self.server = str(configuration.host)
+        self._client = ApiClient(configuration)
+        self._pool: urllib3.PoolManager = self._client.rest_client.pool_manager
+
+    # -- verbs -------------------------------------------------------------------------------------
+
+    def get(self, where: str, *, seconds: float = ANSWER_SECONDS, **query: object) -> Object:
+        """One object. Raises ApiError."""
+        return self._json("GET", where, None, query, seconds)
+
+    def dated(self, where: str, *, seconds: float = ANSWER_SECONDS) -> tuple[Object, float | None]:
+        """Return one object, and when the server answered by its own clock. Raises ApiError."""
+        response = self._send("GET", where, None, {}, seconds)
+        answer = _read(response, json.loads)
+        try:
+            return answer, parsedate_to_datetime(response.headers["Date"]).timestamp()
+        except (KeyError, ValueError):
+            return answer, None
+
+    def every(
+        self,
+        where: str,
+        *,
+        seconds: float = ANSWER_SECONDS,
+        keep: Callable[[Object], Object] = lambda found: found,
+        shape: Shape = WHOLE,
+        **query: object,
+    ) -> Listing:
+        """All objects of this shape as of one moment, in pages, of which only what `keep` returns
+        is held. Raises ApiError (410: start again).
+        """
+        items: list[Object] = []
+        asked: dict[str, object] = {"limit": PAGE, **query}
+        while True:
+            page: Any = self._json("GET", where, None, asked, seconds, decode=shape.page.decode)
+            items += map(keep, page.items or [])
+            head = page.metadata
+            if not head.get("continue"):
+                return Listing(items, str(head.get("resourceVersion", "")))
+            asked["continue"] = head["continue"]
+
+    def create(
+        self, where: str, body: Object, *, seconds: float = ANSWER_SECONDS, **query: object
+    ) -> Object:
+        """Create an object in the collection `where`. Raises ApiError (409: AlreadyExists)."""
+        return self._json("POST", where, body, query, seconds)
+
+    def replace(
+        self, where: str, body: Object, *, seconds: float = ANSWER_SECONDS, **query: object
+    ) -> Object:
+        """Replace an object; with its resourceVersion only if nobody changed it meanwhile."""
+        return self._json("PUT", where, body, query, seconds)
+
+    def merge(self, where: str, body: Object, **query: object) -> Object:
+        """Merge `body` into an object (RFC 7386). Raises ApiError."""
+        kind = "application/merge-patch+json"
+        return self._json("PATCH", where, body, query, ANSWER_SECONDS, kind)
+
+    def patch(self, where: str, operations: list[Object], **query: object) -> Object:
+        """Change an object by operations (RFC 6902), such as `test` and `add`. Raises ApiError."""
+        kind = "application/json-patch+json"
+        return self._json("PATCH", where, operations, query, ANSWER_SECONDS, kind)
+
+    def delete(
+        self, where: str, *, uid: str = "", propagation: str = "Background", **query: object
+    ) -> Object:
+        """Delete an object, only that of this `uid` when given (409: it is another one now)."""
+        body: Object = {"propagationPolicy": propagation}
+        if uid:
+            body["preconditions"] = {"uid": uid}
+        return self._json("DELETE", where, body, query, ANSWER_SECONDS)
+
+    # -- streams -----------------------------------------------------------------------------------
+
+    def watch(
+        self,
+        where: str,
+        version: str,
+        *,
+        cut: Cut | None = None,
+        shape: Shape = WHOLE,
+        **query: object,
+    ) -> Iterator[Change]:
+        """Changes after `version`, until the server ends the watch (after WATCH_SECONDS).
+
+        Raises:
+            ApiError: 410 when that version is forgotten: list again. 0 when it went silent.
+        """
+        asked = {
+            "watch": "1",
+            "resourceVersion": version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": WATCH_SECONDS,
+            **query,
+        }
+        for line in self.lines(where, silence=WATCH_SECONDS + SILENCE, cut=cut, **asked):
+            event = shape.event.decode(line)
+            if event.type == "ERROR":
+                told = json.loads(line)["object"]
+                raise _refusal(told.get("code") or 500, told)
+            yield Change(event.type, event.object)
+
+    def lines(
+        self, where: str, *, silence: float, cut: Cut | None = None, **query: object
+    ) -> Iterator[bytes]:
+        """The lines of a streamed answer, without their ends; at most `silence` s between bytes.
+
+        Closing the iterator closes the connection; `cut` does it from another thread. Raises
+        ApiError.
+        """
+        response = self._send("GET", where, None, query, silence, stream=True)
+        try:
+            if cut is not None:
+                cut.reach(response)
+            if response.status >= 300:
+                raise _refusal(response.status, response.read())
+            rest = b""
+            for chunk in response.stream(64 * 1024, decode_content=True):
+                *whole, rest = (rest + chunk).split(b"\n")
+                yield from whole
+            if rest:
+                yield rest
+        except urllib3.exceptions.HTTPError as error:
+            raise ApiError(0, "NoAnswer", str(error)) from None
+        finally:
+            if cut is not None:
+                cut.reach(None)
+            response.close()  # not release_conn: what is left in the stream belongs to nobody
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._pool.clear()
+
+    # -- the wire ----------------------------------------------------------------------------------
+
+    def _json(
+        self,
+        method: str,
+        where: str,
+        body: object,
+        query: Mapping[str, object],
+        seconds: float,
+        kind: str = "application/json",
+        decode: Callable[[bytes], Any] = json.loads,
+    ) -> Object:
+        return _read(self._send(method, where, body, query, seconds, kind=kind), decode)
+
+    def _send(
+        self,
+        method: str,
+        where: str,
+        body: object,
+        query: Mapping[str, object],
+        seconds: float,
+        *,
+        kind: str = "application/json",
+        stream: bool = False,
+    ) -> urllib3.BaseHTTPResponse:
+        headers = {"Accept": "application/json", "User-Agent": self._client.user_agent}
+        if body is not None:
+            headers["Content-Type"] = kind
+        content = None if body is None else json.dumps(body).encode()
+        address = self.server.rstrip("/") + where
+        if query:
+            address += "?" + urlencode(dict(query))
+        try:
+            self._client.update_params_for_auth(
+                headers, [], ["BearerToken"], where, method, content
+            )
+            return self._pool.request(
+                method,
+                address,
+                body=content,
+                headers=headers,
+                timeout=urllib3.Timeout(connect=min(CONNECT_SECONDS, seconds), read=seconds),
+                retries=False,
+                preload_content=not stream,
+            )
+        except urllib3.exceptions.HTTPError as error:
+            raise ApiError(0, "NoAnswer", str(error)) from None
+
+
+def _read(response: urllib3.BaseHTTPResponse, decode: Callable[[bytes], Any]) -> Object:
+    """Return the decoded answer. Raises ApiError."""
+    if response.status >= 300:
+        raise _refusal(response.status, response.data)
+    try:
+        answer: Object = decode(response.data)
+    except (ValueError, msgspec.DecodeError):
+        text = "the answer is no JSON: something else stands at this address"
+        raise ApiError(0, "NoAnswer", text) from None
+    return answer
+
+
+def _refusal(status: int, said: bytes | Object) -> ApiError:
+    """The error of an answer: a metav1.Status, or whatever stands between us and the API says."""
+    told: object = said
+    if isinstance(said, bytes):
+        try:
+            told = json.loads(said)
+        except ValueError:
+            return ApiError(status, "", said.decode("utf-8", "replace")[:500])
+    if not isinstance(told, dict):
+        return ApiError(status, "", str(told)[:500])
+    return ApiError(
+        status, str(told.get("reason", "")), str(told.get("message", "")), told.get("details")
+    )

@@ -1,0 +1,265 @@
+"""All objects of one kind as they are now, kept up to date by one list and one watch.
+
+Promises that what was deleted while a watch was cut is told like any other deletion, that a watch
+which went silent is taken up again (`api.watch` ends it), that errors are tried again with growing
+pauses and never in a busy loop, and that callbacks come one after the other from one thread. Owns
+its cache; objects in it are shared and must not be changed. It interprets no object.
+
+Ref: https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from .client import Api, ApiError, Change, Object
+from .cut import Cut
+from .decoding import WHOLE, Shape
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
+"""Seconds before the first and at most before any later try again; half of it is random."""
+SHORT_LIVED = 1.0
+"""A watch that lived less than these seconds counts as an error: API servers close them under
+load, and the next one would come at once.
+"""
+FORGOTTEN = 410
+TOO_LARGE = "ResourceVersionTooLarge"
+"""A cause in the details of an error: the server was restored and is behind what we saw."""
+
+log = logging.getLogger(__name__)
+Key = tuple[str, str]
+"""Namespace (empty for what is cluster-wide) and name."""
+
+
+@dataclass(frozen=True)
+class Update:
+    """What changed: `old` is None for a new object, `new` is None for one that is gone."""
+
+    old: Object | None
+    new: Object | None
+
+    @property
+    def object(self) -> Object:
+        """The newest that is known of it."""
+        found = self.old if self.new is None else self.new
+        assert found is not None
+        return found
+
+
+class Informers:
+    """Several that begin and end together."""
+
+    all: tuple[Informer, ...]
+
+    def start(self) -> None:
+        """Begin to follow all of them."""
+        for each in self.all:
+            each.start()
+
+    def stop(self) -> None:
+        """Follow nothing any more."""
+        for each in self.all:
+            each.stop()
+
+    @property
+    def alive(self) -> bool:
+        """Whether no thread of theirs has died."""
+        return all(each.alive for each in self.all)
+
+
+class Informer:
+    """A cache of the objects at `where`.
+
+    Args:
+        api: the connection.
+        where: path of a collection, such as `api.path("pods")`.
+        shape: the fields that are read; all others are skipped while an answer is decoded.
+        selector: of labels; empty for all objects.
+        fields: of fields, such as `metadata.name=digits-2`; empty for all objects.
+        trim: what is kept of an object; called once for each, with one of its own.
+        group: by what `of` finds objects again, such as the run that they belong to.
+        optional: it is no news when the cluster has no such kind.
+        changed: called on the informer's thread with each change; an error in it is logged.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        where: str,
+        *,
+        shape: Shape = WHOLE,
+        selector: str = "",
+        fields: str = "",
+        optional: bool = False,
+        trim: Callable[[Object], Object] = lambda found: found,
+        group: Callable[[Object], Hashable] = lambda _found: None,
+        changed: Callable[[Update], None] = lambda _update: None,
+    ) -> None:
+        self._api, self.where = api, where
+        selectors = {"labelSelector": selector, "fieldSelector": fields}
+        self._query: dict[str, Any] = {key: text for key, text in selectors.items() if text}
+        self._optional = optional
+        self._trim, self._group, self._changed = trim, group, changed
+        self._objects: dict[Key, Object] = {}
+        self._groups: dict[Hashable, dict[Key, Object]] = {}
+        self._lock = threading.Lock()
+        self._stopped, self._cut = threading.Event(), Cut()
+        self._version, self._shape = "", shape
+        self._failures = 0
+        self.synced = threading.Event()
+        """Set once the cache holds a whole list."""
+        self.problem: ApiError | None = None
+        """Why it is not up to date at the moment; None while it is."""
+        self.heard = time.monotonic()
+        """When the server last said anything (monotonic)."""
+        self._thread = threading.Thread(target=self._run, name=f"informer {where}", daemon=True)
+
+    # -- for its readers ---------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin, in a thread of its own."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Tell nothing more; the thread ends."""
+        self._stopped.set()
+        self._cut()
+
+    @property
+    def alive(self) -> bool:
+        """Whether its thread runs."""
+        return self._thread.is_alive()
+
+    def get(self, namespace: str, name: str) -> Object | None:
+        """One object, None when there is none."""
+        with self._lock:
+            return self._objects.get((namespace, name))
+
+    def every(self) -> list[Object]:
+        """All objects."""
+        with self._lock:
+            return list(self._objects.values())
+
+    def of(self, group: Hashable) -> list[Object]:
+        """The objects of a group."""
+        with self._lock:
+            return list(self._groups.get(group, {}).values())
+
+    # -- its thread --------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            began = time.monotonic()
+            try:
+                if not self._version:
+                    self._list()
+                for change in self._watch():
+                    self._take(change)
+                    if self._stopped.is_set():
+                        return
+                if time.monotonic() - began >= SHORT_LIVED:
+                    self._failures = 0
+                    continue
+            except ApiError as error:
+                if self._stopped.is_set():
+                    return
+                self._note(error, lived=time.monotonic() - began)
+            except Exception:  # a thread that ends would leave a cache that nobody keeps right
+                log.exception("%s: cannot be followed; listing again", self.where)
+                self._version = ""
+            self._failures += 1
+            self._stopped.wait(pause(self._failures))
+
+    def _note(self, error: ApiError, lived: float) -> None:
+        causes = error.details.get("causes") or []
+        behind = any(cause.get("reason") == TOO_LARGE for cause in causes)
+        if error.status == FORGOTTEN or behind or not error.unanswered:
+            self._version = ""
+        if lived >= LONGEST_PAUSE:
+            self._failures = 0
+        if error.status == FORGOTTEN:
+            log.info("%s: the version is forgotten, listing again", self.where)
+            return
+        self.problem = error
+        said = error.message or error.reason or str(error.status)
+        level = logging.DEBUG if self._optional and error.gone else logging.WARNING
+        log.log(level, "%s: %s", self.where, said.strip())
+
+    def _list(self) -> None:
+        listing = self._api.every(self.where, keep=self._trim, shape=self._shape, **self._query)
+        self._alright()
+        found = {_key(each): each for each in listing.items}
+        with self._lock:
+            known = dict(self._objects)
+        for key in known.keys() - found.keys():
+            self._put(key, None)
+        for key, new in found.items():
+            self._put(key, new)
+        self._version = listing.version
+        self.synced.set()
+
+    def _watch(self) -> Iterator[Change]:
+        found = self._api.watch(
+            self.where, self._version, cut=self._cut, shape=self._shape, **self._query
+        )
+        for change in found:
+            self._alright()
+            yield change
+
+    def _alright(self) -> None:
+        self.problem, self.heard = None, time.monotonic()
+
+    def _take(self, change: Change) -> None:
+        if change.kind != "BOOKMARK":
+            key = _key(change.object)
+            self._put(key, None if change.kind == "DELETED" else self._trim(change.object))
+        self._version = str(change.object["metadata"]["resourceVersion"])
+
+    def _put(self, key: Key, new: Object | None) -> None:
+        old = self._objects.get(key)
+        if old and new and _uid(old) != _uid(new):
+            self._put(key, None)  # deleted and made again while nobody looked
+        with self._lock:
+            old = self._objects.pop(key, None)
+            if old is not None:
+                self._leave(self._group(old), key)
+            if new is not None:
+                self._objects[key] = new
+                self._groups.setdefault(self._group(new), {})[key] = new
+        if (old is None and new is None) or (old and new and _version(old) == _version(new)):
+            return
+        try:
+            self._changed(Update(old, new))
+        except Exception:  # the others have to be told all the same
+            log.exception("%s: a reader failed on %s", self.where, key)
+
+    def _leave(self, group: Hashable, key: Key) -> None:
+        members = self._groups[group]
+        del members[key]
+        if not members:
+            del self._groups[group]
+
+
+def pause(failures: int) -> float:
+    """Seconds to wait after so many failures one after the other."""
+    longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failures - 1, 10))
+    return longest * random.uniform(0.5, 1.0)
+
+
+def _key(found: Object) -> Key:
+    head = found["metadata"]
+    return head.get("namespace", ""), head["name"]
+
+
+def _uid(found: Object) -> object:
+    return found["metadata"].get("uid")
+
+
+def _version(found: Object) -> object:
+    return found["metadata"].get("resourceVersion")

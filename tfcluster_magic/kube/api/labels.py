@@ -1,0 +1,113 @@
+"""Names and labels of what a run is made of in Kubernetes. Pure.
+
+Owns the one mapping between a run and its objects; a pod's host name is its task's address.
+Ref: https://kubernetes.io/docs/concepts/overview/working-with-objects/common-labels/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...spec import NAME_PATTERN, TaskType
+
+GROUP = "tfcluster.dev"
+VERSION = "v1alpha1"
+NAME = f"{GROUP}/name"
+"""Label of every object and pod of a run: the run's name, `digits-2`."""
+UID = f"{GROUP}/uid"
+"""Label beside it: the run's uid; a run that was deleted and made again has another one."""
+TASK_TYPE = f"{GROUP}/task-type"
+TASK = f"{GROUP}/task"
+"""Label of a pod that no Job has given an index: `worker-3`."""
+TENANT = f"{GROUP}/tenant"
+"""Label of a namespace in which the operator publishes its options: "true"."""
+NOTEBOOK = f"{GROUP}/notebook"
+"""Label of the owner's notebook pods, "true": they may connect to port 2222 of the tasks."""
+FOR_TASKS = f"{GROUP}/for-tasks"
+"""Label of secrets that tasks may use: "true"."""
+MOUNTED_AT = f"{GROUP}/mounted-at"
+"""Annotation of a claim that every task of its namespace reads unasked: the path."""
+QUEUE = f"{GROUP}/queue"
+"""Annotation of a namespace: Volcano's queue of its tasks, in place of the policy's."""
+PRIORITY_CLASS = f"{GROUP}/priority-class"
+"""Annotation of a namespace: the priority class of its tasks, in place of the policy's."""
+REQUIRE_DIGEST = f"{GROUP}/require-digest"
+"""Annotation of a namespace, "true": images that its runs name need a digest."""
+OF_GROUP = f"{GROUP}/group"
+"""Annotation of a namespace: the group of its user whose words of the hub's policy count."""
+BUDGET = f"{GROUP}/budget"
+"""Annotation of a namespace: the CPU- and GPU-hours of its user, `budget.Budget` as JSON."""
+USER = f"{GROUP}/user"
+"""Annotation of a namespace: the user of the hub whose it is."""
+INDEX = "batch.kubernetes.io/job-completion-index"
+OPTIONS = "tfcluster-options"
+"""The ConfigMap in each tenant's namespace that says what can be asked for and what fits now."""
+PORT = 2222
+"""The port of TensorFlow servers in pods."""
+CLIENT_PORTS = (2230, 2249)
+"""First and last port at which In-Graph servers reach notebooks that drive them by strategies: as
+many kernels of one notebook may.
+"""
+CONTAINER = "tensorflow"
+
+RUN_PATTERN = NAME_PATTERN[:-1] + "-[1-9][0-9]{0,5}$"
+"""Names that a TFCluster may have: `<cluster>-<run>`."""
+
+
+def job_name(run: str, task_type: TaskType) -> str:
+    """The Job of one task type; its pods are `<run>-<type>-<index>` by host name."""
+    return f"{run}-{task_type.value}"
+
+
+def files_name(run: str, uid: str) -> str:
+    """The ConfigMap of a run. No later run of that name has the same one: while a pod of the first
+    is still there, kubelet gives its files to every pod that names them (it keeps what is
+    immutable, and asks no more).
+    """
+    return f"{run}-{uid[:8]}" if uid else run
+
+
+def host_name(run: str, task_type: TaskType, index: int) -> str:
+    """The name under which the other tasks find this one: `digits-2-worker-3.digits-2`."""
+    return f"{job_name(run, task_type)}-{index}.{run}"
+
+
+def labels(run: str, uid: str, task_type: TaskType | None = None) -> dict[str, str]:
+    """The labels of an object of a run; without a uid those of one on paper, of no operator."""
+    found = {
+        "app.kubernetes.io/name": "tfcluster",
+        "app.kubernetes.io/instance": run,
+        "app.kubernetes.io/managed-by": "tfcluster-operator" if uid else "kubectl",
+        **selector(run, uid),
+    }
+    if task_type is not None:
+        found["app.kubernetes.io/component"] = task_type.value
+        found[TASK_TYPE] = task_type.value
+    return found
+
+
+def of_pods(run: str, uid: str, task_type: TaskType) -> dict[str, str]:
+    """The labels of a task's pod: there are hundreds, each written often, so that none says what
+    another one says.
+    """
+    doubled = {f"app.kubernetes.io/{each}" for each in ("name", "instance", "component")}
+    return {k: v for k, v in labels(run, uid, task_type).items() if k not in doubled}
+
+
+def selector(run: str, uid: str) -> dict[str, str]:
+    """The labels by which the pods of a run are found, and those of no other."""
+    return {NAME: run, UID: uid} if uid else {NAME: run}
+
+
+def task_of(pod: Mapping[str, Any]) -> str | None:
+    """The task that a pod is, `worker-3`; None for a pod that is none of ours."""
+    head = pod["metadata"]
+    task_type = (head.get("labels") or {}).get(TASK_TYPE)
+    index = str((head.get("annotations") or {}).get(INDEX, ""))
+    if task_type not in _TYPES or not index.isdecimal():
+        return None
+    return f"{task_type}-{int(index)}"
+
+
+_TYPES = frozenset(each.value for each in TaskType)

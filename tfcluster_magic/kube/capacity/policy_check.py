@@ -1,0 +1,256 @@
+"""Whether a run may use what its spec names: image, claims, secrets, annotations, time. Pure.
+
+Promises every problem at once, with what is allowed instead. A spec has no field for a service
+account, a node, a host path or a privilege; what it can name in the namespace is checked here, by
+the operator too, because anybody may POST a TFCluster without our client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+
+from msgspec.structs import fields, replace
+
+from ...errors import Problem
+from ...i18n import _
+from ...spec import DataClaim, Lifecycle, Model, Pods, Spec, TFCluster
+from ...spec.quantities import format_bytes, format_duration, parse_memory
+from ..api.labels import FOR_TASKS
+from ..objects import images
+from ..objects.policy import Policy
+
+MOST_NAMES = 10
+MANY, ONE_POD = ("ReadWriteMany",), "ReadWriteOncePod"
+PULL_TYPES = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg")
+_BOUNDS = {
+    "max_duration": "max_duration",
+    "grace": "max_grace",
+    "reclaim_after": "max_reclaim_after",
+    "keep_for": "max_keep_for",
+}
+"""Durations of a run that the policy bounds, and by which of its fields. `startTimeout` and
+`idleTimeout` end with `maxDuration`; a queue takes nothing.
+"""
+
+
+class Claim(Model, frozen=True):
+    """A PersistentVolumeClaim: its access modes; `obstacle` is what keeps pods from mounting it,
+    `size` its bytes, 0 where it has no volume yet.
+    """
+
+    modes: tuple[str, ...] = MANY
+    obstacle: str = ""
+    size: float = 0.0
+
+
+class Names(Model, frozen=True):
+    """What a run may name in its namespace; None where nobody could look.
+
+    `secrets` are those labelled for tasks, with their type, where `asked_for_secrets` says that the
+    operator asked for them; `classes` are the storage classes.
+    """
+
+    claims: dict[str, Claim] | None = None
+    secrets: dict[str, str] | None = None
+    asked_for_secrets: bool = False
+    classes: tuple[str, ...] | None = None
+    default_class: str = ""
+    nodes: int | None = None
+    claim_most: float | None = None
+
+
+def capped(spec: Spec, policy: Policy) -> Spec:
+    """The spec with the policy's bounds on a run, where the user has left ours."""
+    ours = Lifecycle()
+    less = {
+        field: most
+        for field, asked, most in _too_long(spec, policy)
+        if asked == getattr(ours, field)
+    }
+    return replace(spec, lifecycle=replace(spec.lifecycle, **less)) if less else spec
+
+
+def _too_long(spec: Spec, policy: Policy) -> Iterator[tuple[str, float, float]]:
+    """The durations above the policy's bounds: the field, what is asked, and the bound."""
+    for field, bound in _BOUNDS.items():
+        asked, most = getattr(spec.lifecycle, field), getattr(policy, bound)
+        if most is not None and asked > most:
+            yield field, asked, most
+
+
+def bounded(cluster: TFCluster, policy: Policy) -> TFCluster:
+    """The run with the policy's bounds on it; what is on record stays as the user wrote it."""
+    return replace(cluster, spec=capped(cluster.spec, policy))
+
+
+def problems(spec: Spec, policy: Policy, names: Names) -> list[Problem]:
+    """Everything that this spec may not have."""
+    asked = spec.pods or Pods()
+    return [
+        *_image(spec, policy),
+        *_durations(spec, policy),
+        *_paths(asked, policy),
+        *_claims(spec, asked, policy, names),
+        *_data_claim(asked.data_claim, policy, names),
+        *_secrets(asked, names),
+        *_annotations(asked, policy),
+    ]
+
+
+def _image(spec: Spec, policy: Policy) -> Iterator[Problem]:
+    image, patterns = spec.image, policy.images
+    if image is None or images.is_same(image, policy.default_image):
+        return
+    try:
+        found = images.parse(image)
+    except ValueError as error:
+        yield Problem("spec.image", image, str(error))
+        return
+    if patterns and not any(images.admits(pattern, found) for pattern in patterns):
+        allowed = _("the administrator allows {images}").format(
+            images=_list([policy.default_image, *patterns])
+        )
+        yield Problem("spec.image", image, allowed)
+    elif policy.require_digest and not found.digest:
+        allowed = _(
+            "the administrator requires a digest, as in {name}@sha256:…; find it with "
+            "`docker buildx imagetools inspect {image}`"
+        ).format(name=found.name, image=image)
+        yield Problem("spec.image", image, allowed)
+
+
+def _durations(spec: Spec, policy: Policy) -> Iterator[Problem]:
+    names = {each.name: each.encode_name for each in fields(Lifecycle)}
+    for field, asked, most in _too_long(capped(spec, policy), policy):
+        allowed = _("the administrator allows at most {most}").format(most=format_duration(most))
+        yield Problem(f"spec.lifecycle.{names[field]}", format_duration(asked), allowed)
+
+
+def _paths(asked: Pods, policy: Policy) -> Iterator[Problem]:
+    """Where the policy mounts something, wherever that is; the rest is for `validation`."""
+    mounts = [(f"spec.pods.volumes[{i}].path", v.path) for i, v in enumerate(asked.volumes)]
+    mounts += [(f"spec.pods.secrets[{i}].path", s.path) for i, s in enumerate(asked.secrets)]
+    taken = {policy.data_path, policy.log_path, *filter(None, [_workspace(policy)])}
+    for field, path in mounts:
+        if path in taken:
+            yield Problem(field, path, _("something else is mounted there: use each path once"))
+
+
+def _workspace(policy: Policy) -> str:
+    return policy.workspace_path if policy.workspace_claim else ""
+
+
+def _claims(spec: Spec, asked: Pods, policy: Policy, names: Names) -> Iterator[Problem]:
+    used = [
+        (f"spec.pods.volumes[{i}].claim", v.claim, not v.read_only)
+        for i, v in enumerate(asked.volumes)
+    ]
+    standard = (
+        ("" if asked.data_claim else policy.data_claim, not policy.data_read_only),
+        (policy.log_claim, True),
+        (policy.workspace_claim, False),
+        *((each.claim, False) for each in policy.shared_data),
+    )
+    used += [(_("the namespace"), claim, writes) for claim, writes in standard if claim]
+    if names.claims is None:
+        return
+    for field, name, writes in used:
+        claim = names.claims.get(name)
+        if claim is None:
+            there = _list(sorted(names.claims)) or _("none")
+            allowed = _("there is no such PersistentVolumeClaim; there are: {claims}")
+            yield Problem(field, name, allowed.format(claims=there))
+        elif why := claim.obstacle or _shared_by(spec.replicas.total, claim, writes, names.nodes):
+            yield Problem(field, name, why)
+
+
+def _shared_by(tasks: int, claim: Claim, writes: bool, nodes: int | None) -> str:
+    """Why so many tasks cannot use a claim of these access modes; empty when they can."""
+    modes = set(claim.modes)
+    told = _list(sorted(modes))
+    if modes & {*MANY} or ("ReadOnlyMany" in modes and not writes):
+        return ""
+    if modes == {"ReadOnlyMany"}:
+        return _("the claim is {modes}: mount it read-only").format(modes=told)
+    if modes == {ONE_POD} and tasks > 1:
+        return _("the claim is {modes}, for one pod, and {count} tasks would use it").format(
+            modes=told, count=tasks
+        )
+    if modes == {ONE_POD} or tasks == 1 or nodes == 1:
+        return ""
+    return _(
+        "the claim is {modes}, for pods of one node, and {count} tasks on several nodes would use "
+        "it: a claim of a ReadWriteMany class is needed"
+    ).format(modes=told, count=tasks)
+
+
+def _data_claim(claim: DataClaim | None, policy: Policy, names: Names) -> Iterator[Problem]:
+    if claim is None:
+        return
+    name = claim.storage_class or policy.storage_class
+    if names.classes is not None and name and name not in names.classes:
+        allowed = _("there is no such StorageClass; there are: {classes}")
+        told = allowed.format(classes=_list(sorted(names.classes)) or _("none"))
+        yield Problem("spec.pods.dataClaim.storageClass", name, told)
+    elif names.classes is not None and not name and not names.default_class:
+        allowed = _("the cluster has no default StorageClass: name one of {classes}")
+        told = allowed.format(classes=_list(sorted(names.classes)) or _("none"))
+        yield Problem("spec.pods.dataClaim.storageClass", None, told)
+    if names.claim_most is not None and parse_memory(claim.size) > names.claim_most:
+        allowed = _("a claim may have at most {most} here").format(
+            most=format_bytes(names.claim_most)
+        )
+        yield Problem("spec.pods.dataClaim.size", claim.size, allowed)
+
+
+def names_secrets(spec: Spec) -> bool:
+    """Whether a spec names any secret."""
+    return spec.pods is not None and bool(spec.pods.secrets or spec.pods.image_pull_secrets)
+
+
+def _secrets(asked: Pods, names: Names) -> Iterator[Problem]:
+    used = [(f"spec.pods.secrets[{i}].name", s.name, False) for i, s in enumerate(asked.secrets)]
+    used += [
+        (f"spec.pods.imagePullSecrets[{i}]", s, True)
+        for i, s in enumerate(asked.image_pull_secrets)
+    ]
+    known = names.secrets
+    for field, name, pulls in used:
+        if known is None and names.asked_for_secrets:
+            allowed = _(
+                "the operator may not see which secrets of this namespace are labelled for tasks: "
+                "an administrator binds the ClusterRole tfcluster-operator-secrets to it there"
+            )
+            yield Problem(field, name, allowed)
+        elif known is None:
+            return  # the operator will look
+        elif name not in known:
+            allowed = _(
+                "tasks may use secrets that an administrator labelled {label}=true; there are: "
+                "{secrets}"
+            ).format(label=FOR_TASKS, secrets=_list(sorted(known)) or _("none"))
+            yield Problem(field, name, allowed)
+        elif pulls and known[name] not in PULL_TYPES:
+            allowed = _("it has type {type}; a registry is opened by one of {types}")
+            told = allowed.format(type=known[name], types=_list(PULL_TYPES))
+            yield Problem(field, name, told)
+
+
+def _annotations(asked: Pods, policy: Policy) -> Iterator[Problem]:
+    for key, value in asked.annotations.items():
+        if not any(fnmatchcase(key, pattern) for pattern in policy.annotations):
+            allowed = _("the administrator allows no annotations")
+            if policy.annotations:
+                allowed = _("the administrator allows annotations {patterns}").format(
+                    patterns=_list(policy.annotations)
+                )
+            yield Problem(f"spec.pods.annotations.{key}", value, allowed)
+
+
+def _list(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    shown = list(names[:MOST_NAMES])
+    if more := len(names) - len(shown):
+        shown.append(_("{count} more").format(count=more))
+    return ", ".join(shown)

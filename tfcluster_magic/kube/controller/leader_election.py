@@ -1,0 +1,196 @@
+"""One controller of its kind acts at a time: whoever holds the Lease.
+
+Promises that this process stops acting before anybody else may begin: it counts from the moment at
+which it *sent* its last renewal, and gives up after `DEADLINE`, five seconds before the Lease is
+free. What a write that hangs in the network could still do, `writer` prevents: it is refused when
+somebody else wrote. A process that ends in order frees the Lease, and one that is started again
+under the same identity (a container in its pod) takes up its own. Times of others are never
+compared with ours for that: a Lease is free when we saw it unchanged for as long as it lasts.
+
+Ref: https://kubernetes.io/docs/concepts/architecture/leases/
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from datetime import datetime, timezone
+
+from ..api.client import Api, ApiError, Object, path
+from ..api.heartbeat import LEASE
+from ..status.exit_status import seconds
+
+NAME = LEASE
+"""The operator's Lease; another controller says its own name."""
+LASTS = 15
+"""Seconds for which the Lease is its holder's, from each renewal."""
+DEADLINE = 10.0
+"""Seconds after which a holder that could not renew the Lease gives it up; `heartbeat.SILENT`
+relies on it.
+"""
+EVERY = 2.0
+"""Seconds between renewals, and between looks at somebody else's Lease."""
+ANSWER = 4.0
+"""Seconds for one call: two tries fit before it has to be given up."""
+
+log = logging.getLogger(__name__)
+
+
+class Leader:
+    """This process' part in the election.
+
+    Args:
+        api: the connection.
+        namespace: where the Lease is.
+        identity: of this process; a restarted container has the one that it had.
+        lost: called when it must not act any more; it has to end the process.
+        name: of the Lease.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        namespace: str,
+        identity: str,
+        lost: Callable[[], None],
+        *,
+        name: str = NAME,
+    ) -> None:
+        self._api, self._namespace, self.identity = api, namespace, identity
+        self._name = name
+        self._lost = lost
+        self._renewed = float("-inf")
+        self.unwatched = 0.0
+        """Seconds for which nobody led before this process did, by both machines' clocks."""
+        self._seen: tuple[object, ...] = ()
+        self._seen_at = 0.0
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
+
+    def leads(self) -> bool:
+        """Whether this process may act at this moment."""
+        return time.monotonic() < self._renewed + DEADLINE
+
+    @property
+    def alive(self) -> bool:
+        """Whether the Lease is looked after; also before it is ours, and after a `release`."""
+        begun = self._thread.ident is not None
+        return not begun or self._ending.is_set() or self._thread.is_alive()
+
+    def acquire(self) -> bool:
+        """Wait until the Lease is ours; False when it was told to end before."""
+        waits = False
+        while not self._ending.is_set():
+            try:
+                if self._try():
+                    log.info("leading as %s", self.identity)
+                    self._thread.start()
+                    return True
+                if not waits:
+                    holder = self._seen[0] if self._seen else "another process"
+                    log.info("%s leads; waiting until it has ended", holder)
+                waits = True
+            except Exception as error:  # noqa: BLE001 - nobody else would ever try again
+                log.warning("the Lease cannot be had: %s", _words(error))
+            self._ending.wait(EVERY / 2)
+        return False
+
+    def release(self) -> None:
+        """Lead no more, and let the next one begin at once."""
+        self._ending.set()
+        led = self.leads()
+        if self._thread.is_alive():
+            self._thread.join(timeout=DEADLINE)
+        self._renewed = float("-inf")
+        if led:
+            try:
+                lease = self._api.get(self._where(), seconds=ANSWER)
+                if lease["spec"].get("holderIdentity") == self.identity:
+                    lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
+                    self._api.replace(self._where(), lease, seconds=ANSWER)
+            except ApiError as error:
+                log.warning("the Lease is left to end by itself: %s", error.message)
+
+    def _keep(self) -> None:
+        """Renew it; the process ends where that does not work in time."""
+        while not self._ending.wait(EVERY):
+            try:
+                ours = self._try()
+            except Exception as error:  # noqa: BLE001 - whatever it is, nothing was renewed
+                log.warning("the Lease is not renewed: %s", _words(error))
+                ours = self.leads()
+            if not ours or not self.leads():
+                log.error("another process may lead now: this one ends")
+                self._renewed = float("-inf")
+                self._lost()
+                return
+
+    def _try(self) -> bool:
+        """Make, take or renew it, if it is ours or free. Raises ApiError."""
+        sent = time.monotonic()
+        try:
+            lease = self._api.get(self._where(), seconds=ANSWER)
+        except ApiError as error:
+            if not error.gone:
+                raise
+            lease = {
+                "apiVersion": "coordination.k8s.io/v1",
+                "kind": "Lease",
+                "metadata": {"name": self._name, "namespace": self._namespace},
+                "spec": self._spec({}),
+            }
+            self._api.create(path("leases", self._namespace), lease, seconds=ANSWER)
+        else:
+            if not self._is_free(lease):
+                return False
+            before = seconds((lease.get("spec") or {}).get("renewTime"))
+            lease["spec"] = self._spec(lease.get("spec") or {})
+            try:
+                self._api.replace(self._where(), lease, seconds=ANSWER)
+            except ApiError as error:
+                if error.status == 409:  # somebody was faster
+                    return False
+                raise
+            if before is not None and self._renewed == float("-inf"):
+                self.unwatched = max(0.0, time.time() - before)
+        self._renewed = sent
+        return True
+
+    def _is_free(self, lease: Object) -> bool:
+        spec = lease.get("spec") or {}
+        holder = spec.get("holderIdentity")
+        if not holder or holder == self.identity:
+            return True
+        seen = (holder, spec.get("renewTime"), spec.get("leaseTransitions"))
+        if seen != self._seen:
+            self._seen, self._seen_at = seen, time.monotonic()
+        return time.monotonic() > self._seen_at + float(spec.get("leaseDurationSeconds") or LASTS)
+
+    def _spec(self, before: Object) -> Object:
+        now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        same = before.get("holderIdentity") == self.identity
+        return {
+            "holderIdentity": self.identity,
+            "leaseDurationSeconds": LASTS,
+            "acquireTime": before.get("acquireTime", now) if same else now,
+            "renewTime": now,
+            "leaseTransitions": int(before.get("leaseTransitions") or 0) + (not same),
+        }
+
+    def _where(self) -> str:
+        return path("leases", self._namespace, self._name)
+
+
+def this_process() -> str:
+    """An identity for a process that is in no pod."""
+    return f"{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, ApiError):
+        return error.message or error.reason or str(error.status)
+    return f"{type(error).__name__}: {error}"

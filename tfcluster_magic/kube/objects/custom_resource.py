@@ -1,0 +1,254 @@
+"""A run as the custom resource, and back. Pure.
+
+Promises that `read` gives the same record that every other backend has, whoever wrote the object:
+a launch, kubectl with defaults filled in or not, a newer version (what is not known here is left
+out, and told in the warnings). Owns what is not stored because it follows from the name: run
+number, owner, addresses, folders. Never talks to the API.
+
+Ref: https://kubernetes.io/docs/concepts/extend-kubernetes/api-extension/custom-resources/
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+import msgspec
+from msgspec.structs import FieldInfo, fields, replace
+
+from ...errors import InvalidRequest, Problem
+from ...i18n import _
+from ...launch import validation
+from ...launch.validation.shapes import element_in, model_in
+from ...spec import (
+    API_VERSION,
+    KIND,
+    Metadata,
+    Model,
+    Phase,
+    Reason,
+    Spec,
+    Status,
+    Stop,
+    TFCluster,
+    names,
+)
+from ...spec.tf_config import CLUSTER_TYPES
+from ..api.client import Object
+from ..api.gone import is_deleted, keepers
+from ..api.labels import GROUP, PORT, RUN_PATTERN, host_name
+
+# msgspec learns a type when it is first used, and crashes when two threads do that at once (0.22).
+msgspec.json.Decoder(TFCluster)
+
+LOG_PATH = "/log"
+"""Where claims of logs are mounted, when the status names no folder."""
+WARNINGS = f"{GROUP}/warnings"
+"""Annotation with what the launch warned of, as a JSON list: only the operator writes status."""
+
+
+def read(thing: Mapping[str, Any]) -> TFCluster:
+    """The record of an object of kind TFCluster.
+
+    Raises:
+        InvalidRequest: its name or its spec is not one that a run may have; every problem.
+    """
+    head, told = thing.get("metadata") or {}, list[str]()
+    problems: list[Problem] = []
+    name = str(head.get("name", ""))
+    cluster, run = split(name)
+    if not cluster:
+        problems.append(Problem("metadata.name", name, name_rule()))
+    spec = Spec()
+    try:
+        spec = _spec(thing.get("spec") or {}, told)
+    except InvalidRequest as error:
+        problems += error.problems
+    if problems:
+        raise InvalidRequest(problems, _("the TFCluster {name} is wrong").format(name=name))
+    status = _status(thing.get("status") or {}, told)
+    output = f"{LOG_PATH}/{cluster}/{run}"
+    warned = [*status.warnings, *_warned(head), *_newer(told)]
+    return TFCluster(
+        metadata=Metadata(
+            name=name,
+            cluster=cluster,
+            run=run,
+            uid=str(head.get("uid", "")),
+            created_at=_seconds(head.get("creationTimestamp")),
+            owner=str(head.get("namespace", "")),
+        ),
+        spec=_ending(spec, head),
+        status=replace(
+            status,
+            addresses=addresses(name, spec),
+            paths=status.paths or {"output": output, "logs": output},
+            warnings=tuple(dict.fromkeys(warned)),
+        ),
+    )
+
+
+def status(thing: Mapping[str, Any]) -> Status:
+    """What is written of a run, also of one whose spec nobody can read."""
+    return _status(thing.get("status") or {}, [])
+
+
+def write(cluster: str, run: int, spec: Spec, *, warnings: Sequence[str] = ()) -> Object:
+    """The object that a launch POSTs; `warnings` are what it told the person who launched."""
+    head: Object = {"name": names.run_name(cluster, run)}
+    if warnings:
+        head["annotations"] = {WARNINGS: json.dumps(list(warnings), ensure_ascii=False)}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": head,
+        "spec": msgspec.to_builtins(spec),
+    }
+
+
+def status_of(status: Status) -> Object:
+    """What the operator writes as status: without addresses, which follow from the name, and with
+    `ready` for `kubectl get`, which can show no sum.
+    """
+    told: Object = msgspec.to_builtins(replace(status, addresses={}))
+    counts = status.counts.values()
+    ready = sum(c.running + c.succeeded for c in counts)
+    return {**told, "ready": f"{ready}/{sum(c.desired for c in counts)}"}
+
+
+def addresses(name: str, spec: Spec) -> dict[str, tuple[str, ...]]:
+    """Where the tasks of a run listen, by type, in the order of TensorFlow's configuration."""
+    return {
+        t.value: tuple(f"{host_name(name, t, i)}:{PORT}" for i in range(count))
+        for t in CLUSTER_TYPES
+        if (count := spec.replicas.of(t).count)
+    }
+
+
+def split(name: str) -> tuple[str, int]:
+    """Cluster and run of an object's name: `digits-2` gives ("digits", 2); else ("", 0)."""
+    cluster, run = names.parse_ref(name)
+    if not re.fullmatch(RUN_PATTERN, name) or run is None or not names.is_valid(cluster):
+        return "", 0
+    return cluster, run
+
+
+def name_rule() -> str:
+    """What the object of a run may be called, for a message."""
+    return _("name it <cluster>-<run>, such as digits-1; for <cluster>: {rule}").format(
+        rule=names.name_rule()
+    )
+
+
+# -- what another version wrote ------------------------------------------------------------------
+
+
+def _spec(content: Mapping[str, Any], told: list[str]) -> Spec:
+    try:
+        spec = msgspec.convert(content, Spec)  # a list of thousands has no time for more
+    except msgspec.ValidationError:
+        return validation.validate(_known(content, Spec, "spec", told))
+    if problems := validation.check(spec):
+        raise InvalidRequest(problems)
+    return spec
+
+
+def _known(content: object, kind: type[Model], path: str, told: list[str]) -> Any:
+    """`content` without the fields that `kind` does not know, whose paths are added to `told`."""
+    if not isinstance(content, Mapping):
+        return content
+    known = {field.encode_name: field for field in _fields(kind)}
+    kept: dict[str, object] = {}
+    for key, value in content.items():
+        where = f"{path}.{key}"
+        if key not in known:
+            told.append(where)
+        elif value is None:  # the API server drops these, too
+            continue
+        elif model := model_in(known[key].type):
+            kept[key] = _known(value, model, where, told)
+        elif (element := element_in(known[key].type)) and isinstance(value, (list, tuple)):
+            kept[key] = [_known(v, element, f"{where}[{i}]", told) for i, v in enumerate(value)]
+        else:
+            kept[key] = value
+    return kept
+
+
+@cache
+def _fields(kind: type[Model]) -> tuple[FieldInfo, ...]:
+    """The fields of a model; msgspec reads annotations anew each time, in milliseconds."""
+    return fields(kind)
+
+
+def _status(content: Mapping[str, Any], told: list[str]) -> Status:
+    """The status as far as this version understands it; a value that it does not know counts as
+    not written.
+    """
+    known = _known({k: v for k, v in content.items() if k != "ready"}, Status, "status", told)
+    kept: dict[str, Any] = {}
+    for field in _fields(Status):
+        if field.encode_name in known:
+            try:
+                kept[field.name] = msgspec.convert(known[field.encode_name], field.type)
+            except msgspec.ValidationError:
+                told.append(f"status.{field.encode_name}={known[field.encode_name]}")
+    passed = next((phase for seen, phase in _PHASES if seen in kept), Phase.QUEUED)
+    phase = kept.setdefault("phase", passed)
+    kept.setdefault("reason", _REASONS[phase])
+    return Status(**kept)
+
+
+_PHASES = (
+    ("finished_at", Phase.FAILED),
+    ("running_at", Phase.RUNNING),
+    ("started_at", Phase.STARTING),
+)
+"""What a phase that is not known is taken for, by what the status has."""
+_REASONS = {
+    Phase.QUEUED: Reason.QUEUED,
+    Phase.STARTING: Reason.STARTING,
+    Phase.RUNNING: Reason.RUNNING,
+    Phase.STOPPING: Reason.STOP_REQUESTED,
+    Phase.SUCCEEDED: Reason.COMPLETED,
+    Phase.FAILED: Reason.START_FAILED,
+    Phase.STOPPED: Reason.STOP_REQUESTED,
+}
+
+
+def _ending(spec: Spec, head: Mapping[str, Any]) -> Spec:
+    """Return the spec; for a record that is being deleted, as one that was asked to stop: a
+    finalizer may hold the record for ever, but must hold nothing else.
+    """
+    if spec.stop is not None or not is_deleted({"metadata": head}):
+        return spec
+    reason = ""
+    if names := keepers({"metadata": head}):
+        reason = _("the finalizer {names} keeps the record").format(names=", ".join(names))
+    at = _seconds(head["deletionTimestamp"])
+    return replace(spec, stop=Stop(reason=reason, by=_("the deletion of its record"), at=at))
+
+
+def _newer(told: Sequence[str]) -> list[str]:
+    if not told:
+        return []
+    text = _("a newer version of TFCluster wrote what this one does not know: {fields}")
+    return [text.format(fields=", ".join(sorted(told)[:10]))]
+
+
+def _warned(head: Mapping[str, Any]) -> list[str]:
+    """What the launch warned of. Anybody may write an annotation, so anything may be in it."""
+    try:
+        said = json.loads((head.get("annotations") or {}).get(WARNINGS, "[]"))
+    except ValueError:
+        return []
+    return [text for text in said if isinstance(text, str)] if isinstance(said, list) else []
+
+
+def _seconds(timestamp: object) -> float:
+    """Seconds since 1970 of a metav1.Time, `2026-01-31T12:00:00Z`; 0 for what has none yet."""
+    text = str(timestamp or "")
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() if text else 0.0

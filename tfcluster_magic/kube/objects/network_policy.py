@@ -1,0 +1,182 @@
+"""Where pods may connect: granted networks, the cluster's DNS, and what stays closed. Pure.
+
+`CLOSED` is the one list of addresses that no grant opens: the metadata services of clouds, which
+give any caller its node's credentials, and everything link-local. Every NetworkPolicy that
+names a network follows from it; `tests/test_egress.py` holds the static ones in k8s/ equal to it.
+
+Ref: https://kubernetes.io/docs/concepts/services-networking/network-policies/
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from ...i18n import _
+from ...spec import Model
+
+Object = dict[str, Any]
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+METADATA = (
+    "169.254.169.254",  # AWS, Azure, Google, Oracle, OpenStack and most others
+    "169.254.170.2",  # AWS: credentials of ECS tasks
+    "169.254.170.23",  # AWS: EKS Pod Identity
+    "169.254.0.23",  # Tencent
+    "168.63.129.16",  # Azure: WireServer
+    "100.100.100.200",  # Alibaba
+    "fd00:ec2::254",  # AWS
+    "fd00:ec2::23",  # AWS: EKS Pod Identity
+    "fd20:ce::254",  # Google
+    "fd00:c1::a9fe:a9fe",  # Oracle
+    "fd00:42::42",  # Scaleway
+)
+LINK_LOCAL = ("169.254.0.0/16", "fe80::/10")
+EMBEDDED = "::/80"
+"""IPv4 addresses written as IPv6 (`::a.b.c.d`, `::ffff:a.b.c.d`). The API server refuses a mapped
+address as an exception, and a socket that connects to one sends IPv4: grant IPv4 as IPv4.
+"""
+NAT64 = "64:ff9b::"
+"""Prefix behind which a gateway turns IPv6 into IPv4 (RFC 6052)."""
+
+
+def _closed() -> tuple[Network, ...]:
+    every = [ipaddress.ip_network(each) for each in (*METADATA, *LINK_LOCAL)]
+    old = list(
+        ipaddress.collapse_addresses(n for n in every if isinstance(n, ipaddress.IPv4Network))
+    )
+    new = [each for each in every if isinstance(each, ipaddress.IPv6Network)]
+    prefix = int(ipaddress.IPv6Address(NAT64))
+    new += [ipaddress.IPv6Network((prefix + int(n.network_address), 96 + n.prefixlen)) for n in old]
+    new.append(ipaddress.IPv6Network(EMBEDDED))
+    return (*old, *ipaddress.collapse_addresses(new))
+
+
+CLOSED = _closed()
+"""Addresses that no grant opens: disjoint networks of both families, in order."""
+
+
+class Resolver(Model, frozen=True):
+    """A DNS server of the cluster: pods of a namespace by their labels, or a network."""
+
+    namespace: str = ""
+    pods: Annotated[
+        str,
+        Meta(
+            pattern=r"^([^=,\s]+=[^=,\s]*(,[^=,\s]+=[^=,\s]*)*)?$",
+            description="labels as key=value, separated by commas",
+        ),
+    ] = ""
+    network: str = ""
+    port: Annotated[int, Meta(ge=1, le=65535, description="pods' port; OpenShift's is 5353")] = 53
+
+
+DNS = (Resolver(namespace="kube-system", pods="k8s-app=kube-dns"),)
+"""Where most clusters run DNS, CoreDNS as well as kube-dns."""
+
+
+def parse(text: str) -> Network:
+    """Return a network, ignoring host bits. Raises ValueError."""
+    if "%" in text:
+        raise ValueError(
+            _("{network} names an interface: leave out % and what follows").format(network=text)
+        )
+    return ipaddress.ip_network(text, strict=False)
+
+
+def block(text: str) -> Object:
+    """Return the ipBlock of a granted network, with an exception for each closed network in it.
+
+    Raises ValueError for what `mistake` refuses.
+    """
+    if why := mistake(text):
+        raise ValueError(why)
+    network = parse(text)
+    inside = [str(each) for each in CLOSED if _within(each, network)]
+    return {"cidr": str(network), **({"except": inside} if inside else {})}
+
+
+def mistake(text: str) -> str:
+    """Return why this network cannot be granted; empty if it can."""
+    try:
+        network = parse(text)
+    except ValueError as error:
+        return str(error)
+    closed = _closed_around(network)
+    if closed is None:
+        return ""
+    if str(closed) == EMBEDDED:
+        return _("{network} contains only IPv4 addresses: write it as an IPv4 network").format(
+            network=text
+        )
+    return _(
+        "{network} is never opened: it lies in {closed}, which has link-local or cloud metadata "
+        "addresses; leave it out"
+    ).format(network=text, closed=closed)
+
+
+def dns_mistake(servers: Sequence[Resolver]) -> str:
+    """Return why these cannot be the cluster's DNS servers; empty if they can."""
+    if not servers:
+        return _("there must be one DNS server at least")
+    for each in servers:
+        if bool(each.network) == bool(each.namespace or each.pods):
+            return _("a DNS server needs either namespace and pods, or network, and not both")
+        if not each.network and not (each.namespace and each.pods):
+            return _("a DNS server needs both namespace and pods")
+        if each.network and (why := _dns_network_mistake(each)):
+            return why
+    return ""
+
+
+def _dns_network_mistake(server: Resolver) -> str:
+    try:
+        network = parse(server.network)
+    except ValueError as error:
+        return str(error)
+    if _closed_around(network) is None:
+        return ""
+    if str(_closed_around(network)) == EMBEDDED:
+        return mistake(server.network)
+    if network.num_addresses == 1 and server.port == 53:
+        return ""  # NodeLocal DNSCache; Google's metadata service is a DNS server, too
+    return _(
+        "{network} stays closed: only a single address in it, with port 53, can be a DNS server"
+    ).format(network=_closed_around(network))
+
+
+def dns_rules(servers: Sequence[Resolver]) -> list[Object]:
+    """Return the egress rules that let pods ask these servers, one for each port."""
+    ports = dict.fromkeys(each.port for each in servers)
+    return [
+        {
+            "to": [_peer(each) for each in servers if each.port == port],
+            "ports": [{"port": port, "protocol": protocol} for protocol in ("UDP", "TCP")],
+        }
+        for port in ports
+    ]
+
+
+def _peer(server: Resolver) -> Object:
+    if server.network:
+        network = parse(server.network)
+        own = _closed_around(network) is not None
+        return {"ipBlock": {"cidr": str(network)} if own else block(server.network)}
+    labels = dict(each.split("=", 1) for each in server.pods.split(","))
+    home = {"kubernetes.io/metadata.name": server.namespace}
+    return {"namespaceSelector": {"matchLabels": home}, "podSelector": {"matchLabels": labels}}
+
+
+def _closed_around(network: Network) -> Network | None:
+    return next((each for each in CLOSED if _within(network, each)), None)
+
+
+def _within(inner: Network, outer: Network) -> bool:
+    if isinstance(inner, ipaddress.IPv4Network) and isinstance(outer, ipaddress.IPv4Network):
+        return inner.subnet_of(outer)
+    if isinstance(inner, ipaddress.IPv6Network) and isinstance(outer, ipaddress.IPv6Network):
+        return inner.subnet_of(outer)
+    return False

@@ -1,0 +1,270 @@
+"""The pod of a run's task, before the Job's controller gives it an index. Pure.
+
+Owns what is in it: files, volumes, environment, resources, probes. Which claims, secrets and
+annotations a spec may name was decided before.
+
+Ref: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/
+Ref: https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...spec import Mode, Pods, Spec, TaskType, TFCluster
+from ..api import labels
+from ..status import jobs
+from . import images, pod_files, templates
+from .policy import Policy, Shared, gangs
+
+Object = dict[str, Any]
+
+FILES = "files"
+"""The volume of the ConfigMap."""
+INDEX = "$(JOB_COMPLETION_INDEX)"
+"""The task's index, as the Job's controller puts it into the environment."""
+PATIENCE = 2**31 - 1
+HEADROOM = 2
+"""Seconds between the end of a task's own grace period and SIGKILL by the kubelet."""
+NODE_LOST_SECONDS = 30
+"""How long a pod stays on a node that does not answer."""
+NODE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+VOLCANO = "volcano"
+GROUP_NAME = "scheduling.k8s.io/group-name"
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A volume, and where the container finds it."""
+
+    source: Mapping[str, object]
+    path: str
+    read_only: bool = False
+    sub_path: str = ""
+
+
+def template(
+    cluster: TFCluster,
+    policy: Policy,
+    task_type: TaskType,
+    items: Sequence[Mapping[str, object]],
+    *,
+    index: int | None = None,
+    restart: str = "Never",
+) -> Object:
+    """The pod template of an Indexed Job's tasks, or of the one task of this `index`."""
+    metadata, spec = cluster.metadata, cluster.spec
+    asked = spec.pods or Pods()
+    mounts = _mounts(cluster, policy, items)
+    requests, limits = resources(spec, policy, task_type)
+    opens = opens_port(cluster, task_type)
+    gang = {GROUP_NAME: metadata.name} if gangs(policy) else {}
+    name = labels.job_name(metadata.name, task_type)
+    task = f"{task_type.value}-{INDEX if index is None else index}"
+    return templates.value_of(
+        "kubernetes/pod.yaml.j2",
+        policy=policy,
+        run=metadata.name,
+        hostname=None if index is None else f"{name}-{index}",
+        restart=restart,
+        labels={
+            **labels.of_pods(metadata.name, metadata.uid, task_type),
+            **({} if index is None else {labels.TASK: task}),
+        },
+        annotations={**asked.annotations, **gang},
+        scheduler=VOLCANO if gangs(policy) else None,
+        grace=math.ceil(spec.lifecycle.grace) + HEADROOM,
+        tolerations=_tolerations(policy),
+        near=_near(cluster, task_type),
+        pull_secrets=[{"name": each} for each in asked.image_pull_secrets],
+        container=labels.CONTAINER,
+        image=spec.image or policy.default_image,
+        always_pull=_always_pulls(spec, policy),
+        command=[
+            *(policy.python, "-S", "-E", f"{pod_files.ROOT}/{pod_files.RUNTIME_FILE}"),
+            *("task", f"{pod_files.ROOT}/{pod_files.TASK_FILE}", task),
+        ],
+        env=_counted(cluster) if index is None else [],
+        env_from=[{"secretRef": {"name": s.name}} for s in asked.secrets if not s.path],
+        requests=requests,
+        limits=limits,
+        port=labels.PORT if opens else None,
+        beacon=pod_files.BEACON if spec.mode is Mode.IN_GRAPH else None,
+        patience=PATIENCE,
+        volumes=_volumes(mounts),
+        mounts=_volume_mounts(mounts),
+    )
+
+
+def _always_pulls(spec: Spec, policy: Policy) -> bool:
+    """Return whether the registry is asked for each pod: a node would run an image that it pulled
+    with one user's secret for everybody who knows its name.
+    """
+    if spec.pods is not None and spec.pods.image_pull_secrets:
+        return True
+    own = spec.image is not None and not images.is_same(spec.image, policy.default_image)
+    return own and policy.always_pull
+
+
+def opens_port(cluster: TFCluster, task_type: TaskType) -> bool:
+    """Whether such a task is ready only when its port accepts; `runtime/taskconfig.py` agrees."""
+    spec = cluster.spec
+    peers = spec.replicas.total - spec.replicas.evaluator.count
+    serves = spec.program is not None and spec.program.serves and peers > 1
+    return task_type is not TaskType.EVALUATOR and (spec.mode is Mode.IN_GRAPH or serves)
+
+
+def resources(
+    spec: Spec, policy: Policy, task_type: TaskType
+) -> tuple[dict[str, str], dict[str, str]]:
+    """What a task asks for, and its limits: no limit of cores unless the user has set one.
+
+    Ref: https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/
+    """
+    said = spec.replicas.of(task_type).resources
+    limits = {"memory": said.memory or policy.default_memory}
+    if said.cpu:
+        limits = {"cpu": cores(said.cpu), **limits}
+    if said.gpu:
+        limits[policy.gpu_resource] = str(said.gpu)
+    return {"cpu": cores(policy.default_cpu), **limits}, limits
+
+
+def cores(cpu: float) -> str:
+    """Cores as a quantity: 0.5 gives "500m"; no less than Kubernetes can count."""
+    milli = math.ceil(round(cpu * 1000, 6))
+    return f"{milli}m" if milli % 1000 else str(milli // 1000)
+
+
+def counts_apart(cluster: TFCluster) -> bool:
+    """Whether a Job counts disruptions apart from failures, for which a group is given time.
+
+    Only then, for each variable of a pod is 4 % of what the pod costs the API server.
+    """
+    return TaskType.PS not in cluster.spec.replicas.counts
+
+
+def _counted(cluster: TFCluster) -> list[Object]:
+    """How often a Job has replaced this pod, which only its annotations know."""
+    said = [("TFCLUSTER_INDEX_FAILURES", jobs.FAILURES)]
+    if counts_apart(cluster):
+        said.append(("TFCLUSTER_INDEX_IGNORED", jobs.IGNORED))
+    return [
+        {
+            "name": name,
+            "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{annotation}']"}},
+        }
+        for name, annotation in said
+    ]
+
+
+def _mounts(
+    cluster: TFCluster, policy: Policy, items: Sequence[Mapping[str, object]]
+) -> dict[str, list[Mount]]:
+    """Mounts by the name of their volume, which each stands in the pod once."""
+    name = labels.files_name(cluster.metadata.name, cluster.metadata.uid)
+    asked = cluster.spec.pods or Pods()
+    own = {"name": name, "items": list(items), "defaultMode": 0o444}
+    # /tmp is the image's: a volume for it would be a tenth of what a task costs the API server.
+    found = {FILES: [Mount({"configMap": own}, pod_files.ROOT, read_only=True)]}
+    for each in _shared(cluster, policy):
+        # Said of the volume, too: the kubelet then changes no owner of files that nobody may write.
+        source = {"persistentVolumeClaim": {"claimName": each.claim, "readOnly": True}}
+        found.setdefault(f"claim-{each.claim}", []).append(Mount(source, each.path, True))
+    data_claim = data_claim_name(cluster) if asked.data_claim else policy.data_claim
+    read_only = policy.data_read_only and not asked.data_claim
+    for claim, path, reads in (
+        (data_claim, policy.data_path, read_only),
+        (policy.log_claim, policy.log_path, False),
+        (policy.workspace_claim, policy.workspace_path, True),
+        *((v.claim, v.path, v.read_only) for v in asked.volumes if not v.sub_path),
+    ):
+        if claim:
+            found.setdefault(f"claim-{claim}", []).append(Mount(_claim(claim), path, reads))
+    if not policy.log_claim:  # the run's folder has to be somewhere, if only as long as the pod
+        found["log"] = [Mount({"emptyDir": {"sizeLimit": policy.log_size}}, policy.log_path)]
+    for volume in asked.volumes:
+        if volume.sub_path:
+            mount = Mount(_claim(volume.claim), volume.path, volume.read_only, volume.sub_path)
+            found.setdefault(f"claim-{volume.claim}", []).append(mount)
+    for secret in asked.secrets:
+        if secret.path:
+            source = {"secret": {"secretName": secret.name, "defaultMode": 0o440}}
+            found.setdefault(f"secret-{secret.name}", []).append(Mount(source, secret.path, True))
+    return found
+
+
+def _shared(cluster: TFCluster, policy: Policy) -> list[Shared]:
+    """What the namespace gives all to read, but where the run has something of its own."""
+    asked = cluster.spec.pods or Pods()
+    taken = {policy.data_path, policy.log_path, policy.workspace_path}
+    taken |= {v.path for v in asked.volumes} | {s.path for s in asked.secrets}
+    writes = {v.claim for v in asked.volumes if not v.read_only}
+    every = [s for s in policy.shared_data if s.path not in taken and s.claim not in writes]
+    return list({each.path: each for each in every}.values())
+
+
+def data_claim_name(cluster: TFCluster) -> str:
+    """The claim that a run has of its own."""
+    return f"{cluster.metadata.name}-data"
+
+
+def _claim(name: str) -> Object:
+    return {"persistentVolumeClaim": {"claimName": name}}
+
+
+def _volumes(mounts: Mapping[str, Sequence[Mount]]) -> list[Object]:
+    names = _volume_names(mounts)
+    return [{"name": names[key], **each[0].source} for key, each in mounts.items()]
+
+
+def _volume_mounts(mounts: Mapping[str, Sequence[Mount]]) -> list[Object]:
+    names = _volume_names(mounts)
+    found = []
+    for key, every in mounts.items():
+        for mount in every:
+            said: Object = {"name": names[key], "mountPath": mount.path}
+            if mount.sub_path:
+                said["subPath"] = mount.sub_path
+            if mount.read_only:
+                said["readOnly"] = True
+            found.append(said)
+    return found
+
+
+def _volume_names(mounts: Mapping[str, Sequence[Mount]]) -> dict[str, str]:
+    """A claim's name may have dots and 253 characters, a volume's may not: those are numbered."""
+    found = {}
+    for number, key in enumerate(mounts):
+        short = len(key) <= 63 and "." not in key
+        found[key] = key if short else f"volume-{number}"
+    return found
+
+
+def _tolerations(policy: Policy) -> list[Object]:
+    lost = [
+        {
+            "key": taint,
+            "operator": "Exists",
+            "effect": "NoExecute",
+            "tolerationSeconds": NODE_LOST_SECONDS,
+        }
+        for taint in NODE_TAINTS
+    ]
+    return [*lost, *policy.tolerations]
+
+
+def _near(cluster: TFCluster, task_type: TaskType) -> Object | None:
+    """The tasks whose node this one prefers: parameter servers and those that use them.
+
+    Of its own type, too: workers that are placed before any parameter server would be spread. By
+    one label, for every pod of a large run carries the words, and the scheduler reads them: an
+    evaluator counts as near, and prefers nobody itself.
+    """
+    if task_type is TaskType.EVALUATOR or TaskType.PS not in cluster.spec.replicas.counts:
+        return None
+    head = cluster.metadata
+    return {"matchLabels": {labels.UID: head.uid} if head.uid else {labels.NAME: head.name}}

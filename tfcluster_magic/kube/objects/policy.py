@@ -1,0 +1,163 @@
+"""What an administrator decides about the tasks of every run, as one YAML file. Pure.
+
+Promises defaults that work without a file, and a refusal that names what is wrong in one. It says
+what is allowed and what is filled in; `allowed` and `objects` apply it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+import msgspec
+import yaml
+from msgspec import Meta
+
+from ...errors import InvalidRequest, Problem
+from ...i18n import _
+from ...spec import MEMORY_PATTERN, Model, PositiveSeconds
+from ...spec.quantities import number_rule, odd_numbers
+from . import images as references
+from . import network_policy as networks
+from .network_policy import DNS, Resolver
+
+Claim = Annotated[str, Meta(description='name of a claim in the run\'s namespace; "": none')]
+Path = Annotated[str, Meta(pattern="^/[^:]+$")]
+
+
+class Shared(Model, frozen=True):
+    """A claim that every task has unasked and read-only, and where."""
+
+    claim: Annotated[str, Meta(min_length=1)]
+    path: Path
+
+
+class Policy(Model, frozen=True):
+    """What tasks may use and what they get unasked.
+
+    An empty list of `images` allows any, an empty list of `annotations` none. `images.admits`
+    defines what image patterns mean; patterns of annotations are a shell's.
+    """
+
+    default_image: str = "tfcluster/notebook"
+    images: tuple[str, ...] = ()
+    require_digest: Annotated[
+        bool,
+        Meta(description="images that runs name need a digest; a namespace can demand it, too"),
+    ] = False
+    always_pull: Annotated[
+        bool,
+        Meta(
+            description="ask the registry for each pod whose run names an image; false if "
+            "nodes have images that no registry has"
+        ),
+    ] = True
+    python: Annotated[str, Meta(description="what starts process 1 in the tasks' images")] = (
+        "python3"
+    )
+    data_claim: Claim = "data"
+    data_path: Path = "/data"
+    data_read_only: bool = True
+    log_claim: Claim = "log"
+    log_path: Path = "/log"
+    log_size: Annotated[
+        str,
+        Meta(
+            pattern=MEMORY_PATTERN,
+            description="most output of a task, if no claim keeps it",
+        ),
+    ] = "10Gi"
+    workspace_claim: Claim = "workspace"
+    workspace_path: Path = "/home/jovyan"
+    shared_data: Annotated[
+        tuple[Shared, ...],
+        Meta(description="claims that every task reads; a namespace's own claims may add some"),
+    ] = ()
+    storage_class: Annotated[
+        str, Meta(description='of data claims that name none; "": the cluster\'s default')
+    ] = ""
+    default_cpu: Annotated[float, Meta(gt=0, le=1024)] = 0.5
+    default_memory: Annotated[str, Meta(pattern=MEMORY_PATTERN)] = "1Gi"
+    max_tasks: Annotated[int, Meta(ge=1, le=4000)] = 1000
+    max_duration: PositiveSeconds | None = None
+    max_grace: Annotated[
+        PositiveSeconds, Meta(description="tasks hold their room for so long after a stop")
+    ] = 600.0
+    max_reclaim_after: Annotated[
+        float,
+        Meta(ge=0, le=3600, description="no more: Kubernetes takes them an hour after a success"),
+    ] = 3600.0
+    max_keep_for: PositiveSeconds = 365 * 86400.0
+    service_account: str = "default"
+    priority_class: str = ""
+    annotations: tuple[str, ...] = ()
+    node_selector: dict[str, str] = {}
+    tolerations: tuple[dict[str, Any], ...] = ()
+    gpu_resource: str = "nvidia.com/gpu"
+    nodes_are_fixed: Annotated[
+        bool, Meta(description="false where an autoscaler adds nodes for pods that wait")
+    ] = True
+    run_as_user: Annotated[int, Meta(ge=1)] = 1000
+    run_as_group: Annotated[int, Meta(ge=0)] = 100
+    fs_group: Annotated[int, Meta(ge=0)] | None = 100
+    gang: Annotated[
+        bool | Literal["auto"],
+        Meta(description="start all tasks or none, by Volcano; auto: where the cluster has it"),
+    ] = "auto"
+    queue: Annotated[
+        str, Meta(description="Volcano's queue of tasks; a namespace's annotation goes before")
+    ] = "default"
+    egress: Annotated[
+        tuple[str, ...],
+        Meta(description="networks that tasks may reach beside one another, such as 10.0.0.0/8"),
+    ] = ()
+    dns: Annotated[tuple[Resolver, ...], Meta(description="the cluster's DNS servers")] = DNS
+    require_network_policy: bool = True
+
+
+def gangs(policy: Policy) -> bool:
+    """Whether tasks are made for Volcano: what is left to the cluster (`auto`) is not, on paper."""
+    return policy.gang is True
+
+
+def parse(text: str) -> Policy:
+    """The policy that a file says.
+
+    Raises:
+        InvalidRequest: it is no YAML, or holds what no policy has; the first problem is named.
+    """
+    headline = _("the policy cannot be used")
+    try:
+        said = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        problem = Problem("policy", str(error), _("it must be YAML"))
+        raise InvalidRequest([problem], headline) from None
+    except (ValueError, RecursionError) as error:  # such as a number of thousands of digits
+        problem = Problem("policy", str(error), _("it must be YAML"))
+        raise InvalidRequest([problem], headline) from None
+    if odd := [Problem(at, text, number_rule()) for at, text in odd_numbers(said)]:
+        raise InvalidRequest(odd, headline)
+    try:
+        policy = msgspec.convert(said or {}, Policy)
+    except ValueError as error:  # msgspec's are of this kind
+        problem = Problem("policy", str(error), _("see the policy's table in docs/kubernetes.md"))
+        raise InvalidRequest([problem], headline) from None
+    if mistakes := list(_mistakes(policy)):
+        raise InvalidRequest(mistakes, headline)
+    return policy
+
+
+def _mistakes(policy: Policy) -> Iterator[Problem]:
+    """Yield the mistakes in a policy whose form is right."""
+    for network in policy.egress:
+        if why := networks.mistake(network):
+            yield Problem("egress", network, why)
+    if why := networks.dns_mistake(policy.dns):
+        yield Problem("dns", None, why)
+    for pattern in policy.images:
+        if why := references.pattern_mistake(pattern):
+            yield Problem("images", pattern, why)
+    try:
+        references.parse(policy.default_image)
+    except ValueError as error:
+        yield Problem("defaultImage", policy.default_image, str(error))

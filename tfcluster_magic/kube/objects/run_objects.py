@@ -1,0 +1,223 @@
+"""What a run is made of in Kubernetes: at most nine objects, whatever its size. Pure.
+
+Promises the same objects for the same run and policy, in the order in which they are created, and
+that each is what a template in `templates/kubernetes` says. It never asks whether something is
+allowed or fits, and creates nothing.
+
+    ConfigMap       our runtime, task.json, the program up to 64 KiB; immutable
+    Service         headless: the tasks' addresses
+    NetworkPolicy   the tasks among themselves, the owner's notebook, names
+    claim           /data of the run's own, when asked for
+    PodGroup        all tasks or none, when the policy says so
+    Jobs            chief, worker, evaluator; at last ps
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...spec import API_VERSION, KIND, Mode, TaskType, TFCluster
+from ..api import amounts, labels
+from . import network_policy, pod, templates
+from .pod_files import Files, files
+from .policy import Policy, gangs
+
+Object = dict[str, Any]
+
+TTL_SECONDS = 3600
+"""How long the Jobs of workers and chief stay when they have succeeded, and with them the parameter
+servers, if nobody is there to reclaim them.
+"""
+RETRIES = 1_000_000
+"""Failures of an index after which a Job would give it up: no policy of ours."""
+
+
+def objects(cluster: TFCluster, policy: Policy, *, namespace: str) -> list[Object]:
+    """Everything but the parameter servers' Job, whose owners must exist first (`ps_job`).
+
+    Raises:
+        InvalidRequest: the run's files are too large, or a large program has no workspace.
+        TFClusterError: the program in the record was altered.
+    """
+    content = files(cluster, policy)
+    first, *others = around(cluster, policy, content, namespace=namespace)
+    found = [first, service(cluster, namespace=namespace), *others]
+    owned = (TaskType.CHIEF, TaskType.WORKER, TaskType.EVALUATOR)
+    for task_type in owned:
+        if task_type in cluster.spec.replicas.counts:
+            pods = pod.template(cluster, policy, task_type, content.items)
+            found.append(_job(cluster, task_type, namespace, pods, _owners(cluster)))
+    return found
+
+
+def around(cluster: TFCluster, policy: Policy, content: Files, *, namespace: str) -> list[Object]:
+    """What a run has beside its tasks and their addresses; the ConfigMap is the first."""
+    found = [
+        _config_map(cluster, content, namespace),
+        _network_policy(cluster, policy, namespace),
+    ]
+    if cluster.spec.pods is not None and cluster.spec.pods.data_claim is not None:
+        found.append(_data_claim(cluster, policy, namespace))
+    if gangs(policy):
+        found.append(pod_group(cluster, policy, namespace))
+    return found
+
+
+def ps_job(
+    cluster: TFCluster, policy: Policy, *, namespace: str, owners: Sequence[Object]
+) -> Object | None:
+    """The parameter servers' Job, None without any.
+
+    `owners` are the Jobs of `main_types` as the API has them, and nothing else, so that the last of
+    them takes the parameter servers with it when its TTL is over, without any operator.
+    """
+    if not cluster.spec.replicas.ps.count:
+        return None
+    references = [
+        {**_reference("batch/v1", "Job", each["metadata"]), "controller": each is owners[0]}
+        for each in owners
+    ]
+    pods = pod.template(cluster, policy, TaskType.PS, files(cluster, policy).items)
+    return _job(cluster, TaskType.PS, namespace, pods, references)
+
+
+def main_types(cluster: TFCluster) -> tuple[TaskType, ...]:
+    """The types that parameter servers serve, whose Jobs own theirs; at least one."""
+    counts = cluster.spec.replicas.counts
+    return tuple(each for each in (TaskType.WORKER, TaskType.CHIEF) if each in counts)
+
+
+def owner(cluster: TFCluster) -> Object | None:
+    """The TFCluster as an owner; None for one that only exists on paper."""
+    if not cluster.metadata.uid:
+        return None
+    head = {"name": cluster.metadata.name, "uid": cluster.metadata.uid}
+    return _reference(API_VERSION, KIND, head)
+
+
+def _owners(cluster: TFCluster) -> list[Object]:
+    found = owner(cluster)
+    return [] if found is None else [found]
+
+
+def _reference(api_version: str, kind: str, head: Object) -> Object:
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "name": head["name"],
+        "uid": head["uid"],
+        "controller": True,
+        "blockOwnerDeletion": False,
+    }
+
+
+def head(
+    cluster: TFCluster,
+    namespace: str,
+    name: str,
+    references: Sequence[Object],
+    task_type: TaskType | None = None,
+) -> Object:
+    """The metadata of an object of a run."""
+    made: Object = {"name": name}
+    if namespace:
+        made["namespace"] = namespace
+    made["labels"] = labels.labels(cluster.metadata.name, cluster.metadata.uid, task_type)
+    if references:
+        made["ownerReferences"] = list(references)
+    return made
+
+
+def _own(cluster: TFCluster, namespace: str, name: str = "") -> Object:
+    return head(cluster, namespace, name or cluster.metadata.name, _owners(cluster))
+
+
+def _selector(cluster: TFCluster) -> dict[str, str]:
+    return labels.selector(cluster.metadata.name, cluster.metadata.uid)
+
+
+def _config_map(cluster: TFCluster, content: Files, namespace: str) -> Object:
+    name = labels.files_name(cluster.metadata.name, cluster.metadata.uid)
+    return templates.value_of(
+        "kubernetes/config-map.yaml.j2",
+        metadata=_own(cluster, namespace, name),
+        texts=content.texts,
+        binaries=content.binaries,
+    )
+
+
+def service(cluster: TFCluster, *, namespace: str) -> Object:
+    """The tasks' addresses."""
+    return templates.value_of(
+        "kubernetes/service.yaml.j2",
+        metadata=_own(cluster, namespace),
+        selector=_selector(cluster),
+        port=labels.PORT,
+    )
+
+
+def _network_policy(cluster: TFCluster, policy: Policy, namespace: str) -> Object:
+    return templates.value_of(
+        "kubernetes/network-policy.yaml.j2",
+        metadata=_own(cluster, namespace),
+        selector=_selector(cluster),
+        notebook={labels.NOTEBOOK: "true"},
+        port=labels.PORT,
+        client=labels.CLIENT_PORTS if cluster.spec.mode is Mode.IN_GRAPH else None,
+        dns=network_policy.dns_rules(policy.dns),
+        networks=[network_policy.block(each) for each in policy.egress],
+    )
+
+
+def _data_claim(cluster: TFCluster, policy: Policy, namespace: str) -> Object:
+    assert cluster.spec.pods is not None
+    claim = cluster.spec.pods.data_claim
+    assert claim is not None
+    return templates.value_of(
+        "kubernetes/data-claim.yaml.j2",
+        metadata=_own(cluster, namespace, pod.data_claim_name(cluster)),
+        storage_class=claim.storage_class or policy.storage_class,
+        size=claim.size,
+    )
+
+
+def pod_group(cluster: TFCluster, policy: Policy, namespace: str) -> Object:
+    """What makes Volcano bind all tasks together, or none."""
+    counts = cluster.spec.replicas.counts
+    asked = amounts.plus(
+        *(
+            amounts.times(amounts.amounts(pod.resources(cluster.spec, policy, kind)[0]), count)
+            for kind, count in counts.items()
+        )
+    )
+    return templates.value_of(
+        "kubernetes/pod-group.yaml.j2",
+        metadata=_own(cluster, namespace),
+        count=cluster.spec.replicas.total,
+        queue=policy.queue,
+        priority_class=policy.priority_class,  # Volcano does not ask the pods for theirs
+        resources={
+            name: pod.cores(amount) if name == amounts.CPU else str(round(amount))
+            for name, amount in asked.items()
+        },
+    )
+
+
+def _job(
+    cluster: TFCluster,
+    task_type: TaskType,
+    namespace: str,
+    pods: Object,
+    references: Sequence[Object],
+) -> Object:
+    name = labels.job_name(cluster.metadata.name, task_type)
+    return templates.value_of(
+        "kubernetes/job.yaml.j2",
+        metadata=head(cluster, namespace, name, references, task_type),
+        count=cluster.spec.replicas.of(task_type).count,
+        retries=RETRIES,
+        counts_apart=pod.counts_apart(cluster),
+        ttl=TTL_SECONDS if task_type in main_types(cluster) else None,
+        pod=pods,
+    )

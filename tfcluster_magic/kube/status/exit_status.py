@@ -1,0 +1,182 @@
+"""How a pod's task ended: what Kubernetes says of the end first, then the termination message, then
+the exit code. Pure.
+
+Promises that an end which came from outside is never told as the program's own, and that Stopped is
+said only of a task that the run asked to stop.
+Ref: https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from ...i18n import _
+from ...spec import Cause, TaskExit
+from . import evicted, pod_problems
+from .said import Asked, shortened
+
+Object = dict[str, Any]
+
+DISRUPTION = "DisruptionTarget"
+DELETED_BY_SOMEBODY = "DeletedBySomebody"
+"""Our own reason in that condition: neither the run nor Kubernetes ended the pod."""
+_LOST = {"DeletionByTaintManager", "DeletionByPodGC", "NodeLost"}
+_OVER = ("Succeeded", "Failed")
+_NEVER_RAN = {"StartError", "ContainerCannotRun"}
+_UNKNOWN = {"ContainerStatusUnknown", "Unknown"}
+"""A kubelet or a containerd that came back and did not find the container again."""
+_UNSEEN = 255
+"""What containerd says of a container whose shim was killed; a task says itself how it ended."""
+_SIGNAL = 128
+
+
+def seconds(text: str | None) -> float | None:
+    """A time of the API in epoch seconds."""
+    if not text:
+        return None
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+
+
+def condition(found: Object, kind: str) -> Object:
+    """One of an object's conditions, empty when it has none of this kind."""
+    every = (found.get("status") or {}).get("conditions") or []
+    return next((each for each in every if each["type"] == kind), {})
+
+
+def container(pod: Object) -> Object:
+    """The status of the task's container, empty before there is one."""
+    every = (pod.get("status") or {}).get("containerStatuses") or [{}]
+    first: Object = every[0]
+    return first
+
+
+def is_over(pod: Object) -> bool:
+    """Whether nothing of the pod runs any more."""
+    return pod["status"].get("phase") in _OVER or "terminated" in container(pod).get("state", {})
+
+
+def disruption(pod: Object) -> tuple[str, str] | None:
+    """Reason and words of an end that came from outside: eviction, preemption, a lost node."""
+    told = condition(pod, DISRUPTION)
+    if told.get("status") == "True":
+        return str(told.get("reason", "")), str(told.get("message", ""))
+    reason = pod["status"].get("reason")
+    # Without any container the node turned it away; else it is why Kubernetes failed the pod.
+    return (str(reason), str(pod["status"].get("message", ""))) if reason else None
+
+
+def how_it_ended(pod: Object, *, asked: bool, now: float) -> TaskExit:
+    """The end of a pod that is over; `asked` whether the run had asked it to stop."""
+    ended = container(pod).get("state", {}).get("terminated") or {}
+    message = _message(ended)
+    code: int | None = ended.get("exitCode")
+    told = message or _from_code(code, _finished(pod, ended, now), ended)
+    out_of_memory = ended.get("reason") == Cause.OOM.value
+    # A container whose first process was killed for memory may leave 0, and no message.
+    believed = message is not None or not out_of_memory
+    if told.cause is Cause.COMPLETED and code in (0, None) and believed:
+        return told
+    if out_of_memory:
+        return replace(told, cause=Cause.OOM, detail=_memory_limit(pod) or told.detail)
+    if asked:
+        return replace(told, cause=Cause.STOPPED) if _is_from_outside(told) else told
+    if told.cause is Cause.OOM:
+        return told
+    outside = disruption(pod)
+    if outside is not None:
+        return _disrupted(told, *outside, pod)
+    if ended.get("reason") in _NEVER_RAN:
+        return _never_ran(told, pod, ended)
+    if message is None and (ended.get("reason") in _UNKNOWN or code == _UNSEEN):
+        return replace(told, cause=Cause.LOST, detail=_("its node lost its container"))
+    if _is_from_outside(told) and pod["metadata"].get("deletionTimestamp"):
+        return replace(told, cause=Cause.KILLED, detail=_("its pod was deleted"))
+    if told.cause is Cause.STOPPED:
+        return replace(told, cause=Cause.KILLED)
+    return told
+
+
+def vanished(pod: Object | None, *, asked: bool, now: float) -> TaskExit:
+    """The end of a task whose pod is gone, and nobody saw how it ended."""
+    if asked:
+        return TaskExit(cause=Cause.STOPPED, finished_at=now)
+    outside = disruption(pod) if pod is not None else None
+    gone = TaskExit(cause=Cause.KILLED, finished_at=now, detail=_("its pod was deleted"))
+    return gone if pod is None or outside is None else _disrupted(gone, *outside, pod)
+
+
+def _memory_limit(pod: Object) -> str:
+    """The limit that the task had: of the spec, or given by policy or namespace."""
+    limits = ((pod["spec"].get("containers") or [{}])[0].get("resources") or {}).get("limits") or {}
+    # Not translated: `explain` reads the amount out of it.
+    return f"limit {limits['memory']}" if "memory" in limits else ""
+
+
+def _never_ran(told: TaskExit, pod: Object, ended: Object) -> TaskExit:
+    """The end of a container that never ran: by its image or command (such as an image without
+    Python), else by its node.
+
+    No kubelet starts a container of a Job's pod again, but its Job makes another pod.
+    """
+    image = (pod["spec"].get("containers") or [{}])[0].get("image", "")
+    reason, words = str(ended.get("reason", "")), str(ended.get("message", ""))
+    if not pod_problems.is_its_own(words):
+        why = shortened(words.removesuffix(": unknown"))
+        detail = _("its node could not start it: {why}").format(why=why or reason)
+        return replace(told, cause=Cause.LOST, detail=detail, last_lines=())
+    clause = pod_problems.of_state(reason, words, Asked(image=image))
+    detail = (clause.text if clause else words)[:500]
+    return replace(told, cause=Cause.NOT_STARTED, detail=detail, last_lines=())
+
+
+def _disrupted(told: TaskExit, reason: str, words: str, pod: Object) -> TaskExit:
+    if reason == DELETED_BY_SOMEBODY:
+        return replace(told, cause=Cause.KILLED, detail=_("its pod was deleted"))
+    if reason in _LOST:
+        return replace(told, cause=Cause.LOST, detail=_("its node was lost"))
+    node = pod["spec"].get("nodeName") or ""
+    return replace(told, cause=Cause.EVICTED, detail=evicted.words(reason, words, node))
+
+
+def _is_from_outside(told: TaskExit) -> bool:
+    return told.cause in (Cause.KILLED, Cause.STOPPED)
+
+
+def _message(ended: Object) -> TaskExit | None:
+    """What the task left itself; None when it could not, or something else wrote there."""
+    try:
+        return msgspec.json.decode(ended.get("message") or "", type=TaskExit)
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return None
+
+
+def _from_code(code: int | None, at: float, ended: Object) -> TaskExit:
+    if code is None:
+        return TaskExit(cause=Cause.KILLED, finished_at=at)
+    cause = Cause.ERROR
+    by = code - _SIGNAL if code in (_SIGNAL + 9, _SIGNAL + 15) else None
+    if code == 0:
+        cause = Cause.COMPLETED
+    elif by is not None:
+        cause = Cause.KILLED
+    lines = str(ended.get("message") or "").splitlines()[-20:]
+    return TaskExit(
+        cause=cause,
+        finished_at=at,
+        exit_code=code,
+        signal=by,
+        last_lines=tuple(line[:500] for line in lines),
+    )
+
+
+def _finished(pod: Object, ended: Object, now: float) -> float:
+    """When it ended: the container, else when Kubernetes said so of the pod."""
+    return (
+        seconds(ended.get("finishedAt"))
+        or seconds(condition(pod, "ContainersReady").get("lastTransitionTime"))
+        or now
+    )

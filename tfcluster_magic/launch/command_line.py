@@ -1,0 +1,257 @@
+"""A launch as the words of the command line: the other way round than `wish.py`. Pure.
+
+Promises that the words, parsed again, give the same launch, and that what is as it would be anyway
+is left out. Owns how each kind of value is written, and what must be escaped in a cell. Never says
+whether a launch is right: words are also given for one that is not.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ..errors import TFClusterError
+from ..program import mentions, snapshots
+from ..program.tree import Tree
+from ..spec import API_VERSION, KIND, Mode, Program, ProgramKind, Spec, TaskType, TFCluster
+from . import pod_options
+from .options import DEFAULT_WORKERS, OPTIONS, Kind, Option
+
+CELL = "cell.py"
+_ABOVE = "# %%tfcluster\n"  # what a snapshot has in place of a cell's first line
+
+
+def of_launch(
+    program: str | None,
+    arguments: Sequence[str] = (),
+    name: str | None = None,
+    options: Mapping[str, object] | None = None,
+    sha256: str | None = None,
+) -> list[str]:
+    """The words of a launch, the verb first; `options` as a person gave them, by their keys."""
+    words = ["launch"]
+    for option in OPTIONS:
+        value = (options or {}).get(option.key)
+        if value is not None and value != ():
+            words += _said(option, value)
+    if name is not None:
+        words += _pair("--name", name)
+    if sha256 is not None:
+        words += _pair("--sha256", sha256)
+    if program is not None:
+        words.append(f"./{program}" if program.startswith("-") else program)
+    return [*words, "--", *map(str, arguments)] if arguments else words
+
+
+def magic(words: Sequence[str], cell: bool = False) -> str:
+    """The words as a line of a notebook; with `cell` the line above a program.
+
+    IPython fills in `{…}` and `$name`, and takes any line break for the end.
+    """
+    line = shlex.join(words)
+    breaks = {char for char in line if char != " " and len(f"a{char}a".splitlines()) > 1}
+    braces = any(char in line for char in "{}")
+    escapes = {ord("{"): "{{", ord("}"): "}}"} | {ord(c): f"{{chr({ord(c)})}}" for c in breaks}
+    if breaks or braces or '"\'"' in line:  # else it stands between quotes that IPython respects
+        escapes[ord("$")] = "{chr(36)}"
+    return f"{'%%' if cell else '%'}tfcluster {line.translate(escapes)}"
+
+
+def command_of(cluster: TFCluster) -> str | None:
+    """The command of a shell that launches what `cluster` was; None for the text of a cell.
+
+    Where the folder in which it ran is known and matters, the command goes there first.
+    """
+    program = cluster.spec.program
+    if program is not None and program.kind is ProgramKind.CELL:
+        return None
+    line = shlex.join(["tfcluster", *_words(cluster, _source(program))])
+    folder = program.working_dir if program else None
+    if program is not None and folder and os.path.isabs(folder) and not _is_absolute(program):
+        return f"cd {shlex.quote(folder)} && {line}"
+    return line
+
+
+def line_of(cluster: TFCluster) -> str:
+    """The cell of any notebook that launches what `cluster` was."""
+    program = cluster.spec.program
+    if program is not None and program.kind is ProgramKind.CELL:
+        return f"{magic(_words(cluster, None), cell=True)}\n{_cell_of(program)}"
+    return magic(_words(cluster, _found_anywhere(program) or _source(program)))
+
+
+def _words(cluster: TFCluster, source: str | None) -> list[str]:
+    arguments = cluster.spec.program.arguments if cluster.spec.program else ()
+    return of_launch(source, arguments, cluster.metadata.cluster, options_of(cluster.spec))
+
+
+def options_of(spec: Spec) -> dict[str, object]:
+    """The options, by their keys, that make `spec`; those left out have the value anyway."""
+    found: dict[str, object] = {}
+    shared = _shared(spec)
+    for option in OPTIONS:
+        if option.path[0] == "*":
+            if option.path[1] in shared:
+                found[option.key] = shared[option.path[1]]
+        elif option.path[:1] == ("replicas",) and option.path[2] == "resources":
+            task_type, key = TaskType(option.path[1]), option.path[3]
+            value = at(spec, option.path)
+            common = key in shared and task_type in spec.replicas.counts
+            if not common and value != default_of(option.path):
+                found[option.key] = value
+        elif (value := at(spec, option.path)) != _count_anyway(option, spec) and value not in _NONE:
+            found[option.key] = value
+    return found
+
+
+_NONE: tuple[object, ...] = ((), {}, None)
+"""What an option that may be given several times is when it is not given."""
+
+
+def manifest_of(cluster: TFCluster) -> dict[str, object]:
+    """What a cluster file says that launches `cluster` again, wherever the file lies.
+
+    The program is named by its source where that can be found from anywhere: the file then follows
+    its changes. Else (a cell, a folder named from who knows where) it is the run's own snapshot.
+    """
+    spec: dict[str, Any] = msgspec.to_builtins(cluster.spec)
+    for own in ("stop", "resumeFrom"):
+        spec.pop(own, None)
+    program = cluster.spec.program
+    source = _found_anywhere(program)
+    if program is not None and source is not None:
+        spec["program"] = {"source": source}
+        if program.arguments:
+            spec["program"]["arguments"] = list(program.arguments)
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"cluster": cluster.metadata.cluster},
+        "spec": {"mode": cluster.spec.mode.value, **spec},
+    }
+
+
+def written(kind: Kind, value: object) -> str:
+    """One value as a person writes it on a command line."""
+    if isinstance(value, Enum):
+        value = value.value
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return str(value)
+    if isinstance(value, float) and not abs(value) < float("inf"):
+        return str(value)
+    if kind is Kind.DURATION:
+        return _duration(value)
+    return str(int(value)) if value == int(value) else repr(value)
+
+
+def at(model: Any, path: tuple[str, ...]) -> object:
+    """The value of the field at `path` of a model, by its JSON names; None below what is absent."""
+    for part in path:
+        if model is None:
+            return None
+        names = {f.encode_name: f.name for f in msgspec.structs.fields(model)}
+        model = getattr(model, names[part])
+    return model
+
+
+def default_of(path: tuple[str, ...]) -> object:
+    """What a field is when nobody says; the number of tasks is another matter."""
+    return at(Spec(), path)
+
+
+def _said(option: Option, value: object) -> list[str]:
+    if option.kind is Kind.SWITCH:
+        return [option.flag if value else f"--no-{option.flag[2:]}"]
+    if option.kind is Kind.PAIRS:
+        if isinstance(value, Mapping):
+            value = [f"{name}={content}" for name, content in value.items()]
+        each = value if isinstance(value, (list, tuple)) else [value]
+        return [word for item in each for word in _pair(option.flag, str(item))]
+    if option.only_kubernetes and option.kind is not Kind.IMAGE:
+        said = pod_options.written(option.kind, value)
+        return [word for text in said for word in _pair(option.flag, text)]
+    return _pair(option.flag, written(option.kind, value))
+
+
+def _pair(flag: str, text: str) -> list[str]:
+    return [f"{flag}={text}"] if text.startswith("-") else [flag, text]
+
+
+def _shared(spec: Spec) -> dict[str, object]:
+    """Resources of which every task has the same, where there is more than one type of task."""
+    types = list(spec.replicas.counts)
+    found: dict[str, object] = {}
+    for key in ("cpu", "memory", "gpu"):
+        first, *rest = (at(spec, ("replicas", t.value, "resources", key)) for t in types)
+        if rest and first and all(value == first for value in rest):
+            found[key] = first
+    return found
+
+
+def _count_anyway(option: Option, spec: Spec) -> object:
+    """The value that a field has when its option is left out; None when that is not known."""
+    if option.path == ("replicas", TaskType.WORKER.value, "count"):
+        return DEFAULT_WORKERS
+    if option.path == ("replicas", TaskType.PS.value, "count"):
+        if spec.mode is Mode.IN_GRAPH:
+            return 1
+        tree = _files(spec.program)
+        return None if tree is None else int(mentions.speaks_of_ps(tree))
+    return default_of(option.path)
+
+
+def _files(program: Program | None) -> Tree | None:
+    """The files of a program, when they are in the record."""
+    if program is None or program.files is None:
+        return None
+    try:
+        return snapshots.load(program, Path(os.devnull))  # of one in the record, no folder is read
+    except (TFClusterError, binascii.Error):
+        return None
+
+
+def _cell_of(program: Program) -> str:
+    content = (program.files or {}).get(CELL)
+    if content is None:
+        return "# The text of the cell is too long for the record: it is in the run's folder."
+    text = base64.b64decode(content).decode("utf-8", "replace")
+    return text.removeprefix(_ABOVE).rstrip("\n")
+
+
+def _source(program: Program | None) -> str | None:
+    return None if program is None or program.kind is ProgramKind.CELL else program.source
+
+
+def _is_absolute(program: Program) -> bool:
+    return os.path.isabs(os.path.expanduser(program.source))
+
+
+def _found_anywhere(program: Program | None) -> str | None:
+    """The source in words that mean the same in every folder; None where there are none."""
+    if program is None or program.kind is ProgramKind.CELL:
+        return None
+    if program.kind is ProgramKind.URL or _is_absolute(program):
+        return program.source
+    folder = program.working_dir
+    if folder is None or not os.path.isabs(folder):
+        return None
+    return os.path.normpath(os.path.join(folder, program.source))
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 0 or seconds != int(seconds):
+        return f"{Decimal(repr(seconds)):f}"
+    left, text = int(seconds), ""
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
+        count, left = divmod(left, size)
+        text += f"{count}{unit}" if count else ""
+    return text or "0"

@@ -1,0 +1,183 @@
+"""The options of a launch as a form has them: where each belongs, what it may hold, its default.
+Pure.
+
+Promises that a form shows every option of the command line and knows no other: all of it is
+derived from the table in `request.py` and from the bounds in `models/`. Owns the sections, and in
+which mode an option means something. Never checks a value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args
+
+import msgspec
+from msgspec import Meta
+
+from ..errors import Problem
+from ..i18n import _
+from ..spec import Mode, Model, Spec, TaskType
+from .command_line import default_of, written
+from .options import BY_KEY, DEFAULT_WORKERS, OPTIONS, Kind, Option
+
+BASIC, RESOURCES, LIMITS, PODS = "basic", "resources", "limits", "pods"
+_ONLY = {
+    "server": Mode.IN_GRAPH,
+    "idleTimeout": Mode.IN_GRAPH,
+    "chief": Mode.BETWEEN_GRAPH,
+    "evaluator": Mode.BETWEEN_GRAPH,
+    "successPolicy": Mode.BETWEEN_GRAPH,
+    "restarts": Mode.BETWEEN_GRAPH,
+    "reclaimAfter": Mode.BETWEEN_GRAPH,
+}
+"""Parts of a field's path that mean something in one mode only."""
+_UNITS = {Kind.DURATION: "s", Kind.MEMORY: "B"}
+_BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
+
+
+def fields(is_here: bool) -> list[dict[str, Any]]:
+    """Every option, in the order of the command line, in the language of the moment; what only pods
+    have, unless tasks are processes `is_here`.
+
+    `path` is where it stands in the spec (`*` for every task type), `default` what it is in each
+    mode when nothing is said, as one would write it; null where the program decides, or for none.
+    """
+    fields = [_field(option) for option in OPTIONS if not (is_here and option.only_kubernetes)]
+    if not is_here:  # the Python of a kernel here is none of an image's
+        python = next(field for field in fields if field["key"] == "python")
+        python |= {"section": PODS, "example": "python3"}
+    return fields
+
+
+def option_of(field: str, said: Mapping[str, object]) -> str | None:
+    """The input of a form that a problem's `field` is about; `said` are the options in use.
+
+    `program`, `name`, `arguments`, `sha256` and `kernelspec` are inputs beside the options.
+    """
+    if field == _("arguments after --"):
+        return "arguments"
+    words = field.split(" ")
+    if words[0].startswith("--"):
+        key = words[0][2:].replace("-", "_")
+        return key if key in BY_KEY or key in ("name", "sha256") else None
+    if field in _BESIDE:
+        return _BESIDE[field]
+    found = re.split(r"[.\[\]]+", field.removeprefix("$.").removeprefix("spec."))
+    path = tuple(part for part in found if part)
+    if path[:1] == ("program",):
+        return "arguments" if path[1:2] == ("arguments",) else "program"
+    while path:
+        keys = [option.key for option in OPTIONS if _may_set(option, path)]
+        if keys:  # --memory, where it alone was said, set the memory of each worker
+            return next((key for key in reversed(keys) if key in said), keys[-1])
+        path = path[:-1]
+    return None
+
+
+_BESIDE = {
+    "name": "name",
+    "kernelspec": "kernelspec",
+    "tensorflow": "kernelspec",
+    "replicas": "workers",  # too many tasks
+    "spec.replicas": "workers",
+}
+
+
+def told(problems: Sequence[Problem], said: Mapping[str, object]) -> list[dict[str, Any]]:
+    """Problems for a form: each with its input, and with the number that fits where one does."""
+    return [
+        {
+            "field": problem.field,
+            "option": option_of(problem.field, said),
+            "value": _plain(problem.value),
+            "allowed": problem.allowed,
+            "message": str(problem),
+            "fits": problem.fits,
+        }
+        for problem in problems
+    ]
+
+
+def _field(option: Option) -> dict[str, Any]:
+    path = option.path if option.path[0] != "*" else (*_EACH, option.path[1])
+    modes = [m for m in Mode if all(_ONLY.get(part, m) is m for part in option.path)]
+    field: dict[str, Any] = {
+        "key": option.key,
+        "flag": option.flag,
+        "path": list(option.path),
+        "kind": option.kind.name.lower(),
+        "section": _section(option),
+        "label": _(option.label),
+        "help": re.sub(r" ?\[[^\]]*\]$", "", _(option.help)),
+        "modes": [mode.value for mode in modes],
+        "default": {mode.value: _default(option, mode) for mode in modes},
+        "unit": _UNITS.get(option.kind),
+        "words": list(option.words),
+        "example": option.kind.value if option.only_kubernetes else None,
+    }
+    return field | _bounds(path)
+
+
+_EACH = ("replicas", TaskType.WORKER.value, "resources")
+
+
+def _section(option: Option) -> str:
+    if option.path[0] == "lifecycle":
+        return LIMITS
+    if option.only_kubernetes:
+        return PODS
+    counts = option.path[0] == "replicas" and option.path[-1] == "count"
+    return BASIC if counts or option.path[0] in ("mode", "interpreter") else RESOURCES
+
+
+def _default(option: Option, mode: Mode) -> str | None:
+    if option.path == ("replicas", TaskType.WORKER.value, "count"):
+        return str(DEFAULT_WORKERS)
+    if option.path == ("replicas", TaskType.PS.value, "count"):
+        return "1" if mode is Mode.IN_GRAPH else None
+    if option.path[0] == "*" or option.kind in (Kind.SWITCH, Kind.PAIRS) or option.only_kubernetes:
+        return None
+    value = default_of(option.path)
+    return None if value is None else written(option.kind, value)
+
+
+def _bounds(path: Sequence[str]) -> dict[str, Any]:
+    """What the models say a field may hold, by the names of JSON Schema."""
+    kind: Any = Spec
+    for part in path:
+        model = _model_in(kind)
+        if model is None:
+            return {}  # a pair of `env`
+        kind = {f.encode_name: f for f in msgspec.structs.fields(model)}[part].type
+    found: dict[str, Any] = {}
+    for meta in _metas(kind):
+        for name, called in _BOUNDS.items():
+            if (bound := getattr(meta, name)) is not None:
+                found[called] = bound
+    return found
+
+
+def _model_in(kind: Any) -> type[Model] | None:
+    for candidate in (kind, *get_args(kind)):
+        if isinstance(candidate, type) and issubclass(candidate, Model):
+            return candidate
+    return None
+
+
+def _metas(kind: Any) -> list[Meta]:
+    found = [meta for meta in getattr(kind, "__metadata__", ()) if isinstance(meta, Meta)]
+    return found + [meta for part in get_args(kind) for meta in _metas(part)]
+
+
+def _may_set(option: Option, path: tuple[str, ...]) -> bool:
+    if option.path[0] == "*":
+        return path[:1] == ("replicas",) and path[2:] == ("resources", option.path[1])
+    return option.path == path or (len(path) > 1 and option.path == (*path, "count"))
+
+
+def _plain(value: object) -> object:
+    """A value as JSON has it."""
+    if isinstance(value, float) and not abs(value) < float("inf"):
+        return str(value)
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)

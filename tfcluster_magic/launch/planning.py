@@ -1,0 +1,276 @@
+"""From a person's words to a `LaunchRequest`: program, name, counts and limits, checked together.
+
+Promises every problem of a launch in one refusal, called by the option that caused it. Owns the
+choice of the name and of the program's source. Creates nothing but, in the workspace that it is
+given, the snapshot of a large program. Never asks a backend what fits.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from .. import program as programs
+from ..backends.base import LaunchRequest, Preflight
+from ..errors import Conflict, InvalidRequest, PreflightRefused, Problem
+from ..i18n import _
+from ..spec import Metadata, Mode, Phase, Program, Reason, Status, TFCluster, names
+from . import manifest, validation
+from .values import Wish, settle, wish
+
+IN_GRAPH_NAME = "in-graph"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A launch thought through and not done: the run as it would be, and what stands against it."""
+
+    cluster: TFCluster
+    preflight: Preflight
+
+    def check(self) -> None:
+        """Raise PreflightRefused when there is no room."""
+        if self.preflight.problems:
+            raise PreflightRefused(self.preflight.problems)
+
+
+def foresee(request: LaunchRequest, known: Sequence[TFCluster], preflight: Preflight) -> Plan:
+    """The run that `request` would make beside the `known` ones."""
+    runs = [c.metadata.run for c in known if c.metadata.cluster == request.cluster]
+    number = max(runs, default=0) + 1
+    metadata = Metadata(
+        name=names.run_name(request.cluster, number),
+        cluster=request.cluster,
+        run=number,
+        uid=str(uuid.UUID(int=0)),
+        created_at=time.time(),
+    )
+    warnings = (*request.warnings, *preflight.warnings)
+    status = Status(phase=Phase.QUEUED, reason=Reason.QUEUED, warnings=warnings)
+    return Plan(TFCluster(metadata=metadata, spec=request.spec, status=status), preflight)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the program of a launch comes from: at most one of `path` and `cell`.
+
+    `workspace` is the folder for a snapshot that is too large for the record, `folder` the one that
+    the person works in (this process's own when None). Without `fetch`, no URL is asked.
+    """
+
+    workspace: Path
+
+    path: str | None = None
+    cell: str | None = None
+    sha256: str | None = None
+    arguments: Sequence[str] = ()
+    folder: Path | None = None
+    fetch: bool = True
+
+
+@dataclass
+class Draft:
+    """A launch under construction: problems are collected, and raised once."""
+
+    wish: Wish
+    warnings: list[str] = field(default_factory=list)
+
+    def attempt(self, make: Callable[[], T]) -> T | None:
+        """The result of `make`; what it refuses goes on the list."""
+        try:
+            return make()
+        except InvalidRequest as error:
+            self.wish.problems += error.problems
+            return None
+
+
+def request_launch(
+    workspace: Path,
+    program: str | None = None,
+    arguments: Sequence[str] = (),
+    *,
+    cell: str | None = None,
+    name: str | None = None,
+    sha256: str | None = None,
+    file: str | None = None,
+    folder: Path | None = None,
+    **options: object,
+) -> LaunchRequest:
+    """The request for a launch; the words are those of `ClusterManager.launch`.
+
+    `workspace` is the folder for a snapshot that is too large for the record.
+
+    Raises:
+        InvalidRequest: with every problem.
+    """
+    source = Source(workspace, program, cell, sha256, arguments, folder)
+    read = manifest.read(file) if file else manifest.Manifest(None, {})
+    draft = Draft(wish(options, read.spec))
+    if source.path is None and source.cell is None and read.program is not None:
+        arguments = source.arguments or read.arguments
+        source = replace(source, path=read.program, arguments=arguments)
+    return of_source(draft, source, name if name is not None else read.name)
+
+
+def of_source(draft: Draft, source: Source, name: str | None) -> LaunchRequest:
+    """The request for the program of `source`. Raises InvalidRequest, with every problem."""
+    speaks_of_ps = _put_program(draft, source)
+    _put_interpreter(draft, source.folder)
+    settle(draft.wish, speaks_of_ps)
+    return _finish(draft, name, lambda: _derived_name(draft.wish, source))
+
+
+def stand_in(source: str) -> dict[str, object]:
+    """A program of which nothing is known but its name."""
+    entry = "program.sh" if source.endswith(".sh") else "program.py"
+    return {"kind": "url", "source": source, "entrypoint": entry, "sha256": "0" * 64}
+
+
+def request_rerun(
+    old: TFCluster,
+    *,
+    resume: bool = False,
+    name: str | None = None,
+    arguments: Sequence[str] | None = None,
+    **options: object,
+) -> LaunchRequest:
+    """The request for another run of the same snapshot; the words are those of `rerun`.
+
+    Raises:
+        InvalidRequest: with every problem.
+        Conflict: its record is damaged and does not say what it ran.
+    """
+    if old.status.reason is Reason.RECORD_DAMAGED:
+        raise Conflict(old.status.message)
+    spec: dict[str, Any] = msgspec.to_builtins(old.spec)
+    spec.pop("stop", None)
+    spec.pop("resumeFrom", None)
+    draft = Draft(wish(options, spec))
+    runs_program = old.spec.program is not None
+    if resume:
+        draft.wish.put(("resumeFrom",), old.metadata.name)
+        if not runs_program:
+            allowed = _("in-graph, the notebook restores its own checkpoints")
+            draft.wish.problems.append(Problem("--resume", old.metadata.name, allowed))
+    if arguments is not None:
+        if runs_program:
+            draft.wish.put(("program", "arguments"), list(arguments))
+        else:
+            draft.wish.problems.append(_no_program_for(arguments))
+    _put_interpreter(draft, None)
+    settle(draft.wish, speaks_of_ps=False)
+    chosen = name if name is not None else old.metadata.cluster
+    return _finish(draft, chosen, lambda: chosen)
+
+
+def _put_program(draft: Draft, source: Source) -> bool:
+    """Take the snapshot, if there is a program; returns whether it speaks of parameter servers."""
+    wish = draft.wish
+    if source.sha256 is not None and source.path is None:
+        allowed = _("it is the checksum of a program from a URL: name the URL")
+        wish.problems.append(Problem("--sha256", source.sha256, allowed))
+    if source.path is not None and source.cell is not None:
+        allowed = _("the cell is the program here: leave it out, or use %tfcluster for a file")
+        wish.problems.append(Problem("program", source.path, allowed))
+        return False
+    if source.path is None and source.cell is None:
+        if source.arguments and wish.get(("program",)) is None:
+            wish.problems.append(_no_program_for(source.arguments))
+        elif source.arguments:
+            wish.put(("program", "arguments"), list(source.arguments))
+        return False
+    if (url := source.path) is not None and not source.fetch and programs.is_url(url):
+        draft.attempt(lambda: programs.check_url(url, source.sha256))
+        wish.put(("program",), {**stand_in(url), "arguments": list(source.arguments)})
+        return False
+    taken = draft.attempt(lambda: _snapshot(source))
+    if taken is None:
+        wish.put(("program",), None)
+        return False
+    snapshot, warnings = taken
+    draft.warnings += warnings
+    wish.put(("program",), msgspec.to_builtins(snapshot))
+    return programs.speaks_of_ps(snapshot, source.workspace)
+
+
+def _put_interpreter(draft: Draft, folder: Path | None) -> None:
+    """Name the Python of the tasks by its full path: they start in other folders."""
+    said = draft.wish.get(("interpreter",))
+    if not isinstance(said, str) or not said.strip():
+        return
+    path = os.path.expanduser(said)
+    if os.sep in path:
+        # not its real path: a virtual environment is known by its own link
+        found = draft.attempt(lambda: os.path.abspath(os.path.join(folder or _here(), path)))
+    else:
+        found = shutil.which(path)
+    if found is None:
+        allowed = _("there is no such program on the PATH: name a Python by its path")
+        draft.wish.problems.append(Problem("--python", said, allowed))
+        found = os.path.abspath(sys.executable)
+    draft.wish.put(("interpreter",), found, draft.wish.origin.get(("interpreter",)))
+
+
+def _snapshot(source: Source) -> tuple[Program, tuple[str, ...]]:
+    place: dict[str, Any] = {"workspace": source.workspace, "cwd": source.folder or _here()}
+    if source.cell is not None:
+        return programs.snapshot_cell(source.cell, arguments=source.arguments, **place)
+    assert source.path is not None
+    return programs.snapshot(source.path, arguments=source.arguments, sha256=source.sha256, **place)
+
+
+def _here() -> Path:
+    try:
+        return Path.cwd()
+    except OSError:
+        allowed = _("the folder you are in was removed: change to another one")
+        raise InvalidRequest([Problem("program", None, allowed)]) from None
+
+
+def _no_program_for(arguments: Sequence[str]) -> Problem:
+    return Problem(
+        _("arguments after --"), " ".join(arguments), _("there is no program that takes them")
+    )
+
+
+def _derived_name(wish: Wish, source: Source) -> str:
+    """A name for a launch that was given none. The program, if any, could be read."""
+    if source.path is not None:
+        return programs.default_name(source.path, source.folder or _here())
+    if source.cell is not None:
+        return "cell"
+    return IN_GRAPH_NAME if wish.get(("mode",)) == Mode.IN_GRAPH.value else "cluster"
+
+
+def _finish(draft: Draft, name: str | None, derive: Callable[[], str]) -> LaunchRequest:
+    """Check everything that can be checked, and raise all that is wrong."""
+    wish = draft.wish
+    refused_program = any(p.field == "program" for p in wish.problems)
+    before = len(wish.problems)
+    spec = draft.attempt(lambda: validation.validate(wish.spec))
+    found = wish.in_its_words(wish.problems[before:])
+    if refused_program:  # it was named, so "name a program" would mislead
+        found = [p for p in found if p.field != "spec.program"]
+    wish.problems[before:] = [
+        replace(p, field="program") if p.field == "spec.program" else p for p in found
+    ]
+    if name is not None and not names.is_valid(name):
+        wish.problems.append(Problem("--name", name, names.name_rule()))
+    if wish.problems or spec is None:
+        raise InvalidRequest(wish.problems)
+    return LaunchRequest(
+        cluster=name if name is not None else derive(),
+        spec=spec,
+        name_given=name is not None,
+        warnings=tuple(draft.warnings),
+    )

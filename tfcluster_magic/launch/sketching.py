@@ -1,0 +1,85 @@
+"""A launch while a person still fills in a form: what is wrong so far, and what could be started.
+
+Promises an answer for any words, with all problems at once, and that nothing is fetched and nothing
+stays of it. The rules are those of `planning.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ..backends.base import Backend, Preflight
+from ..errors import InvalidRequest, Problem
+from ..i18n import _
+from ..spec import Mode, Spec, TFCluster
+from . import validation, values
+from .planning import Draft, Source, of_source, stand_in
+from .values import Wish
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """A launch that is still being thought of, with all that is wrong so far.
+
+    `name` is the given one, or what it would be called. `spec` is None when not even its size is
+    known; a program that cannot be read has a stand-in. `told`: see `Preflight`.
+    """
+
+    name: str | None
+    given: bool
+    spec: Spec | None
+    problems: tuple[Problem, ...]
+    warnings: tuple[str, ...]
+    told: tuple[str, ...] = ()
+
+    def placed(self, backend: Backend) -> Sketch:
+        """The same with what stands against it where it would run."""
+        verdict = Preflight() if self.spec is None else backend.preflight(self.spec)
+        known = backend.list() if self.given else []
+        taken = [_taken(c) for c in known if c.active and c.metadata.cluster == self.name]
+        problems = (*self.problems, *taken, *verdict.problems)
+        warnings = (*self.warnings, *verdict.warnings)
+        return replace(self, problems=problems, warnings=warnings, told=verdict.told)
+
+
+def sketch(
+    workspace: Path,
+    program: str | None = None,
+    arguments: Sequence[str] = (),
+    *,
+    cell: str | None = None,
+    name: str | None = None,
+    sha256: str | None = None,
+    folder: Path | None = None,
+    **options: object,
+) -> Sketch:
+    """A launch as far as it is said; the words are those of `request_launch`. Asks no URL."""
+    source = Source(workspace, program, cell, sha256, arguments, folder, fetch=False)
+    draft, given = Draft(values.wish(options)), name is not None
+    try:
+        made = of_source(draft, source, name)
+    except InvalidRequest as error:
+        return Sketch(name, given, _outlined(draft.wish), error.problems, tuple(draft.warnings))
+    return Sketch(made.cluster, given, made.spec, (), made.warnings)
+
+
+def _outlined(wish: Wish) -> Spec | None:
+    """What was asked for with a stand-in for a program that is missing; None when it is wrong."""
+    spec = dict(wish.spec)
+    if spec.get("program") is None and spec.get("mode") != Mode.IN_GRAPH.value:
+        spec["program"] = stand_in("")
+    try:
+        return validation.validate(spec)
+    except InvalidRequest:
+        return None
+
+
+def _taken(run: TFCluster) -> Problem:
+    name, phase = run.metadata.name, run.status.phase.value.lower()
+    allowed = _(
+        "{name} is still {phase}: "
+        "choose another name, or end it first with `tfcluster stop {wanted}`"
+    ).format(name=name, phase=phase, wanted=run.metadata.cluster)
+    return Problem("--name", run.metadata.cluster, allowed)

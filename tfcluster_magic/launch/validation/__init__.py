@@ -1,0 +1,62 @@
+"""From untrusted data to a `Spec`: every problem at once, each with its field, its value and what
+is allowed.
+
+Shapes and bounds come from `models/`; the rules between fields are in `rules`. Used by every face,
+so that a form, a YAML file and a command line get the same refusals; the custom resource's schema
+says them once more, for kubectl. Creates nothing and touches no world.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from ...errors import InvalidRequest, Problem
+from ...i18n import _
+from ...spec import Model, Spec
+from ...spec.names import is_valid, name_rule
+from . import shapes
+from .rules import MOST_INLINE, MOST_TASKS, RESERVED_ENV, SMALLEST_MEMORY, check
+
+__all__ = [
+    "MOST_INLINE",
+    "MOST_TASKS",
+    "RESERVED_ENV",
+    "SMALLEST_MEMORY",
+    "check",
+    "read",
+    "validate",
+    "validate_name",
+]
+
+M = TypeVar("M", bound=Model)
+
+
+def validate(data: Mapping[str, Any]) -> Spec:
+    """Build a Spec from JSON-like data. Raises InvalidRequest with every problem."""
+    problems: list[Problem] = []
+    clean = shapes.check(data, Spec, "spec", problems)
+    spec: Spec | None = None
+    if not problems:
+        spec = msgspec.convert(clean, Spec)
+        problems += check(spec)
+    if problems or spec is None:
+        raise InvalidRequest(problems)
+    return spec
+
+
+def validate_name(name: str) -> None:
+    """Raise InvalidRequest unless `name` may name a cluster."""
+    if not is_valid(name):
+        raise InvalidRequest([Problem("name", name, name_rule())])
+
+
+def read(data: Mapping[str, Any], kind: type[M]) -> M:
+    """Build any other model from JSON-like data. Raises InvalidRequest with every problem."""
+    problems: list[Problem] = []
+    clean = shapes.check(data, kind, "", problems)
+    if problems:
+        raise InvalidRequest(problems, _("the request was refused"))
+    return msgspec.convert(clean, kind)

@@ -1,0 +1,180 @@
+"""The rules between fields, for a spec whose shape is right. A rule returns problems, and raises
+nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from ...errors import Problem
+from ...i18n import _
+from ...program.snapshots import INLINE_BYTES
+from ...spec import ENV_NAME_PATTERN, Mode, ServerKind, Spec, TaskType
+from ...spec.quantities import parse_memory
+from ...spec.spec import MOST_FILES
+from . import pods
+
+MOST_TASKS = 1000
+MOST_INLINE = INLINE_BYTES * 4 // 3 + 4 * MOST_FILES
+"""Characters of a program in base64, which fills the end of each file up to four letters."""
+SMALLEST_MEMORY = "64Mi"
+RESERVED_ENV = (
+    "TF_CONFIG", "TFCLUSTER_", "JUPYTERHUB_", "JPY_", "JUPYTER_TOKEN", "LD_PRELOAD"
+)  # fmt: skip
+
+
+def _counts(spec: Spec) -> list[Problem]:
+    replicas = spec.replicas
+    problems = [
+        Problem(f"spec.replicas.{single.value}.count", count, _("there is at most 1"))
+        for single in (TaskType.CHIEF, TaskType.EVALUATOR)
+        if (count := replicas.of(single).count) > 1
+    ]
+    if not replicas.worker.count and not replicas.chief.count:
+        problems.append(
+            Problem("spec.replicas.worker.count", 0, _("at least 1 worker (or a chief) is needed"))
+        )
+    if replicas.total > MOST_TASKS:
+        problems.append(
+            Problem(
+                "spec.replicas",
+                replicas.total,
+                _("at most {most} tasks in all").format(most=MOST_TASKS),
+            )
+        )
+    return problems
+
+
+def _mode(spec: Spec) -> list[Problem]:
+    if spec.mode is Mode.BETWEEN_GRAPH:
+        problems = []
+        if spec.program is None:
+            problems.append(
+                Problem(
+                    "spec.program",
+                    None,
+                    _("between-graph runs a program: name a file, a folder, a URL or a cell"),
+                )
+            )
+        if spec.server is not ServerKind.NATIVE:
+            problems.append(
+                Problem("spec.server", spec.server.value, _("only in-graph clusters have servers"))
+            )
+        return problems
+    return [
+        Problem(
+            f"spec.replicas.{t.value}.count",
+            spec.replicas.of(t).count,
+            _("in-graph has ps and workers only: 0"),
+        )
+        for t in (TaskType.CHIEF, TaskType.EVALUATOR)
+        if spec.replicas.of(t).count
+    ] + (
+        [
+            Problem(
+                "spec.program",
+                spec.program.source,
+                _("in-graph runs no program: the notebook is the client"),
+            )
+        ]
+        if spec.program is not None
+        else []
+    )
+
+
+def _memory(spec: Spec) -> list[Problem]:
+    problems = []
+    for task_type in TaskType:
+        memory = spec.replicas.of(task_type).resources.memory
+        if memory is not None and parse_memory(memory) < parse_memory(SMALLEST_MEMORY):
+            field = f"spec.replicas.{task_type.value}.resources.memory"
+            problems.append(
+                Problem(
+                    field,
+                    memory,
+                    _("TensorFlow cannot start below {least}").format(least=SMALLEST_MEMORY),
+                )
+            )
+    return problems
+
+
+def _env(spec: Spec) -> list[Problem]:
+    found = []
+    for key, value in spec.env.items():
+        where = f"spec.env.{key}"
+        if not re.fullmatch(ENV_NAME_PATTERN, key):  # a schema's `$` lets a last newline pass
+            rule = _("a name has letters, digits and '_', and no digit first")
+            found.append(Problem("spec.env", key, rule))
+        if key.startswith(RESERVED_ENV):
+            rule = _("this name is set by TFCluster itself; choose another")
+            found.append(Problem(where, value, rule))
+        if "\0" in value:
+            found.append(Problem(where, value, _("a value cannot hold a NUL character")))
+    return found
+
+
+def _files(spec: Spec) -> list[Problem]:
+    """A program inside the record; whether its content is what was launched, `program` checks."""
+    program = spec.program
+    if program is None or program.files is None:
+        return []
+    found = []
+    if program.entrypoint not in program.files:
+        rule = _("it is not among the program's files: name one of them")
+        found.append(Problem("spec.program.entrypoint", program.entrypoint, rule))
+    size = sum(len(path) + len(content) for path, content in program.files.items())
+    if size > MOST_INLINE:
+        rule = _(
+            "at most {limit} KiB travel inside the record: launch a larger program with "
+            "`tfcluster launch`, which puts it into your workspace"
+        ).format(limit=INLINE_BYTES // 1024)
+        given = _("{count} bytes").format(count=size)
+        found.append(Problem("spec.program.files", given, rule))
+    return found
+
+
+def _arguments(spec: Spec) -> list[Problem]:
+    arguments = spec.program.arguments if spec.program else ()
+    return [
+        Problem(f"spec.program.arguments[{i}]", text, _("an argument cannot hold a NUL character"))
+        for i, text in enumerate(arguments)
+        if "\0" in text
+    ]
+
+
+def _interpreter(spec: Spec) -> list[Problem]:
+    path = spec.interpreter
+    if path is None or (path.startswith("/") and "\0" not in path):
+        return []
+    return [Problem("spec.interpreter", path, _("name a Python by its full path"))]
+
+
+def _text(spec: Spec) -> list[Problem]:
+    """What came from the disk or a command line may be any bytes, and a record is UTF-8."""
+    try:
+        msgspec.json.encode(spec)
+    except UnicodeEncodeError:
+        return list(_undecodable(msgspec.to_builtins(spec), "spec"))
+    return []
+
+
+def _undecodable(value: object, path: str) -> Iterator[Problem]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _undecodable(item, f"{path}.{key}")
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            yield from _undecodable(item, f"{path}[{index}]")
+    elif isinstance(value, str) and any(0xD800 <= ord(c) <= 0xDFFF for c in value):
+        yield Problem(path, value, _("it is not UTF-8 text, and a record holds nothing else"))
+
+
+_RULES = (_counts, _mode, _memory, _env, _files, _arguments, _interpreter, pods.problems, _text)
+
+
+def check(spec: Spec) -> list[Problem]:
+    """Everything that is wrong between the fields of a spec whose shape is right."""
+    return [problem for rule in _RULES for problem in rule(spec)]

@@ -1,0 +1,208 @@
+"""What a failure leads to: heal a disruption, retry or fail a program, and never blame a task that
+only followed.
+
+Owns the ledger of the open window (`status.failures`, `status.window_opened_at`) and the retry
+timer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ..spec import Cause, Phase, Reason, TaskExit, TaskFailure
+from . import failure_cause, messages
+from .turn import MOST_FAILURES, Turn
+
+RETRY_DELAYS = (10.0, 20.0, 40.0)
+"""Seconds before the first, second, and every later retry of a failing program."""
+PS_EXIT_PATIENCE = 60.0
+"""Seconds for which workers may go on after a parameter server ended by itself with exit code 0."""
+
+
+def record_failures(turn: Turn) -> None:
+    """Put every new unsuccessful end into the ledger, and open the window at the first."""
+    ledger: list[TaskFailure] = list(turn.get("failures"))
+    known = {(f.task, f.attempt) for f in ledger}
+    for task in turn.all_tasks:
+        seen = turn.current(task)
+        if (
+            seen is None
+            or seen.exit is None
+            or turn.succeeded(task)
+            or (task, seen.attempt) in known
+        ):
+            continue
+        ledger.append(TaskFailure(task=task, attempt=seen.attempt, exit=_as_failure(seen.exit)))
+    if len(ledger) > len(known):
+        if turn.get("window_opened_at") is None:
+            turn.set(window_opened_at=turn.now)
+        turn.set(failures=tuple(ledger))
+
+
+def _as_failure(task_exit: TaskExit) -> TaskExit:
+    """Nobody asked it to end: a server's clean end is an error, a stop is somebody else's kill."""
+    unasked = {Cause.COMPLETED: Cause.ERROR, Cause.STOPPED: Cause.KILLED}
+    return msgspec.structs.replace(task_exit, cause=unasked.get(task_exit.cause, task_exit.cause))
+
+
+def judge(turn: Turn) -> None:
+    """Act on the ledger: heal at once what came from outside, settle the rest when the window
+    closes.
+    """
+    opened = turn.get("window_opened_at")
+    if opened is None:
+        _miss_parameter_servers(turn)
+        return
+    if turn.get("retry_at") is not None:
+        _retry(turn)
+        return
+    fresh = turn.fresh_failures()
+    healed = len(fresh) < len(turn.get("failures"))
+    closes = opened + failure_cause.window_length(
+        turn.collective, turn.seen.nodes_not_ready, healed
+    )
+    if fresh and _heal(turn, fresh, healed):
+        turn.wake(closes)
+        return
+    if turn.now < closes and not turn.all_ended():
+        turn.wake(closes)
+        if fresh:
+            blamed = failure_cause.culprit(fresh)
+            turn.say(
+                Reason.INVESTIGATING, messages.investigating(blamed, closes - opened, turn.spec)
+            )
+    elif fresh:
+        _settle(turn, fresh)
+    else:
+        turn.set(window_opened_at=None, failures=())
+
+
+def _heal(turn: Turn, fresh: Sequence[TaskFailure], healed: bool) -> bool:
+    """Restart what a disruption took, and who fell with it; False when that is not what this is."""
+    ledger: Sequence[TaskFailure] = turn.get("failures")
+    disrupted = [f for f in fresh if failure_cause.is_disruption(f)]
+    collateral = [f for f in fresh if not failure_cause.is_disruption(f)]
+    if not (disrupted or healed) or any(f.exit.cause is Cause.OOM for f in fresh):
+        return False
+    if any(_failed_before(f, ledger) for f in collateral):
+        return False  # it fails by itself, too
+    if disrupted and (not healed or any(_failed_before(f, ledger) for f in disrupted)):
+        if turn.get("heals") >= turn.spec.lifecycle.heals:
+            return False
+        turn.set(heals=turn.get("heals") + 1)
+    lost_trainers = [
+        f for f in (fresh if turn.collective else collateral) if f.task in turn.trainers
+    ]
+    together = turn.between and len(turn.trainers) > 1 and bool(lost_trainers)
+    restart = {f.task for f in fresh}
+    if together:
+        restart |= set(turn.trainers if turn.collective else turn.unfinished())
+        turn.set(attempt=turn.get("attempt") + 1)
+    turn.restart(t for t in turn.all_tasks if t in restart)
+    checkpoint = turn.seen.checkpoint
+    if disrupted:
+        message = messages.healing(
+            failure_cause.culprit(disrupted), together, turn.get("heals"), checkpoint, turn.spec
+        )
+    else:
+        message = messages.collateral(collateral[0].task, checkpoint)
+    turn.say(Reason.HEALING, message)
+    turn.event(Reason.HEALING, message)
+    return True
+
+
+def _failed_before(failure: TaskFailure, ledger: Sequence[TaskFailure]) -> bool:
+    """Whether an earlier attempt of the same task ended in the same way in this window."""
+    return any(
+        earlier.task == failure.task
+        and earlier.attempt < failure.attempt
+        and failure_cause.is_disruption(earlier) == failure_cause.is_disruption(failure)
+        for earlier in ledger
+    )
+
+
+def _settle(turn: Turn, fresh: Sequence[TaskFailure]) -> None:
+    """The window is closed: retry the program if that was asked for, else the run has failed."""
+    blamed = failure_cause.culprit(fresh)
+    done: int = turn.get("program_restarts")
+    if not failure_cause.is_disruption(blamed) and done < turn.spec.lifecycle.restarts:
+        delay = RETRY_DELAYS[min(done, len(RETRY_DELAYS) - 1)]
+        turn.set(retry_at=turn.now + delay)
+        message = messages.backing_off(blamed, delay, done + 1, turn.spec)
+        turn.say(Reason.BACKING_OFF, message)
+        turn.event(Reason.BACKING_OFF, message)
+        _retry(turn)
+        return
+    fail(turn, blamed, fresh)
+
+
+def _retry(turn: Turn) -> None:
+    """Wait for the retry timer; then start again what failed."""
+    if turn.collective:
+        turn.stop += turn.alive(turn.trainers)
+    if turn.now < turn.get("retry_at"):
+        turn.wake(turn.get("retry_at"))
+        return
+    failed = {f.task for f in turn.fresh_failures()}
+    lost = failed & set(turn.trainers)
+    together = turn.between and (turn.collective or len(lost) > 1)
+    if together and lost:
+        failed |= set(turn.trainers if turn.collective else turn.unfinished())
+        turn.set(attempt=turn.get("attempt") + 1)
+    turn.restart(t for t in turn.all_tasks if t in failed)
+    turn.set(
+        program_restarts=turn.get("program_restarts") + 1,
+        retry_at=None,
+        window_opened_at=None,
+        failures=(),
+    )
+
+
+def fail(turn: Turn, blamed: TaskFailure, ledger: Sequence[TaskFailure]) -> None:
+    """End the run as Failed, naming one task and those that followed it or failed alike."""
+    ended_early = _early_parameter_server(turn)
+    if blamed.exit.follows and ended_early is not None:
+        blamed = ended_early
+        reason = Reason.PS_EXITED
+    else:
+        reason = _reason(turn, blamed)
+    others = [f for f in ledger if f.task != blamed.task]
+    kept = (blamed, *others)[:MOST_FAILURES]
+    turn.set(culprit=blamed.task, failures=kept, window_opened_at=None)
+    turn.finish(Phase.FAILED, reason, messages.failed(reason, blamed, others, turn.spec, turn.name))
+
+
+def _reason(turn: Turn, blamed: TaskFailure) -> Reason:
+    if failure_cause.is_disruption(blamed):
+        return Reason.DISRUPTED
+    by_cause = {Cause.OOM: Reason.OOM_KILLED, Cause.NOT_STARTED: Reason.START_FAILED}
+    own = Reason.PROGRAM_FAILED if turn.between else Reason.SERVER_FAILED
+    return by_cause.get(blamed.exit.cause, own)
+
+
+def _early_parameter_server(turn: Turn) -> TaskFailure | None:
+    """The first parameter server that ended by itself while workers still needed it."""
+    ended = [
+        TaskFailure(task=task, attempt=turn.desired_attempt(task), exit=task_exit)
+        for task in turn.all_tasks
+        if task.startswith("ps-")
+        and turn.succeeded(task)
+        and (task_exit := turn.exit_of(task)) is not None
+    ]
+    return min(ended, key=lambda f: f.exit.finished_at) if ended else None
+
+
+def _miss_parameter_servers(turn: Turn) -> None:
+    """Workers that only wait for a parameter server that has left would wait for ever."""
+    ended = _early_parameter_server(turn)
+    if ended is None or not turn.between:
+        return
+    patience = ended.exit.finished_at + PS_EXIT_PATIENCE
+    if turn.now >= patience:
+        turn.set(culprit=ended.task, failures=(ended,))
+        message = messages.failed(Reason.PS_EXITED, ended, (), turn.spec, turn.name)
+        turn.finish(Phase.FAILED, Reason.PS_EXITED, message)
+    else:
+        turn.wake(patience)

@@ -1,0 +1,189 @@
+"""What a cell does with the words after `%tfcluster`, and how it shows what comes of them.
+
+Promises the words and messages of the command line and an output that is right for a notebook: a
+run is shown once and brought up to date in place, nobody is asked anything, and an interrupt only
+detaches. What a verb does is not known here.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import Any
+
+from IPython.display import display
+
+from .. import cli
+from ..cli.terminal import Detached, Interrupted, Terminal
+from ..errors import UsageError, in_cells
+from ..i18n import _, mark
+from ..output import report
+from ..output.bundle import board_bundle, bundle
+from ..runs.cluster import Cluster
+from ..runs.manager import ClusterManager
+from ..runs.watcher import Feed
+from ..spec import TFCluster
+from ..tensorboard.views import View
+
+HOW_TO = mark(
+    """\
+%tfcluster launch train.py -- --epochs 3       run a program on a cluster
+%%tfcluster launch --workers 4                 run the rest of the cell
+cluster = %tfcluster launch --mode in-graph    servers for this notebook
+%tfcluster --help                              everything else"""
+)
+_MAKING = ("launch", "rerun", "connect")
+
+
+class Cell(Terminal):
+    """The output below a cell. In a plain IPython (no kernel) it is a terminal as any other."""
+
+    program = "%tfcluster"
+
+    def __init__(self, shell: Any, manager: ClusterManager, cell: str | None) -> None:
+        self.rich = hasattr(shell, "kernel")
+        super().__init__(manager)
+        self.shell = shell
+        self.cell = cell
+        self.shown: set[str] = set()
+
+    def colours(self) -> bool:
+        """A notebook understands colours."""
+        return (self.rich and self.wants_colours()) or super().colours()
+
+    def is_terminal(self) -> bool:
+        """Return True: consoles, and whoever opens the notebook, show the output of a cell, too."""
+        return self.rich or super().is_terminal()
+
+    @property
+    def columns(self) -> int | None:
+        """A notebook's lines are as long as they are."""
+        return None if self.rich else super().columns
+
+    @property
+    def can_ask(self) -> bool:
+        """Nobody answers below a cell: Run All must not hang."""
+        return False
+
+    def words(self, text: str) -> str:
+        """Commands in a message as they are written in a cell."""
+        return in_cells(text)
+
+    def note(self, text: str) -> None:
+        """A remark; not on stderr, which a notebook shows as if something was wrong."""
+        self.say(text)
+
+    def launched(self, cluster: TFCluster) -> None:
+        """Show a new run; what becomes of it while the cell waits is shown in the same place."""
+        if self.rich:
+            self._show(cluster)
+        else:
+            self.say(report.launched(cluster, self.paint, self.program))
+
+    def changed(self, cluster: TFCluster) -> None:
+        """Bring what is shown up to date."""
+        if self.rich and cluster.metadata.name in self.shown:
+            self._show(cluster)
+        else:
+            super().changed(cluster)
+
+    def live(self, cluster: TFCluster, text: str) -> None:
+        """Bring what is shown up to date."""
+        if self.rich:
+            self._show(cluster)
+        else:
+            super().live(cluster, text)
+
+    def finished(self, cluster: TFCluster) -> None:
+        """The last word: in place where the run is shown."""
+        if self.rich and cluster.metadata.name in self.shown:
+            self._show(cluster)
+        else:
+            super().finished(cluster)
+
+    def connected(self, cluster: TFCluster) -> None:
+        """Show the cluster whose handle is returned."""
+        self.launched(cluster)
+
+    def board(self, url: str, what: str, view: View) -> None:
+        """A tab of JupyterLab, by its extension; elsewhere a link."""
+        if self.rich:
+            display(board_bundle(url, what, view.runs), raw=True)
+        else:
+            super().board(url, what, view)
+
+    def _show(self, cluster: TFCluster) -> None:
+        name = cluster.metadata.name
+        again = name in self.shown
+        self.shown.add(name)
+        beside = self.manager.beside(cluster)
+        content = bundle(cluster, self.manager.progress(cluster), beside)
+        content["text/plain"] = self.words(content["text/plain"])
+        display(content, raw=True, display_id=f"{name}-{id(self)}", update=again)
+
+
+def run(shell: Any, manager: ClusterManager, line: str, body: str | None) -> Cluster | None:
+    """Do what `line` says; `body` is the rest of the cell, a program.
+
+    Returns:
+        The handle of the run that was launched, or connected to.
+
+    Raises:
+        TFClusterError: IPython shows its message alone, and the cell has failed.
+        KeyboardInterrupt: what was interrupted was not the watching of a run.
+    """
+    terminal = Cell(shell, manager, body)
+    words = _words(line)
+    _check_body(words, body)
+    sys.stdout.flush()
+    try:
+        if not words:
+            cli.run(["list"], terminal)
+            terminal.say("\n" + _(HOW_TO))
+            return None
+        made = cli.run(words, terminal)
+    except Detached as detached:
+        name = detached.name if words[0] in _MAKING else None
+    except Interrupted:
+        raise KeyboardInterrupt from None
+    else:
+        name = made.metadata.name if isinstance(made, TFCluster) else None
+    return Cluster(name, manager).shown_in(shell.execution_count) if name else None
+
+
+_panels: dict[str, Any] = {}  # by cell: a panel that is made anew takes the place of the old one
+
+
+def panel_shown(shell: Any, manager: ClusterManager, feed: Feed) -> bool:
+    """Show the panel below the cell; False where there are no widgets, or nobody to see them."""
+    if not hasattr(shell, "kernel"):
+        return False
+    try:
+        from . import Panel
+    except ImportError:
+        return False
+    parent = shell.get_parent()
+    where = str(parent.get("metadata", {}).get("cellId") or parent["header"]["msg_id"])
+    if where in _panels:
+        _panels.pop(where).close()
+    _panels[where] = Panel(manager, feed)
+    display(_panels[where])
+    return True
+
+
+def _words(line: str) -> list[str]:
+    try:
+        return shlex.split(line)
+    except ValueError as error:
+        text = _("%tfcluster {line}: {error}: a quote or backslash is not closed")
+        raise UsageError(text.format(line=line, error=error)) from None
+
+
+def _check_body(words: list[str], body: str | None) -> None:
+    """The rest of a cell is a program, so only what takes a program takes it."""
+    if body is not None and (not words or words[0] not in ("launch", "render")):
+        text = _(
+            "%%tfcluster runs the rest of the cell as a program, and {verb} takes none: "
+            "write %%tfcluster launch …, or put %tfcluster on a line of its own"
+        )
+        raise UsageError(text.format(verb=words[0] if words else _("no verb")))

@@ -1,0 +1,99 @@
+"""`%tfcluster` and `%%tfcluster`: the command line's parser in a cell.
+
+Promises that loading the extension costs nothing that a notebook would feel: whatever a line needs
+is imported when it is run. Owns the registration of the magics and of their completion; `cell.py`
+does the rest.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.completer import SimpleCompletion, context_matcher
+from IPython.core.magic import Magics, line_cell_magic, magics_class
+
+if TYPE_CHECKING:
+    from ..runs.cluster import Cluster
+    from ..runs.manager import ClusterManager
+    from ..runs.watcher import Feed
+
+_OUR_LINE = re.compile(r"%tfcluster\s(.*)", re.DOTALL)
+_MATCHER = "tfcluster"  # the identifier of what completes our lines
+_FIRST = 1000.0  # before IPython's own matchers: no Jedi is asked about a line that is no Python
+
+
+@magics_class
+class TFClusterMagics(Magics):  # type: ignore[misc]  # IPython's classes are untyped here
+    """The magics of a shell."""
+
+    @cached_property
+    def manager(self) -> ClusterManager:
+        """The door to the clusters, configured by `c.ClusterManager` of the kernel."""
+        from ..runs.manager import ClusterManager
+
+        return ClusterManager(parent=self.shell)
+
+    @cached_property
+    def feed(self) -> Feed:
+        """Every run as it changes, for the panels of this kernel."""
+        from ..runs.watcher import Feed
+
+        return Feed(self.manager)
+
+    @line_cell_magic  # type: ignore[untyped-decorator]  # IPython's decorators are untyped
+    def tfcluster(self, line: str, cell: str | None = None) -> Cluster | None:
+        """Launch and watch TensorFlow clusters; `%tfcluster --help` says how."""
+        from .cell import panel_shown, run
+
+        if not line.strip() and cell is None and panel_shown(self.shell, self.manager, self.feed):
+            return None
+        return run(self.shell, self.manager, line, cell)
+
+
+def _matcher(magics: TFClusterMagics) -> Any:
+    """IPython's matcher for our lines: the words of the command line, and no others.
+
+    The hook `complete_command` would not do: Jedi reads the line as Python, and its keywords come
+    first.
+    """
+
+    @context_matcher(identifier=_MATCHER, priority=_FIRST)  # type: ignore[untyped-decorator]
+    def match(context: Any) -> dict[str, Any]:
+        ours = _OUR_LINE.search(context.text_until_cursor)
+        if ours is None:
+            return {"completions": []}
+        from ..cli.terminal import Terminal
+        from .tab import unfinished, words
+
+        found = words(ours[1], Terminal(magics.manager))
+        return {
+            "completions": [SimpleCompletion(word, type="tfcluster") for word in found],
+            "matched_fragment": unfinished(ours[1]),
+            "suppress": True,
+            "ordered": True,
+        }
+
+    return match
+
+
+def load(shell: Any) -> None:
+    """Register the magics and their completion."""
+    unload(shell)  # IPython keeps every matcher it was ever given, and would offer each word twice
+    magics = TFClusterMagics(shell)
+    shell.register_magics(magics)
+    shell.Completer.custom_matchers.append(_matcher(magics))
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """`make run` loads this module, so that `%load_ext tfcluster_magic` finds nothing loaded."""
+    load(shell)
+
+
+def unload(shell: Any) -> None:
+    """Forget the magics and their completion."""
+    for kind in ("line", "cell"):
+        shell.magics_manager.magics[kind].pop("tfcluster", None)
+    matchers = shell.Completer.custom_matchers
+    matchers[:] = [m for m in matchers if getattr(m, "matcher_identifier", "") != _MATCHER]

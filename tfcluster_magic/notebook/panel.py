@@ -1,0 +1,256 @@
+"""The list of runs in the panel: a card and its buttons for each, brought up to date in place.
+
+Promises that a row changes only when its run did, that stopping and deleting ask first, and that a
+list of hundreds stays small: the newest are shown, a filter finds the others. It owns no thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from html import escape
+from typing import Any
+
+import ipywidgets as widgets
+
+from ..errors import Conflict
+from ..i18n import _, ngettext
+from ..output.bundle import board_bundle
+from ..output.html import card
+from ..output.stream import Prefixer, task_names
+from ..output.text import PLAIN
+from ..progress.run_progress import told
+from ..runs.manager import ClusterManager, newest
+from ..runs.watcher import LOOK_EVERY, Known
+from ..spec import TFCluster
+from .background import Background
+
+MOST_ROWS = 20
+LAST_LINES = 30
+"""Lines of each task that a row shows of its logs."""
+
+
+class RunRow:
+    """One run: what it is, and what can be done with it."""
+
+    def __init__(self, manager: ClusterManager, background: Background) -> None:
+        self._manager, self._background = manager, background
+        self._known: Known | None = None
+        self._card = widgets.HTML()
+        self._below = widgets.HTML()
+        self._board = widgets.Output()
+        self._question = widgets.HBox()
+        self.stop = _button(_("Stop"), "stop")
+        self.rerun = _button(_("Rerun"), "repeat")
+        self.logs = _button(_("Logs"), "align-left")
+        self.board = _button(_("TensorBoard"), "line-chart")
+        self.delete = _button(_("Delete"), "trash")
+        self.stop.on_click(lambda _b: self._ask(_("Stop {name}?"), _("Stop it"), self._stop))
+        self.delete.on_click(lambda _b: self._ask_delete())
+        background.on(self.rerun, self._rerun)
+        background.on(self.logs, self._toggle_logs)
+        background.on(self.board, self._open_board)
+        self._buttons = widgets.HBox(layout=widgets.Layout(flex_flow="row wrap"))
+        self.widget = widgets.VBox(
+            [self._card, self._buttons, self._question, self._board, self._below]
+        )
+        self._hidden = threading.Event()
+        self._hidden.set()
+
+    @property
+    def name(self) -> str:
+        """The run that is shown."""
+        assert self._known is not None
+        return self._known.cluster.metadata.name
+
+    def show(self, known: Known) -> None:
+        """Bring the row up to date."""
+        if known == self._known:
+            return
+        before, self._known = self._known, known
+        html = card(known.cluster, told(known.progress, known.notes))
+        if html != self._card.value:
+            self._card.value = html
+        if before is None or before.cluster.active != known.cluster.active:
+            ends = self.stop if known.cluster.active else self.rerun
+            self._buttons.children = (self.logs, self.board, ends, self.delete)
+
+    def close(self) -> None:
+        """Show nothing any more."""
+        self._hidden.set()
+        self.widget.close()
+
+    def _ask_delete(self) -> None:
+        question = _("Delete the record of {name}?")
+        if self._known is not None and self._known.cluster.active:
+            question = _("Delete {name}? It still runs: it is stopped first.")
+        self._ask(question, _("Delete it"), self._delete)
+
+    def _ask(self, question: str, label: str, deed: Callable[[], str | None]) -> None:
+        yes = _button(label, "check", "danger")
+        no = _button(_("Cancel"), "")
+        no.on_click(lambda _b: self._close_question())
+        yes.on_click(lambda _b: self._close_question())
+        assert self._known is not None
+        asked_about = self._known.cluster.metadata.uid
+
+        def meant() -> str | None:
+            if (
+                self._manager.status(self.name).metadata.uid != asked_about
+            ):  # the name was given again while the question stood there
+                raise Conflict(_("{name} is another run now").format(name=self.name))
+            return deed()
+
+        self._background.on(yes, meant)
+        text = widgets.Label(question.format(name=self.name))
+        self._question.children = (text, yes, no)
+
+    def _close_question(self) -> None:
+        self._question.children = ()
+
+    def _stop(self) -> str | None:
+        self._manager.stop(self.name)
+        return None
+
+    def _delete(self) -> str:
+        self._manager.delete(self.name)
+        return _("deleted {name}").format(name=self.name)
+
+    def _rerun(self) -> str:
+        made = self._manager.rerun(self.name)
+        return _("launched {name}").format(name=made.metadata.name)
+
+    def _open_board(self) -> None:
+        """Show what `%tfcluster tensorboard` shows: a tab with the extension, a link without."""
+        board = self._manager.tensorboard(self.name)
+        what = _("TensorBoard of {name}").format(name=self.name)
+        shown = board_bundle(board.url, what, [self.name])
+        self._board.outputs = ({"output_type": "display_data", "data": shown, "metadata": {}},)
+
+    def _toggle_logs(self) -> None:
+        if not self._hidden.is_set():
+            self._hidden.set()
+            self.logs.button_style = ""
+            self._below.value = ""
+            return
+        self._hidden = hidden = threading.Event()
+        self.logs.button_style = "info"
+        self._background.do(lambda: self._follow_logs(hidden))
+
+    def _follow_logs(self, hidden: threading.Event) -> None:
+        """Show the last lines until they are hidden; a page wants the newest, not every line."""
+        while not hidden.is_set():
+            assert self._known is not None
+            released = self._known.cluster.status.released_at is not None
+            self._read_logs(self._known.cluster)
+            if released or hidden.wait(LOOK_EVERY):
+                return
+
+    def _read_logs(self, cluster: TFCluster) -> None:
+        show = Prefixer(task_names(cluster), PLAIN)
+        told = self._manager.logs(cluster.metadata.name, tail=LAST_LINES)
+        lines = [show(line) for line in told if line is not None]
+        text = "\n".join(lines) or _("Nothing was printed yet.")
+        self._below.value = (
+            '<pre style="max-height:20em;overflow:auto;line-height:1.3" tabindex="0">'
+            f"{escape(text)}</pre>"
+        )
+
+
+def _button(label: str, icon: str, style: str = "") -> Any:
+    return widgets.Button(
+        description=label,
+        icon=icon,
+        button_style=style,
+        layout=widgets.Layout(width="auto"),
+    )
+
+
+class RunList:
+    """The newest runs, or those that fit the filter."""
+
+    def __init__(self, manager: ClusterManager, background: Background) -> None:
+        self._make = partial(RunRow, manager, background)
+        self._drawing = threading.RLock()  # changes come in the feed's thread, keys in the kernel's
+        self._rows: dict[str, RunRow] = {}
+        self._known: dict[str, Known] = {}
+        self.filter = widgets.Text(
+            placeholder=_("Filter by name or phase"), layout=widgets.Layout(width="260px")
+        )
+        self.filter.observe(lambda _change: self._refilter(), "value")
+        self._nothing = _nothing()
+        self._body = widgets.VBox([self._nothing])
+        self._more = widgets.Label()
+        self.widget = widgets.VBox([self.filter, self._body, self._more])
+
+    def show(self, name: str, known: Known | None) -> None:
+        """A run changed, or is gone (None)."""
+        with self._drawing:
+            if known is None:
+                self._known.pop(name, None)
+            else:
+                self._known[name] = known
+            if known is not None and name in self._rows:
+                self._rows[name].show(known)
+            self._arrange()
+
+    def clusters(self) -> Sequence[TFCluster]:
+        """The active runs and the newest of each name, newest first, whatever the filter says."""
+        with self._drawing:
+            every = [known.cluster for known in self._known.values()]
+        return newest(
+            sorted(every, key=lambda c: (c.metadata.created_at, c.metadata.run), reverse=True)
+        )
+
+    def close(self) -> None:
+        """Show nothing any more."""
+        with self._drawing:
+            self._known.clear()
+            self._forget(())
+
+    def _refilter(self) -> None:
+        with self._drawing:
+            self._arrange()
+
+    def _arrange(self) -> None:
+        """Put the rows that are to be seen in order; nothing is sent when they are as they were."""
+        fitting = [c for c in self.clusters() if self._fits(c)]
+        names = [c.metadata.name for c in fitting[:MOST_ROWS]]
+        for name in names:
+            if name not in self._rows:
+                self._rows[name] = self._make()
+                self._rows[name].show(self._known[name])
+        self._forget(names)
+        children = tuple(self._rows[name].widget for name in names) or (self._nothing,)
+        if self._body.children != children:
+            self._body.children = children
+        left = len(fitting) - len(names)
+        self._more.value = (
+            ngettext("{count} more: %tfcluster list", "{count} more: %tfcluster list", left).format(
+                count=left
+            )
+            if left
+            else ""
+        )
+
+    def _forget(self, names: Sequence[str]) -> None:
+        for name in self._rows.keys() - set(names):
+            self._rows.pop(name).close()
+
+    def _fits(self, cluster: TFCluster) -> bool:
+        wanted = self.filter.value.strip().lower()
+        return wanted in f"{cluster.metadata.name} {cluster.status.phase.value}".lower()
+
+
+def _nothing() -> Any:
+    return widgets.HTML(
+        "<p>"
+        + escape(
+            _(
+                "No runs yet. A cluster is a set of TensorFlow processes, workers and parameter "
+                "servers, that run your program together: fill in the form above and launch one."
+            )
+        )
+        + "</p>"
+    )

@@ -1,0 +1,159 @@
+"""What Prometheus is told of the operator and its runs.
+
+Promises that the number of series does not grow with users or runs: labels are phases, reasons,
+task types and kinds of objects. Times of a run are observed once, when the status that shows them
+is written; what there is now is counted when it is asked for, from the caches alone.
+Ref: https://prometheus.io/docs/practices/naming/
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client import Counter as Counted
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from ..kube.api.client import Object
+from ..kube.api.informer import Informer
+from ..kube.api.labels import TASK_TYPE
+from ..kube.controller.metrics import PREFIX, labelled, numbered
+from ..kube.status.exit_status import is_over, seconds
+from ..spec import Lifecycle, Phase, Status, TaskType
+from .caches import Caches, run_of
+
+STARTS = (0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800)
+QUEUES = (1, 5, 15, 60, 300, 900, 3600, 3 * 3600, 12 * 3600)
+RECLAIMS = (0.5, 1, 2, 5, 10, 30, 60, 300)
+TURNS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30)
+PATIENCE = 60.0
+"""Seconds beyond its time to end after which a pod that still runs is overdue."""
+
+
+class Measures:
+    """What was measured since this process began."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.status_writes = 0
+        more: dict[str, Any] = {"namespace": PREFIX, "registry": self.registry}
+        self.queue = Histogram(
+            "queue_wait_seconds", "From the POST of a run to its start.", buckets=QUEUES, **more
+        )
+        self.first = Histogram(
+            "first_task_seconds",
+            "From the start of a run until its first task was up.",
+            buckets=STARTS,
+            **more,
+        )
+        self.all = Histogram(
+            "all_tasks_seconds",
+            "From the start of a run until all of its tasks were up.",
+            buckets=STARTS,
+            **more,
+        )
+        self.reclaim = Histogram(
+            "reclaim_delay_seconds",
+            "From the moment at which tasks of an ended run had to go until all were gone.",
+            buckets=RECLAIMS,
+            **more,
+        )
+        self.turn = Histogram("turn_seconds", "Time of one turn of a run.", buckets=TURNS, **more)
+        self.ended = Counted("runs_ended", "Runs that ended.", ("phase", "reason"), **more)
+
+    def wrote(self, found: Object, before: Status, after: Status) -> None:
+        """The status of a run went from one to the other on record."""
+        self.status_writes += 1
+        began = after.started_at
+        if began is not None:
+            if before.started_at is None:
+                made = seconds(found["metadata"].get("creationTimestamp")) or began
+                self.queue.observe(max(0.0, began - made))
+            if _up(after) and not _up(before) and before.running_at is None and not after.restarts:
+                self.first.observe(max(0.0, time.time() - began))
+            if after.running_at is not None and before.running_at is None:
+                self.all.observe(max(0.0, after.running_at - began))
+        if after.phase.is_final and not before.phase.is_final:
+            self.ended.labels(after.phase.value, after.reason.value).inc()
+        if after.released_at is not None and before.released_at is None and began is not None:
+            due = _due(found, after.phase, after.finished_at or after.released_at)
+            self.reclaim.observe(max(0.0, after.released_at - due))
+
+
+def _up(status: Status) -> bool:
+    return any(c.running + c.succeeded for c in status.counts.values())
+
+
+def _due(found: Object, phase: Phase, finished: float) -> float:
+    """When the tasks of a run that ended have to go."""
+    spec = found.get("spec") or {}
+    limits = spec.get("lifecycle") or {}
+    if phase is not Phase.SUCCEEDED or spec.get("stop"):
+        return finished
+    return finished + float(limits.get("reclaimAfter", Lifecycle().reclaim_after))
+
+
+class Present(Collector):
+    """What there is now.
+
+    Args:
+        caches: of runs and pods.
+        informers: whose watches are told by what they follow.
+        numbers: counters (`…_total`) and gauges by name.
+    """
+
+    def __init__(
+        self, caches: Caches, informers: Iterable[Informer], numbers: Mapping[str, float]
+    ) -> None:
+        self._caches, self._informers, self._numbers = caches, informers, numbers
+
+    def collect(self) -> Iterator[Metric]:
+        """Everything, as it is now."""
+        now = time.time()
+        phases = Counter({phase.value: 0 for phase in Phase})
+        oldest = 0.0
+        for found in self._caches.runs.every():
+            phase = (found.get("status") or {}).get("phase") or Phase.QUEUED.value
+            phases[phase] += 1
+            if phase == Phase.QUEUED.value:
+                made = seconds(found["metadata"].get("creationTimestamp")) or now
+                oldest = max(oldest, now - made)
+        yield labelled("runs", "Runs on record by phase.", "phase", phases)
+        yield from numbered({**self._numbers, "queue_oldest_seconds": oldest})
+        yield from self._of_pods(now)
+        ages: dict[str, float] = {}
+        for each in self._informers:
+            kind = each.where.rpartition("/")[2]
+            ages[kind] = max(ages.get(kind, 0.0), time.monotonic() - each.heard)
+        text = "Since when the API server told nothing of a kind of objects."
+        yield labelled("watch_age_seconds", text, "kind", ages)
+
+    def _of_pods(self, now: float) -> Iterator[Metric]:
+        types = [each.value for each in TaskType]
+        running, overdue = Counter(dict.fromkeys(types, 0)), Counter(dict.fromkeys(types, 0))
+        for pod in self._caches.pods.every():
+            task_type = str((pod["metadata"].get("labels") or {}).get(TASK_TYPE, ""))
+            if task_type not in running or is_over(pod):
+                continue
+            running[task_type] += 1
+            overdue[task_type] += self._is_overdue(pod, now)
+        yield labelled("task_pods", "Pods of tasks that are not over.", "type", running)
+        text = "Such pods whose run has ended, or is gone, longer ago than they may stay."
+        yield labelled("overdue_task_pods", text, "type", overdue)
+
+    def _is_overdue(self, pod: Object, now: float) -> bool:
+        found = self._caches.runs.get(*run_of(pod))
+        if found is None:
+            made = seconds(pod["metadata"].get("creationTimestamp")) or now
+            return now - made > PATIENCE
+        status = found.get("status") or {}
+        finished, phase = status.get("finishedAt"), Phase(status.get("phase") or Phase.QUEUED)
+        if finished is None or not phase.is_final:
+            return False
+        limits = (found.get("spec") or {}).get("lifecycle") or {}
+        grace = float(limits.get("grace", Lifecycle().grace))
+        return now > _due(found, phase, float(finished)) + grace + PATIENCE

@@ -1,0 +1,253 @@
+"""Finds out why tasks are not up: reads what pods and Jobs do not say themselves, and remembers it.
+
+Promises that 600 pods which wait for one thing cost one question and are looked through once a
+second, that all runs together ask a few questions a second and no more, that an API which does not
+answer is left alone for a while, and that what is not waited for any more is forgotten. It never
+watches events and decides nothing; what the answers mean is `kube/waiting.py`'s.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..kube.api.amounts import Amounts
+from ..kube.api.client import Api, ApiError, Object, path
+from ..kube.api.labels import CONTAINER
+from ..kube.status.exit_status import condition
+from ..kube.status.pod_problems import when
+from ..kube.status.task_pods import LOG
+from ..kube.status.waiting import Facts, Question, ask, why
+from ..lifecycle import Why
+from .caches import Caches, Key
+from .hooks import OfGroup, Sight
+
+READS_A_SECOND = 5.0
+BURST = 20.0
+SECONDS = 3.0
+"""How long one read may take."""
+AGAIN = 1.0
+"""Seconds after which an answer is read anew while the question is young."""
+YOUNG = 120.0
+AGAIN_LATER = 10.0
+REST = 10.0
+"""Seconds without questions after one that nobody answered."""
+FEW, PODS_A_SECOND = 20, 200.0
+"""A run of more than a few pods is explained anew when so many pods a second have been looked
+through: three seconds for one of 600, whatever happens to its pods meanwhile.
+"""
+GROUP, QUEUE = "PodGroup", "Queue"
+LINES = 20
+LOG_BYTES = 16 * 1024
+
+
+class Allowance:
+    """So many reads a second for all runs together, and a few at once."""
+
+    def __init__(self, rate: float, burst: float, clock: Callable[[], float]) -> None:
+        self._rate, self._burst, self._clock = rate, burst, clock
+        self._left, self._at = burst, clock()
+        self._lock = threading.Lock()
+
+    def take(self) -> bool:
+        """Whether one more is allowed now."""
+        with self._lock:
+            now = self._clock()
+            self._left = min(self._burst, self._left + (now - self._at) * self._rate)
+            self._at = now
+            if self._left < 1.0:
+                return False
+            self._left -= 1.0
+            return True
+
+    def rest(self, seconds: float) -> None:
+        """Allow nothing for a while."""
+        with self._lock:
+            self._left, self._at = 0.0, self._clock() + seconds
+
+
+@dataclass
+class _Answer:
+    """What was read, and since when it is asked."""
+
+    since: float
+    at: float
+    found: Any
+
+
+@dataclass
+class _Known:
+    """What is known of one run, by question; `uid` tells it from an earlier one of its name."""
+
+    uid: str
+    answers: dict[Question, _Answer] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What was said of a run of many pods, and when."""
+
+    uid: str
+    at: float
+    why: tuple[Why, ...]
+
+
+class Explainer:
+    """Why tasks of runs are not up, in sentences.
+
+    Args:
+        api: what the few reads go through.
+        caches: its nodes.
+        free: what each node has left, where the operator knows.
+        clock: seconds that only grow, for pauses; `now` is the time of day.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        caches: Caches,
+        *,
+        free: Callable[[], Sequence[Amounts] | None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._api, self._caches, self._free = api, caches, free
+        self._clock, self._now = clock, now
+        self._allowance = Allowance(READS_A_SECOND, BURST, clock)
+        self._known: dict[Key, _Known] = {}
+        self._told: dict[Key, _Told] = {}
+
+    def why(self, sight: Sight) -> tuple[Why, ...]:
+        """What keeps tasks from running, the most telling first; empty when nothing is known."""
+        head, count = sight.cluster.metadata, len(sight.pods)
+        key, at = (head.owner, head.name), self._clock()
+        told = self._told.get(key)
+        rest = count / PODS_A_SECOND if count > FEW else 0.0
+        if told is None or told.uid != head.uid or at - told.at >= rest:
+            told = _Told(head.uid, at, self._why(sight))
+            if count > FEW:
+                self._told[key] = told
+        return told.why
+
+    def _why(self, sight: Sight) -> tuple[Why, ...]:
+        jobs = list(sight.jobs.values())
+        questions = ask(sight.pods, jobs, self._now(), self._events_known(sight))
+        if sight.group is not None and (sight.group.get("status") or {}).get("phase") == "Pending":
+            head, queue = sight.group["metadata"], sight.group["spec"].get("queue") or "default"
+            questions += [Question(GROUP, head["name"], head["uid"]), Question(QUEUE, queue)]
+        answers = self._answers(sight, questions)
+        facts = Facts(
+            nodes=self._caches.nodes.every(),
+            free=self._free() if any(map(_has_no_room, sight.pods)) else None,
+            claims={
+                question.name: found
+                for question, found in answers.items()
+                if question.kind == "PersistentVolumeClaim" and found
+            },
+            lines={q.uid: found for q, found in answers.items() if q.kind == LOG and found},
+        )
+        events = {q.uid: found for q, found in answers.items() if q.kind in ("Job", "Pod")}
+        return tuple(why(sight.pods, jobs, events, facts))
+
+    def of_group(self, sight: Sight) -> OfGroup:
+        """What is told of its PodGroup, as it was read for the last `why`."""
+        known = self._known.get((sight.cluster.metadata.owner, sight.cluster.metadata.name))
+        answers = known.answers if known else {}
+        events = [told for q, each in answers.items() if q.kind == GROUP for told in each.found]
+        queues = [each.found for q, each in answers.items() if q.kind == QUEUE]
+        return OfGroup(events, queues[0] if queues and queues[0] else "")
+
+    def forget(self, key: Key) -> None:
+        """Remember nothing of a run whose tasks are up, or that has ended."""
+        self._known.pop(key, None)
+        self._told.pop(key, None)
+
+    def _events_known(self, sight: Sight) -> dict[str, list[Object]]:
+        known = self._known.get((sight.cluster.metadata.owner, sight.cluster.metadata.name))
+        answers = known.answers if known else {}
+        return {q.uid: each.found for q, each in answers.items() if q.kind == "Pod"}
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def _answers(self, sight: Sight, questions: list[Question]) -> Mapping[Question, Any]:
+        """What is known of each question, read again where it is old and may be read."""
+        head = sight.cluster.metadata
+        key = (head.owner, head.name)
+        if not questions:
+            self.forget(key)
+            return {}
+        known = self._known.get(key)
+        if known is None or known.uid != head.uid:
+            known = self._known[key] = _Known(head.uid)
+        known.answers = {q: known.answers[q] for q in questions if q in known.answers}
+        # Who was never asked comes first, then who was asked longest ago.
+        for question in sorted(questions, key=lambda q: self._age(known, q), reverse=True):
+            self._refresh(known, question, head.owner)
+        return {question: answer.found for question, answer in known.answers.items()}
+
+    def _age(self, known: _Known, question: Question) -> float:
+        answer = known.answers.get(question)
+        return self._clock() - answer.at if answer else float("inf")
+
+    def _refresh(self, known: _Known, question: Question, namespace: str) -> None:
+        now = self._clock()
+        answer = known.answers.get(question)
+        if answer is not None:
+            pause = AGAIN if now - answer.since < YOUNG else AGAIN_LATER
+            if now - answer.at < max(pause, self._round()):
+                return
+        if not self._allowance.take():
+            return
+        try:
+            found = self._read(question, namespace)
+        except ApiError as error:
+            if error.unanswered:
+                self._allowance.rest(REST)
+                return
+            found = ()  # it is gone, or may not be read: there is nothing to tell
+        since = answer.since if answer and answer.found == found else now
+        known.answers[question] = _Answer(since, self._clock(), found)
+
+    def _round(self) -> float:
+        """Seconds in which all that is asked may be read with half of what is allowed: the other
+        half is for what was never asked.
+        """
+        asked = sum(len(known.answers) for known in list(self._known.values()))
+        return 2 * asked / READS_A_SECOND if asked > READS_A_SECOND else 0.0
+
+    def _read(self, question: Question, namespace: str) -> Hashable | list[Any] | Object:
+        if question.kind == LOG:
+            where = path("pods", namespace, question.name, "log")
+            asked: dict[str, Any] = {
+                "container": CONTAINER,
+                "tailLines": LINES,
+                "limitBytes": LOG_BYTES,
+            }
+            lines = self._api.lines(where, silence=SECONDS, **asked)
+            return [line.decode("utf-8", "replace") for line in lines]
+        if question.kind == QUEUE:  # Volcano tells nobody who waits that it was closed
+            queue = self._api.get(path("queues", "", question.name), seconds=SECONDS)
+            return str((queue.get("status") or {}).get("state") or "")
+        if question.kind == "PersistentVolumeClaim":
+            where = path("persistentvolumeclaims", namespace, question.name)
+            claim = self._api.get(where, seconds=SECONDS)
+            if (claim.get("status") or {}).get("phase") == "Bound":
+                return claim
+            told = self._events(namespace, claim["metadata"]["uid"])
+            said = max(told, key=when)["message"] if told else ""
+            return {**claim, "said": said}
+        return self._events(namespace, question.uid)
+
+    def _events(self, namespace: str, uid: str) -> list[Object]:
+        """The events of one object. Ref: core/v1 Event, field selectors of `kubectl get events`."""
+        selector = f"involvedObject.uid={uid}"
+        found = self._api.every(path("events", namespace), seconds=SECONDS, fieldSelector=selector)
+        return found.items
+
+
+def _has_no_room(pod: Object) -> bool:
+    """Whether the scheduler found no node for it."""
+    return condition(pod, "PodScheduled").get("status") == "False"

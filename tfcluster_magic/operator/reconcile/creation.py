@@ -1,0 +1,207 @@
+"""Makes the objects of a run, and takes them away an hour after its end.
+
+Promises that making twice is harmless, that an object of an earlier run of the same name is never
+taken for this run's, and that a Job which somebody deleted is never made a second time: only one
+that was retired here. What is made, and what owns it, is said by `kube.objects`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from ...i18n import _
+from ...kube.api import labels
+from ...kube.api.client import Api, ApiError, Object, path
+from ...kube.api.gone import discard, find
+from ...kube.objects import run_objects
+from ...kube.objects.policy import Policy
+from ...kube.status.jobs import may_come
+from ...spec import TaskType, TFCluster
+from ..belongings import uid_of
+from ..caches import Key
+
+_RESOURCE = {
+    "ConfigMap": "configmaps",
+    "Service": "services",
+    "NetworkPolicy": "networkpolicies",
+    "PersistentVolumeClaim": "persistentvolumeclaims",
+    "PodGroup": "podgroups",
+    "Job": "jobs",
+}
+
+
+def still_there(kind: str, name: str) -> str:
+    """What is in the way of a run, or makes it wait."""
+    return _("{kind} {name} of an earlier run of this name is still there").format(
+        kind=kind, name=name
+    )
+
+
+class StillThere(Exception):
+    """An object of an earlier run of this name has not gone yet; its words are for people."""
+
+
+class Maker:
+    """The objects of one run."""
+
+    def __init__(
+        self,
+        api: Api,
+        policy_of: Callable[[str], Policy],
+        made: bool = False,
+        had_pods: Collection[TaskType] = (),
+    ) -> None:
+        """`policy_of` a namespace is asked when something is made; `made` are all objects, or at
+        least the Jobs of the types that `had_pods`.
+        """
+        self._api, self._policy_of = api, policy_of
+        self._made, self._had_pods = made, frozenset(had_pods)
+        self._tried = made or bool(had_pods)
+        self._retired: set[str] = set()
+        self._anew: set[TaskType] = set()
+
+    def make(self, cluster: TFCluster, jobs: Mapping[TaskType, Object]) -> None:
+        """Make what is missing; `jobs` are those that are known to be there.
+
+        Raises:
+            ApiError: the API does not take one of them.
+            StillThere: one of an earlier run is in the way.
+            InvalidRequest: its program does not fit.
+        """
+        if self._made and not self._anew:
+            return
+        if not set(cluster.spec.replicas.counts) <= jobs.keys():
+            policy, self._tried = self._policy_of(cluster.metadata.owner), True
+            run, mains = cluster.metadata.name, run_objects.main_types(cluster)
+            owning, owners = {labels.job_name(run, each) for each in mains}, []
+            for wanted in run_objects.objects(cluster, policy, namespace=cluster.metadata.owner):
+                if wanted["kind"] == "Service":  # made when there are addresses: `addressing`
+                    self._find(cluster, wanted)
+                    continue
+                made = self._create(cluster, wanted)
+                if wanted["kind"] == "Job" and made["metadata"]["name"] in owning:
+                    owners.append(made)
+            last = run_objects.ps_job(
+                cluster, policy, namespace=cluster.metadata.owner, owners=owners
+            )
+            if last is not None:
+                self._create(cluster, last)
+        self._made = True
+        self._anew.clear()
+
+    def name(self, cluster: TFCluster) -> None:
+        """Make the Service, if it is not there. Raises as `make`."""
+        self._create(cluster, run_objects.service(cluster, namespace=cluster.metadata.owner))
+
+    def unname(self, cluster: TFCluster) -> None:
+        """Delete the Service, if it is there and the run's. Raises ApiError."""
+        delete(self._api, _key(cluster), "Service", cluster.metadata.name, cluster.metadata.uid)
+
+    def retire(self, task_type: TaskType, job: Object) -> None:
+        """Delete a Job that cannot do any more what it is for; `make` makes it anew.
+
+        Raises ApiError.
+        """
+        head = job["metadata"]
+        discard(self._api, path("jobs", head["namespace"], head["name"]), head["uid"])
+        self._retired.add(head["uid"])
+        self._anew.add(task_type)
+
+    def has_retired(self, job: Object) -> bool:
+        """Whether this Job was deleted here; caches may still have it."""
+        return job["metadata"]["uid"] in self._retired
+
+    def gone(self, cluster: TFCluster, jobs: Mapping[TaskType, Object]) -> list[TaskType]:
+        """The types whose Jobs were made and are not there any more.
+
+        `jobs` are those in the cache, which may lag. Raises ApiError.
+        """
+        known = cluster.spec.replicas.counts.keys() if self._made else self._had_pods
+        missing = known - jobs.keys() - self._anew
+        run, namespace = cluster.metadata.name, cluster.metadata.owner
+        names = {each: labels.job_name(run, each) for each in sorted(missing)}
+        return [
+            each
+            for each, name in names.items()
+            if find(self._api, path("jobs", namespace, name)) is None
+        ]
+
+    def may_come(
+        self,
+        cluster: TFCluster,
+        seen: Collection[str],
+        jobs: Mapping[TaskType, Object],
+        *,
+        asks: bool,
+    ) -> bool:
+        """Whether tasks may be on their way that are not among those `seen`; `asks` for Jobs that
+        are not among `jobs`. Raises ApiError.
+        """
+
+        def find_job(task_type: TaskType) -> Object | None:
+            if not (asks and self._tried):
+                return None
+            name = labels.job_name(cluster.metadata.name, task_type)
+            found = find(self._api, path("jobs", cluster.metadata.owner, name))
+            if found is None or not _is_of(cluster.metadata.uid, found) or self.has_retired(found):
+                return None
+            return found
+
+        return may_come(cluster.spec, seen, jobs, find_job)
+
+    def remove(self, cluster: TFCluster) -> None:
+        """Delete what is left of the run but its record and its own data; ConfigMap and Jobs last.
+
+        Nothing but what carries its uid: a name may have gone to somebody else's object.
+
+        Raises:
+            ApiError: the API does not let us.
+        """
+        namespace = cluster.metadata.owner
+        found = run_objects.objects(cluster, self._policy_of(namespace), namespace=namespace)
+        kept, uid = ("PersistentVolumeClaim", "Job"), cluster.metadata.uid
+        for each in reversed(found):
+            if each["kind"] not in kept:
+                delete(self._api, _key(cluster), each["kind"], each["metadata"]["name"], uid)
+        for task_type in cluster.spec.replicas.counts:
+            name = labels.job_name(cluster.metadata.name, task_type)
+            delete(self._api, _key(cluster), "Job", name, uid)
+
+    def _create(self, cluster: TFCluster, wanted: Object) -> Object:
+        where = path(_RESOURCE[wanted["kind"]], cluster.metadata.owner)
+        try:
+            return self._api.create(where, wanted)
+        except ApiError as error:
+            # Quotas are asked before it is looked whether there is one.
+            if error.reason != "AlreadyExists" and error.status != 403:
+                raise
+            found = self._find(cluster, wanted)
+            if found is None:  # it has gone just now, or never was
+                raise
+            return found
+
+    def _find(self, cluster: TFCluster, wanted: Object) -> Object | None:
+        """What has the name of `wanted`; None for nothing. Raises StillThere unless it is ours."""
+        name = wanted["metadata"]["name"]
+        found = find(self._api, path(_RESOURCE[wanted["kind"]], cluster.metadata.owner, name))
+        if found is not None and (
+            not _is_of(cluster.metadata.uid, found) or self.has_retired(found)
+        ):
+            raise StillThere(still_there(wanted["kind"], name))
+        return found
+
+
+def delete(api: Api, key: Key, kind: str, name: str, uid: str) -> None:
+    """Delete an object if it is of the run of this uid. Raises ApiError."""
+    where = path(_RESOURCE[kind], key[0], name)
+    found = find(api, where)
+    if found is not None and _is_of(uid, found):
+        discard(api, where, found["metadata"]["uid"])
+
+
+def _is_of(uid: str, found: Object) -> bool:
+    return bool(uid) and uid_of(found) == uid
+
+
+def _key(cluster: TFCluster) -> Key:
+    return cluster.metadata.owner, cluster.metadata.name

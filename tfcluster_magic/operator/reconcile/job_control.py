@@ -1,0 +1,184 @@
+"""What a decision means for Jobs and pods, and doing it: suspend, resume, and tell Kubernetes of a
+pod what it cannot know.
+
+Promises that each is harmless when done twice. `spec.suspend` is the one lever for tasks: Jobs make
+pods by themselves, and a suspended one has none.
+Ref: https://kubernetes.io/docs/concepts/workloads/controllers/job/#suspending-a-job
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from datetime import datetime, timezone
+
+from ...i18n import _
+from ...kube.api import access, trimming
+from ...kube.api.client import Api, ApiError, Object, path
+from ...kube.api.labels import TASK_TYPE
+from ...kube.status.exit_status import DELETED_BY_SOMEBODY, DISRUPTION, condition, is_over
+from ...kube.status.jobs import ATTEMPT, completed_indexes, group_attempt, is_complete, is_suspended
+from ...kube.status.observe import Crew
+from ...lifecycle import Decision, Observation
+from ...spec import TaskType
+from ...spec.names import parse_task
+
+log = logging.getLogger(__name__)
+
+
+class Levers:
+    """The Jobs of one run, as a decision wants them."""
+
+    def __init__(self, api: Api, crew: Crew) -> None:
+        self._api, self._crew = api, crew
+        self._pulled: dict[TaskType, Object] = {}
+        """The Jobs as they were after we changed them: the cache may be older."""
+        self._refused = ""
+
+    def pull(self, decision: Decision, seen: Observation, jobs: Mapping[TaskType, Object]) -> str:
+        """Suspend the Jobs of tasks that shall stop, resume those of tasks that shall start.
+
+        What the API does not take of one Job keeps nothing from the others; it is returned in
+        words. Raises ApiError when nobody answers.
+        """
+        self._refused = ""
+        stop = {parse_task(task)[0] for task in decision.stop}
+        start = {parse_task(each.task)[0] for each in decision.start}
+        status = decision.status
+        over = status.phase.is_final or status.stop_at is not None
+        alive = {parse_task(task.name)[0] for task in seen.tasks.values() if task.alive}
+        for task_type, cached in jobs.items():
+            job = self.newest(task_type, cached)
+            if task_type in stop:
+                self._spare_unasked(task_type, decision, seen)
+                self._set(job, task_type, suspend=True, attempt=0)
+            elif over:
+                # Its Job makes pods that nobody has seen yet; servers that still run are given
+                # back when the decision says so.
+                counted = status.counts.get(task_type.value)
+                succeeded = 0 if counted is None else counted.succeeded
+                if task_type not in alive and not is_complete(job, succeeded):
+                    self._set(job, task_type, suspend=True, attempt=0)
+            else:
+                behind = group_attempt(job) < status.attempt
+                if behind or (task_type in start and is_suspended(job)):
+                    self._set(job, task_type, suspend=False, attempt=status.attempt)
+        return self._refused
+
+    def newest(self, task_type: TaskType, cached: Object) -> Object:
+        """A Job as it was last seen or changed here."""
+        return newer(cached, self._pulled.get(task_type))
+
+    def outworn(
+        self, decision: Decision, seen: Observation, jobs: Mapping[TaskType, Object]
+    ) -> list[TaskType]:
+        """The types whose Jobs will not start what shall start: a Job never starts an index again
+        that has succeeded. Only those without a task that is alive.
+        """
+        alive = {parse_task(task.name)[0] for task in seen.tasks.values() if task.alive}
+        starts = [parse_task(each.task) for each in decision.start]
+        never = {t for t, index in starts if index in completed_indexes(jobs.get(t))}
+        return sorted(never - alive)
+
+    def _spare_unasked(self, task_type: TaskType, decision: Decision, seen: Observation) -> None:
+        """What goes down with its Job, though it should not, is no failure: it starts again."""
+        if decision.status.phase.is_final or decision.status.stop_at is not None:
+            return
+        caught = [
+            task.name
+            for task in seen.tasks.values()
+            if task.alive and parse_task(task.name)[0] is task_type
+        ]
+        self._crew.set_back((t for t in caught if t not in decision.stop), decision.status)
+
+    def _set(self, job: Object, task_type: TaskType, *, suspend: bool, attempt: int) -> None:
+        if suspend:
+            self._crew.asked_to_stop(task_type)
+            if is_suspended(job):
+                return
+        head = job["metadata"]
+        change: Object = {"spec": {"suspend": suspend}}
+        if attempt > 1:
+            change["metadata"] = {"annotations": {ATTEMPT: str(attempt)}}
+        try:
+            where = path("jobs", head["namespace"], head["name"])
+            self._pulled[task_type] = trimming.job(self._api.merge(where, change))
+        except ApiError as error:
+            if error.unanswered:
+                raise
+            if not error.gone:
+                self._refused = str(access.explain(error, server=self._api.server))
+                log.warning("%s: not changed: %s", head["name"], self._refused)
+            return
+        if not suspend:
+            self._crew.asked_to_go_on(task_type)
+        log.info("%s: %s", head["name"], "suspended" if suspend else "resumed")
+
+
+def newer(cached: Object, ours: Object | None) -> Object:
+    """The later of two states of one object."""
+    if ours is None or ours["metadata"]["uid"] != cached["metadata"]["uid"]:
+        return cached
+    return max(cached, ours, key=lambda job: int(job["metadata"]["resourceVersion"]))
+
+
+def tell_of_pods(
+    api: Api,
+    pods: Iterable[Object],
+    going: AbstractSet[TaskType],
+    away: AbstractSet[str],
+) -> None:
+    """Say what Kubernetes does not know of pods that are being deleted.
+
+    On a node that is lost nobody will ever report their end: they have failed. One that somebody
+    deletes was disrupted: its end is nobody's failure, also when nobody sees it. Its Job puts
+    another in its place 10 s after that end, whatever it is told. `going` are the types that
+    nobody has stopped. What the API does not take of one pod keeps nothing from the others: the
+    next turn tells it again. Raises ApiError when nobody answers.
+    """
+    for pod in pods:
+        head = pod["metadata"]
+        if not head.get("deletionTimestamp") or is_over(pod):
+            continue
+        task_type = TaskType(head["labels"][TASK_TYPE])
+        disturbed = condition(pod, DISRUPTION).get("status") == "True"
+        if pod["spec"].get("nodeName") in away:
+            words = _("its node does not answer any more")
+            told = [] if disturbed else _told(pod, "NodeLost", words)
+            change = [*told, _failed()]
+        elif disturbed or task_type not in going:
+            continue
+        else:
+            words = _("somebody deleted it while the run was active")
+            change = _told(pod, DELETED_BY_SOMEBODY, words)
+        try:
+            api.patch(path("pods", head["namespace"], head["name"], "status"), change)
+        except ApiError as error:
+            if error.status not in (404, 409, 422):
+                raise
+            if not error.gone:
+                log.warning("%s: its status is not taken: %s", head["name"], error.message)
+
+
+def _failed() -> Object:
+    return {"op": "add", "path": "/status/phase", "value": "Failed"}
+
+
+def _told(pod: Object, reason: str, words: str) -> list[Object]:
+    """The change that adds a condition; nothing can be added to a list that is not there."""
+    now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    value = {
+        "type": DISRUPTION,
+        "status": "True",
+        "reason": reason,
+        "message": words,
+        "lastTransitionTime": now,
+    }
+    if pod["status"].get("conditions"):
+        return [{"op": "add", "path": "/status/conditions/-", "value": value}]
+    seen = pod["metadata"]["resourceVersion"]  # in place of a list that came meanwhile: refused
+    return [
+        {"op": "add", "path": "/metadata/resourceVersion", "value": seen},
+        {"op": "add", "path": "/status/conditions", "value": [value]},
+    ]

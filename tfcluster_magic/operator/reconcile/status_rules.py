@@ -1,0 +1,131 @@
+"""What the operator adds to a decision: words about waiting, and when a success was. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from ...i18n import _
+from ...lifecycle import Observation
+from ...spec import (
+    Cause,
+    Event,
+    Mode,
+    Phase,
+    Reason,
+    Spec,
+    Status,
+    SuccessPolicy,
+    TaskType,
+    TFCluster,
+    TypeCounts,
+)
+from ...spec.names import task_name
+from ..hooks import Waiting
+
+CLOCKS_DIFFER = 120.0
+"""Seconds by which the clock of a node may be off before its times are not believed."""
+
+
+def waiting(verdict: Waiting) -> str:
+    """What a queued run waits for, and its place."""
+    return _("{what} (place {place} in the queue)").format(
+        what=verdict.sentence, place=verdict.place
+    )
+
+
+def misses_tasks(status: Status) -> bool:
+    """Whether tasks of an active run are not up, or nobody has counted them yet."""
+    if status.phase not in (Phase.STARTING, Phase.RUNNING):
+        return False
+    counts = status.counts.values()
+    return not counts or any(c.running + c.succeeded < c.desired for c in counts)
+
+
+def had_pods(status: Status) -> set[TaskType]:
+    """The types of which a task was seen: their Jobs were made."""
+    counts = status.counts.items()
+    return {TaskType(t) for t, c in counts if c != TypeCounts(desired=c.desired)}
+
+
+def met(status: Status, seen: Observation) -> set[str]:
+    """The tasks that are seen as they are wanted: what an earlier attempt came to is none."""
+    return {
+        each.name
+        for each in seen.tasks.values()
+        if each.alive or each.attempt > status.restarts.get(each.name, 0)
+    }
+
+
+def all_up(spec: Spec, status: Status, seen: Observation) -> bool:
+    """Whether every task is seen, and is ready or over: nothing of it is waited for. An end of an
+    earlier attempt is none: its next one is waited for.
+    """
+    tasks = seen.tasks.values()
+    wanted = status.restarts
+    return len(tasks) == spec.replicas.total and all(
+        t.attempt > wanted.get(t.name, 0) and (t.ready or t.exit is not None) for t in tasks
+    )
+
+
+def is_as_wanted(status: Status) -> bool:
+    """Whether all tasks of a run are up, or are gone after its end."""
+    if status.phase is Phase.STOPPING or status.phase.is_final:
+        return status.released_at is not None
+    return not misses_tasks(status)
+
+
+def explained(status: Status, sentences: Iterable[str]) -> Status:
+    """The status with these sentences after its own."""
+    said = [each for each in sentences if each]
+    return replace(status, message="\n".join([status.message, *said])) if said else status
+
+
+def failed(
+    status: Status, reason: Reason, message: str, now: float, *, released: bool = True
+) -> Status:
+    """The status of a run that cannot go on; `released` when nothing of it exists."""
+    return replace(
+        status,
+        phase=Phase.FAILED,
+        reason=reason,
+        message=message,
+        finished_at=now,
+        released_at=now if released else None,
+        events=(*status.events, Event(at=now, reason=reason.value, message=message)),
+    )
+
+
+def success_at(cluster: TFCluster, status: Status, seen: Observation, now: float) -> float | None:
+    """When the last task whose success is the run's success ended; None before that.
+
+    What follows a success is counted from that moment, also when nobody looked then.
+    """
+    if status.phase not in (Phase.STARTING, Phase.RUNNING):
+        return None
+    if cluster.spec.mode is not Mode.BETWEEN_GRAPH:
+        return None
+    ends = []
+    for task in _required(cluster):
+        exit_ = seen.tasks[task].exit if task in seen.tasks else None
+        if exit_ is None or exit_.cause is not Cause.COMPLETED:
+            return None
+        ends.append(exit_.finished_at)
+    at = max(ends, default=now)
+    earliest = max([status.started_at or 0.0, *(event.at for event in status.events)])
+    if at > now + CLOCKS_DIFFER:
+        return None
+    return min(max(at, earliest), now)
+
+
+def _required(cluster: TFCluster) -> Sequence[str]:
+    counts = cluster.spec.replicas.counts
+    trainers = [
+        task_name(task_type, index)
+        for task_type in counts
+        if task_type.value in ("chief", "worker")
+        for index in range(counts[task_type])
+    ]
+    chief_alone = cluster.spec.lifecycle.success_policy is SuccessPolicy.CHIEF
+    return trainers[:1] if chief_alone else trainers

@@ -1,0 +1,210 @@
+"""Who may begin: every check on the live cluster, first in first out within a namespace.
+
+Promises that two launches never both take the last room (one is admitted at a time, and what was
+promised is reserved until the record shows it), that what can never run is refused with every
+problem at once, and that what waits is told what for, and its place. Who was told to wait is not
+refused for an offer that changed for a moment. Never writes anything, and holds up nobody while
+the API answers.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from msgspec.structs import replace
+
+from ...errors import Problem
+from ...i18n import _
+from ...kube.api.amounts import CPU
+from ...kube.api.wording import held_by, show, show_all
+from ...kube.capacity.fit import Shortage, shortages
+from ...kube.capacity.offer import Offer, problems, wanted
+from ...kube.capacity.policy_check import names_secrets
+from ...kube.objects.policy import gangs
+from ...spec import TFCluster
+from ..cluster_state import Ground
+from ..hooks import Admitted, Refused, Submitted, Verdict, Waiting
+from .promises import Queued
+from .snapshot import Surveyor
+
+PATIENCE = 600.0
+"""Seconds for which a run that waits stays Queued although the offer says that it can never run: a
+node or a device plugin that starts again offers nothing for a while.
+"""
+
+
+Spent = Callable[[TFCluster, Callable[[TFCluster], float]], Sequence[Problem] | None]
+"""What a budget has against a run, of which the other function tells the CPU cores."""
+
+
+class Admission:
+    """Decides on runs that are Queued.
+
+    Args:
+        surveyor: what there is and what was promised.
+        ground: to read quotas once more before a run is admitted.
+        enforced: whether NetworkPolicies are; None while nobody knows.
+        spent: why the budget of its user lets a run not begin; None while nobody knows.
+    """
+
+    def __init__(
+        self,
+        surveyor: Surveyor,
+        ground: Ground,
+        enforced: Callable[[], bool | None],
+        spent: Spent = lambda _run, _cores: (),
+    ) -> None:
+        self._spent = spent
+        self._surveyor, self._ground, self._enforced = surveyor, ground, enforced
+        self._lock = threading.Lock()
+        self._refusals: dict[str, tuple[Offer, tuple[Problem, ...]]] = {}
+        self._new: dict[str, float] = {}
+        """Since when runs are known that nobody has found possible yet, by uid."""
+        self._doubted: dict[str, float] = {}
+        """Since when runs that were possible are not any more, by uid."""
+
+    def decide(self, cluster: TFCluster) -> Verdict:
+        """Whether this run may begin now.
+
+        Raises:
+            ApiError: the quotas could not be read; ask again.
+        """
+        uid = cluster.metadata.uid
+        if uid in self._surveyor.admitted:
+            return self._granted(cluster)
+        if not cluster.status.message:
+            self._new.setdefault(uid, time.monotonic())
+        if not self._surveyor.settled:
+            return Waiting(_("the operator, which has just begun to look around"))
+        spent = self._spent(cluster, self._cores)
+        if spent is None:
+            return Waiting(_("the operator, which has just begun to count hours"))
+        if spent:
+            return Refused(tuple(spent))
+        if never := self._never(cluster):
+            return self._doubt(cluster, never)
+        self._new.pop(uid, None)
+        self._doubted.pop(uid, None)
+        if self._together(cluster) and not self._surveyor.gangs.available:
+            return Waiting(_("Volcano, which the policy demands and this cluster does not have"))
+        if self._enforced() is None and self._surveyor.policy.require_network_policy:
+            return Waiting(_("the check that NetworkPolicies are enforced on this cluster"))
+        queue = self._queue(cluster.metadata.owner, uid)
+        if place := _place(queue, uid):
+            told = _("its turn after {name}").format(name=queue[place - 1].key[1])
+            return Waiting(told, place + 1)
+        return self._first(cluster)
+
+    def _cores(self, cluster: TFCluster) -> float:
+        """CPU cores that its tasks ask for, as the API server completes them."""
+        asked = wanted(cluster.spec, self._surveyor.published(cluster.metadata.owner))
+        return sum(count * demand.requests.get(CPU, 0.0) for count, demand in asked.values())
+
+    def _doubt(self, cluster: TFCluster, never: tuple[Problem, ...]) -> Verdict:
+        """A run that was told to wait waits a while longer for what there was before."""
+        namespace, uid = cluster.metadata.owner, cluster.metadata.uid
+        since = self._doubted.setdefault(uid, time.monotonic())
+        if uid in self._new or time.monotonic() >= since + PATIENCE:
+            self._new.pop(uid, None)
+            del self._doubted[uid]
+            return Refused(never)
+        told = _("what there was when it was queued ({problems}); it fails if that stays away")
+        words = "; ".join(map(str, never))
+        return Waiting(told.format(problems=words), _place(self._queue(namespace, uid), uid) + 1)
+
+    def _queue(self, namespace: str, uid: str) -> Sequence[Queued]:
+        """Who waits, this run among them: it may be newer than the last look."""
+        queue = self._surveyor.look().queues.get(namespace, ())
+        known = any(each.uid == uid for each in queue)
+        return queue if known else self._surveyor.queue(namespace)
+
+    def _first(self, cluster: TFCluster) -> Verdict:
+        namespace = cluster.metadata.owner
+        if waits := self._short(cluster, self._surveyor.offer(namespace)):
+            return waits
+        # What a cache does not know yet may be gone: pods are counted first, then the quotas.
+        # Nobody else of the namespace is admitted meanwhile, for this run is the first.
+        counted = self._surveyor.promises(namespace)
+        quotas = self._ground.quotas_now(namespace)
+        with self._lock:
+            if waits := self._short(cluster, self._surveyor.offer(namespace, quotas, counted)):
+                return waits
+            self._surveyor.admit((namespace, cluster.metadata.name), cluster.metadata.uid)
+        return self._granted(cluster)
+
+    def _granted(self, cluster: TFCluster) -> Verdict:
+        """It may begin, or the scheduler that binds all its tasks together says when."""
+        return Submitted() if self._together(cluster) else Admitted()
+
+    def _together(self, cluster: TFCluster) -> bool:
+        return gangs(self._surveyor.policy_of(cluster.metadata.owner))
+
+    def _short(self, cluster: TFCluster, there: Offer) -> Verdict | None:
+        """What it has to wait for; a run that has just been admitted takes its room itself."""
+        if cluster.metadata.uid in self._surveyor.admitted:
+            return self._granted(cluster)
+        short = _short(cluster, there)
+        return Waiting(_waits_for(short, cluster, there)) if short else None
+
+    def _never(self, cluster: TFCluster) -> tuple[Problem, ...]:
+        """What keeps it from ever running; looked into again only when the offer changed."""
+        namespace, uid = cluster.metadata.owner, cluster.metadata.uid
+        offer = replace(self._surveyor.published(namespace), enforced=self._enforced())
+        known = self._refusals.get(uid)
+        if known is None or known[0] != offer:
+            self._forget_others()
+            found = problems(cluster.spec, self._with_secrets(offer, cluster))
+            known = self._refusals[uid] = offer, tuple(found)
+        return known[1]
+
+    def _with_secrets(self, offer: Offer, cluster: TFCluster) -> Offer:
+        """The offer with the secrets that tasks may use, where this run names any."""
+        if not names_secrets(cluster.spec):
+            return offer
+        secrets = self._ground.secrets(cluster.metadata.owner)
+        return replace(offer, names=replace(offer.names, secrets=secrets, asked_for_secrets=True))
+
+    def _forget_others(self) -> None:
+        """Drop what is remembered of runs that wait no more."""
+        survey = self._surveyor.look()
+        waiting = {each.uid for every in survey.queues.values() for each in every}
+        self._refusals = {u: k for u, k in list(self._refusals.items()) if u in waiting}
+        for kept in (self._new, self._doubted):
+            for uid, since in list(kept.items()):
+                # The look may be older than a run that another thread just decides on.
+                if since < survey.at and uid not in waiting:
+                    kept.pop(uid, None)
+
+
+def _place(queue: Sequence[Queued], uid: str) -> int:
+    """How many are before it."""
+    return next((n for n, each in enumerate(queue) if each.uid == uid), 0)
+
+
+def _short(cluster: TFCluster, there: Offer) -> list[Shortage]:
+    place = there.place
+    if not there.policy.nodes_are_fixed or gangs(there.policy):  # who binds them counts himself
+        place = replace(place, nodes=None)
+    return shortages(wanted(cluster.spec, there), place)
+
+
+def _waits_for(short: Sequence[Shortage], cluster: TFCluster, there: Offer) -> str:
+    """What is missing, and which runs of the namespace have it."""
+    asked = wanted(cluster.spec, there)
+    told = []
+    for each in short:
+        more = show(each.key, each.asked - each.free) if each.key else ""
+        if not each.key:
+            largest = max((d.requests for _n, d in asked.values()), key=lambda r: r.get("cpu", 0.0))
+            told.append(_("nodes with {amount} free for a task").format(amount=show_all(largest)))
+        elif each.quota:
+            told.append(
+                _("{more} more in quota {quota} ({key})").format(
+                    more=more, quota=each.quota, key=each.key
+                )
+            )
+        else:
+            told.append(_("{more} more on the nodes").format(more=more))
+    return ", ".join(told) + held_by(there.place.held)

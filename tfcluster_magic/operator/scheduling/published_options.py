@@ -1,0 +1,153 @@
+"""Publishes what can be asked for: the ConfigMap `tfcluster-options` in each tenant's namespace.
+
+Promises that a change of what fits is there within ten seconds, that nothing is written that says
+the same as before, and that a busy cluster costs few writes: amounts that are far from their end
+are told in coarse steps, and writes are spread. Clients need no right to look at nodes or quotas.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from ...kube.api import labels
+from ...kube.api.client import Api, ApiError, Object, path
+from ...kube.api.heartbeat import LEASE, PUBLISHED, SYSTEM
+from ...kube.capacity.ledgers import HOURS
+from ...kube.capacity.offer import OFFER, limits, notes
+from ...kube.controller.background import Background
+from ...quota.preflight import Limit, Options
+from ..cluster_state import Ground, is_closed
+from .snapshot import Surveyor
+
+OPTIONS = "options.json"
+COMPONENT = {"app.kubernetes.io/component": labels.OPTIONS}
+PERIOD = 4.0
+"""Seconds between two looks at all namespaces."""
+WRITES_A_SECOND = 50.0
+ANEW = 600.0
+"""Seconds after which all are written again: whatever happened to them is made good."""
+_STEPS = ((1 / 4, 8), (1 / 16, 32), (0.0, 128))
+"""Above this part of the whole an amount is told in so many steps of the whole."""
+
+log = logging.getLogger(__name__)
+
+
+class Publisher(Background):
+    """Keeps the options of every tenant's namespace as they are.
+
+    Args:
+        namespace: publish there alone; empty for all that are labelled.
+        enforced: whether NetworkPolicies are; None while nobody knows.
+        leads: whether this process may write.
+        hours: what a namespace is told of its hours.
+        home: the operator's own namespace, where its Lease is.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        namespace: str,
+        surveyor: Surveyor,
+        ground: Ground,
+        enforced: Callable[[], bool | None],
+        leads: Callable[[], bool],
+        hours: Callable[[str], str] = lambda _namespace: "",
+        home: str = SYSTEM,
+    ) -> None:
+        self._hours, self._lease = hours, f"{home}/{LEASE}"
+        self._api, self._namespace = api, namespace
+        self._surveyor, self._ground = surveyor, ground
+        self._enforced, self._leads = enforced, leads
+        super().__init__("options")
+        self._written: dict[tuple[str, str], Mapping[str, str]] = {}
+        self._anew = 0.0
+        self.writes = 0
+
+    def _run(self) -> None:
+        while not self._enough.wait(PERIOD if self._surveyor.settled else 0.1):
+            if not self._surveyor.settled or not self._leads():
+                continue
+            try:
+                self.publish()
+            except Exception:  # the next look may do better, and nobody else would look
+                log.exception("the options cannot be published")
+
+    def publish(self) -> None:
+        """Write what changed, wherever it did."""
+        if time.monotonic() > self._anew:
+            self._written, self._anew = {}, time.monotonic() + ANEW
+        for namespace, uid in self._namespaces():
+            content = self._content(namespace)
+            if content == self._written.get((namespace, uid)) or self._enough.is_set():
+                continue
+            if self._write(namespace, content):
+                self._written[namespace, uid] = content
+            self._enough.wait(1 / WRITES_A_SECOND)
+
+    def _namespaces(self) -> list[tuple[str, str]]:
+        if self._namespace:
+            return [(self._namespace, "")]
+        if is_closed(self._ground.tenants):
+            return []
+        found = [each["metadata"] for each in self._ground.tenants.every()]
+        return sorted((h["name"], h["uid"]) for h in found if not h.get("deletionTimestamp"))
+
+    def _content(self, namespace: str) -> dict[str, str]:
+        policy = self._surveyor.policy
+        offer = replace(self._surveyor.published(namespace), enforced=self._enforced())
+        now = self._surveyor.offer(namespace)
+        cpu, memory, gpu = (coarse(each) for each in limits(now.place, policy.gpu_resource))
+        options = Options(
+            backend="kubernetes",
+            cpu=cpu,
+            memory=memory,
+            gpu=gpu,
+            max_tasks=policy.max_tasks,
+            images=(policy.default_image, *(i for i in policy.images if not set(i) & {*"*?["})),
+            data_dir=policy.data_path if policy.data_claim else "",
+            log_dir=policy.log_path if policy.log_claim else "",
+            notes=notes(offer),
+        )
+        said = {key: _text(value) for key, value in ((OPTIONS, options), (OFFER, offer))}
+        return {**said, HOURS: self._hours(namespace), PUBLISHED: self._lease}
+
+    def _write(self, namespace: str, content: Mapping[str, str]) -> bool:
+        marks = {"app.kubernetes.io/managed-by": "tfcluster-operator", **COMPONENT}
+        body: Object = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": labels.OPTIONS, "labels": marks},
+            "data": dict(content),
+        }
+        where = path("configmaps", namespace)
+        try:
+            try:
+                self._api.merge(f"{where}/{labels.OPTIONS}", body)
+            except ApiError as error:
+                if not error.gone:
+                    raise
+                self._api.create(where, body)
+        except ApiError as error:
+            log.warning("%s: its options cannot be written: %s", namespace, error)
+            return False
+        self.writes += 1
+        return True
+
+
+def coarse(limit: Limit) -> Limit:
+    """The amount with `free` rounded down: the coarser, the more there is left."""
+    total, free = limit.total, limit.free
+    if not 0 < free < total:
+        return replace(limit, free=max(0.0, min(free, total)))
+    steps = next(steps for part, steps in _STEPS if free > total * part)
+    return replace(limit, free=math.floor(free / total * steps) * total / steps)
+
+
+def _text(value: msgspec.Struct) -> str:
+    return msgspec.json.encode(value, order="deterministic").decode()

@@ -1,0 +1,189 @@
+"""Runs whose tasks Volcano binds all together or not at all: their PodGroups, and what it says.
+
+Promises that a cluster with Volcano is told from one without, also when that changes; that a
+PodGroup which went away while pods wait for it is made again; and that one never asks for tasks
+that are done and gone, so that a healed task is bound alone. What Volcano decides shows in pods:
+nothing here admits a run.
+
+Ref: https://volcano.sh/en/docs/podgroup/
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...i18n import _
+from ...kube.api import labels
+from ...kube.api.client import Api, ApiError, path
+from ...kube.api.gone import discard
+from ...kube.api.informer import Informer, Informers, Update
+from ...kube.objects import run_objects
+from ...kube.objects.pod import VOLCANO
+from ...kube.objects.policy import Policy
+from ...kube.status.pod_problems import when
+from ...kube.status.unscheduled import REASON
+from ...lifecycle import Observation, Why
+from ...spec import Cause, TFCluster
+from ..belongings import uid_of
+from ..caches import OURS, Key, run_of
+from ..cluster_state import is_closed
+from ..hooks import OfGroup, Sight
+
+Object = dict[str, Any]
+OPEN = "Open"
+"""The state of a queue that lets PodGroups in."""
+MOST = 300
+"""Characters of what Volcano says: of 600 tasks it tells much."""
+_QUEUE = re.compile(
+    r"queue\S* [`\"]?(?P<name>[^`\"\s]+)[`\"]? (?:not found|status is `(?P<state>\w+)`)"
+)
+
+_COUNTS = re.compile("tasks? in gang")
+
+log = logging.getLogger(__name__)
+
+
+class Gangs(Informers):
+    """The PodGroups of our runs.
+
+    Args:
+        api: the connection.
+        namespace: only that one's; empty for all.
+        wake: told the run that a change is of.
+    """
+
+    def __init__(self, api: Api, namespace: str, wake: Callable[[Key], None]) -> None:
+        def changed(update: Update) -> None:
+            wake(run_of(update.object))
+
+        self._api = api
+        self.groups = Informer(
+            api, path("podgroups", namespace), selector=OURS, optional=True, changed=changed
+        )
+        self.all = (self.groups,)
+
+    @property
+    def known(self) -> bool:
+        """Whether it is known if there is Volcano."""
+        return self.groups.synced.is_set() or is_closed(self.groups)
+
+    @property
+    def available(self) -> bool:
+        """Whether the cluster has PodGroups that we may see."""
+        problem = self.groups.problem
+        lost = problem is not None and problem.status in (401, 403, 404)
+        return self.groups.synced.is_set() and not lost
+
+    def of(self, cluster: TFCluster) -> Object | None:
+        """The PodGroup of a run, as it is now."""
+        head = cluster.metadata
+        found = self.groups.get(head.owner, head.name)
+        return found if found is not None and uid_of(found) == head.uid else None
+
+    def waits_for(self, sight: Sight, why: Sequence[Why], told: OfGroup) -> str:
+        """What the tasks of a run wait for that Volcano shall bind together."""
+        others = [each.text for each in why if each.reason != REASON]
+        if others:  # it has no pods, or they are refused: Volcano cannot know why
+            return _("what its tasks lack: {why}").format(why=others[0])
+        if not self.available:
+            return _(
+                "Volcano, which is not on this cluster any more: stop the run, and launch it again"
+            )
+        group = sight.group or {}
+        queue = str((group.get("spec") or {}).get("queue") or "default")
+        if told.queue not in ("", OPEN):
+            return _closed(queue, told.queue)
+        words = said(group, told.events)
+        if not words:
+            text = _("Volcano's answer (queue {queue}, which must be there and open)")
+            return text.format(queue=queue)
+        text = _("room for all {count} tasks at once in Volcano's queue {queue}, which says: {why}")
+        count = sight.cluster.spec.replicas.total
+        return text.format(count=count, queue=queue, why=words)
+
+    def mend(
+        self,
+        cluster: TFCluster,
+        policy_of: Callable[[str], Policy],
+        pods: Sequence[Object],
+        seen: Observation,
+    ) -> None:
+        """Keep the PodGroup such that Volcano can bind the pods that wait for it.
+
+        Raises:
+            ApiError: the API does not take it.
+        """
+        if not self.available:
+            return
+        ours = [pod for pod in pods if pod["spec"].get("schedulerName") == VOLCANO]
+        if all(pod["spec"].get("nodeName") for pod in ours):
+            return
+        head, group = cluster.metadata, self.of(cluster)
+        if group is None:
+            wanted = run_objects.pod_group(cluster, policy_of(head.owner), head.owner)
+            try:
+                self._api.create(path("podgroups", head.owner), wanted)
+                log.info("%s/%s: its PodGroup was gone and is made again", head.owner, head.name)
+            except ApiError as error:
+                if error.reason != "AlreadyExists":
+                    raise
+            return
+        there = {labels.task_of(pod) for pod in pods}
+        done = [
+            task.name
+            for task in seen.tasks.values()
+            if task.exit is not None and task.exit.cause is Cause.COMPLETED
+        ]
+        least = cluster.spec.replicas.total - len([name for name in done if name not in there])
+        if group["spec"].get("minMember") != least:
+            where = path("podgroups", head.owner, head.name)
+            self._api.merge(where, {"spec": {"minMember": least}})
+
+    def discard(self, key: Key, uid: str) -> None:
+        """Delete the PodGroup of a run that is over: its queue would hold room for it.
+
+        Raises:
+            ApiError: nobody answers.
+        """
+        found = self.groups.get(*key)
+        if found is None or uid_of(found) != uid or not self.available:
+            return
+        discard(self._api, path("podgroups", *key), found["metadata"]["uid"])
+
+
+def said(group: Object, events: Sequence[Object]) -> str:
+    """Volcano's newest words of why a PodGroup waits; empty when it has not looked yet.
+
+    Of one that its queue has no room for the condition only counts tasks: an event has the reason.
+    """
+    status = group.get("status") or {}
+    told = [c for c in status.get("conditions") or [] if c.get("type") == REASON]
+    words = [str(c.get("message", "")) for c in told[-1:] if c.get("status") == "True"]
+    if status.get("phase") == "Pending":
+        queued = [e for e in events if e.get("reason") == REASON and not _COUNTS.search(_text(e))]
+        words += [_text(max(queued, key=when))] if queued else []
+    whole = "; ".join(" ".join(each.split()).rstrip(".") for each in reversed(words) if each)
+    return whole if len(whole) <= MOST else f"{whole[: MOST - 1]}…"
+
+
+def _text(event: Object) -> str:
+    return str(event.get("message", ""))
+
+
+def refused(words: str) -> str:
+    """What it means that a PodGroup is not taken; empty when that is not Volcano's own word."""
+    found = _QUEUE.search(words)
+    if found is None:
+        return ""
+    if found["state"] is None:
+        text = _("Volcano's queue {queue}, which does not exist: ask the administrator")
+        return text.format(queue=found["name"])
+    return _closed(found["name"], found["state"])
+
+
+def _closed(queue: str, state: str) -> str:
+    text = _("Volcano's queue {queue}, which takes nothing now ({state})")
+    return text.format(queue=queue, state=state)

@@ -1,0 +1,192 @@
+"""CPU- and GPU-hours that a user may hold within so many days, and what is left of them. Pure.
+
+Promises a window that rolls by whole days (UTC), so that it can be said on which day how much comes
+back; and that whoever judges, a client before a launch or the control plane, says the same. It
+counts nothing: `ledger` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import date, datetime, timedelta, timezone
+from typing import Annotated
+
+from msgspec import Meta
+
+from ..errors import InvalidRequest, Problem
+from ..i18n import _, ngettext
+from ..spec import Model, Spec
+from .preflight import asked, cpu_of, gpu_of
+
+MOST_DAYS = 90
+WARN_FROM = 0.8
+"""The part of a budget from which its user is warned."""
+
+Hours = Annotated[float, Meta(ge=0, le=1e9, description="a number of hours, 0 or more")]
+Days = Annotated[int, Meta(ge=1, le=MOST_DAYS, description="a whole number of days from 1 to 90")]
+Spent = Mapping[str, tuple[float, float]]
+"""CPU- and GPU-hours by day (`2026-11-22`, UTC)."""
+
+
+class Budget(Model, frozen=True):
+    """What all runs of a user may hold within so many days; none: as much as there is."""
+
+    cpu_hours: Hours | None = None
+    gpu_hours: Hours | None = None
+    days: Days = 7
+
+
+def real(said: Budget) -> Budget | None:
+    """The budget; None for one that bounds nothing."""
+    return None if said.cpu_hours is None and said.gpu_hours is None else said
+
+
+class _Part:
+    """One of the two, with what was used of it in the window."""
+
+    def __init__(self, place: int, most: float, budget: Budget, spent: Spent, now: float) -> None:
+        self.unit, self.field = (("CPU·h", "cpuHours"), ("GPU·h", "gpuHours"))[place]
+        self.most, self.days = most, budget.days
+        first, last = window(budget.days, now)
+        self.spent = {
+            day: hours[place] for day, hours in sorted(spent.items()) if first <= day <= last
+        }
+        self.used = sum(self.spent.values())
+
+    @property
+    def left(self) -> float:
+        return max(0.0, self.most - self.used)
+
+    def back(self) -> tuple[str, float] | None:
+        """The first day on which something is free again, and how much comes back until then."""
+        freed = 0.0
+        for day, hours in self.spent.items():
+            freed += hours
+            if hours and self.used - freed < self.most:
+                return (date.fromisoformat(day) + timedelta(days=self.days)).isoformat(), freed
+        return None
+
+    def words(self) -> dict[str, str]:
+        return {"used": amount(self.used), "most": amount(self.most), "unit": self.unit}
+
+
+def window(days: int, now: float) -> tuple[str, str]:
+    """First and last day of the `days` days that end now."""
+    today = datetime.fromtimestamp(now, timezone.utc).date()
+    return (today - timedelta(days=days - 1)).isoformat(), today.isoformat()
+
+
+def days_asked(first: str, last: str, days: int, now: float) -> tuple[str, str]:
+    """The window from one day to another, as somebody says them; without them the last `days`.
+
+    Raises:
+        InvalidRequest: that is no day, or the last one is before the first.
+    """
+    usual = window(days, now)
+    wrong = [
+        Problem(name, said, _("a day such as {day} (UTC)").format(day=usual[1]))
+        for name, said in (("from", first), ("to", last))
+        if said and not _is_day(said)
+    ]
+    start, end = first or min(usual[0], last or usual[0]), last or usual[1]
+    if not wrong and start > end:
+        wrong = [Problem("from", start, _("a day that is not after {day}").format(day=end))]
+    if wrong:
+        raise InvalidRequest(wrong, _("that cannot be asked"))
+    return start, end
+
+
+def _is_day(text: str) -> bool:
+    try:
+        return len(text) == 10 and date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
+
+
+def amount(hours: float) -> str:
+    """Hours for people: `3.2`, `0.05`."""
+    return f"{hours:.1f}".removesuffix(".0") if hours >= 1 or not hours else f"{hours:.2g}"
+
+
+def told(budget: Budget | None, spent: Spent, now: float) -> str:
+    """`3.2 of 20 CPU·h left this week`; empty without a budget."""
+    text = _("{left} of {most} {unit} left {when}")
+    found = [
+        text.format(left=amount(part.left), when=_when(part.days), **part.words())
+        for part in _parts(budget, spent, now)
+    ]
+    return ", ".join(found)
+
+
+def warnings(budget: Budget | None, spent: Spent, now: float) -> list[str]:
+    """What a user should know of a budget of which most is used."""
+    found = []
+    for part in _parts(budget, spent, now):
+        if part.most and part.used >= WARN_FROM * part.most:
+            text = _(
+                "{used} of {most} {unit} {when} are used: with none left, nothing new starts{back}"
+            )
+            back = _back(part)
+            found.append(
+                text.format(when=_when(part.days), back=f"; {back}" if back else "", **part.words())
+            )
+    return found
+
+
+def problems(
+    spec: Spec, cpu: float, budget: Budget | None, spent: Spent, now: float
+) -> list[Problem]:
+    """Why nothing of this kind starts now; `cpu` are the cores that all its tasks count for."""
+    wants = {"cpuHours": cpu, "gpuHours": asked(spec, gpu_of)}
+    units = {"cpuHours": _cores, "gpuHours": _gpus}
+    found = []
+    for part in _parts(budget, spent, now):
+        want = wants[part.field]
+        if not want or part.left > 0:
+            continue
+        whom = _("for more, ask an administrator of the hub")
+        if part.most:
+            text = _("{used} of {most} {unit} {when} are used, and nothing new starts")
+            allowed = text.format(when=_when(part.days), **part.words())
+        else:
+            allowed = _("you have no {unit} at all").format(unit=part.unit)
+        allowed = "; ".join(each for each in (allowed, _back(part), whom) if each)
+        found.append(Problem(f"budget.{part.field}", units[part.field](want), allowed))
+    return found
+
+
+def cores(spec: Spec, usual: float) -> float:
+    """CPU cores that all tasks count for; one that asks for none counts as `usual`."""
+    return sum(
+        count * (cpu_of(spec.replicas.of(t).resources) or usual)
+        for t, count in spec.replicas.counts.items()
+    )
+
+
+def _parts(budget: Budget | None, spent: Spent, now: float) -> Iterator[_Part]:
+    if budget is not None:
+        for place, most in enumerate((budget.cpu_hours, budget.gpu_hours)):
+            if most is not None:
+                yield _Part(place, most, budget, spent, now)
+
+
+def _back(part: _Part) -> str:
+    back = part.back() if part.most else None
+    if back is None:
+        return ""
+    text = _("{amount} {unit} come back on {day} (0:00 UTC)")
+    return text.format(amount=amount(back[1]), unit=part.unit, day=back[0])
+
+
+def _when(days: int) -> str:
+    if days == 7:
+        return _("this week")
+    return ngettext("today", "in {count} days", days).format(count=days)
+
+
+def _cores(count: float) -> str:
+    return ngettext("{count:g} core", "{count:g} cores", count).format(count=count)
+
+
+def _gpus(count: float) -> str:
+    return ngettext("{count:g} GPU", "{count:g} GPUs", count).format(count=count)

@@ -1,0 +1,133 @@
+"""What one user may have at once on this machine, as the hub told their notebook. Pure.
+
+Promises that everybody reads the same words: the hub writes a JSON file for each user and names it
+in TFCLUSTER_LIMITS, and whatever checks a launch reads `Limits` of it. It is no security boundary:
+a user's own account can start any process without asking anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec import field
+
+from ..errors import Problem
+from ..i18n import _, ngettext
+from ..spec import Model, Resources, Spec, TaskType
+from ..spec.quantities import format_bytes, parse_memory
+from .usage import USUAL_CORES
+
+VARIABLE = "TFCLUSTER_LIMITS"
+USUAL_MEMORY = "1Gi"
+"""For what a task counts that names none, as the operator's policy has it."""
+
+
+class Quota(Model, frozen=True):
+    """What all tasks of a user may have at once; none: as much as there is."""
+
+    cpu: float | None = None
+    memory: str | None = None
+    gpu: int | None = None
+    pods: int | None = None
+
+
+class Term(Model, frozen=True):
+    """Until when an administrator allows something else, and why."""
+
+    until: float
+    reason: str
+
+
+class Limits(Model, frozen=True):
+    """The whole file; `group` is the one whose words count, "" for everybody's."""
+
+    group: str = ""
+    quota: Quota = Quota()
+    budget: dict[str, Any] = field(default_factory=dict)
+    storage: dict[str, Any] = field(default_factory=dict)
+    override: Term | None = None
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a run holds, or what a launch asks for."""
+
+    run: str
+    cpu: float = 0.0
+    memory: float = 0.0
+    gpu: float = 0.0
+    pods: float = 0.0
+
+
+def held(run: str, spec: Spec, types: Iterable[TaskType] = TaskType) -> Held:
+    """What the tasks of these types hold; one that names no CPU or memory counts for a little."""
+    counts, every = spec.replicas.counts, list(types)
+
+    def total(of: Any) -> float:
+        each = ((counts.get(t, 0), spec.replicas.of(t).resources) for t in every)
+        return float(sum(count * of(resources) for count, resources in each))
+
+    return Held(
+        run=run,
+        cpu=total(lambda r: USUAL_CORES if r.cpu is None else r.cpu),
+        memory=total(_memory_of),
+        gpu=total(lambda r: r.gpu),
+        pods=total(lambda _r: 1),
+    )
+
+
+def problems(wanted: Held, others: Iterable[Held], limits: Limits) -> list[Problem]:
+    """Why a launch is more than its user may have beside what runs; each with the way out."""
+    running, found, quota = list(others), [], limits.quota
+    memory = None if quota.memory is None else float(parse_memory(quota.memory))
+    for word, most, show in (
+        ("cpu", quota.cpu, _cores),
+        ("memory", memory, format_bytes),
+        ("gpu", quota.gpu, _gpus),
+        ("pods", quota.pods, _tasks),
+    ):
+        asked = getattr(wanted, word)
+        used = sum(getattr(one, word) for one in running)
+        if most is None or not asked or used + asked <= most:
+            continue
+        left = max(0.0, most - used)
+        text = _("you may have {most} at once{whose}, and {left} of it is left")
+        allowed = text.format(most=show(most), whose=_whose(limits), left=show(left))
+        holders = [one.run for one in running if getattr(one, word)]
+        if holders:
+            each = ", ".join(f"{one.run} {show(getattr(one, word))}" for one in running)
+            allowed += _(" ({holders})").format(holders=each)
+            allowed += _(": ask for less, wait, or `tfcluster stop {run}`").format(run=holders[0])
+        else:
+            allowed += _(": ask for less")
+        allowed += _("; for more, ask an administrator of the hub")
+        found.append(Problem(_FIELDS[word], show(asked), allowed))
+    return found
+
+
+_FIELDS = {"cpu": "quota.cpu", "memory": "quota.memory", "gpu": "quota.gpu", "pods": "quota.pods"}
+
+
+def _whose(limits: Limits) -> str:
+    if limits.override is not None:
+        text = _(" (an administrator's exception: {reason})")
+        return text.format(reason=limits.override.reason)
+    return _(" (group {group})").format(group=limits.group) if limits.group else ""
+
+
+def _memory_of(resources: Resources) -> float:
+    return float(parse_memory(resources.memory or USUAL_MEMORY))
+
+
+def _cores(count: float) -> str:
+    return ngettext("{count:g} CPU core", "{count:g} CPU cores", round(count)).format(count=count)
+
+
+def _gpus(count: float) -> str:
+    return ngettext("{count:g} GPU", "{count:g} GPUs", round(count)).format(count=count)
+
+
+def _tasks(count: float) -> str:
+    return ngettext("{count:g} task", "{count:g} tasks", round(count)).format(count=count)

@@ -1,0 +1,96 @@
+"""How full a person's folders are beside what they may hold: a warning from 80 %, a refusal. Pure.
+
+Promises that whoever is warned or refused reads how much there is, how much is allowed, and what is
+the largest that could go. What was not measured stands against nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..errors import Problem
+from ..i18n import _
+from ..spec import Model
+from ..spec.quantities import format_bytes
+
+WARN = 0.8
+"""The part of what is allowed from which a person is told."""
+OWN = 1.1
+"""A volume of this many times what is allowed, at most, is of the folder or claim alone."""
+NAMES = ("workspace", "data", "log")
+_MANY = 3
+
+
+class Part(Model, frozen=True, omit_defaults=False):
+    """A folder or a file right below a volume, in a log folder the output of a run; its bytes."""
+
+    name: str
+    used: int
+    run: bool = False
+
+
+class Volume(Model, frozen=True, omit_defaults=False):
+    """One of the folders: `workspace`, `data`, `log`.
+
+    `used` is None where nobody could measure, and `note` says why; with `at_least` there is more
+    than was counted. `allowed` is None where nothing bounds it.
+    """
+
+    name: str
+    path: str = ""
+    used: int | None = None
+    allowed: int | None = None
+    at_least: bool = False
+    largest: tuple[Part, ...] = ()
+    note: str = ""
+
+    @property
+    def share(self) -> float:
+        """The part of what is allowed that is used; 0 where one of the two is not known."""
+        if self.used is None or self.allowed is None:
+            return 0.0
+        return self.used / self.allowed if self.allowed else 1.0
+
+
+def problems(volumes: Iterable[Volume]) -> list[Problem]:
+    """Why nothing new may start: what is full."""
+    return [
+        Problem(
+            f"storage.{each.name}",
+            _held(each),
+            _("it is full, and nothing new starts. {what}; for more, ask an administrator").format(
+                what=what_to_do(each)
+            ),
+        )
+        for each in volumes
+        if each.share >= 1.0
+    ]
+
+
+def warnings(volumes: Iterable[Volume]) -> list[str]:
+    """What will soon be full."""
+    text = _("your {name} folder holds {held}: when it is full, nothing new starts. {what}")
+    return [
+        text.format(name=each.name, held=_held(each), what=what_to_do(each))
+        for each in volumes
+        if WARN <= each.share < 1.0
+    ]
+
+
+def what_to_do(volume: Volume) -> str:
+    """How to make room, with what would make most of it."""
+    largest = volume.largest[:_MANY]
+    most = ", ".join(f"{part.name} {format_bytes(part.used)}" for part in largest)
+    if largest and largest[0].run:
+        text = _("The largest are {most}: `tfcluster delete {run} --with-logs` makes room")
+        return text.format(most=most, run=largest[0].name)
+    if largest:
+        text = _("The largest in {path} are {most}: delete what nobody needs")
+        return text.format(path=volume.path, most=most)
+    return _("Delete what nobody needs in {path}").format(path=volume.path or volume.name)
+
+
+def _held(volume: Volume) -> str:
+    used, allowed = format_bytes(volume.used or 0), format_bytes(volume.allowed or 0)
+    text = _("{used} of {allowed}, at least") if volume.at_least else _("{used} of {allowed}")
+    return text.format(used=used, allowed=allowed)

@@ -1,0 +1,177 @@
+"""A run as documents: its record, and each task as this machine runs it. Pure.
+
+Promises that what is printed is what `runtime/task.py` computes (a test keeps the two equal), and
+YAML that any program can read. Creates nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ..errors import Conflict
+from ..kube.objects import templates
+from ..spec import Mode, TaskType, TFCluster, tf_config
+from ..spec.loopback import guard_path
+from ..spec.names import parse_ref, task_name
+
+TEMPLATE = "local.yaml.j2"
+RUNTIME = Path(__file__).parents[1] / "runtime"
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a task finds where it runs.
+
+    `program_dir` is where the snapshot is written out, `guard` the library that keeps TensorFlow on
+    loopback, `cpus` the cores that a task without a limit may use.
+    """
+
+    interpreter: str
+    data_dir: str
+    output_dir: str
+    program_dir: str
+    guard: str | None
+    cpus: int
+
+
+def place_of(cluster: TFCluster, interpreter: str, data_dir: str, log_dir: str, cpus: int) -> Place:
+    """Where the tasks of `cluster` run; a run that is only planned has a word for some of it."""
+    paths = cluster.status.paths
+    logs = paths.get("logs")
+    return Place(
+        interpreter=interpreter,
+        data_dir=data_dir,
+        output_dir=paths.get("output")
+        or os.path.join(log_dir, cluster.metadata.cluster, str(cluster.metadata.run)),
+        program_dir=str(Path(logs).with_name("program")) if logs else "<copy of the program>",
+        guard=guard_path(),
+        cpus=cpus,
+    )
+
+
+@dataclass(frozen=True)
+class RenderedTask:
+    """One task: its `command`, the `env` that is set for it, and TF_CONFIG as it is read."""
+
+    name: str
+    command: Sequence[str]
+    env: Mapping[str, str]
+    tf_config: Mapping[str, Any]
+
+
+def render(cluster: TFCluster, place: Place) -> str:
+    """The record and the tasks as a stream of YAML documents."""
+    template = templates.environment().get_template(TEMPLATE)
+    return template.render(record=msgspec.to_builtins(cluster), tasks=tasks(cluster, place))
+
+
+def tasks(cluster: TFCluster, place: Place) -> list[RenderedTask]:
+    """Every task of the run as it would be started."""
+    counts = cluster.spec.replicas.counts
+    addresses = _addresses(cluster)
+    found = []
+    for task_type, count in counts.items():
+        for index in range(count):
+            config = tf_config.tf_config(counts, addresses, task_type, index)
+            found.append(
+                RenderedTask(
+                    name=task_name(task_type, index),
+                    command=_command(cluster, place, addresses, task_type, index),
+                    env=_env(cluster, place, task_type, index, config),
+                    tf_config=config,
+                )
+            )
+    return found
+
+
+def _addresses(cluster: TFCluster) -> dict[str, tuple[str, ...]]:
+    """Those of the record; before the launch a word in place of each port."""
+    counts = cluster.spec.replicas.counts
+    known = cluster.status.addresses
+    return {
+        t.value: known[t.value]
+        if len(known.get(t.value, ())) == count
+        else tuple(f"127.0.0.1:<port of {task_name(t, i)}>" for i in range(count))
+        for t, count in counts.items()
+    }
+
+
+def _command(
+    cluster: TFCluster,
+    place: Place,
+    addresses: Mapping[str, Sequence[str]],
+    task_type: TaskType,
+    index: int,
+) -> list[str]:
+    spec = cluster.spec
+    if spec.mode is Mode.IN_GRAPH:
+        return [place.interpreter, str(RUNTIME), "tf_server", "--server", spec.server.value]
+    if spec.program is None:  # the record is damaged
+        raise Conflict(cluster.status.message)
+    script = os.path.join(place.program_dir, spec.program.entrypoint)
+    flags = tf_config.flags(
+        spec.program.flags,
+        spec.program.arguments,
+        addresses,
+        task_type,
+        index,
+        data_dir=place.data_dir,
+        log_path=place.output_dir,
+    )
+    start = ["bash"] if script.endswith(".sh") else [place.interpreter, "-u"]
+    return [*start, script, *flags, *spec.program.arguments]
+
+
+def _env(
+    cluster: TFCluster,
+    place: Place,
+    task_type: TaskType,
+    index: int,
+    config: tf_config.TFConfig,
+) -> dict[str, str]:
+    """What is set for the task on top of the environment of whoever launches."""
+    spec = cluster.spec
+    limit = spec.replicas.of(task_type).resources.cpu
+    env = {
+        **tf_config.environment_defaults(math.ceil(limit) if limit else None, place.cpus),
+        "TF_GRPC_REUSE_PORT": "true",
+        **spec.env,
+        "TF_CONFIG": json.dumps(config),
+        "TFCLUSTER_CLUSTER": cluster.metadata.cluster,
+        "TFCLUSTER_RUN": str(cluster.metadata.run),
+        "TFCLUSTER_NAME": cluster.metadata.name,
+        "TFCLUSTER_TASK": task_name(task_type, index),
+        "TFCLUSTER_TASK_TYPE": task_type.value,
+        "TFCLUSTER_TASK_INDEX": str(index),
+        "TFCLUSTER_DATA_DIR": place.data_dir,
+        "TFCLUSTER_OUTPUT_DIR": place.output_dir,
+        "TFCLUSTER_ATTEMPT": "1",
+        "TFCLUSTER_RESUME_FROM": _resume_from(cluster, place),
+        "PYTHONUNBUFFERED": "1",
+    }
+    if spec.mode is Mode.BETWEEN_GRAPH:
+        env["PATH"] = _joined(os.path.dirname(place.interpreter), env.get("PATH", "$PATH"))
+        env["PYTHONPATH"] = _joined(str(RUNTIME / "site"), env.get("PYTHONPATH", "$PYTHONPATH"))
+    if place.guard:
+        env["LD_PRELOAD"] = _joined(place.guard, env.get("LD_PRELOAD", ""))
+    return env
+
+
+def _joined(first: str, rest: str) -> str:
+    return f"{first}:{rest}" if rest else first
+
+
+def _resume_from(cluster: TFCluster, place: Place) -> str:
+    """The output folder of the run to resume: beside that of this run, at `<log>/<cluster>/<n>`."""
+    if cluster.spec.resume_from is None:
+        return ""
+    name, run = parse_ref(cluster.spec.resume_from)
+    return str(Path(place.output_dir).parents[1] / name / str(run))

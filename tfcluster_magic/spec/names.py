@@ -1,0 +1,58 @@
+"""Names: clusters, runs and tasks. Pure functions; the rules are checked nowhere else.
+
+A run is `<cluster>-<n>`; a task is `<type>-<index>`. A cluster's name never ends in `-<digits>`,
+so that `digits-2` can only mean run 2 of `digits`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..i18n import _
+from . import NAME_PATTERN, TaskType
+
+MAX_NAME = 40
+
+
+def name_rule() -> str:
+    """What a name may be, for a message."""
+    return _(
+        "use 1 to {most} lower-case letters, digits and '-', starting with a letter, "
+        "ending in a letter or digit, and not in '-<number>' (that would read as a run)"
+    ).format(most=MAX_NAME)
+
+
+def is_valid(name: str) -> bool:
+    """Whether `name` may name a cluster."""
+    return re.fullmatch(NAME_PATTERN, name) is not None and re.search(r"-\d+$", name) is None
+
+
+def derive(text: str) -> str:
+    """A valid cluster name from any text, such as a file's stem: `My_Train 2` gives `my-train2`."""
+    name = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    name = re.sub(r"^[^a-z]+", "", name)
+    while match := re.search(r"-(\d+)$", name):
+        name = name[: match.start()] + match.group(1)
+    return name[:MAX_NAME].rstrip("-") or "cluster"
+
+
+def run_name(cluster: str, run: int) -> str:
+    """`digits`, 2 gives `digits-2`."""
+    return f"{cluster}-{run}"
+
+
+def parse_ref(ref: str) -> tuple[str, int | None]:
+    """Split what a user typed: `digits-2` gives ("digits", 2); `digits` gives ("digits", None)."""
+    match = re.fullmatch(r"(.*[^-])-([0-9]{1,9})", ref)
+    return (match.group(1), int(match.group(2))) if match else (ref, None)
+
+
+def task_name(task_type: TaskType | str, index: int) -> str:
+    """`worker`, 3 gives `worker-3`."""
+    return f"{TaskType(task_type).value}-{index}"
+
+
+def parse_task(name: str) -> tuple[TaskType, int]:
+    """`worker-3` gives (TaskType.WORKER, 3); raises ValueError for anything else."""
+    kind, _dash, index = name.rpartition("-")
+    return TaskType(kind), int(index)

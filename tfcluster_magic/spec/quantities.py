@@ -1,0 +1,106 @@
+"""Quantities as people write them: memory as in Kubernetes ("2Gi"), durations as in Go ("1h30m").
+Pure.
+
+Source: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections.abc import Iterator, Mapping
+
+from ..i18n import _
+
+_MEMORY_UNITS = {
+    "": 1,
+    "k": 10**3,
+    "M": 10**6,
+    "G": 10**9,
+    "T": 10**12,
+    "Ki": 2**10,
+    "Mi": 2**20,
+    "Gi": 2**30,
+    "Ti": 2**40,
+}
+_DURATION_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def memory_rule() -> str:
+    """How an amount of memory is written, for a message."""
+    return _("write a number with Ki, Mi, Gi or Ti, such as 512Mi or 2Gi")
+
+
+def duration_rule() -> str:
+    """How a duration is written, for a message."""
+    return _("write seconds, or a duration such as 30s, 10m, 1h30m or 7d")
+
+
+def number_rule() -> str:
+    """Say what a number may be, for a message."""
+    return _("use a finite number")
+
+
+def odd_numbers(data: object, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield numbers in JSON-like data that are NaN, infinite or too large for a float: path and
+    text.
+    """
+    todo = [(path, data)]
+    while todo:
+        at, value = todo.pop()
+        if isinstance(value, Mapping):
+            dot = f"{at}." if at else ""
+            todo += [(f"{dot}{key}", part) for key, part in reversed([*value.items()])]
+        elif isinstance(value, (list, tuple)):
+            todo += [(f"{at}[{i}]", part) for i, part in reversed([*enumerate(value)])]
+        elif isinstance(value, float) and not math.isfinite(value):
+            yield at, str(value)
+        elif isinstance(value, int) and abs(value) > sys.float_info.max:
+            yield at, hex(value)[:20] + "…"  # it may have too many decimal digits to convert
+
+
+def parse_memory(text: str) -> int:
+    """Bytes of a memory quantity: "2Gi" gives 2147483648. Raises ValueError."""
+    match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]+)?)\s*(Ki|Mi|Gi|Ti|k|M|G|T)?", text.strip())
+    if not match:
+        raise ValueError(
+            _("{text!r} is not an amount of memory: {rule}").format(text=text, rule=memory_rule())
+        )
+    return int(float(match.group(1)) * _MEMORY_UNITS[match.group(2) or ""])
+
+
+def format_bytes(count: float) -> str:
+    """The shortest exact-looking quantity: 2147483648 gives "2Gi", 1610612736 gives "1536Mi"."""
+    for unit in ("Ti", "Gi", "Mi", "Ki"):
+        size = _MEMORY_UNITS[unit]
+        if count >= size and (count % size == 0 or unit == "Ki" or count >= 10 * size):
+            return f"{round(count / size)}{unit}"
+    return str(round(count))
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of a duration: "1h30m" gives 5400.0, "45" gives 45.0. Raises ValueError."""
+    parts = re.findall(r"(\d+(?:\.\d+)?)([smhd]?)", text.strip())
+    whole = "".join(number + unit for number, unit in parts) == text.strip()
+    if not parts or not whole or (len(parts) > 1 and any(not unit for _number, unit in parts)):
+        raise ValueError(
+            _("{text!r} is not a duration: {rule}").format(text=text, rule=duration_rule())
+        )
+    seconds = sum(float(number) * _DURATION_UNITS[unit] for number, unit in parts)
+    if not math.isfinite(seconds):
+        raise ValueError(number_rule())
+    return seconds
+
+
+def format_duration(seconds: float) -> str:
+    """A short duration for people: 5400 gives "1h 30m", 0.25 gives "0.2s"."""
+    if seconds < 10 and seconds != int(seconds):
+        return f"{seconds:.1f}s"
+    left = round(seconds)
+    parts = []
+    for unit in ("d", "h", "m", "s"):
+        count, left = divmod(left, _DURATION_UNITS[unit])
+        if count:
+            parts.append(f"{count}{unit}")
+    return " ".join(parts[:2]) or "0s"

@@ -1,0 +1,340 @@
+"""Read state files with suspicion, and write them whole or not at all.
+
+A file in a state folder may be anything by the time it is read: cut, garbled, huge, a pipe, a link,
+or another user's. `content` opens only a regular file that the folder's owner, this user or root
+owns; it never blocks and never reads more than `MOST_BYTES`. Whatever is wrong raises `Unreadable`.
+`write` replaces a file in one step, so that a reader sees either the old content or the new. This
+module owns the mode (private to the user), the temporary names, and the spare files that make a
+write possible on a full disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import shutil
+import stat
+from _thread import get_native_id
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from . import newer
+from .i18n import _
+
+T = TypeVar("T")
+
+MOST_BYTES = 8 << 20
+"""Largest state file that is read or written; no argument list of a process is longer."""
+MOST_NUMBER = 2.5e11
+"""Largest fractional number in a state file: as seconds since 1970, the year 9892."""
+_ODD_NUMBER = re.compile(rb"(?:^|[:,\[])\s*(?:-|[0-9.]*[eE]|[0-9]{12})")
+"""Matches every text with a number below 0 or above `MOST_NUMBER`, and few others."""
+SPARE_BYTES = 32 << 10
+NEEDED = 1 << 20
+"""A disk with fewer free bytes is full."""
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class Unreadable(Exception):
+    """A state file that exists but is not valid; the text says why."""
+
+
+def opened(path: Path, *, owned: bool = True) -> int:
+    """Open a regular file for reading, without waiting and without following a link.
+
+    `owned`: it belongs to the owner of its folder, to this user or to root.
+
+    Raises:
+        FileNotFoundError: there is nothing at `path`.
+        Unreadable: it is something else, or cannot be opened.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
+    except (OSError, ValueError) as error:
+        raise Unreadable(_why(error)) from None
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            raise Unreadable(_("it is not a regular file"))
+        is_ours = found.st_uid in (0, os.geteuid())
+        if owned and not is_ours and found.st_uid != os.stat(path.parent).st_uid:
+            raise Unreadable(_("it belongs to another user"))
+    except OSError as error:
+        os.close(fd)
+        raise Unreadable(_why(error)) from None
+    except Unreadable:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _why(error: Exception) -> str:
+    number = getattr(error, "errno", None)
+    if number == errno.ELOOP:
+        return _("it is a link")
+    if number == errno.ENXIO:
+        return _("it is not a regular file")
+    return getattr(error, "strerror", None) or str(error)
+
+
+def content(path: Path, most: int = MOST_BYTES) -> bytes:
+    """Return the content of a state file. Raises as `opened`, and Unreadable above `most` bytes."""
+    fd = opened(path)
+    try:
+        size = os.fstat(fd).st_size
+        if size > most:
+            raise Unreadable(_("it is larger than {most} bytes").format(most=most))
+        text = os.read(fd, size)
+        while len(text) < size and (piece := os.read(fd, size - len(text))):
+            text += piece
+        return text
+    except OSError as error:
+        raise Unreadable(_why(error)) from None
+    finally:
+        os.close(fd)
+
+
+def tail(path: Path, most: int, *, owned: bool = True) -> bytes:
+    """Return the last `most` bytes of a file of any size; nothing if it cannot be read."""
+    try:
+        fd = opened(path, owned=owned)
+    except (FileNotFoundError, Unreadable):
+        return b""
+    try:
+        return os.pread(fd, most, max(0, os.fstat(fd).st_size - most))
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)
+
+
+def decoded(text: bytes, kind: type[T], *, exact: bool = False) -> T:
+    """Decode JSON as a `kind`, ignoring newer fields unless `exact`. Raises Unreadable."""
+    try:
+        try:
+            found = msgspec.json.decode(text, type=kind)
+        except msgspec.ValidationError:
+            if exact or not hasattr(kind, "__struct_fields__"):
+                raise
+            known = msgspec.json.decode(text)
+            if not isinstance(known, dict):
+                raise
+            found = newer.known_part(known, kind)  # type: ignore[type-var]
+        if _ODD_NUMBER.search(text):
+            _check_numbers(found)
+    except (ValueError, RecursionError) as error:  # of msgspec, and of text that is no UTF-8
+        raise Unreadable(str(error)) from None
+    return found
+
+
+def _check_numbers(value: object) -> None:
+    """Refuse times and amounts that later code would fail on."""
+    kind = type(value)
+    if kind is float:
+        if not 0 <= value <= MOST_NUMBER:  # type: ignore[operator]
+            raise ValueError(_("{number:g} is out of range").format(number=value))
+    elif kind is not str:
+        inside: Iterable[object] = ()
+        if isinstance(value, dict):
+            inside = value.values()
+        elif isinstance(value, (list, tuple)):
+            inside = value
+        elif fields := getattr(kind, "__struct_fields__", ()):
+            inside = (getattr(value, name) for name in fields)
+        for each in inside:
+            _check_numbers(each)
+
+
+def load(path: Path, kind: type[T], *, exact: bool = False) -> T:
+    """Return the content of a state file as a `kind`. Raises as `content` and `decoded`."""
+    return decoded(content(path), kind, exact=exact)
+
+
+def read(path: Path, kind: type[T]) -> T | None:
+    """Return the same, or None if the file is missing or unreadable."""
+    try:
+        return load(path, kind)
+    except (FileNotFoundError, Unreadable):
+        return None
+
+
+def write(
+    path: Path,
+    content: bytes,
+    durable: bool = False,
+    alone: bool = False,
+    spares: Iterable[Path] = (),
+    mode: int = 0o600,
+    gid: int | None = None,
+) -> None:
+    """Replace `path` with `content`; `durable` also survives a power cut. Raises OSError.
+
+    `alone`: a lock keeps others from writing it, so that what a killed writer left is taken.
+    `spares`: files made by `reserve`; one of them is used when the disk is full.
+    """
+    if len(content) > MOST_BYTES:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
+    # One name for each thread of each process: two writers of one file (readers that repair a
+    # record, requests to stop one run) stay apart. A process's only thread has its number.
+    beside = path.with_name(f".{path.name}.{'half' if alone else get_native_id()}")
+    try:
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(beside)  # never write into what somebody put there
+            _fill(beside, content, os.O_CREAT | os.O_EXCL, durable, mode, gid)
+        except OSError as error:
+            if error.errno not in FULL or not _claim(spares, beside, len(content)):
+                raise
+            _fill(beside, content, 0, durable, mode, gid)
+        try:
+            os.replace(beside, path)
+        except IsADirectoryError:  # a state file is no folder
+            put_aside(path)
+            os.replace(beside, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)
+        raise
+
+
+def _fill(path: Path, text: bytes, how: int, durable: bool, mode: int, gid: int | None) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | how, 0o600)
+    try:
+        view = memoryview(text)
+        while view:
+            view = view[os.write(fd, view) :]
+        os.ftruncate(fd, len(text))
+        if gid is not None:
+            os.fchown(fd, -1, gid)
+        if mode != 0o600:
+            os.fchmod(fd, mode)
+        if durable:
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _claim(spares: Iterable[Path], beside: Path, size: int) -> bool:
+    """Take over a spare file that has room for `size` bytes, under the name `beside`."""
+    if size > SPARE_BYTES:
+        return False
+    for spare in spares:
+        with contextlib.suppress(OSError):
+            os.rename(spare, beside)  # only one of two writers gets it
+            return True
+    return False
+
+
+def reserve(spare: Path) -> None:
+    """Reserve `SPARE_BYTES` of the disk for a `write` when it is full. Raises OSError."""
+    fd = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            os.posix_fallocate(fd, 0, SPARE_BYTES)
+        except (AttributeError, OSError) as error:  # macOS, or the file system does not support it
+            if getattr(error, "errno", None) in FULL:
+                raise
+            os.write(fd, bytes(SPARE_BYTES))
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(spare)
+        raise
+    finally:
+        os.close(fd)
+
+
+def lock_file(path: Path) -> int:
+    """Open a lock file, and make it if it is missing. Anything there that is not a regular file is
+    put aside. Raises OSError.
+    """
+    how = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        fd = os.open(path, how, 0o600)
+        if stat.S_ISREG(os.fstat(fd).st_mode):
+            return fd
+        os.close(fd)
+    except OSError as error:
+        if error.errno not in (errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.EACCES):
+            raise
+        with contextlib.suppress(OSError):
+            os.chmod(path.parent, 0o700)
+    put_aside(path)
+    return os.open(path, how, 0o600)
+
+
+def put_aside(path: Path) -> None:
+    """Move aside what stands in the place of a state file and is not one. Raises OSError."""
+    os.rename(path, path.with_name(f".{path.name}.aside.{os.lstat(path).st_ino}"))
+
+
+def is_full(folder: Path) -> bool:
+    """Return whether the disk of `folder` has no room for more bytes or more files."""
+    try:
+        there = os.statvfs(folder)
+    except OSError:
+        return False
+    # Some file systems have no fixed number of files and report 0 of 0.
+    no_files = there.f_files > 0 and there.f_favail == 0
+    return there.f_bavail * there.f_frsize < NEEDED or no_files
+
+
+def mount_of(folder: Path) -> str:
+    """Return where the disk of `folder` is mounted."""
+    place = Path(os.path.realpath(folder))
+    with contextlib.suppress(OSError):
+        device = os.stat(place).st_dev
+        while place != place.parent and os.stat(place.parent).st_dev == device:
+            place = place.parent
+    return str(place)
+
+
+Stamp = tuple[int, int, int]
+
+
+def stamp(path: Path) -> Stamp | None:
+    """Return a mark that changes when the file is replaced or changed; None if there is no file."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino, found.st_size
+
+
+def is_gone(path: Path) -> bool:
+    """Whether there is surely nothing at `path`; a volume that fails for now has it still."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a folder and all in it; what cannot be removed is left. Never raises."""
+    if path.is_symlink():
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        return
+    # A snapshot may be read-only: give the folders back their write bit first.
+    with contextlib.suppress(RecursionError):
+        for folder, _folders, _files in os.walk(path):
+            with contextlib.suppress(OSError):
+                os.chmod(folder, 0o700)
+    with contextlib.suppress(RecursionError):  # folders nested a thousand deep
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def remove_empty(path: Path) -> None:
+    """Remove a folder with nothing in it, and the one above if that was all of it."""
+    for folder in (path, path.parent):
+        with contextlib.suppress(OSError):  # there is something in it, or it is gone
+            folder.rmdir()

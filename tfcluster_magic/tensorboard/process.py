@@ -1,0 +1,265 @@
+"""TensorBoard on a folder of event files: one process for each folder, shared by all who ask.
+
+Promises that callers in any process get the same board while it lives, that a board outlives its
+caller, and that it ends by itself when nobody uses it. It owns the start and the end of boards; the
+registry is `tensorboard_registry.py`'s, the board's own process `tensorboard_server.py`'s. It never
+imports TensorBoard.
+
+The board listens on 127.0.0.1, whose ports every account of the machine can open, and browsers of
+pages from anywhere, too. So it answers only below a path that is a secret of its own, which stands
+in the registry (private to the user) and in the address that is shown. TensorBoard's data server
+has no such door: programs of other accounts of this machine can ask it for what the board shows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from .. import paths, state_files
+from ..errors import NotFound, TFClusterError
+from ..i18n import _
+from . import server
+from .registry import Board, Entry, read, registry
+from .server import HOST, started
+
+IDLE_TIMEOUT = 1800.0
+"""Seconds without a connection after which a board ends by itself."""
+START_TIMEOUT = 60.0
+"""Seconds that a board may take to listen; about one when nothing else is going on."""
+
+_ANSWER_TIMEOUT = 10.0
+_GRACE = 5.0
+# What belongs to the notebook server, to a run, or would send the board's own traffic away.
+_DROPPED_PREFIXES = ("JUPYTERHUB_", "JPY_", "JUPYTER_TOKEN")
+_DROPPED = {
+    "TFCLUSTER_RUN_UID",
+    *(p + "_proxy" for p in ("http", "https", "grpc", "all")),
+    *(p + "_PROXY" for p in ("HTTP", "HTTPS", "ALL")),
+}
+
+
+def open(  # noqa: A001 - read as tensorboard.open
+    folder: str | os.PathLike[str],
+    *,
+    exact: bool = False,
+    shown: str | None = None,
+    log_root: str | os.PathLike[str] | None = None,
+    idle_timeout: float = IDLE_TIMEOUT,
+    state_dir: str | os.PathLike[str] | None = None,
+    start_timeout: float = START_TIMEOUT,
+) -> Board:
+    """The TensorBoard on `folder`: the one that runs already, else a new one (about one second).
+
+    The folder may be empty: runs appear as they are written. `log_root` (the environment's when
+    None) and what is below it is made where it is missing. An `exact` folder is refused when it, or
+    one above it, has become a link. The board stays with the folder that it was opened on, whatever
+    its path leads to later, and calls it `shown`. `idle_timeout` (seconds above 0) counts for a new
+    board only, as `shown` does.
+
+    Raises:
+        NotFound: no such folder, or not one that can be read.
+        TFClusterError: TensorBoard is not installed, or it did not start.
+    """
+    if not idle_timeout > 0:
+        raise TFClusterError(
+            _("idle_timeout: got {idle_timeout!r}; a number of seconds above 0").format(
+                idle_timeout=idle_timeout
+            )
+        )
+    entry = Entry(registry(state_dir), _checked(folder, log_root, exact))
+    with entry.locked() as lock:
+        board = entry.living()
+        if board and _same(board, entry.folder) and _answers(board):
+            return board
+        if board:
+            _end(board)
+        options = {"shown": shown or entry.folder, "idle": idle_timeout}
+        return _start(entry, lock, options, start_timeout)
+
+
+def list_boards(state_dir: str | os.PathLike[str] | None = None) -> list[Board]:
+    """The boards whose processes live. Using them is not counted as use: they may go idle."""
+    known = (read(path) for path in sorted(registry(state_dir).glob("*.json")))
+    return [board for board in known if board]
+
+
+def stop(
+    folder: str | os.PathLike[str], *, state_dir: str | os.PathLike[str] | None = None
+) -> bool:
+    """End every board on `folder`, and say whether there was one. It is gone when this returns."""
+    where, path = registry(state_dir), os.path.realpath(os.path.expanduser(folder))
+    found = False
+    for board in list_boards(where.parent):
+        if board.folder != path:
+            continue
+        entry = Entry(where, path)
+        with entry.locked():
+            living = entry.living()
+            if living:
+                _end(living)
+                found = True
+            with contextlib.suppress(OSError):
+                entry.file("json").unlink()
+    return found
+
+
+def _checked(
+    folder: str | os.PathLike[str], log_root: str | os.PathLike[str] | None, exact: bool
+) -> str:
+    path = Path(os.path.realpath(os.path.expanduser(folder)))
+    if exact and os.fspath(path) != os.fspath(folder):
+        raise _changed(os.fspath(folder))
+    root = Path(os.path.realpath(log_root or paths.log_dir()))
+    try:
+        if root == path or root in path.parents:
+            path.mkdir(parents=True, exist_ok=True)
+        os.scandir(path).close()
+    except OSError as error:
+        raise NotFound(
+            _(
+                "TensorBoard cannot show {path}: {why}; name a folder that exists and that you "
+                "may read (it may be empty: runs appear as they are written)"
+            ).format(path=path, why=error.strerror or error)
+        ) from None
+    return str(path)
+
+
+def _changed(folder: str) -> NotFound:
+    return NotFound(
+        _(
+            "TensorBoard cannot show {path}: it became a link to another folder while it was being "
+            "opened; open the folder itself"
+        ).format(path=folder)
+    )
+
+
+def _same(board: Board, folder: str) -> bool:
+    """Whether the board is in what is now at `folder`: it may have been replaced by a new one."""
+    try:
+        return os.path.samefile(f"/proc/{board.pid}/cwd", folder)
+    except OSError:
+        return not os.path.exists("/proc/self/cwd")
+
+
+def _answers(board: Board) -> bool:
+    connection = http.client.HTTPConnection(HOST, board.port, timeout=_ANSWER_TIMEOUT)
+    try:
+        connection.request("GET", f"{board.path_prefix}/data/environment")
+        return connection.getresponse().status == http.HTTPStatus.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def _environment() -> dict[str, str]:
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name not in _DROPPED and not name.startswith(_DROPPED_PREFIXES)
+    }
+
+
+def _start(entry: Entry, lock: int, options: dict[str, object], start_timeout: float) -> Board:
+    report, its_end = os.pipe()
+    options |= {
+        "folder": entry.folder,
+        "register": str(entry.file("json")),
+        "lock": lock,
+        "report": its_end,
+        "startTimeout": max(1, round(start_timeout)),
+    }
+    log = entry.file("log")
+    try:
+        try:
+            _spawn(options, log, (lock, its_end))
+        finally:
+            os.close(its_end)
+        said = _hear(report, start_timeout + _GRACE)
+    except OSError as error:
+        raise TFClusterError(
+            _("TensorBoard could not be started: {why}").format(why=error)
+        ) from None
+    finally:
+        os.close(report)
+    board = entry.living()
+    if said == b"ready" and board and _answers(board):
+        return replace(board, fresh=True)
+    if said == b"changed":
+        raise _changed(entry.folder)
+    if said == b"missing":
+        raise TFClusterError(
+            _("TensorBoard is not installed for {python}: pip install tensorboard").format(
+                python=sys.executable
+            )
+        )
+    raise TFClusterError(
+        _(
+            "TensorBoard on {folder} did not start (it has {seconds:.0f} s for that)"
+            "{last_lines}\nits output is in {log}"
+        ).format(folder=entry.folder, seconds=start_timeout, last_lines=_last_lines(log), log=log)
+    )
+
+
+def _spawn(options: dict[str, object], log: Path, descriptors: tuple[int, int]) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        state_files.put_aside(log) if log.is_dir() else log.unlink()  # an ending one keeps its own
+    how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with os.fdopen(os.open(log, how, 0o600), "wb") as output:
+        subprocess.run(
+            [sys.executable, server.__file__, json.dumps(options)],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd="/",  # neither pins the caller's folder nor imports from it
+            env=_environment(),
+            pass_fds=descriptors,
+            start_new_session=True,
+            check=False,  # it forks the board at once and ends; `_hear` tells how it went
+        )
+
+
+def _hear(report: int, within: float) -> bytes:
+    """What the board says; nothing when it ended instead, or says nothing for `within` seconds."""
+    poll = select.poll()  # unlike select, it takes the high descriptors of a busy notebook server
+    poll.register(report, select.POLLIN)
+    return os.read(report, 100) if poll.poll(within * 1000) else b""
+
+
+def _last_lines(log: Path) -> str:
+    lines = state_files.tail(log, 8192).decode("utf-8", "replace").splitlines()[-10:]
+    if not lines:
+        return _("; it said nothing")
+    return "".join(f"\n  {line[:300]}" for line in lines)
+
+
+def _end(board: Board) -> None:
+    """SIGTERM, and after a grace period SIGKILL; its data server goes with it."""
+    began = started(board.pid)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(board.pid, signal.SIGTERM)
+    if not _gone(board.pid, began, _GRACE):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(board.pid, signal.SIGKILL)
+        _gone(board.pid, began, _GRACE)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(board.pid, signal.SIGKILL)  # it leads a session of its own
+
+
+def _gone(pid: int, began: str | None, within: float) -> bool:
+    deadline = time.monotonic() + within
+    while began is not None and started(pid) == began:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)  # nobody is told when somebody else's child ends; pidfd is for Linux alone
+    return True

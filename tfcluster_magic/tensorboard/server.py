@@ -1,0 +1,176 @@
+"""The TensorBoard process: a script that `tensorboard.py` starts, apart from whoever started it.
+
+    python tensorboard_server.py '{"folder": ..., "shown": ..., "idle": seconds, "register": path,
+                                   "lock": fd, "report": fd, "startTimeout": seconds}'
+
+Promises a process of its own session with no parent that waits for it, bound to 127.0.0.1 on a
+port that the kernel chose, below a path that nobody can guess, without TensorFlow. It goes into the
+folder first and shows what is there: a path that is made a link afterwards leads it nowhere else.
+It writes its registry file once it listens, releases the starter's lock only then, and ends by
+itself after `idle` seconds without a connection. It removes its registry file when it ends. It
+imports nothing of ours, so it runs by path; what it needs of TensorBoard is public but for the stub
+of `tensorboard.compat.notf`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+if __name__ == "__main__":
+    # nothing is imported from beside this file, or from the folder that is shown
+    _here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [entry for entry in sys.path if os.path.isabs(entry) and entry != _here]
+
+import atexit
+import contextlib
+import fcntl
+import json
+import secrets
+import signal
+import threading
+import time
+import types
+from typing import Any
+
+HOST = "127.0.0.1"
+
+
+def started(pid: int) -> str | None:
+    """When process `pid` began, in the kernel's ticks: with the pid it names one process for good.
+
+    None if there is no such process (a zombie is none); "" where there is no /proc.
+    """
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+    except ProcessLookupError:
+        return None
+    except OSError:
+        if os.path.exists("/proc/self/stat"):
+            return None
+        with contextlib.suppress(OSError):
+            os.kill(pid, 0)
+            return ""
+        return None
+    return None if fields[0] in (b"Z", b"X") else fields[19].decode()
+
+
+def main(options: dict[str, Any]) -> int:
+    """Serve until idle or told to end; the return value is the exit status."""
+    if os.fork():
+        os._exit(0)  # the starter waits for this one; the board itself belongs to init
+    os.setsid()
+    signal.alarm(int(options["startTimeout"]))  # a start that hangs ends, and gives the lock back
+    os.chdir(options["folder"])
+    if os.getcwd() != options["folder"]:
+        os.write(options["report"], b"changed")
+        return 1
+    # TensorBoard asks for this module to be told not to import TensorFlow
+    sys.modules["tensorboard.compat.notf"] = types.ModuleType("tensorboard.compat.notf")
+    try:
+        import tensorboard  # noqa: F401 - is it there?
+    except ModuleNotFoundError:
+        os.write(options["report"], b"missing")
+        return 1
+    from tensorboard import default, main_lib, program
+
+    class Server(program.WerkzeugServer):  # type: ignore[misc] # TensorBoard has no types
+        """TensorBoard's server, which counts its connections and tells when it listens."""
+
+        def __init__(self, wsgi_app: Any, flags: Any) -> None:
+            self._connections = 0
+            self._used_at = time.monotonic()
+            self._counting = threading.Lock()
+            super().__init__(_named(wsgi_app, options["shown"]), flags)
+
+        def _count(self, change: int) -> None:
+            with self._counting:
+                self._connections += change
+                self._used_at = time.monotonic()
+
+        def get_request(self) -> Any:
+            request = super().get_request()
+            self._count(1)
+            return request
+
+        def shutdown_request(self, request: Any) -> None:
+            self._count(-1)
+            super().shutdown_request(request)
+
+        def service_actions(self) -> None:
+            super().service_actions()
+            with self._counting:
+                idle = not self._connections and time.monotonic() - self._used_at
+            if idle > options["idle"]:
+                print(f"ends after {idle:.0f} s without a connection", flush=True)
+                raise SystemExit(0)
+
+        def serve_forever(self, poll_interval: float = 0.5) -> None:
+            del poll_interval  # TensorBoard's: twice a second, to notice what comes rarely here
+            super().serve_forever(poll_interval=min(5.0, options["idle"] / 4))
+
+        def print_serving_message(self) -> None:
+            _announce(options, self.server_port, prefix)
+
+    prefix = f"/{secrets.token_urlsafe(16)}"  # made here: arguments can be read by other accounts
+    board = program.TensorBoard(plugins=default.get_plugins(), server_class=Server)
+    arguments = ["--logdir", ".", "--host", HOST, "--port", "0", "--path_prefix", prefix]
+    board.configure(["tensorboard", *arguments])
+    main_lib.global_init()
+    status: int = board.main()
+    return status
+
+
+def _named(app: Any, shown: str) -> Any:
+    """TensorBoard's application, which tells where its data are by name and not as "."."""
+    from werkzeug.wrappers import Response
+
+    def serve(environ: dict[str, Any], start_response: Any) -> Any:
+        if not environ.get("PATH_INFO", "").endswith("/data/environment"):
+            return app(environ, start_response)
+        answer = Response.from_app(app, environ | {"HTTP_ACCEPT_ENCODING": "identity"})
+        if answer.status_code == 200:
+            facts = json.loads(answer.get_data())
+            answer.set_data(json.dumps({**facts, "data_location": shown}))
+        return answer(environ, start_response)
+
+    return serve
+
+
+def _announce(options: dict[str, Any], port: int, prefix: str) -> None:
+    """Say that the board listens: in the registry first, then to the starter."""
+    path = options["register"]
+    facts = {
+        "folder": options["folder"],
+        "prefix": prefix,
+        "port": port,
+        "pid": os.getpid(),
+        "started": started(os.getpid()),
+    }
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(f"{path}.new")
+    private = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(private, "w", encoding="utf-8") as file:
+        json.dump(facts, file)
+    os.replace(f"{path}.new", path)
+    atexit.register(_leave, path)
+    signal.alarm(0)
+    os.close(options["lock"])
+    with contextlib.suppress(BrokenPipeError):  # the starter may be gone: the board stays
+        os.write(options["report"], b"ready")
+    os.close(options["report"])
+
+
+def _leave(path: str) -> None:
+    """Remove our registry file, unless somebody is just replacing it."""
+    how = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
+        lock = os.open(f"{path[:-5]}.lock", os.O_WRONLY | how)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if json.loads(os.read(os.open(path, os.O_RDONLY | how), 65536))["pid"] == os.getpid():
+            os.unlink(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main(json.loads(sys.argv[1])))
