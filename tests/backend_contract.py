@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tfcluster_magic.backends.base import Backend, LaunchRequest
+from tfcluster_magic.backends.base import Backend
 from tfcluster_magic.backends.local.backend import LocalBackend
 from tfcluster_magic.backends.selection import make
 from tfcluster_magic.kube.api import account
+from tfcluster_magic.launch import LaunchRequest
 from tfcluster_magic.spec import (
     Lifecycle,
     Phase,

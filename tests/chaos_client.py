@@ -23,10 +23,11 @@ from typing import Any
 
 import msgspec
 
-from tfcluster_magic.backends.base import Backend, LaunchRequest
+from tfcluster_magic.backends.base import Backend
 from tfcluster_magic.backends.kubernetes.backend import KubernetesBackend
 from tfcluster_magic.backends.local.backend import LocalBackend
 from tfcluster_magic.errors import TFClusterError
+from tfcluster_magic.launch import LaunchRequest
 from tfcluster_magic.runs.manager import ClusterManager
 from tfcluster_magic.spec import Spec, TFCluster
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tfcluster_magic.backends.base import LaunchRequest
 from tfcluster_magic.backends.local import processes
 from tfcluster_magic.backends.local.backend import LocalBackend
 from tfcluster_magic.backends.local.store import RunFolder
+from tfcluster_magic.launch import LaunchRequest
 from tfcluster_magic.spec import (
     Lifecycle,
     Program,

@@ -14,8 +14,9 @@ from textwrap import indent
 import pytest
 from backend_contract import SLEEP, Launch, backend, launch, lines, until_phase, until_released
 
-from tfcluster_magic.backends.base import Backend, LaunchRequest
+from tfcluster_magic.backends.base import Backend
 from tfcluster_magic.errors import Conflict, NameTaken, NotFound
+from tfcluster_magic.launch import LaunchRequest
 from tfcluster_magic.spec import (
     Lifecycle,
     Phase,

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from backend_contract import SLEEP, Launch, backend, launch, lines, until_phase, until_released
 
-from tfcluster_magic.backends.base import Backend, LaunchRequest, LogLine, Removed
+from tfcluster_magic.backends.base import Backend, LogLine, Removed
 from tfcluster_magic.errors import NotFound, PreflightRefused, Problem
+from tfcluster_magic.launch import LaunchRequest
 from tfcluster_magic.spec import (
     Phase,
     Program,

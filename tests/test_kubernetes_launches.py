@@ -12,7 +12,6 @@ from kube_backend import NAMESPACE, backend, publish
 from kube_server import KubeServer, Refusal
 
 from tfcluster_magic import ClusterManager
-from tfcluster_magic.backends.base import LaunchRequest
 from tfcluster_magic.backends.kubernetes import posting
 from tfcluster_magic.backends.kubernetes.backend import KubernetesBackend
 from tfcluster_magic.backends.local.backend import LocalBackend
@@ -27,6 +26,7 @@ from tfcluster_magic.kube.api import account, labels
 from tfcluster_magic.kube.api.client import GROUPS, path
 from tfcluster_magic.kube.capacity.offer import Offer
 from tfcluster_magic.kube.objects.policy import Policy
+from tfcluster_magic.launch import LaunchRequest
 from tfcluster_magic.quota.preflight import Limit
 from tfcluster_magic.spec import Mode, Replicas, ReplicaSet, Resources, Spec
 

@@ -23,10 +23,10 @@ from local_runs import (
     words_of,
 )
 
-from tfcluster_magic.backends.base import LaunchRequest
 from tfcluster_magic.backends.local.backend import LocalBackend
 from tfcluster_magic.backends.local.store import Store
 from tfcluster_magic.errors import PreflightRefused, TFClusterError
+from tfcluster_magic.launch import LaunchRequest
 from tfcluster_magic.spec import Phase, Program, Reason, Replicas, ReplicaSet, Spec, Stop, TFCluster
 
 UNTIL_TOLD = """

@@ -15,9 +15,9 @@ from local_runs import (
     over,
 )
 
-from tfcluster_magic.backends.base import LaunchRequest
 from tfcluster_magic.backends.local.backend import LocalBackend
 from tfcluster_magic.errors import PreflightRefused
+from tfcluster_magic.launch import LaunchRequest
 from tfcluster_magic.spec import (
     Lifecycle,
     Phase,

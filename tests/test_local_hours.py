@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from local_runs import SLEEP, Launch, over
 
-from tfcluster_magic.backends.base import LaunchRequest
 from tfcluster_magic.backends.local.backend import LocalBackend
 from tfcluster_magic.errors import PreflightRefused
+from tfcluster_magic.launch import LaunchRequest
 from tfcluster_magic.quota import ledger
 from tfcluster_magic.spec import Replicas, ReplicaSet, Resources, Spec, Stop
 

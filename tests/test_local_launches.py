@@ -14,10 +14,10 @@ from local_runs import (
     SLEEP,
 )
 
-from tfcluster_magic.backends.base import LaunchRequest
 from tfcluster_magic.backends.local import ports
 from tfcluster_magic.backends.local.backend import LocalBackend
 from tfcluster_magic.errors import InvalidRequest, PreflightRefused
+from tfcluster_magic.launch import LaunchRequest
 from tfcluster_magic.spec import (
     Pods,
     Program,
@@ -70,7 +70,7 @@ def test_one_given_name_launched_twice_at_once(
     (tmp_path / "spec.json").write_bytes(to_json(spec))
     text = f"""
 import msgspec
-from tfcluster_magic.backends.base import LaunchRequest
+from tfcluster_magic.launch import LaunchRequest
 from tfcluster_magic.backends.local.backend import LocalBackend
 from tfcluster_magic.errors import NameTaken
 from tfcluster_magic.spec import Spec

@@ -106,7 +106,7 @@ def test_a_run_outlives_what_launched_it(
     (tmp_path / "spec.json").write_bytes(to_json(spec))
     text = f"""
 import msgspec, sys, time
-from tfcluster_magic.backends.base import LaunchRequest
+from tfcluster_magic.launch import LaunchRequest
 from tfcluster_magic.backends.local.backend import LocalBackend
 from tfcluster_magic.spec import Spec
 spec = msgspec.json.decode(open({str(tmp_path / "spec.json")!r}, "rb").read(), type=Spec)

@@ -17,7 +17,7 @@ from operators import Tenant, spec_of
 from relay import Relay
 
 from tfcluster_magic import ClusterManager
-from tfcluster_magic.backends.base import LaunchRequest, Removed
+from tfcluster_magic.backends.base import Removed
 from tfcluster_magic.backends.kubernetes.backend import KubernetesBackend
 from tfcluster_magic.errors import (
     BackendUnavailable,
@@ -28,6 +28,7 @@ from tfcluster_magic.errors import (
     TFClusterError,
 )
 from tfcluster_magic.kube.api import client
+from tfcluster_magic.launch import LaunchRequest
 from tfcluster_magic.runs.waiting import Until
 from tfcluster_magic.spec import Lifecycle, Mode, Phase, Spec, Stop, TFCluster
 

@@ -11,17 +11,18 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import overload
 
 from .. import paths
 from ..i18n import _
+from ..launch import LaunchRequest
 from ..quota.ledger import Account
 from ..quota.preflight import Limit, Options, Preflight
 from ..spec import Spec, Stop, TFCluster
 
-__all__ = ["Backend", "LaunchRequest", "Limit", "LogLine", "Options", "Preflight", "Removed"]
+__all__ = ["Backend", "Limit", "LogLine", "Options", "Preflight", "Removed"]
 
 Counts = Callable[[str], bool]
 """Whether a line of a log is one of the last ones that are asked for."""
@@ -45,20 +46,6 @@ class Removed:
     """A run that is on record no more; told where all runs are watched."""
 
     name: str
-
-
-@dataclass(frozen=True)
-class LaunchRequest:
-    """A validated wish. `cluster` is the chosen name; `name_given` says that the user chose it, so
-    a name in use is refused; a derived one gets the next free letter instead (`train`, `train-b`,
-    ...).
-    """
-
-    cluster: str
-    spec: Spec
-    name_given: bool = True
-    owner: str = ""
-    warnings: tuple[str, ...] = field(default=())
 
 
 class Backend(abc.ABC):

@@ -1,1 +1,22 @@
-"""TODO."""
+"""Launches: from what a user typed to a checked request, the same for every backend."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..spec import Spec
+
+
+@dataclass(frozen=True)
+class LaunchRequest:
+    """What a launch asks of a backend; its spec is validated.
+
+    `cluster` is the chosen name; `name_given` says that the user chose it, so a name in use is
+    refused; a derived one gets the next free letter instead (`train`, `train-b`, ...).
+    """
+
+    cluster: str
+    spec: Spec
+    name_given: bool = True
+    owner: str = ""
+    warnings: tuple[str, ...] = field(default=())

@@ -20,11 +20,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from .. import program as programs
-from ..backends.base import LaunchRequest, Preflight
 from ..errors import Conflict, InvalidRequest, PreflightRefused, Problem
 from ..i18n import _
+from ..quota.preflight import Preflight
 from ..spec import Metadata, Mode, Phase, Program, Reason, Status, TFCluster, names
-from . import manifest, validation
+from . import LaunchRequest, manifest, validation
 from .values import Wish, settle, wish
 
 IN_GRAPH_NAME = "in-graph"

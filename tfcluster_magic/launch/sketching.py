@@ -9,14 +9,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
-from ..backends.base import Backend, Preflight
 from ..errors import InvalidRequest, Problem
 from ..i18n import _
+from ..quota.preflight import Preflight
 from ..spec import Mode, Spec, TFCluster
 from . import validation, values
 from .planning import Draft, Source, of_source, stand_in
 from .values import Wish
+
+
+class Target(Protocol):
+    """Where a launch would run, as far as a dry run asks; every backend is one."""
+
+    def preflight(self, spec: Spec) -> Preflight:
+        """Return everything that stands against `spec` now. Creates nothing."""
+
+    def list(self) -> list[TFCluster]:
+        """Return all runs that have a record."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +45,10 @@ class Sketch:
     warnings: tuple[str, ...]
     told: tuple[str, ...] = ()
 
-    def placed(self, backend: Backend) -> Sketch:
+    def placed(self, target: Target) -> Sketch:
         """The same with what stands against it where it would run."""
-        verdict = Preflight() if self.spec is None else backend.preflight(self.spec)
-        known = backend.list() if self.given else []
+        verdict = Preflight() if self.spec is None else target.preflight(self.spec)
+        known = target.list() if self.given else []
         taken = [_taken(c) for c in known if c.active and c.metadata.cluster == self.name]
         problems = (*self.problems, *taken, *verdict.problems)
         warnings = (*self.warnings, *verdict.warnings)

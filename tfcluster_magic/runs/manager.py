@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any
 from traitlets import Enum, Unicode
 from traitlets.config import LoggingConfigurable
 
-from ..backends.base import Backend, Counts, LaunchRequest, LogLine, Options, every_line
+from ..backends.base import Backend, Counts, LogLine, Options, every_line
 from ..backends.run_names import newest as newest  # noqa: PLC0414 - faces ask for it here
 from ..backends.selection import BACKENDS, make
 from ..errors import ClientUnsupported
 from ..i18n import _
+from ..launch import LaunchRequest
 from ..program import workspace
 from ..quota import ledger
 from ..spec import Stop, TFCluster

@@ -27,10 +27,11 @@ from ...kube.api.client import Api, ApiError, path
 from ...kube.api.gone import keepers
 from ...kube.capacity import ledgers as kube_hours
 from ...kube.objects import custom_resource
+from ...launch import LaunchRequest
 from ...quota.ledger import Account
 from ...spec import Spec, Stop, TFCluster, names
 from .. import run_names
-from ..base import Backend, Counts, LaunchRequest, LogLine, Options, Preflight, Removed, every_line
+from ..base import Backend, Counts, LogLine, Options, Preflight, Removed, every_line
 from . import folders, launch_check, posting, published, records, watching
 from .attendance import Attendance
 from .logs import Reader

@@ -21,12 +21,13 @@ from msgspec.structs import replace
 from ... import paths, state_files
 from ...errors import InvalidRequest, NotFound, PreflightRefused, TFClusterError
 from ...i18n import _
+from ...launch import LaunchRequest
 from ...quota import storage
 from ...quota.ledger import Account
 from ...quota.preflight import check
 from ...spec import Phase, Spec, Stop, TFCluster, names, to_json
 from .. import log_files, run_names
-from ..base import Backend, Counts, LaunchRequest, LogLine, Options, Preflight, Removed, every_line
+from ..base import Backend, Counts, LogLine, Options, Preflight, Removed, every_line
 from . import allowance, capacity, elsewhere, processes, quota, repair, watching
 from .store import RunFolder, Store
 

@@ -19,9 +19,9 @@ import msgspec
 from ... import paths, state_files
 from ...errors import PreflightRefused, Problem, TFClusterError
 from ...i18n import _
+from ...launch import LaunchRequest
 from ...program import materialise
 from ...spec import Metadata, Phase, Reason, Spec, Status, TFCluster, names
-from ..base import LaunchRequest
 from . import description, detach, gpus, repair
 from .description import Folders
 from .store import RunFolder, Store
