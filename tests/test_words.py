@@ -25,10 +25,10 @@ from tfcluster_magic.launch.command_line import (
     command_of,
     line_of,
     magic,
-    manifest_of,
     of_launch,
     options_of,
 )
+from tfcluster_magic.launch.manifest import manifest_of
 from tfcluster_magic.launch.options import BY_KEY, OPTIONS, Kind
 from tfcluster_magic.launch.validation import validate
 from tfcluster_magic.output.documents import to_yaml

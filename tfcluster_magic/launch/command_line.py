@@ -22,7 +22,7 @@ import msgspec
 from ..errors import TFClusterError
 from ..program import mentions, snapshots
 from ..program.tree import Tree
-from ..spec import API_VERSION, KIND, Mode, Program, ProgramKind, Spec, TaskType, TFCluster
+from ..spec import Mode, Program, ProgramKind, Spec, TaskType, TFCluster
 from . import pod_options
 from .options import DEFAULT_WORKERS, OPTIONS, Kind, Option
 
@@ -86,7 +86,7 @@ def line_of(cluster: TFCluster) -> str:
     program = cluster.spec.program
     if program is not None and program.kind is ProgramKind.CELL:
         return f"{magic(_words(cluster, None), cell=True)}\n{_cell_of(program)}"
-    return magic(_words(cluster, _found_anywhere(program) or _source(program)))
+    return magic(_words(cluster, found_anywhere(program) or _source(program)))
 
 
 def _words(cluster: TFCluster, source: str | None) -> list[str]:
@@ -117,27 +117,16 @@ _NONE: tuple[object, ...] = ((), {}, None)
 """What an option that may be given several times is when it is not given."""
 
 
-def manifest_of(cluster: TFCluster) -> dict[str, object]:
-    """What a cluster file says that launches `cluster` again, wherever the file lies.
-
-    The program is named by its source where that can be found from anywhere: the file then follows
-    its changes. Else (a cell, a folder named from who knows where) it is the run's own snapshot.
-    """
-    spec: dict[str, Any] = msgspec.to_builtins(cluster.spec)
-    for own in ("stop", "resumeFrom"):
-        spec.pop(own, None)
-    program = cluster.spec.program
-    source = _found_anywhere(program)
-    if program is not None and source is not None:
-        spec["program"] = {"source": source}
-        if program.arguments:
-            spec["program"]["arguments"] = list(program.arguments)
-    return {
-        "apiVersion": API_VERSION,
-        "kind": KIND,
-        "metadata": {"cluster": cluster.metadata.cluster},
-        "spec": {"mode": cluster.spec.mode.value, **spec},
-    }
+def found_anywhere(program: Program | None) -> str | None:
+    """The source in words that mean the same in every folder; None where there are none."""
+    if program is None or program.kind is ProgramKind.CELL:
+        return None
+    if program.kind is ProgramKind.URL or _is_absolute(program):
+        return program.source
+    folder = program.working_dir
+    if folder is None or not os.path.isabs(folder):
+        return None
+    return os.path.normpath(os.path.join(folder, program.source))
 
 
 def written(kind: Kind, value: object) -> str:
@@ -233,18 +222,6 @@ def _source(program: Program | None) -> str | None:
 
 def _is_absolute(program: Program) -> bool:
     return os.path.isabs(os.path.expanduser(program.source))
-
-
-def _found_anywhere(program: Program | None) -> str | None:
-    """The source in words that mean the same in every folder; None where there are none."""
-    if program is None or program.kind is ProgramKind.CELL:
-        return None
-    if program.kind is ProgramKind.URL or _is_absolute(program):
-        return program.source
-    folder = program.working_dir
-    if folder is None or not os.path.isabs(folder):
-        return None
-    return os.path.normpath(os.path.join(folder, program.source))
 
 
 def _duration(seconds: float) -> str:

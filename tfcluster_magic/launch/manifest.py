@@ -1,8 +1,8 @@
 """Cluster files: a TFCluster, or its spec alone, as YAML or JSON, by a person or by `-o yaml`.
 
 Promises the name, the spec and the program's source out of a file of either form; what was a
-run's own (uid, run number, status, a stop request) is left behind. Owns the reading of these
-files only.
+run's own (uid, run number, status, a stop request) is left behind. Writes such a file for a run,
+too.
 """
 
 from __future__ import annotations
@@ -11,10 +11,14 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from ..errors import InvalidRequest, Problem
 from ..i18n import _
-from ..spec import API_VERSION, KIND
+from ..spec import API_VERSION, KIND, TFCluster
+from .command_line import found_anywhere
 
 MOST_BYTES = 4 * 1024 * 1024  # a record with its program inside stays far below
 
@@ -62,6 +66,29 @@ def read(path: str) -> Manifest:
         arguments = tuple(str(argument) for argument in program.get("arguments") or ())
         return Manifest(name, spec, _beside(path, str(program["source"])), arguments)
     return Manifest(name, spec)
+
+
+def manifest_of(cluster: TFCluster) -> dict[str, object]:
+    """What a cluster file says that launches `cluster` again, wherever the file lies.
+
+    The program is named by its source where that can be found from anywhere: the file then follows
+    its changes. Else (a cell, a folder named from who knows where) it is the run's own snapshot.
+    """
+    spec: dict[str, Any] = msgspec.to_builtins(cluster.spec)
+    for own in ("stop", "resumeFrom"):
+        spec.pop(own, None)
+    program = cluster.spec.program
+    source = found_anywhere(program)
+    if program is not None and source is not None:
+        spec["program"] = {"source": source}
+        if program.arguments:
+            spec["program"]["arguments"] = list(program.arguments)
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"cluster": cluster.metadata.cluster},
+        "spec": {"mode": cluster.spec.mode.value, **spec},
+    }
 
 
 def _text(path: str) -> str:

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from ..i18n import _
-from ..launch.command_line import command_of, line_of, manifest_of
+from ..launch.command_line import command_of, line_of
+from ..launch.manifest import manifest_of
 from ..output.documents import to_yaml
 from ..output.stream import task_names
 from ..spec import Model, TFCluster
