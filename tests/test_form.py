@@ -8,8 +8,8 @@ from tfcluster_magic import i18n
 from tfcluster_magic.cli.launch import launch_command
 from tfcluster_magic.errors import Problem
 from tfcluster_magic.launch import form
-from tfcluster_magic.launch import values as wishes
 from tfcluster_magic.launch.validation import validate
+from tfcluster_magic.launch.values import settle, wish
 from tfcluster_magic.quota import preflight
 from tfcluster_magic.quota.preflight import Limit, Room
 from tfcluster_magic.spec import Mode, ServerKind
@@ -48,13 +48,13 @@ def test_defaults_of_the_form_are_what_a_launch_gets() -> None:
         }
         specs = []
         for options in (said, {}):
-            wish = wishes.wish({**options, "mode": mode.value})
-            wish.put(("program",), None)
-            wishes.settle(wish, speaks_of_ps=False)
-            assert not wish.problems
+            values = wish({**options, "mode": mode.value})
+            values.put(("program",), None)
+            settle(values, uses_ps=False)
+            assert not values.problems
             if mode is Mode.BETWEEN_GRAPH:
-                wish.put(("program",), PROGRAM)
-            specs.append(validate(wish.spec))
+                values.put(("program",), PROGRAM)
+            specs.append(validate(values.spec))
         assert specs[0] == specs[1]
 
 

@@ -12,7 +12,7 @@ from managed import HELLO, here, left_behind, manager
 from tfcluster_magic import ClusterManager
 from tfcluster_magic.errors import InvalidRequest
 from tfcluster_magic.launch import options
-from tfcluster_magic.launch import values as wishes
+from tfcluster_magic.launch.values import settle, wish
 from tfcluster_magic.spec import TaskType
 
 __all__ = ["here", "manager"]  # fixtures, as if written here
@@ -125,12 +125,12 @@ def test_every_option_reaches_the_field_that_it_names() -> None:
 
     for option in options.OPTIONS:
         value = option.words[0] if option.words else good[option.kind]
-        wish = wishes.wish({option.key: value})
-        wishes.settle(wish, speaks_of_ps=True)
+        values = wish({option.key: value})
+        settle(values, uses_ps=True)
         problems: list[Any] = []
-        shapes.check(wish.spec, Spec, "spec", problems)
+        shapes.check(values.spec, Spec, "spec", problems)
 
-        assert not [*wish.problems, *problems], option.flag
+        assert not [*values.problems, *problems], option.flag
 
 
 def test_a_file_describes_a_cluster_and_options_go_before_it(

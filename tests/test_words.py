@@ -20,7 +20,6 @@ from tfcluster_magic.cli import grammar
 from tfcluster_magic.cli.launch import launch_command
 from tfcluster_magic.cli.terminal import Terminal
 from tfcluster_magic.errors import InvalidRequest
-from tfcluster_magic.launch import values as wishes
 from tfcluster_magic.launch.command_line import (
     command_of,
     line_of,
@@ -31,6 +30,7 @@ from tfcluster_magic.launch.command_line import (
 from tfcluster_magic.launch.manifest import manifest_of
 from tfcluster_magic.launch.options import BY_KEY, OPTIONS, Kind
 from tfcluster_magic.launch.validation import validate
+from tfcluster_magic.launch.values import settle, wish
 from tfcluster_magic.output.documents import to_yaml
 from tfcluster_magic.spec import Metadata, Program, Spec, TFCluster
 
@@ -81,14 +81,14 @@ def parsed(words: list[str]) -> dict[str, Any]:
 def spec_of(said: dict[str, Any]) -> Spec | None:
     """The spec that options make, as `planning` makes it; None where they are refused."""
     said = {key: value for key, value in said.items() if key in BY_KEY}
-    wish = wishes.wish(said)
-    if wish.get(("mode",)) != "in-graph":
-        wish.put(("program",), dict(CELL))
-    wishes.settle(wish, speaks_of_ps=False)
-    if wish.problems:
+    values = wish(said)
+    if values.get(("mode",)) != "in-graph":
+        values.put(("program",), dict(CELL))
+    settle(values, uses_ps=False)
+    if values.problems:
         return None
     with contextlib.suppress(InvalidRequest):
-        return validate(wish.spec)
+        return validate(values.spec)
     return None
 
 
@@ -295,7 +295,7 @@ def test_what_only_pods_have_is_written_in_its_short_form() -> None:
 )
 def test_words_that_say_no_claim_or_secret_are_refused(option: str, said: str, how: str) -> None:
     """A short form that is none is refused by its option, with how it is written."""
-    (problem,) = wishes.wish({option: [said] if option != "data_claim" else said}).problems
+    (problem,) = wish({option: [said] if option != "data_claim" else said}).problems
 
     assert problem.field == "--" + option.replace("_", "-")
     assert how in problem.allowed

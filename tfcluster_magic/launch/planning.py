@@ -82,7 +82,7 @@ class Source:
 class Draft:
     """A launch under construction: problems are collected, and raised once."""
 
-    wish: Wish
+    values: Wish
     warnings: list[str] = field(default_factory=list)
 
     def attempt(self, make: Callable[[], T]) -> T | None:
@@ -90,7 +90,7 @@ class Draft:
         try:
             return make()
         except InvalidRequest as error:
-            self.wish.problems += error.problems
+            self.values.problems += error.problems
             return None
 
 
@@ -124,10 +124,10 @@ def request_launch(
 
 def of_source(draft: Draft, source: Source, name: str | None) -> LaunchRequest:
     """The request for the program of `source`. Raises InvalidRequest, with every problem."""
-    speaks_of_ps = _put_program(draft, source)
+    uses_ps = _put_program(draft, source)
     _put_interpreter(draft, source.folder)
-    settle(draft.wish, speaks_of_ps)
-    return _finish(draft, name, lambda: _derived_name(draft.wish, source))
+    settle(draft.values, uses_ps)
+    return _finish(draft, name, lambda: _derived_name(draft.values, source))
 
 
 def stand_in(source: str) -> dict[str, object]:
@@ -158,54 +158,54 @@ def request_rerun(
     draft = Draft(wish(options, spec))
     runs_program = old.spec.program is not None
     if resume:
-        draft.wish.put(("resumeFrom",), old.metadata.name)
+        draft.values.put(("resumeFrom",), old.metadata.name)
         if not runs_program:
             allowed = _("in-graph, the notebook restores its own checkpoints")
-            draft.wish.problems.append(Problem("--resume", old.metadata.name, allowed))
+            draft.values.problems.append(Problem("--resume", old.metadata.name, allowed))
     if arguments is not None:
         if runs_program:
-            draft.wish.put(("program", "arguments"), list(arguments))
+            draft.values.put(("program", "arguments"), list(arguments))
         else:
-            draft.wish.problems.append(_no_program_for(arguments))
+            draft.values.problems.append(_no_program_for(arguments))
     _put_interpreter(draft, None)
-    settle(draft.wish, speaks_of_ps=False)
+    settle(draft.values, uses_ps=False)
     chosen = name if name is not None else old.metadata.cluster
     return _finish(draft, chosen, lambda: chosen)
 
 
 def _put_program(draft: Draft, source: Source) -> bool:
     """Take the snapshot, if there is a program; returns whether it speaks of parameter servers."""
-    wish = draft.wish
+    values = draft.values
     if source.sha256 is not None and source.path is None:
         allowed = _("it is the checksum of a program from a URL: name the URL")
-        wish.problems.append(Problem("--sha256", source.sha256, allowed))
+        values.problems.append(Problem("--sha256", source.sha256, allowed))
     if source.path is not None and source.cell is not None:
         allowed = _("the cell is the program here: leave it out, or use %tfcluster for a file")
-        wish.problems.append(Problem("program", source.path, allowed))
+        values.problems.append(Problem("program", source.path, allowed))
         return False
     if source.path is None and source.cell is None:
-        if source.arguments and wish.get(("program",)) is None:
-            wish.problems.append(_no_program_for(source.arguments))
+        if source.arguments and values.get(("program",)) is None:
+            values.problems.append(_no_program_for(source.arguments))
         elif source.arguments:
-            wish.put(("program", "arguments"), list(source.arguments))
+            values.put(("program", "arguments"), list(source.arguments))
         return False
     if (url := source.path) is not None and not source.fetch and programs.is_url(url):
         draft.attempt(lambda: programs.check_url(url, source.sha256))
-        wish.put(("program",), {**stand_in(url), "arguments": list(source.arguments)})
+        values.put(("program",), {**stand_in(url), "arguments": list(source.arguments)})
         return False
     taken = draft.attempt(lambda: _snapshot(source))
     if taken is None:
-        wish.put(("program",), None)
+        values.put(("program",), None)
         return False
     snapshot, warnings = taken
     draft.warnings += warnings
-    wish.put(("program",), msgspec.to_builtins(snapshot))
+    values.put(("program",), msgspec.to_builtins(snapshot))
     return programs.speaks_of_ps(snapshot, source.workspace)
 
 
 def _put_interpreter(draft: Draft, folder: Path | None) -> None:
     """Name the Python of the tasks by its full path: they start in other folders."""
-    said = draft.wish.get(("interpreter",))
+    said = draft.values.get(("interpreter",))
     if not isinstance(said, str) or not said.strip():
         return
     path = os.path.expanduser(said)
@@ -216,9 +216,9 @@ def _put_interpreter(draft: Draft, folder: Path | None) -> None:
         found = shutil.which(path)
     if found is None:
         allowed = _("there is no such program on the PATH: name a Python by its path")
-        draft.wish.problems.append(Problem("--python", said, allowed))
+        draft.values.problems.append(Problem("--python", said, allowed))
         found = os.path.abspath(sys.executable)
-    draft.wish.put(("interpreter",), found, draft.wish.origin.get(("interpreter",)))
+    draft.values.put(("interpreter",), found, draft.values.origin.get(("interpreter",)))
 
 
 def _snapshot(source: Source) -> tuple[Program, tuple[str, ...]]:
@@ -243,31 +243,31 @@ def _no_program_for(arguments: Sequence[str]) -> Problem:
     )
 
 
-def _derived_name(wish: Wish, source: Source) -> str:
+def _derived_name(values: Wish, source: Source) -> str:
     """A name for a launch that was given none. The program, if any, could be read."""
     if source.path is not None:
         return programs.default_name(source.path, source.folder or _here())
     if source.cell is not None:
         return "cell"
-    return IN_GRAPH_NAME if wish.get(("mode",)) == Mode.IN_GRAPH.value else "cluster"
+    return IN_GRAPH_NAME if values.get(("mode",)) == Mode.IN_GRAPH.value else "cluster"
 
 
 def _finish(draft: Draft, name: str | None, derive: Callable[[], str]) -> LaunchRequest:
     """Check everything that can be checked, and raise all that is wrong."""
-    wish = draft.wish
-    refused_program = any(p.field == "program" for p in wish.problems)
-    before = len(wish.problems)
-    spec = draft.attempt(lambda: validation.validate(wish.spec))
-    found = wish.in_its_words(wish.problems[before:])
+    values = draft.values
+    refused_program = any(p.field == "program" for p in values.problems)
+    before = len(values.problems)
+    spec = draft.attempt(lambda: validation.validate(values.spec))
+    found = values.by_option(values.problems[before:])
     if refused_program:  # it was named, so "name a program" would mislead
         found = [p for p in found if p.field != "spec.program"]
-    wish.problems[before:] = [
+    values.problems[before:] = [
         replace(p, field="program") if p.field == "spec.program" else p for p in found
     ]
     if name is not None and not names.is_valid(name):
-        wish.problems.append(Problem("--name", name, names.name_rule()))
-    if wish.problems or spec is None:
-        raise InvalidRequest(wish.problems)
+        values.problems.append(Problem("--name", name, names.name_rule()))
+    if values.problems or spec is None:
+        raise InvalidRequest(values.problems)
     return LaunchRequest(
         cluster=name if name is not None else derive(),
         spec=spec,

@@ -15,9 +15,9 @@ from ..errors import InvalidRequest, Problem
 from ..i18n import _
 from ..quota.preflight import Preflight
 from ..spec import Mode, Spec, TFCluster
-from . import validation, values
+from . import validation
 from .planning import Draft, Source, of_source, stand_in
-from .values import Wish
+from .values import Wish, wish
 
 
 class Target(Protocol):
@@ -66,19 +66,22 @@ def sketch(
     folder: Path | None = None,
     **options: object,
 ) -> Sketch:
-    """A launch as far as it is said; the words are those of `request_launch`. Asks no URL."""
+    """Return a launch as far as it is filled in, with the options of `request_launch`.
+
+    Asks no URL.
+    """
     source = Source(workspace, program, cell, sha256, arguments, folder, fetch=False)
-    draft, given = Draft(values.wish(options)), name is not None
+    draft, given = Draft(wish(options)), name is not None
     try:
         made = of_source(draft, source, name)
     except InvalidRequest as error:
-        return Sketch(name, given, _outlined(draft.wish), error.problems, tuple(draft.warnings))
+        return Sketch(name, given, _outlined(draft.values), error.problems, tuple(draft.warnings))
     return Sketch(made.cluster, given, made.spec, (), made.warnings)
 
 
-def _outlined(wish: Wish) -> Spec | None:
-    """What was asked for with a stand-in for a program that is missing; None when it is wrong."""
-    spec = dict(wish.spec)
+def _outlined(values: Wish) -> Spec | None:
+    """Return the spec, with a stand-in for a missing program; None when it is wrong."""
+    spec = dict(values.spec)
     if spec.get("program") is None and spec.get("mode") != Mode.IN_GRAPH.value:
         spec["program"] = stand_in("")
     try:

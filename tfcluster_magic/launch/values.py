@@ -23,9 +23,9 @@ from .options import DEFAULT_WORKERS, OPTIONS, Kind, Path, count_of, unknown
 
 @dataclass
 class Wish:
-    """What was asked for: the `spec` in JSON form, `origin` of its fields, and the problems so far.
+    """Option values as a `spec` in JSON form, the `origin` of its fields, and the problems so far.
 
-    `for_all` holds resources asked for every task, until `settle` knows which types there are.
+    `for_all` holds the resources for every task, until `settle` knows which types there are.
     """
 
     spec: dict[str, object] = field(default_factory=dict)
@@ -52,8 +52,8 @@ class Wish:
         if origin:
             self.origin[path] = origin
 
-    def in_its_words(self, problems: Iterable[Problem]) -> list[Problem]:
-        """The problems with each field called by the option that set it."""
+    def by_option(self, problems: Iterable[Problem]) -> list[Problem]:
+        """Return the problems, each field called by the option that set it."""
         return [Problem(self._called(p.field), p.value, p.allowed) for p in problems]
 
     def _called(self, name: str) -> str:
@@ -72,10 +72,10 @@ class Wish:
 
 
 def wish(options: Mapping[str, object], spec: Mapping[str, object] | None = None) -> Wish:
-    """What `options` (by their Python keys; None means not said) ask for, on top of `spec`."""
-    asked = Wish(_copy(spec or {}))
+    """Read `options` (by their Python keys; None means not given) on top of `spec`."""
+    values = Wish(_copy(spec or {}))
     given = {key: value for key, value in options.items() if value is not None and value != ()}
-    asked.problems += unknown(given)
+    values.problems += unknown(given)
     for option in OPTIONS:
         if option.key not in given:
             continue
@@ -84,41 +84,41 @@ def wish(options: Mapping[str, object], spec: Mapping[str, object] | None = None
         except ValueError as error:
             said = given[option.key]
             said = " ".join(map(str, said)) if isinstance(said, (list, tuple)) else said
-            asked.problems.append(Problem(option.flag, said, str(error)))
+            values.problems.append(Problem(option.flag, said, str(error)))
             continue
         if option.words and value not in option.words:
             allowed = _("use one of {words}").format(words=", ".join(option.words))
-            asked.problems.append(Problem(option.flag, value, allowed))
+            values.problems.append(Problem(option.flag, value, allowed))
             continue
         if option.path[0] == "*":
-            asked.for_all[option.path[1]] = (value, option.flag)
+            values.for_all[option.path[1]] = (value, option.flag)
             continue
-        before = asked.get(option.path)
+        before = values.get(option.path)
         if option.kind.repeats and isinstance(value, dict) and isinstance(before, dict):
             value = {**before, **value}
-        asked.put(option.path, value, option.flag)
-    return asked
+        values.put(option.path, value, option.flag)
+    return values
 
 
-def settle(asked: Wish, speaks_of_ps: bool) -> None:
-    """Give counts where nobody did, and every task what was asked for all of them.
+def settle(values: Wish, uses_ps: bool) -> None:
+    """Fill in counts that were not given, and the resources for every task.
 
-    `speaks_of_ps`: the program mentions parameter servers.
+    `uses_ps`: the program mentions parameter servers.
     """
-    in_graph = asked.get(("mode",)) == Mode.IN_GRAPH.value
-    defaults = {TaskType.WORKER: DEFAULT_WORKERS, TaskType.PS: int(in_graph or speaks_of_ps)}
-    replicas = asked.get(("replicas",))
+    in_graph = values.get(("mode",)) == Mode.IN_GRAPH.value
+    defaults = {TaskType.WORKER: DEFAULT_WORKERS, TaskType.PS: int(in_graph or uses_ps)}
+    replicas = values.get(("replicas",))
     for task_type in TaskType:
-        if asked.get(count_of(task_type)) is None:
+        if values.get(count_of(task_type)) is None:
             said = isinstance(replicas, dict) and task_type.value in replicas
             if task_type in defaults or said:
-                asked.put(count_of(task_type), defaults.get(task_type, 0))
-        if not asked.get(count_of(task_type)):
+                values.put(count_of(task_type), defaults.get(task_type, 0))
+        if not values.get(count_of(task_type)):
             continue
-        for key, (value, flag) in asked.for_all.items():
+        for key, (value, flag) in values.for_all.items():
             path = ("replicas", task_type.value, "resources", key)
-            if path not in asked.origin:  # --worker-cpu goes before --cpu
-                asked.put(path, value, flag)
+            if path not in values.origin:  # --worker-cpu goes before --cpu
+                values.put(path, value, flag)
 
 
 def _copy(value: Mapping[str, object]) -> dict[str, object]:
