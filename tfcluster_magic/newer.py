@@ -13,10 +13,10 @@ from typing import Any, TypeVar, get_args
 import msgspec
 from msgspec.structs import fields
 
-T = TypeVar("T", bound=msgspec.Struct)
+StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 
-def known_part(content: Mapping[str, object], kind: type[T]) -> T:
+def known_part(content: Mapping[str, object], kind: type[StructT]) -> StructT:
     """What `kind` knows of `content`; a field with an unknown value counts as not given.
 
     Raises:
