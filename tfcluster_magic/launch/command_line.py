@@ -23,8 +23,8 @@ from ..errors import TFClusterError
 from ..program import mentions, snapshots
 from ..program.tree import Tree
 from ..spec import Mode, Program, ProgramKind, Spec, TaskType, TFCluster
-from . import pod_options
 from .options import DEFAULT_WORKERS, OPTIONS, Kind, Option
+from .pod_options import written as pod_option_texts
 
 CELL = "cell.py"
 _ABOVE = "# %%tfcluster\n"  # what a snapshot has in place of a cell's first line
@@ -166,7 +166,7 @@ def _said(option: Option, value: object) -> list[str]:
         each = value if isinstance(value, (list, tuple)) else [value]
         return [word for item in each for word in _pair(option.flag, str(item))]
     if option.only_kubernetes and option.kind is not Kind.IMAGE:
-        said = pod_options.written(option.kind, value)
+        said = pod_option_texts(option.kind, value)
         return [word for text in said for word in _pair(option.flag, text)]
     return _pair(option.flag, written(option.kind, value))
 
