@@ -182,7 +182,7 @@ def test_a_killed_deletion_leaves_no_folder(backend: LocalBackend, launch: Launc
     """Of a deletion that was killed half-way the next launch removes all the rest."""
     run = launch("pass", name="half", worker=1)
     over(backend, "half")
-    killed_in("files.remove_tree", "delete('half')")
+    killed_in("state_files.remove_tree", "delete('half')")
     assert folder_of(run).path.parent.exists()
     launch("pass", worker=1)
     assert not folder_of(run).path.parent.exists()

@@ -99,7 +99,7 @@ def test_a_file_system_of_its_own_is_full_when_nothing_is_free(tmp_path: Path) -
         "(empty,) = measure([folder])\n"
         "try: (run / 'model').write_bytes(bytes(8 << 20))\n"
         "except OSError: pass\n"
-        "from tfcluster_magic.backends import folder_sizes; volumes._KEPT.clear()\n"
+        "from tfcluster_magic.backends import folder_sizes; folder_sizes._KEPT.clear()\n"
         "(full,) = measure([folder])\n"
         "print(msgspec.json.encode([empty.share, full.share, [str(p) for p in "
         "storage.problems([full])]]).decode())\n"
