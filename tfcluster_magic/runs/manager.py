@@ -26,7 +26,6 @@ from ..backends.selection import BACKENDS, make
 from ..errors import ClientUnsupported
 from ..i18n import _
 from ..launch import LaunchRequest
-from ..program import workspace
 from ..quota import ledger
 from ..spec import Stop, TFCluster
 from ..terminal_text import clean
@@ -72,6 +71,7 @@ class ClusterManager(LoggingConfigurable):
     def plan(self, *words: Any, **options: Any) -> Plan:
         """What `launch` with the same words would create. Creates nothing; raises as `launch`."""
         from ..launch.planning import request_launch
+        from ..program import workspace
 
         with workspace.scratch() as folder:
             return self._plan(request_launch(folder, *words, **options))
@@ -79,6 +79,7 @@ class ClusterManager(LoggingConfigurable):
     def sketch(self, *words: Any, **options: Any) -> Sketch:
         """`plan` for a form that is being filled in: it says what is wrong instead of raising."""
         from ..launch.sketching import sketch
+        from ..program import workspace
 
         with workspace.scratch() as folder:
             return sketch(folder, *words, **options).placed(self.backend)
@@ -113,6 +114,7 @@ class ClusterManager(LoggingConfigurable):
             NameTaken: a run of this name is active.
         """
         from ..launch.planning import request_launch
+        from ..program import workspace
 
         with workspace.scratch() as scratch:
             said: dict[str, Any] = {"cell": cell, "name": name, "sha256": sha256, **options}
