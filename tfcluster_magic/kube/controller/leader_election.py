@@ -21,8 +21,8 @@ from collections.abc import Callable
 from datetime import datetime, timezone
 
 from ..api.client import Api, ApiError, Object, path
+from ..api.decoding import seconds
 from ..api.heartbeat import LEASE
-from ..status.exit_status import seconds
 
 NAME = LEASE
 """The operator's Lease; another controller says its own name."""

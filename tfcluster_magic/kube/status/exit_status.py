@@ -8,7 +8,6 @@ Ref: https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disrupt
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -16,6 +15,7 @@ from msgspec.structs import replace
 
 from ...i18n import _
 from ...spec import Cause, TaskExit
+from ..api.decoding import condition, seconds
 from . import evicted, pod_problems
 from .said import Asked, shortened
 
@@ -32,19 +32,6 @@ _UNKNOWN = {"ContainerStatusUnknown", "Unknown"}
 _UNSEEN = 255
 """What containerd says of a container whose shim was killed; a task says itself how it ended."""
 _SIGNAL = 128
-
-
-def seconds(text: str | None) -> float | None:
-    """A time of the API in epoch seconds."""
-    if not text:
-        return None
-    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
-
-
-def condition(found: Object, kind: str) -> Object:
-    """One of an object's conditions, empty when it has none of this kind."""
-    every = (found.get("status") or {}).get("conditions") or []
-    return next((each for each in every if each["type"] == kind), {})
 
 
 def container(pod: Object) -> Object:

@@ -10,8 +10,8 @@ from typing import Any
 
 from ...spec import Spec, TaskType
 from ...spec.names import task_name
+from ..api.decoding import condition
 from ..api.labels import GROUP
-from .exit_status import condition
 
 Object = dict[str, Any]
 

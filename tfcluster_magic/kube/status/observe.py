@@ -16,9 +16,10 @@ from typing import Any
 from ...lifecycle import Observation, ObservedTask
 from ...spec import Cause, Mode, Phase, Spec, Status, TaskExit, TaskState, TaskType, TypeCounts
 from ...spec.names import parse_task, task_name
+from ..api.decoding import condition, seconds
 from ..api.labels import task_of
 from . import held
-from .exit_status import condition, container, how_it_ended, is_over, seconds, vanished
+from .exit_status import container, how_it_ended, is_over, vanished
 from .jobs import FAILURES, IGNORED, completed_indexes, group_attempt, is_suspended
 
 Object = dict[str, Any]

@@ -12,7 +12,8 @@ from typing import TypeVar
 from ...spec import TaskType
 from ...spec.names import parse_task, task_name
 from ..api import labels
-from .exit_status import condition, container, is_over, seconds
+from ..api.decoding import condition, seconds
+from .exit_status import container, is_over
 from .jobs import completed_indexes, is_suspended
 from .said import Object
 

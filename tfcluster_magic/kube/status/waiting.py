@@ -15,8 +15,9 @@ from ...i18n import _, ngettext
 from ...lifecycle import Why
 from ...lifecycle.messages import shorten
 from ..api.amounts import Amounts, amounts, asked_by
+from ..api.decoding import condition, seconds
 from . import peers, pod_problems, refused, task_pods, unscheduled
-from .exit_status import condition, container, is_over, seconds
+from .exit_status import container, is_over
 from .said import BY_SOMEBODY, GOES_ON, Asked, Clause, Object
 from .task_pods import LOG
 
