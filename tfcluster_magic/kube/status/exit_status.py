@@ -8,6 +8,7 @@ Ref: https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disrupt
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -34,14 +35,14 @@ _UNSEEN = 255
 _SIGNAL = 128
 
 
-def container(pod: Object) -> Object:
+def container(pod: Mapping[str, Any]) -> Object:
     """The status of the task's container, empty before there is one."""
     every = (pod.get("status") or {}).get("containerStatuses") or [{}]
     first: Object = every[0]
     return first
 
 
-def is_over(pod: Object) -> bool:
+def is_over(pod: Mapping[str, Any]) -> bool:
     """Whether nothing of the pod runs any more."""
     return pod["status"].get("phase") in _OVER or "terminated" in container(pod).get("state", {})
 
