@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tfcluster_magic.hub.spawning import pod_trouble
-from tfcluster_magic.kube.status.exit_status import seconds
+from tfcluster_magic.kube.api.decoding import seconds
 
 MADE = "2027-01-15T08:00:00Z"
 NOW = (seconds(MADE) or 0.0) + 1.0

@@ -13,10 +13,11 @@ from kube_server import KubeServer, Refusal
 from operated import until
 
 from tfcluster_magic.kube.api.client import path
+from tfcluster_magic.kube.api.heartbeat import LEASE
 from tfcluster_magic.kube.controller import leader_election
-from tfcluster_magic.kube.controller.leader_election import NAME, Leader
+from tfcluster_magic.kube.controller.leader_election import Leader
 
-LEASE = path("leases", "a", NAME)
+WHERE = path("leases", "a", LEASE)
 
 
 @pytest.fixture
@@ -152,12 +153,12 @@ def test_a_lease_that_somebody_took_is_not_taken_back(server: KubeServer) -> Non
     first = Candidate(server, "one")
     until(first.leader.leads)
     with server.changed:
-        lease = server.objects[LEASE]
+        lease = server.objects[WHERE]
         lease["spec"]["holderIdentity"] = "two"
-        server.put(LEASE, lease)
+        server.put(WHERE, lease)
     until(first.lost.is_set)
     assert not first.leader.leads()
-    assert server.objects[LEASE]["spec"]["holderIdentity"] == "two"
+    assert server.objects[WHERE]["spec"]["holderIdentity"] == "two"
 
 
 def test_only_one_of_many_begins(server: KubeServer) -> None:
@@ -200,14 +201,14 @@ def test_a_lease_that_nobody_can_read_is_not_renewed(server: KubeServer, clock: 
     first = Candidate(server, "one")
     until(first.leader.leads)
     lease = {"spec": {"holderIdentity": "one", "leaseTransitions": "many"}}
-    server.put(LEASE, lease)
+    server.put(WHERE, lease)
     assert first.leader.alive
     clock.goes_on(leader_election.LASTS - 1)
     until(first.lost.is_set)
     second = Candidate(server, "one")
     second.looked()
     assert second.thread.is_alive()
-    server.put(LEASE, {"spec": {"holderIdentity": "one"}})
+    server.put(WHERE, {"spec": {"holderIdentity": "one"}})
     until(second.leader.leads)
     second.leader.release()
 
@@ -218,13 +219,13 @@ def test_it_knows_how_long_nobody_led(server: KubeServer) -> None:
     until(first.leader.leads)
     assert first.leader.unwatched == 0
     first.leader.release()
-    lease = server.objects[LEASE]
+    lease = server.objects[WHERE]
     old = datetime.now(timezone.utc) - timedelta(hours=2)
     lease["spec"]["renewTime"] = old.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    server.put(LEASE, lease)
+    server.put(WHERE, lease)
     second = Candidate(server, "two")
     until(second.leader.leads)
-    renewed = server.objects[LEASE]["spec"]["renewTime"]
-    until(lambda: server.objects[LEASE]["spec"]["renewTime"] != renewed)
+    renewed = server.objects[WHERE]["spec"]["renewTime"]
+    until(lambda: server.objects[WHERE]["spec"]["renewTime"] != renewed)
     assert second.leader.unwatched == pytest.approx(7200, abs=60)
     second.leader.release()

@@ -10,6 +10,7 @@ import pytest
 from recorded_pods import NOW, PODS, RUNNING, crew, job, recorded
 
 from tfcluster_magic.kube.api import trimming
+from tfcluster_magic.kube.api.decoding import condition, seconds
 from tfcluster_magic.kube.status import exit_status
 from tfcluster_magic.kube.status.jobs import completed_indexes
 from tfcluster_magic.spec import (
@@ -61,9 +62,7 @@ def test_a_pod_holds_what_it_asks_for_from_its_node_on() -> None:
     watching = crew(2)
     pods = [recorded("running"), recorded("unschedulable", index=1)]
     seen = watching.observe(RUNNING, pods, job(), NOW)
-    bound = exit_status.seconds(
-        exit_status.condition(pods[0], "PodScheduled")["lastTransitionTime"]
-    )
+    bound = seconds(condition(pods[0], "PodScheduled")["lastTransitionTime"])
     assert [seen.tasks[t].since for t in ("worker-0", "worker-1")] == [bound, None]
     assert seen.cores == {"worker": 0.01}
     gone = watching.observe(RUNNING, (), job(), NOW + 5)
@@ -183,7 +182,7 @@ def test_states(name: str, state: TaskState, ready: bool) -> None:
 def test_a_server_is_idle_since_its_readiness_ended() -> None:
     """An In-Graph server is idle since it is not ready, never before it ran; a program never is."""
     pod = recorded("ready-in-use")
-    since = exit_status.seconds(exit_status.container(pod)["state"]["running"]["startedAt"])
+    since = seconds(exit_status.container(pod)["state"]["running"]["startedAt"])
     in_graph = crew(mode=Mode.IN_GRAPH)
     assert in_graph.observe(RUNNING, [pod], job(), NOW).tasks["worker-0"].idle_since == since
     assert crew().observe(RUNNING, [pod], job(), NOW).tasks["worker-0"].idle_since is None

@@ -17,8 +17,8 @@ from operators import Tenant, spec_of
 
 from tfcluster_magic.kube.api import access
 from tfcluster_magic.kube.api.client import path
+from tfcluster_magic.kube.api.decoding import seconds
 from tfcluster_magic.kube.api.informer import Informer, Update
-from tfcluster_magic.kube.status.exit_status import seconds
 from tfcluster_magic.spec import Lifecycle
 
 ROOT = Path(__file__).parents[2]

@@ -18,7 +18,8 @@ from operators import SMALL, SYSTEM, Tenant, spec_of
 from workloads import pod
 
 from tfcluster_magic.kube.api.amounts import asked_by, quantity
-from tfcluster_magic.kube.status.exit_status import is_over, seconds
+from tfcluster_magic.kube.api.decoding import seconds
+from tfcluster_magic.kube.status.exit_status import is_over
 from tfcluster_magic.spec import Lifecycle
 
 pytestmark = [pytest.mark.alone, pytest.mark.needs("two-nodes", "node-inside", "rwx")]

@@ -19,10 +19,11 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from ..kube.api.client import Object
+from ..kube.api.decoding import seconds
 from ..kube.api.informer import Informer
 from ..kube.api.labels import TASK_TYPE
 from ..kube.controller.metrics import PREFIX, labelled, numbered
-from ..kube.status.exit_status import is_over, seconds
+from ..kube.status.exit_status import is_over
 from ..spec import Lifecycle, Phase, Status, TaskType
 from .caches import Caches, run_of
 

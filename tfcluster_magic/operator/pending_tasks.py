@@ -16,8 +16,8 @@ from typing import Any
 
 from ..kube.api.amounts import Amounts
 from ..kube.api.client import Api, ApiError, Object, path
+from ..kube.api.decoding import condition
 from ..kube.api.labels import CONTAINER
-from ..kube.status.exit_status import condition
 from ..kube.status.pod_problems import when
 from ..kube.status.task_pods import LOG
 from ..kube.status.waiting import Facts, Question, ask, why

@@ -22,7 +22,7 @@ from kubenode.commands import say, wait_until
 
 from benchmarks.rows import Row, compared
 from tfcluster_magic.kube.api.client import Object, path
-from tfcluster_magic.kube.status.exit_status import condition
+from tfcluster_magic.kube.api.decoding import condition
 
 from .site import Site
 from .ways import PS, TFCLUSTER, WORKERS, Way, measure, on_fakes

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...i18n import _
-from ...kube.status.exit_status import condition, seconds
+from ...kube.api.decoding import condition, seconds
 
 Object = Mapping[str, Any]
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from ...i18n import _, ngettext
 from ...kube.api.amounts import asked_by
+from ...kube.api.decoding import condition, seconds
 from ...kube.status import pod_problems, refused, unscheduled
-from ...kube.status.exit_status import condition, seconds
 from ...kube.status.said import (
     BY_ITSELF,
     BY_SOMEBODY,

@@ -16,8 +16,8 @@ from typing import Any
 from ...i18n import _
 from ...kube.api import labels
 from ...kube.api.client import Api, ApiError, path
+from ...kube.api.decoding import condition
 from ...kube.api.gone import COLLECTOR, discard, is_deleted, keepers
-from ...kube.status.exit_status import condition
 
 Object = dict[str, Any]
 

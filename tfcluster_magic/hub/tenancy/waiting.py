@@ -12,8 +12,8 @@ from typing import Any
 
 from ...i18n import _
 from ...kube.api.client import Api, path
+from ...kube.api.decoding import seconds
 from ...kube.api.informer import Informer
-from ...kube.status.exit_status import seconds
 from .provisioning import CLAIM, There
 
 Object = dict[str, Any]

@@ -25,10 +25,11 @@ from ...errors import (
 )
 from ...i18n import _
 from . import account
-from .client import Api, ApiError
 
 if TYPE_CHECKING:
     from kubernetes.client.configuration import Configuration
+
+    from .client import Api, ApiError
 
 DEFAULT_NAMESPACE = "default"
 _FORBIDDEN = re.compile(
@@ -51,6 +52,8 @@ def connect(context: str = "", namespace: str = "") -> tuple[Api, str]:
         from kubernetes.client.configuration import Configuration
     except ImportError:
         raise account.not_installed() from None
+    from .client import Api
+
     configuration = Configuration()
     if account.in_pod() and not context and not os.environ.get("KUBECONFIG"):
         found = _from_pod(configuration)

@@ -7,6 +7,8 @@ field: to skip that costs a tenth of making objects of it. What a field holds is
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, TypedDict
 
 import msgspec
@@ -103,3 +105,16 @@ class Named(TypedDict, total=False):
 
 
 WHOLE, POD, JOB, NAMED = (Shape(each) for each in (dict[str, Any], Pod, Job, Named))
+
+
+def seconds(timestamp: str | None) -> float | None:
+    """Return a time of the API, `2026-01-31T12:00:00Z`, in epoch seconds; None for no time."""
+    if not timestamp:
+        return None
+    return datetime.fromisoformat(timestamp.replace("Z", "+00:00")).timestamp()
+
+
+def condition(found: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """Return one of an object's conditions, empty when it has none of this kind."""
+    every = (found.get("status") or {}).get("conditions") or []
+    return next((each for each in every if each["type"] == kind), {})

@@ -10,8 +10,8 @@ Ref: https://kubernetes.io/docs/reference/using-api/server-side-apply/#managed-f
 
 from __future__ import annotations
 
-from ..status.exit_status import seconds
 from .client import Api, Object, path
+from .decoding import seconds
 
 SYSTEM, LEASE = "tfcluster-system", "tfcluster-operator"
 """Namespace and name of the Lease, unless the operator publishes another place."""

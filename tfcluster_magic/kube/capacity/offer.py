@@ -53,49 +53,49 @@ _OFFER = msgspec.json.Decoder(Offer)
 
 
 def read(text: str) -> Offer:
-    """An offer as it was published. Raises msgspec.ValidationError."""
+    """Return the facts as they were published. Raises msgspec.ValidationError."""
     return _OFFER.decode(text)
 
 
-def wanted(spec: Spec, offer: Offer) -> dict[TaskType, tuple[int, Demand]]:
+def wanted(spec: Spec, facts: Offer) -> dict[TaskType, tuple[int, Demand]]:
     """What the tasks of a spec ask for, as the API server completes it."""
     found = {}
     for task_type, count in spec.replicas.counts.items():
-        requests, limits = map(amounts, resources(spec, offer.policy, task_type))
+        requests, limits = map(amounts, resources(spec, facts.policy, task_type))
         asked = Demand(requests=requests, limits=limits)
-        found[task_type] = (count, offer.place.bounds.given(asked))
+        found[task_type] = (count, facts.place.bounds.given(asked))
     return found
 
 
-def problems(spec: Spec, offer: Offer) -> list[Problem]:
+def problems(spec: Spec, facts: Offer) -> list[Problem]:
     """Everything that keeps this spec from ever running here."""
-    found = policy_check.problems(spec, offer.policy, offer.names)
-    if offer.enforced is False and offer.policy.require_network_policy:
+    found = policy_check.problems(spec, facts.policy, facts.names)
+    if facts.enforced is False and facts.policy.require_network_policy:
         told = _(
             "NetworkPolicies are not enforced on this cluster, so everybody on it could use the "
             "tasks: install a network plugin that enforces them, or accept it in the operator's "
             "policy (requireNetworkPolicy: false)"
         )
         found.append(Problem(_("the cluster"), None, told))
-    place = offer.place if offer.policy.nodes_are_fixed else replace(offer.place, nodes=None)
-    return found + fit.problems(wanted(spec, offer), place.empty())
+    place = facts.place if facts.policy.nodes_are_fixed else replace(facts.place, nodes=None)
+    return found + fit.problems(wanted(spec, facts), place.empty())
 
 
-def preflight(spec: Spec, offer: Offer) -> Preflight:
+def preflight(spec: Spec, facts: Offer) -> Preflight:
     """The same for a face; what fits later is no problem, the run waits for it."""
-    return Preflight(tuple(problems(spec, offer)))
+    return Preflight(tuple(problems(spec, facts)))
 
 
-def notes(offer: Offer) -> tuple[str, ...]:
+def notes(facts: Offer) -> tuple[str, ...]:
     """What a person should know of this place before a launch."""
-    policy, found = offer.policy, []
+    policy, found = facts.policy, []
     if policy.images:
         images = ", ".join((policy.default_image, *policy.images))
         found.append(_("Images that may be used: {images}.").format(images=images))
     if policy.max_duration is not None:
         most = format_duration(policy.max_duration)
         found.append(_("A run ends after {most} at the latest.").format(most=most))
-    if offer.enforced is False:
+    if facts.enforced is False:
         found.append(
             _("NetworkPolicies are not enforced here: everybody on the cluster can use your tasks.")
         )

@@ -21,11 +21,9 @@ from collections.abc import Callable
 from datetime import datetime, timezone
 
 from ..api.client import Api, ApiError, Object, path
+from ..api.decoding import seconds
 from ..api.heartbeat import LEASE
-from ..status.exit_status import seconds
 
-NAME = LEASE
-"""The operator's Lease; another controller says its own name."""
 LASTS = 15
 """Seconds for which the Lease is its holder's, from each renewal."""
 DEADLINE = 10.0
@@ -48,7 +46,7 @@ class Leader:
         namespace: where the Lease is.
         identity: of this process; a restarted container has the one that it had.
         lost: called when it must not act any more; it has to end the process.
-        name: of the Lease.
+        name: of the Lease; without one, the operator's.
     """
 
     def __init__(
@@ -58,7 +56,7 @@ class Leader:
         identity: str,
         lost: Callable[[], None],
         *,
-        name: str = NAME,
+        name: str = LEASE,
     ) -> None:
         self._api, self._namespace, self.identity = api, namespace, identity
         self._name = name

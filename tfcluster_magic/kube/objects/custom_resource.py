@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from functools import cache
 from typing import Any
 
@@ -39,6 +38,7 @@ from ...spec import (
 )
 from ...spec.tf_config import CLUSTER_TYPES
 from ..api.client import Object
+from ..api.decoding import seconds
 from ..api.gone import is_deleted, keepers
 from ..api.labels import GROUP, PORT, RUN_PATTERN, host_name
 
@@ -79,7 +79,7 @@ def read(thing: Mapping[str, Any]) -> TFCluster:
             cluster=cluster,
             run=run,
             uid=str(head.get("uid", "")),
-            created_at=_seconds(head.get("creationTimestamp")),
+            created_at=seconds(head.get("creationTimestamp")) or 0.0,
             owner=str(head.get("namespace", "")),
         ),
         spec=_ending(spec, head),
@@ -228,7 +228,7 @@ def _ending(spec: Spec, head: Mapping[str, Any]) -> Spec:
     reason = ""
     if names := keepers({"metadata": head}):
         reason = _("the finalizer {names} keeps the record").format(names=", ".join(names))
-    at = _seconds(head["deletionTimestamp"])
+    at = seconds(head["deletionTimestamp"]) or 0.0
     return replace(spec, stop=Stop(reason=reason, by=_("the deletion of its record"), at=at))
 
 
@@ -246,9 +246,3 @@ def _warned(head: Mapping[str, Any]) -> list[str]:
     except ValueError:
         return []
     return [text for text in said if isinstance(text, str)] if isinstance(said, list) else []
-
-
-def _seconds(timestamp: object) -> float:
-    """Seconds since 1970 of a metav1.Time, `2026-01-31T12:00:00Z`; 0 for what has none yet."""
-    text = str(timestamp or "")
-    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() if text else 0.0

@@ -1,4 +1,5 @@
-"""Where pods may connect: granted networks, the cluster's DNS, and what stays closed. Pure.
+"""The NetworkPolicy of a run's tasks, and where pods may connect: granted networks, the cluster's
+DNS, and what stays closed. Pure.
 
 `CLOSED` is the one list of addresses that no grant opens: the metadata services of clouds, which
 give any caller its node's credentials, and everything link-local. Every NetworkPolicy that
@@ -17,6 +18,8 @@ from msgspec import Meta
 
 from ...i18n import _
 from ...spec import Model
+from ..api import labels
+from . import templates
 
 Object = dict[str, Any]
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -76,6 +79,30 @@ class Resolver(Model, frozen=True):
 
 DNS = (Resolver(namespace="kube-system", pods="k8s-app=kube-dns"),)
 """Where most clusters run DNS, CoreDNS as well as kube-dns."""
+
+
+def task_network_policy(
+    metadata: Object,
+    selector: dict[str, str],
+    *,
+    in_graph: bool,
+    dns: Sequence[Resolver],
+    egress: Sequence[str],
+) -> Object:
+    """Return the NetworkPolicy of a run's pods: who may talk to them, and to whom they may.
+
+    The servers of an In-Graph run may reach the notebook that drives them.
+    """
+    return templates.value_of(
+        "kubernetes/network-policy.yaml.j2",
+        metadata=metadata,
+        selector=selector,
+        notebook={labels.NOTEBOOK: "true"},
+        port=labels.PORT,
+        client=labels.CLIENT_PORTS if in_graph else None,
+        dns=dns_rules(dns),
+        networks=[block(each) for each in egress],
+    )
 
 
 def parse(text: str) -> Network:

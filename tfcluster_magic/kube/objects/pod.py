@@ -16,7 +16,6 @@ from typing import Any
 
 from ...spec import Mode, Pods, Spec, TaskType, TFCluster
 from ..api import labels
-from ..status import jobs
 from . import images, pod_files, templates
 from .policy import Policy, Shared, gangs
 
@@ -149,9 +148,9 @@ def counts_apart(cluster: TFCluster) -> bool:
 
 def _counted(cluster: TFCluster) -> list[Object]:
     """How often a Job has replaced this pod, which only its annotations know."""
-    said = [("TFCLUSTER_INDEX_FAILURES", jobs.FAILURES)]
+    said = [("TFCLUSTER_INDEX_FAILURES", labels.INDEX_FAILURES)]
     if counts_apart(cluster):
-        said.append(("TFCLUSTER_INDEX_IGNORED", jobs.IGNORED))
+        said.append(("TFCLUSTER_INDEX_IGNORED", labels.INDEX_IGNORED_FAILURES))
     return [
         {
             "name": name,

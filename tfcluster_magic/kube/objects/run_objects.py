@@ -55,7 +55,13 @@ def around(cluster: TFCluster, policy: Policy, content: Files, *, namespace: str
     """What a run has beside its tasks and their addresses; the ConfigMap is the first."""
     found = [
         _config_map(cluster, content, namespace),
-        _network_policy(cluster, policy, namespace),
+        network_policy.task_network_policy(
+            _own(cluster, namespace),
+            _selector(cluster),
+            in_graph=cluster.spec.mode is Mode.IN_GRAPH,
+            dns=policy.dns,
+            egress=policy.egress,
+        ),
     ]
     if cluster.spec.pods is not None and cluster.spec.pods.data_claim is not None:
         found.append(_data_claim(cluster, policy, namespace))
@@ -154,19 +160,6 @@ def service(cluster: TFCluster, *, namespace: str) -> Object:
         metadata=_own(cluster, namespace),
         selector=_selector(cluster),
         port=labels.PORT,
-    )
-
-
-def _network_policy(cluster: TFCluster, policy: Policy, namespace: str) -> Object:
-    return templates.value_of(
-        "kubernetes/network-policy.yaml.j2",
-        metadata=_own(cluster, namespace),
-        selector=_selector(cluster),
-        notebook={labels.NOTEBOOK: "true"},
-        port=labels.PORT,
-        client=labels.CLIENT_PORTS if cluster.spec.mode is Mode.IN_GRAPH else None,
-        dns=network_policy.dns_rules(policy.dns),
-        networks=[network_policy.block(each) for each in policy.egress],
     )
 
 

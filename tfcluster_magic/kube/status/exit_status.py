@@ -8,7 +8,7 @@ Ref: https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disrupt
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from ...i18n import _
 from ...spec import Cause, TaskExit
+from ..api.decoding import condition, seconds
 from . import evicted, pod_problems
 from .said import Asked, shortened
 
@@ -34,27 +35,14 @@ _UNSEEN = 255
 _SIGNAL = 128
 
 
-def seconds(text: str | None) -> float | None:
-    """A time of the API in epoch seconds."""
-    if not text:
-        return None
-    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
-
-
-def condition(found: Object, kind: str) -> Object:
-    """One of an object's conditions, empty when it has none of this kind."""
-    every = (found.get("status") or {}).get("conditions") or []
-    return next((each for each in every if each["type"] == kind), {})
-
-
-def container(pod: Object) -> Object:
+def container(pod: Mapping[str, Any]) -> Object:
     """The status of the task's container, empty before there is one."""
     every = (pod.get("status") or {}).get("containerStatuses") or [{}]
     first: Object = every[0]
     return first
 
 
-def is_over(pod: Object) -> bool:
+def is_over(pod: Mapping[str, Any]) -> bool:
     """Whether nothing of the pod runs any more."""
     return pod["status"].get("phase") in _OVER or "terminated" in container(pod).get("state", {})
 

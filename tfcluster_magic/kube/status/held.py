@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..api.amounts import asked_by
-from .exit_status import condition, seconds
+from ..api.decoding import condition, seconds
 
 Object = dict[str, Any]
 

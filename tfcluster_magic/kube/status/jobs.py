@@ -6,21 +6,15 @@ Ref: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/job-
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
 
 from ...spec import Spec, TaskType
 from ...spec.names import task_name
+from ..api.decoding import condition
 from ..api.labels import GROUP
-from .exit_status import condition
-
-Object = dict[str, Any]
+from .said import Object
 
 ATTEMPT = f"{GROUP}/attempt"
 """Annotation of a Job: the group attempt (`status.attempt`) that its pods belong to."""
-FAILURES = "batch.kubernetes.io/job-index-failure-count"
-"""Annotation of a pod: how many pods of its index the Job counted before it."""
-IGNORED = "batch.kubernetes.io/job-index-ignored-failure-count"
-"""Beside it: how many were lost to disruptions, where the Job counts these apart."""
 
 
 def is_suspended(job: Object | None) -> bool:

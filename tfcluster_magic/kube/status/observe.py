@@ -16,10 +16,11 @@ from typing import Any
 from ...lifecycle import Observation, ObservedTask
 from ...spec import Cause, Mode, Phase, Spec, Status, TaskExit, TaskState, TaskType, TypeCounts
 from ...spec.names import parse_task, task_name
-from ..api.labels import task_of
+from ..api.decoding import condition, seconds
+from ..api.labels import INDEX_FAILURES, INDEX_IGNORED_FAILURES, task_of
 from . import held
-from .exit_status import condition, container, how_it_ended, is_over, seconds, vanished
-from .jobs import FAILURES, IGNORED, completed_indexes, group_attempt, is_suspended
+from .exit_status import container, how_it_ended, is_over, vanished
+from .jobs import completed_indexes, group_attempt, is_suspended
 
 Object = dict[str, Any]
 
@@ -168,7 +169,7 @@ _STATES = {Cause.COMPLETED: TaskState.SUCCEEDED, Cause.STOPPED: TaskState.STOPPE
 def failed_before(pod: Object) -> int:
     """How many pods of the same index the Job counted before this one."""
     notes = pod["metadata"].get("annotations") or {}
-    return int(notes.get(FAILURES, 0)) + int(notes.get(IGNORED, 0))
+    return int(notes.get(INDEX_FAILURES, 0)) + int(notes.get(INDEX_IGNORED_FAILURES, 0))
 
 
 def _by_age(pods: Iterable[Object], known: AbstractSet[str]) -> dict[str, list[Object]]:

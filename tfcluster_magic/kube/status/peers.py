@@ -63,8 +63,6 @@ def missed(tasks: Mapping[str, Object], jobs: Sequence[Object]) -> tuple[list[st
     trainers = [
         name
         for name, pod in tasks.items()
-        if name.startswith(("worker-", "chief-"))
-        and task_pods.is_up(pod)
-        and not is_over(dict(pod))
+        if name.startswith(("worker-", "chief-")) and task_pods.is_up(pod) and not is_over(pod)
     ]
     return (away, trainers) if away and trainers else ([], [])

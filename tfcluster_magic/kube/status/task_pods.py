@@ -12,7 +12,8 @@ from typing import TypeVar
 from ...spec import TaskType
 from ...spec.names import parse_task, task_name
 from ..api import labels
-from .exit_status import condition, container, is_over, seconds
+from ..api.decoding import condition, seconds
+from .exit_status import container, is_over
 from .jobs import completed_indexes, is_suspended
 from .said import Object
 
@@ -55,20 +56,20 @@ def type_of(found: Object) -> str:
 def without_pod(job: Object, tasks: Mapping[str, Object]) -> list[str]:
     """Tasks of a Job that should have a pod and have none that is not over."""
     task_type = type_of(job)
-    if is_suspended(dict(job)) or task_type not in set(TaskType):
+    if is_suspended(job) or task_type not in set(TaskType):
         return []
-    done = completed_indexes(dict(job))
+    done = completed_indexes(job)
     names = {i: task_name(task_type, i) for i in range(job["spec"].get("completions") or 0)}
     return [
         name
         for i, name in names.items()
-        if i not in done and (name not in tasks or is_over(dict(tasks[name])))
+        if i not in done and (name not in tasks or is_over(tasks[name]))
     ]
 
 
 def is_up(pod: Object) -> bool:
     """Whether its container runs and its port, where it has one, is open."""
-    status = container(dict(pod))
+    status = container(pod)
     return "running" in (status.get("state") or {}) and bool(status.get("started"))
 
 
@@ -85,13 +86,13 @@ def silent(pod: Object, now: float | None = None) -> State | None:
     it may only need a moment.
     """
     node = pod["spec"].get("nodeName") or ""
-    if is_over(dict(pod)) or not node or is_up(pod):
+    if is_over(pod) or not node or is_up(pod):
         return None
-    state = container(dict(pod)).get("state") or {}
+    state = container(pod).get("state") or {}
     if "running" in state:
         since, patience, kind = seconds(state["running"].get("startedAt")), _QUIET, LOG
     elif (state.get("waiting") or {}).get("reason", "") in _SPEAKING:
-        told = condition(dict(pod), "PodScheduled").get("lastTransitionTime")
+        told = condition(pod, "PodScheduled").get("lastTransitionTime")
         since, patience, kind = seconds(told), _PATIENCE, "Pod"
     else:
         return None
@@ -103,9 +104,9 @@ def silent(pod: Object, now: float | None = None) -> State | None:
 def needs_claims(pod: Object, now: float) -> bool:
     """Whether only its claims can tell why no node is looked for, or why one is not found."""
     made = seconds(pod["metadata"].get("creationTimestamp")) or 0.0
-    if pod["spec"].get("nodeName") or is_over(dict(pod)):
+    if pod["spec"].get("nodeName") or is_over(pod):
         return False
-    told = condition(dict(pod), "PodScheduled")
+    told = condition(pod, "PodScheduled")
     if not told:
         return now - made >= _UNPLACED
     words = str(told.get("message", ""))

@@ -15,8 +15,9 @@ from ...i18n import _, ngettext
 from ...lifecycle import Why
 from ...lifecycle.messages import shorten
 from ..api.amounts import Amounts, amounts, asked_by
+from ..api.decoding import condition, seconds
 from . import peers, pod_problems, refused, task_pods, unscheduled
-from .exit_status import condition, container, is_over, seconds
+from .exit_status import container, is_over
 from .said import BY_SOMEBODY, GOES_ON, Asked, Clause, Object
 from .task_pods import LOG
 
@@ -121,7 +122,7 @@ class _Asker:
         self.silent = {
             node["metadata"]["name"]
             for node in facts.nodes
-            if condition(dict(node), "Ready").get("status", "True") != "True"
+            if condition(node, "Ready").get("status", "True") != "True"
         }
 
     @cached_property
@@ -158,7 +159,7 @@ def _of_pod(
     events: Mapping[str, Sequence[Object]],
     asker: _Asker,
 ) -> Clause | None:
-    if is_over(dict(pod)) or (task_pods.is_up(pod) and not asker.silent):
+    if is_over(pod) or (task_pods.is_up(pod) and not asker.silent):
         return None
     asked = asker.about(pod)
     if not asked.node:
@@ -166,7 +167,7 @@ def _of_pod(
     if asked.node in asker.silent:
         text = _("its node {node} does not answer: it starts elsewhere when the node stays away")
         return Clause(BY_SOMEBODY, text.format(node=asked.node), "NodeNotReady")
-    state = container(dict(pod)).get("state") or {}
+    state = container(pod).get("state") or {}
     if "running" in state:
         lines = task_pods.answer(pod, asker.printed, asker.facts.lines)
         return None if task_pods.is_up(pod) or not lines else peers.in_output(lines, tasks)
@@ -176,7 +177,7 @@ def _of_pod(
 
 
 def _unscheduled(pod: Object, asked: Asked, asker: _Asker) -> Clause | None:
-    told = condition(dict(pod), "PodScheduled")
+    told = condition(pod, "PodScheduled")
     if told.get("status") == "False" and told.get("reason") == "SchedulingGated":
         text = _("its pod is held back by a scheduling gate")
         return Clause(BY_SOMEBODY, text, "SchedulingGated")

@@ -16,8 +16,9 @@ from datetime import datetime, timezone
 from ...i18n import _
 from ...kube.api import access, trimming
 from ...kube.api.client import Api, ApiError, Object, path
+from ...kube.api.decoding import condition
 from ...kube.api.labels import TASK_TYPE
-from ...kube.status.exit_status import DELETED_BY_SOMEBODY, DISRUPTION, condition, is_over
+from ...kube.status.exit_status import DELETED_BY_SOMEBODY, DISRUPTION, is_over
 from ...kube.status.jobs import ATTEMPT, completed_indexes, group_attempt, is_complete, is_suspended
 from ...kube.status.observe import Crew
 from ...lifecycle import Decision, Observation

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ....i18n import _
-from ....kube.status.exit_status import condition
+from ....kube.api.decoding import condition
 from ...spawning import pod_trouble
 from ...spawning.identity import pod_security
 from ...tenancy.grants import Pool
