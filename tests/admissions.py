@@ -14,9 +14,8 @@ from tfcluster_magic.kube.objects import custom_resource
 from tfcluster_magic.kube.objects.policy import Policy
 from tfcluster_magic.operator.caches import Caches
 from tfcluster_magic.operator.cluster_state import Ground
-from tfcluster_magic.operator.hooks import Verdict
 from tfcluster_magic.operator.scheduling import snapshot
-from tfcluster_magic.operator.scheduling.admission import Admission
+from tfcluster_magic.operator.scheduling.admission import Admission, Verdict
 from tfcluster_magic.operator.scheduling.published_options import Publisher
 from tfcluster_magic.operator.scheduling.snapshot import Survey, Surveyor
 from tfcluster_magic.operator.scheduling.volcano import Gangs

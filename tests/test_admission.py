@@ -8,7 +8,7 @@ from typing import Any
 from admissions import RUNS, Place, there
 
 from tfcluster_magic.kube.objects.policy import Policy
-from tfcluster_magic.operator.hooks import Admitted, Refused, Waiting
+from tfcluster_magic.operator.scheduling.admission import Admitted, Refused, Waiting
 from tfcluster_magic.spec import Pods, SecretUse
 
 __all__ = ["there"]  # a fixture, as if written here

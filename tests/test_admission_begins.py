@@ -12,8 +12,7 @@ from tfcluster_magic.kube.objects import custom_resource
 from tfcluster_magic.kube.objects.policy import Policy
 from tfcluster_magic.operator.caches import Caches
 from tfcluster_magic.operator.cluster_state import Ground
-from tfcluster_magic.operator.hooks import Admitted, Verdict, Waiting
-from tfcluster_magic.operator.scheduling.admission import Admission
+from tfcluster_magic.operator.scheduling.admission import Admission, Admitted, Verdict, Waiting
 from tfcluster_magic.operator.scheduling.published_options import Publisher
 from tfcluster_magic.operator.scheduling.snapshot import Surveyor
 from tfcluster_magic.operator.scheduling.volcano import Gangs

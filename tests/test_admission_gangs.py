@@ -17,7 +17,7 @@ from tfcluster_magic.kube.api.labels import (
     labels,
 )
 from tfcluster_magic.kube.objects.policy import Policy
-from tfcluster_magic.operator.hooks import Admitted, Refused, Submitted, Waiting
+from tfcluster_magic.operator.scheduling.admission import Admitted, Refused, Submitted, Waiting
 from tfcluster_magic.spec import TaskType
 
 

@@ -11,8 +11,8 @@ from admissions import NODES, Place
 from kube_server import Refusal
 from operated import until
 
-from tfcluster_magic.operator.hooks import Admitted, Refused, Waiting
 from tfcluster_magic.operator.scheduling import admission, snapshot
+from tfcluster_magic.operator.scheduling.admission import Admitted, Refused, Waiting
 from tfcluster_magic.spec import Pods, SecretUse
 
 

@@ -14,7 +14,7 @@ from tfcluster_magic.kube.api.client import path
 from tfcluster_magic.kube.objects.policy import Policy
 from tfcluster_magic.kube.status.said import Asked
 from tfcluster_magic.kube.status.unscheduled import clause
-from tfcluster_magic.operator.hooks import Submitted, Verdict
+from tfcluster_magic.operator.scheduling.admission import Submitted, Verdict
 from tfcluster_magic.operator.scheduling.volcano import refused
 
 GROUPS = path("podgroups", "a")

@@ -22,8 +22,8 @@ from ..kube.status.pod_problems import when
 from ..kube.status.task_pods import LOG
 from ..kube.status.waiting import Facts, Question, ask, why
 from ..lifecycle import Why
+from .belongings import Sight
 from .caches import Caches, Key
-from .hooks import OfGroup, Sight
 
 READS_A_SECOND = 5.0
 BURST = 20.0
@@ -67,6 +67,14 @@ class Allowance:
         """Allow nothing for a while."""
         with self._lock:
             self._left, self._at = 0.0, self._clock() + seconds
+
+
+@dataclass(frozen=True)
+class OfGroup:
+    """What is told of the PodGroup of a run that waits: its events, and the state of its queue."""
+
+    events: Sequence[Object] = ()
+    queue: str = ""
 
 
 @dataclass

@@ -17,7 +17,7 @@ from ...kube.api.client import ApiError, Object
 from ...kube.status.observe import Crew
 from ...lifecycle import Decision, Observation
 from ...spec import TaskType, TFCluster
-from ..hooks import Sight
+from ..belongings import Sight
 from ..scheduling.volcano import refused
 from .addressing import Addressing
 from .context import World

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from ...kube.api.client import Api
 from ...kube.objects.policy import Policy
 from ..caches import Caches
-from ..hooks import Admission, Explainer
 from ..metrics import Measures
+from ..pending_tasks import Explainer
+from ..scheduling.admission import Admission
 from ..scheduling.volcano import Gangs
 from .pace import Pace
 

@@ -22,8 +22,9 @@ from ...kube.status.observe import Crew
 from ...lifecycle import Decision, Observation, decide
 from ...spec import Phase, Reason, Status, TaskType
 from .. import belongings
+from ..belongings import Sight
 from ..caches import Key
-from ..hooks import Admitted, Refused, Sight, Submitted, Verdict, Waiting
+from ..scheduling.admission import Admitted, Refused, Submitted, Verdict, Waiting
 from . import status_rules, vanished
 from .actions import Deeds
 from .context import World

@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from msgspec.structs import replace
 
@@ -25,7 +26,6 @@ from ...kube.capacity.policy_check import names_secrets
 from ...kube.objects.policy import gangs
 from ...spec import TFCluster
 from ..cluster_state import Ground
-from ..hooks import Admitted, Refused, Submitted, Verdict, Waiting
 from .promises import Queued
 from .snapshot import Surveyor
 
@@ -35,6 +35,32 @@ node or a device plugin that starts again offers nothing for a while.
 """
 
 
+@dataclass(frozen=True)
+class Admitted:
+    """The run may begin; its room is reserved."""
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """The run may begin later: what it waits for, and its place in the queue (1 is next)."""
+
+    sentence: str
+    place: int = 1
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The run can never begin: every problem at once."""
+
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """Its tasks may be made; it begins when a scheduler has room for all of them."""
+
+
+Verdict = Admitted | Waiting | Refused | Submitted
 Spent = Callable[[TFCluster, Callable[[TFCluster], float]], Sequence[Problem] | None]
 """What a budget has against a run, of which the other function tells the CPU cores."""
 

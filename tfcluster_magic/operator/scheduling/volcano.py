@@ -27,10 +27,10 @@ from ...kube.status.pod_problems import when
 from ...kube.status.unscheduled import REASON
 from ...lifecycle import Observation, Why
 from ...spec import Cause, TFCluster
-from ..belongings import uid_of
+from ..belongings import Sight, uid_of
 from ..caches import OURS, Key, run_of
 from ..cluster_state import is_closed
-from ..hooks import OfGroup, Sight
+from ..pending_tasks import OfGroup
 
 Object = dict[str, Any]
 OPEN = "Open"
