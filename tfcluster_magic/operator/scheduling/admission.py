@@ -1,4 +1,4 @@
-"""Who may begin: every check on the live cluster, first in first out within a namespace.
+"""Who may begin: every check on the live cluster, in the order of the launch queue (`queue`).
 
 Promises that two launches never both take the last room (one is admitted at a time, and what was
 promised is reserved until the record shows it), that what can never run is refused with every
@@ -26,7 +26,7 @@ from ...kube.capacity.policy_check import names_secrets
 from ...kube.objects.policy import gangs
 from ...spec import TFCluster
 from ..cluster_state import Ground
-from .promises import Queued
+from .queue import QueuedRun, runs_ahead
 from .snapshot import Surveyor
 
 PATIENCE = 600.0
@@ -118,7 +118,7 @@ class Admission:
         if self._enforced() is None and self._surveyor.policy.require_network_policy:
             return Waiting(_("the check that NetworkPolicies are enforced on this cluster"))
         queue = self._queue(cluster.metadata.owner, uid)
-        if place := _place(queue, uid):
+        if place := runs_ahead(queue, uid):
             told = _("its turn after {name}").format(name=queue[place - 1].key[1])
             return Waiting(told, place + 1)
         return self._first(cluster)
@@ -138,9 +138,11 @@ class Admission:
             return Refused(never)
         told = _("what there was when it was queued ({problems}); it fails if that stays away")
         words = "; ".join(map(str, never))
-        return Waiting(told.format(problems=words), _place(self._queue(namespace, uid), uid) + 1)
+        return Waiting(
+            told.format(problems=words), runs_ahead(self._queue(namespace, uid), uid) + 1
+        )
 
-    def _queue(self, namespace: str, uid: str) -> Sequence[Queued]:
+    def _queue(self, namespace: str, uid: str) -> Sequence[QueuedRun]:
         """Who waits, this run among them: it may be newer than the last look."""
         queue = self._surveyor.look().queues.get(namespace, ())
         known = any(each.uid == uid for each in queue)
@@ -202,11 +204,6 @@ class Admission:
                 # The look may be older than a run that another thread just decides on.
                 if since < survey.at and uid not in waiting:
                     kept.pop(uid, None)
-
-
-def _place(queue: Sequence[Queued], uid: str) -> int:
-    """How many are before it."""
-    return next((n for n, each in enumerate(queue) if each.uid == uid), 0)
 
 
 def _short(cluster: TFCluster, there: Offer) -> list[Shortage]:

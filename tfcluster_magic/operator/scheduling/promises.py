@@ -1,4 +1,4 @@
-"""What admitted runs still have to get and what that leaves to others, and who waits. Pure."""
+"""What admitted runs still have to get, and what that leaves to others. Pure."""
 
 from __future__ import annotations
 
@@ -33,15 +33,6 @@ class Promise:
     def held(self) -> Amounts:
         """What its tasks that are not over ask for."""
         return plus(*(times(self.demands[t].requests, n) for t, n in self.holding.items()))
-
-
-@dataclass(frozen=True)
-class Queued:
-    """A run that waits to be admitted."""
-
-    key: Key
-    uid: str
-    since: tuple[str, int]
 
 
 def without_promised(

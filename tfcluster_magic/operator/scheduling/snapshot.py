@@ -1,4 +1,4 @@
-"""All runs and nodes at one moment: what is promised to runs, and who waits in which order.
+"""All runs and nodes at one moment: what is promised to runs, and the launch queues.
 
 Promises that room counts as taken from the moment a run is admitted until its tasks end: by its
 pods once they are bound, before that by what it asked for. Reads caches alone; decides nothing.
@@ -28,7 +28,8 @@ from ...spec import Phase, Spec
 from ..belongings import uid_of
 from ..caches import Caches, Key
 from ..cluster_state import Ground, is_closed
-from .promises import Promise, Queued, with_promises, without_promised
+from .promises import Promise, with_promises, without_promised
+from .queue import LaunchQueue, QueuedRun, in_order, phase_of, waits
 from .volcano import Gangs
 
 AGE = 0.5
@@ -48,7 +49,7 @@ class Survey:
     free: tuple[Amounts, ...] | None = None
     """What pods that are there leave of each node, whatever was promised beside them."""
     promises: Mapping[str, Sequence[Promise]] = field(default_factory=dict)
-    queues: Mapping[str, Sequence[Queued]] = field(default_factory=dict)
+    queues: Mapping[str, Sequence[QueuedRun]] = field(default_factory=dict)
 
 
 class Surveyor:
@@ -60,8 +61,7 @@ class Surveyor:
         self._survey: Survey | None = None
         self._specs: dict[str, Spec | None] = {}
         self._asked: dict[str, Amounts] = {}
-        self._seen: dict[str, int] = {}
-        self._count = 0
+        self._queue = LaunchQueue()
         self.admitted: set[str] = set()
         """Uids of runs that were admitted, and whose record does not say so yet."""
         self._published: dict[str, tuple[float, Offer]] = {}
@@ -158,11 +158,11 @@ class Surveyor:
                 queues={**survey.queues, key[0]: waiting},
             )
 
-    def queue(self, namespace: str) -> list[Queued]:
+    def queue(self, namespace: str) -> list[QueuedRun]:
         """Who waits in a namespace at this moment, in order."""
         with self._lock:
             waits = filter(None, map(self._queued, self._runs_of(namespace)))
-            return sorted(waits, key=lambda each: each.since)
+            return in_order(waits)
 
     def promises(self, namespace: str) -> list[Promise]:
         """What runs of a namespace were promised, at this moment."""
@@ -179,51 +179,45 @@ class Surveyor:
         at = time.monotonic()
         runs = self._caches.runs.every()
         promises: dict[str, list[Promise]] = {}
-        queues: dict[str, list[Queued]] = {}
+        queues: dict[str, list[QueuedRun]] = {}
         uids = {found["metadata"]["uid"] for found in runs}
         for found in runs:
             head = found["metadata"]
-            if _phase(found) != Phase.QUEUED.value:
+            if phase_of(found) != Phase.QUEUED.value:
                 self.admitted.discard(head["uid"])
             if promise := self._promised_to(found):
                 promises.setdefault(head["namespace"], []).append(promise)
             elif waits := self._queued(found):
                 queues.setdefault(head["namespace"], []).append(waits)
-        for queue in queues.values():
-            queue.sort(key=lambda each: each.since)
         self.admitted &= uids
-        for kept in (self._specs, self._seen):
-            for uid in kept.keys() - uids:
-                del kept[uid]
+        self._queue.keep(uids)
+        for uid in self._specs.keys() - uids:
+            del self._specs[uid]
         there = self._nodes()
         left = None if there is None else tuple(node.free for node in there)
-        return Survey(at, without_promised(there, promises), left, promises, queues)
+        return Survey(
+            at,
+            without_promised(there, promises),
+            left,
+            promises,
+            {namespace: in_order(waiting) for namespace, waiting in queues.items()},
+        )
 
     def _promised_to(self, found: Object) -> Promise | None:
         """What a run was promised; None when it waits, or has had all that it needs."""
-        head, queued = found["metadata"], _phase(found) == Phase.QUEUED.value
+        head, queued = found["metadata"], phase_of(found) == Phase.QUEUED.value
         # The Jobs of one that is Queued are made: a scheduler decides when it has room for all.
         made = queued and self._has_jobs(head)
-        if _phase(found) in _HOLDS or made or (queued and head["uid"] in self.admitted):
+        if phase_of(found) in _HOLDS or made or (queued and head["uid"] in self.admitted):
             return self._promise(found, on_nodes=not made)
         return None
 
-    def _queued(self, found: Object) -> Queued | None:
+    def _queued(self, found: Object) -> QueuedRun | None:
         """A run that waits to be admitted."""
         head = found["metadata"]
-        if _phase(found) != Phase.QUEUED.value or head.get("deletionTimestamp"):
+        if not waits(found) or head["uid"] in self.admitted or self._has_jobs(head):
             return None
-        admitted = head["uid"] in self.admitted or self._has_jobs(head)
-        if admitted or (found.get("spec") or {}).get("stop"):
-            return None
-        return Queued((head["namespace"], head["name"]), head["uid"], self._since(head))
-
-    def _since(self, head: Object) -> tuple[str, int]:
-        """When a run was asked for; those of one second in the order in which we saw them."""
-        if head["uid"] not in self._seen:
-            self._count += 1
-            self._seen[head["uid"]] = self._count
-        return head["creationTimestamp"], self._seen[head["uid"]]
+        return self._queue.entry(head)
 
     def _has_jobs(self, head: Object) -> bool:
         jobs = self._caches.jobs.of((head["namespace"], head["name"]))
@@ -287,7 +281,3 @@ class Surveyor:
                 taken.append(Bound(node=node, asked=asked[uid]))
         self._asked = asked
         return taken
-
-
-def _phase(found: Object) -> str:
-    return str((found.get("status") or {}).get("phase", Phase.QUEUED.value))
