@@ -7,13 +7,11 @@ whole cluster: an operator that may not read them goes on without.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from ..kube.api import decoding, labels, trimming
-from ..kube.api.client import Api, path
+from ..kube.api.client import Api, Object, path
 from ..kube.api.informer import Informer, Informers, Update
 
-Object = dict[str, Any]
 Key = tuple[str, str]
 """Namespace and name of a run."""
 

@@ -12,7 +12,7 @@ from typing import Any
 from ..i18n import _
 from ..kube.api import decoding, labels
 from ..kube.api.amounts import amounts
-from ..kube.api.client import Api, ApiError, path
+from ..kube.api.client import Api, ApiError, Object, path
 from ..kube.api.informer import Informer, Informers
 from ..kube.capacity.namespace_limits import Bounds, bounds
 from ..kube.capacity.nodes import bound
@@ -20,7 +20,6 @@ from ..kube.capacity.policy_check import Claim, Names
 from ..kube.objects.policy import Shared
 from .caches import OURS
 
-Object = dict[str, Any]
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from ...kube.api.client import Object
 from ...spec import Phase
 from ..caches import Key
-
-Object = dict[str, Any]
 
 
 @dataclass(frozen=True)

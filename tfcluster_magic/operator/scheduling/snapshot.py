@@ -11,13 +11,13 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from msgspec.structs import replace
 
 from ...errors import InvalidRequest
 from ...kube.api import labels
 from ...kube.api.amounts import PODS, Amounts, asked_by
+from ...kube.api.client import Object
 from ...kube.capacity.fit import Node, Place
 from ...kube.capacity.namespace_limits import quotas
 from ...kube.capacity.nodes import Bound, nodes
@@ -36,8 +36,6 @@ AGE = 0.5
 """Seconds for which a survey is used again."""
 _HOLDS = (Phase.STARTING.value, Phase.RUNNING.value)
 _ENDED = ("Succeeded", "Failed")
-
-Object = dict[str, Any]
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,10 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from ...i18n import _
 from ...kube.api import labels
-from ...kube.api.client import Api, ApiError, path
+from ...kube.api.client import Api, ApiError, Object, path
 from ...kube.api.gone import discard
 from ...kube.api.informer import Informer, Informers, Update
 from ...kube.objects import run_objects
@@ -32,7 +31,6 @@ from ..caches import OURS, Key, run_of
 from ..cluster_state import is_closed
 from ..pending_tasks import OfGroup
 
-Object = dict[str, Any]
 OPEN = "Open"
 """The state of a queue that lets PodGroups in."""
 MOST = 300
