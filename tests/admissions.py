@@ -14,9 +14,8 @@ from tfcluster_magic.kube.objects import custom_resource
 from tfcluster_magic.kube.objects.policy import Policy
 from tfcluster_magic.operator.caches import Caches
 from tfcluster_magic.operator.cluster_state import Ground
-from tfcluster_magic.operator.hooks import Verdict
 from tfcluster_magic.operator.scheduling import snapshot
-from tfcluster_magic.operator.scheduling.admission import Admission
+from tfcluster_magic.operator.scheduling.admission import Admission, Verdict
 from tfcluster_magic.operator.scheduling.published_options import Publisher
 from tfcluster_magic.operator.scheduling.snapshot import Survey, Surveyor
 from tfcluster_magic.operator.scheduling.volcano import Gangs
@@ -38,11 +37,11 @@ class Place:
         self.caches = Caches(self.api, "", lambda _key: None)
         self.ground = Ground(self.api)
         self.gangs = Gangs(self.api, "", lambda _key: None)
-        self.surveyor = Surveyor(self.caches, self.ground, policy, self.gangs)
+        self.snapshotter = Surveyor(self.caches, self.ground, policy, self.gangs)
         self.enforced: bool | None = True
-        self.admission = Admission(self.surveyor, self.ground, lambda: self.enforced)
+        self.admission = Admission(self.snapshotter, self.ground, lambda: self.enforced)
         self.publisher = Publisher(
-            self.api, "", self.surveyor, self.ground, lambda: self.enforced, lambda: True
+            self.api, "", self.snapshotter, self.ground, lambda: self.enforced, lambda: True
         )
 
     def begin(self) -> None:
@@ -75,7 +74,7 @@ class Place:
         """All runs and nodes as they are now, not as of half a second ago."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(snapshot, "AGE", -1.0)
-            return self.surveyor.look()
+            return self.snapshotter.current()
 
     def end(self) -> None:
         """Stop all of it."""

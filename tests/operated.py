@@ -15,8 +15,8 @@ from tfcluster_magic import program
 from tfcluster_magic.kube.api.client import path
 from tfcluster_magic.kube.objects import custom_resource
 from tfcluster_magic.kube.objects.policy import Policy
-from tfcluster_magic.operator.hooks import Admitted, Verdict
 from tfcluster_magic.operator.reconcile.controller import Controller
+from tfcluster_magic.operator.scheduling.admission import Admitted, Verdict
 from tfcluster_magic.spec import Lifecycle, Replicas, ReplicaSet, Spec
 
 RECORDED = Path(__file__).parent / "pods"
@@ -73,8 +73,8 @@ class World:
         made = Controller(
             self.server.api(), "", "a", lambda: self.leads, self.policy, lambda: self.unwatched
         )
-        made.world.admission = self.admission
-        made.gate.begin = lambda: None  # type: ignore[method-assign]
+        made.context.admission = self.admission
+        made.scheduler.begin = lambda: None  # type: ignore[method-assign]
         made.follow()
         until(lambda: made.caches.synced)
         made.begin()

@@ -12,8 +12,7 @@ from tfcluster_magic.kube.objects import custom_resource
 from tfcluster_magic.kube.objects.policy import Policy
 from tfcluster_magic.operator.caches import Caches
 from tfcluster_magic.operator.cluster_state import Ground
-from tfcluster_magic.operator.hooks import Admitted, Verdict, Waiting
-from tfcluster_magic.operator.scheduling.admission import Admission
+from tfcluster_magic.operator.scheduling.admission import Admission, Admitted, Verdict, Waiting
 from tfcluster_magic.operator.scheduling.published_options import Publisher
 from tfcluster_magic.operator.scheduling.snapshot import Surveyor
 from tfcluster_magic.operator.scheduling.volcano import Gangs
@@ -42,9 +41,9 @@ class Beginner:
         api = server.api()
         self.caches, self.ground = Caches(api, "", lambda _key: None), Ground(api)
         self.gangs = Gangs(api, "", lambda _key: None)
-        surveyor = Surveyor(self.caches, self.ground, Policy(), self.gangs)
-        self.admission = Admission(surveyor, self.ground, lambda: True)
-        self.publisher = Publisher(api, "", surveyor, self.ground, lambda: True, lambda: True)
+        snapshotter = Surveyor(self.caches, self.ground, Policy(), self.gangs)
+        self.admission = Admission(snapshotter, self.ground, lambda: True)
+        self.publisher = Publisher(api, "", snapshotter, self.ground, lambda: True, lambda: True)
 
     def begin(self) -> None:
         for each in (self.caches, self.ground, self.gangs, self.publisher):

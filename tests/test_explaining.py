@@ -12,7 +12,7 @@ import pytest
 from tfcluster_magic.kube.api.client import ApiError, Listing
 from tfcluster_magic.kube.status.waiting import why
 from tfcluster_magic.operator import pending_tasks
-from tfcluster_magic.operator.hooks import Sight
+from tfcluster_magic.operator.belongings import Sight
 from tfcluster_magic.operator.pending_tasks import BURST, READS_A_SECOND, Explainer
 from tfcluster_magic.spec import Metadata, Replicas, ReplicaSet, Spec, TaskType, TFCluster
 

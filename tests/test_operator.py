@@ -12,7 +12,7 @@ from operated import JOBS, RUNS, World, node, until, up
 
 from tfcluster_magic.errors import Problem
 from tfcluster_magic.kube.status.exit_status import DELETED_BY_SOMEBODY, DISRUPTION
-from tfcluster_magic.operator.hooks import Refused, Verdict, Waiting
+from tfcluster_magic.operator.scheduling.admission import Refused, Verdict, Waiting
 
 
 def test_a_run_becomes_its_objects(world: World) -> None:

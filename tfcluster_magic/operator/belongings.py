@@ -6,13 +6,13 @@ has: anybody who may make a Job may label it. Reads caches alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..i18n import _
 from ..kube.api import labels
 from ..kube.api.client import Object
-from ..spec import TaskType
+from ..spec import TaskType, TFCluster
 from .caches import Caches, Key
 
 
@@ -23,6 +23,16 @@ class Belongings:
     pods: tuple[Object, ...]
     jobs: Mapping[TaskType, Object]
     strangers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Sight:
+    """A run as a turn sees it: the record, its pods, its Jobs by task type, its PodGroup."""
+
+    cluster: TFCluster
+    pods: Sequence[Object]
+    jobs: Mapping[TaskType, Object]
+    group: Object | None = None
 
 
 def of_run(caches: Caches, key: Key, uid: str) -> Belongings:

@@ -12,7 +12,7 @@ from typing import Any
 from ..i18n import _
 from ..kube.api import decoding, labels
 from ..kube.api.amounts import amounts
-from ..kube.api.client import Api, ApiError, path
+from ..kube.api.client import Api, ApiError, Object, path
 from ..kube.api.informer import Informer, Informers
 from ..kube.capacity.namespace_limits import Bounds, bounds
 from ..kube.capacity.nodes import bound
@@ -20,7 +20,6 @@ from ..kube.capacity.policy_check import Claim, Names
 from ..kube.objects.policy import Shared
 from .caches import OURS
 
-Object = dict[str, Any]
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 
@@ -92,7 +91,7 @@ class Ground(Informers):
             if where.startswith("/") and ":" not in where
         )
 
-    def marks(self, namespace: str) -> Mapping[str, str]:
+    def tenant_annotations(self, namespace: str) -> Mapping[str, str]:
         """The annotations of a tenant's namespace; none of one that nobody labelled as such."""
         found = self.tenants.get("", namespace)
         return {} if found is None else found["metadata"].get("annotations") or {}

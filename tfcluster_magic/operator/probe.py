@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-Object = dict[str, Any]
+from ..kube.api.client import Object
 
 SERVER, CLIENT = "server", "client"
 OPEN, SHUT = "open", "shut"

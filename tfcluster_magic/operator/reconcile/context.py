@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from ...kube.api.client import Api
 from ...kube.objects.policy import Policy
 from ..caches import Caches
-from ..hooks import Admission, Explainer
 from ..metrics import Measures
+from ..pending_tasks import Explainer
+from ..scheduling.admission import Admission
 from ..scheduling.volcano import Gangs
 from .pace import Pace
 
@@ -26,11 +27,11 @@ class World:
     explainer: Explainer
     policy_of: Callable[[str], Policy]
     """The policy with what a namespace adds to it."""
-    gangs: Gangs
+    pod_groups: Gangs
     unwatched: Callable[[], float]
     """Seconds for which no operator acted before this one did."""
     clock: Callable[[], float] = time.time
-    measures: Measures = field(default_factory=Measures)
-    pace: Pace = field(default_factory=Pace)
-    tidy_at: dict[str, float] = field(default_factory=dict)
+    metrics: Measures = field(default_factory=Measures)
+    write_limit: Pace = field(default_factory=Pace)
+    cleanup_at: dict[str, float] = field(default_factory=dict)
     """When what is left of runs that are over is looked for, by uid."""

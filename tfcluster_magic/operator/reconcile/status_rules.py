@@ -22,7 +22,7 @@ from ...spec import (
     TypeCounts,
 )
 from ...spec.names import task_name
-from ..hooks import Waiting
+from ..scheduling.admission import Waiting
 
 CLOCKS_DIFFER = 120.0
 """Seconds by which the clock of a node may be off before its times are not believed."""

@@ -13,11 +13,10 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from ...i18n import _
 from ...kube.api import labels
-from ...kube.api.client import Api, ApiError, path
+from ...kube.api.client import Api, ApiError, Object, path
 from ...kube.api.gone import discard
 from ...kube.api.informer import Informer, Informers, Update
 from ...kube.objects import run_objects
@@ -27,12 +26,11 @@ from ...kube.status.pod_problems import when
 from ...kube.status.unscheduled import REASON
 from ...lifecycle import Observation, Why
 from ...spec import Cause, TFCluster
-from ..belongings import uid_of
+from ..belongings import Sight, uid_of
 from ..caches import OURS, Key, run_of
 from ..cluster_state import is_closed
-from ..hooks import OfGroup, Sight
+from ..pending_tasks import OfGroup
 
-Object = dict[str, Any]
 OPEN = "Open"
 """The state of a queue that lets PodGroups in."""
 MOST = 300
@@ -83,7 +81,7 @@ class Gangs(Informers):
         found = self.groups.get(head.owner, head.name)
         return found if found is not None and uid_of(found) == head.uid else None
 
-    def waits_for(self, sight: Sight, why: Sequence[Why], told: OfGroup) -> str:
+    def waits_for(self, run: Sight, why: Sequence[Why], told: OfGroup) -> str:
         """What the tasks of a run wait for that Volcano shall bind together."""
         others = [each.text for each in why if each.reason != REASON]
         if others:  # it has no pods, or they are refused: Volcano cannot know why
@@ -92,7 +90,7 @@ class Gangs(Informers):
             return _(
                 "Volcano, which is not on this cluster any more: stop the run, and launch it again"
             )
-        group = sight.group or {}
+        group = run.group or {}
         queue = str((group.get("spec") or {}).get("queue") or "default")
         if told.queue not in ("", OPEN):
             return _closed(queue, told.queue)
@@ -101,10 +99,10 @@ class Gangs(Informers):
             text = _("Volcano's answer (queue {queue}, which must be there and open)")
             return text.format(queue=queue)
         text = _("room for all {count} tasks at once in Volcano's queue {queue}, which says: {why}")
-        count = sight.cluster.spec.replicas.total
+        count = run.cluster.spec.replicas.total
         return text.format(count=count, queue=queue, why=words)
 
-    def mend(
+    def repair(
         self,
         cluster: TFCluster,
         policy_of: Callable[[str], Policy],
