@@ -1,1 +1,1 @@
-"""The notebook: `%tfcluster`, the output of its cells, and the panel. Importing it imports nothing."""
+"""The notebook: `%tfcluster`, the output of cells, and the panel. Importing it imports nothing."""

@@ -24,8 +24,9 @@ from ..errors import BackendUnavailable, InvalidRequest, Problem, TFClusterError
 from ..i18n import _
 from ..output.stream import Prefixer, task_names
 from ..output.text import PLAIN
+from ..problems import problem
 from ..spec import TFCluster
-from .base import TFClusterHandler, break_off, guarded, problem
+from .base import TFClusterHandler, break_off, guarded
 from .worker import READ_WITHIN
 
 MOST_LINES = 500

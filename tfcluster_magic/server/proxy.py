@@ -12,18 +12,16 @@ import asyncio
 import re
 from typing import Any
 
-from jupyter_server.base.handlers import JupyterHandler
 from tornado.httputil import HTTPHeaders
 from tornado.iostream import StreamClosedError
 from tornado.web import HTTPError
 
 from ..errors import BackendUnavailable, Conflict, TFClusterError
-from ..i18n import _, language
-from ..problems import encoded
+from ..i18n import _
 from ..tensorboard.registry import Board
 from ..tensorboard.server import HOST
-from ..web import StreamedBody, announced
-from .base import PROBLEM, RESOURCE, break_off, guarded, looked_at, may, problem, wanted_by
+from ..web import announced
+from .base import GuardedHandler, break_off, guarded, looked_at, may
 from .forward import Broken, Forward, NoAnswer, relocated
 from .pages import failed, starting
 from .tensorboard_page import packed
@@ -38,10 +36,10 @@ _OURS = re.compile(r"(token|_xsrf)(=|$)")
 _GZIP = re.compile(r"\bgzip\b(?!\s*;\s*q=0(\.0*)?\s*(,|$))")
 
 
-class BoardPage(JupyterHandler, StreamedBody):
+class BoardPage(GuardedHandler):
     """`/tfcluster/tensorboard/{id}/{path}`."""
 
-    auth_resource = RESOURCE
+    expected_errors = (TFClusterError, NoAnswer, StreamClosedError)
     _forward: Forward | None = None
 
     @property
@@ -221,27 +219,19 @@ class BoardPage(JupyterHandler, StreamedBody):
 
     # -- when there is no board --------------------------------------------------------------------
 
-    def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """Tell what went wrong: a page to who loads a page, a problem to a script."""
-        error = (kwargs.get("exc_info") or (None, None, None))[1]
-        with language(wanted_by(self)):
-            if isinstance(error, NoAnswer):
-                error = BackendUnavailable(_("TensorBoard does not answer; reload the page"))
-            told = problem(error if error is not None else HTTPError(status_code))
-            arguments = vars(self).get("path_args") or []  # none if the address is not valid UTF-8
-            if len(arguments) < 2 or not arguments[1]:
-                self._show(failed(told["detail"]), told["status"])
-                return
-        self.set_status(told["status"])
-        self.set_header("Content-Type", PROBLEM)
-        self.finish(encoded(told))
+    def problem_of(self, error: BaseException) -> dict[str, Any]:
+        """Return the problem to send for an error, also for a board that does not answer."""
+        if isinstance(error, NoAnswer):
+            error = BackendUnavailable(_("TensorBoard does not answer; reload the page"))
+        return super().problem_of(error)
 
-    def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
-        """An error that is told to the user is no fault of the server: its log stays short."""
-        if isinstance(value, (TFClusterError, NoAnswer, StreamClosedError)):
-            self.log.debug("%s: %s", type(value).__name__, value)
+    def send_problem(self, told: dict[str, Any]) -> None:
+        """Tell what went wrong: a page to somebody who loads a page, a problem to a script."""
+        arguments = vars(self).get("path_args") or []  # none if the address is not valid UTF-8
+        if len(arguments) < 2 or not arguments[1]:
+            self._show(failed(told["detail"]), told["status"])
         else:
-            super().log_exception(typ, value, tb)
+            super().send_problem(told)
 
     def _show(self, page: str, status: int) -> None:
         self.set_status(status)

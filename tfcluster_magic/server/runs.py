@@ -11,8 +11,9 @@ from ..i18n import _
 from ..launch.command_line import command_of, line_of, manifest_of
 from ..output.documents import to_yaml
 from ..output.stream import task_names
+from ..problems import problem
 from ..spec import Model, TFCluster
-from .base import TFClusterHandler, guarded, problem
+from .base import TFClusterHandler, guarded
 
 GONE_WITHIN = 2.0
 """Seconds in which a removal is waited for; one that takes longer is told when it is done."""
