@@ -8,12 +8,12 @@ from jupyter_server.extension.application import ExtensionApp
 from jupyter_server.utils import url_path_join
 from traitlets import Bool
 
-from . import launching, logs, openapi, options, proxy, runs, settings_language, tensorboards
+from . import launching, openapi, options, proxy, runs, settings_language
 from .service import Service
 
 API = "tfcluster/api"
 # The first that fits answers.
-MODULES = (options, logs, launching, tensorboards, runs, openapi)
+MODULES = (options, launching, proxy, runs, openapi)
 
 
 class TFClusterApp(ExtensionApp):

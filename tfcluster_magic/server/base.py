@@ -11,7 +11,7 @@ import json
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from jupyter_core.utils import ensure_async
 from jupyter_server.auth.decorator import authorized
@@ -25,9 +25,7 @@ from ..i18n import _, accepted, language
 from ..problems import TYPE, encoded
 from ..spec import TFCluster
 from ..web import ProblemResponses, StreamedBody
-
-if TYPE_CHECKING:
-    from .service import Service
+from .service import Service
 
 T = TypeVar("T")
 RESOURCE = "tfcluster"
@@ -41,6 +39,12 @@ class GuardedHandler(ProblemResponses, JupyterHandler, StreamedBody):
 
     auth_resource = RESOURCE
     expected_errors: tuple[type[BaseException], ...] = (TFClusterError, StreamClosedError)
+
+    @property
+    def service(self) -> Service:
+        """What the routes of this server share."""
+        service: Service = self.settings["tfcluster"]
+        return service
 
     def internal_error(self) -> str:
         """Return the sentence for a fault of the extension."""
@@ -73,12 +77,6 @@ class TFClusterHandler(GuardedHandler, APIHandler):
         if not self.current_user:
             raise HTTPError(403)
         self.expect_body()
-
-    @property
-    def service(self) -> Service:
-        """What the routes of this server share."""
-        service: Service = self.settings["tfcluster"]
-        return service
 
     async def call(self, function: Callable[..., T], *args: Any, **words: Any) -> T:
         """Call a blocking verb; see `Worker.call`."""
@@ -138,7 +136,7 @@ def guarded(method: Callable[..., Any], action: str | None = None) -> Callable[.
 
     @wraps(method)
     async def spoken(self: GuardedHandler, *args: Any, **words: Any) -> None:
-        self.settings["tfcluster"].start()  # an older Jupyter Server has not done it
+        self.service.start()  # an older Jupyter Server has not done it
         with self.in_language():
             answered = checked(self, *args, **words)
             if answered is not None:  # Tornado has redirected to the login

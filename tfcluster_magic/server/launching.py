@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -24,10 +24,8 @@ from . import kernelspecs
 from .base import TFClusterHandler, guarded
 from .files import files_root, inside
 from .runs import RunHandler, RunsHandler
+from .service import Service
 from .worker import LAUNCH_WITHIN
-
-if TYPE_CHECKING:
-    from .service import Service
 
 
 class LaunchBody(Model, frozen=True):
