@@ -71,7 +71,7 @@ class Asked:
 class Launching(TFClusterHandler):
     """What the routes of this module share."""
 
-    async def asked(self, body: LaunchBody) -> Asked:
+    async def resolve(self, body: LaunchBody) -> Asked:
         """`body` in the words of `ClusterManager.launch`."""
         problems: list[Problem] = []
         said = {key: value for key, value in body.options.items() if value not in (None, "")}
@@ -115,7 +115,7 @@ class LaunchHandler(RunsHandler, Launching):
     @guarded
     async def post(self) -> None:
         """Launch."""
-        asked = await self.asked(self.read(LaunchBody))
+        asked = await self.resolve(self.read(LaunchBody))
         if asked.problems:
             raise InvalidRequest(asked.problems)
         manager = self.service.manager
@@ -134,7 +134,7 @@ class PlanHandler(RunHandler, Launching):
     async def post(self, _name: str) -> None:
         """Everything that stands against a launch, and the line that says the same."""
         body = self.read(LaunchBody)
-        asked = await self.asked(body)
+        asked = await self.resolve(body)
         made = await self.call(self.service.manager.sketch, asked.program, **asked.words)
         named = {problem.field for problem in asked.problems}
         problems = [*asked.problems, *(p for p in made.problems if p.field not in named)]
@@ -201,6 +201,17 @@ async def offer(service: Service) -> dict[str, Any]:
     }
 
 
+class OptionsHandler(TFClusterHandler):
+    """`/options`."""
+
+    @guarded
+    async def get(self) -> None:
+        """What there is and how much of it is free."""
+        here = await self.call(self.service.manager.options)
+        form = await offer(self.service)
+        self.reply({"options": msgspec.to_builtins(here), **form})
+
+
 def _from(folder: Path, path: Path) -> str:
     """The path as it is said in `folder`, so that it is taken for nothing else."""
     text = os.path.relpath(path, folder)
@@ -208,6 +219,7 @@ def _from(folder: Path, path: Path) -> str:
 
 
 ROUTES = [
+    (r"options", OptionsHandler),
     (r"clusters", LaunchHandler),
     (r"clusters/(plan)", PlanHandler),
     (r"clusters/([^/]+)/rerun", RerunHandler),

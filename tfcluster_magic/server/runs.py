@@ -42,15 +42,15 @@ class RunsHandler(TFClusterHandler):
     @guarded
     async def get(self) -> None:
         """The runs, newest first, and the number of the last event that they include."""
-        push, every = self.service.push, self.flag("all")
-        at, sequence = time.time(), push.sequence
+        events, every = self.service.run_events, self.flag("all")
+        at, sequence = time.time(), events.sequence
         clusters = await self.call(self.service.manager.list, all_runs=every)
         failure = self.service.feed.problem
         self.reply(
             {
                 "runs": self.service.views(clusters),
                 "at": at,
-                "stream": push.stream,
+                "stream": events.stream,
                 "sequence": sequence,
                 "problem": None if failure is None else problem(failure),
             }

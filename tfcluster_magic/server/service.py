@@ -63,7 +63,7 @@ class Service:
         return Feed(self.manager)
 
     @cached_property
-    def push(self) -> Push:
+    def run_events(self) -> Push:
         """What tells the pages."""
         return Push(self.feed, self.serverapp.event_logger, self.log, self._look)
 
@@ -79,11 +79,11 @@ class Service:
 
     def start(self) -> None:
         """Begin to watch, in the running loop; what has begun goes on."""
-        self.push.start()
+        self.run_events.start()
 
     async def stop(self) -> None:
         """Give back what this server holds. Clusters go on."""
-        self.push.stop()
+        self.run_events.stop()
         self.streams.end()
         self.removals.end()
         await self.boards.close()
