@@ -217,4 +217,5 @@ def test_loading_the_extension_imports_nothing_but_itself(here: Path) -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
 
-    assert done.stdout.strip() == "['tfcluster_magic', 'tfcluster_magic.notebook.magic']"
+    ours = ["tfcluster_magic", "tfcluster_magic.notebook", "tfcluster_magic.notebook.magic"]
+    assert done.stdout.strip() == str(ours)

@@ -10,8 +10,8 @@ import pytest
 from slow_program import SlowProgram
 
 from tfcluster_magic import ClusterManager
-from tfcluster_magic.notebook import Panel
 from tfcluster_magic.notebook.panel import MOST_ROWS, RunRow
+from tfcluster_magic.notebook.view import Panel
 from tfcluster_magic.output.bundle import MIME_TYPE
 from tfcluster_magic.runs.waiting import Until
 from tfcluster_magic.runs.watcher import Feed

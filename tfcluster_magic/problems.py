@@ -15,9 +15,10 @@ MOST_SHOWN = 100
 """Most characters that are shown of a value that JSON cannot represent."""
 
 
-def problem(error: BaseException, inside: str) -> dict[str, Any]:
-    """The error, with every single problem of a refused request; `inside` is what is told of one
-    that is a fault of the service.
+def problem(error: BaseException, internal_error: str = "") -> dict[str, Any]:
+    """Return an error as a problem, with every single problem of a refused request.
+
+    `internal_error` is the sentence for any error but a TFClusterError or HTTPError.
     """
     told: dict[str, Any] = {
         "type": "about:blank",
@@ -29,7 +30,7 @@ def problem(error: BaseException, inside: str) -> dict[str, Any]:
         told |= {"title": _phrase(error.status_code), "status": error.status_code}
         told["detail"] = error.log_message or error.reason or told["title"]
     elif not isinstance(error, TFClusterError):
-        told |= {"title": _phrase(500), "detail": inside}
+        told |= {"title": _phrase(500), "detail": internal_error}
     if isinstance(error, InvalidRequest):
         told["problems"] = [
             {"field": p.field, "value": _plain(p.value), "allowed": p.allowed}

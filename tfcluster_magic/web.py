@@ -1,10 +1,11 @@
-"""Request bodies for Tornado handlers that decide who may send how much before they read any.
+"""Request bodies and problem responses of Tornado handlers, shared by the server and the console.
 
 Tornado reads the whole body before it calls a handler, unless the handler streams it: then
 `prepare` runs when only the headers have arrived. Our handlers derive from `StreamedBody`, find out
 in `prepare` who asks, and then call `expect_body`. A refused sender is answered at once. What they
 still send is discarded piece by piece: if the connection were closed while the sender writes, the
-answer would be lost and a proxy in between would answer 503.
+answer would be lost and a proxy in between would answer 503. `ProblemResponses` answers every
+failure as `application/problem+json` (RFC 9457).
 """
 
 from __future__ import annotations
@@ -12,15 +13,20 @@ from __future__ import annotations
 import json
 import re
 from asyncio import Future
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TypeVar
 
 from tornado.http1connection import HTTP1Connection
 from tornado.httputil import HTTPHeaders
 from tornado.web import HTTPError, RequestHandler, stream_request_body
 
-from .errors import TooLarge, UsageError
+from . import problems
+from .errors import TFClusterError, TooLarge, UsageError
 from .i18n import _
+from .launch import validation
+from .spec import Model
 
+M = TypeVar("M", bound=Model)
 MOST_BYTES = 1024 * 1024
 """Most bytes of a body, unless a handler says otherwise."""
 DISCARDED = 64 * 1024 * 1024
@@ -85,7 +91,7 @@ class StreamedBody(RequestHandler):
             return
         self._body += chunk
 
-    def json_body(self) -> dict[str, Any]:
+    def body(self) -> dict[str, Any]:
         """Return the JSON object in the request; an empty one if there is no body.
 
         Raises:
@@ -95,6 +101,16 @@ class StreamedBody(RequestHandler):
         if self._is_too_large:
             raise self._too_large()
         return json_object(bytes(self._body or b""))
+
+    def read(self, kind: type[M]) -> M:
+        """Return the body as a `kind`.
+
+        Raises:
+            UsageError: it is not a JSON object.
+            InvalidRequest: a field is wrong or unknown; all of them are named, with what is
+                allowed.
+        """
+        return validation.read(self.body(), kind)
 
     def finish(self, chunk: Any = None) -> Any:
         """Answer, and discard what is still being sent before the connection is closed."""
@@ -128,6 +144,42 @@ class StreamedBody(RequestHandler):
     def _too_large(self) -> TooLarge:
         most = f"{self.most_bytes / (1 << 20):g} MiB"
         return TooLarge(_("the request is too large: at most {most} are taken").format(most=most))
+
+
+class ProblemResponses(RequestHandler):
+    """A handler whose failures are problem responses; first among the bases of a class."""
+
+    expected_errors: tuple[type[BaseException], ...] = (TFClusterError,)
+    """Errors that are told to the user and are no fault of the service: its log stays short."""
+
+    def internal_error(self) -> str:
+        """Return the sentence for a fault of the service, which says where its cause is."""
+        raise NotImplementedError
+
+    def in_language(self) -> AbstractContextManager[object]:
+        """Return a context in which messages are in the language of the request."""
+        return nullcontext()
+
+    def problem_of(self, error: BaseException) -> dict[str, Any]:
+        """Return the problem to send for an error."""
+        return problems.problem(error, self.internal_error())
+
+    def send_problem(self, told: dict[str, Any]) -> None:
+        """Answer with a problem."""
+        self.set_status(told["status"])
+        self.set_header("Content-Type", problems.TYPE)
+        self.finish(problems.encoded(told))
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """Send a problem; Tornado calls it for whatever a method raises."""
+        error = (kwargs.get("exc_info") or (None, None, None))[1]
+        with self.in_language():
+            self.send_problem(self.problem_of(HTTPError(status_code) if error is None else error))
+
+    def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
+        """Log what is a fault of the service."""
+        if not isinstance(value, self.expected_errors):
+            super().log_exception(typ, value, tb)
 
 
 class _Answered:

@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from traitlets.config import Config
 
 from tfcluster_magic.runs.waiting import Until
 from tfcluster_magic.server import proxy
+from tfcluster_magic.server.files import files_root
 from tfcluster_magic.server.service import Service
 from tfcluster_magic.server.tensorboards import ServerBoards
 from tfcluster_magic.tensorboard import process
@@ -103,7 +105,7 @@ async def test_a_board_that_died_comes_back(ask: Ask, jp_root_dir: Path) -> None
         os.kill(found.pid, signal.SIGKILL)
         answer = await loaded(ask, board["path"].removeprefix("tfcluster/") + path)
         assert answer.code == 200
-        assert started(process.pid) is None
+        assert started(found.pid) is None
 
 
 async def test_an_old_tab_after_a_restart_of_the_server(
@@ -114,7 +116,8 @@ async def test_an_old_tab_after_a_restart_of_the_server(
     board = await opened(ask, folder="logs")
     await service.boards.close()
     assert process.list_boards() == []
-    service.boards = ServerBoards(service)
+    root = partial(files_root, service.serverapp)
+    service.boards = ServerBoards(service.manager, service.worker, root)
     assert (await loaded(ask, board["path"].removeprefix("tfcluster/"))).code == 200
 
 

@@ -18,7 +18,7 @@ from log_items import items, lines
 from tornado.simple_httpclient import HTTPStreamClosedError
 
 from tfcluster_magic.backends.base import LogLine
-from tfcluster_magic.server import logs
+from tfcluster_magic.server import logs, runs
 from tfcluster_magic.server.logs import Streams
 from tfcluster_magic.server.service import Service
 from tfcluster_magic.spec import TFCluster
@@ -198,7 +198,7 @@ async def test_a_sign_of_life(
     launch: Launch, browse: Callable[..., Browser], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While nothing is printed the stream says that it goes on, so that no proxy closes it."""
-    monkeypatch.setattr(logs, "HEARTBEAT", 0.5)
+    monkeypatch.setattr(runs, "HEARTBEAT", 0.5)
     await launch()
     browser = browse("clusters/digits/logs?follow=1")
     await browser.until(b"{}\n")

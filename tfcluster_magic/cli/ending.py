@@ -36,8 +36,8 @@ def stop_command(
     manager = terminal.manager
     clusters = _chosen(terminal, refs, every)
     names = [c.metadata.name for c in clusters]
-    deed = _("stop {names}").format(names=", ".join(names))
-    if every and names and not terminal.confirm(deed, yes, "stop --all"):
+    action = _("stop {names}").format(names=", ".join(names))
+    if every and names and not terminal.confirm(action, yes, "stop --all"):
         terminal.note(_("nothing was stopped"))
         return
     for name in names:
@@ -83,16 +83,16 @@ def delete_command(terminal: Terminal, refs: tuple[str, ...], with_logs: bool, y
     clusters = _each(terminal, refs)
     active = [c.metadata.name for c in clusters if c.active]
     names = ", ".join(c.metadata.name for c in clusters)
-    deeds = [_("stop {names}").format(names=", ".join(active))] if active else []
-    deeds.append(_("delete {names}").format(names=names))
+    actions = [_("stop {names}").format(names=", ".join(active))] if active else []
+    actions.append(_("delete {names}").format(names=names))
     if with_logs:
         folders = [c.status.paths["output"] for c in clusters if "output" in c.status.paths]
-        deeds.append(
+        actions.append(
             _("remove the output and checkpoints in {folders}").format(folders=", ".join(folders))
         )
     words = " ".join(["delete", *refs, *(["--with-logs"] if with_logs else [])])
     asks = bool(active) or with_logs
-    if asks and not terminal.confirm(_(", ").join(deeds), yes, words):
+    if asks and not terminal.confirm(_(", ").join(actions), yes, words):
         terminal.note(_("nothing was deleted"))
         return
     for cluster in clusters:

@@ -11,22 +11,34 @@ from ..i18n import _, mark
 from .wording import Command
 
 VERBS: dict[str, tuple[str, str]] = {
-    "launch": ("launch", mark("start a cluster")),
-    "list": ("runs", mark("the runs there are")),
-    "status": ("runs", mark("how a run is doing, in one sentence and task by task")),
-    "logs": ("logs", mark("what the tasks print")),
-    "stop": ("ending", mark("end runs; their records and output stay")),
-    "delete": ("ending", mark("remove records, and output when asked")),
-    "rerun": ("launch", mark("launch the same snapshot again, or resume it")),
-    "connect": ("reach", mark("how to use an in-graph cluster")),
-    "tensorboard": ("reach", mark("open TensorBoard on a run or on all")),
-    "render": ("render", mark("a run or a launch as documents, task by task")),
-    "options": ("options", mark("what a launch can ask for, and what fits now")),
-    "hours": ("hours", mark("CPU- and GPU-hours that runs have held, and what is left")),
-    "admin": ("admin", mark("clusters of everyone, for administrators of a hub")),
-    "completion": ("completion", mark("the completion script of a shell")),
+    "launch": ("tfcluster_magic.cli.launch", mark("start a cluster")),
+    "list": ("tfcluster_magic.cli.runs", mark("the runs there are")),
+    "status": (
+        "tfcluster_magic.cli.runs",
+        mark("how a run is doing, in one sentence and task by task"),
+    ),
+    "logs": ("tfcluster_magic.cli.logs", mark("what the tasks print")),
+    "stop": ("tfcluster_magic.cli.ending", mark("end runs; their records and output stay")),
+    "delete": ("tfcluster_magic.cli.ending", mark("remove records, and output when asked")),
+    "rerun": ("tfcluster_magic.cli.launch", mark("launch the same snapshot again, or resume it")),
+    "connect": ("tfcluster_magic.cli.reach", mark("how to use an in-graph cluster")),
+    "tensorboard": ("tfcluster_magic.cli.reach", mark("open TensorBoard on a run or on all")),
+    "render": ("tfcluster_magic.cli.render", mark("a run or a launch as documents, task by task")),
+    "options": (
+        "tfcluster_magic.cli.options",
+        mark("what a launch can ask for, and what fits now"),
+    ),
+    "hours": (
+        "tfcluster_magic.cli.hours",
+        mark("CPU- and GPU-hours that runs have held, and what is left"),
+    ),
+    "admin": (
+        "tfcluster_magic.cli.admin",
+        mark("clusters of everyone, for administrators of a hub"),
+    ),
+    "completion": ("tfcluster_magic.cli.completion", mark("the completion script of a shell")),
 }
-"""Each verb, the module of this package that holds it, and its line in `--help`, in that order."""
+"""Each verb, the module that holds its command, and its line in `--help`, in that order."""
 
 
 class LazyGroup(Command, click.Group):
@@ -40,7 +52,7 @@ class LazyGroup(Command, click.Group):
         """The verb's command, its module imported now."""
         if cmd_name not in VERBS:
             return None
-        module = importlib.import_module(f".{VERBS[cmd_name][0]}", __package__)
+        module = importlib.import_module(VERBS[cmd_name][0])
         command: click.Command = getattr(module, f"{cmd_name}_command")
         return command
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 import msgspec
@@ -19,12 +18,11 @@ from . import grammar
 from .terminal import Terminal
 from .wording import Command
 
-F = TypeVar("F", bound=Callable[..., Any])
 FORMS = ("table", "json", "yaml", "csv")
 WEEK = 7
 
 
-def window_options(command: F) -> F:
+def window_options(command: grammar.F) -> grammar.F:
     """`--from`, `--to`: which days."""
     for option in (
         click.option("--to", "last", metavar="DAY", default="", help="the last day [today, UTC]"),

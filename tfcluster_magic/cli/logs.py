@@ -66,7 +66,7 @@ def logs_command(
     """  # noqa: D301 - click reads \b
     cluster = terminal.manager.status(ref)
     show = {"tasks": tasks, "tail": tail, "prefix": not no_prefix, "colour": not no_color}
-    show["remarks"] = everything or no_prefix
+    show["tensorflow_logs"] = everything or no_prefix
     if follow:
         with terminal.detaching(cluster.metadata.name):
             follow_output(terminal, cluster, **show)  # type: ignore[arg-type]
@@ -83,11 +83,13 @@ def follow_output(
     tail: int | None = None,
     prefix: bool = True,
     colour: bool = True,
-    remarks: bool = False,
+    tensorflow_logs: bool = False,
     follow: bool = True,
     deadline: float | None = None,
 ) -> None:
-    """Print the lines of a run, to its end with `follow`; TensorFlow's own only with `remarks`.
+    """Print the lines of a run, to its end with `follow`.
+
+    TensorFlow's own log lines are shown only with `tensorflow_logs`.
 
     Raises:
         WaitTimeout: `deadline` (monotonic seconds) came first.
@@ -97,7 +99,7 @@ def follow_output(
     look, hidden = 0.0, 0
 
     def counts(text: str) -> bool:
-        return remarks or not is_remark(text)
+        return tensorflow_logs or not is_remark(text)
 
     for line in terminal.manager.logs(name, tasks, follow=follow, tail=tail, counts=counts):
         if line is None:

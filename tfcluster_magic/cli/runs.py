@@ -64,7 +64,7 @@ def list_command(
     hidden = len(everything) - len(clusters)
     if clusters and hidden:
         terminal.note(_("{count} more with `tfcluster list --all`").format(count=hidden))
-    terminal.told_outage(clusters)
+    terminal.note_outage(clusters)
 
 
 @click.command("status", cls=Command)

@@ -132,7 +132,7 @@ class Terminal:
     def launched(self, cluster: TFCluster) -> None:
         """Show a run that has just been launched."""
         self.say(report.launched(cluster, self.paint))
-        self.told_outage([cluster])
+        self.note_outage([cluster])
 
     def changed(self, cluster: TFCluster) -> None:
         """Tell a change of a run that is waited for; its end is told by whoever waits."""
@@ -140,9 +140,9 @@ class Terminal:
         if cluster.active and text != self._last_note:
             self._last_note = text
             self.note(text)
-        self.told_outage([cluster])
+        self.note_outage([cluster])
 
-    def told_outage(self, clusters: Sequence[TFCluster]) -> None:
+    def note_outage(self, clusters: Sequence[TFCluster]) -> None:
         """Say once that nobody answers for these runs, and once that somebody does again."""
         away = self.manager.outage(clusters)
         if away != self._outage and (away or any(each.active for each in clusters)):
@@ -172,8 +172,8 @@ class Terminal:
         self.note(f"{what}:")
         self.say(url)
 
-    def confirm(self, deed: str, yes: bool, command: str) -> bool:
-        """Ask before `deed`; where nobody can answer, refuse and say the `command` that does it.
+    def confirm(self, action: str, yes: bool, command: str) -> bool:
+        """Ask before `action`; where nobody can answer, refuse and say the `command` that does it.
 
         Raises:
             UsageError: nobody can be asked and `yes` is false.
@@ -182,8 +182,8 @@ class Terminal:
             return True
         if not self.can_ask:
             text = _("this would {deed}; to do it: `{program} {command} --yes`")
-            raise UsageError(text.format(deed=deed, program=self.program, command=command))
-        return click.confirm(tame(_("This will {deed}. Go on?").format(deed=deed)), err=True)
+            raise UsageError(text.format(deed=action, program=self.program, command=command))
+        return click.confirm(tame(_("This will {deed}. Go on?").format(deed=action)), err=True)
 
     @contextmanager
     def detaching(self, name: str, then: str = "") -> Iterator[None]:

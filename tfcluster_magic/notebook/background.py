@@ -1,4 +1,4 @@
-"""Deeds of the panel's buttons, done beside the kernel: nothing that takes time runs in a callback.
+"""Actions of the panel's buttons, done beside the kernel: no callback takes time.
 
 Promises that a button does one thing at a time, that it can be pressed again afterwards, and that a
 refusal is shown as its sentence. A thread never prints: text would land in whichever cell runs.
@@ -20,9 +20,9 @@ class Background:
         self._tell = tell
 
     def on(
-        self, button: Any, deed: Callable[[], str | None], after: Callable[[], None] | None = None
+        self, button: Any, action: Callable[[], str | None], after: Callable[[], None] | None = None
     ) -> None:
-        """Have `button` do `deed`, which may return a sentence to show.
+        """Have `button` do `action`, which may return a sentence to show.
 
         It cannot be pressed meanwhile; `after` says whether it can be then, else it can.
         """
@@ -31,16 +31,18 @@ class Background:
             if button.disabled:  # a second press that was under way
                 return
             button.disabled = True
-            self.do(deed, after or (lambda: setattr(button, "disabled", False)))
+            self.do(action, after or (lambda: setattr(button, "disabled", False)))
 
         button.on_click(pressed)
 
-    def do(self, deed: Callable[[], str | None], after: Callable[[], None] = lambda: None) -> None:
-        """Do `deed` in a thread, then `after`, whatever came of it."""
+    def do(
+        self, action: Callable[[], str | None], after: Callable[[], None] = lambda: None
+    ) -> None:
+        """Do `action` in a thread, then `after`, whatever came of it."""
 
         def work() -> None:
             try:
-                told = deed()
+                told = action()
                 if told is not None:
                     self._tell(told, False)
             except TFClusterError as refusal:

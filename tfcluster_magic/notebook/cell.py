@@ -159,7 +159,7 @@ def panel_shown(shell: Any, manager: ClusterManager, feed: Feed) -> bool:
     if not hasattr(shell, "kernel"):
         return False
     try:
-        from . import Panel
+        from .view import Panel
     except ImportError:
         return False
     parent = shell.get_parent()

@@ -88,7 +88,7 @@ class LaunchForm:
             self._timer.cancel()
         self._latest += 1
 
-    def asked(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def launch_request(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Program, arguments and name, and the options, as `ClusterManager.launch` takes them.
 
         Raises:
@@ -141,7 +141,7 @@ class LaunchForm:
         can, lines, line = False, [], ""
         told: tuple[str, ...] = ()
         try:
-            what, options = self.asked()
+            what, options = self.launch_request()
             line = magic(of_launch(**what, options=options))
             made = self._manager.sketch(**what, **options)
             lines = [str(problem) for problem in made.problems] or list(made.warnings)
@@ -159,7 +159,7 @@ class LaunchForm:
 
     def _launch(self) -> str:
         self._launching = True
-        what, options = self.asked()
+        what, options = self.launch_request()
         made = self._manager.launch(**what, **options)
         return _("launched {name}").format(name=made.metadata.name)
 

@@ -87,7 +87,7 @@ class RunRow:
             question = _("Delete {name}? It still runs: it is stopped first.")
         self._ask(question, _("Delete it"), self._delete)
 
-    def _ask(self, question: str, label: str, deed: Callable[[], str | None]) -> None:
+    def _ask(self, question: str, label: str, action: Callable[[], str | None]) -> None:
         yes = _button(label, "check", "danger")
         no = _button(_("Cancel"), "")
         no.on_click(lambda _b: self._close_question())
@@ -100,7 +100,7 @@ class RunRow:
                 self._manager.status(self.name).metadata.uid != asked_about
             ):  # the name was given again while the question stood there
                 raise Conflict(_("{name} is another run now").format(name=self.name))
-            return deed()
+            return action()
 
         self._background.on(yes, meant)
         text = widgets.Label(question.format(name=self.name))

@@ -8,12 +8,12 @@ from jupyter_server.extension.application import ExtensionApp
 from jupyter_server.utils import url_path_join
 from traitlets import Bool
 
-from . import launching, logs, openapi, options, proxy, runs, settings_language, tensorboards
+from . import launching, openapi, proxy, runs, settings_language
 from .service import Service
 
 API = "tfcluster/api"
 # The first that fits answers.
-MODULES = (options, logs, launching, tensorboards, runs, openapi)
+ROUTES = (*launching.ROUTES, *proxy.ROUTES, *runs.ROUTES, *openapi.ROUTES)
 
 
 class TFClusterApp(ExtensionApp):
@@ -35,11 +35,7 @@ class TFClusterApp(ExtensionApp):
 
     def initialize_handlers(self) -> None:
         """Routes, below the server's base_url."""
-        self.handlers.extend(
-            (url_path_join("/", API, path), handler)
-            for module in MODULES
-            for path, handler in module.ROUTES
-        )
+        self.handlers.extend((url_path_join("/", API, path), handler) for path, handler in ROUTES)
         self.handlers.extend((url_path_join("/", path), page) for path, page in proxy.PAGES)
 
     async def _start_jupyter_server_extension(self, _serverapp: Any) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from jupyter_core.utils import ensure_async
 from jupyter_server.auth.decorator import authorized
@@ -19,40 +20,50 @@ from tornado.http1connection import HTTP1Connection
 from tornado.iostream import StreamClosedError
 from tornado.web import HTTPError, authenticated
 
-from .. import problems
 from ..errors import Conflict, InvalidRequest, NotAllowed, Problem, TFClusterError
 from ..i18n import _, accepted, language
-from ..launch import validation
-from ..spec import Model, TFCluster
-from ..web import StreamedBody
-
-if TYPE_CHECKING:
-    from .service import Service
+from ..problems import TYPE, encoded
+from ..spec import TFCluster
+from ..web import ProblemResponses, StreamedBody
+from .service import Service
 
 T = TypeVar("T")
-M = TypeVar("M", bound=Model)
 RESOURCE = "tfcluster"
 """What an `Authorizer` of Jupyter Server is asked about: read, write on `tfcluster`."""
 MOST_BYTES = 4 * 1024 * 1024
 """Of a request's body: a cell with its arguments is far below."""
-PROBLEM = problems.TYPE
 
 
-def problem(error: BaseException) -> dict[str, Any]:
-    """An error as the routes tell it."""
-    text = _("something went wrong inside the server extension; the server's log has the cause")
-    return problems.problem(error, text)
-
-
-def wanted_by(handler: JupyterHandler) -> str | None:
-    """The languages that the browser asks for, as `i18n.language` takes them."""
-    return accepted(handler.request.headers.get("Accept-Language", ""))
-
-
-class TFClusterHandler(APIHandler, StreamedBody):
-    """A route of ours. Methods of subclasses carry `@guarded`."""
+class GuardedHandler(ProblemResponses, JupyterHandler, StreamedBody):
+    """A route or page of ours. Methods of subclasses carry `@guarded`."""
 
     auth_resource = RESOURCE
+    expected_errors: tuple[type[BaseException], ...] = (TFClusterError, StreamClosedError)
+
+    @property
+    def service(self) -> Service:
+        """What the routes of this server share."""
+        service: Service = self.settings["tfcluster"]
+        return service
+
+    def internal_error(self) -> str:
+        """Return the sentence for a fault of the extension."""
+        return _("something went wrong inside the server extension; the server's log has the cause")
+
+    def in_language(self) -> AbstractContextManager[object]:
+        """Speak the language that the browser asks for."""
+        return language(accepted(self.request.headers.get("Accept-Language", "")))
+
+    def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
+        """Log what is a fault of the server; for debugging also what is told to the user."""
+        if isinstance(value, self.expected_errors):
+            self.log.debug("%s: %s", type(value).__name__, value)
+        super().log_exception(typ, value, tb)
+
+
+class TFClusterHandler(GuardedHandler, APIHandler):
+    """A route that answers with JSON."""
+
     most_bytes = MOST_BYTES
 
     async def prepare(self) -> None:  # type: ignore[override]  # as in Jupyter Server's own
@@ -66,12 +77,6 @@ class TFClusterHandler(APIHandler, StreamedBody):
         if not self.current_user:
             raise HTTPError(403)
         self.expect_body()
-
-    @property
-    def service(self) -> Service:
-        """What the routes of this server share."""
-        service: Service = self.settings["tfcluster"]
-        return service
 
     async def call(self, function: Callable[..., T], *args: Any, **words: Any) -> T:
         """Call a blocking verb; see `Worker.call`."""
@@ -95,20 +100,6 @@ class TFClusterHandler(APIHandler, StreamedBody):
             )
         return cluster
 
-    def body(self) -> dict[str, Any]:
-        """Return the JSON object in the request. Raises as `json_body`."""
-        return self.json_body()
-
-    def read(self, kind: type[M]) -> M:
-        """The body as a `kind`.
-
-        Raises:
-            UsageError: it is not a JSON object.
-            InvalidRequest: a field is wrong or unknown; all of them are named, with what is
-                allowed.
-        """
-        return validation.read(self.body(), kind)
-
     def flag(self, name: str) -> bool:
         """Whether `?name=1` was said.
 
@@ -130,20 +121,10 @@ class TFClusterHandler(APIHandler, StreamedBody):
         if self.request.method != "GET":
             super().update_api_activity()
 
-    def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """Tell what went wrong; Tornado calls it for whatever a method raises."""
-        error = (kwargs.get("exc_info") or (None, None, None))[1]
-        with language(wanted_by(self)):
-            told = problem(error if error is not None else HTTPError(status_code))
+    def send_problem(self, told: dict[str, Any]) -> None:
+        """Answer with a problem; Jupyter Server's `finish` takes the type of what is sent."""
         self.set_status(told["status"])
-        self.finish(problems.encoded(told), set_content_type=PROBLEM)
-
-    def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
-        """An error that is told to the user is no fault of the server: its log stays short."""
-        if isinstance(value, (TFClusterError, StreamClosedError)):
-            self.log.debug("%s: %s", type(value).__name__, value)
-        else:
-            super().log_exception(typ, value, tb)
+        self.finish(encoded(told), set_content_type=TYPE)
 
 
 def guarded(method: Callable[..., Any], action: str | None = None) -> Callable[..., Any]:
@@ -154,9 +135,9 @@ def guarded(method: Callable[..., Any], action: str | None = None) -> Callable[.
     checked = authenticated(_allowed(method, action))
 
     @wraps(method)
-    async def spoken(self: JupyterHandler, *args: Any, **words: Any) -> None:
-        self.settings["tfcluster"].start()  # an older Jupyter Server has not done it
-        with language(wanted_by(self)):
+    async def spoken(self: GuardedHandler, *args: Any, **words: Any) -> None:
+        self.service.start()  # an older Jupyter Server has not done it
+        with self.in_language():
             answered = checked(self, *args, **words)
             if answered is not None:  # Tornado has redirected to the login
                 await answered

@@ -12,15 +12,13 @@ import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jupyter_core.utils import ensure_async
 
 from ..errors import InvalidRequest, Problem
 from ..i18n import _
-
-if TYPE_CHECKING:
-    from .service import Service
+from .service import Service
 
 _LOCAL = ("", "local-provisioner")
 _OURS = ("python", f"python{sys.version_info[0]}", "python{}.{}".format(*sys.version_info[:2]))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -24,10 +24,8 @@ from . import kernelspecs
 from .base import TFClusterHandler, guarded
 from .files import files_root, inside
 from .runs import RunHandler, RunsHandler
+from .service import Service
 from .worker import LAUNCH_WITHIN
-
-if TYPE_CHECKING:
-    from .service import Service
 
 
 class LaunchBody(Model, frozen=True):
@@ -73,7 +71,7 @@ class Asked:
 class Launching(TFClusterHandler):
     """What the routes of this module share."""
 
-    async def asked(self, body: LaunchBody) -> Asked:
+    async def resolve(self, body: LaunchBody) -> Asked:
         """`body` in the words of `ClusterManager.launch`."""
         problems: list[Problem] = []
         said = {key: value for key, value in body.options.items() if value not in (None, "")}
@@ -117,7 +115,7 @@ class LaunchHandler(RunsHandler, Launching):
     @guarded
     async def post(self) -> None:
         """Launch."""
-        asked = await self.asked(self.read(LaunchBody))
+        asked = await self.resolve(self.read(LaunchBody))
         if asked.problems:
             raise InvalidRequest(asked.problems)
         manager = self.service.manager
@@ -136,7 +134,7 @@ class PlanHandler(RunHandler, Launching):
     async def post(self, _name: str) -> None:
         """Everything that stands against a launch, and the line that says the same."""
         body = self.read(LaunchBody)
-        asked = await self.asked(body)
+        asked = await self.resolve(body)
         made = await self.call(self.service.manager.sketch, asked.program, **asked.words)
         named = {problem.field for problem in asked.problems}
         problems = [*asked.problems, *(p for p in made.problems if p.field not in named)]
@@ -203,6 +201,17 @@ async def offer(service: Service) -> dict[str, Any]:
     }
 
 
+class OptionsHandler(TFClusterHandler):
+    """`/options`."""
+
+    @guarded
+    async def get(self) -> None:
+        """What there is and how much of it is free."""
+        here = await self.call(self.service.manager.options)
+        form = await offer(self.service)
+        self.reply({"options": msgspec.to_builtins(here), **form})
+
+
 def _from(folder: Path, path: Path) -> str:
     """The path as it is said in `folder`, so that it is taken for nothing else."""
     text = os.path.relpath(path, folder)
@@ -210,6 +219,7 @@ def _from(folder: Path, path: Path) -> str:
 
 
 ROUTES = [
+    (r"options", OptionsHandler),
     (r"clusters", LaunchHandler),
     (r"clusters/(plan)", PlanHandler),
     (r"clusters/([^/]+)/rerun", RerunHandler),

@@ -11,27 +11,18 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import math
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-import msgspec
-from tornado.iostream import StreamClosedError
-
 from ..backends.base import LogLine
-from ..errors import BackendUnavailable, InvalidRequest, Problem, TFClusterError
+from ..errors import BackendUnavailable
 from ..i18n import _
-from ..output.stream import Prefixer, task_names
-from ..output.text import PLAIN
 from ..spec import TFCluster
-from .base import TFClusterHandler, break_off, guarded, problem
-from .worker import READ_WITHIN
 
 MOST_LINES = 500
 MOST_CHARACTERS = 256 * 1024
 """Of a batch, beyond its last line."""
-HEARTBEAT = 15.0
 MOST_STREAMS = 32
 HANGS_AFTER = 2.0
 """Seconds beyond its end."""
@@ -150,114 +141,3 @@ def _batches(lines: Lines, encode: Encode) -> Iterator[bytes]:
         batch, characters = [], 0
     if batch:
         yield encode(batch)
-
-
-class LogsHandler(TFClusterHandler):
-    """`/clusters/{ref}/logs`."""
-
-    _stream: Stream | None = None
-
-    @guarded
-    async def get(self, ref: str) -> None:
-        """The lines of some or all tasks."""
-        manager = self.service.manager
-        tasks, tail = self.get_query_arguments("task"), self._tail()
-        follow, download = self.flag("follow"), self.flag("download")
-        cluster = await self.call(manager.status, ref)
-        name = cluster.metadata.name
-        show = Prefixer(tasks or task_names(cluster), PLAIN)
-
-        def read() -> Lines:
-            return manager.logs(name, tasks, follow=follow and not download, tail=tail)
-
-        stream = self.service.streams.begin(cluster, read, _as_text(show) if download else _as_json)
-        self._stream = stream
-        try:
-            first = await stream.next(READ_WITHIN)
-            if download:
-                self.set_header("Content-Disposition", f'attachment; filename="{name}.log"')
-                await self._send_text(stream, first)
-            else:
-                await self._send_json(stream, first)
-        except asyncio.TimeoutError:
-            raise BackendUnavailable(
-                _("the logs of {name} could not be read within {seconds:g} s").format(
-                    name=name, seconds=READ_WITHIN
-                )
-            ) from None
-        except StreamClosedError:
-            return  # the browser has gone
-        finally:
-            stream.close()
-
-    def on_connection_close(self) -> None:
-        """The browser has gone."""
-        if self._stream is not None:
-            self._stream.close()
-        super().on_connection_close()
-
-    async def _send_text(self, stream: Stream, batch: bytes | None) -> None:
-        self.set_header("Content-Type", "text/plain; charset=utf-8")
-        try:
-            while batch is not None:
-                self.write(batch)
-                await self.flush()
-                batch = await stream.next(None)
-        except TFClusterError as error:  # the answer has begun: it can only say so itself
-            self.write(f"[{error}]\n")
-        except StreamClosedError:
-            raise
-        except Exception:  # noqa: BLE001 - whatever it is: a part must not look like the whole
-            self.log_exception(*sys.exc_info())
-            break_off(self)
-            return
-        self.finish(set_content_type="text/plain; charset=utf-8")
-
-    async def _send_json(self, stream: Stream, batch: bytes | None) -> None:
-        self.set_header("Content-Type", "application/x-ndjson")
-        self.set_header("Cache-Control", "no-store")
-        self.set_header("X-Accel-Buffering", "no")  # a proxy that collects would make it late
-        clock = asyncio.get_running_loop().time
-        told_at = clock()
-        try:
-            while batch is not None:
-                if batch:
-                    self.write(batch)
-                elif clock() - told_at >= HEARTBEAT:
-                    self.write(b"{}\n")
-                if batch or clock() - told_at >= HEARTBEAT:
-                    await self.flush()
-                    told_at = clock()
-                batch = await self._next(stream, told_at + HEARTBEAT - clock())
-            self.write(b'{"end":true}\n')
-        except TFClusterError as error:
-            self.write(msgspec.json.encode({"problem": problem(error)}) + b"\n")
-        self.finish(set_content_type="application/x-ndjson")
-
-    async def _next(self, stream: Stream, within: float) -> bytes | None:
-        try:
-            return await stream.next(max(0.0, within))
-        except asyncio.TimeoutError:
-            return b""  # a volume that hangs: it is waited for, and the browser hears that it is
-
-    def _tail(self) -> int | None:
-        said = self.get_query_argument("tail", "")
-        if not said:
-            return None
-        if not (said.isascii() and said.isdigit() and len(said) < 10):
-            raise InvalidRequest(
-                [Problem("tail", said, _("use {words}").format(words=_("a whole number >= 0")))],
-                _("the request was refused"),
-            )
-        return int(said)
-
-
-def _as_json(lines: list[LogLine]) -> bytes:
-    return msgspec.json.encode({"lines": [(line.task, line.text) for line in lines]}) + b"\n"
-
-
-def _as_text(show: Prefixer) -> Encode:
-    return lambda lines: "".join(f"{show(line)}\n" for line in lines).encode()
-
-
-ROUTES = [(r"clusters/([^/]+)/logs", LogsHandler)]

@@ -17,8 +17,8 @@ from ..spec import TFCluster
 from .base import TFClusterHandler, guarded
 from .kernelspecs import Kernel
 from .launching import LaunchBody, RerunBody
+from .proxy import BoardBody
 from .runs import StopBody
-from .tensorboards import BoardBody
 
 FILE = Path(__file__).with_name("openapi.yaml")
 MODELS = (TFCluster, Options, LaunchBody, RerunBody, StopBody, BoardBody, Kernel)

@@ -1,34 +1,37 @@
-"""The page of a TensorBoard, below this server: its own sign-in, base_url and origin.
+"""Routes of TensorBoards, and the page of each below this server: its sign-in, base_url and origin.
 
 Promises that only a signed-in, authorised user gets there, that the board never sees a cookie, a
 token or where the person is, and that bodies stream both ways while the server's loop goes on. The
 page that is loaded sees to it that its board runs: a board that idled or died comes back, and one
-that does not start is a page that says why. Where a board listens comes from `boards.py` alone.
+that does not start is a page that says why. Where a board listens comes from `ServerBoards` alone.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from typing import Any
+from typing import Annotated, Any
 
-from jupyter_server.base.handlers import JupyterHandler
+from msgspec import Meta
 from tornado.httputil import HTTPHeaders
 from tornado.iostream import StreamClosedError
 from tornado.web import HTTPError
 
-from ..errors import BackendUnavailable, Conflict, TFClusterError
-from ..i18n import _, language
-from ..problems import encoded
+from ..errors import BackendUnavailable, Conflict, TFClusterError, UsageError
+from ..i18n import _
+from ..spec import Model
 from ..tensorboard.registry import Board
 from ..tensorboard.server import HOST
-from ..web import StreamedBody, announced
-from .base import PROBLEM, RESOURCE, break_off, guarded, looked_at, may, problem, wanted_by
+from ..tensorboard.views import View
+from ..web import announced
+from .base import GuardedHandler, TFClusterHandler, break_off, guarded, looked_at, may
 from .forward import Broken, Forward, NoAnswer, relocated
 from .pages import failed, starting
 from .tensorboard_page import packed
-from .tensorboards import PAGE, ServerBoards
+from .tensorboards import ServerBoards
 
+PAGE = "tfcluster/tensorboard"
+"""Below base_url and followed by an id: where a board is served."""
 PATIENCE = 2.5
 """Seconds that a page waits for its board before it says that it is starting."""
 
@@ -38,16 +41,15 @@ _OURS = re.compile(r"(token|_xsrf)(=|$)")
 _GZIP = re.compile(r"\bgzip\b(?!\s*;\s*q=0(\.0*)?\s*(,|$))")
 
 
-class BoardPage(JupyterHandler, StreamedBody):
+class BoardPage(GuardedHandler):
     """`/tfcluster/tensorboard/{id}/{path}`."""
 
-    auth_resource = RESOURCE
+    expected_errors = (TFClusterError, NoAnswer, StreamClosedError)
     _forward: Forward | None = None
 
     @property
     def _boards(self) -> ServerBoards:
-        boards: ServerBoards = self.settings["tfcluster"].boards
-        return boards
+        return self.service.boards
 
     @property
     def content_security_policy(self) -> str:
@@ -221,27 +223,19 @@ class BoardPage(JupyterHandler, StreamedBody):
 
     # -- when there is no board --------------------------------------------------------------------
 
-    def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """Tell what went wrong: a page to who loads a page, a problem to a script."""
-        error = (kwargs.get("exc_info") or (None, None, None))[1]
-        with language(wanted_by(self)):
-            if isinstance(error, NoAnswer):
-                error = BackendUnavailable(_("TensorBoard does not answer; reload the page"))
-            told = problem(error if error is not None else HTTPError(status_code))
-            arguments = vars(self).get("path_args") or []  # none if the address is not valid UTF-8
-            if len(arguments) < 2 or not arguments[1]:
-                self._show(failed(told["detail"]), told["status"])
-                return
-        self.set_status(told["status"])
-        self.set_header("Content-Type", PROBLEM)
-        self.finish(encoded(told))
+    def problem_of(self, error: BaseException) -> dict[str, Any]:
+        """Return the problem to send for an error, also for a board that does not answer."""
+        if isinstance(error, NoAnswer):
+            error = BackendUnavailable(_("TensorBoard does not answer; reload the page"))
+        return super().problem_of(error)
 
-    def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
-        """An error that is told to the user is no fault of the server: its log stays short."""
-        if isinstance(value, (TFClusterError, NoAnswer, StreamClosedError)):
-            self.log.debug("%s: %s", type(value).__name__, value)
+    def send_problem(self, told: dict[str, Any]) -> None:
+        """Tell what went wrong: a page to somebody who loads a page, a problem to a script."""
+        arguments = vars(self).get("path_args") or []  # none if the address is not valid UTF-8
+        if len(arguments) < 2 or not arguments[1]:
+            self._show(failed(told["detail"]), told["status"])
         else:
-            super().log_exception(typ, value, tb)
+            super().send_problem(told)
 
     def _show(self, page: str, status: int) -> None:
         self.set_status(status)
@@ -252,4 +246,55 @@ class BoardPage(JupyterHandler, StreamedBody):
         self.finish(page)
 
 
+class BoardBody(Model, frozen=True):
+    """What `POST /tensorboards` takes: runs, or a folder, or nothing for all runs."""
+
+    refs: Annotated[tuple[str, ...], Meta(max_length=100)] = ()
+    folder: Annotated[str, Meta(max_length=4096)] | None = None
+    wait: bool = True
+
+
+def told(view: View, running: bool = True) -> dict[str, Any]:
+    """A view as the page gets it; `path` is below the server's base_url."""
+    return {
+        "id": view.id,
+        "path": f"{PAGE}/{view.id}/",
+        "title": view.title,
+        "refs": list(view.runs),
+        "folder": view.asked,
+        "running": running,
+    }
+
+
+class BoardsHandler(TFClusterHandler):
+    """`/tensorboards`."""
+
+    @guarded
+    async def get(self) -> None:
+        """The boards that run."""
+        views = await self.service.boards.running()
+        self.reply({"tensorboards": [told(view) for view in views]})
+
+    @guarded
+    async def post(self) -> None:
+        """Open the board on runs or a folder: the same one each time."""
+        wish = self.read(BoardBody)
+        if wish.refs and wish.folder is not None:
+            raise UsageError(_("name runs or a folder, not both"))
+        view, running = await self.service.boards.open(wish.refs, wish.folder, wait=wish.wait)
+        self.reply(told(view, running), 201 if running else 202)
+
+
+class BoardHandler(TFClusterHandler):
+    """`/tensorboards/{id}`."""
+
+    @guarded
+    async def delete(self, its_id: str) -> None:
+        """End a board; what it showed stays, and its page starts it again."""
+        await self.service.boards.stop(its_id)
+        self.set_status(204)
+        self.finish()
+
+
+ROUTES = [(r"tensorboards", BoardsHandler), (r"tensorboards/([0-9a-f]{16})", BoardHandler)]
 PAGES = [(rf"{PAGE}/([0-9a-f]{{16}})(?:/(.*))?", BoardPage)]

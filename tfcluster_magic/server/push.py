@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import TFClusterError
 from ..output.view import run_view
+from ..problems import problem
 from ..runs.watcher import Feed, Known
-from .base import problem
 
 if TYPE_CHECKING:
     from logging import Logger

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from ..backends.base import Backend
@@ -17,6 +17,7 @@ from ..output.view import run_view
 from ..runs.manager import ClusterManager
 from ..runs.watcher import Feed, Known
 from ..spec import TFCluster
+from .files import files_root
 from .logs import Streams
 from .push import Push, register
 from .removals import Removals
@@ -62,7 +63,7 @@ class Service:
         return Feed(self.manager)
 
     @cached_property
-    def push(self) -> Push:
+    def run_events(self) -> Push:
         """What tells the pages."""
         return Push(self.feed, self.serverapp.event_logger, self.log, self._look)
 
@@ -74,15 +75,15 @@ class Service:
     @cached_property
     def boards(self) -> ServerBoards:
         """The TensorBoards that pages see."""
-        return ServerBoards(self)
+        return ServerBoards(self.manager, self.worker, partial(files_root, self.serverapp))
 
     def start(self) -> None:
         """Begin to watch, in the running loop; what has begun goes on."""
-        self.push.start()
+        self.run_events.start()
 
     async def stop(self) -> None:
         """Give back what this server holds. Clusters go on."""
-        self.push.stop()
+        self.run_events.stop()
         self.streams.end()
         self.removals.end()
         await self.boards.close()

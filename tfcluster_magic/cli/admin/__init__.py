@@ -1,14 +1,16 @@
-"""`admin`: what the hub's administrators do with users and their clusters, by the console's API.
-
-Each module is a group of verbs and names them in `COMMANDS`.
-"""
+"""`admin`: what the hub's administrators do with users and their clusters, by the console's API."""
 
 from __future__ import annotations
 
 import click
 
-from . import audit, clusters, hours, site, storage, users
+from .audit import audit_command
+from .clusters import clusters_command, leaks_command, logs_command, stop_command
 from .common import Group
+from .hours import hours_command
+from .site import override_command
+from .storage import storage_command
+from .users import servers_command, users_command
 
 
 @click.group("admin", cls=Group)
@@ -20,6 +22,16 @@ def admin_command() -> None:
     """
 
 
-for _module in (clusters, users, site, hours, storage, audit):
-    for _command in _module.COMMANDS:
-        admin_command.add_command(_command)
+for _command in (
+    clusters_command,
+    stop_command,
+    logs_command,
+    leaks_command,
+    users_command,
+    servers_command,
+    override_command,
+    hours_command,
+    storage_command,
+    audit_command,
+):
+    admin_command.add_command(_command)

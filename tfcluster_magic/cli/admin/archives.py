@@ -51,8 +51,8 @@ def archive_command(
     Server and clusters are ended, workspace and records packed with checksums and read again.
     """
     api = HubAPI.of(hub, token_file)
-    deed = _("archive {name}").format(name=user)
-    if not terminal.confirm(deed, yes, command=f"admin users archive {user}"):
+    action = _("archive {name}").format(name=user)
+    if not terminal.confirm(action, yes, command=f"admin users archive {user}"):
         terminal.note(_("nothing was changed"))
         return
     if target is not None and os.path.lexists(target):
@@ -154,8 +154,8 @@ def delete_command(
     FILE is as `archives` shows it. What users have is not touched.
     """
     api = HubAPI.of(hub, token_file)
-    deed = _("delete for good {names}").format(names=", ".join(files))
-    if not terminal.confirm(deed, yes, command="admin users delete-archives"):
+    action = _("delete for good {names}").format(names=", ".join(files))
+    if not terminal.confirm(action, yes, command="admin users delete-archives"):
         terminal.note(_("nothing was changed"))
         return
     for file in files:

@@ -48,6 +48,3 @@ def audit_command(
         terminal.emit(table(head, rows, terminal.paint, terminal.columns))
     else:
         terminal.say(_("Nothing was done yet."))
-
-
-COMMANDS = (audit_command,)

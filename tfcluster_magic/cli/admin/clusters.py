@@ -106,8 +106,8 @@ def stop_command(
     """Stop clusters of anybody, with a reason that each owner reads."""
     meant = [{"owner": owner, "name": name} for owner, name in map(owned, runs)]
     api = HubAPI.of(hub, token_file)
-    deed = _("stop {names}").format(names=", ".join(runs))
-    if not terminal.confirm(deed, yes, command="admin stop"):
+    action = _("stop {names}").format(names=", ".join(runs))
+    if not terminal.confirm(action, yes, command="admin stop"):
         terminal.note(_("nothing was stopped"))
         return
     told = api.ask("POST", "clusters/stop", body={"runs": meant, "reason": reason})
@@ -163,8 +163,8 @@ def leaks_command(
     api = HubAPI.of(hub, token_file)
     if remove is not None:
         owner, name = owned(remove)
-        deed = _("remove {name}").format(name=remove)
-        if terminal.confirm(deed, yes, command=f"admin leaks --remove {remove}"):
+        action = _("remove {name}").format(name=remove)
+        if terminal.confirm(action, yes, command=f"admin leaks --remove {remove}"):
             api.ask("DELETE", "leaks", body={"owner": owner, "id": name})
             terminal.say(_("{name} is removed").format(name=remove))
         return
@@ -177,6 +177,3 @@ def leaks_command(
     else:
         terminal.say(_("There are no leaks."))
     note_missed(terminal, told)
-
-
-COMMANDS = (clusters_command, stop_command, logs_command, leaks_command)

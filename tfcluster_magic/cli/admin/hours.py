@@ -41,6 +41,3 @@ def hours_command(
     rows = msgspec.convert(told["items"], list[Row])
     show(terminal, rows, by, form, {key: told[key] for key in words})
     note_missed(terminal, told)
-
-
-COMMANDS = (hours_command,)

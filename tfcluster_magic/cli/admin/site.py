@@ -121,6 +121,3 @@ def _time(text: str) -> float:
 
 def _clock(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
-
-
-COMMANDS = (override_command,)

@@ -48,6 +48,3 @@ def _row(row: dict[str, Any]) -> tuple[str, ...]:
         f"{int(100 * row['share'])} %" if known else "-",
         clean(row["note"] or largest),
     )
-
-
-COMMANDS = (storage_command,)

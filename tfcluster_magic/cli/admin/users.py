@@ -194,8 +194,8 @@ def _server_command(what: str, text: str) -> click.Command:
         token_file: str | None,
     ) -> None:
         api = HubAPI.of(hub, token_file)
-        deed = _("{what} the server of {names}").format(what=what, names=", ".join(users))
-        if what != "start" and not terminal.confirm(deed, yes, command=f"admin servers {what}"):
+        action = _("{what} the server of {names}").format(what=what, names=", ".join(users))
+        if what != "start" and not terminal.confirm(action, yes, command=f"admin servers {what}"):
             terminal.note(_("nothing was changed"))
             return
         body = {"users": list(users), "do": what, "server": server}
@@ -224,4 +224,3 @@ for _what, _text in (
 users_command.add_command(archive_command)
 users_command.add_command(archives_command)
 users_command.add_command(delete_command)
-COMMANDS = (users_command, servers_command)

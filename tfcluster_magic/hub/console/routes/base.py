@@ -24,17 +24,15 @@ from jupyterhub.services.auth import (
 from tornado.web import HTTPError
 from traitlets import default
 
-from .... import problems
-from ....errors import NotAllowed, TFClusterError
+from ....errors import NotAllowed
 from ....i18n import _
 from ....spec import Model
-from ....web import MOST_BYTES, StreamedBody
+from ....web import MOST_BYTES, ProblemResponses, StreamedBody
 from ..audit import Entry, entry
 
 if TYPE_CHECKING:
     from . import Console
 
-PROBLEM = problems.TYPE
 POLICY = (
     "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'self'; img-src 'self' data:; "
     "font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -69,7 +67,7 @@ class Callback(HubOAuthCallbackHandler):
     hub_auth_class = Asking
 
 
-class ConsoleHandler(HubOAuthenticated, StreamedBody):
+class ConsoleHandler(ProblemResponses, HubOAuthenticated, StreamedBody):
     """A route that only an administrator gets an answer from."""
 
     hub_auth_class = Asking
@@ -132,26 +130,14 @@ class ConsoleHandler(HubOAuthenticated, StreamedBody):
         name = str(user["name"])
         return name if user.get("kind", "user") == "user" else f"service {name}"
 
-    def body(self) -> dict[str, Any]:
-        """Return the JSON object in the request. Raises as `json_body`."""
-        return self.json_body()
-
     def reply(self, data: Model | dict[str, Any]) -> None:
         """Answer with JSON."""
         self.set_header("Content-Type", "application/json")
         self.finish(msgspec.json.encode(data))
 
-    def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """Tell what went wrong."""
-        told = problem(status_code, (kwargs.get("exc_info") or (None, None))[1])
-        self.set_status(told["status"])
-        self.set_header("Content-Type", PROBLEM)
-        self.finish(problems.encoded(told))
-
-    def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
-        """An error that is told to the administrator is no fault of the service."""
-        if not isinstance(value, TFClusterError):
-            super().log_exception(typ, value, tb)
+    def internal_error(self) -> str:
+        """Return the sentence for a fault of the console."""
+        return _("something went wrong inside the console; the hub's log has the cause")
 
 
 class Nothing(ConsoleHandler):
@@ -175,9 +161,3 @@ async def noted(
 def words(handler: ConsoleHandler) -> dict[str, list[str]]:
     """The words of the request's address."""
     return {name: handler.get_query_arguments(name) for name in handler.request.query_arguments}
-
-
-def problem(status: int, error: BaseException | None) -> dict[str, Any]:
-    """An error as the routes tell it; `status` is that of a refusal without one."""
-    text = _("something went wrong inside the console; the hub's log has the cause")
-    return problems.problem(HTTPError(status) if error is None else error, text)

@@ -8,7 +8,7 @@ from typing import Any
 
 from tornado.template import Loader
 
-from .base import POLICY, ConsoleHandler, problem
+from .base import POLICY, ConsoleHandler
 
 PAGES = Path(__file__).parents[1] / "pages"
 
@@ -29,9 +29,8 @@ class Page(ConsoleHandler):
             most_bytes=self.most_bytes,
         )
 
-    def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """Tell it on a page."""
-        told = problem(status_code, (kwargs.get("exc_info") or (None, None))[1])
+    def send_problem(self, told: dict[str, Any]) -> None:
+        """Show a problem as a page."""
         self.set_status(told["status"])
         self._show("refused.html", detail=told["detail"])
 
