@@ -72,7 +72,7 @@ def server() -> Iterator[Keeping]:
 def existence(server: Keeping, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
     """What asks, in that pod."""
     monkeypatch.syspath_prepend(str(RUNTIME))
-    found = import_module("existence")
+    found = import_module("host_names")
     said = tmp_path / "resolv.conf"
     said.write_text(
         "search alice.svc.cluster.local svc.cluster.local cluster.local\n"

@@ -92,7 +92,7 @@ class Runtime:
     SCRIPT = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
-from taskconfig import TaskConfig
+from task_config import TaskConfig
 for line in sys.stdin:
     data, task = json.loads(line)
     config = TaskConfig(data, task)

@@ -18,7 +18,7 @@ from workloads import WEB, fetch, job, service, spec
 from tfcluster_magic.kube.objects.pod_files import RUNTIME
 
 COUNT = 3
-EXISTENCE = RUNTIME / "existence.py"
+EXISTENCE = RUNTIME / "host_names.py"
 NEVER_READY = {"exec": {"command": ["false"]}}
 DNS_AUTOSCALER = paths.ROOT / "k8s" / "overlays" / "dns-autoscaler"
 

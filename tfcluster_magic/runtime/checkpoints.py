@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 
-from taskconfig import ConfigError
+from task_config import ConfigError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

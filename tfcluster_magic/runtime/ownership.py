@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from taskconfig import ConfigError
+from task_config import ConfigError
 
 MARK = ".tfcluster-run-"
 

@@ -14,9 +14,9 @@ import select
 import time
 
 from checkpoints import copy_checkpoints, wait_for_copy
-from existence import exists
+from host_names import exists
 from ownership import take
-from taskconfig import ConfigError, TaskConfig
+from task_config import ConfigError, TaskConfig
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

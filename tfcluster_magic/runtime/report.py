@@ -10,7 +10,7 @@ import json
 import os
 import select
 
-from taskconfig import attempt
+from task_config import attempt
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import signal
 import sys
 import time
 
-import exits
+import exit_report
 import process
 import sockets
 from beacon import LINGER, Beacon
@@ -25,7 +25,7 @@ from oom import OomWatch
 from output import Output
 from prepare import Preparation
 from report import Report
-from taskconfig import ConfigError, TaskConfig
+from task_config import ConfigError, TaskConfig
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 # An open port raises no event: look every so many seconds, for the first so many.
@@ -187,22 +187,22 @@ class Task:
         for pid, status in process.kill_tree(self.child, self.loop.wakeup):
             if pid == self.child:
                 self.status = status
-        child = exits.Child(self.status, self.config.is_shell)
+        child = exit_report.Child(self.status, self.config.is_shell)
         if self.problem:
             self.output.say(self.problem)
             cause, detail = "NotStarted", self.problem
         elif self.orphaned:
             cause, detail = "Killed", "whoever started it is gone, so it was ended"
         elif self.stopping:
-            cause, detail = exits.stopped(child)
+            cause, detail = exit_report.stopped(child)
         else:
-            cause, detail = exits.judge(child, self.memory)
+            cause, detail = exit_report.judge(child, self.memory)
         self.output.drain(DRAIN)
         last = self.output.last
-        taken = exits.taken(cause, detail, self.ended_at, child, last)
+        taken = exit_report.taken(cause, detail, self.ended_at, child, last)
         self.report.exit({**taken, "uncopied": self.copy.first})
         self.output.close(COPY)
-        return exits.exit_status(cause, child)
+        return exit_report.exit_status(cause, child)
 
 
 def main(argv: list[str]) -> int:
@@ -215,7 +215,7 @@ def main(argv: list[str]) -> int:
         config = TaskConfig.load(argv[1], argv[2])
     except ConfigError as error:
         os.write(1, f"tfcluster: {error}\n".encode("utf-8", "replace"))
-        report.exit(exits.taken("NotStarted", str(error)))
+        report.exit(exit_report.taken("NotStarted", str(error)))
         return 1
     return Task(config, report, Loop()).run()
 

@@ -1,6 +1,6 @@
 """What TensorFlow is told about a cluster: TF_CONFIG, address flags, thread and gRPC defaults.
 
-Pure functions of counts and addresses; never reads the environment. `runtime/taskconfig.py`
+Pure functions of counts and addresses; never reads the environment. `runtime/task_config.py`
 computes the same inside a task, where this package does not exist; a test keeps the two equal.
 """
 
