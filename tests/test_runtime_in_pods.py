@@ -172,10 +172,10 @@ def test_a_server_shows_that_it_is_used(run: Run) -> None:
 
 def test_a_beacon_takes_every_probe(runtime: None) -> None:
     """A beacon that nobody reads answers more connections than its queue is long."""
-    from beacon import Beacon
-    from loop import Loop
+    from idle import Beacon
+    from process import EventLoop
 
-    loop, port = Loop(), free_port()
+    loop, port = EventLoop(), free_port()
     beacon = Beacon(loop, port)
     beacon.show(True)
     clients: list[socket.socket] = []
