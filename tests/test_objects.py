@@ -217,7 +217,7 @@ def test_no_value_becomes_structure(text: str) -> None:
 def test_tasks_find_one_another(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the runtime computes from task.json are the addresses and readiness of the objects."""
     monkeypatch.syspath_prepend(str(RUNTIME))
-    from taskconfig import TaskConfig
+    from task_config import TaskConfig
 
     cluster, policy = RUNS[name]
     described = msgspec.json.decode(made(cluster, policy)[0]["data"]["task.json"])

@@ -57,7 +57,7 @@ def test_manifests_belong_to_nobody(spec: Spec, layout: Layout) -> None:
 def test_every_task_has_an_address_of_its_own(spec: Spec, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the classical layout the addresses in TF_CONFIG are Services, each of exactly one pod."""
     monkeypatch.syspath_prepend(str(RUNTIME))
-    from taskconfig import TaskConfig
+    from task_config import TaskConfig
 
     found = laid_out(spec)
     config = TaskConfig(json.loads(found[0]["data"]["task.json"]), "worker-0")

@@ -69,88 +69,88 @@ def server() -> Iterator[Keeping]:
 
 
 @pytest.fixture
-def existence(server: Keeping, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
+def host_names(server: Keeping, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
     """What asks, in that pod."""
     monkeypatch.syspath_prepend(str(RUNTIME))
-    found = import_module("existence")
+    found = import_module("host_names")
     said = tmp_path / "resolv.conf"
     said.write_text(
         "search alice.svc.cluster.local svc.cluster.local cluster.local\n"
         "nameserver 127.0.0.1\noptions ndots:2\n"
     )
-    monkeypatch.setattr(found, "RESOLV", str(said))
-    monkeypatch.setattr(found, "PORT", server.port)
+    monkeypatch.setattr(found, "RESOLV_CONF", str(said))
+    monkeypatch.setattr(found, "DNS_PORT", server.port)
     monkeypatch.setattr(found, "_understood", {})
     monkeypatch.setattr(found, "_silent", {})
     return found
 
 
-def test_a_name_is_seen_as_soon_as_it_is_there(existence: ModuleType, server: Keeping) -> None:
+def test_a_name_is_seen_as_soon_as_it_is_there(host_names: ModuleType, server: Keeping) -> None:
     """Though the server keeps each "no such name" for ever; and nobody's address is asked for."""
     name = f"{NAMES[0]}.alice.svc.cluster.local"
-    assert [existence.exists(NAMES[0]) for _ in range(3)] == [False] * 3
+    assert [host_names.name_exists(NAMES[0]) for _ in range(3)] == [False] * 3
     server.there.add(name)
-    assert any(existence.exists(NAMES[0]) for _ in range(3))
+    assert any(host_names.name_exists(NAMES[0]) for _ in range(3))
     assert {asked for asked, _type in server.asked} == {name, *ALWAYS}
     assert all(kind >= 61440 for _name, kind in server.asked)
 
 
 @pytest.mark.parametrize("code", [1, 2, 3, 4, 5])
 def test_a_server_that_does_not_like_the_question_tells_nothing(
-    existence: ModuleType, server: Keeping, code: int
+    host_names: ModuleType, server: Keeping, code: int
 ) -> None:
     """Then the resolver has to find out; also where it denies what every cluster has."""
     server.code = code
-    assert existence.exists(NAMES[0]) is None
+    assert host_names.name_exists(NAMES[0]) is None
     server.code = None
-    assert existence.exists(NAMES[0]) is False
+    assert host_names.name_exists(NAMES[0]) is False
 
 
 def test_nobody_is_asked_of_other_names(
-    existence: ModuleType, server: Keeping, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    host_names: ModuleType, server: Keeping, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Of whole names, and outside of pods; a server that is not there tells nothing."""
-    assert existence.exists("tasks.example.com") is None
+    assert host_names.name_exists("tasks.example.com") is None
     for text in ("nameserver 127.0.0.1\nsearch example.com\n", "search alice.svc.cluster.local\n"):
-        Path(existence.RESOLV).write_text(text)
-        assert existence.exists(NAMES[0]) is None
-    monkeypatch.setattr(existence, "RESOLV", str(tmp_path / "none"))
-    assert existence.exists(NAMES[0]) is None
+        Path(host_names.RESOLV_CONF).write_text(text)
+        assert host_names.name_exists(NAMES[0]) is None
+    monkeypatch.setattr(host_names, "RESOLV_CONF", str(tmp_path / "none"))
+    assert host_names.name_exists(NAMES[0]) is None
     assert not server.asked
 
 
 @pytest.mark.parametrize("understood", [False, True])
 def test_a_lost_answer_tells_nothing_yet(
-    existence: ModuleType, server: Keeping, monkeypatch: pytest.MonkeyPatch, understood: bool
+    host_names: ModuleType, server: Keeping, monkeypatch: pytest.MonkeyPatch, understood: bool
 ) -> None:
     """Packets get lost while a pod's network is made: that a name is not known to be missing is no
     reason to ask for its address.
     """
-    monkeypatch.setattr(existence, "SECONDS", 0.05)
+    monkeypatch.setattr(host_names, "DNS_TIMEOUT", 0.05)
     if understood:
-        assert existence.exists(NAMES[0]) is False
+        assert host_names.name_exists(NAMES[0]) is False
     for lost in (2, 2):
         server.loses = lost
-        assert [existence.exists(NAMES[0]) for _ in range(3)] == [False] * 3
+        assert [host_names.name_exists(NAMES[0]) for _ in range(3)] == [False] * 3
 
 
 @pytest.mark.parametrize("understood", [False, True])
 def test_a_silent_server_is_not_asked_for_ever(
-    existence: ModuleType, server: Keeping, monkeypatch: pytest.MonkeyPatch, understood: bool
+    host_names: ModuleType, server: Keeping, monkeypatch: pytest.MonkeyPatch, understood: bool
 ) -> None:
     """The resolver finds out itself, and of hundreds of names not each costs the time of one."""
-    monkeypatch.setattr(existence, "SECONDS", 0.05)
+    monkeypatch.setattr(host_names, "DNS_TIMEOUT", 0.05)
     if understood:
-        assert existence.exists(NAMES[0]) is False
+        assert host_names.name_exists(NAMES[0]) is False
     server.loses = 1000
-    said = [existence.exists(NAMES[0]) for _ in range(6)]
+    said = [host_names.name_exists(NAMES[0]) for _ in range(6)]
     assert said == [False, False, None, None, None, None]
     if not understood:
-        assert len(server.asked) == existence.PATIENCE
+        assert len(server.asked) == host_names.DNS_TRIES
 
 
 @pytest.fixture
-def asked(existence: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def asked(host_names: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names whose addresses the resolver was asked for; it knows them all."""
     found: list[str] = []
 
@@ -158,23 +158,25 @@ def asked(existence: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.append(name)
         return len(NAMES) if name == "digits-1" else 1
 
-    monkeypatch.setattr(import_module("prepare"), "_addresses", addresses)
+    monkeypatch.setattr(host_names, "_addresses", addresses)
     return found
 
 
 def test_nobody_goes_on_before_names_were_given(
-    asked: list[str], server: Keeping, monkeypatch: pytest.MonkeyPatch
+    asked: list[str],
+    host_names: ModuleType,
+    server: Keeping,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A program that needs no peer goes on without those that have ended, not before anybody has a
     name: an operator that is away gives them late.
     """
-    prepare = import_module("prepare")
-    monkeypatch.setattr(prepare, "GO_ON", 0.1)
+    monkeypatch.setattr(host_names, "GO_ON", 0.1)
     said: list[str] = []
     ended = threading.Event()
 
     def wait() -> None:
-        prepare.wait_for_names(NAMES, [], 60.0, said.append)
+        host_names.wait_for_names(NAMES, [], 60.0, said.append)
         ended.set()
 
     waiting = threading.Thread(target=wait, daemon=True)
@@ -188,11 +190,10 @@ def test_nobody_goes_on_before_names_were_given(
 
 
 def test_addresses_are_asked_for_once_all_names_exist(
-    existence: ModuleType, server: Keeping, asked: list[str]
+    host_names: ModuleType, server: Keeping, asked: list[str]
 ) -> None:
     """An answer that lacks some would be kept, too."""
-    prepare = import_module("prepare")
-    names = prepare.Names(NAMES, NAMES)
+    names = host_names.UnresolvedNames(NAMES, NAMES)
     for count in range(len(NAMES)):
         server.there |= {f"{each}.alice.svc.cluster.local" for each in NAMES[:count]}
         names.ask(singly=False, every=False)

@@ -89,7 +89,7 @@ def test_others_start_at_once(
     run: Run, runtime: None, counts: dict[str, int], task: str, failed: str
 ) -> None:
     """A task that belongs to no group of workers, or did not fail, has no hold-off."""
-    from taskconfig import TaskConfig
+    from task_config import TaskConfig
 
     config = TaskConfig({**run.config, "counts": counts, "addresses": {}, "holdOff": 7.0}, task)
     assert config.hold_off({"TFCLUSTER_INDEX_FAILURES": failed}) == 0
@@ -172,10 +172,10 @@ def test_a_server_shows_that_it_is_used(run: Run) -> None:
 
 def test_a_beacon_takes_every_probe(runtime: None) -> None:
     """A beacon that nobody reads answers more connections than its queue is long."""
-    from beacon import Beacon
-    from loop import Loop
+    from idle import Beacon
+    from process import EventLoop
 
-    loop, port = Loop(), free_port()
+    loop, port = EventLoop(), free_port()
     beacon = Beacon(loop, port)
     beacon.show(True)
     clients: list[socket.socket] = []
@@ -198,7 +198,7 @@ def test_a_beacon_takes_every_probe(runtime: None) -> None:
 
 def test_no_beacon_on_this_machine(runtime: None, tmp_path: Path) -> None:
     """A run of the local backend opens no port beside TensorFlow's."""
-    from taskconfig import TaskConfig
+    from task_config import TaskConfig
 
     metadata = Metadata(name="d-1", cluster="d", run=1, uid="1", created_at=0.0)
     spec = Spec(mode=Mode.IN_GRAPH, replicas=ReplicaSet(worker=Replicas(count=1)))

@@ -170,13 +170,16 @@ def test_oom_counters(tmp_path: Path) -> None:
     """Memory kills are counted in the own cgroup of either kind; a shared one proves less."""
     script = """
 import os, sys; sys.path.insert(0, sys.argv[1])
-import oom
+import exit_report
 root, lines, counter = sys.argv[2:]
-oom.ROOT = root
-oom.HIERARCHIES = (("", (root, root + "/unified"), "memory.events", "memory.max"),
-                   ("memory", (root + "/memory",), "memory.oom_control", "memory.limit_in_bytes"))
-oom._read, read = (lambda p: lines if p == "/proc/self/cgroup" else read(p)), oom._read
-watch = oom.OomWatch()
+exit_report.CGROUP_ROOT = root
+exit_report.HIERARCHIES = (
+    ("", (root, root + "/unified"), "memory.events", "memory.max"),
+    ("memory", (root + "/memory",), "memory.oom_control", "memory.limit_in_bytes"),
+)
+read = exit_report._read
+exit_report._read = lambda p: lines if p == "/proc/self/cgroup" else read(p)
+watch = exit_report.OomWatch()
 assert not watch.own() and not watch.around()
 open(counter, "w").write("oom 1\\noom_kill 1\\n")
 procs = os.path.dirname(counter) + "/cgroup.procs"
@@ -184,7 +187,7 @@ open(procs, "w").write(f"{os.getpid()}\\n1\\n")
 assert not watch.own() and watch.around()
 open(procs, "w").write(f"{os.getpid()}\\n")
 assert watch.own() and watch.around()
-print(oom.limit())
+print(exit_report.memory_limit())
 """
     cases = {
         "v2": ("0::/jobs/7\n", "jobs/7/memory.events", "jobs/7/memory.max"),

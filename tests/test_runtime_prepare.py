@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from task_process import Run, TaskProcess, new_run, until
 
-from tfcluster_magic.spec.tf_config import tf_cluster
+from tfcluster_magic.runtime.tf_config import tf_cluster
 
 NAMESPACE = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
 

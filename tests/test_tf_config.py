@@ -1,4 +1,4 @@
-"""TF_CONFIG, flags and defaults: what they are, and that package and runtime agree on them."""
+"""TF_CONFIG, flags and defaults: what they are, and that a task gets what the package shows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from task_process import RUNTIME
 
-from tfcluster_magic.spec import TaskType, tf_config
+from tfcluster_magic.runtime import tf_config
 
 ADDRESSES = {
     "chief": ["c:1"],
@@ -21,13 +21,13 @@ ADDRESSES = {
     "ps": ["p:1"],
     "evaluator": ["e:1"],
 }
-COUNTS = {TaskType(kind): len(hosts) for kind, hosts in ADDRESSES.items()}
+COUNTS = {kind: len(hosts) for kind, hosts in ADDRESSES.items()}
 FLAGS = ("ps_hosts", "worker_hosts", "job_name", "task_index", "data_dir", "log_path")
 
 
 def test_every_type_has_its_place() -> None:
     """Each task is told the whole cluster and which one of it it is."""
-    told = tf_config.tf_config(COUNTS, ADDRESSES, "worker", 1)
+    told = tf_config.build(ADDRESSES, "worker", 1)
     assert told == {
         "cluster": {"chief": ["c:1"], "worker": ["w:1", "w:2"], "ps": ["p:1"]},
         "task": {"type": "worker", "index": 1},
@@ -36,15 +36,16 @@ def test_every_type_has_its_place() -> None:
 
 def test_evaluator_is_not_in_the_cluster() -> None:
     """An evaluator knows the cluster, and nobody in the cluster knows it."""
-    told = tf_config.tf_config(COUNTS, ADDRESSES, TaskType.EVALUATOR, 0)
+    told = tf_config.build(ADDRESSES, "evaluator", 0)
     assert told["task"] == {"type": "evaluator", "index": 0}
     assert "evaluator" not in told["cluster"]
 
 
 def test_types_without_tasks_are_absent() -> None:
     """A cluster without parameter servers has no empty list of them."""
-    counts = {TaskType.WORKER: 1, TaskType.PS: 0}
-    told = tf_config.tf_config(counts, {"worker": ["w:1"], "ps": []}, "worker", 0)
+    addresses: dict[str, list[str]] = {"worker": ["w:1"], "ps": []}
+    tf_config.check({"worker": 1, "ps": 0}, addresses, "worker", 0)
+    told = tf_config.build(addresses, "worker", 0)
     assert told["cluster"] == {"worker": ["w:1"]}
 
 
@@ -53,14 +54,14 @@ def test_types_without_tasks_are_absent() -> None:
     [
         ("worker", 2, COUNTS, "there is no worker-2 among 2 worker tasks"),
         ("worker", -1, COUNTS, "there is no worker--1"),
-        ("worker", 0, {**COUNTS, TaskType.PS: 2}, "2 ps tasks have 1 addresses"),
-        ("master", 0, COUNTS, "'master' is not a valid TaskType"),
+        ("worker", 0, {**COUNTS, "ps": 2}, "2 ps tasks have 1 addresses"),
+        ("master", 0, COUNTS, "'master' is none of the task types"),
     ],
 )
-def test_what_does_not_fit(task: str, index: int, counts: dict[TaskType, int], said: str) -> None:
+def test_what_does_not_fit(task: str, index: int, counts: dict[str, int], said: str) -> None:
     """A task or an address that does not exist is refused with the numbers."""
     with pytest.raises(ValueError, match=said):
-        tf_config.tf_config(counts, ADDRESSES, task, index)
+        tf_config.check(counts, ADDRESSES, task, index)
 
 
 def test_flags_only_where_wanted() -> None:
@@ -87,12 +88,12 @@ def test_threads_follow_the_limit() -> None:
 
 
 class Runtime:
-    """The runtime's own rules, in a process of their own as in a task."""
+    """What a task makes of its task.json, in a process of its own as in a task."""
 
     SCRIPT = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
-from taskconfig import TaskConfig
+from task_config import TaskConfig
 for line in sys.stdin:
     data, task = json.loads(line)
     config = TaskConfig(data, task)
@@ -166,9 +167,9 @@ def test_package_and_runtime_agree(
         "outputDir": "/log",
         "threads": {kind: threads} if threads else {},
     }
-    typed = {TaskType(each): count for each, count in counts.items()}
+    tf_config.check(counts, addresses, kind, index)
     assert runtime.ask(data, f"{kind}-{index}") == [
-        tf_config.tf_config(typed, addresses, kind, index),
+        tf_config.build(addresses, kind, index),
         tf_config.flags(
             wanted, arguments, addresses, kind, index, data_dir="/data", log_path="/log"
         ),

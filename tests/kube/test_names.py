@@ -15,10 +15,9 @@ from kubenode.errors import NodeError
 from scale import asking, real
 from workloads import WEB, fetch, job, service, spec
 
-from tfcluster_magic.kube.objects.pod_files import RUNTIME
+from tfcluster_magic.kube.objects.pod_files import runtime
 
 COUNT = 3
-EXISTENCE = RUNTIME / "existence.py"
 NEVER_READY = {"exec": {"command": ["false"]}}
 DNS_AUTOSCALER = paths.ROOT / "k8s" / "overlays" / "dns-autoscaler"
 
@@ -56,9 +55,12 @@ def keeping(cluster: UnderTest) -> Iterator[str]:
 def exists(kube: Kubectl, name: str, server: str) -> bool | None:
     """What a task in the pod "asker" hears of a name from that server."""
     said = f"nameserver {server}\nsearch {kube.namespace}.svc.cluster.local\n"
+    packed = "/tmp/runtime.zip"
     asks = (
-        f"{EXISTENCE.read_text()}\nRESOLV, PORT = '/tmp/resolv.conf', {dns.CACHING_PORT}\n"
-        f"open(RESOLV, 'w').write({said!r})\nprint(exists({name!r}))"
+        f"import base64, sys\nopen({packed!r}, 'wb').write(base64.b64decode({runtime()!r}))\n"
+        f"sys.path.insert(0, {packed!r})\nimport host_names as asked\n"
+        f"asked.RESOLV_CONF, asked.DNS_PORT = '/tmp/resolv.conf', {dns.CACHING_PORT}\n"
+        f"open(asked.RESOLV_CONF, 'w').write({said!r})\nprint(asked.name_exists({name!r}))"
     )
     heard = kube("exec", "-i", "asker", "--", "python3", "-", stdin=asks).strip()
     return {"True": True, "False": False}.get(heard)

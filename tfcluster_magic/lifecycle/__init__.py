@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from ..spec import Phase, Spec, Status
 from .observation import Decision, Observation, ObservedTask, StartTask, Why
-from .phases import active, queued, release, stopping
+from .phases import active, queued, stopping
+from .reclaim import release
 from .turn import Turn
 
 __all__ = ["Decision", "Observation", "ObservedTask", "StartTask", "Why", "decide"]

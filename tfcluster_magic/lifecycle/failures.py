@@ -1,4 +1,4 @@
-"""What a failure leads to: heal a disruption, retry or fail a program, and never blame a task that
+"""What a failure leads to: heal a disruption, retry or fail a program, and never fault a task that
 only followed.
 
 Owns the ledger of the open window (`status.failures`, `status.window_opened_at`) and the retry
@@ -69,9 +69,9 @@ def judge(turn: Turn) -> None:
     if turn.now < closes and not turn.all_ended():
         turn.wake(closes)
         if fresh:
-            blamed = failure_cause.culprit(fresh)
+            culprit = failure_cause.culprit(fresh)
             turn.say(
-                Reason.INVESTIGATING, messages.investigating(blamed, closes - opened, turn.spec)
+                Reason.INVESTIGATING, messages.investigating(culprit, closes - opened, turn.spec)
             )
     elif fresh:
         _settle(turn, fresh)
@@ -125,17 +125,17 @@ def _failed_before(failure: TaskFailure, ledger: Sequence[TaskFailure]) -> bool:
 
 def _settle(turn: Turn, fresh: Sequence[TaskFailure]) -> None:
     """The window is closed: retry the program if that was asked for, else the run has failed."""
-    blamed = failure_cause.culprit(fresh)
+    culprit = failure_cause.culprit(fresh)
     done: int = turn.get("program_restarts")
-    if not failure_cause.is_disruption(blamed) and done < turn.spec.lifecycle.restarts:
+    if not failure_cause.is_disruption(culprit) and done < turn.spec.lifecycle.restarts:
         delay = RETRY_DELAYS[min(done, len(RETRY_DELAYS) - 1)]
         turn.set(retry_at=turn.now + delay)
-        message = messages.backing_off(blamed, delay, done + 1, turn.spec)
+        message = messages.backing_off(culprit, delay, done + 1, turn.spec)
         turn.say(Reason.BACKING_OFF, message)
         turn.event(Reason.BACKING_OFF, message)
         _retry(turn)
         return
-    fail(turn, blamed, fresh)
+    fail(turn, culprit, fresh)
 
 
 def _retry(turn: Turn) -> None:
@@ -160,26 +160,28 @@ def _retry(turn: Turn) -> None:
     )
 
 
-def fail(turn: Turn, blamed: TaskFailure, ledger: Sequence[TaskFailure]) -> None:
+def fail(turn: Turn, culprit: TaskFailure, ledger: Sequence[TaskFailure]) -> None:
     """End the run as Failed, naming one task and those that followed it or failed alike."""
     ended_early = _early_parameter_server(turn)
-    if blamed.exit.follows and ended_early is not None:
-        blamed = ended_early
+    if culprit.exit.follows and ended_early is not None:
+        culprit = ended_early
         reason = Reason.PS_EXITED
     else:
-        reason = _reason(turn, blamed)
-    others = [f for f in ledger if f.task != blamed.task]
-    kept = (blamed, *others)[:MOST_FAILURES]
-    turn.set(culprit=blamed.task, failures=kept, window_opened_at=None)
-    turn.finish(Phase.FAILED, reason, messages.failed(reason, blamed, others, turn.spec, turn.name))
+        reason = _reason(turn, culprit)
+    others = [f for f in ledger if f.task != culprit.task]
+    kept = (culprit, *others)[:MOST_FAILURES]
+    turn.set(culprit=culprit.task, failures=kept, window_opened_at=None)
+    turn.finish(
+        Phase.FAILED, reason, messages.failed(reason, culprit, others, turn.spec, turn.name)
+    )
 
 
-def _reason(turn: Turn, blamed: TaskFailure) -> Reason:
-    if failure_cause.is_disruption(blamed):
+def _reason(turn: Turn, culprit: TaskFailure) -> Reason:
+    if failure_cause.is_disruption(culprit):
         return Reason.DISRUPTED
     by_cause = {Cause.OOM: Reason.OOM_KILLED, Cause.NOT_STARTED: Reason.START_FAILED}
     own = Reason.PROGRAM_FAILED if turn.between else Reason.SERVER_FAILED
-    return by_cause.get(blamed.exit.cause, own)
+    return by_cause.get(culprit.exit.cause, own)
 
 
 def _early_parameter_server(turn: Turn) -> TaskFailure | None:

@@ -37,10 +37,10 @@ def _sentences(parts: Sequence[str]) -> str:
 
 
 def failed(
-    reason: Reason, blamed: TaskFailure, others: Sequence[TaskFailure], spec: Spec, name: str
+    reason: Reason, culprit: TaskFailure, others: Sequence[TaskFailure], spec: Spec, name: str
 ) -> str:
     """Why the run failed, and what to do."""
-    parts = [how_it_ended(blamed, spec)]
+    parts = [how_it_ended(culprit, spec)]
     if reason is Reason.PS_EXITED:
         parts.append(
             _("The workers cannot go on without it: a parameter server must call server.join()")
@@ -52,25 +52,25 @@ def failed(
             )
         )
     if reason is Reason.OOM_KILLED:
-        parts.append(_raise_memory(blamed, spec, name))
-    elif advice := hint(blamed.exit):
+        parts.append(_raise_memory(culprit, spec, name))
+    elif advice := hint(culprit.exit):
         parts.append(advice)
-    same = sorted(f.task for f in others if alike(blamed, f))
+    same = sorted(f.task for f in others if alike(culprit, f))
     if same:
         parts.append(_("{tasks} failed in the same way").format(tasks=shorten(same)))
     if followers := sorted({f.task for f in others}.difference(same)):
         ended = ngettext("{tasks} ended after it", "{tasks} ended after it, too", len(followers))
         parts.append(ended.format(tasks=shorten(followers)))
     parts.append(
-        _("Its output: `tfcluster logs {name} {task}`").format(name=name, task=blamed.task)
+        _("Its output: `tfcluster logs {name} {task}`").format(name=name, task=culprit.task)
     )
     return _sentences(parts)
 
 
-def _raise_memory(blamed: TaskFailure, spec: Spec, name: str) -> str:
-    if (limit := memory_limit(blamed, spec)) is None:
+def _raise_memory(culprit: TaskFailure, spec: Spec, name: str) -> str:
+    if (limit := memory_limit(culprit, spec)) is None:
         return _("Use fewer tasks or smaller batches, or set a limit for each task")
-    task_type = parse_task(blamed.task)[0].value
+    task_type = parse_task(culprit.task)[0].value
     option = f"--{task_type}-memory {format_bytes(2 * parse_memory(limit))}"
     text = _("Raise the limit with `tfcluster rerun {name} {option}`")
     return text.format(name=name, option=option)

@@ -1,14 +1,13 @@
-"""The rules of each phase: what it waits for, what ends it, and what is given back afterwards."""
+"""The rules of each phase: what it waits for and what ends it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..spec import Cause, Phase, Reason, Reclaimed
-from ..spec.names import parse_task
-from ..spec.quantities import parse_memory
+from ..spec import Phase, Reason
 from . import failure_cause, messages
 from .failures import fail, judge, record_failures
+from .reclaim import release, to_reclaim
 from .turn import Turn
 
 MOST_REASONS = 3
@@ -93,12 +92,11 @@ def _all_succeeded(turn: Turn) -> bool:
     required = turn.required()
     if not turn.between or not required or not all(turn.succeeded(t) for t in required):
         return False
-    holding = turn.alive([t for t in turn.all_tasks if t not in turn.trainers])
-    after = turn.spec.lifecycle.reclaim_after
     turn.set(window_opened_at=None, failures=())
     if turn.get("running_at") is None:
         turn.set(running_at=turn.now)
-    turn.finish(Phase.SUCCEEDED, Reason.COMPLETED, messages.succeeded(required, after, holding))
+    message = messages.succeeded(required, *to_reclaim(turn))
+    turn.finish(Phase.SUCCEEDED, Reason.COMPLETED, message)
     release(turn)
     return True
 
@@ -192,43 +190,3 @@ def stopping(turn: Turn) -> None:
             turn.set(message=messages.stopped(stop.reason, stop.by))
         turn.event(turn.get("reason"), "Stopped.")
         release(turn)
-
-
-def release(turn: Turn) -> None:
-    """After the end: give everything back, parameter servers when their time has come, and say what
-    was freed.
-    """
-    holding = turn.alive()
-    reclaim_at = turn.get("finished_at")
-    if turn.phase is Phase.SUCCEEDED and turn.spec.stop is None:
-        reclaim_at += turn.spec.lifecycle.reclaim_after
-    if turn.now >= reclaim_at:
-        turn.stop += holding
-    else:
-        turn.stop += [t for t in holding if t in turn.trainers]
-        turn.wake(reclaim_at)
-    if not holding and not turn.seen.may_come:
-        turn.set(released_at=turn.now)
-        if turn.phase is Phase.SUCCEEDED:
-            turn.set(message=messages.succeeded(turn.required(), 0, ()))
-        _reclaimed(turn)
-        turn.done = True
-
-
-def _reclaimed(turn: Turn) -> None:
-    """Record which tasks were ended by us, and what they held."""
-    ended = [
-        t for t in turn.all_tasks if (e := turn.exit_of(t)) is not None and e.cause is Cause.STOPPED
-    ]
-    if not ended or turn.get("reclaimed") is not None:
-        return
-    held = [turn.spec.replicas.of(parse_task(t)[0]).resources for t in ended]
-    freed = Reclaimed(
-        at=turn.now,
-        tasks=tuple(ended),
-        cpu=sum(r.cpu or 0.0 for r in held),
-        memory=sum(parse_memory(r.memory) for r in held if r.memory),
-        gpu=sum(r.gpu for r in held),
-    )
-    turn.set(reclaimed=freed)
-    turn.event(turn.get("reason"), messages.reclaimed(ended))

@@ -18,7 +18,7 @@ def files_below(
 ) -> Iterator[os.DirEntry[str]]:
     """Files in `folder` and `depth` levels below it, in folders whose name `enter` accepts."""
     level, left = [folder], ENTRIES
-    for _ in range(depth + 1):
+    for _level in range(depth + 1):
         below: list[str] = []
         for parent in level:
             entries = _entries(parent, left)
@@ -34,6 +34,6 @@ def files_below(
 def _entries(folder: str, at_most: int) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
-            return [entry for entry, _ in zip(entries, range(at_most), strict=False)]
+            return [entry for entry, _number in zip(entries, range(at_most), strict=False)]
     except OSError:
         return []

@@ -69,7 +69,7 @@ class ProgressReader:
 
     The file that was written last speaks for the run; among files written at the same time (several
     tasks, or scalars kept apart) the one that is furthest. Validation and evaluation are left out.
-    Totals come from `program_totals.total_from_arguments`, or from whoever knows them.
+    Totals come from the arguments of the program, or from whoever knows them.
     """
 
     def __init__(

@@ -12,15 +12,20 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ..errors import Conflict
 from ..kube.objects import templates
-from ..spec import Mode, TaskType, TFCluster, tf_config
+from ..spec import Mode, TaskType, TFCluster
 from ..spec.loopback import guard_path
 from ..spec.names import parse_ref, task_name
+
+if TYPE_CHECKING:
+    import tf_config  # by bare name, as the runtime's modules import each other
+else:
+    from ..runtime import tf_config
 
 TEMPLATE = "local.yaml.j2"
 RUNTIME = Path(__file__).parents[1] / "runtime"
@@ -76,11 +81,13 @@ def render(cluster: TFCluster, place: Place) -> str:
 def tasks(cluster: TFCluster, place: Place) -> list[RenderedTask]:
     """Every task of the run as it would be started."""
     counts = cluster.spec.replicas.counts
+    by_name = {task_type.value: count for task_type, count in counts.items()}
     addresses = _addresses(cluster)
     found = []
     for task_type, count in counts.items():
         for index in range(count):
-            config = tf_config.tf_config(counts, addresses, task_type, index)
+            tf_config.check(by_name, addresses, task_type.value, index)
+            config = tf_config.build(addresses, task_type.value, index)
             found.append(
                 RenderedTask(
                     name=task_name(task_type, index),
@@ -121,7 +128,7 @@ def _command(
         spec.program.flags,
         spec.program.arguments,
         addresses,
-        task_type,
+        task_type.value,
         index,
         data_dir=place.data_dir,
         log_path=place.output_dir,

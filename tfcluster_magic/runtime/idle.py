@@ -1,17 +1,25 @@
-"""Whether an In-Graph server idles: nobody from outside is connected and it uses hardly any CPU.
+"""Whether an In-Graph server idles, and the port by which a pod tells that to Kubernetes.
 
-A connection belongs to the cluster when its other end is a socket of a process on this machine that
-carries this run's TFCLUSTER_RUN_UID, or lies at the address of another task's host. Who owns a
-socket is found by one look through /proc, and only when a connection is new. Standard library only.
+A server idles while nobody from outside is connected and it uses hardly any CPU. A connection
+belongs to the cluster when its other end is a socket of a process on this machine that carries this
+run's TFCLUSTER_RUN_UID, or lies at the address of another task's host. Who owns a socket is found
+by one look through /proc, and only when a connection is new. Standard library only, Python 3.8
+syntax.
 """
 
 from __future__ import annotations
 
 import os
+import select
+import socket
 import time
 
 import process
 import sockets
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from process import EventLoop
 
 # Share of one core above which a server counts as busy.
 BUSY = 0.02
@@ -81,8 +89,6 @@ class IdleWatch:
         return found
 
     def _peers(self) -> set[bytes]:
-        import socket
-
         found = set()
         for host in self._hosts:
             try:
@@ -101,3 +107,60 @@ def _environment(pid: str) -> list[bytes]:
     except OSError:
         # Ended, or another user's, who is an outsider.
         return []
+
+
+# ---- the beacon ----
+# A port that is open while the server is in use. A readiness probe connects to it now and then, so
+# it stays open a while after the last use, and no use goes unnoticed.
+
+
+# Seconds beyond the last use; the probe comes every 10.
+BEACON_LINGER = 15.0
+
+
+class Beacon:
+    """A listener on `port` that takes every connection and ends it; closed until it is shown."""
+
+    def __init__(self, loop: EventLoop, port: int) -> None:
+        self._loop = loop
+        self._port = port
+        self._listener: socket.socket | None = None
+
+    def show(self, used: bool) -> None:
+        """Be open, or closed. Raises OSError when the port is taken."""
+        if used and self._listener is None:
+            self._listener = _listen(self._port)
+            self._loop.on_fd(self._listener.fileno(), select.POLLIN, self._take)
+        elif not used and self._listener is not None:
+            self._loop.off_fd(self._listener.fileno())
+            self._listener.close()
+            self._listener = None
+
+    def _take(self) -> None:
+        # One that is never taken stays in the queue, and a full queue looks like a closed port.
+        assert self._listener is not None
+        try:
+            self._listener.accept()[0].close()
+        except OSError:
+            # It has gone by itself.
+            pass
+
+
+def _listen(port: int) -> socket.socket:
+    """On every address: a pod's may be v4, v6 or both."""
+    for family, host in ((socket.AF_INET6, "::"), (socket.AF_INET, "")):
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            listener.bind((host, port))
+            listener.listen(16)
+            listener.setblocking(False)
+        except OSError:
+            listener.close()
+            if family == socket.AF_INET:
+                raise
+        else:
+            return listener
+    raise OSError("no family of addresses")

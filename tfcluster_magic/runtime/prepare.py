@@ -1,4 +1,5 @@
-"""What has to be true before the child starts: the folder is there, names resolve, checkpoints too.
+"""What has to be true before the child starts: the output folder is there and this run's own, names
+resolve, and the checkpoints of the run that is resumed are copied.
 
 Runs in a thread, because a volume or a name server may hang and SIGTERM must be answered still.
 Standard library only, Python 3.8 syntax.
@@ -9,31 +10,21 @@ from __future__ import annotations
 import _thread
 import errno
 import os
-import random
 import select
 import time
 
-from checkpoints import copy_checkpoints, wait_for_copy
-from existence import exists
-from ownership import take
-from taskconfig import ConfigError, TaskConfig
+from host_names import wait_for_names
+from task_config import ConfigError, TaskConfig
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from loop import Loop
+    from process import EventLoop
 
 # How long names may stay unresolved and the copy of checkpoints unfinished, in seconds.
 PATIENCE = 600.0
-# And names that may belong to tasks that have ended already: then the program starts all the same.
-GO_ON = 30.0
 QUIET_SECONDS = 2.0
-# On Kubernetes names come when the last task has an address, at the latest ten seconds after the
-# first (`operator/addressing.py`): what is usual is no news.
-NAMES_QUIET_SECONDS = 12.0
-SAMPLE = 32
-"""Names that have to exist before all are asked for together; of few these are all."""
 # How long a volume may answer with what it says while it recovers: GlusterFS, for one, gives a
 # server that does not answer 42 s before it goes on without. What is left then, stays.
 VOLUME_PATIENCE = 60.0
@@ -54,7 +45,7 @@ RECOVERING = {
 class Preparation:
     """The thread's work and what it says; `finished` and `problem` are set from the loop."""
 
-    def __init__(self, config: TaskConfig, loop: Loop, say: Callable[[str], None]) -> None:
+    def __init__(self, config: TaskConfig, loop: EventLoop, say: Callable[[str], None]) -> None:
         self.finished = False
         self.problem = ""
         self.owns_folder = False
@@ -120,7 +111,7 @@ def make_folder(folder: str, owner: str, patience: float, say: Callable[[str], N
         try:
             os.makedirs(folder, exist_ok=True)
             if owner:
-                take(folder, owner)
+                claim_folder(folder, owner)
             return
         except OSError as error:
             why = f"{folder}: {error.strerror}"
@@ -134,115 +125,109 @@ def make_folder(folder: str, owner: str, patience: float, say: Callable[[str], N
         pause = min(2.0, pause * 1.5)
 
 
-def wait_for_names(
-    hosts: list[str], needed: list[str], patience: float, say: Callable[[str], None]
-) -> None:
-    """Return once every host has an address, or after GO_ON seconds those that are needed, if any
-    has: while none has, nobody has given them names yet.
+# ---- the owner of an output folder ----
+# The run that came first leaves its uid there, as the name of a folder. So a run never writes
+# between the files of another one that had its number: a launch from where the log volume is not
+# mounted cannot see that the number is used. A folder and not a file, for its name is there at once
+# and whole on every volume.
 
-    Raises ConfigError naming those that have none.
-    """
-    names = Names([host for host in hosts if not _is_address(host)], needed)
-    if not names.missing:
+
+OWNER_MARK = ".tfcluster-run-"
+
+
+def claim_folder(folder: str, uid: str) -> None:
+    """Make the folder this run's own. Raises ConfigError when it is another's, OSError."""
+    own = OWNER_MARK + uid
+    # A peer of this run leaves the mark before anything else: a list that was begun after another
+    # showed something has it. A look at the mark itself would take a volume's error for "no".
+    if os.listdir(folder) and own not in os.listdir(folder):
+        raise ConfigError(_used_by_another_run(folder))
+    os.makedirs(os.path.join(folder, own), exist_ok=True)
+    if any(name.startswith(OWNER_MARK) and name != own for name in os.listdir(folder)):
+        raise ConfigError(_used_by_another_run(folder))
+
+
+def _used_by_another_run(folder: str) -> str:
+    return (
+        f"the output folder {folder} has files of an earlier run of that number, which are left "
+        "as they are: launch again for the next number, or with another --name; a notebook of the "
+        "cluster sees which numbers are used"
+    )
+
+
+# ---- checkpoints of an old run, copied into the new folder once, by one task for all ----
+# Event files and logs stay behind, and the index that TensorFlow calls "checkpoint" is made to name
+# the copies. A marker file says that the copy is complete.
+
+
+COPIED_MARK = ".resumed-from"
+PARTIAL = ".partial"
+
+
+def copy_checkpoints(old: str, new: str, say: Callable[[str], None]) -> None:
+    """Copy everything but logs and event files. Raises ConfigError."""
+    marker = os.path.join(new, COPIED_MARK)
+    if os.path.exists(marker):
+        # An earlier attempt has copied, and may have trained on since.
         return
-    started, told = time.monotonic(), False
-    while True:
-        waited = time.monotonic() - started
-        tells = waited > min(NAMES_QUIET_SECONDS, patience / 2) and not told
-        late = waited > min(GO_ON, patience)
-        names.ask(singly=late, every=tells)
-        ends = names.missing and (
-            waited > patience or (late and not names.lacks_needed and names.given)
+    if not os.path.isdir(old):
+        raise ConfigError(
+            f"cannot resume: the old run's folder {old} does not exist; launch without resuming"
         )
-        if ends:
-            names.ask(singly=True, every=True)  # to name those that have none
-        if not names.missing:
-            if told:
-                say("every address is there")
-            return
-        if waited > patience and names.lacks_needed:
-            raise ConfigError(f"after {waited:.0f} s there is no address for {names.shown}")
-        if ends and not names.lacks_needed:
-            say(f"going on without the address of {names.shown}: it has ended, or is not there yet")
-            return
-        if tells:
-            say(f"waiting for the address of {names.shown}")
-            told = True
-        # A name server has no event to wait for.
-        time.sleep(min(2.0, max(0.1, waited / 5)))
-
-
-class Names:
-    """Names without an address yet. 600 tasks that ask for 600 names each are too many questions:
-    the name that all are below (of a headless Service) has an address for each of them, so one
-    answer tells that all are there; until then the first that is missing tells enough. An answer
-    that lacks some may be kept as long as none: so it is asked for once a SAMPLE of them exists.
-    """
-
-    def __init__(self, names: list[str], needed: list[str]) -> None:
-        self._needed = set(needed)
-        self._count = len(names)
-        above = {name.partition(".")[2] for name in names}
-        self._above = above.pop() if len(above) == 1 else ""
-        self.missing = sorted(names, key=lambda name: name not in self._needed)
-        self._sample = random.sample(names, min(SAMPLE, len(names)))
-
-    @property
-    def lacks_needed(self) -> bool:
-        """Whether one is missing that is needed; these are asked for first."""
-        return bool(self.missing) and self.missing[0] in self._needed
-
-    @property
-    def shown(self) -> str:
-        """The first three, for a message."""
-        more = f" and {len(self.missing) - 3} more" if len(self.missing) > 3 else ""
-        return ", ".join(self.missing[:3]) + more
-
-    @property
-    def given(self) -> bool:
-        """Whether the name that all are below is there, as far as anybody says."""
-        return not self._above or exists(self._above) is not False
-
-    def ask(self, singly: bool, every: bool) -> None:
-        """Ask for all together, then `singly` or where that tells nothing for one after the other:
-        until the first that has no address, or for `every` one.
-        """
-        together = 0
-        if self._above and self._count > 1:
-            if self._sampled():
-                together = _addresses(self._above)
-            elif not singly and not every:
-                return
-        if together >= self._count:
-            self.missing = []
-        elif singly or every or not together:
-            left = []
-            for place, name in enumerate(self.missing):
-                if exists(name) is not False and _addresses(name):
-                    continue
-                left.append(name)
-                if not every:
-                    left += self.missing[place + 1 :]
-                    break
-            self.missing = left
-
-    def _sampled(self) -> bool:
-        while self._sample and exists(self._sample[-1]) is not False:
-            self._sample.pop()
-        return not self._sample
-
-
-def _addresses(name: str) -> int:
-    """How many addresses a name has, of the kind of which it has more."""
-    import socket
-
     try:
-        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
-    except OSError:
-        return 0
-    kinds = (socket.AF_INET, socket.AF_INET6)
-    return max(len({each[4][0] for each in found if each[0] == kind}) for kind in kinds)
+        count = _copy_files(old, new)
+        with open(marker + PARTIAL, "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(old + "\n")
+        os.replace(marker + PARTIAL, marker)
+    except OSError as error:
+        raise ConfigError(f"cannot resume: copying {old} to {new} failed: {error}") from None
+    say(f"resumes from {old}, {count} files" if count else f"nothing to resume from in {old}")
 
 
-def _is_address(host: str) -> bool:
-    return host == "localhost" or ":" in host or host.replace(".", "").isdigit()
+def _copy_files(old: str, new: str) -> int:
+    import shutil
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    count = 0
+    for folder, folders, files in os.walk(old, onerror=fail):
+        target = os.path.normpath(os.path.join(new, os.path.relpath(folder, old)))
+        os.makedirs(target, exist_ok=True)
+        folders.sort()
+        for name in sorted(files):
+            stays = name.endswith((".log", PARTIAL)) or ".tfevents." in name or name == COPIED_MARK
+            if stays or not os.path.isfile(os.path.join(folder, name)):
+                continue
+            partial = os.path.join(target, name + PARTIAL)
+            shutil.copy2(os.path.join(folder, name), partial)
+            if name == "checkpoint":
+                _point_index_to_copies(partial, folder)
+            os.replace(partial, os.path.join(target, name))
+            count += 1
+    return count
+
+
+def _point_index_to_copies(index: str, folder: str) -> None:
+    # TensorFlow writes absolute paths into the index; kept as they are, the new run would restore
+    # from the old folder, and fail once that is deleted.
+    with open(index, encoding="utf-8", errors="surrogateescape") as file:
+        lines = file.read().split("\n")
+    for number, line in enumerate(lines):
+        key, quote, path = line.rstrip('"').partition(': "')
+        base = os.path.basename(path)
+        if quote and os.path.isabs(path) and os.path.exists(os.path.join(folder, f"{base}.index")):
+            lines[number] = f'{key}: "{base}"'
+    with open(index, "w", encoding="utf-8", errors="surrogateescape") as file:
+        file.write("\n".join(lines))
+
+
+def wait_for_copy(new: str, patience: float) -> None:
+    """Return once another task has copied. Raises ConfigError after `patience` seconds."""
+    until, pause = time.monotonic() + patience, 0.05
+    while not os.path.exists(os.path.join(new, COPIED_MARK)):
+        if time.monotonic() > until:
+            raise ConfigError(f"cannot resume: no checkpoints were copied within {patience:g} s")
+        # The folder may be on a network volume, where other machines' changes raise no event.
+        time.sleep(pause)
+        pause = min(1.0, pause * 1.5)

@@ -14,18 +14,22 @@ import signal
 import sys
 import time
 
-import exits
 import process
 import sockets
-from beacon import LINGER, Beacon
-from idle import IdleWatch
-from logcopy import LogCopy
-from loop import Loop
-from oom import OomWatch
-from output import Output
+from exit_report import (
+    ChildExit,
+    OomWatch,
+    Report,
+    exit_cause,
+    exit_status,
+    stop_cause,
+    task_exit,
+)
+from idle import BEACON_LINGER, Beacon, IdleWatch
+from output import LogCopy, Output
 from prepare import Preparation
-from report import Report
-from taskconfig import ConfigError, TaskConfig
+from process import EventLoop
+from task_config import ConfigError, TaskConfig
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 # An open port raises no event: look every so many seconds, for the first so many.
@@ -40,7 +44,7 @@ COPY = 2.0
 class Task:
     """One child, from its preparation to its last report."""
 
-    def __init__(self, config: TaskConfig, report: Report, loop: Loop) -> None:
+    def __init__(self, config: TaskConfig, report: Report, loop: EventLoop) -> None:
         self.config = config
         self.report = report
         self.loop = loop
@@ -138,7 +142,7 @@ class Task:
             if watch.sample():
                 self.report.event("idle", since=watch.since)
             if self.config.beacon:
-                beacon.show(watch.since is None or time.time() - watch.since < LINGER)
+                beacon.show(watch.since is None or time.time() - watch.since < BEACON_LINGER)
             self.loop.after("look", every, look)
 
         self.loop.after("look", every, look)
@@ -187,22 +191,22 @@ class Task:
         for pid, status in process.kill_tree(self.child, self.loop.wakeup):
             if pid == self.child:
                 self.status = status
-        child = exits.Child(self.status, self.config.is_shell)
+        child = ChildExit(self.status, self.config.is_shell)
         if self.problem:
             self.output.say(self.problem)
             cause, detail = "NotStarted", self.problem
         elif self.orphaned:
             cause, detail = "Killed", "whoever started it is gone, so it was ended"
         elif self.stopping:
-            cause, detail = exits.stopped(child)
+            cause, detail = stop_cause(child)
         else:
-            cause, detail = exits.judge(child, self.memory)
+            cause, detail = exit_cause(child, self.memory)
         self.output.drain(DRAIN)
         last = self.output.last
-        taken = exits.taken(cause, detail, self.ended_at, child, last)
-        self.report.exit({**taken, "uncopied": self.copy.first})
+        ended = task_exit(cause, detail, self.ended_at, child, last)
+        self.report.exit({**ended, "uncopied": self.copy.first})
         self.output.close(COPY)
-        return exits.exit_status(cause, child)
+        return exit_status(cause, child)
 
 
 def main(argv: list[str]) -> int:
@@ -215,9 +219,9 @@ def main(argv: list[str]) -> int:
         config = TaskConfig.load(argv[1], argv[2])
     except ConfigError as error:
         os.write(1, f"tfcluster: {error}\n".encode("utf-8", "replace"))
-        report.exit(exits.taken("NotStarted", str(error)))
+        report.exit(task_exit("NotStarted", str(error)))
         return 1
-    return Task(config, report, Loop()).run()
+    return Task(config, report, EventLoop()).run()
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import FieldInfo, fields, replace
@@ -33,14 +33,19 @@ from ...spec import (
     Spec,
     Status,
     Stop,
+    TaskType,
     TFCluster,
     names,
 )
-from ...spec.tf_config import CLUSTER_TYPES
 from ..api.client import Object
 from ..api.decoding import seconds
 from ..api.gone import is_deleted, keepers
 from ..api.labels import GROUP, PORT, RUN_PATTERN, host_name
+
+if TYPE_CHECKING:
+    import tf_config  # by bare name, as the runtime's modules import each other
+else:
+    from ...runtime import tf_config
 
 # msgspec learns a type when it is first used, and crashes when two threads do that at once (0.22).
 msgspec.json.Decoder(TFCluster)
@@ -124,7 +129,7 @@ def addresses(name: str, spec: Spec) -> dict[str, tuple[str, ...]]:
     """Where the tasks of a run listen, by type, in the order of TensorFlow's configuration."""
     return {
         t.value: tuple(f"{host_name(name, t, i)}:{PORT}" for i in range(count))
-        for t in CLUSTER_TYPES
+        for t in map(TaskType, tf_config.CLUSTER_TYPES)
         if (count := spec.replicas.of(t).count)
     }
 

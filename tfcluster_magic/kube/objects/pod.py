@@ -109,7 +109,7 @@ def _always_pulls(spec: Spec, policy: Policy) -> bool:
 
 
 def opens_port(cluster: TFCluster, task_type: TaskType) -> bool:
-    """Whether such a task is ready only when its port accepts; `runtime/taskconfig.py` agrees."""
+    """Whether such a task is ready only when its port accepts; `runtime/task_config.py` agrees."""
     spec = cluster.spec
     peers = spec.replicas.total - spec.replicas.evaluator.count
     serves = spec.program is not None and spec.program.serves and peers > 1

@@ -1,18 +1,34 @@
-"""What TensorFlow is told about a cluster: TF_CONFIG, address flags, thread and gRPC defaults.
+"""TF_CONFIG and what else TensorFlow is told of a cluster: address flags, thread and gRPC defaults.
 
-Pure functions of counts and addresses; never reads the environment. `runtime/taskconfig.py`
-computes the same inside a task, where this package does not exist; a test keeps the two equal.
+The one place where these are built: a task uses it beside its own modules, and the package as
+`tfcluster_magic.runtime.tf_config`, to show them before a launch. So it imports none of its
+siblings. Pure functions of counts and addresses; never reads the environment. Standard library
+only, Python 3.8 syntax.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TypedDict
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import TypedDict
 
-from . import TaskType
+    class TaskIdentity(TypedDict):
+        """The "task" part of TF_CONFIG."""
 
+        type: str
+        index: int
+
+    class TFConfig(TypedDict):
+        """The value of TF_CONFIG before it is written as JSON."""
+
+        cluster: dict[str, list[str]]
+        task: TaskIdentity
+
+
+TASK_TYPES = ("chief", "worker", "ps", "evaluator")
 # An evaluator is never in "cluster": strategies refuse it there, and nobody connects to it.
-CLUSTER_TYPES = (TaskType.CHIEF, TaskType.WORKER, TaskType.PS)
+CLUSTER_TYPES = ("chief", "worker", "ps")
 # With 1 inter-op thread on a server ParameterServerStrategy deadlocks, with 2 two clients do.
 MIN_INTEROP_THREADS = 8
 # Keepalive turns the silent loss of a node into an error within seconds instead of a hang; a proxy
@@ -22,53 +38,40 @@ GRPC_OPTIONS = (
 )
 
 
-class TaskIdentity(TypedDict):
-    """The "task" part of TF_CONFIG."""
-
-    type: str
-    index: int
-
-
-class TFConfig(TypedDict):
-    """The value of TF_CONFIG before it is written as JSON."""
-
-    cluster: dict[str, list[str]]
-    task: TaskIdentity
-
-
 def tf_cluster(addresses: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     """TensorFlow's cluster: host:port by task type, without evaluators and without empty types."""
-    return {t.value: list(addresses[t.value]) for t in CLUSTER_TYPES if addresses.get(t.value)}
+    return {kind: list(addresses[kind]) for kind in CLUSTER_TYPES if addresses.get(kind)}
 
 
-def tf_config(
-    counts: Mapping[TaskType, int],
+def build(addresses: Mapping[str, Sequence[str]], task_type: str, index: int) -> TFConfig:
+    """TF_CONFIG of one task."""
+    return {"cluster": tf_cluster(addresses), "task": {"type": task_type, "index": index}}
+
+
+def check(
+    counts: Mapping[str, int],
     addresses: Mapping[str, Sequence[str]],
-    task_type: TaskType | str,
+    task_type: str,
     index: int,
-) -> TFConfig:
-    """TF_CONFIG of one task.
-
-    Raises:
-        ValueError: the cluster has no such task, or not as many addresses of a type as tasks.
-    """
-    kind = TaskType(task_type)
-    if not 0 <= index < counts.get(kind, 0):
+) -> None:
+    """Raise ValueError if the cluster lacks the task, or has not one address for each of a type."""
+    if task_type not in TASK_TYPES:
+        raise ValueError(f"{task_type!r} is none of the task types {', '.join(TASK_TYPES)}")
+    if not 0 <= index < counts.get(task_type, 0):
         raise ValueError(
-            f"there is no {kind.value}-{index} among {counts.get(kind, 0)} {kind.value} tasks"
+            f"there is no {task_type}-{index} among {counts.get(task_type, 0)} {task_type} tasks"
         )
-    for each in CLUSTER_TYPES:
-        given = len(addresses.get(each.value, ()))
-        if given != counts.get(each, 0):
-            raise ValueError(f"{counts.get(each, 0)} {each.value} tasks have {given} addresses")
-    return {"cluster": tf_cluster(addresses), "task": {"type": kind.value, "index": index}}
+    for kind in CLUSTER_TYPES:
+        given = len(addresses.get(kind, ()))
+        if given != counts.get(kind, 0):
+            raise ValueError(f"{counts.get(kind, 0)} {kind} tasks have {given} addresses")
 
 
 def flags(
     wanted: Sequence[str],
     arguments: Sequence[str],
     addresses: Mapping[str, Sequence[str]],
-    task_type: TaskType | str,
+    task_type: str,
     index: int,
     *,
     data_dir: str,
@@ -86,9 +89,9 @@ def flags(
         log_path: the run's output folder.
     """
     values = {
-        "ps_hosts": ",".join(addresses.get(TaskType.PS.value, ())),
-        "worker_hosts": ",".join(addresses.get(TaskType.WORKER.value, ())),
-        "job_name": TaskType(task_type).value,
+        "ps_hosts": ",".join(addresses.get("ps", ())),
+        "worker_hosts": ",".join(addresses.get("worker", ())),
+        "job_name": task_type,
         "task_index": str(index),
         "data_dir": data_dir,
         "log_path": log_path,

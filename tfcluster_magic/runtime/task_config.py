@@ -1,9 +1,7 @@
-"""What one task is told: TF_CONFIG, addresses, flags, environment and command, from task.json.
+"""What task.json tells one task: its addresses, environment and command.
 
-Pure but for reading that file: it decides nothing about processes.
-`tfcluster_magic/spec/tf_config.py` holds the same rules for the package's own use, and a test
-keeps the two equal.
-Standard library only, Python 3.8 syntax.
+Pure but for reading that file: it decides nothing about processes. TF_CONFIG, flags and
+TensorFlow's defaults are those of `tf_config`. Standard library only, Python 3.8 syntax.
 """
 
 from __future__ import annotations
@@ -13,20 +11,15 @@ import os
 import stat
 import sys
 
+import tf_config
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-# An evaluator is never in "cluster": strategies refuse it there, and nobody connects to it.
-CLUSTER_TYPES = ("chief", "worker", "ps")
-# With 1 inter-op thread on a server ParameterServerStrategy deadlocks, with 2 two clients do.
-MIN_INTEROP_THREADS = 8
-# Keepalive turns the silent loss of a node into an error within seconds instead of a hang; a proxy
-# in the environment breaks TensorFlow's gRPC even to 127.0.0.1.
-GRPC_OPTIONS = (
-    "grpc.keepalive_time_ms=10000,grpc.keepalive_timeout_ms=5000,grpc.enable_http_proxy=0"
-)
+    from tf_config import TFConfig
+
 PROXIES = ("grpc_proxy", "https_proxy", "http_proxy", "HTTPS_PROXY", "HTTP_PROXY")
 # The hub's and the kernel's secrets, and what the backend tells this runtime alone.
 PRIVATE_PREFIXES = ("JUPYTERHUB_", "JPY_", "JUPYTER_TOKEN")
@@ -123,12 +116,12 @@ class TaskConfig:
     @property
     def cluster(self) -> dict[str, list[str]]:
         """TensorFlow's cluster: host:port by type, without evaluators and empty types."""
-        return {kind: self.addresses[kind] for kind in CLUSTER_TYPES if self.addresses.get(kind)}
+        return tf_config.tf_cluster(self.addresses)
 
     @property
-    def tf_config(self) -> dict[str, Any]:
+    def tf_config(self) -> TFConfig:
         """The value of TF_CONFIG."""
-        return {"cluster": self.cluster, "task": {"type": self.task_type, "index": self.index}}
+        return tf_config.build(self.addresses, self.task_type, self.index)
 
     @property
     def port(self) -> int:
@@ -208,18 +201,15 @@ class TaskConfig:
 
     def flags(self) -> list[str]:
         """Address flags that the program mentions and the user did not give."""
-        values = {
-            "ps_hosts": ",".join(self.addresses.get("ps", [])),
-            "worker_hosts": ",".join(self.addresses.get("worker", [])),
-            "job_name": self.task_type,
-            "task_index": str(self.index),
-            "data_dir": self.data["dataDir"],
-            "log_path": self.output_dir,
-        }
-        arguments = self.program.get("arguments", [])
-        given = {a.lstrip("-").partition("=")[0] for a in arguments if a.startswith("-")}
-        wanted = [n for n in values if n in self.program.get("flags", []) and n not in given]
-        return [f"--{name}={values[name]}" for name in wanted]
+        return tf_config.flags(
+            self.program.get("flags", []),
+            self.program.get("arguments", []),
+            self.addresses,
+            self.task_type,
+            self.index,
+            data_dir=self.data["dataDir"],
+            log_path=self.output_dir,
+        )
 
     @property
     def interpreter(self) -> str:
@@ -289,13 +279,7 @@ class TaskConfig:
         """TensorFlow's threads and gRPC options, for variables that nobody set."""
         limit = (self.data.get("threads") or {}).get(self.task_type)
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-        found = {
-            "TF_GRPC_DEFAULT_OPTIONS": GRPC_OPTIONS,
-            "TF_NUM_INTEROP_THREADS": str(max(MIN_INTEROP_THREADS, limit or cores)),
-        }
-        if limit:
-            found["TF_NUM_INTRAOP_THREADS"] = str(limit)
-        return found
+        return tf_config.environment_defaults(limit, cores)
 
 
 def _host(address: str) -> str:

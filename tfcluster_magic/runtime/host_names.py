@@ -1,0 +1,238 @@
+"""Waits until the host names of the other tasks have addresses, and asks for them so that no name
+server keeps "there is no such name" for others.
+
+CoreDNS keeps an answer by name and type of record, with plain `cache 30` for half a minute. So each
+question is of another type that nobody has: the answer is empty either way, but its code says
+whether the name exists, and the question for the address is asked only once it does.
+Standard library only, Python 3.8 syntax.
+
+Ref: https://www.rfc-editor.org/rfc/rfc1035 section 4.1, the message
+Ref: https://www.rfc-editor.org/rfc/rfc6895 section 3.1, the types from 61440 on that are not given
+Ref: https://coredns.io/plugins/cache/
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+import time
+
+from task_config import ConfigError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Seconds after which a program starts although names are missing that it does not need: they may
+# belong to tasks that have ended already.
+GO_ON = 30.0
+# On Kubernetes names come when the last task has an address, at the latest ten seconds after the
+# first (`operator/reconcile/`): what is usual is no news.
+NAMES_QUIET_SECONDS = 12.0
+SAMPLE = 32
+"""Names that have to exist before all are asked for together; of few these are all."""
+
+
+def wait_for_names(
+    hosts: list[str], needed: list[str], patience: float, say: Callable[[str], None]
+) -> None:
+    """Return once every host has an address, or after GO_ON seconds those that are needed, if any
+    has: while none has, nobody has given them names yet.
+
+    Raises ConfigError naming those that have none.
+    """
+    names = UnresolvedNames([host for host in hosts if not _is_address(host)], needed)
+    if not names.missing:
+        return
+    started, told = time.monotonic(), False
+    while True:
+        waited = time.monotonic() - started
+        tells = waited > min(NAMES_QUIET_SECONDS, patience / 2) and not told
+        late = waited > min(GO_ON, patience)
+        names.ask(singly=late, every=tells)
+        ends = names.missing and (
+            waited > patience or (late and not names.lacks_needed and names.given)
+        )
+        if ends:
+            names.ask(singly=True, every=True)  # to name those that have none
+        if not names.missing:
+            if told:
+                say("every address is there")
+            return
+        if waited > patience and names.lacks_needed:
+            raise ConfigError(f"after {waited:.0f} s there is no address for {names.shown}")
+        if ends and not names.lacks_needed:
+            say(f"going on without the address of {names.shown}: it has ended, or is not there yet")
+            return
+        if tells:
+            say(f"waiting for the address of {names.shown}")
+            told = True
+        # A name server has no event to wait for.
+        time.sleep(min(2.0, max(0.1, waited / 5)))
+
+
+class UnresolvedNames:
+    """Names without an address yet. 600 tasks that ask for 600 names each are too many questions:
+    the name that all are below (of a headless Service) has an address for each of them, so one
+    answer tells that all are there; until then the first that is missing tells enough. An answer
+    that lacks some may be kept as long as none: so it is asked for once a SAMPLE of them exists.
+    """
+
+    def __init__(self, names: list[str], needed: list[str]) -> None:
+        self._needed = set(needed)
+        self._count = len(names)
+        above = {name.partition(".")[2] for name in names}
+        self._above = above.pop() if len(above) == 1 else ""
+        self.missing = sorted(names, key=lambda name: name not in self._needed)
+        self._sample = random.sample(names, min(SAMPLE, len(names)))
+
+    @property
+    def lacks_needed(self) -> bool:
+        """Whether one is missing that is needed; these are asked for first."""
+        return bool(self.missing) and self.missing[0] in self._needed
+
+    @property
+    def shown(self) -> str:
+        """The first three, for a message."""
+        more = f" and {len(self.missing) - 3} more" if len(self.missing) > 3 else ""
+        return ", ".join(self.missing[:3]) + more
+
+    @property
+    def given(self) -> bool:
+        """Whether the name that all are below is there, as far as anybody says."""
+        return not self._above or name_exists(self._above) is not False
+
+    def ask(self, singly: bool, every: bool) -> None:
+        """Ask for all together, then `singly` or where that tells nothing for one after the other:
+        until the first that has no address, or for `every` one.
+        """
+        together = 0
+        if self._above and self._count > 1:
+            if self._sampled():
+                together = _addresses(self._above)
+            elif not singly and not every:
+                return
+        if together >= self._count:
+            self.missing = []
+        elif singly or every or not together:
+            left = []
+            for place, name in enumerate(self.missing):
+                if name_exists(name) is not False and _addresses(name):
+                    continue
+                left.append(name)
+                if not every:
+                    left += self.missing[place + 1 :]
+                    break
+            self.missing = left
+
+    def _sampled(self) -> bool:
+        while self._sample and name_exists(self._sample[-1]) is not False:
+            self._sample.pop()
+        return not self._sample
+
+
+def _addresses(name: str) -> int:
+    """How many addresses a name has, of the kind of which it has more."""
+    import socket
+
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return 0
+    kinds = (socket.AF_INET, socket.AF_INET6)
+    return max(len({each[4][0] for each in found if each[0] == kind}) for kind in kinds)
+
+
+def _is_address(host: str) -> bool:
+    return host == "localhost" or ":" in host or host.replace(".", "").isdigit()
+
+
+# ---- whether a name exists ----
+
+
+RESOLV_CONF = "/etc/resolv.conf"
+DNS_PORT = 53
+DNS_TIMEOUT = 1.0
+"""How long an answer may take."""
+DNS_TRIES = 3
+"""Questions in a row without an answer, as packets get lost while a pod's network is made, after
+which the resolver has to find out itself.
+"""
+UNASSIGNED_TYPES = (61440, 65534)
+NO_ERROR, NO_NAME, SILENCE = 0, 3, -1
+ALWAYS_THERE = "kubernetes.default"
+"""A name that every cluster has: who denies it does not understand the question."""
+_understood: dict[str, bool] = {}
+"""The name servers of which it is known whether they understand."""
+_silent: dict[str, int] = {}
+"""How many questions in a row each has not answered."""
+
+
+def name_exists(name: str) -> bool | None:
+    """Whether a name of this namespace, such as `digits-2-ps-0.digits-2`, has an address; None when
+    nobody says so, or when it is another kind of name.
+    """
+    server, domain = _name_server()
+    if not server or not domain or name.count(".") > 1:
+        return None
+    if server not in _understood:
+        code = _response_code(f"{ALWAYS_THERE}.{domain.partition('.')[2]}", server)
+        if code == SILENCE:
+            if _asks_again(server):
+                return False
+            _understood[server] = False  # or each name would cost that long
+        elif code != NO_ERROR:
+            return None
+        else:
+            _understood[server] = True
+    if not _understood[server]:
+        return None
+    code = _response_code(f"{name}.{domain}", server)
+    if code == SILENCE and _asks_again(server):
+        return False
+    return {NO_ERROR: True, NO_NAME: False}.get(code)
+
+
+def _asks_again(server: str) -> bool:
+    """Whether a server that did not answer is asked again."""
+    _silent[server] = _silent.get(server, 0) + 1
+    return _silent[server] < DNS_TRIES
+
+
+def _name_server() -> tuple[str, str]:
+    """The first name server, and the domain of the pod's namespace; empty where it is no pod's."""
+    server = domain = ""
+    try:
+        with open(RESOLV_CONF) as said:
+            lines = [line.split() for line in said]
+    except OSError:
+        return "", ""
+    for word, *values in filter(None, lines):
+        if word == "nameserver" and values:
+            server = server or values[0]
+        elif word == "search":
+            domain = next((each for each in values if each.split(".")[1:2] == ["svc"]), "")
+    return server, domain
+
+
+def _response_code(name: str, server: str) -> int:
+    """The code of the answer, SILENCE for none."""
+    import socket
+
+    number = random.randrange(1 << 16)
+    labels = b"".join(struct.pack("!B", len(each)) + each.encode() for each in name.split("."))
+    question = struct.pack("!6H", number, 0x0100, 1, 0, 0, 0) + labels
+    question += struct.pack("!B2H", 0, random.randint(*UNASSIGNED_TYPES), 1)
+    family = socket.AF_INET6 if ":" in server else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as asking:
+            asking.settimeout(DNS_TIMEOUT)
+            asking.connect((server, DNS_PORT))
+            asking.send(question)
+            answer = asking.recv(4096)
+    except OSError:
+        return SILENCE
+    if len(answer) < 4 or answer[:2] != question[:2]:
+        return SILENCE
+    _silent[server] = 0
+    return answer[3] & 0xF
