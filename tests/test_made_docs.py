@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-from pathlib import Path
 from types import ModuleType
 
 import click
+from support.project import ROOT
 
 from tfcluster_magic.cli.wording import Command
-
-ROOT = Path(__file__).parents[1]
 
 
 def tool(name: str) -> ModuleType:

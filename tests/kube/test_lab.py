@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import tenants
 from kubenode.commands import wait_until
-from lab import KubernetesLab
 from operators import Tenant
 from playwright.sync_api import BrowserContext, Locator, expect
+from support.kube.lab import KubernetesLab
 from ui import launch_form, pages
 from ui import test_launch as forms
 from ui import test_launch_troubles as troubles

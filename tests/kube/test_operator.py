@@ -14,6 +14,7 @@ from conftest import UnderTest
 from kubectl import Object
 from kubenode.commands import wait_until
 from operators import Tenant, spec_of
+from support.project import ROOT
 
 from tfcluster_magic.kube.api import access
 from tfcluster_magic.kube.api.client import path
@@ -21,7 +22,6 @@ from tfcluster_magic.kube.api.informer import Informer, Update
 from tfcluster_magic.kube.status.exit_status import seconds
 from tfcluster_magic.spec import Lifecycle
 
-ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import os, signal, sys, time
 name, attempt = os.environ["TFCLUSTER_TASK"], os.environ["TFCLUSTER_ATTEMPT"]

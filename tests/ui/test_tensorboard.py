@@ -14,6 +14,7 @@ from typing import Any, Literal
 import event_writer as ev
 import pytest
 from playwright.sync_api import FrameLocator, Locator, expect
+from support.project import TESTS
 
 from tfcluster_magic.tensorboard.registry import Entry, registry
 
@@ -21,7 +22,7 @@ from .page import LabPage
 from .server import LabServer
 from .test_accessibility import Findings
 
-RECORDER = Path(__file__).parents[1] / "server" / "recorder.py"
+RECORDER = TESTS / "support" / "server" / "recorder.py"
 FONTS = r"\.woff2"
 """TensorBoard asks for fonts that its package does not have."""
 
