@@ -13,8 +13,8 @@ import pytest
 import requests
 import yaml
 from kube_server import KubeServer, Object
+from support.archived_files import workspace
 from support.project import ROOT
-from test_console_archives import workspace
 
 from tfcluster_magic.errors import BackendUnavailable, Conflict, NotFound
 from tfcluster_magic.hub.console.pod_packer import TOKEN, Giver, listening

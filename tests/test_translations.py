@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 from babel.messages.catalog import Message
 from support.project import ROOT
-from test_made_docs import tool
+from support.project_tools import tool
 
 made = tool("translations")
 CATALOGS = [(d, l) for d in (made.PYTHON, made.PAGE) for l in made.LANGUAGES]

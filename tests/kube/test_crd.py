@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from conftest import UnderTest
 from kubectl import Kubectl, Object
+from support.kube.under_test import UnderTest
 from support.project import ROOT
 from wrong_specs import NAMES, WRONG, Wrong, mounting, running
 

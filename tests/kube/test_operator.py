@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 import workloads
-from conftest import UnderTest
 from kubectl import Object
 from kubenode.commands import wait_until
 from operators import Tenant, spec_of
+from support.kube.under_test import UnderTest
 from support.project import ROOT
 
 from tfcluster_magic.kube.api import access
