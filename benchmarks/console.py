@@ -33,7 +33,7 @@ from .rows import Row, bounded
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page
 
-    from tests.hub.make_run import Hub
+    from tests.support.hub.make_run import Hub
 
 USERS, RUNS, RUNNING = 500, 2000, 10
 """Of so many clusters one runs."""
@@ -78,7 +78,7 @@ def pages(quick: bool) -> list[Row]:
     users, runs, rounds = (20, 80, 2) if quick else (USERS, RUNS, 3)
     measured: list[Row] = []
     with _site(users, runs) as (hub, note), _browser() as browser:
-        from tests.hub.consoles import sign_in_to
+        from tests.support.hub.console_clients import sign_in_to
 
         context = browser.new_context(viewport={"width": 1280, "height": 800})
         page = context.new_page()
@@ -174,8 +174,8 @@ def _read(page: Page, word: str) -> float:
 @contextmanager
 def _site(users: int, runs: int) -> Iterator[tuple[Hub, str]]:
     """A hub whose users have accounts, with the records of their clusters."""
-    from tests.hub.accounts_of_system import entered, open_folder, students
-    from tests.hub.make_run import OWNER, Hub
+    from tests.support.hub.make_run import OWNER, Hub
+    from tests.support.hub.system_accounts import entered, open_folder, students
 
     accounts = students(users, 61_000)
     with open_folder(accounts.values()) as machine, contextlib.ExitStack() as held:

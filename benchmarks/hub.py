@@ -21,7 +21,7 @@ from urllib.parse import urlencode, urlsplit
 import requests
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest, HTTPResponse
 
-from tests.hub.real_hub import RealHub
+from tests.support.hub.real_hub import RealHub
 from tfcluster_magic.hub.auth import FILE, passwords
 from tfcluster_magic.hub.auth.store import AccountStore
 

@@ -22,7 +22,7 @@ from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
 import tfcluster_magic
-from tests.ui.server import LabServer
+from tests.support.ui.lab_server import LabServer
 from tools.browser import find as find_chromium
 
 from . import by_hand

@@ -23,7 +23,7 @@ from .rows import Row, bounded
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Route
 
-    from tests.ui.server import LabServer
+    from tests.support.ui.lab_server import LabServer
 
 RUNS = 200
 CHANGES = 10
@@ -84,7 +84,7 @@ def _browser() -> Iterator[Browser]:
 
 @contextmanager
 def _lab(built: Path) -> Iterator[LabServer]:
-    from tests.ui.server import LabServer
+    from tests.support.ui.lab_server import LabServer
 
     with tempfile.TemporaryDirectory() as folder:
         assets = Path(folder, "labextensions")

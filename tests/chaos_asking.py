@@ -1,6 +1,6 @@
 """What every world under chaos has: clients that carry out wishes, waits, and a story to tell.
 
-Owns the process of clients (`chaos_client.py`); knows no backend and no promise.
+Owns the process of clients (`chaos/client.py`); knows no backend and no promise.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
+from support.project import TESTS
+
+CLIENT = TESTS / "support" / "chaos" / "client.py"
 PATIENCE = 240.0
 
 
@@ -22,7 +24,7 @@ class Asking:
     def __init__(self, variables: Mapping[str, str]) -> None:
         self.story: list[str] = []
         self.clients_process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("chaos_client.py"))],
+            [sys.executable, str(CLIENT)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=dict(variables),

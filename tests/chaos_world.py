@@ -1,6 +1,6 @@
 """A user's runs on this machine under chaos, and the promises that hold whatever happens to them.
 
-Owns the state folder of a test, clients that carry out verbs (`chaos_client.py`), and a clock that
+Owns the state folder of a test, clients that carry out verbs (`chaos/client.py`), and a clock that
 moves for clients, supervisors and tasks. `check` looks from outside: at records, processes, files.
 """
 

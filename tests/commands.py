@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from support.project import ROOT
 
 from tfcluster_magic import ClusterManager, cli
 from tfcluster_magic.runs.waiting import Until
@@ -40,7 +41,7 @@ def here(own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name, text in (("hello", HELLO), ("sleep", SLEEP), ("fail", FAIL)):
         (folder / f"{name}.py").write_text(text)
     monkeypatch.chdir(folder)
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     yield folder
     manager = ClusterManager()
     for run in manager.list(all_runs=True):

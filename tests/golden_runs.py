@@ -1,4 +1,4 @@
-"""Runs whose Kubernetes objects are kept in tests/golden/kubernetes, one file for each.
+"""Runs whose Kubernetes objects are kept in tests/data/golden/kubernetes, one file for each.
 
 `pytest tests/test_objects.py --rewrite` writes the files anew; Git shows what has changed in them.
 """
@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import base64
-from pathlib import Path
 from typing import Any
+
+from support.project import DATA
 
 from tfcluster_magic.kube.objects import run_objects
 from tfcluster_magic.kube.objects.pod_files import RUNTIME_FILE
@@ -30,7 +31,7 @@ from tfcluster_magic.spec import (
 )
 from tfcluster_magic.spec.pods import DataClaim, SecretUse, Volume
 
-FOLDER = Path(__file__).parent / "golden" / "kubernetes"
+FOLDER = DATA / "golden" / "kubernetes"
 NAMESPACE = "alice"
 UID = "0f5a54d6-5d4c-4dfd-9c8c-8f3c1a0d1c11"
 JOB_UID = "4d3f3e1e-0d8c-4a52-a6a2-53a1b2f6d0aa"

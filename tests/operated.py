@@ -6,10 +6,10 @@ import copy
 import json
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from kube_server import KubeServer, Object
+from support.project import DATA
 
 from tfcluster_magic import program
 from tfcluster_magic.kube.api.client import path
@@ -19,7 +19,7 @@ from tfcluster_magic.operator.reconcile.controller import Controller
 from tfcluster_magic.operator.scheduling.admission import Admitted, Verdict
 from tfcluster_magic.spec import Lifecycle, Replicas, ReplicaSet, Spec
 
-RECORDED = Path(__file__).parent / "pods"
+RECORDED = DATA / "pods"
 RUNS = path("tfclusters", "a")
 JOBS = path("jobs", "a")
 PODS = path("pods", "a")

@@ -17,6 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 from recordings import keep
+from support.project import ROOT
 
 from tfcluster_magic.backends.local.recording import replay
 from tfcluster_magic.output.report import headline
@@ -25,7 +26,7 @@ from tfcluster_magic.runs.waiting import Until
 from tfcluster_magic.spec import Phase, Status, TFCluster
 from tfcluster_magic.spec.names import task_name
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = ROOT / "examples"
 PATIENCE = 240.0
 """Seconds within which anything here must have happened, on a machine that is busy with others."""
 SECRETS = {

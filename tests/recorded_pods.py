@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
-from pathlib import Path
 from typing import Any
+
+from support.project import DATA
 
 from tfcluster_magic.kube.api import trimming
 from tfcluster_magic.kube.status.jobs import ATTEMPT
@@ -13,7 +14,7 @@ from tfcluster_magic.kube.status.observe import Crew
 from tfcluster_magic.spec import Mode, Phase, Reason, Replicas, ReplicaSet, Spec, Status, TaskType
 
 Object = dict[str, Any]
-PODS = Path(__file__).parent / "pods"
+PODS = DATA / "pods"
 NOW = 2_000_000_000.0
 RUNNING = Status(phase=Phase.RUNNING, reason=Reason.RUNNING, started_at=1.0, running_at=1.0)
 

@@ -1,8 +1,8 @@
-"""Keeps recordings of real runs for `tests/replay/`, without what belongs to one machine only.
+"""Keeps recordings of real runs in `tests/data/replay/`, without what belongs to one machine only.
 
-Off unless RECORDINGS names a folder, as in `RECORDINGS=tests/replay pytest tests/test_faults.py`.
+Off unless RECORDINGS names a folder: `RECORDINGS=tests/data/replay pytest tests/test_faults.py`.
 Then each run whose cluster is named in `WANTED` is written there. When only the words of messages
-have changed, `python tests/recordings.py` decides those in `tests/replay/` anew.
+have changed, `PYTHONPATH=tests python -m recordings` decides those in `tests/data/replay/` anew.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 from msgspec.structs import replace
+from support.project import DATA, ROOT, TESTS
 
 from tfcluster_magic.backends.local.recording import Header, Step, encode
 from tfcluster_magic.lifecycle import Decision, Observation, decide
@@ -75,7 +76,7 @@ def _neutral(line: bytes, own: Path) -> bytes:
     names = {
         str(own): "/home/ada/tfcluster",
         sys.prefix: "/home/ada/venv",
-        str(Path(__file__).parents[1]): "/home/ada/project",
+        str(ROOT): "/home/ada/project",
         str(Path(sys.base_prefix)): "/usr",
         socket.gethostname(): "laptop",
     }
@@ -104,6 +105,6 @@ def _acts(decision: Decision) -> tuple[Any, ...]:
 
 
 if __name__ == "__main__":
-    for file in sorted((Path(__file__).parent / "replay").glob("*.jsonl")):
+    for file in sorted((DATA / "replay").glob("*.jsonl")):
         lines = file.read_bytes().splitlines()
-        file.write_bytes(b"".join(scrubbed(lines, Path(__file__).parent)))
+        file.write_bytes(b"".join(scrubbed(lines, TESTS)))

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.project import ROOT
 
 from tfcluster_magic import ClusterManager
 from tfcluster_magic.runs.waiting import Until
 
-ROOT = Path(__file__).parents[1]
 MAIN = [sys.executable, "-c", "from tfcluster_magic.cli import main; main()"]
 VARIABLES = ("TFCLUSTER_LANGUAGE", "LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG")
 FAIL = "import os\nif os.environ['TFCLUSTER_TASK_TYPE'] == 'worker': raise ValueError('broken')\n"

@@ -14,7 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-RUNTIME = Path(__file__).parents[1] / "tfcluster_magic" / "runtime"
+from support.project import ROOT
+
+RUNTIME = ROOT / "tfcluster_magic" / "runtime"
 PATIENCE = 180.0
 # A process that outlives its parent and its session, keeps the pipe open and ignores SIGTERM.
 STRAY = """

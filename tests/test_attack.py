@@ -8,17 +8,12 @@ from pathlib import Path
 import pytest
 from attack.cases import NotTried, Row, attack, rows, table
 from attack.ground import Ground
-from attack.kinds import KINDS
+from attack.kinds import KINDS, WITHOUT_HUB
 
 SEED = 1
-QUICK = (
-    *KINDS["archives"],
-    *("sent-and-reset", "unbound-port"),
-    *("damaged-run", "damaged-state", "full-disk", "verbs-at-once", "runs"),
-)
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", WITHOUT_HUB)
 def test_attack_is_held(name: str, tmp_path: Path) -> None:
     """The product holds, and nothing is left."""
     ground = Ground(tmp_path)

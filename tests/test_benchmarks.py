@@ -8,11 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.project import ROOT
 
 from benchmarks.__main__ import BENCHES, COVERS
 from benchmarks.rows import COLUMNS, bounded, compared, table
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 def test_a_ratio_is_the_median_of_each_rounds_ratio() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from commands import Run, here, left_behind, run
-from event_writer import event, event_file
+from support.event_writer import event, event_file
 
 from tfcluster_magic import ClusterManager
 from tfcluster_magic.runs.waiting import Until

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from commands import Run, here, run
+from support.project import ROOT
 
 from tfcluster_magic import ClusterManager
 from tfcluster_magic.cli.group import VERBS
@@ -24,7 +25,6 @@ from tfcluster_magic.terminal_text import tame
 __all__ = ["here", "run"]  # fixtures, as if written here
 
 
-ROOT = Path(__file__).parents[1]
 MAIN = [sys.executable, "-c", "from tfcluster_magic.cli import main; main()"]
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.project import ROOT, TESTS
 from tf_servers import servers
 
 import tfcluster_magic
@@ -21,7 +22,7 @@ from tfcluster_magic.client import connect, explain
 from tfcluster_magic.client.environment import merged_options
 from tfcluster_magic.errors import ClientUnsupported, WaitTimeout
 
-SCENARIOS = Path(__file__).with_name("client_scenarios.py")
+SCENARIOS = TESTS / "support" / "client_scenarios.py"
 Answer = Callable[["subprocess.Popen[str]"], None]
 
 
@@ -34,7 +35,8 @@ def notebook(
 ) -> Any:
     """What a scenario says, run in a fresh process; `answers` does what it asks for."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TF")}
-    environment["PYTHONPATH"] = str(Path(tfcluster_magic.__file__).parents[1])
+    package = str(Path(tfcluster_magic.__file__).parents[1])
+    environment["PYTHONPATH"] = os.pathsep.join((str(ROOT / "examples"), package))
     with subprocess.Popen(
         [sys.executable, str(SCENARIOS), scenario, json.dumps(arguments)],
         stdin=subprocess.PIPE,

@@ -13,7 +13,8 @@ import pytest
 import requests
 import yaml
 from kube_server import KubeServer, Object
-from test_console_archives import workspace
+from support.archived_files import workspace
+from support.project import ROOT
 
 from tfcluster_magic.errors import BackendUnavailable, Conflict, NotFound
 from tfcluster_magic.hub.console.pod_packer import TOKEN, Giver, listening
@@ -26,7 +27,7 @@ __all__ = ["workspace"]  # a fixture, as if written here
 HOME, SPACE = "tfcluster-hub", "tfcluster-u-ada"
 IMAGE = "example.org/hub:1"
 JOBS, PODS = path("jobs", SPACE), path("pods", SPACE)
-POLICY = Path(__file__).parents[1] / "k8s" / "hub" / "admission-console.yaml"
+POLICY = ROOT / "k8s" / "hub" / "admission-console.yaml"
 
 
 @pytest.fixture

@@ -10,10 +10,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from support.archived_files import workspace
 
 from tfcluster_magic.errors import Conflict, NotFound
 from tfcluster_magic.hub.console.archives import Archive, Archives
 from tfcluster_magic.hub.console.packer import pack
+
+__all__ = ["workspace"]  # a fixture, as if written here
 
 
 async def nothing() -> None:
@@ -53,16 +56,6 @@ def of_folder(folder: Path) -> Callable[[str, int, Callable[[str], None]], Await
             pack({"workspace": folder}, file)
 
     return packs
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Path:
-    """A user's files."""
-    folder = tmp_path / "mount" / "workspace"
-    folder.mkdir(parents=True)
-    (folder / "notes.txt").write_text("accuracy 0.98\n")
-    (folder / "weights").write_bytes(os.urandom(3_000_000))
-    return folder
 
 
 def test_an_archive_is_listed_and_deleted(tmp_path: Path, workspace: Path) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import psutil
 import pytest
 from blocking import Blocking
+from support.local_console import manager, within
 
 from tfcluster_magic.errors import Conflict, NotFound
 from tfcluster_magic.hub.console.sites.base import Seen
@@ -19,33 +19,7 @@ from tfcluster_magic.runs.manager import ClusterManager
 from tfcluster_magic.runs.waiting import Until
 from tfcluster_magic.spec import Stop
 
-SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(3600)\n"
-
-
-@pytest.fixture
-def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClusterManager:
-    """Runs of folders of this test."""
-    for name in ("STATE_DIR", "HOME"):
-        monkeypatch.setenv(f"TFCLUSTER_{name}", str(tmp_path / name.lower()))
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "sleep.py").write_text(SLEEP)
-    return ClusterManager()
-
-
-def within(do: Callable[[Here], Awaitable[None]]) -> None:
-    """Do something with this machine, whose hub is ada's."""
-
-    async def users() -> list[str]:
-        return ["ada", "slow"]
-
-    async def whole() -> None:
-        here = Here("ada", users)
-        try:
-            await do(here)
-        finally:
-            await here.close()
-
-    asyncio.run(whole())
+__all__ = ["manager"]  # a fixture, as if written here
 
 
 async def seen_as(here: Here, missed: list[str]) -> Seen:

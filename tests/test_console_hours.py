@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 from kube_server import KubeServer
-from test_console_here import manager
-from test_console_here import within as here
-from test_console_kubernetes import ADA, BOB, launched, server, within
+from support.kubernetes_console import ADA, BOB, launched, server, within
+from support.local_console import manager
+from support.local_console import within as here
 
 from tfcluster_magic.hub.console.sites.here import Here
 from tfcluster_magic.hub.console.sites.kubernetes import Kubernetes

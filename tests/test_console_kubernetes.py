@@ -4,51 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from kube_server import KubeServer, Object
 from node_logs import NodeLog
+from support.kubernetes_console import ADA, BOB, launched, server, tenant, within
 
 from tfcluster_magic.errors import Conflict, NotFound, TFClusterError
 from tfcluster_magic.hub.console.sites.kubernetes import Kubernetes
-from tfcluster_magic.hub.tenancy import names
 from tfcluster_magic.kube.api import labels
 from tfcluster_magic.kube.api.client import path
-from tfcluster_magic.kube.objects import custom_resource
-from tfcluster_magic.spec import Mode, Replicas, ReplicaSet, Resources, Spec, Stop
+from tfcluster_magic.spec import Stop
 
-HOME, LONG_AGO = "tfcluster-hub", "2026-01-01T00:00:00Z"
-ADA, BOB = (names.namespace(name) for name in ("ada", "bob"))
-WORKERS = ReplicaSet(worker=Replicas(count=2, resources=Resources(cpu=0.5, memory="1Gi")))
-
-
-@pytest.fixture
-def server() -> Iterator[KubeServer]:
-    """Two tenants of the hub, and a namespace of nobody."""
-    running = KubeServer()
-    for user, name in (("ada", ADA), ("bob", BOB), ("eve", "tfcluster-u-not-eves")):
-        tenant(running, user, name)
-    yield running
-    running.close()
-
-
-def tenant(server: KubeServer, user: str, name: str, **marks: str) -> None:
-    """A namespace as the hub makes it."""
-    head: Object = {
-        "labels": {labels.TENANT: "true", "tfcluster.dev/hub": HOME},
-        "annotations": {"tfcluster.dev/user": user}
-        | {f"tfcluster.dev/{key}": text for key, text in marks.items()},
-    }
-    server.put(path("namespaces", "", name), {"metadata": head})
-
-
-def launched(server: KubeServer, namespace: str, name: str, **status: Any) -> Object:
-    """A run of two workers."""
-    cluster, _dash, number = name.rpartition("-")
-    made = custom_resource.write(cluster, int(number), Spec(mode=Mode.IN_GRAPH, replicas=WORKERS))
-    return server.put(path("tfclusters", namespace, name), {**made, "status": status})
+__all__ = ["server"]  # a fixture, as if written here
+LONG_AGO = "2026-01-01T00:00:00Z"
 
 
 def of(run: Object, kind: str, name: str, task: int | None = None, **more: Any) -> tuple[str, Any]:
@@ -60,25 +31,6 @@ def of(run: Object, kind: str, name: str, task: int | None = None, **more: Any) 
         made["annotations"] = {labels.INDEX: str(task)}
     made |= {key: more.pop(key) for key in ("ownerReferences",) if key in more}
     return path(kind, head["namespace"], name), {"metadata": made, "kind": kind, **more}
-
-
-def within(
-    server: KubeServer, do: Callable[[Kubernetes], Awaitable[None]], users: tuple[str, ...] = ()
-) -> None:
-    """Do something with the world of the console."""
-
-    async def names_() -> tuple[str, ...]:
-        return ("ada", "bob", *users)
-
-    async def whole() -> None:
-        world = Kubernetes(server.api(), HOME, names.DEFAULT_PREFIX, names_)
-        world.start()
-        try:
-            await do(world)
-        finally:
-            world.close()
-
-    asyncio.run(whole())
 
 
 async def until(condition: Callable[[], Awaitable[object]]) -> None:

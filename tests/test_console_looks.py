@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 import pytest
-from test_console_here import within
-from test_console_table import row
+from support.console_rows import row
+from support.local_console import within
 
 from tfcluster_magic.errors import BackendUnavailable, NotFound
 from tfcluster_magic.hub.console import cached_reading

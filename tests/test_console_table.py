@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from support.console_rows import row
 
 from tfcluster_magic.errors import InvalidRequest
-from tfcluster_magic.hub.console.sites.base import Row
 from tfcluster_magic.hub.console.sites.rows import row_of
 from tfcluster_magic.hub.console.table import COLUMNS, page, query
 from tfcluster_magic.spec import (
@@ -19,29 +19,6 @@ from tfcluster_magic.spec import (
     Status,
     TFCluster,
 )
-
-
-def row(owner: str, number: int, **more: object) -> Row:
-    words = {
-        "owner": owner,
-        "name": f"digits-{number}",
-        "cluster": "digits",
-        "run": number,
-        "uid": f"{owner}-{number}",
-        "phase": "Running",
-        "reason": "Running",
-        "message": "",
-        "created_at": float(number),
-        "finished_at": None,
-        "active": True,
-        "mode": "between-graph",
-        "tasks": {"worker": number},
-        "cpu": 1.0,
-        "memory": 0,
-        "gpu": 0,
-    }
-    return Row(**{**words, **more})  # type: ignore[arg-type]
-
 
 ROWS = [
     row("ada", 2, phase="Failed", reason="OOMKilled", message="worker-0 was killed"),

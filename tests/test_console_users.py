@@ -6,8 +6,8 @@ import asyncio
 import time
 
 import pytest
+from support.console_rows import row
 from tenancies import HOME, World, world
-from test_console_table import row
 
 from tfcluster_magic.errors import InvalidRequest, TFClusterError
 from tfcluster_magic.hub.console import class_list, tables

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
+from support.project import ROOT
 
 from tfcluster_magic.kube.objects import network_policy
 from tfcluster_magic.kube.objects.network_policy import DNS, Resolver
 
-K8S = Path(__file__).parents[1] / "k8s"
+K8S = ROOT / "k8s"
 METADATA = [
     *("169.254.169.254", "169.254.170.2", "169.254.170.23", "fd00:ec2::254"),  # AWS
     *("168.63.129.16", "100.100.100.200", "169.254.0.23"),  # Azure, Alibaba, Tencent

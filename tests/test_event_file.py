@@ -6,9 +6,9 @@ import os
 import tempfile
 from pathlib import Path
 
-import event_writer as ev
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import event_writer as ev
 
 from tfcluster_magic.progress.event_files import CHUNK, EventFile
 from tfcluster_magic.progress.run_progress import ProgressReader

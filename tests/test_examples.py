@@ -15,10 +15,11 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbclient import NotebookClient
+from support.project import ROOT
 
 from tfcluster_magic import Cluster, ClusterManager
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = ROOT / "examples"
 NOTEBOOKS = sorted(path.name for path in EXAMPLES.glob("*.ipynb"))
 CLIENTS = ("in_graph_tf1.py", "in_graph_pss.py", "in_graph_keras.py")
 PROGRAMS = ("mirrored.py", "multi_worker_mirrored.py", "parameter_server_keras.py")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.project import DATA
 
 from tfcluster_magic.kube.api.client import ApiError, Listing
 from tfcluster_magic.kube.status.waiting import why
@@ -16,7 +16,7 @@ from tfcluster_magic.operator.belongings import Sight
 from tfcluster_magic.operator.pending_tasks import BURST, READS_A_SECOND, Explainer
 from tfcluster_magic.spec import Metadata, Replicas, ReplicaSet, Spec, TaskType, TFCluster
 
-RECORDED = Path(__file__).parent / "waiting"
+RECORDED = DATA / "waiting"
 
 
 class RecordedApi:

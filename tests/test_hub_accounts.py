@@ -12,6 +12,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from support.project import ROOT
 from tornado.web import HTTPError
 
 from tfcluster_magic import state_files
@@ -28,7 +29,6 @@ from tfcluster_magic.hub.auth.store import (
 )
 from tfcluster_magic.hub.auth.throttle import Queue, Throttle, TooManyTries, Tries
 
-ROOT = Path(__file__).parents[1]
 STORED = passwords.hashed("correct horse")
 IN_THREAD = """
 import asyncio, os, threading

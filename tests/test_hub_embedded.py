@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 import yaml
+from support.project import ROOT
 from traitlets.config import Config
 
 from tfcluster_magic.errors import InvalidRequest
 from tfcluster_magic.hub import common, embedded
 from tfcluster_magic.hub.local_servers import NoServer, Person, account, readable
 
-TOOLS = Path(__file__).resolve().parent.parent / "tools"
+TOOLS = ROOT / "tools"
 
 
 @pytest.fixture
@@ -80,7 +81,7 @@ def test_a_host_that_cannot_be_is_refused(said: str) -> None:
 
 def test_the_overlay_of_subdomains_sets_what_hub_and_proxy_read() -> None:
     """On Kubernetes the proxy routes by host, and the hub knows its own."""
-    folder = Path(__file__).parents[1] / "k8s" / "overlays" / "hub-subdomains"
+    folder = ROOT / "k8s" / "overlays" / "hub-subdomains"
     said = yaml.safe_load((folder / "kustomization.yaml").read_text())
     name, _equals, value = said["configMapGenerator"][0]["literals"][0].partition("=")
     assert common.subdomain_host({name: value}) == value

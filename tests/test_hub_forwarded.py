@@ -6,10 +6,10 @@ import asyncio
 import json
 from collections.abc import Mapping
 from ipaddress import ip_network
-from pathlib import Path
 from typing import Any
 
 import pytest
+from support.project import ROOT
 from tornado.httpclient import AsyncHTTPClient
 from tornado.web import Application, RequestHandler
 
@@ -107,6 +107,6 @@ def test_no_handler_sees_the_proxys_path(path: str, seen: str) -> None:
 
 def test_the_proxy_on_kubernetes_says_where_a_request_came_from() -> None:
     """The proxy adds the address to the header, and sends no secret, which notebooks would see."""
-    deployed = (Path(__file__).parents[1] / "k8s" / "hub" / "proxy.yaml").read_text()
+    deployed = (ROOT / "k8s" / "hub" / "proxy.yaml").read_text()
     assert "--no-x-forward" not in deployed
     assert "--custom-header" not in deployed

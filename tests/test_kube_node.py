@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from clusters import described
 from kubenode.errors import NodeError
+from support.project import ROOT
 
-ROOT = Path(__file__).parents[1]
 KUBENODE = [sys.executable, "-m", "kubenode"]
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
 # Becomes a user without rights once all is imported: that user may not be able to read it.

@@ -15,8 +15,9 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from support.project import ROOT
 
-LAB = Path(__file__).resolve().parent.parent / "tools" / "lab.py"
+LAB = ROOT / "tools" / "lab.py"
 
 
 @pytest.fixture

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 from kubenode import images
+from support.project import ROOT
 
 import tfcluster_magic
 
-ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "labextension"
 NAME = "tfcluster-labextension"
 TOOL = ROOT / "tools" / "labextension.py"

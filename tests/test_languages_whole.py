@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from speaking import ROOT, here, said
-from test_made_docs import tool
+from support.project_tools import tool
 
 __all__ = ["here"]  # a fixture, as if written here
 

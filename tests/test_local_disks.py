@@ -22,6 +22,7 @@ from local_runs import (
     tasks_of,
     words_of,
 )
+from support.project import ROOT, TESTS
 
 from tfcluster_magic.backends.local.backend import LocalBackend
 from tfcluster_magic.backends.local.store import Store
@@ -199,10 +200,10 @@ def on_a_small_disk(story: str, state: Path, size: str) -> dict[str, Any]:
     state.mkdir()
     alone = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
     mount = f'mount -t tmpfs -o {size} none "$TFCLUSTER_STATE_DIR" && exec "$@"'
-    script = Path(__file__).with_name("full_disk.py")
+    script = TESTS / "support" / "full_disk.py"
     told = subprocess.run(
         [*alone, "sh", "-c", mount, "sh", sys.executable, str(script), story],
-        env={**os.environ, "TFCLUSTER_RECORD": "1", "PYTHONPATH": str(Path(__file__).parents[1])},
+        env={**os.environ, "TFCLUSTER_RECORD": "1", "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,

@@ -13,7 +13,7 @@ from pathlib import Path
 import elf
 import pytest
 from attack_loopback import NEIGHBOUR
-from test_loopback_peer import CLIENT
+from support.guard_clients import CLIENT
 
 from tfcluster_magic.errors import TFClusterError
 from tfcluster_magic.spec import loopback

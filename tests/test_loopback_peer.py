@@ -10,13 +10,12 @@ from contextlib import contextmanager
 
 import pytest
 from attack_loopback import NEIGHBOUR, attack, connect
+from support.guard_clients import BECOME, CLIENT, IMPORTS
 
 from tfcluster_magic.spec import loopback
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be several accounts")
 OWNER = 65534
-IMPORTS = "import ctypes, encodings.idna, fcntl, os, platform, resource, socket, struct, sys, time"
-BECOME = f"{IMPORTS}; os.geteuid() or os.setgroups([]); os.setresuid(*3 * [int(sys.argv[1])])"
 # How a server gets its listener, and what it may do.
 SERVER = f"""
 {IMPORTS}
@@ -78,13 +77,6 @@ while True:
     try: connection.sendall(b"welcome")
     except OSError: pass
     connection.close()
-"""
-CLIENT = f"""
-{BECOME}
-with socket.create_connection((sys.argv[2], int(sys.argv[3])), timeout=90) as connection:
-    if sys.argv[4:]: connection.shutdown(socket.SHUT_WR)
-    try: print(connection.recv(100).decode(errors="replace"))
-    except ConnectionResetError: pass
 """
 
 

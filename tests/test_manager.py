@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from managed import HELLO, here, left_behind, manager
+from support.project import ROOT
 from traitlets import TraitError
 
 from tfcluster_magic import ClusterManager
@@ -247,7 +248,7 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
         capture_output=True,
         text=True,
         check=True,
-        cwd=Path(__file__).parents[1],
+        cwd=ROOT,
     )
 
     assert done.stdout.strip() == "[]"

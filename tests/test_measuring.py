@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 import re
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from operated import PODS, RUNS, World, until, up
 from prometheus_client.parser import text_string_to_metric_families
+from support.project import ROOT
 
 from tfcluster_magic.operator.__main__ import metrics
 
@@ -96,7 +96,7 @@ def test_dashboard_and_alerts_ask_for_what_there_is(world: World) -> None:
     told = {name for name, *_labels in samples(world)}
     told |= {f"{name.removesuffix('_count')}_bucket" for name in told if name.endswith("_count")}
     told |= {"runs_ended_total"}  # once one has
-    monitoring = Path(__file__).parents[1] / "k8s" / "monitoring"
+    monitoring = ROOT / "k8s" / "monitoring"
     for name in ("dashboard.json", "rules.yaml"):
         asked = set(re.findall(r"\btfcluster_([a-z_]+)", (monitoring / name).read_text()))
         assert asked and asked <= told

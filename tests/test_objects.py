@@ -7,7 +7,6 @@ import io
 import re
 import zipfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -25,6 +24,7 @@ from golden_runs import (
     run,
 )
 from msgspec.structs import replace
+from support.project import ROOT
 from task_process import RUNTIME
 
 from tfcluster_magic.errors import InvalidRequest, TFClusterError
@@ -189,7 +189,7 @@ def test_without_claims_the_output_goes_with_the_pod() -> None:
     mounts = {mount["mountPath"]: mount["name"] for mount in spec["containers"][0]["volumeMounts"]}
     assert "/data" not in mounts
     assert {"name": mounts["/log"], "emptyDir": {"sizeLimit": "2Gi"}} in spec["volumes"]
-    shipped = [each.read_text() for each in (Path(__file__).parents[1] / "k8s").rglob("*.yaml")]
+    shipped = [each.read_text() for each in (ROOT / "k8s").rglob("*.yaml")]
     assert sum("emptyDir: {sizeLimit: " in text for text in shipped) == 3
     assert not [text for text in shipped if "emptyDir: {}" in text]
 

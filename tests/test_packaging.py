@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.project import ROOT
 
 import tfcluster_magic
 
-ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "tfcluster_magic"
 NOT_OURS = {"build", "dist", "lib", "node_modules", "tfcluster_magic.egg-info", "__pycache__"}
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from programs import take, write
+from support.project import ROOT
 
 from tfcluster_magic.program import default_name, materialise
 
@@ -76,7 +77,7 @@ def test_task_runs_a_program_where_it_belongs(
         },
     }  # fmt: skip
     (tmp_path / "task.json").write_text(json.dumps(description))
-    task = Path(__file__).parent.parent / "tfcluster_magic" / "runtime" / "task.py"
+    task = ROOT / "tfcluster_magic" / "runtime" / "task.py"
     result = subprocess.run(
         [sys.executable, "-S", "-E", task, tmp_path / "task.json", "worker-0"],
         capture_output=True,

@@ -10,8 +10,8 @@ import sys
 import textwrap
 from pathlib import Path
 
-import event_writer as ev
 import pytest
+from support import event_writer as ev
 
 from tfcluster_magic.progress.run_progress import Progress, ProgressReader, describe
 

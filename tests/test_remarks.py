@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
+from support.project import ROOT
 
 from tfcluster_magic.output.remarks import PATTERNS, is_remark
 
-TWIN = Path(__file__).parents[1] / "labextension" / "src" / "logs" / "noise.ts"
+TWIN = ROOT / "labextension" / "src" / "logs" / "noise.ts"
 
 
 def test_the_page_hides_the_same() -> None:

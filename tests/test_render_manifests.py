@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from golden_runs import BETWEEN_GRAPH, COLLECTIVE, EVERYTHING, IN_GRAPH, LARGE, run
+from support.project import ROOT
 from task_process import RUNTIME
 
 from tfcluster_magic.errors import InvalidRequest
@@ -182,7 +183,7 @@ def test_a_template_of_a_large_program(tmp_path: Path) -> None:
 
 def test_the_template_of_the_manual_works(tmp_path: Path) -> None:
     """The example in the manual renders bare pods that have the names which tasks look for."""
-    manual = (Path(__file__).parents[1] / "docs" / "kubernetes-render.md").read_text()
+    manual = (ROOT / "docs" / "kubernetes-render.md").read_text()
     (tmp_path / "mine.j2").write_text(manual.partition("```jinja\n")[2].partition("```")[0])
     found = yaml.safe_load_all(by_template(run(BETWEEN_GRAPH), Policy(), tmp_path / "mine.j2"))
     pods = [each for each in found if each and each["kind"] == "Pod"]

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from support.project import DATA
 
 from tfcluster_magic.backends.local.recording import replay
 from tfcluster_magic.lifecycle import Decision
 
-RECORDINGS = sorted((Path(__file__).parent / "replay").glob("*.jsonl"))
+RECORDINGS = sorted((DATA / "replay").glob("*.jsonl"))
 
 
 def meaning(decision: Decision) -> Decision:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from printing import EVERYTHING, MANY, run
+from support.project import ROOT
 from task_process import PATIENCE, Run, until
 
 __all__ = ["run"]  # a fixture, as if written here
@@ -208,7 +209,7 @@ print(exit_report.memory_limit())
         (root / counter).parent.mkdir(parents=True)
         (root / counter).write_text("oom 0\noom_kill 0\n")
         (root / limit).write_text(f"{512 << 20}\n")
-        runtime = str(Path(__file__).parents[1] / "tfcluster_magic/runtime")
+        runtime = str(ROOT / "tfcluster_magic/runtime")
         command = [sys.executable, "-c", script, runtime, str(root), lines, str(root / counter)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert (done.stdout, done.stderr) == ("512 MiB\n", ""), name

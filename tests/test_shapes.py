@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 from kube_server import KubeServer
+from support.project import DATA
 
 from tfcluster_magic.kube.api import decoding, trimming
 from tfcluster_magic.kube.api.amounts import asked_by
 from tfcluster_magic.kube.api.client import path
 from tfcluster_magic.kube.capacity.nodes import bound
 
-RECORDED = sorted((Path(__file__).parent / "pods").glob("*.json"))
+RECORDED = sorted((DATA / "pods").glob("*.json"))
 
 
 def decoded(shape: decoding.Shape, found: dict[str, Any]) -> dict[str, Any]:

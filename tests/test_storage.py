@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from support.project import ROOT
 
 from tfcluster_magic.backends import folder_sizes
 from tfcluster_magic.backends.folder_sizes import Folder, measure
@@ -111,7 +112,7 @@ def test_a_file_system_of_its_own_is_full_when_nothing_is_free(tmp_path: Path) -
         capture_output=True,
         text=True,
         check=True,
-        cwd=Path(__file__).parents[1],
+        cwd=ROOT,
     )
     empty, full, problems = msgspec.json.decode(said.stdout)
     assert empty < 0.1

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import copy
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from support.project import DATA, ROOT
 
 from tfcluster_magic.hub.spawning.tenants import FURNISHED, TROUBLE
 from tfcluster_magic.hub.tenancy import alike
@@ -18,8 +18,7 @@ from tfcluster_magic.hub.tenancy.objects import Place, Server, marks, objects
 from tfcluster_magic.hub.tenancy.policy import for_groups, parse
 from tfcluster_magic.kube.objects.templates import documents
 
-ROOT = Path(__file__).resolve().parents[1]
-GOLDEN = Path(__file__).parent / "golden" / "tenancy"
+GOLDEN = DATA / "golden" / "tenancy"
 PLACE = Place("tfcluster-hub", (Server("10.96.0.1/32", 443), Server("192.0.2.10/32", 6443)))
 POLICIES = {
     "default": "",

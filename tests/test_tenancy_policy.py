@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.project import ROOT
 
 from tfcluster_magic.hub.tenancy.grants import Grant
 from tfcluster_magic.hub.tenancy.policy import Entitlement, PolicyMistake, for_groups, parse
 
-SHIPPED = Path(__file__).resolve().parents[1] / "hub_config" / "policy.yaml"
+SHIPPED = ROOT / "hub_config" / "policy.yaml"
 GROUPS = """
 default:
   quota: {cpu: 8, memory: 32Gi}

@@ -14,8 +14,9 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import event_writer as ev
 import pytest
+from support import event_writer as ev
+from support.http_client import get
 
 from tfcluster_magic.errors import TFClusterError
 from tfcluster_magic.tensorboard import process
@@ -34,11 +35,6 @@ def wait_for(condition: Callable[[], object], what: str, seconds: float = 120) -
     while not condition():
         assert time.monotonic() < deadline, what
         time.sleep(0.02)
-
-
-def get(url: str) -> bytes:
-    """The body that `url` answers with, without any proxy."""
-    return urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=90).read()
 
 
 def processes(state: Path) -> list[int]:

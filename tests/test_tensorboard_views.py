@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import event_writer as ev
 import pytest
-from test_tensorboard import get, wait_for
+from support import event_writer as ev
+from support.http_client import get
 
 from tfcluster_magic import ClusterManager, cli
 from tfcluster_magic.output.bundle import MIME_TYPE, board_bundle

@@ -7,14 +7,13 @@ import json
 import re
 import string
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from babel.messages.catalog import Message
-from test_made_docs import tool
+from support.project import ROOT
+from support.project_tools import tool
 
 made = tool("translations")
-ROOT = Path(__file__).parents[1]
 CATALOGS = [(d, l) for d in (made.PYTHON, made.PAGE) for l in made.LANGUAGES]
 MODULES = [
     path

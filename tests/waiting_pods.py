@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
+
+from support.project import DATA
 
 from tfcluster_magic.kube.status import waiting
 from tfcluster_magic.kube.status.pod_problems import when
 
-RECORDED = Path(__file__).parent / "waiting"
+RECORDED = DATA / "waiting"
 LATER = 2e9
 
 

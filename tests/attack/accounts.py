@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import requests
-from hub.make_run import PASSWORD
-from hub.visitor import Visitor
+from support.hub.make_run import PASSWORD
+from support.hub.visitor import Visitor
 
 from .cases import Attempt
 from .ground import Ground

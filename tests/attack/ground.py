@@ -20,8 +20,8 @@ from urllib.parse import urlsplit
 
 import psutil
 import requests
-from hub.make_run import OWNER, PASSWORD, Hub
-from hub.visitor import Visitor
+from support.hub.make_run import OWNER, PASSWORD, Hub
+from support.hub.visitor import Visitor
 from task_process import carrying
 
 GUEST = "guest"

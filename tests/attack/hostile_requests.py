@@ -11,8 +11,8 @@ from typing import Any
 
 import websocket
 from attack_requests import all_wrong, huge_bodies, unclear_lengths, wrong_bodies
-from hub.make_run import OWNER
-from hub.visitor import Visitor
+from support.hub.make_run import OWNER
+from support.hub.visitor import Visitor
 
 from .cases import Attempt
 from .ground import Ground

@@ -28,3 +28,9 @@ KINDS: Mapping[str, Mapping[str, Attempt]] = {
     "kills": kills.CASES,
     "kubernetes": on_kubernetes.CASES,
 }
+WITHOUT_HUB = (
+    *KINDS["archives"],
+    *("sent-and-reset", "unbound-port"),
+    *("damaged-run", "damaged-state", "full-disk", "verbs-at-once", "runs"),
+)
+"""Cases that are quick and need no hub."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from chaos import Chaos
 from chaos_plan import schedule
-from hub.visitor import Visitor
+from support.hub.visitor import Visitor
 from task_process import carrying
 
 from .accounts import at_once, one_link_twice

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
-from hub.visitor import Visitor
+from support.hub.visitor import Visitor
 
 QUIET = 5.0
 """Seconds of silence after which an answer counts as complete."""

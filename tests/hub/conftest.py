@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from ui.conftest import context, profile, pytest_runtest_makereport, shots
-
-from .make_run import Hub, Visitor
-from .real_hub import RealHub
+from support.hub.make_run import Hub, Visitor
+from support.hub.real_hub import RealHub
+from support.ui.browser import context, profile, pytest_runtest_makereport, shots
 
 FOR_EACH = 90
 """Seconds that a student of the class's test may take more, on a machine that is busy with others.

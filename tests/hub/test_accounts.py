@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from .make_run import OWNER, PASSWORD, Hub, Visitor
+from support.hub.make_run import OWNER, PASSWORD, Hub, Visitor
 
 
 def test_the_first_start_lets_the_owner_choose_a_password(hub: Hub, admin: Visitor) -> None:

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import pytest
 from attack.cases import attack, rows, table
 from attack.ground import Ground
-from attack.kinds import KINDS
-
-from .make_run import Hub
+from attack.kinds import KINDS, WITHOUT_HUB
+from support.hub.make_run import Hub
 
 SEED = 1
 SLOW = {"launch-options"}
@@ -38,7 +37,5 @@ def test_attack_is_held(name: str, ground: Ground) -> None:
 
 def test_every_kind_is_tried() -> None:
     """Every kind of attack is in the suite, except that on Kubernetes (`make test-kube`)."""
-    from test_attack import QUICK as WITHOUT_HUB
-
     tried = {row.kind for row in rows(KINDS, [*QUICK, *WITHOUT_HUB])}
     assert tried == {*KINDS} - {"kubernetes"}

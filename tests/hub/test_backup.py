@@ -15,9 +15,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-
-from .real_hub import RealHub
-from .visitor import Visitor
+from support.hub.real_hub import RealHub
+from support.hub.visitor import Visitor
 
 BEFORE = "ff1860e38070"
 """The database's version before the newest, which adds a column: of JupyterHub 6.0."""

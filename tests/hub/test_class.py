@@ -19,14 +19,13 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
+from support.hub.classroom import AT_A_TIME, Student, furnish, person
+from support.hub.console_clients import looked_at, page, sign_in_to
+from support.hub.make_run import OWNER, Hub
+from support.hub.pages import PATIENCE, accessible
+from support.hub.system_accounts import entered, open_folder, students
 
 from tfcluster_magic.hub.allowances import Allowances
-
-from .accounts_of_system import entered, open_folder, students
-from .classroom import AT_A_TIME, Student, furnish, person
-from .consoles import looked_at, page, sign_in_to
-from .make_run import OWNER, Hub
-from .test_first_visit import PATIENCE, accessible
 
 __all__ = ["page"]  # a fixture, as if written here
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another account")

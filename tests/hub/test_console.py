@@ -14,10 +14,7 @@ import pytest
 import requests
 from attack_requests import Attack, all_wrong, huge_bodies, unclear_lengths
 from playwright.sync_api import Page, Route, expect
-
-from tfcluster_magic.hub.console.routes import AREAS
-
-from .consoles import (
+from support.hub.console_clients import (
     SLEEP,
     Console,
     by_token,
@@ -29,12 +26,13 @@ from .consoles import (
     sign_in_to,
     token,
 )
-from .make_run import OWNER, PASSWORD, Hub, Visitor
-from .test_first_visit import accessible
+from support.hub.make_run import OWNER, PASSWORD, Hub, Visitor
+from support.hub.markup import HTML
+from support.hub.pages import accessible
+
+from tfcluster_magic.hub.console.routes import AREAS
 
 __all__ = ["page"]  # a fixture, as if written here
-
-HTML = "<img src=x onerror=alert(1)><b>exam</b>"
 
 
 @pytest.fixture(scope="module")

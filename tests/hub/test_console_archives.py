@@ -11,11 +11,19 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
-
-from .consoles import SLEEP, Console, looked_at, opened, page, shell, sign_in_to, token
-from .make_run import OWNER, Hub, Visitor
-from .test_console import HTML
-from .test_first_visit import accessible
+from support.hub.console_clients import (
+    SLEEP,
+    Console,
+    looked_at,
+    opened,
+    page,
+    shell,
+    sign_in_to,
+    token,
+)
+from support.hub.make_run import OWNER, Hub, Visitor
+from support.hub.markup import HTML
+from support.hub.pages import accessible
 
 __all__ = ["page"]  # a fixture, as if written here
 

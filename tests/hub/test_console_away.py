@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from . import ports
-from .real_hub import RealHub
+from support.hub import ports
+from support.hub.real_hub import RealHub
 
 ENDS_AT_ONCE = """
 process, service = c.JupyterHub.services.get_value([])[-2:]

@@ -8,9 +8,17 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
-
-from .consoles import Console, looked_at, opened, page, refused, shell, sign_in_to, token
-from .make_run import OWNER, Hub, Visitor
+from support.hub.console_clients import (
+    Console,
+    looked_at,
+    opened,
+    page,
+    refused,
+    shell,
+    sign_in_to,
+    token,
+)
+from support.hub.make_run import OWNER, Hub, Visitor
 
 __all__ = ["page"]  # a fixture, as if written here
 HTML = "<b>model"

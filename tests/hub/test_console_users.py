@@ -10,11 +10,19 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, Route, expect
-
-from .consoles import SLEEP, Console, looked_at, page, refused, shell, sign_in_to, token
-from .make_run import OWNER, PASSWORD, Hub, Visitor
-from .test_console import HTML
-from .test_first_visit import accessible
+from support.hub.console_clients import (
+    SLEEP,
+    Console,
+    looked_at,
+    page,
+    refused,
+    shell,
+    sign_in_to,
+    token,
+)
+from support.hub.make_run import OWNER, PASSWORD, Hub, Visitor
+from support.hub.markup import HTML
+from support.hub.pages import accessible
 
 __all__ = ["page"]  # a fixture, as if written here
 NAME = "<img src=x onerror=alert(1)>"

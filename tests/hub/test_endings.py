@@ -8,11 +8,10 @@ import sys
 
 import pytest
 import requests
-from ui.workspace import SLEEP
+from support.hub.make_run import OWNER, ROOT, Hub, Visitor
+from support.ui.workspace import SLEEP
 
 from tfcluster_magic.runs.waiting import Until
-
-from .make_run import OWNER, ROOT, Hub, Visitor
 
 PROXY = "configurable-http-proxy"
 NOTEBOOK = "jupyterhub.singleuser"

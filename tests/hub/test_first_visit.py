@@ -7,19 +7,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
-from ui.page import LabPage
-from ui.workspace import TESTS, TRAIN
-
-from .make_run import OWNER, PASSWORD, Hub
+from support.hub.make_run import OWNER, PASSWORD, Hub
+from support.hub.pages import PATIENCE, accessible, fill_password
+from support.ui.page import LabPage
+from support.ui.workspace import EVENT_WRITER, TRAIN
 
 SECRETS = """\
 import os
 print("secrets:", [name for name in os.environ if name.startswith(("JUPYTERHUB_", "JPY_"))])
 """
-PATIENCE = 180_000
-"""Milliseconds for a first notebook, on a machine that is busy with others."""
 
 
 @pytest.fixture(scope="module")
@@ -43,23 +40,6 @@ def page(context: object, shots: Path) -> Iterator[Page]:
     made.emulate_media(reduced_motion="reduce")
     yield made
     made.screenshot(path=shots.with_name(f"{shots.name}-end.png"))
-
-
-def accessible(page: Page, part: str = "body") -> None:
-    """Axe finds nothing serious. No colour is half-way from one theme to another."""
-    page.emulate_media(reduced_motion="reduce")
-    found = Axe().run(page, context=part).response["violations"]
-    serious = [f"{v['id']}: {v['nodes'][0]['html']}" for v in found if v["impact"] != "minor"]
-    # JupyterHub's own pages have headings and landmarks of their own making.
-    serious = [v for v in serious if not v.startswith(("region", "landmark", "page-has-heading"))]
-    assert not serious, "\n".join(serious)
-
-
-def fill_password(page: Page, password: str) -> None:
-    """Type a new password twice and send it."""
-    page.get_by_label("New password").fill(password)
-    page.get_by_label("The same again").fill(password)
-    page.get_by_role("button", name="Set the password and go on").click()
 
 
 def sign_in(page: Page, at: str) -> None:
@@ -87,7 +67,7 @@ def test_from_the_link_to_a_cluster_and_out(hub: Hub, page: Page, shots: Path) -
 
     (hub.root / "secrets.py").write_text(SECRETS)
     (hub.root / "train.py").write_text(TRAIN)
-    (hub.root / "event_writer.py").write_text((TESTS / "event_writer.py").read_text())
+    (hub.root / "event_writer.py").write_text(EVENT_WRITER.read_text())
     output = lab.run("%tfcluster launch secrets.py --name cell --workers 1 --follow")
     expect(output).to_contain_text("secrets: []")
 

@@ -11,13 +11,12 @@ from urllib.parse import urlsplit
 
 import pytest
 import requests
+from support.hub import ports
+from support.hub.real_hub import RealHub, password
+from support.hub.visitor import Visitor
 
 from tfcluster_magic.hub.auth import FILE, passwords
 from tfcluster_magic.hub.auth.store import AccountStore
-
-from . import ports
-from .real_hub import RealHub, password
-from .visitor import Visitor
 
 CONFIG = """
 c.Authenticator.admin_users = {"ada"}

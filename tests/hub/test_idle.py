@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
-from .real_hub import RealHub
+from support.hub.real_hub import RealHub
 
 IDLE = 12
 """Seconds after which a notebook is idle."""

@@ -12,11 +12,11 @@ from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
 import pytest
 import requests
 from playwright.sync_api import BrowserContext, expect
-
-from . import ports, provider
-from .provider import Provider, fill_in
-from .real_hub import RealHub
-from .visitor import Visitor
+from support.hub import openid_provider as provider
+from support.hub import ports
+from support.hub.openid_provider import Provider, fill_in
+from support.hub.real_hub import RealHub
+from support.hub.visitor import Visitor
 
 PATIENCE = 90_000
 """Milliseconds, on a machine that is busy with others."""

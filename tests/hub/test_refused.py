@@ -8,9 +8,8 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 import websocket
-
-from .real_hub import RealHub, password
-from .visitor import Visitor
+from support.hub.real_hub import RealHub, password
+from support.hub.visitor import Visitor
 
 SHOW_TOKEN = "import os; print(os.environ['JUPYTERHUB_API_TOKEN'])"
 

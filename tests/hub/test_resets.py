@@ -12,12 +12,11 @@ import psutil
 import pytest
 import requests
 import websocket
+from support.hub.real_hub import RealHub, password
+from support.hub.visitor import Visitor
 
 from tfcluster_magic.hub.auth import FILE
 from tfcluster_magic.hub.auth.store import AccountStore
-
-from .real_hub import RealHub, password
-from .visitor import Visitor
 
 OWN_TOKEN = "JUPYTERHUB_API_TOKEN"
 

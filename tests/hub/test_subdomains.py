@@ -11,11 +11,10 @@ import pytest
 import requests
 import websocket
 from requests.adapters import HTTPAdapter
-
-from .consoles import shell
-from .make_run import OWNER, PASSWORD, Hub
-from .real_hub import RealHub, password
-from .visitor import Visitor
+from support.hub.console_clients import shell
+from support.hub.make_run import OWNER, PASSWORD, Hub
+from support.hub.real_hub import RealHub, password
+from support.hub.visitor import Visitor
 
 NAME = "hub.localhost"
 

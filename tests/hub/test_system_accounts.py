@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 import requests
+from support.hub.make_run import OWNER, PASSWORD, Hub
+from support.hub.real_hub import RealHub
+from support.hub.system_accounts import UIDS, becoming, entered, open_folder
+from support.hub.visitor import Visitor
 
 from tfcluster_magic.hub.allowances import Allowances
-
-from .accounts_of_system import UIDS, becoming, entered, open_folder
-from .make_run import OWNER, PASSWORD, Hub
-from .real_hub import RealHub
-from .visitor import Visitor
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another account")
 LOOK = """

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 import requests
-
-from .real_hub import RealHub
+from support.hub.real_hub import RealHub
 
 ONE = """
 import asyncio

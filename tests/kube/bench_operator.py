@@ -13,7 +13,6 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from conftest import UnderTest
 from explain_cases import Seen, admit, cases, follow
 from kubectl import Kubectl, Object, is_ready
 from kubenode import images
@@ -21,6 +20,7 @@ from kubenode.commands import wait_until
 from kubenode.paths import ROOT
 from operating import Installed
 from operators import Tenant, spec_of
+from support.kube.under_test import UnderTest
 
 from benchmarks.rows import Row, bounded, collected
 from tfcluster_magic.kube.api import access

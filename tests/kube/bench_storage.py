@@ -20,7 +20,7 @@ from pathlib import Path
 
 os.environ |= {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "kube")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "kube")]
 
 import tensorflow as tf  # noqa: E402
 from kubenode import cgroups, gluster, network, paths, sandbox  # noqa: E402

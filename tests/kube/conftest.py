@@ -12,7 +12,6 @@ import shutil
 import uuid
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +25,9 @@ from kubenode.cluster import OPTIONS, Cluster
 from kubenode.commands import say
 from kubenode.errors import NodeError
 from operators import installed, new_tenant, tenant
+from support.kube.under_test import UnderTest
+from support.ui.browser import pytest_runtest_makereport
 from turns import CLUSTER, HUB, OPERATOR, Turn, folder_of_all, is_worker
-from ui.pages import pytest_runtest_makereport
 
 __all__ = ["hub", "installed", "new_tenant", "pytest_runtest_makereport", "tenant"]  # for pytest
 
@@ -44,20 +44,6 @@ ORDER = (
 )
 """Files that go first: those that want the cluster alone, beside the one that needs it not, then
 the longest, so that two processes end together."""
-
-
-@dataclass(frozen=True)
-class UnderTest:
-    """The cluster under test; `own` is our node, None on a person's cluster."""
-
-    kubectl: Kubectl
-    description: Description
-    own: Cluster | None
-
-    @property
-    def busybox(self) -> str:
-        """The image with a shell and small tools."""
-        return self.description.images["busybox"]
 
 
 def pytest_configure(config: pytest.Config) -> None:

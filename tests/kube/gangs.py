@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import UnderTest
 from kubectl import Object
 from kubenode import kwok
 from kubenode.commands import wait_until
 from operating import Installed, Process
 from operators import Tenant, policy, spec_of
+from support.kube.under_test import UnderTest
 
 from tfcluster_magic.spec import Replicas, ReplicaSet, Resources, Spec
 

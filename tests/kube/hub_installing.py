@@ -22,8 +22,8 @@ from operators import dns, dns_patches
 from operators import policy as policy_of_tasks
 
 if TYPE_CHECKING:
-    from conftest import UnderTest
     from kubectl import Object
+    from support.kube.under_test import UnderTest
 
 NAMESPACE = "tfcluster-hub"
 STATE, AUDIT, ARCHIVES = "hub-state", "console-audit", "console-archives"

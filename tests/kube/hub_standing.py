@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hub.visitor import Visitor
 from hubs import Hub
 from kubenode.commands import wait_until
+from support.hub.visitor import Visitor
 
 CELL = """
 %load_ext tfcluster_magic

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 import requests
-from hub.visitor import Visitor
 from hub_installing import (
     ARCHIVES,
     AUDIT,
@@ -32,11 +31,12 @@ from hub_installing import (
 from kubenode.commands import locked, wait_until
 from kubespawner.slugs import safe_slug
 from operating import Installed
+from support.hub.visitor import Visitor
 from turns import HUB, Turn, folder_of_all
 
 if TYPE_CHECKING:
-    from conftest import UnderTest
     from kubectl import Kubectl, Object
+    from support.kube.under_test import UnderTest
 
 PASSWORD = "four words of a tester"
 

@@ -31,8 +31,8 @@ from tfcluster_magic.kube.objects.network_policy import Resolver, dns_rules
 from tfcluster_magic.spec import Replicas, ReplicaSet, Resources, Spec
 
 if TYPE_CHECKING:
-    from conftest import UnderTest
     from kubectl import Kubectl, Object
+    from support.kube.under_test import UnderTest
 
 VARIABLE = "TFCLUSTER_KUBE_OPERATOR"
 SYSTEM = "tfcluster-system"

@@ -13,13 +13,13 @@ import ssl
 from typing import Any
 
 import requests
-from hub.visitor import Visitor
 from kubectl import Kubectl, Object
 from kubenode import ingress
 from kubenode.cluster import Cluster
 from kubenode.door import open_door
 from kubenode.pki import Pki
 from requests.adapters import HTTPAdapter
+from support.hub.visitor import Visitor
 
 
 class Entrance:

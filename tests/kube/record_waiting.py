@@ -1,7 +1,7 @@
 """Produces every cause for which a task waits or ends, and records what Kubernetes says of it.
 
-`python tests/kube/record_waiting.py [CAUSE…]` writes tests/waiting/<cause>.json from the node of
-`make kube-up` (with `--second-node`): pods, Jobs, their events, nodes and claims, without what
+`python tests/kube/record_waiting.py [CAUSE…]` writes tests/data/waiting/<cause>.json from the node
+of `make kube-up` (with `--second-node`): pods, Jobs, their events, nodes and claims, without what
 tells on the machine. Run it after a change of the Kubernetes version, and read the difference.
 """
 
@@ -15,6 +15,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 
 import clusters
@@ -23,11 +24,12 @@ from kubenode import build
 from kubenode.cluster import Cluster
 from kubenode.commands import wait_until
 from kubenode.errors import NodeError
+from support.project import DATA
 from waiting_causes import causes
 from waiting_claims import LABELS, RUN, Cause
 from workloads import job, spec
 
-OUT = Path(__file__).parent.parent / "waiting"
+OUT = DATA / "waiting"
 NAMESPACE = "ada"
 CLUSTER_WIDE = (
     "ValidatingWebhookConfiguration",

@@ -125,7 +125,7 @@ def our_package() -> tuple[Path, str]:
 def _worth_it(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
     """Leave out what was compiled, and what other tests need."""
     parts = Path(entry.name).parts
-    others = parts[0] == "tests" and parts[1:2] in (("kube",), ("ui",), ("server",), ("replay",))
+    others = parts[0] == "tests" and parts[1:2] in (("kube",), ("ui",), ("server",), ("data",))
     return None if others or "__pycache__" in parts or "labextension" in parts else entry
 
 

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import yaml
-from conftest import UnderTest
 from kubectl import Kubectl
 from kubenode.commands import wait_until
 from operators import dns
+from support.kube.under_test import UnderTest
 
 from tfcluster_magic import program
 from tfcluster_magic.kube.objects import run_objects

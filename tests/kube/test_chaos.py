@@ -14,10 +14,10 @@ import pytest
 from chaos_faults import EVENLY, WEIGHTS
 from chaos_plan import schedule
 from chaos_steps import Chaos
-from conftest import UnderTest
 from kubectl import Kubectl
 from operating import Installed
 from operators import policy, tenancy
+from support.kube.under_test import UnderTest
 
 pytestmark = [pytest.mark.alone, pytest.mark.needs("node-inside", "two-nodes", "rwx", "quota")]
 

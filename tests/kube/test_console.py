@@ -6,26 +6,24 @@ Two people have namespaces and no notebooks: what they launch is made as their n
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import requests
-from conftest import UnderTest
-from furnished import HOME, Furnished, as_, move_in
-from hub.visitor import Visitor
+from furnished import Furnished, as_, move_in
 from hubs import Hub
 from kubectl import Object
 from kubenode.commands import NodeError, wait_until
 from operating import Installed
 from operators import Tenant, spec_of
+from support.kube.console import CONSOLE, STAYS, Console, console, token
+from support.kube.under_test import UnderTest
+
+__all__ = ["console"]  # a fixture, as if written here
 
 pytestmark = pytest.mark.needs("ingress", "rwx", "network-policy", "registry")
 
-CONSOLE = f"system:serviceaccount:{HOME}:console"
 FAILS = 'print("<b>line</b> of ada", flush=True)\nraise SystemExit("this was the cause")\n'
-STAYS = "import time\nprint('up', flush=True)\ntime.sleep(3600)\n"
 REASON = "the <i>exam</i> begins"
 MARKS = {
     "app.kubernetes.io/managed-by": "tfcluster-operator",
@@ -37,47 +35,6 @@ LEFT = {
     "kind": "ConfigMap",
     "metadata": {"name": "gone-1", "labels": MARKS},
 }
-
-
-class Console:
-    """The console's API as somebody's page asks it."""
-
-    def __init__(self, visitor: Visitor) -> None:
-        self.visitor = visitor
-        self.opened = visitor.get("services/admin/")
-        found = re.search(r'data-xsrf="([^"]*)"', self.opened.text)
-        self.xsrf = found.group(1) if found else ""
-
-    def ask(self, method: str, path: str, xsrf: str = "", **words: Any) -> requests.Response:
-        """One request of the page's script."""
-        headers = {"X-XSRFToken": xsrf or self.xsrf, "Sec-Fetch-Mode": "cors"}
-        url = f"{self.visitor.url}services/admin/api/{path}"
-        return self.visitor.session.request(method, url, headers=headers, timeout=120, **words)
-
-    def rows(self, query: str = "") -> dict[str, Object]:
-        """What the table shows, as owner/name."""
-        answer = self.ask("GET", f"clusters?{query}")
-        assert answer.status_code == 200, answer.text
-        told = answer.json()
-        assert told["missed"] == [], told
-        return {f"{one['owner']}/{one['name']}": one for one in told["items"]}
-
-    def until(self, run: str, phase: str) -> Object:
-        """Wait until a run is shown in this phase."""
-        found: Object = {}
-
-        def is_so() -> bool:
-            found.update(self.rows(f"q={run.partition('/')[0]}").get(run) or {})
-            return found.get("phase") == phase
-
-        wait_until(is_so, f"{run} is shown as {phase}", seconds=180)
-        return found
-
-
-@pytest.fixture(scope="module")
-def console(hub: Hub) -> Console:
-    """The console, open in an administrator's browser."""
-    return Console(hub.newcomer("admin", "--admin"))
 
 
 @pytest.fixture(scope="module")
@@ -235,14 +192,6 @@ def test_nobody_else_gets_in(hub: Hub, console: Console) -> None:
     assert hub.kubectl.succeeds("deploy/proxy", "node", "-e", reach)
     tried = "import socket; socket.create_connection(('console', 8090), 3)"
     assert not hub.kubectl.succeeds("deploy/tenancy", "python", "-c", tried)
-
-
-def token(visitor: Visitor, scopes: list[str]) -> str:
-    """A token that somebody made on the hub's page for tokens."""
-    body = {"note": "a test", "scopes": scopes}
-    answer = visitor.ask("POST", f"hub/api/users/{visitor.name}/tokens", json=body)
-    assert answer.status_code == 201, answer.text
-    return str(answer.json()["token"])
 
 
 def by_token(hub: Hub, text: str) -> int:

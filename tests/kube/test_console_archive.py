@@ -15,7 +15,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conftest import UnderTest
 from furnished import HOME, as_, move_in, of_user
 from hub_installing import ARCHIVES, ROOM, disk
 from hubs import Hub
@@ -23,7 +22,8 @@ from kubectl import Kubectl, Object
 from kubenode.commands import NodeError, wait_until
 from operating import Installed
 from operators import Tenant, spec_of
-from test_console import CONSOLE, STAYS, Console, console
+from support.kube.console import CONSOLE, STAYS, Console, console
+from support.kube.under_test import UnderTest
 
 from tfcluster_magic.hub.console.sites import archive_job
 from tfcluster_magic.hub.tenancy.grants import Pool

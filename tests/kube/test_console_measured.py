@@ -16,7 +16,6 @@ from pathlib import Path
 
 import documented
 import pytest
-from conftest import UnderTest
 from furnished import Furnished, move_in, of_user
 from hub_installing import OWN_DISK
 from hubs import Hub
@@ -24,7 +23,8 @@ from kubectl import Object
 from kubenode.commands import wait_until
 from operating import Installed
 from operators import Tenant, spec_of
-from test_console import Console, console, token
+from support.kube.console import Console, console, token
+from support.kube.under_test import UnderTest
 
 from tfcluster_magic.spec import Replicas, ReplicaSet, Resources
 

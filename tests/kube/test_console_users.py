@@ -8,7 +8,7 @@ import pytest
 from furnished import HOME, as_
 from hubs import Hub
 from kubenode.commands import NodeError, wait_until
-from test_console import Console, console
+from support.kube.console import Console, console
 
 from tfcluster_magic.hub.tenancy import names
 from tfcluster_magic.hub.tenancy.overriding import NAME

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import UnderTest
 from kubectl import Kubectl, Object
+from support.kube.under_test import UnderTest
+from support.project import ROOT
 from wrong_specs import NAMES, WRONG, Wrong, mounting, running
 
 from tfcluster_magic.kube.api.client import Api, ApiError, path
@@ -17,7 +17,7 @@ from tfcluster_magic.kube.objects import custom_resource
 from tfcluster_magic.launch.validation import validate
 from tfcluster_magic.spec import Phase, Reason, Status, TypeCounts
 
-CRDS = Path(__file__).parents[2] / "k8s" / "crds"
+CRDS = ROOT / "k8s" / "crds"
 WHOLE = {
     **running(
         image="registry:5000/team/tensorflow:2.21",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 import pytest
-from conftest import UnderTest
 from kubectl import Kubectl
 from kubenode import policy
 from kubenode.commands import wait_until
 from operators import tenancy
+from support.kube.under_test import UnderTest
 
 from tfcluster_magic.kube.api import access
 from tfcluster_magic.operator.policy_enforcement import RECORD, Enforcement

@@ -13,12 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from conftest import UnderTest
 from explain_cases import SERVE, SLEEP, Seen, admit, cases, follow, wish, words_of
 from kubenode import images, registry
 from kubenode.commands import wait_until
 from kubenode.errors import NodeError
 from operators import Tenant
+from support.kube.under_test import UnderTest
 from waiting_causes import ACCESS_SECRET, evict, limit_range, quota, webhook
 
 from tfcluster_magic.kube.api import access

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from conftest import UnderTest
 from gangs import VOLCANO, annotate, hosts, left_clean, operate, program, stop, there, wish
 from kubenode.commands import wait_until
 from operators import Tenant
+from support.kube.under_test import UnderTest
 
 __all__ = ["left_clean", "program", "there"]  # for pytest
 

@@ -1,4 +1,4 @@
-"""The golden files of tests/golden/kubernetes before a real API server, which creates nothing."""
+"""Golden files of tests/data/golden/kubernetes before a real API server, which creates nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import yaml
 from kubectl import Kubectl
 from kubenode.paths import ROOT
 
-GOLDEN = ROOT / "tests" / "golden" / "kubernetes"
+GOLDEN = ROOT / "tests" / "data" / "golden" / "kubernetes"
 FILES = [
     pytest.param(file, marks=pytest.mark.needs("volcano") if file.stem == "gang" else ())
     for file in sorted(GOLDEN.glob("*.yaml"))

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 import requests
 import yaml
-from conftest import UnderTest
-from hub.visitor import Visitor
 from hub_installing import PREFIX, bring_secrets, reapply, rendered
 from hubs import PASSWORD, Hub
 from kubectl import Object
 from kubenode import paths
 from kubenode.commands import wait_until
 from over_tls import Entrance, Secure
+from support.hub.visitor import Visitor
+from support.kube.under_test import UnderTest
 
 pytestmark = pytest.mark.needs("ingress", "gateway", "rwx", "network-policy", "registry")
 

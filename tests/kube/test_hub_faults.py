@@ -12,12 +12,12 @@ from pathlib import Path
 import documented
 import hub_standing
 import pytest
-from conftest import UnderTest
-from hub.visitor import Visitor
 from hub_installing import MISSING, STATE, disk, own_disk, rendered
 from hub_standing import Standing
 from hubs import PASSWORD, Hub
 from kubenode.commands import wait_until
+from support.hub.visitor import Visitor
+from support.kube.under_test import UnderTest
 
 from tfcluster_magic.hub.spawning.tenants import FURNISHED, Tenant
 

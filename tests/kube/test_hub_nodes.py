@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import UnderTest
-from hub.visitor import Visitor
 from hub_installing import reapply, rendered
 from hubs import Hub
 from kubectl import Object, is_ready
 from kubenode import gluster
 from kubenode.commands import wait_until
 from operators import SYSTEM
+from support.hub.visitor import Visitor
+from support.kube.under_test import UnderTest
 
 from tfcluster_magic.kube.api import labels
 from tfcluster_magic.kube.capacity import offer

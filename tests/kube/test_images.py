@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import UnderTest
 from kubectl import Kubectl, Object
 from kubenode import images, paths, registry
 from kubenode.images import Image
+from support.kube.under_test import UnderTest
 from workloads import USER, pod
 
 pytestmark = pytest.mark.needs("registry", "node-inside")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from conftest import UnderTest
 from kubectl import Kubectl, Object, condition
+from support.kube.under_test import UnderTest
 from workloads import job, spec
 
 COUNT = 2

@@ -11,16 +11,17 @@ from pathlib import Path
 import pytest
 import tenants
 from kubenode.commands import wait_until
-from lab import KubernetesLab
 from operators import Tenant
 from playwright.sync_api import BrowserContext, Locator, expect
-from ui import launch_form, pages
+from support.kube.lab import KubernetesLab
+from support.ui import browser as pages
+from support.ui import launch_form
+from support.ui.page import LabPage
 from ui import test_launch as forms
 from ui import test_launch_troubles as troubles
 from ui import test_logs as logs
 from ui import test_output as outputs
 from ui import test_sidebar as sidebars
-from ui.page import LabPage
 
 pytestmark = pytest.mark.needs("rwx")
 

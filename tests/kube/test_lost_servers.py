@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from conftest import UnderTest
 from kubectl import Kubectl, Object, condition, is_ready
 from kubenode import control_plane
 from kubenode.commands import wait_until
 from kubenode.node import Node
+from support.kube.under_test import UnderTest
 from workloads import pod, spec
 
 pytestmark = pytest.mark.alone

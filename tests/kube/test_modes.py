@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 import tenants
-from conftest import UnderTest
 from kubectl import Kubectl, Object
 from kubenode import images, registry
 from kubenode.buildah import buildah
 from kubenode.commands import wait_until
 from kubenode.paths import ROOT
 from operators import Tenant
+from support.kube.under_test import UnderTest
 from workloads import pod, service
 
 pytestmark = pytest.mark.needs("rwx", "network-policy")

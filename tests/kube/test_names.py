@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 import yaml
-from conftest import UnderTest
 from kubectl import Kubectl, Object
 from kubenode import dns, paths
 from kubenode.commands import wait_until
 from kubenode.errors import NodeError
 from scale import asking, real
+from support.kube.under_test import UnderTest
 from workloads import WEB, fetch, job, service, spec
 
 from tfcluster_magic.kube.objects.pod_files import runtime

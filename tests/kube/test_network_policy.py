@@ -10,13 +10,13 @@ from contextlib import contextmanager
 
 import pytest
 import yaml
-from conftest import UnderTest
 from kubectl import Kubectl, Object
 from kubenode.commands import wait_until
 from kubenode.node import Node
 from kubenode.paths import ROOT
 from operating import Installed
 from operators import SYSTEM
+from support.kube.under_test import UnderTest
 from workloads import WEB, fetch, pod, web
 
 from tfcluster_magic.hub.tenancy.grants import Entitlement, Grant

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 import workloads
-from conftest import UnderTest
 from kubectl import Object
 from kubenode.commands import wait_until
 from operators import Tenant, spec_of
+from support.kube.under_test import UnderTest
+from support.project import ROOT
 
 from tfcluster_magic.kube.api import access
 from tfcluster_magic.kube.api.client import path
@@ -21,7 +22,6 @@ from tfcluster_magic.kube.api.decoding import seconds
 from tfcluster_magic.kube.api.informer import Informer, Update
 from tfcluster_magic.spec import Lifecycle
 
-ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import os, signal, sys, time
 name, attempt = os.environ["TFCLUSTER_TASK"], os.environ["TFCLUSTER_ATTEMPT"]

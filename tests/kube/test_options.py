@@ -7,10 +7,10 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from conftest import UnderTest
 from kubectl import Kubectl, Object
 from kubenode import kwok
 from kubenode.commands import wait_until
+from support.kube.under_test import UnderTest
 from workloads import job, spec
 
 TOLERATIONS = [{"key": kwok.KEY, "operator": "Exists"}]

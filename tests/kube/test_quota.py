@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from conftest import UnderTest
 from kubectl import Kubectl, Object
+from support.kube.under_test import UnderTest
 from workloads import job, pod, spec
 
 pytestmark = pytest.mark.needs("quota")

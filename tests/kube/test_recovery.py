@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
-from conftest import UnderTest
 from kubectl import Object, is_ready
 from kubenode.commands import wait_until
 from kubenode.paths import ROOT
 from operators import SMALL, SYSTEM, Tenant, spec_of
+from support.kube.under_test import UnderTest
 from workloads import pod
 
 from tfcluster_magic.kube.api.amounts import asked_by, quantity

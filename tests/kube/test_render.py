@@ -10,11 +10,11 @@ from string import Template
 
 import pytest
 import yaml
-from conftest import UnderTest
 from kubectl import Kubectl, Object, condition
 from kubenode.commands import wait_until
 from kubenode.paths import KUBE, ROOT
 from operators import dns
+from support.kube.under_test import UnderTest
 from workloads import pod
 
 CLAIMS = KUBE / "manifests" / "digits" / "claims.yaml"

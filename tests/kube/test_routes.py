@@ -6,24 +6,10 @@ import urllib.error
 import urllib.request
 
 import pytest
-from conftest import UnderTest
 from kubectl import Kubectl, Object
 from kubenode.commands import wait_until
-from workloads import service, web
-
-
-def ingress(path: str, kind: str) -> list[Object]:
-    """An Ingress for a path."""
-    backend = {"service": {"name": "web", "port": {"number": 80}}}
-    rule = {"http": {"paths": [{"path": path, "pathType": "Prefix", "backend": backend}]}}
-    return [
-        {
-            "apiVersion": "networking.k8s.io/v1",
-            "kind": "Ingress",
-            "metadata": {"name": "web"},
-            "spec": {"ingressClassName": kind, "rules": [rule]},
-        }
-    ]
+from support.kube.under_test import UnderTest
+from workloads import ingress, service, web
 
 
 def route(path: str, kind: str) -> list[Object]:

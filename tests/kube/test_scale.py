@@ -9,13 +9,13 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from conftest import UnderTest
 from kubectl import Kubectl, Object
 from kubenode import kwok
 from kubenode.commands import wait_until
 from operators import spec_of
 from scale import real
 from scale.ways import PS, RUN, TASKS, TOLERATIONS, WORKERS
+from support.kube.under_test import UnderTest
 
 from tfcluster_magic.kube.objects import custom_resource, manifests, policy
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conftest import UnderTest
 from kubectl import Kubectl, Object
 from kubenode.commands import wait_until
 from kubenode.errors import NodeError
 from kubenode.images import REGISTRY
 from kubenode.registry import PRIVATE
 from operators import Tenant, spec_of
+from support.kube.under_test import UnderTest
 from waiting_causes import ACCESS_SECRET
 from workloads import pod
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import UnderTest
 from kubectl import Kubectl, Object
 from kubenode import gluster
 from kubenode.commands import wait_until
 from kubenode.node import Node
 from kubenode.paths import ROOT
+from support.kube.under_test import UnderTest
 from workloads import USER, pod
 
 CLAIM = "shared"

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import yaml
-from conftest import UnderTest
 from furnished import HOME, HUB, Furnished, as_, move_in, of_user
 from hubs import Hub
 from kubectl import Object
@@ -19,6 +18,7 @@ from kubenode.images import REGISTRY
 from kubenode.registry import PRIVATE
 from operating import Installed
 from operators import SMALL, Tenant
+from support.kube.under_test import UnderTest
 from waiting_causes import ACCESS_SECRET
 from workloads import pod
 

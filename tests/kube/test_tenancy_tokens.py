@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from conftest import UnderTest
 from furnished import HOME, HUB, TENANCY, Furnished, as_, move_in, namespace, of_user
 from hubs import Hub
 from kubectl import Kubectl, Object
 from kubenode.commands import NodeError
 from kubernetes.client.configuration import Configuration
 from kubernetes.config import load_kube_config
+from support.kube.under_test import UnderTest
 
 from tfcluster_magic.kube.api.client import Api, ApiError
 

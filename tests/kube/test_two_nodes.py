@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from conftest import UnderTest
 from kubectl import Kubectl, Object, condition, is_ready
 from kubenode.commands import wait_until
 from kubenode.node import Node
+from support.kube.under_test import UnderTest
 from workloads import WEB, fetch, pod, service, web
 
 pytestmark = pytest.mark.alone

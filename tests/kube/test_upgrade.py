@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 import tenants
-from conftest import UnderTest
 from kubectl import Object, is_ready
 from kubenode import control_plane, images, registry
 from kubenode.buildah import buildah
 from kubenode.commands import wait_until
 from operating import Installed
 from operators import Tenant, install, spec_of
+from support.kube.under_test import UnderTest
 
 from tfcluster_magic import ClusterManager
 from tfcluster_magic.backends.kubernetes.backend import KubernetesBackend

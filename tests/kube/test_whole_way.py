@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from hubs import PASSWORD, Hub
 from playwright.sync_api import BrowserContext, FrameLocator, Locator, Page, expect
-from ui import pages
-from ui.page import LabPage
+from support.ui import browser as pages
+from support.ui.page import LabPage
 
 pytestmark = pytest.mark.needs("ingress", "rwx", "network-policy", "registry")
 FONTS = r"\.woff2"

@@ -82,3 +82,17 @@ def service(name: str, app: str, port: int, **more: Any) -> Object:
         "metadata": {"name": name},
         "spec": {"selector": {"app": app}, "ports": ports, **more},
     }
+
+
+def ingress(path: str, kind: str) -> list[Object]:
+    """An Ingress for a path."""
+    backend = {"service": {"name": "web", "port": {"number": 80}}}
+    rule = {"http": {"paths": [{"path": path, "pathType": "Prefix", "backend": backend}]}}
+    return [
+        {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "Ingress",
+            "metadata": {"name": "web"},
+            "spec": {"ingressClassName": kind, "rules": [rule]},
+        }
+    ]

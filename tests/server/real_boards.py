@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import event_writer as ev
 import pytest
 from calls import Ask
+from support import event_writer as ev
 from tornado.httpclient import HTTPResponse
 
 from tfcluster_magic.server.service import Service

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.project import TESTS
 from tornado.httpclient import HTTPResponse
 
 from tfcluster_magic.server.service import Service
 from tfcluster_magic.tensorboard.registry import Entry, registry
 
-RECORDER = Path(__file__).with_name("recorder.py")
+RECORDER = TESTS / "support" / "server" / "recorder.py"
 PREFIX = "/a-secret"
 Fetch = Callable[..., Awaitable[HTTPResponse]]
 

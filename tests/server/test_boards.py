@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from calls import Ask
 from real_boards import loaded, logs, no_board_is_left, opened
-from test_doors import ReadOnly
+from support.server.routes import ReadOnly
 from traitlets.config import Config
 
 from tfcluster_magic.runs.waiting import Until

@@ -19,7 +19,7 @@ from attack_requests import (
     wrong_bodies,
 )
 from recorded import Page, recorder
-from test_doors import ways
+from support.server.routes import ways
 
 __all__ = ["recorder"]  # a fixture, re-exported
 CLUSTERS = "tfcluster/api/clusters"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from calls import Api, Events, Launch
 from jsonschema import Draft202012Validator
-from test_doors import ways
+from support.server.routes import ways
 
 from tfcluster_magic.server import openapi
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from calls import Api, Events, Launch
-from event_writer import event, event_file, version
 from msgspec.structs import replace
+from support.event_writer import event, event_file, version
 from traitlets.config import Config
 
 from tfcluster_magic.backends.local.store import RunFolder

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from jupyterlab_server.translation_utils import translator
+from support.project import ROOT
 
 from tfcluster_magic.server import settings_language
 
-SCHEMA = Path(__file__).parents[2] / "labextension" / "schema" / "plugin.json"
+SCHEMA = ROOT / "labextension" / "schema" / "plugin.json"
 
 
 @pytest.fixture

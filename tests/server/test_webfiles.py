@@ -11,9 +11,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import event_writer as ev
 import pytest
 from calls import Ask
+from support import event_writer as ev
 from tornado.httpclient import HTTPResponse
 
 from tfcluster_magic.server import tensorboard_page

@@ -1,7 +1,7 @@
 """Fixtures of the browser tests; README.md tells how they are used.
 
 One JupyterLab for all tests of a process, and one Chromium for this package: it holds an event loop
-that other tests must not find. `pages.py` has what the Kubernetes suite needs, too.
+that other tests must not find. `support/ui/browser.py` has what the Kubernetes suite needs, too.
 """
 
 from __future__ import annotations
@@ -11,21 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import BrowserContext
-
-from .page import LabPage
-from .pages import (
+from support.ui.browser import (
     BUILT,
     assets,
-    chromium,
     context,
     open_page,
+    profile,
     pytest_runtest_makereport,
     shots,
 )
-from .server import LabServer
+from support.ui.lab_server import LabServer
+from support.ui.page import LabPage
 
-__all__ = ["assets", "context", "open_page", "pytest_runtest_makereport", "shots"]  # for pytest
+# For pytest.
+__all__ = ["assets", "context", "open_page", "profile", "pytest_runtest_makereport", "shots"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -81,13 +80,6 @@ def own_server(start_lab: Callable[..., LabServer]) -> Iterator[LabServer]:
 def root_server(start_lab: Callable[..., LabServer]) -> LabServer:
     """A JupyterLab with base_url /."""
     return start_lab(base_url="/")
-
-
-@pytest.fixture(scope="package")
-def profile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
-    """The machine's Chromium."""
-    with chromium(tmp_path_factory.mktemp("profile")) as profile:
-        yield profile
 
 
 @pytest.fixture

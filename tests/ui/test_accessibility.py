@@ -4,17 +4,14 @@ it, and changes are announced.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, expect
+from support.ui.accessibility import Findings
+from support.ui.page import LabPage
 
 from tfcluster_magic.runs.waiting import Until
-
-from .page import LabPage
-
-SERIOUS = {"serious", "critical"}
 
 
 @pytest.mark.timeout(420)  # a dozen screens
@@ -62,28 +59,6 @@ def test_axe_finds_nothing_serious(lab: LabPage, theme: Literal["light", "dark"]
     expect(output.locator(".tfc-RunCard")).to_contain_text("drawn-1")
     found.look(".jp-OutputArea-output", "output")
     assert not found.all, "\n".join(found.all)
-
-
-class Findings:
-    """What axe says about one screen after the other, each with a picture."""
-
-    def __init__(self, lab: LabPage) -> None:
-        self._lab = lab
-        self.all: list[str] = []
-
-    def look(self, selector: str, name: str) -> None:
-        """Check the parts of the page that the selector finds."""
-        self._lab.screenshot(name)
-        shown = self._lab.page.locator(selector)
-        expect(shown.first).to_be_visible()
-        answer: dict[str, Any] = Axe().run(self._lab.page, context=selector).response
-        self.all += [
-            f"{name}: {v['id']} ({v['impact']}): {v['help']}: {node['target']} {node['html'][:160]}"
-            f" {[each['message'] for each in node['any']][:1]}"
-            for v in answer["violations"]
-            for node in v["nodes"][:4]
-            if v["impact"] in SERIOUS
-        ]
 
 
 def row(lab: LabPage, run: str) -> Locator:

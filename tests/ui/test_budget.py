@@ -7,13 +7,12 @@ from datetime import datetime, timedelta, timezone
 
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
+from support.ui.lab_server import LabServer
+from support.ui.launch_form import button, launch, opened
+from support.ui.page import LabPage
 
 from tfcluster_magic.quota.ledger import Hours, Ledger
 from tfcluster_magic.spec import to_json
-
-from .launch_form import button, launch, opened
-from .page import LabPage
-from .server import LabServer
 
 
 def allow(server: LabServer, cpu_hours: float, spent: float) -> str:

@@ -10,14 +10,13 @@ from pathlib import Path
 import pytest
 from blocking import Blocking
 from playwright.sync_api import expect
+from support.ui.lab_server import LabServer
+from support.ui.page import LabPage
+from support.ui.page_console import AWAY
+from support.ui.relay import Relay
 
 from tfcluster_magic.backends.local.store import RunFolder
 from tfcluster_magic.runs.waiting import Until
-
-from .console import AWAY
-from .page import LabPage
-from .relay import Relay
-from .server import LabServer
 
 Open = Callable[..., LabPage]
 

@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import expect
-
-from .page import LabPage
-from .server import LabServer
+from support.ui.lab_server import LabServer
+from support.ui.page import LabPage
 
 
 def test_a_cell_launches_what_a_shell_sees(lab: LabPage) -> None:

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
-
-from . import workspace
-from .environments import JUPYTERS, python_of
-from .page import LabPage
-from .server import LabServer
+from support.ui import workspace
+from support.ui.environments import JUPYTERS, python_of
+from support.ui.lab_server import LabServer
+from support.ui.page import LabPage
 
 Start = Callable[..., LabServer]
 Open = Callable[..., LabPage]

@@ -8,9 +8,8 @@ from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Locator, expect
-
-from .page import LabPage
-from .server import LabServer
+from support.ui.lab_server import LabServer
+from support.ui.page import LabPage
 
 LOCALE = "@jupyterlab/translation-extension/plugin.jupyterlab-settings"
 

@@ -7,12 +7,11 @@ import re
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Response, expect
+from support.ui.launch_form import LAUNCH, button, form, launch, opened
+from support.ui.page import LabPage
 
 from tfcluster_magic.runs.waiting import Until
 from tfcluster_magic.spec import Phase
-
-from .launch_form import LAUNCH, button, form, launch, opened
-from .page import LabPage
 
 __all__ = ["form"]  # a fixture, as if written here
 

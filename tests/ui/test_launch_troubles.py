@@ -7,9 +7,8 @@ import re
 import urllib.parse
 
 from playwright.sync_api import Error, Locator, Route, expect
-
-from .launch_form import button, form, launch
-from .page import LabPage
+from support.ui.launch_form import button, form, launch
+from support.ui.page import LabPage
 
 __all__ = ["form"]  # a fixture, as if written here
 

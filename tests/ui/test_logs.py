@@ -6,10 +6,9 @@ import re
 from collections.abc import Callable
 
 from playwright.sync_api import Locator, expect
-
-from .console import AWAY
-from .page import LabPage
-from .server import LabServer
+from support.ui.lab_server import LabServer
+from support.ui.page import LabPage
+from support.ui.page_console import AWAY
 
 MOST_DRAWN = 300
 """Lines that may be in the page at once, however many there are."""

@@ -7,13 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from playwright.sync_api import Locator, expect
+from support.ui.lab_server import LabServer
+from support.ui.page import LabPage
+from support.ui.page_console import AWAY
 
 from tfcluster_magic.output.bundle import bundle
 from tfcluster_magic.spec import TFCluster
-
-from .console import AWAY
-from .page import LabPage
-from .server import LabServer
 
 LOAD = "%load_ext tfcluster_magic\n"
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 
 from playwright.sync_api import Locator, expect
+from support.ui.page import LabPage
 
 from tfcluster_magic.runs.waiting import Until
 from tfcluster_magic.spec import Phase
-
-from .page import LabPage
 
 BEYOND = """sidebar => {
     const { left, right } = sidebar.getBoundingClientRect();

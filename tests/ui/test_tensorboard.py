@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-import event_writer as ev
 import pytest
 from playwright.sync_api import FrameLocator, Locator, expect
+from support import event_writer as ev
+from support.project import TESTS
+from support.ui.accessibility import Findings
+from support.ui.lab_server import LabServer
+from support.ui.page import LabPage
 
 from tfcluster_magic.tensorboard.registry import Entry, registry
 
-from .page import LabPage
-from .server import LabServer
-from .test_accessibility import Findings
-
-RECORDER = Path(__file__).parents[1] / "server" / "recorder.py"
+RECORDER = TESTS / "support" / "server" / "recorder.py"
 FONTS = r"\.woff2"
 """TensorBoard asks for fonts that its package does not have."""
 

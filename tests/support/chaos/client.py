@@ -1,4 +1,4 @@
-"""Clients that die wherever they are told to; `python chaos_client.py`.
+"""Clients that die wherever they are told to; `python client.py`.
 
 Reads a list of wishes from each line of its input, carries each out in a process of its own, all at
 once, and answers a list of results. A wish with a `namespace` is one to Kubernetes. One that says

@@ -27,7 +27,7 @@ from tfcluster_magic.spec import TFCluster
 
 from . import ports
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 OWNER = owner()
 PASSWORD = "eight letters"
 START = 150.0

@@ -11,8 +11,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-TESTS = Path(__file__).parent.parent
-EXAMPLES = TESTS.parent / "examples"
+EVENT_WRITER = Path(__file__).parents[1] / "event_writer.py"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 HELLO = 'import os\nprint("hello from", os.environ["TFCLUSTER_TASK"], flush=True)\n'
 SLEEP = 'import time\nprint("up", flush=True)\ntime.sleep(600)\n'
@@ -69,7 +69,7 @@ def prepare(root: Path) -> None:
     root.mkdir(parents=True)
     for name, text in PROGRAMS.items():
         (root / name).write_text(text)
-    shutil.copy(TESTS / "event_writer.py", root)
+    shutil.copy(EVENT_WRITER, root)
     leave = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
     shutil.copytree(EXAMPLES, root / "examples", ignore=leave)
 

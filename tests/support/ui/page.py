@@ -16,11 +16,11 @@ from typing import Any, Literal
 from playwright.sync_api import Locator, Page, expect
 
 from . import workspace
-from .console import Console
-from .server import LabServer
+from .lab_server import LabServer
+from .page_console import Console
 
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
-SHOTS = Path(__file__).parents[2] / "build" / "screenshots"
+SHOTS = Path(__file__).parents[3] / "build" / "screenshots"
 
 
 class LabPage:

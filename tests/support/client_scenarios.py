@@ -12,15 +12,12 @@ import socket
 import sys
 import time
 import warnings
-from pathlib import Path
 from typing import Any
 
 import psutil
 
 from tfcluster_magic.client import LegacyKerasNeeded, connect
 from tfcluster_magic.client.readiness import closed_ports
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 
 
 def error_of(call: Any) -> BaseException:

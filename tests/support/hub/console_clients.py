@@ -75,7 +75,7 @@ def sign_in_to(page: Page, hub: Hub, name: str) -> None:
 
 def looked_at(page: Page, shots: Path) -> None:
     """Take pictures of a page in both themes; each is accessible."""
-    from .test_first_visit import accessible  # the benches have this module without axe
+    from .pages import accessible  # the benches have this module without axe
 
     for theme in ("light", "dark"):
         page.emulate_media(color_scheme=theme, reduced_motion="reduce")  # type: ignore[arg-type]

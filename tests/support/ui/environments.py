@@ -17,7 +17,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "build" / "jupyter"
 JUPYTERS = {
     "oldest": ["jupyterlab==4.2.7", "notebook==7.2.3"],

@@ -26,7 +26,7 @@ from tfcluster_magic.hub.embedded import proxy_command
 from . import ports
 from .visitor import Visitor
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 CONFIG = ROOT / "hub_config" / "jupyterhub_config.py"
 START = 180.0
 """Seconds until the hub answers, on a machine that is busy with others."""

@@ -1,6 +1,6 @@
 """JupyterLab on this machine in front of a cluster, with a tenant's kubeconfig, as on a laptop.
 
-Promises what the Lab of the browser tests promises (`ui.server`), so that their tests pass on it
+Promises what the Lab of the browser tests promises (`support.ui.lab_server`), so that their tests pass on it
 unchanged: runs of a test are gone after it, with their output. A laptop does not see that: a pod of
 the tenant that mounts /log removes it.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 import tenants
 from kubenode.commands import wait_until
 from operators import Tenant
-from ui.server import LabServer
+from support.ui.lab_server import LabServer
 
 from tfcluster_magic.runs.manager import ClusterManager
 from tfcluster_magic.runs.waiting import Until

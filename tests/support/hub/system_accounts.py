@@ -18,7 +18,7 @@ import psutil
 
 from tfcluster_magic.hub.embedded import node
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 UIDS = {"ada": 60_101, "bob": 60_102}
 ENTER = """
 set -e

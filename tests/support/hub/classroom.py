@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
-from ui.page import LabPage
-from ui.pages import SIZE
 
+from ..ui.browser import SIZE
+from ..ui.page import LabPage
 from .make_run import LAB_CONFIG, PASSWORD, Hub
-from .test_first_visit import PATIENCE, fill_password
+from .pages import PATIENCE, fill_password
 
 AT_A_TIME = 4
 """Students who have a notebook at one time: more of them than cores wait for each other anyway."""

@@ -21,10 +21,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect, sync_playwright
 
+from .lab_server import LabServer
 from .page import SHOTS, LabPage
-from .server import LabServer
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 BUILT = ROOT / "tfcluster_magic" / "labextension"
 PATIENCE = 60_000
 """Milliseconds in which anything must have appeared, on a machine that is busy with others."""
@@ -94,6 +94,13 @@ def chromium(folder: Path) -> Iterator[BrowserContext]:
         profile.set_default_timeout(PATIENCE)
         yield profile
         profile.close()
+
+
+@pytest.fixture(scope="session")
+def profile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
+    """The machine's Chromium."""
+    with chromium(tmp_path_factory.mktemp("profile")) as profile:
+        yield profile
 
 
 def picture(item: pytest.Item, folder: str) -> Path:

@@ -1,0 +1,1 @@
+"""What tests share; no test imports another test."""

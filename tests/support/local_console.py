@@ -1,0 +1,40 @@
+"""The console's view of this machine, with runs of the test's own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from tfcluster_magic.hub.console.sites.here import Here
+from tfcluster_magic.runs.manager import ClusterManager
+
+SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(3600)\n"
+
+
+@pytest.fixture
+def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClusterManager:
+    """Runs of folders of this test."""
+    for name in ("STATE_DIR", "HOME"):
+        monkeypatch.setenv(f"TFCLUSTER_{name}", str(tmp_path / name.lower()))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sleep.py").write_text(SLEEP)
+    return ClusterManager()
+
+
+def within(do: Callable[[Here], Awaitable[None]]) -> None:
+    """Do something with this machine, whose hub is ada's."""
+
+    async def users() -> list[str]:
+        return ["ada", "slow"]
+
+    async def whole() -> None:
+        here = Here("ada", users)
+        try:
+            await do(here)
+        finally:
+            await here.close()
+
+    asyncio.run(whole())

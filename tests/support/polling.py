@@ -1,0 +1,47 @@
+"""Waiting until something is true: the one loop for what nothing tells. `kubenode` has its own."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+Words = str | Callable[[], str]
+"""What is waited for; a function is called only when it did not come true."""
+
+
+def wait_until(
+    condition: Callable[[], T], what: Words = "", within: float = 90.0, *, every: float = 0.02
+) -> T:
+    """Return the condition's first true value; an assertion fails after `within` seconds."""
+    deadline = time.monotonic() + within
+    while not (found := condition()):
+        assert time.monotonic() < deadline, _failure(condition, what, within)
+        time.sleep(every)
+    return found
+
+
+async def wait_until_async(
+    condition: Callable[[], T | Awaitable[T]],
+    what: Words = "",
+    within: float = 90.0,
+    *,
+    every: float = 0.02,
+) -> T:
+    """The same beside other coroutines; the condition may be one."""
+    deadline = time.monotonic() + within
+    while True:
+        answer = condition()
+        found: T = await answer if inspect.isawaitable(answer) else answer
+        if found:
+            return found
+        assert time.monotonic() < deadline, _failure(condition, what, within)
+        await asyncio.sleep(every)
+
+
+def _failure(condition: object, what: Words, within: float) -> str:
+    words = what() if callable(what) else what
+    return f"not within {within:g} s: {words or condition}"

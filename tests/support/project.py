@@ -1,0 +1,10 @@
+"""Folders of the project, for whichever folder a test is in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parents[1]
+ROOT = TESTS.parent
+DATA = TESTS / "data"
+"""Recordings of real clusters and runs, and golden files."""

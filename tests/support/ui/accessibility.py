@@ -1,0 +1,34 @@
+"""What axe says about screens of JupyterLab."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
+
+from .page import LabPage
+
+SERIOUS = {"serious", "critical"}
+
+
+class Findings:
+    """What axe says about one screen after the other, each with a picture."""
+
+    def __init__(self, lab: LabPage) -> None:
+        self._lab = lab
+        self.all: list[str] = []
+
+    def look(self, selector: str, name: str) -> None:
+        """Check the parts of the page that the selector finds."""
+        self._lab.screenshot(name)
+        shown = self._lab.page.locator(selector)
+        expect(shown.first).to_be_visible()
+        answer: dict[str, Any] = Axe().run(self._lab.page, context=selector).response
+        self.all += [
+            f"{name}: {v['id']} ({v['impact']}): {v['help']}: {node['target']} {node['html'][:160]}"
+            f" {[each['message'] for each in node['any']][:1]}"
+            for v in answer["violations"]
+            for node in v["nodes"][:4]
+            if v["impact"] in SERIOUS
+        ]
