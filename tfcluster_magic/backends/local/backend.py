@@ -91,7 +91,7 @@ class LocalBackend(Backend):
 
     def hours(self) -> Account:
         """See `Backend.hours`."""
-        return self._store.book.account((c for _, c in self._all()), time.time())
+        return self._store.hours.account((c for _, c in self._all()), time.time())
 
     def bounded(self) -> Account | None:
         """See `Backend.bounded`."""

@@ -63,7 +63,7 @@ def load(folder: RunFolder) -> TFCluster | None:
             ended_at = max(_last_sign(folder), cluster.status.started_at or 0.0)
             status = _final(folder, cluster, boot, ended_at)
         folder.clear()
-        return replace(cluster, status=folder.told(status))
+        return replace(cluster, status=folder.with_record_problem(status))
     finally:
         os.close(lock_fd)
 

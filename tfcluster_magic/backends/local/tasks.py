@@ -52,7 +52,7 @@ class Task:
     ready: bool = False
     idle_since: float | None = None
     exit: TaskExit | None = None
-    told: TaskExit | None = None
+    reported: TaskExit | None = None
     kill_at: float | None = None
     uncopied: str = ""
     killed: bool = field(default=False, repr=False)
