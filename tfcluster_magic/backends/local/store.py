@@ -18,7 +18,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from datetime import date
 from functools import cached_property, lru_cache
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +52,6 @@ if TYPE_CHECKING:
 SPARES = 4
 """On a full disk a run writes four times: a stop request, the stop, its end, and the clean-up."""
 MOST_TASKS = 100_000
-MOST_RUNS = 999_999_999
 _MARK = "uid-"
 _UID = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
 
@@ -382,9 +380,7 @@ class Store:
         """
         used = {*run_names.numbers(self.runs_dir / cluster), *run_names.numbers(log_dir / cluster)}
         paths.private(self.runs_dir / cluster)
-        run = max(used, default=0) + 1
-        if run > MOST_RUNS:  # made by somebody else: no run's number has more digits
-            run = next(number for number in count(1) if number not in used)
+        run = run_names.next_number(used)
         while True:
             folder = self.folder(cluster, run)
             try:
