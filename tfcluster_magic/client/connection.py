@@ -1,7 +1,7 @@
 """`connect` and `Client`: the objects with which a notebook drives an In-Graph cluster.
 
-Promises that nothing here hangs without end: each object first waits until the tasks are ready, and
-what TensorFlow does after that is bounded by a time-out. Owns no process and no file; closing a notebook
+Nothing here hangs without end: each object first waits until the tasks are ready, and what
+TensorFlow does after that is bounded by a time-out. Owns no process and no file; closing a notebook
 leaves the cluster as it is.
 """
 
