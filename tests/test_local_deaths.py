@@ -26,7 +26,7 @@ from local_runs import (
 from msgspec.structs import replace
 
 from tfcluster_magic import paths, state_files
-from tfcluster_magic.backends.local import detach, processes
+from tfcluster_magic.backends.local import processes
 from tfcluster_magic.backends.local.backend import LocalBackend
 from tfcluster_magic.backends.local.store import Store
 from tfcluster_magic.spec import Phase, Reason, Stop, TaskState, TFCluster, TypeCounts, to_json
@@ -136,7 +136,7 @@ def test_a_launch_that_is_interrupted_and_repeated(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(detach, "_says_something", interrupted)
+        patch.setattr("tfcluster_magic.backends.local.detach._says_something", interrupted)
         with pytest.raises(KeyboardInterrupt):
             launch(SLEEP, worker=1)
     run = launch(SLEEP, worker=1)

@@ -36,9 +36,7 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _IGNORED_HERE = (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGTERM, signal.SIGCHLD)
 
-_prctl: Callable[..., int] | None = None
-if sys.platform == "linux":
-    _prctl = ctypes.CDLL(None).prctl
+_prctl: Callable[..., int] | None = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 
 
 @dataclass
