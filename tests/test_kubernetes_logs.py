@@ -101,7 +101,7 @@ def test_quiet_tasks_are_asked_seldom() -> None:
         due = turns.due(now, 16)
         asked += len(due)
         for each in due:
-            turns.asked(each, now, found=True, behind=False)
+            turns.answered(each, now, found=True, behind=False)
         now += 0.02
     assert 600 < asked <= 600 + 60 * RATE
     few, looks = Turns(4), []
@@ -109,7 +109,7 @@ def test_quiet_tasks_are_asked_seldom() -> None:
         now = tick / 100
         for each in few.due(now, 16):
             looks += [now] if each == 3 else []
-            few.asked(each, now, found=each == 3 and now > 30, behind=False)
+            few.answered(each, now, found=each == 3 and now > 30, behind=False)
     quiet = [at for at in looks if at < 30]
     assert len(quiet) < 10
     assert max(b - a for a, b in pairwise(looks)) <= SELDOM + 0.1
@@ -124,12 +124,12 @@ def test_a_task_whose_pod_changed_is_asked_at_once() -> None:
     turns = Turns(1)
     for now in (0.0, 10.0, 20.0, 30.0):
         assert turns.due(now, 1) == [0]
-        turns.asked(0, now, found=False, behind=False)
+        turns.answered(0, now, found=False, behind=False)
     assert turns.due(31.0, 1) == []
     turns.wake(0)
     assert turns.due(31.0, 1) == [0]
     turns.wake(0)
-    turns.asked(0, 31.1, found=False, behind=False)
+    turns.answered(0, 31.1, found=False, behind=False)
     assert turns.due(31.1, 1) == [0]
 
 
@@ -138,8 +138,8 @@ def test_more_that_is_there_is_read_at_once() -> None:
     turns = Turns(3)
     assert turns.due(0.0, 2) == [0, 1]
     assert turns.due(0.0, 2) == [2]
-    turns.asked(0, 1.0, found=True, behind=True)
-    turns.asked(1, 0.5, found=True, behind=True)
+    turns.answered(0, 1.0, found=True, behind=True)
+    turns.answered(1, 0.5, found=True, behind=True)
     assert turns.due(1.0, 2) == [1, 0]
 
 

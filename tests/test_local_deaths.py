@@ -26,7 +26,7 @@ from local_runs import (
 from msgspec.structs import replace
 
 from tfcluster_magic import paths, state_files
-from tfcluster_magic.backends.local import detach, processes
+from tfcluster_magic.backends.local import processes
 from tfcluster_magic.backends.local.backend import LocalBackend
 from tfcluster_magic.backends.local.store import Store
 from tfcluster_magic.spec import Phase, Reason, Stop, TaskState, TFCluster, TypeCounts, to_json
@@ -136,7 +136,7 @@ def test_a_launch_that_is_interrupted_and_repeated(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(detach, "_says_something", interrupted)
+        patch.setattr("tfcluster_magic.backends.local.detach._says_something", interrupted)
         with pytest.raises(KeyboardInterrupt):
             launch(SLEEP, worker=1)
     run = launch(SLEEP, worker=1)
@@ -155,12 +155,12 @@ def _supervisors(run: TFCluster) -> list[int]:
 
 def killed_in(function: str, verb: str) -> None:
     """A client that is killed when it comes to `function` of what `verb` says."""
+    owner, _dot, name = function.rpartition(".")
     text = f"""
-import os, signal
-from tfcluster_magic import state_files
-from tfcluster_magic.backends.local import detach, store
+import os, pkgutil, signal
 from tfcluster_magic.runs.manager import ClusterManager
-{function} = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+owner = pkgutil.resolve_name("{owner}")
+owner.{name} = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 manager = ClusterManager(backend_name="local")
 manager.{verb}
 """
@@ -171,7 +171,10 @@ def test_a_killed_launch_leaves_no_folder(
     backend: LocalBackend, launch: Launch, own_folders: Path
 ) -> None:
     """Of a launch that was killed half-way the next one removes the empty log folder, too."""
-    killed_in("store.Store.commit", "launch(cell='pass', name='half', workers=1)")
+    killed_in(
+        "tfcluster_magic.backends.local.store.Store.commit",
+        "launch(cell='pass', name='half', workers=1)",
+    )
     made = [own_folders / "state" / "runs" / "half", own_folders / "tfcluster" / "log" / "half"]
     assert [folder.exists() for folder in made] == [True, True]
     launch("pass", worker=1)
@@ -182,7 +185,7 @@ def test_a_killed_deletion_leaves_no_folder(backend: LocalBackend, launch: Launc
     """Of a deletion that was killed half-way the next launch removes all the rest."""
     run = launch("pass", name="half", worker=1)
     over(backend, "half")
-    killed_in("state_files.remove_tree", "delete('half')")
+    killed_in("tfcluster_magic.state_files.remove_tree", "delete('half')")
     assert folder_of(run).path.parent.exists()
     launch("pass", worker=1)
     assert not folder_of(run).path.parent.exists()
@@ -190,7 +193,10 @@ def test_a_killed_deletion_leaves_no_folder(backend: LocalBackend, launch: Launc
 
 def test_a_run_without_logs_leaves_no_folder(backend: LocalBackend, own_folders: Path) -> None:
     """A run of which no task ever wrote takes its empty log folder along when it is deleted."""
-    killed_in("detach.start", "launch(cell='pass', name='digits', workers=1)")
+    killed_in(
+        "tfcluster_magic.backends.local.detach.start",
+        "launch(cell='pass', name='digits', workers=1)",
+    )
     status = backend.get("digits").status
     assert status.reason is Reason.SUPERVISOR_LOST
     assert "launch was ended half-way" in status.message

@@ -108,7 +108,7 @@ def test_a_memory_limit_is_kept(kept_by: str, tmp_path: Path) -> None:
         if parent is None:
             assert guard.watched(["worker-0"]) == ["worker-0"]
             assert runner.stdout.readline() == b"ate\n"
-            guard.look({"worker-0": runner.pid})
+            guard.enforce({"worker-0": runner.pid})
         assert runner.wait(20) == 0, "the one that starts the program tells how it ended"
     killed = TaskExit(cause=Cause.KILLED, finished_at=1.0, signal=9)
     told = guard.explain("worker-0", killed)
@@ -123,7 +123,7 @@ def test_a_task_within_its_limit_is_left_alone() -> None:
     """Watching ends nobody that stays below the limit, and blames no other end on memory."""
     guard = memory.MemoryGuard("uid-of-test", {"worker-0": 2**30}, None)
     guard.admit("worker-0")
-    guard.look({"worker-0": os.getpid()})
+    guard.enforce({"worker-0": os.getpid()})
     killed = TaskExit(cause=Cause.KILLED, finished_at=1.0, signal=9)
     assert guard.explain("worker-0", killed) == killed
 

@@ -14,12 +14,12 @@ import tfcluster_magic
 SCRIPT = """
     import os, signal, sys, time
     from pathlib import Path
-    from tfcluster_magic.backends.local import tasks
+    from tfcluster_magic.backends.local.tasks import spawn
 
     signal.signal(signal.SIGTERM, lambda *_: None)
     here = Path(sys.argv[1])
     for attempt in range(30):
-        pid = tasks.spawn(["/bin/sleep", "30"], dict(os.environ), here / "log", here, 2, None)
+        pid = spawn(["/bin/sleep", "30"], dict(os.environ), here / "log", here, 2, None)
         os.kill(pid, signal.SIGTERM)
         assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGTERM
     print("all ended")

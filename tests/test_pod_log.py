@@ -113,7 +113,7 @@ def test_each_line_comes_once(server: KubeServer, steps: list[Step], given: list
     found: list[str] = []
     for step in steps:
         step(node)
-        log.meet([pod], 1)
+        log.update_pods([pod], 1)
         found += seen(log)
     found += seen(log) + seen(log)
     assert found == given
@@ -127,7 +127,7 @@ def test_the_last_lines_of_several_attempts(server: KubeServer) -> None:
     pods = [put_pod(server, 0, first, "Failed"), put_pod(server, 1, second)]
     for tail, wanted in ((0, []), (1, ["e"]), (3, ["c", "d", "e"]), (9, ["a", "b", "c", "d", "e"])):
         log = PodLog(server.api(), NAMESPACE, "worker-0", None)
-        log.meet(pods, 2)
+        log.update_pods(pods, 2)
         log.seek_last(tail)
         assert seen(log) == wanted
         second.say("f", every=0)
@@ -143,7 +143,7 @@ def test_the_last_lines_are_those_that_count(server: KubeServer) -> None:
     pods = [put_pod(server, 0, first, "Failed"), put_pod(server, 1, second)]
     for tail, begins in ((0, ""), (1, "d"), (2, "c"), (3, "b"), (4, "a"), (9, "a")):
         log = PodLog(server.api(), NAMESPACE, "worker-0", None, lambda text: text != "-")
-        log.meet(pods, 2)
+        log.update_pods(pods, 2)
         log.seek_last(tail)
         lines = seen(log)
         assert lines[:1] == [*begins]
@@ -156,7 +156,7 @@ def test_a_quiet_task_costs_a_few_lines(server: KubeServer) -> None:
     node.say(*NUMBERS, every=1)
     pod = put_pod(server, 0, node)
     log = PodLog(server.api(), NAMESPACE, "worker-0", None)
-    log.meet([pod], 1)
+    log.update_pods([pod], 1)
     assert seen(log) == NUMBERS
     assert seen(log) == seen(log) == []
     del node.questions[:]
@@ -171,7 +171,7 @@ def test_what_a_kubelet_says_is_no_output(server: KubeServer) -> None:
     node.body = b"unable to retrieve container logs for containerd://1234"
     pod = put_pod(server, 0, node)
     log = PodLog(server.api(), NAMESPACE, "worker-0", None)
-    log.meet([pod], 1)
+    log.update_pods([pod], 1)
     assert seen(log) == []
     assert log.problem is not None and "unable to retrieve" in log.problem.message
     node.body = None
@@ -207,12 +207,12 @@ def test_the_copy_has_what_a_pod_took_with_it(
     pod = put_pod(server, 0, node)
     file = tmp_path / "worker-0.log"
     log = PodLog(server.api(), NAMESPACE, "worker-0", file)
-    log.meet([pod], 1)
+    log.update_pods([pod], 1)
     if tail is not None:
         log.seek_last(tail)
     found = seen(log)
     file.write_text(copied)
-    log.meet([], 1)
+    log.update_pods([], 1)
     assert log.is_copied
     found += [line.text for line in log.read(last=True)]
     assert found == given

@@ -11,7 +11,7 @@ import difflib
 import itertools
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ..errors import Conflict, NameTaken, NotFound
@@ -19,6 +19,7 @@ from ..i18n import _
 from ..lifecycle.messages import shorten
 from ..spec import TFCluster, names
 
+MOST_RUNS = 999_999_999
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 """The numbers that `names.parse_ref` accepts: `01` is not a run."""
 
@@ -48,6 +49,14 @@ def numbers(folder: Path) -> list[int]:
         return [int(entry) for entry in os.listdir(folder) if _NUMBER.fullmatch(entry)]
     except OSError:
         return []
+
+
+def next_number(used: Collection[int]) -> int:
+    """The number of the next run of a cluster; `used` are those of which anything is left."""
+    number = max(used, default=0) + 1
+    if number > MOST_RUNS:  # made by somebody else: no run's number has more digits
+        number = next(free for free in itertools.count(1) if free not in used)
+    return number
 
 
 def unknown(ref: str, runs: Sequence[tuple[str, int]]) -> NotFound:

@@ -1,7 +1,7 @@
 """`connect` and `Client`: the objects with which a notebook drives an In-Graph cluster.
 
-Promises that nothing here hangs without end: each object first passes the gate, and what
-TensorFlow does after it is bounded by a time-out. Owns no process and no file; closing a notebook
+Nothing here hangs without end: each object first waits until the tasks are ready, and what
+TensorFlow does after that is bounded by a time-out. Owns no process and no file; closing a notebook
 leaves the cluster as it is.
 """
 
@@ -76,7 +76,7 @@ class Client:
         Raises:
             WaitTimeout: a task does not accept connections.
         """
-        self._pass_gate()
+        self._wait_until_open()
         tf = load_tensorflow()
         return tf.compat.v1.Session(
             self.target, graph=graph, config=config or self.session_config()
@@ -114,7 +114,7 @@ class Client:
                     "one: launch with `--ps 1`, or use a TensorFlow 1 session (cluster.session())"
                 ).format(name=self.name)
             )
-        self._pass_gate()
+        self._wait_until_open()
         return strategy_for(
             self.name,
             self._tasks,
@@ -159,7 +159,7 @@ class Client:
             kind = BackendUnavailable if known.lost else ClientUnsupported
             raise kind(self.explain(error)) from error
 
-    def _pass_gate(self) -> None:
+    def _wait_until_open(self) -> None:
         wait_until_open(self._tasks, name=self.name, timeout=self.timeout)
 
 
@@ -200,7 +200,7 @@ def connect(
         timeout=timeout,
         operation_timeout=operation_timeout,
     )
-    client._pass_gate()
+    client._wait_until_open()
     prepare_channels()
     notebook.explain_failures_of(client)
     return client

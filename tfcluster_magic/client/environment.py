@@ -11,13 +11,13 @@ inter-op threads: only servers run out of them (`runtime/` gives those at least 
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 from ..i18n import _
@@ -72,7 +72,7 @@ def load_tensorflow() -> Any:
     if "tensorflow" in sys.modules:
         return sys.modules["tensorflow"]
     with _default(LOG_LEVEL, "3"):
-        return importlib.import_module("tensorflow")
+        return import_module("tensorflow")
 
 
 def quieten_coordination(tensorflow: Any) -> None:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .connection import Client
 
-_newest: weakref.ref[Client] | None = None
+_newest_client: weakref.ref[Client] | None = None
 
 
 def explain_failures_of(client: Client) -> None:
     """From now on, explain what fails in a cell as work on this client's cluster."""
-    global _newest
-    _newest = weakref.ref(client)
+    global _newest_client
+    _newest_client = weakref.ref(client)
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     if shell is not None and _after_cell not in shell.events.callbacks["post_run_cell"]:
@@ -27,7 +27,7 @@ def explain_failures_of(client: Client) -> None:
 
 
 def _after_cell(result: Any) -> None:
-    client = _newest() if _newest is not None else None
+    client = _newest_client() if _newest_client is not None else None
     error = result.error_in_exec
     if client is None or error is None:
         return

@@ -1,4 +1,4 @@
-"""The gate: every task accepts connections, or an error that names those that do not.
+"""Readiness: every task accepts connections, or an error that names those that do not.
 
 TensorFlow itself waits for a missing peer without end, and cannot be interrupted while it does.
 So every client object passes here first. Standard library only; opens a connection to each port

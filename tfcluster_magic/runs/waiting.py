@@ -6,9 +6,9 @@ well. Never polls: the backend's `watch` says when there is something new.
 
 from __future__ import annotations
 
+import enum
 import time
 from collections.abc import Callable
-from enum import Enum
 
 from ..backends.base import Backend
 from ..errors import ClusterFailed, Conflict, WaitTimeout
@@ -20,7 +20,7 @@ ENDING = 30.0
 """Seconds beyond the grace period after which a run that was asked to end should be gone."""
 
 
-class Until(Enum):
+class Until(enum.Enum):
     """What a wait is for."""
 
     READY = "all tasks are up"

@@ -69,7 +69,7 @@ class Feed:
         self._listeners: tuple[Listener, ...] = ()
         self._ended = threading.Event()
         self._problem: TFClusterError | None = None
-        self._told = self._away = ""
+        self._told_problem = self._away = ""
         self._heard_at = time.monotonic()
         self._complete = threading.Event()
 
@@ -126,7 +126,7 @@ class Feed:
 
     def _begin(self) -> None:
         self._ended = ended = threading.Event()
-        self._heard_at, self._problem, self._told = time.monotonic(), None, ""
+        self._heard_at, self._problem, self._told_problem = time.monotonic(), None, ""
         self._away = ""
         for work in (self._watch, self._look):
             threading.Thread(
@@ -155,7 +155,7 @@ class Feed:
                         while missed:
                             self._tell(ended, missed.pop(), None)
                         self._complete.set()
-                        self._attend(ended)
+                        self._check_outage(ended)
             except TFClusterError as problem:
                 self._set_problem(ended, problem)
             except Exception as error:  # noqa: BLE001 - a watch that ends silently is never noticed
@@ -173,7 +173,7 @@ class Feed:
             elif before.cluster != cluster and not _is_past(cluster, before.cluster):
                 self._tell(ended, cluster.metadata.name, replace(before, cluster=cluster))
 
-    def _attend(self, ended: threading.Event) -> None:
+    def _check_outage(self, ended: threading.Event) -> None:
         """Check whether somebody carries out requests, while that matters to any run."""
         away = self._manager.outage(known.cluster for known in self.known().values())
         with self._lock:
@@ -255,9 +255,9 @@ class Feed:
     def _tell_problem(self, ended: threading.Event) -> None:
         with self._lock:
             now = str(self.problem or "")
-            if ended.is_set() or now == self._told:
+            if ended.is_set() or now == self._told_problem:
                 return
-            self._told = now
+            self._told_problem = now
             for listener in self._listeners:
                 listener("", None)
 

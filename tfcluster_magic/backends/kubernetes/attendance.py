@@ -31,7 +31,7 @@ class Attendance:
     """
 
     def __init__(self, api: Api, place: Callable[[], tuple[str, bool]]) -> None:
-        self._api, self._ask_place = api, place
+        self._api, self._find_place = api, place
         self._place, self._certain = "", False
         self._lock = threading.Lock()
         self._not_before = 0.0
@@ -40,22 +40,22 @@ class Attendance:
         is.
         """
 
-    def sentence(self) -> str:
+    def notice(self) -> str:
         """Return the notice for an operator that does not answer; empty while it answers."""
         if self._lock.acquire(blocking=False):  # otherwise somebody is asking already
             try:
                 if time.monotonic() >= self._not_before:
-                    self._ask()
+                    self._check()
             finally:
                 self._lock.release()
         away = self._away
         return "" if away is None else _said(*away)
 
-    def _ask(self) -> None:
+    def _check(self) -> None:
         rest = EVERY
         try:
             if not self._place:
-                self._place, self._certain = self._ask_place()
+                self._place, self._certain = self._find_place()
             silent = heartbeat.silent_for(self._api, self._place)
         except ApiError as error:
             if error.gone and self._certain:  # an operator makes its Lease before all else

@@ -91,10 +91,10 @@ class KubernetesBackend(Backend):
 
     def outage(self) -> str:
         """Return the notice about the operator; see `Backend.outage`."""
-        return self._attendance.sentence()
+        return self._operator.notice()
 
     @cached_property
-    def _attendance(self) -> Attendance:
+    def _operator(self) -> Attendance:
         return Attendance(self.api, lambda: published.lease(self.api, self.namespace))
 
     def out_of_reach(self, cluster: TFCluster) -> str | None:
@@ -134,9 +134,9 @@ class KubernetesBackend(Backend):
 
     def preflight(self, spec: Spec) -> Preflight:
         """See `Backend.preflight`."""
-        return self._judge(spec)[2]
+        return self._check(spec)[2]
 
-    def _judge(self, spec: Spec) -> tuple[Spec, Options, Preflight]:
+    def _check(self, spec: Spec) -> tuple[Spec, Options, Preflight]:
         """The spec as it would be launched, what there is, and what stands against it."""
         with self._explained():
             there, offer, told = published.read(self.api, self.namespace)
@@ -148,7 +148,7 @@ class KubernetesBackend(Backend):
         """See `Backend.hours`."""
         with self._explained():
             told = published.read(self.api, self.namespace)[2]
-            return kube_hours.account(told, self._every(), time.time())
+            return kube_hours.account(told, self._all_runs(), time.time())
 
     def bounded(self) -> Account | None:
         """See `Backend.bounded`."""
@@ -157,17 +157,17 @@ class KubernetesBackend(Backend):
 
     def _account(self, told: str) -> Account | None:
         bounded = kube_hours.bounds(told)
-        return kube_hours.account(told, self._every(), time.time()) if bounded else None
+        return kube_hours.account(told, self._all_runs(), time.time()) if bounded else None
 
     def create(self, request: LaunchRequest) -> TFCluster:
         """See `Backend.create`."""
-        spec, there, verdict = self._judge(request.spec)
+        spec, there, verdict = self._check(request.spec)
         if verdict.problems:
             raise PreflightRefused(verdict.problems)
         warnings = (*request.warnings, *verdict.warnings)
         with self._explained():
             for _try in range(_TRIES):
-                known = self._every()
+                known = self._all_runs()
                 running = {c.metadata.cluster: c for c in known if c.active}
                 cluster = run_names.choose(request.cluster, request.name_given, running)
                 number = folders.next_run(self.mounts, cluster, known, there.log_dir)
@@ -187,7 +187,7 @@ class KubernetesBackend(Backend):
         now = time.time()
         with self._explained():
             return run_names.newest_first(
-                [c for c in self._every() if not run_names.expired(c, now)]
+                [c for c in self._all_runs() if not run_names.expired(c, now)]
             )
 
     def get(self, ref: str) -> TFCluster:
@@ -197,7 +197,7 @@ class KubernetesBackend(Backend):
             if not names.is_valid(cluster):
                 raise run_names.unknown(ref, self._names())
             if run is None:
-                runs = [c for c in self._every() if c.metadata.cluster == cluster]
+                runs = [c for c in self._all_runs() if c.metadata.cluster == cluster]
                 if runs:
                     return max(runs, key=lambda c: c.metadata.run)
                 raise run_names.unknown(ref, self._names())
@@ -278,9 +278,9 @@ class KubernetesBackend(Backend):
         wanted = run_names.tasks_of(cluster, tasks)
         output = folders.output(self.mounts, cluster)
         reader = Reader(self.api, cluster, wanted, output, counts)
-        return self._told(reader.follow(tail) if follow else reader.once(tail))
+        return self._with_explained_errors(reader.follow(tail) if follow else reader.once(tail))
 
-    def _told(self, lines: Iterator[LogLine | None]) -> Iterator[LogLine | None]:
+    def _with_explained_errors(self, lines: Iterator[LogLine | None]) -> Iterator[LogLine | None]:
         with self._explained():
             yield from lines
 
@@ -301,7 +301,7 @@ class KubernetesBackend(Backend):
     def _where(self, name: str) -> str:
         return path("tfclusters", self.namespace, name)
 
-    def _every(self) -> Clusters:
+    def _all_runs(self) -> Clusters:
         """All runs, in no order. Raises ApiError."""
         where = path("tfclusters", self.namespace)
         try:
@@ -313,7 +313,8 @@ class KubernetesBackend(Backend):
         return [cluster for each in found if (cluster := records.read(each)) is not None]
 
     def _names(self) -> Sequence[tuple[str, int]]:
-        return [(c.metadata.cluster, c.metadata.run) for c in run_names.newest_first(self._every())]
+        runs = run_names.newest_first(self._all_runs())
+        return [(c.metadata.cluster, c.metadata.run) for c in runs]
 
     @contextlib.contextmanager
     def _explained(self, what: str = "") -> Iterator[None]:

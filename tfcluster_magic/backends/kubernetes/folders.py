@@ -73,7 +73,7 @@ def next_run(here: bool, cluster: str, known: Sequence[TFCluster], log_dir: str)
     used = [c.metadata.run for c in known if c.metadata.cluster == cluster]
     root = logs(here, log_dir)
     kept = run_names.numbers(root / cluster) if root else ()
-    return 1 + max((*used, *kept), default=0)
+    return run_names.next_number({*used, *kept})
 
 
 def filled(offer: Offer) -> list[Volume]:

@@ -83,13 +83,13 @@ class Reader:
             NotFound: nothing of some tasks can be read any more.
             ApiError: no task could be read.
         """
-        self._meet(self._list(), self._logs)
+        self._update_pods(self._list_pods(), self._logs)
         with self._pool() as pool:
-            yield from self._all(pool, tail)
+            yield from self._read_all(pool, tail)
         if all(log.problem is not None and log.empty for log in self._logs):
             assert self._logs[0].problem is not None
             raise self._logs[0].problem
-        yield from self._lacking()
+        yield from self._missing_notices()
         self._check(self._cluster.status.started_at is not None)
 
     def follow(self, tail: int | None) -> Lines:
@@ -107,19 +107,19 @@ class Reader:
                 for informer in (runs, pods):
                     informer.start()
                     self._wait_for(informer)
-                yield from self._turns(pool, runs, pods, tail)
-                self._meet(pods.every(), self._logs)
+                yield from self._poll(pool, runs, pods, tail)
+                self._update_pods(pods.every(), self._logs)
                 started = bool(self._status(runs).get("startedAt"))
             finally:
                 runs.stop()
                 pods.stop()
-            yield from self._all(pool, tail)
-        yield from self._lacking()
+            yield from self._read_all(pool, tail)
+        yield from self._missing_notices()
         self._check(started)
 
     # -- following ---------------------------------------------------------------------------------
 
-    def _turns(
+    def _poll(
         self, pool: ThreadPoolExecutor, runs: Informer, pods: Informer, tail: int | None
     ) -> Lines:
         turns, silent = Turns(len(self._logs)), Unread()
@@ -134,20 +134,20 @@ class Reader:
                     turns.wake(numbers[task])
             now = time.monotonic()
             due = [] if over else turns.due(now, AT_ONCE - len(asked))
-            self._meet(pods.every() if due else [], [self._logs[each] for each in due])
+            self._update_pods(pods.every() if due else [], [self._logs[each] for each in due])
             for each in due:
-                asked[pool.submit(self._look, self._logs[each], tail)] = each
+                asked[pool.submit(self._read_next, self._logs[each], tail)] = each
             done = wait(asked, _TICK, FIRST_COMPLETED).done if asked else set()
             for future in done:
                 each = asked.pop(future)
                 log, lines = self._logs[each], future.result()
                 yield from lines
-                turns.asked(each, time.monotonic(), bool(lines), log.behind)
-                silent.hear(log.task, self._why(log.problem), time.monotonic())
+                turns.answered(each, time.monotonic(), bool(lines), log.behind)
+                silent.record(log.task, self._why(log.problem), time.monotonic())
             if over and not asked:
                 return
-            silent.hear("", self._why(self._problem(runs, pods)), time.monotonic())
-            if news := silent.news(time.monotonic()):
+            silent.record("", self._why(self._problem(runs, pods)), time.monotonic())
+            if news := silent.next_notice(time.monotonic()):
                 yield LogLine(self._logs[0].task, news)
             if time.monotonic() - said_at >= POLL:
                 said_at = time.monotonic()
@@ -196,7 +196,7 @@ class Reader:
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _look(self, log: PodLog, tail: int | None) -> list[LogLine]:
+    def _read_next(self, log: PodLog, tail: int | None) -> list[LogLine]:
         """The next lines of a task, from the last `tail` ones on."""
         if tail is not None and log.task in self._unsought:
             log.seek_last(tail)
@@ -205,21 +205,21 @@ class Reader:
         self._unsought.discard(log.task)
         return list(log.read(_PART))
 
-    def _last_look(self, log: PodLog, tail: int | None) -> list[LogLine]:
+    def _read_last(self, log: PodLog, tail: int | None) -> list[LogLine]:
         began = time.monotonic()
-        lines = self._look(log, tail)
+        lines = self._read_next(log, tail)
         if log.problem is not None and time.monotonic() - began < QUICK:
             time.sleep(POLL)
-            lines += self._look(log, tail)
+            lines += self._read_next(log, tail)
         return lines
 
-    def _all(self, pool: ThreadPoolExecutor, tail: int | None) -> Lines:
+    def _read_all(self, pool: ThreadPoolExecutor, tail: int | None) -> Lines:
         """All that is there, task by task: while one is given the next ones are asked."""
         ahead: deque[Future[list[LogLine]]] = deque()
         coming = iter(self._logs)
         for log in self._logs:
             while len(ahead) < AT_ONCE and (following := next(coming, None)):
-                ahead.append(pool.submit(self._last_look, following, tail))
+                ahead.append(pool.submit(self._read_last, following, tail))
             future = ahead.popleft()
             while not wait([future], POLL).done:
                 yield None
@@ -231,22 +231,22 @@ class Reader:
             if log.is_copied:
                 yield from log.read(last=True)
 
-    def _meet(self, pods: Sequence[Object], logs: Sequence[PodLog]) -> None:
+    def _update_pods(self, pods: Sequence[Object], logs: Sequence[PodLog]) -> None:
         status = self._cluster.status
         found: dict[str | None, list[Object]] = {}
         for pod in sorted(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"])):
             found.setdefault(labels.task_of(pod), []).append(pod)
         for log in logs:
             attempts = status.attempt + status.restarts.get(log.task, 0)
-            log.meet(found.get(log.task, []), attempts)
+            log.update_pods(found.get(log.task, []), attempts)
 
-    def _list(self) -> list[Object]:
+    def _list_pods(self) -> list[Object]:
         where = path("pods", self._namespace)
         return self._api.every(where, labelSelector=self._selector).items
 
     # -- what could not be read --------------------------------------------------------------------
 
-    def _lacking(self) -> Iterator[LogLine]:
+    def _missing_notices(self) -> Iterator[LogLine]:
         """What is told of tasks whose lines are not all there."""
         for log in self._logs:
             if log.problem is not None:

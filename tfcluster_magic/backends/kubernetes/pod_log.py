@@ -112,7 +112,7 @@ class PodLog:
         """Whether nothing was ever given."""
         return not self._given
 
-    def meet(self, pods: Sequence[Object], attempts: int) -> None:
+    def update_pods(self, pods: Sequence[Object], attempts: int) -> None:
         """These are the task's pods now, the oldest first, of so many attempts."""
         present = {str(pod["metadata"]["uid"]): pod for pod in pods}
         for uid, pod in self._pods.items():
@@ -134,7 +134,7 @@ class PodLog:
         for pod in reversed(self._pods.values()):
             found, before, counted = self._last_of(pod, count)
             for line in found[:before]:
-                self._take(pod, line)
+                self._advance(pod, line)
             self._open.appendleft((pod, iter(found[before:]), False))
             count -= counted
         self._given, self._sought = 0, True
@@ -143,7 +143,7 @@ class PodLog:
         """Lines from a pod's end, where of these the last `count` that count begin, how many do."""
         asked = count + _FEW
         while True:
-            found = list(self._ask(pod, tailLines=asked))
+            found = list(self._request(pod, tailLines=asked))
             at, counted = len(found), 0
             while at > 0 and counted < count:
                 at -= 1
@@ -163,7 +163,7 @@ class PodLog:
         for stream in self._streams():
             pod, lines, over = stream
             for line in lines:
-                yield self._take(pod, line)
+                yield self._advance(pod, line)
                 size += len(line[1])
                 if most is not None and size >= most:
                     self._open.appendleft(stream)
@@ -212,15 +212,15 @@ class PodLog:
         for pod in list(self._pods.values()):
             if pod.here and not pod.read:
                 over = pod.over  # before it is asked, so that nothing printed before is missed
-                yield pod, self._new(pod), over
+                yield pod, self._new_lines(pod), over
 
-    def _new(self, pod: Pod) -> Iterator[Said]:
+    def _new_lines(self, pod: Pod) -> Iterator[Said]:
         """Lines of a pod that were not given."""
         if not pod.mark.stamp:
-            return self._ask(pod)
+            return self._request(pod)
         found: list[Said] = []
         for query in self._queries(pod, found):
-            said = list(self._ask(pod, **query))
+            said = list(self._request(pod, **query))
             if pod.gone or pod.problem is not None:
                 return iter(())
             found[:] = said
@@ -248,7 +248,7 @@ class PodLog:
         yield {"sinceTime": since, "tailLines": _RECENT}
         yield {"sinceTime": since}
 
-    def _ask(self, pod: Pod, **query: Any) -> Iterator[Said]:
+    def _request(self, pod: Pod, **query: Any) -> Iterator[Said]:
         where = path("pods", self._namespace, pod.name, "log")
         asked: dict[str, Any] = {"container": labels.CONTAINER, "timestamps": "true", **query}
         pod.gone, pod.problem = False, None
@@ -268,7 +268,7 @@ class PodLog:
             elif error.status != 400:  # which says that it has not started yet
                 raise
 
-    def _take(self, pod: Pod, line: Said) -> LogLine:
+    def _advance(self, pod: Pod, line: Said) -> LogLine:
         text = _text(line)
         if line[0] == _REST:
             pod.mark.length += len(line[1])

@@ -28,7 +28,7 @@ RATE = 40.0
 class _Turn:
     at: float = 0.0
     pause: float = 0.0
-    waits: bool = False
+    pending: bool = False
     woken: bool = False
 
 
@@ -39,22 +39,22 @@ class Turns:
         self._turns = [_Turn() for _ in range(tasks)]
 
     def due(self, now: float, most: int) -> list[int]:
-        """Tasks to ask now, those first that wait the longest; each until it was `asked`."""
-        found = [i for i, turn in enumerate(self._turns) if not turn.waits and turn.at <= now]
+        """Tasks to ask now, those first that wait the longest; each until it was `answered`."""
+        found = [i for i, turn in enumerate(self._turns) if not turn.pending and turn.at <= now]
         found = sorted(found, key=lambda i: self._turns[i].at)[: max(0, most)]
         for each in found:
-            self._turns[each].waits = True
+            self._turns[each].pending = True
         return found
 
     def wake(self, task: int) -> None:
         """Its pod has changed: it is asked at once, perhaps for its first or last lines."""
         turn = self._turns[task]
-        turn.at, turn.pause, turn.woken = 0.0, 0.0, turn.waits
+        turn.at, turn.pause, turn.woken = 0.0, 0.0, turn.pending
 
-    def asked(self, task: int, now: float, found: bool, behind: bool) -> None:
+    def answered(self, task: int, now: float, found: bool, behind: bool) -> None:
         """The answer is there: whether it had lines, and whether more can be read at once."""
         turn = self._turns[task]
-        turn.waits = False
+        turn.pending = False
         behind, turn.woken = behind or turn.woken, False
         turn.pause = SOON if found else min(SELDOM, 2 * (turn.pause or SOON / 2))
         # All of them at this pace are RATE questions a second.

@@ -25,10 +25,10 @@ class Unread:
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
         self._why = ""
-        self._told: set[str] = set()
-        self._told_at = 0.0
+        self._reported: set[str] = set()
+        self._reported_at = 0.0
 
-    def hear(self, task: str, why: str, now: float) -> None:
+    def record(self, task: str, why: str, now: float) -> None:
         """`why` a task, or "" for the run itself, could not be read; empty when it was."""
         if why:
             self._since.setdefault(task, now)
@@ -36,15 +36,15 @@ class Unread:
         else:
             self._since.pop(task, None)
 
-    def news(self, now: float) -> str | None:
+    def next_notice(self, now: float) -> str | None:
         """What has to be told now, if anything."""
         if not self._since:
-            had, self._told = self._told, set()
+            had, self._reported = self._reported, set()
             return OURS + _("all tasks can be read again") if had else None
         late = {task for task, since in self._since.items() if now - since >= PATIENCE}
-        if late <= self._told or (self._told and now - self._told_at < AGAIN):
+        if late <= self._reported or (self._reported and now - self._reported_at < AGAIN):
             return None
-        self._told, self._told_at = self._told | late, now
+        self._reported, self._reported_at = self._reported | late, now
         return cannot_be_read(sorted(late), self._why) + " " + _("(it is tried again)")
 
 

@@ -22,13 +22,11 @@ from ... import paths, state_files
 from ...errors import InvalidRequest, NotFound, PreflightRefused, TFClusterError
 from ...i18n import _
 from ...launch import LaunchRequest
-from ...quota import storage
 from ...quota.ledger import Account
-from ...quota.preflight import check
 from ...spec import Phase, Spec, Stop, TFCluster, names, to_json
 from .. import log_files, run_names
 from ..base import Backend, Counts, LogLine, Options, Preflight, Removed, every_line
-from . import allowance, capacity, elsewhere, processes, quota, repair, watching
+from . import capacity, elsewhere, launch_check, processes, quota, repair, watching
 from .store import RunFolder, Store
 
 
@@ -75,7 +73,7 @@ class LocalBackend(Backend):
             interpreter=sys.executable,
             data_dir=str(self.data_dir),
             log_dir=str(self.log_dir),
-            notes=(*notes, *capacity.warnings(self.log_dir)),
+            notes=(*notes, *launch_check.warnings(self.log_dir)),
         )
 
     def preflight(self, spec: Spec) -> Preflight:
@@ -83,24 +81,18 @@ class LocalBackend(Backend):
         return self._preflight(spec)[0]
 
     def _preflight(self, spec: Spec) -> tuple[Preflight, Sequence[str]]:
-        active = self._active()
-        there, free_gpus = capacity.measure(active, with_gpus=_wants_gpus(spec))
-        verdict = check(spec, there)
-        resume_from = self._output_of(spec.resume_from)
-        missing = capacity.obstacles(spec, self.log_dir, self.state_dir, resume_from)
-        more = allowance.refused(spec, [(c, capacity.holding(c)) for _, c in active])
-        filled = allowance.storage(self.folders, self.state_dir)
-        more = (*more, *storage.problems(filled))
-        problems = (*elsewhere.problems(spec), *missing, *verdict.problems, *more)
-        warned = (*capacity.warnings(self.log_dir), *storage.warnings(filled))
-        found = Preflight(problems, (*warned, *verdict.warnings))
-        if (account := self.bounded()) is not None:
-            found = quota.judged(spec, found, account, time.time())
-        return found, free_gpus
+        return launch_check.check(
+            spec,
+            self._active(),
+            self.folders,
+            self.state_dir,
+            self._output_of(spec.resume_from),
+            self.bounded(),
+        )
 
     def hours(self) -> Account:
         """See `Backend.hours`."""
-        return self._store.book.account((c for _, c in self._all()), time.time())
+        return self._store.hours.account((c for _, c in self._all()), time.time())
 
     def bounded(self) -> Account | None:
         """See `Backend.bounded`."""
@@ -257,7 +249,3 @@ def _terminate(folder: RunFolder, cluster: TFCluster) -> bool:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGTERM)
     return bool(found)
-
-
-def _wants_gpus(spec: Spec) -> bool:
-    return any(spec.replicas.of(t).resources.gpu for t in spec.replicas.counts)

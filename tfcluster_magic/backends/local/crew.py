@@ -47,7 +47,7 @@ class Crew:
         if parent is not None:
             state_files.write(folder.cgroup_file, os.fsencode(parent.path))  # in case we crash
         self._memory = MemoryGuard(uid, limits, parent)
-        self._next_look: float | None = None
+        self._next_memory_check: float | None = None
         self.used = 0.0
         """CPU seconds of every process of the run that has ended."""
         adopt_orphans()
@@ -75,7 +75,7 @@ class Crew:
         return {t.value: USUAL_CORES for t, cpu in asked.items() if not cpu}
 
     @property
-    def disturbed(self) -> bool:
+    def has_failures(self) -> bool:
         """Whether a task ended other than well."""
         ends = (task.exit for task in self._tasks.values() if task.exit is not None)
         return any(task_exit.cause is not Cause.COMPLETED for task_exit in ends)
@@ -112,14 +112,14 @@ class Crew:
         return None if not given and "CUDA_VISIBLE_DEVICES" in self._spec.env else given
 
     def end(self, names: Iterable[str]) -> None:
-        """Ask tasks to end; one that does not within the grace period is killed by `look_after`."""
+        """Ask tasks to end; `enforce_limits` kills one that does not within the grace period."""
         for name in names:
             task = self._tasks[name]
             if task.exit is None and task.pid is not None and not task.stop_asked:
                 task.kill_at = clock.now() + self._spec.lifecycle.grace + KILL_MARGIN
                 os.kill(task.pid, signal.SIGTERM)  # not reaped, so the pid is still its own
 
-    def note(self, reports: Iterable[Report]) -> None:
+    def take_reports(self, reports: Iterable[Report]) -> None:
         """Take down what tasks say of themselves."""
         for report in reports:
             task = self._tasks.get(report.task)
@@ -132,7 +132,7 @@ class Crew:
             elif report.event == "copy":
                 task.uncopied = report.problem or task.uncopied
             elif report.event == "exit":
-                task.told = report.exit
+                task.reported = report.exit
 
     def reap(self) -> None:
         """Collect every child that has ended: tasks, and their orphans, which came to us."""
@@ -149,19 +149,20 @@ class Crew:
 
     @property
     def due(self) -> float | None:
-        """When `look_after` has something to do (epoch seconds)."""
+        """When `enforce_limits` has something to do (epoch seconds)."""
         watched = self._memory.watched(task.name for task in self._alive())
-        self._next_look = (self._next_look or clock.now() + PERIOD) if watched else None
+        next_check = self._next_memory_check or clock.now() + PERIOD
+        self._next_memory_check = next_check if watched else None
         kills = [task.kill_at for task in self._alive() if task.kill_at is not None]
-        return min(filter(None, [self._next_look, *kills]), default=None)
+        return min(filter(None, [self._next_memory_check, *kills]), default=None)
 
-    def look_after(self) -> None:
+    def enforce_limits(self) -> None:
         """Kill what was asked to end and did not, and what uses more memory than it may."""
         now = clock.now()
-        if self._next_look is not None and now >= self._next_look:
+        if self._next_memory_check is not None and now >= self._next_memory_check:
             roots = {task.name: task.pid for task in self._alive() if task.pid is not None}
-            self._memory.look({name: roots[name] for name in self._memory.watched(roots)})
-            self._next_look = now + PERIOD
+            self._memory.enforce({name: roots[name] for name in self._memory.watched(roots)})
+            self._next_memory_check = now + PERIOD
         for task in self._alive():
             if task.pid is not None and task.kill_at is not None and now >= task.kill_at:
                 task.killed = True

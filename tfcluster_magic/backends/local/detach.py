@@ -15,9 +15,9 @@ from pathlib import Path
 
 import msgspec
 
-from ... import state_files
 from ...errors import BackendUnavailable
 from ...i18n import VARIABLE, _, asked
+from .repair import last_words
 from .store import RunFolder
 from .tasks import scrub
 
@@ -98,13 +98,6 @@ def _says_something(ready: int) -> bool:
     poll = select.poll()  # unlike select(), it takes the high descriptors of a busy kernel
     poll.register(ready, select.POLLIN)
     return bool(poll.poll(PATIENCE * 1000))
-
-
-def last_words(folder: RunFolder, lines: int) -> str:
-    """The last lines of the supervisor's log, for a message."""
-    text = state_files.tail(folder.supervisor_log, 8192).decode("utf-8", "replace")
-    words = [line.strip() for line in text.splitlines()[-lines:] if line.strip()]
-    return " / ".join(words) or _("it said nothing")
 
 
 def _import_path() -> list[str]:

@@ -25,7 +25,7 @@ def how_it_ended(task: Task, wait_status: int, message: Path, log: Path) -> Task
     Stopped is said only of a task that was asked to end; anybody else's signal is a kill from
     outside.
     """
-    told = state_files.read(message, TaskExit) or task.told
+    told = state_files.read(message, TaskExit) or task.reported
     if told is None:
         told = _from_kernel(wait_status, log)
     else:

@@ -106,7 +106,7 @@ class Launch:
     ) -> None:
         """Everything that the tasks need."""
         folder.tasks.mkdir(mode=0o700)
-        folder.mark(metadata.uid)
+        folder.write_uid(metadata.uid)
         folder.reserve()
         output = self._output(folder)
         try:

@@ -55,7 +55,7 @@ class MemoryGuard:
         """Those of `tasks` that have a limit which the kernel does not keep."""
         return [t for t in tasks if t in self._limits and t not in self._groups]
 
-    def look(self, roots: dict[str, int]) -> None:
+    def enforce(self, roots: dict[str, int]) -> None:
         """End what is above its limit; `roots` are the pids of the watched tasks' `task.py`."""
         known = processes.snapshot() if roots else {}
         for task, root in roots.items():

@@ -23,9 +23,9 @@ class Presence:
         """Raises OSError, Unreadable."""
         self._folder, self._uid, self._lock_fd = folder, uid, lock_fd
         # Kept open, so that no later folder gets its inode number.
-        self._place = os.open(folder.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._kept: dict[Path, tuple[state_files.Stamp | None, bytes]] = {}
-        self.keep(folder.record_file, state_files.content(folder.record_file))
+        self._fd = os.open(folder.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._contents: dict[Path, tuple[state_files.Stamp | None, bytes]] = {}
+        self.remember(folder.record_file, state_files.content(folder.record_file))
 
     @property
     def is_lost(self) -> bool:
@@ -39,27 +39,28 @@ class Presence:
             return True
         except OSError:
             return False
-        if not os.path.samestat(here, os.fstat(self._place)):
+        if not os.path.samestat(here, os.fstat(self._fd)):
             return True
-        if state_files.stamp(self._folder.record_file) == self._kept[self._folder.record_file][0]:
+        record = self._folder.record_file
+        if state_files.stamp(record) == self._contents[record][0]:
             return False  # a record is written once
         with contextlib.suppress(FileNotFoundError, state_files.Unreadable):
             return self._folder.load_record().metadata.uid != self._uid
         return False
 
-    def keep(self, file: Path, content: bytes) -> None:
+    def remember(self, file: Path, content: bytes) -> None:
         """Remember what was written to one of the files, to write it again if it is damaged."""
-        self._kept[file] = state_files.stamp(file), content
+        self._contents[file] = state_files.stamp(file), content
 
     def restore(self) -> None:
         """Write damaged files again, and retake the lock if its file was replaced."""
         if self.is_lost:
             return
-        for file, (stamp, content) in self._kept.items():
+        for file, (stamp, content) in self._contents.items():
             if state_files.stamp(file) != stamp:
                 with contextlib.suppress(OSError):  # the disk fails: try again next time
                     state_files.write(file, content, spares=self._folder.spares)
-                    self._kept[file] = state_files.stamp(file), content
+                    self._contents[file] = state_files.stamp(file), content
         with contextlib.suppress(OSError):
             self._folder.tasks.mkdir(mode=0o700, exist_ok=True)
         self._lock_again()

@@ -25,8 +25,8 @@ _REMOVED = "the record of the run was removed"
 class Publisher:
     """The status file of one run, as its only writer sees it."""
 
-    def __init__(self, folder: RunFolder, presence: Presence) -> None:
-        self._folder, self._presence = folder, presence
+    def __init__(self, folder: RunFolder, integrity: Presence) -> None:
+        self._folder, self._integrity = folder, integrity
         self._written: Status | None = None
         self._wanted: Status | None = None
         self._not_before = 0.0
@@ -42,7 +42,7 @@ class Publisher:
         if waits and now < self._not_before:
             return
         try:
-            if self._presence.is_lost:
+            if self._integrity.is_lost:
                 raise FileNotFoundError(errno.ENOENT, _REMOVED)  # another run's folder is there
             self._write(status, last=urgent or _ends(self._written, status))
         except OSError as error:
@@ -63,12 +63,12 @@ class Publisher:
             if error.errno not in state_files.FULL or not last:
                 raise
             text = self._folder.write_status(repair.with_disk(self._folder, status, full=True))
-        self._presence.keep(self._folder.status_file, text)
+        self._integrity.remember(self._folder.status_file, text)
 
     @property
     def settled(self) -> bool:
         """Whether what was put is written, or nobody can read it any more."""
-        return self._written == self._wanted or self._presence.is_lost
+        return self._written == self._wanted or self._integrity.is_lost
 
     @property
     def due(self) -> float | None:

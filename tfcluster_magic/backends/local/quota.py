@@ -29,7 +29,7 @@ class Book:
     def __init__(self, state_dir: Path) -> None:
         self._file = state_dir / FILE
 
-    def put(self, cluster: TFCluster, there: Callable[[], Collection[str]]) -> bool:
+    def record(self, cluster: TFCluster, there: Callable[[], Collection[str]]) -> bool:
         """Write down a run whose record goes; `there` tells the uids of those that have one.
 
         Return False if they cannot be written: a full disk must not keep anybody from deleting

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from ...lifecycle import decide
-from ...lifecycle.observation import Decision, Observation
+from ...lifecycle import Decision, Observation, decide
 from ...spec import Model, Spec, Status, Stop
 
 

@@ -22,7 +22,6 @@ from ...lifecycle import messages
 from ...quota import usage
 from ...spec import Event, Phase, Reason, Status, TaskState, TFCluster, TypeCounts, Usage
 from . import memory_limits, processes
-from .detach import last_words
 from .store import RunFolder
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -64,7 +63,7 @@ def load(folder: RunFolder) -> TFCluster | None:
             ended_at = max(_last_sign(folder), cluster.status.started_at or 0.0)
             status = _final(folder, cluster, boot, ended_at)
         folder.clear()
-        return replace(cluster, status=folder.told(status))
+        return replace(cluster, status=folder.with_record_problem(status))
     finally:
         os.close(lock_fd)
 
@@ -143,6 +142,13 @@ def _what_happened(folder: RunFolder, boot: bytes) -> str:
     if b"Traceback (most recent call last)" in state_files.tail(folder.supervisor_log, 65536):
         return _("Its supervisor ended with an error ({words})").format(words=words)
     return _("Its supervisor was killed from outside")
+
+
+def last_words(folder: RunFolder, lines: int) -> str:
+    """The last lines of the supervisor's log, for a message."""
+    text = state_files.tail(folder.supervisor_log, 8192).decode("utf-8", "replace")
+    words = [line.strip() for line in text.splitlines()[-lines:] if line.strip()]
+    return " / ".join(words) or _("it said nothing")
 
 
 def _last_sign(folder: RunFolder) -> float:

@@ -18,7 +18,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from datetime import date
 from functools import cached_property, lru_cache
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +52,6 @@ if TYPE_CHECKING:
 SPARES = 4
 """On a full disk a run writes four times: a stop request, the stop, its end, and the clean-up."""
 MOST_TASKS = 100_000
-MOST_RUNS = 999_999_999
 _MARK = "uid-"
 _UID = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
 
@@ -152,7 +150,7 @@ class RunFolder:
         status = self._status() or self._unknown_status(
             state_files.read(self.task_file, dict[str, Any])
         )
-        desired = {t: c.desired for t, c in status.counts.items()} or self._logged()
+        desired = {t: c.desired for t, c in status.counts.items()} or self._counts_by_log()
         found = _stat(self.path)
         metadata = Metadata(
             name=names.run_name(cluster, run),
@@ -167,20 +165,20 @@ class RunFolder:
                 replicas=ReplicaSet(**{"worker": Replicas(count=0), **_replicas(desired)}),
                 stop=state_files.read(self.stop_file, Stop),
             ),
-            status=self._told(status, why),
+            status=self._with_damage(status, why),
         )
 
-    def told(self, status: Status) -> Status:
+    def with_record_problem(self, status: Status) -> Status:
         """Add to a status what is wrong with the record."""
         try:
             self.load_record()
         except FileNotFoundError:
             return status
         except state_files.Unreadable as why:
-            return self._told(status, why)
+            return self._with_damage(status, why)
         return status
 
-    def _told(self, status: Status, why: state_files.Unreadable) -> Status:
+    def _with_damage(self, status: Status, why: state_files.Unreadable) -> Status:
         name, ended = names.run_name(*self._place), status.released_at is not None
         message = messages.record_damaged(str(self.record_file), str(why), name, ended=ended)
         return replace(status, reason=Reason.RECORD_DAMAGED, message=message)
@@ -189,7 +187,7 @@ class RunFolder:
     def _place(self) -> tuple[str, int]:
         return self.path.parent.name, int(self.path.name)
 
-    def _logged(self) -> dict[str, int]:
+    def _counts_by_log(self) -> dict[str, int]:
         """Return how many tasks of each type have left a log."""
         found: dict[str, int] = {}
         for log in self.tasks.glob("*.log"):
@@ -198,7 +196,7 @@ class RunFolder:
                 found[task_type.value] = max(found.get(task_type.value, 0), min(index + 1, 1000))
         return found
 
-    def mark(self, uid: str) -> None:
+    def write_uid(self, uid: str) -> None:
         """Store the uid in the name of a file, which no damage to the contents of files affects.
         Raises OSError.
         """
@@ -382,9 +380,7 @@ class Store:
         """
         used = {*run_names.numbers(self.runs_dir / cluster), *run_names.numbers(log_dir / cluster)}
         paths.private(self.runs_dir / cluster)
-        run = max(used, default=0) + 1
-        if run > MOST_RUNS:  # made by somebody else: no run's number has more digits
-            run = next(number for number in count(1) if number not in used)
+        run = run_names.next_number(used)
         while True:
             folder = self.folder(cluster, run)
             try:
@@ -404,7 +400,7 @@ class Store:
     def remove(self, folder: RunFolder) -> None:
         """Remove a run's folder, so that no reader ever sees half of it; its hours are kept."""
         cluster = folder.load()
-        kept = cluster is None or self.book.put(cluster, self.uids)
+        kept = cluster is None or self.hours.record(cluster, self.uids)
         hidden = folder.path.with_name(f".removed-{folder.path.name}-{os.getpid()}")
         try:
             os.rename(folder.path, hidden)
@@ -412,12 +408,12 @@ class Store:
             hidden = folder.path
         state_files.remove_tree(hidden)
         if cluster is not None and not kept:  # the disk was full and may have room by now
-            self.book.put(cluster, self.uids)
+            self.hours.record(cluster, self.uids)
         with contextlib.suppress(OSError):
             folder.path.parent.rmdir()
 
     @cached_property
-    def book(self) -> Book:
+    def hours(self) -> Book:
         """The ledger of their hours."""
         from .quota import Book  # supervisors remove nothing, and stay small
 

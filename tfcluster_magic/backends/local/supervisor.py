@@ -51,24 +51,24 @@ class Supervisor:
         if cluster is None or not os.path.samestat(os.stat(folder.lock_file), os.fstat(lock_fd)):
             raise RuntimeError(f"{folder.record_file} is not the record of this run")
         self._folder, self._name = folder, cluster.metadata.name
-        self._presence = Presence(folder, cluster.metadata.uid, lock_fd)
+        self._integrity = Presence(folder, cluster.metadata.uid, lock_fd)
         self._spec: Spec = cluster.spec
         self._wakeups = Wakeups(folder.control)
         addresses, self._held_ports = ports.reserve(self._spec.replicas.counts)
         described = state_files.load(folder.task_file, dict[str, object])
         text = msgspec.json.encode({**described, "addresses": addresses})
         state_files.write(folder.task_file, text)
-        self._presence.keep(folder.task_file, text)
+        self._integrity.remember(folder.task_file, text)
         with contextlib.suppress(FileNotFoundError):  # there are no GPUs
-            self._presence.keep(folder.gpus_file, state_files.content(folder.gpus_file))
+            self._integrity.remember(folder.gpus_file, state_files.content(folder.gpus_file))
         self._status: Status = replace(cluster.status, addresses=addresses)
         self._output = Path(self._status.paths["output"])
-        self._crew = Crew(
+        self._task_group = Crew(
             folder, cluster.metadata.uid, self._spec, self._output, self._wakeups.report_fd
         )
-        self._publisher = Publisher(folder, self._presence)
+        self._publisher = Publisher(folder, self._integrity)
         self._recorder = Recorder(folder, self._name, self._spec, self._status)
-        self._presence.keep(folder.status_file, folder.write_status(self._status))
+        self._integrity.remember(folder.status_file, folder.write_status(self._status))
 
     def run(self) -> None:
         """Work until the run is over and everything is given back."""
@@ -76,10 +76,10 @@ class Supervisor:
         while True:
             decision = self._turn()
             if decision.done:
-                self._crew.clean_up()
+                self._task_group.clean_up()
             self._publisher.put(self._status, urgent=decision.done)
             if decision.done and self._publisher.settled:
-                if not self._presence.is_lost:
+                if not self._integrity.is_lost:
                     self._folder.clear()
                 return
             self._sleep(decision.wake_at)
@@ -87,35 +87,35 @@ class Supervisor:
     def _turn(self) -> Decision:
         """Decide, and do it; again at once when that started something."""
         while True:
-            checkpoint = newest_checkpoint(self._output) if self._crew.disturbed else None
+            checkpoint = newest_checkpoint(self._output) if self._task_group.has_failures else None
             seen = Observation(
-                tasks=self._crew.observe(),
+                tasks=self._task_group.observe(),
                 checkpoint=checkpoint,
-                cores=self._crew.cores,
-                used=self._crew.used,
+                cores=self._task_group.cores,
+                used=self._task_group.used,
             )
             now = clock.now()
             decision = decide(self._spec, self._name, self._status, seen, now)
             self._recorder.note(now, seen, self._spec.stop, decision)
             self._status = decision.status
-            self._crew.end(decision.stop)
+            self._task_group.end(decision.stop)
             for wanted in decision.start:
-                self._crew.start(wanted)
+                self._task_group.start(wanted)
             if not decision.start:
                 return decision
 
     def _sleep(self, wake_at: float | None) -> None:
-        due = (clock.now() + PATROL, wake_at, self._crew.due, self._publisher.due)
+        due = (clock.now() + PATROL, wake_at, self._task_group.due, self._publisher.due)
         woken = self._wakeups.wait(min(at for at in due if at is not None))
-        self._crew.note(woken.reports)
+        self._task_group.take_reports(woken.reports)
         if woken.children:
-            self._crew.reap()
-        self._crew.look_after()
-        self._presence.restore()
+            self._task_group.reap()
+        self._task_group.enforce_limits()
+        self._integrity.restore()
         self._wakeups.renew()
         if woken.terminate:
             self._take_stop(Stop(reason=_(TERMINATED), by=_("this machine"), at=clock.now()))
-        elif self._presence.is_lost:
+        elif self._integrity.is_lost:
             self._take_stop(Stop(reason=_(REMOVED), by=_("this machine"), at=clock.now()))
         else:  # also without a knock: who wrote a stop may have died before it could knock
             self._take_stop(woken.stop)

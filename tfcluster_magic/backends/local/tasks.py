@@ -36,9 +36,7 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _IGNORED_HERE = (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGTERM, signal.SIGCHLD)
 
-_prctl: Callable[..., int] | None = None
-if sys.platform == "linux":
-    _prctl = ctypes.CDLL(None).prctl
+_prctl: Callable[..., int] | None = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 
 
 @dataclass
@@ -52,7 +50,7 @@ class Task:
     ready: bool = False
     idle_since: float | None = None
     exit: TaskExit | None = None
-    told: TaskExit | None = None
+    reported: TaskExit | None = None
     kill_at: float | None = None
     uncopied: str = ""
     killed: bool = field(default=False, repr=False)

@@ -30,7 +30,7 @@ def one(folder: RunFolder) -> Iterator[TFCluster | None]:
     """
     known = Known()
     while not state_files.is_gone(folder.record_file):
-        cluster = known.look(folder)
+        cluster = known.changed(folder)
         yield cluster
         if known.is_released(folder):
             return
@@ -49,7 +49,7 @@ def every(folders: Callable[[], Iterable[RunFolder]]) -> Iterator[TFCluster | Re
             quiet = False
             yield Removed(name)
         for folder in current:
-            cluster = known.look(folder)
+            cluster = known.changed(folder)
             if cluster is not None and not expired(cluster, time.time()):
                 quiet = False
                 yield cluster
@@ -64,7 +64,7 @@ class Known:
     def __init__(self) -> None:
         self._seen: dict[str, tuple[Stamp, RunFolder, TFCluster]] = {}
 
-    def look(self, folder: RunFolder) -> TFCluster | None:
+    def changed(self, folder: RunFolder) -> TFCluster | None:
         """The run if it is new or has changed."""
         key, stamp = str(folder.path), _stamp(folder)
         last, _, before = self._seen.get(key, (None, None, None))
