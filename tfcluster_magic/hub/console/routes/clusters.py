@@ -17,7 +17,7 @@ from ....i18n import _
 from ....launch import validation
 from ....spec import Model, Stop
 from ....terminal_text import clean
-from .. import table
+from .. import tables
 from .base import ConsoleHandler, noted, words
 from .page import Page
 
@@ -60,7 +60,7 @@ class Clusters(ConsoleHandler):
 
     async def get(self) -> None:
         """Rows that fit, and when they were seen; 304 to who has them already."""
-        asked = table.query(words(self))
+        asked = tables.RUNS.query(words(self))
         looks = self.console.looks
         look = await looks.look(kept=asked.kept)
         self.set_header("Cache-Control", "no-cache")
@@ -72,8 +72,8 @@ class Clusters(ConsoleHandler):
                 self.set_status(304)
                 self.finish()
                 return
-        page = table.page(look.seen.rows, asked)
-        fields = {name: getattr(page, name) for name in page.__struct_fields__}
+        page = tables.RUNS.page(look.seen.rows, asked)
+        fields = {"items": page.items, "total": page.total, "all": page.all, "phases": page.counts}
         self.reply({**fields, "missed": look.seen.missed, "seenAt": look.at, "note": look.note})
 
 
@@ -120,7 +120,7 @@ class Logs(ConsoleHandler):
     async def get(self, owner: str, name: str) -> None:
         """The lines."""
         task = self.get_query_argument("task")
-        lines = table.query({"limit": [self.get_query_argument("lines", str(LINES))]}).limit
+        lines = tables.row_limit(self.get_query_argument("lines", str(LINES)))
         entries = await noted(self, "logs", [(owner, f"{name} {task}")])
         audit = self.console.audit
         try:

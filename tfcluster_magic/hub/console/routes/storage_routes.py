@@ -10,7 +10,7 @@ import time
 
 from ....kube.api.amounts import quantity
 from ...tenancy.overrides import entitled, limits
-from .. import stored
+from ..tables import STORAGE, storage_page, storage_rows
 from .base import ConsoleHandler, words
 from .page import Page
 
@@ -27,7 +27,7 @@ class Storage(ConsoleHandler):
 
     async def get(self) -> None:
         """Rows that fit; what could not be read is told beside them."""
-        asked = stored.query(words(self))
+        asked = STORAGE.query(words(self))
         console, now = self.console, time.time()
         filled, users, policy, overrides = await asyncio.gather(
             console.stored.filled(),
@@ -39,7 +39,8 @@ class Storage(ConsoleHandler):
         for user in users:
             said = limits(entitled(policy, user.groups, overrides.get(user.name), now)).storage
             allowed[user.name] = {name: round(quantity(text)) for name, text in said.items()}
-        self.reply({**stored.page(stored.rows(filled, allowed), asked), "missed": filled.missed})
+        page = storage_page(storage_rows(filled, allowed), asked)
+        self.reply({**page, "missed": filled.missed})
 
 
 HANDLERS = (("storage", StoragePage), ("api/storage", Storage))

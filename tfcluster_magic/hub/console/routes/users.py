@@ -45,7 +45,7 @@ class Users(ConsoleHandler):
 
     async def get(self) -> None:
         """Rows that fit; what could not be read is told beside them."""
-        asked = tables.query(words(self))
+        asked = tables.USERS.query(words(self))
         console, now = self.console, time.time()
         (users, accounts), look, policy, overrides = await asyncio.gather(
             console.people.recent(),
@@ -58,7 +58,7 @@ class Users(ConsoleHandler):
             return entitled(policy, user.groups, overrides.get(user.name), now)
 
         used = console.stored.used()
-        found = tables.rows(
+        found = tables.user_rows(
             users,
             accounts or {},
             entitlement,
@@ -66,8 +66,9 @@ class Users(ConsoleHandler):
             used,
             has_claims=console.site.has_claims,
         )
-        page = tables.page(found, asked)
-        fields = {name: getattr(page, name) for name in page.__struct_fields__}
+        page = tables.USERS.page(found, asked)
+        fields: dict[str, Any] = {"items": page.items, "total": page.total, "all": page.all}
+        fields |= {"servers": page.counts}
         fields["groups"] = sorted({group for one in users for group in one.groups})
         fields |= {"missed": look.seen.missed, "seenAt": look.at, "note": look.note}
         self.reply({**fields, "ownAccounts": accounts is not None})
