@@ -16,10 +16,10 @@ FRESH = 30.0
 
 
 class Stored:
-    """The newest measuring of a world; to be used from one loop."""
+    """The newest measuring of a site; to be used from one loop."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, site: World) -> None:
+        self._site = site
         self._task: asyncio.Task[Filled] | None = None
         self._at = float("-inf")
 
@@ -38,7 +38,7 @@ class Stored:
         late = time.monotonic() - self._at > FRESH
         if self._task is None or (late and self._task.done()) or _failed(self._task):
             self._at = time.monotonic()
-            self._task = asyncio.ensure_future(self._world.storage())
+            self._task = asyncio.ensure_future(self._site.storage())
         return await asyncio.shield(self._task)
 
 

@@ -32,7 +32,7 @@ from ....web import MOST_BYTES, StreamedBody
 from ..audit import Entry, entry
 
 if TYPE_CHECKING:
-    from . import Console
+    from .state import Console
 
 PROBLEM = problems.TYPE
 POLICY = (

@@ -30,10 +30,10 @@ class Storage(ConsoleHandler):
         asked = STORAGE.query(words(self))
         console, now = self.console, time.time()
         filled, users, policy, overrides = await asyncio.gather(
-            console.stored.filled(),
+            console.storage_cache.filled(),
             console.people.all(),
-            console.site.policy(),
-            console.site.overrides(),
+            console.site_policy.policy(),
+            console.site_policy.overrides(),
         )
         allowed = {}
         for user in users:

@@ -1,4 +1,4 @@
-"""This machine as a world of the console: one reader process for each person that has runs here.
+"""This machine as a site of the console: one reader process for each person that has runs here.
 
 Promises that root opens nobody's folders: each reader runs under its person's account, is started
 when somebody looks and ends a minute after the last look. A home that hangs holds up its own rows

@@ -1,4 +1,4 @@
-"""A Kubernetes cluster as a world of the console.
+"""A Kubernetes cluster as a site of the console.
 
 Promises that however often somebody looks, the API server is asked for one list of each kind and
 told changes from then on (`kube/informer`): a look costs no call. What is stopped, read or removed
