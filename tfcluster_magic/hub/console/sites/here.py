@@ -132,7 +132,8 @@ class Here:
         """See `World.pack`. Nothing is waited for."""
         del tell
         reader = await self._of(owner)
-        process = await reader.begin("packer", stdin=DEVNULL, stdout=out, stderr=PIPE)
+        packer = "tfcluster_magic.hub.console.packer"
+        process = await reader.begin(packer, stdin=DEVNULL, stdout=out, stderr=PIPE)
         try:
             _out, said = await process.communicate()
         finally:
