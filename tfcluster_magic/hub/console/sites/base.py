@@ -13,6 +13,9 @@ from ....quota.ledger import Days
 from ....quota.storage import Volume
 from ....spec import Model, Stop
 
+KEPT = 600.0
+"""Seconds for which the runs of the last look are kept when nobody looks."""
+
 
 class Row(Model, frozen=True, omit_defaults=False):
     """One run in the table. `owner` is whom the hub knows by that name."""

@@ -21,9 +21,8 @@ from ....errors import NotFound, TFClusterError
 from ....i18n import _
 from ....spec import Stop
 from ...local_servers import NoServer, account
-from .base import Filled, Held, Leaks, Missed, Seen
+from .base import KEPT, Filled, Held, Leaks, Missed, Seen
 from .local import Nursery, PersonReader
-from .looks import KEPT
 from .reader import Answer, Ask
 
 WAIT = 5.0

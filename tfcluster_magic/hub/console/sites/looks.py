@@ -14,14 +14,12 @@ from ....errors import TFClusterError
 from ....i18n import ngettext
 from ....spec import Model
 from ..cached_reading import Listing
-from .base import Seen, World
+from .base import KEPT, Seen, World
 
 FRESH, OLD, LAST = 1.5, 3.0, 10.0
 """Seconds in which a look is new enough; after which another one is waited for; after which nobody
 has looked for a while, and a page has the last one meanwhile.
 """
-KEPT = 600.0
-"""Seconds for which the last look is kept when nobody looks."""
 PATIENCE = 0.1
 """Seconds that a page waits for a new look before it has the last one."""
 
