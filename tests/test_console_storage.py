@@ -15,6 +15,7 @@ from tfcluster_magic.hub.console import stored
 from tfcluster_magic.hub.console.sites import kubernetes_storage
 from tfcluster_magic.hub.console.sites.base import Filled
 from tfcluster_magic.hub.console.sites.here import Here
+from tfcluster_magic.hub.console.tables import STORAGE, storage_page, storage_rows
 from tfcluster_magic.kube.api.client import path
 from tfcluster_magic.quota.storage import Volume
 
@@ -59,8 +60,8 @@ def test_rows_stand_beside_what_is_allowed() -> None:
             "bob": (Volume(name="log", used=GIB, allowed=4 * GIB), Volume(name="data", note="why")),
         }
     )
-    rows = stored.rows(filled, {"ada": {"log": 10 * GIB}, "bob": {"log": 1}})
-    page = stored.page(rows, stored.query({}))
+    rows = storage_rows(filled, {"ada": {"log": 10 * GIB}, "bob": {"log": 1}})
+    page = storage_page(rows, STORAGE.query({}))
     assert [(row.owner, row.name, row.share) for row in page["items"]] == [
         ("ada", "log", 0.9),
         ("bob", "log", 0.25),
@@ -68,12 +69,12 @@ def test_rows_stand_beside_what_is_allowed() -> None:
         ("bob", "data", 0.0),
     ]
     assert (page["total"], page["all"], page["full"]) == (4, 4, 1)
-    only = stored.page(rows, stored.query({"full": ["true"]}))
+    only = storage_page(rows, STORAGE.query({"full": ["true"]}))
     assert [row.owner for row in only["items"]] == ["ada"]
     asked = {"sort": ["owner"], "q": ["BOB"], "limit": ["1"], "offset": ["1"]}
-    assert [row.name for row in stored.page(rows, stored.query(asked))["items"]] == ["log"]
+    assert [row.name for row in storage_page(rows, STORAGE.query(asked))["items"]] == ["log"]
     with pytest.raises(InvalidRequest) as wrong:
-        stored.query({"sort": ["size"], "full": ["maybe"], "x": ["1"], "limit": ["0"]})
+        STORAGE.query({"sort": ["size"], "full": ["maybe"], "x": ["1"], "limit": ["0"]})
     assert len(wrong.value.problems) == 4
 
 

@@ -7,7 +7,7 @@ from support.console_rows import row
 
 from tfcluster_magic.errors import InvalidRequest
 from tfcluster_magic.hub.console.sites.rows import row_of
-from tfcluster_magic.hub.console.table import COLUMNS, page, query
+from tfcluster_magic.hub.console.tables import RUNS
 from tfcluster_magic.spec import (
     Metadata,
     Phase,
@@ -19,6 +19,8 @@ from tfcluster_magic.spec import (
     Status,
     TFCluster,
 )
+
+COLUMNS, page, query = RUNS.sort_keys, RUNS.page, RUNS.query
 
 ROWS = [
     row("ada", 2, phase="Failed", reason="OOMKilled", message="worker-0 was killed"),
@@ -63,7 +65,7 @@ def test_phases_are_counted_whatever_phase_is_chosen() -> None:
     found = page(ROWS, query({"phase": ["Failed"], "owner": ["ada"]}))
 
     assert (found.total, found.all) == (1, 3)
-    assert found.phases["Failed"] == found.phases["Running"] == 1
+    assert found.counts["Failed"] == found.counts["Running"] == 1
 
 
 def test_everything_that_cannot_be_asked_is_named_at_once() -> None:

@@ -42,9 +42,9 @@ def names(**given: str) -> list[str]:
         return entitled(POLICY, user.groups, OVERRIDES.get(user.name), 50.0)
 
     accounts, stored = {"dan": "no password"}, {"ada": 5.0}
-    rows = tables.rows(USERS, accounts, entitlement, RUNS, stored, has_claims=True)
-    asked = tables.query({key: [text] for key, text in given.items()})
-    return [one.name for one in tables.page(rows, asked).items]
+    rows = tables.user_rows(USERS, accounts, entitlement, RUNS, stored, has_claims=True)
+    asked = tables.USERS.query({key: [text] for key, text in given.items()})
+    return [one.name for one in tables.USERS.page(rows, asked).items]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_row_says_what_is_used_and_what_is_allowed_by_whom() -> None:
     def entitlement(user: HubUser):
         return entitled(POLICY, user.groups, OVERRIDES.get(user.name), 50.0)
 
-    rows = tables.rows(USERS, {}, entitlement, RUNS, {"ada": 5.0}, has_claims=True)
+    rows = tables.user_rows(USERS, {}, entitlement, RUNS, {"ada": 5.0}, has_claims=True)
     ada, bob, cyd = rows
 
     assert (ada.clusters, ada.used.cpu, ada.used.memory, ada.used.pods) == (1, 1.0, 2**30, 3)
@@ -95,7 +95,7 @@ def test_all_storage_is_bounded_where_each_part_is(said: str, there: int, here: 
     policy = parse(f"default: {{storage: {{{said}}}}}")
     allowed = []
     for has_claims in (True, False):
-        (one, *_others) = tables.rows(
+        (one, *_others) = tables.user_rows(
             USERS,
             {},
             lambda user: entitled(policy, user.groups, None, 0.0),

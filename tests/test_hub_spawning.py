@@ -59,9 +59,9 @@ def found(labels: Any = None, annotations: Any = None, **head: Any) -> dict[str,
 READY = found(annotations={tenants.FURNISHED: "1"})
 
 
-def ensure(*namespaces: Any, seconds: float = 5) -> tuple[Answers, list[str]]:
+def ensure(*seen: Any, seconds: float = 5) -> tuple[Answers, list[str]]:
     """Wait for the namespace; what was written and what was told."""
-    answers, told = Answers(*namespaces), []
+    answers, told = Answers(*seen), []
     asyncio.run(tenants.ensure(answers, TENANT, told.append, seconds))  # type: ignore[arg-type]
     return answers, told
 

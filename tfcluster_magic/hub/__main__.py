@@ -1,7 +1,7 @@
 """`python -m tfcluster_magic.hub`: what an administrator does to the hub from a shell.
 
-It promises one command for each row of `COMMANDS`, each imported only when it is asked for, and an
-error as one sentence with exit code 1. It does nothing itself.
+It promises one command for each row of `COMMANDS`, each imported only when it is asked for, and
+`secrets`; an error is one sentence with exit code 1.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ import sys
 import click
 
 from ..errors import TFClusterError
+from .secrets import secrets
 
 COMMANDS = {
-    "accounts": ("auth.commands", "accounts"),
-    "backup": ("backups", "backup"),
-    "restore": ("backups", "restore"),
-    "secrets": ("secrets", "secrets"),
+    "accounts": ("tfcluster_magic.hub.auth.commands", "accounts"),
+    "backup": ("tfcluster_magic.hub.backups", "backup"),
+    "restore": ("tfcluster_magic.hub.backups", "restore"),
 }
-"""The word a person types, and where its click command is."""
+"""The word a person types, and where its click command is, which is imported when it is used."""
 
 
 class Commands(click.Group):
-    """The commands of `COMMANDS`, found by name."""
+    """The commands of `COMMANDS`, found by name, and `secrets`."""
 
-    def list_commands(self, _ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:
         """The words, in the order of the alphabet."""
-        return sorted(COMMANDS)
+        return sorted([*COMMANDS, *super().list_commands(ctx)])
 
-    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of a word, None for another."""
         if cmd_name not in COMMANDS:
-            return None
+            return super().get_command(ctx, cmd_name)
         module, name = COMMANDS[cmd_name]
-        found = getattr(importlib.import_module(f"tfcluster_magic.hub.{module}"), name)
+        found = getattr(importlib.import_module(module), name)
         assert isinstance(found, click.Command)
         return found
 
@@ -42,6 +42,9 @@ class Commands(click.Group):
 @click.command(cls=Commands)
 def main() -> None:
     """Administer the hub."""
+
+
+main.add_command(secrets)
 
 
 if __name__ == "__main__":

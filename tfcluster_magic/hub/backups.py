@@ -27,8 +27,8 @@ from ..errors import Conflict, InvalidRequest, NotFound, Problem
 from ..i18n import _
 from ..paths import private, state_dir
 from .auth import FILE as ACCOUNTS
+from .common import DATABASE, is_open
 
-DATABASE = "jupyterhub.sqlite"
 COOKIES = "cookie_secret"
 FILES = (DATABASE, ACCOUNTS, COOKIES)
 MANIFEST = "manifest.json"
@@ -221,19 +221,9 @@ def _no_hub(state: Path) -> Iterator[None]:
         yield
 
 
-def is_open(file: Path) -> bool:
-    """Whether a process of this machine has the file open, as a hub has its database."""
-    name = str(file.resolve())
-    for link in Path("/proc").glob("[0-9]*/fd/*"):
-        with suppress(OSError):  # it has ended, or is somebody else's
-            if os.readlink(link) == name:
-                return True
-    return False
-
-
 @contextmanager
 def _accounts_lock(state: Path) -> Iterator[None]:
-    """Between two writers of accounts; see accounts/store.py."""
+    """Between two writers of accounts; see auth/store.py."""
     lock = state / Path(ACCOUNTS).with_suffix(".lock")
     with os.fdopen(os.open(lock, os.O_CREAT | os.O_RDWR, 0o600), "rb") as held:
         fcntl.flock(held, fcntl.LOCK_SH)

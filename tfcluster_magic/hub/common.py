@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -20,6 +21,8 @@ from ..errors import InvalidRequest, Problem
 from ..i18n import _
 from . import forwarded
 
+DATABASE = "jupyterhub.sqlite"
+"""JupyterHub's own state, in the hub's folder."""
 HERE = Path(__file__).parent
 PAGES = HERE / "templates"
 COOKIE_DAYS = 14
@@ -49,7 +52,7 @@ def configure(c: Config, *, state: Path) -> None:
     if host := subdomain_host():
         c.JupyterHub.subdomain_host = host
         c.JupyterHub.subdomain_hook = host_of
-    c.JupyterHub.db_url = f"sqlite:///{state / 'jupyterhub.sqlite'}"
+    c.JupyterHub.db_url = f"sqlite:///{state / DATABASE}"
     c.JupyterHub.upgrade_db = True  # a newer hub opens an older one's, after saving a copy
     c.JupyterHub.cookie_secret_file = str(state / "cookie_secret")
     c.JupyterHub.cookie_max_age_days = COOKIE_DAYS
@@ -59,6 +62,16 @@ def configure(c: Config, *, state: Path) -> None:
     c.JupyterHub.authenticate_prometheus = True
     c.Spawner.server_token_scopes = list(SERVER_SCOPES)
     c.Spawner.http_timeout = 120  # a first start on a busy machine takes longer than 30 s
+
+
+def is_open(file: Path) -> bool:
+    """Whether a process of this machine has the file open, as a hub has its database."""
+    name = str(file.resolve())
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        with suppress(OSError):  # it has ended, or is somebody else's
+            if os.readlink(link) == name:
+                return True
+    return False
 
 
 def base_url(environ: Mapping[str, str] | None = None) -> str:

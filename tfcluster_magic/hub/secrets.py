@@ -15,8 +15,6 @@ import click
 
 from ..errors import InvalidRequest, Problem
 from ..i18n import _
-from ..kube.api import access
-from ..kube.api.client import ApiError, path
 
 NAME = "tfcluster-hub-tokens"
 KEYS = ("proxy", "cookie", "crypt", "tenancy", "console")
@@ -39,7 +37,7 @@ def secrets(namespace: str, context: str, new: tuple[str, ...]) -> None:
     if unknown := sorted({*new} - {*KEYS}):
         allowed = _("one of {keys} is allowed").format(keys=", ".join(KEYS))
         raise InvalidRequest([Problem("--new", ", ".join(unknown), allowed)])
-    there = stored(context, namespace)
+    there = _secret_of_cluster(context, namespace)
     data = {key: there.get(key, "") for key in KEYS}
     made = [key for key in KEYS if key in new or not data[key]]
     for key in made:
@@ -60,12 +58,15 @@ def secrets(namespace: str, context: str, new: tuple[str, ...]) -> None:
     click.echo(text.format(name=NAME, namespace=namespace, **words), err=True)
 
 
-def stored(context: str, namespace: str) -> dict[str, Any]:
+def _secret_of_cluster(context: str, namespace: str) -> dict[str, Any]:
     """What the cluster has, by key; nothing before the first time.
 
     Raises:
         TFClusterError: the cluster cannot be asked: a guess could replace what is in use.
     """
+    from ..kube.api import access  # a machine need not have Kubernetes' client
+    from ..kube.api.client import ApiError, path
+
     api, _namespace = access.connect(context)
     try:
         found = api.get(path("secrets", namespace, NAME))

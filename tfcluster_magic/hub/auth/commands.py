@@ -18,8 +18,7 @@ import click
 from ...errors import InvalidRequest, NotFound, Problem
 from ...i18n import _
 from ...paths import private, state_dir
-from ..backups import DATABASE, is_open
-from ..common import base_url, subdomain_host
+from ..common import DATABASE, base_url, is_open, subdomain_host
 from . import FILE
 from .store import LINK_HOURS, Account, AccountStore, normal
 

@@ -84,19 +84,19 @@ class SetPassword(_Page):
     async def post(self) -> None:
         """Set it; who did so is signed in and on the way to a notebook."""
         code = self.get_body_argument("code", "")
-        accounts = self.authenticator
+        authenticator = self.authenticator
         try:
-            hashed = await accounts.in_thread(passwords.hashed, await self._typed(code))
-            name, admin = await accounts.in_thread(accounts.store.redeem, code, hashed)
+            hashed = await authenticator.in_thread(passwords.hashed, await self._typed(code))
+            name, admin = await authenticator.in_thread(authenticator.store.redeem, code, hashed)
         except ValueError as problem:
             await self._ask(code, error=str(problem))
             return
         except LinkRefused as problem:
             await self.show("link-refused.html", 404, error=str(problem))
             return
-        await accounts.revoking.reset(name)
+        await authenticator.revoking.reset(name)
         user = await self.auth_to_user({"name": name, "admin": True if admin else None})
-        accounts.know(self, name, hashed)
+        authenticator.know(self, name, hashed)
         self.set_login_cookie(user)
         self.log.info("%s has set a password by a link", name)
         self.redirect(self.get_next_url(user))
@@ -132,11 +132,11 @@ class ChangePassword(_Page):
     @web.authenticated
     async def post(self) -> None:
         """Change it."""
-        user, accounts = self.current_user, self.authenticator
+        user, authenticator = self.current_user, self.authenticator
         present = self.get_body_argument("present", "", strip=False)
         try:
             password = self.typed(user.name, admin=user.admin)
-            stored = await accounts.check(self, user.name, present)
+            stored = await authenticator.check(self, user.name, present)
             if stored is None:
                 raise ValueError(_("That is not your present password."))
         except ValueError as problem:
@@ -146,16 +146,16 @@ class ChangePassword(_Page):
             told = str(getattr(problem, "jupyterhub_message", problem))
             await self._show(problem.status_code, error=told)
             return
-        hashed = await accounts.in_thread(passwords.hashed, password)
+        hashed = await authenticator.in_thread(passwords.hashed, password)
         try:
-            await accounts.in_thread(
-                lambda: accounts.store.set_password(user.name, hashed, instead_of=stored)
+            await authenticator.in_thread(
+                lambda: authenticator.store.set_password(user.name, hashed, instead_of=stored)
             )
         except PasswordReplaced as problem:
             await self._show(400, error=str(problem))
             return
-        await accounts.revoking.reset(user.name)
-        accounts.know(self, user.name, hashed)
+        await authenticator.revoking.reset(user.name)
+        authenticator.know(self, user.name, hashed)
         self.set_login_cookie(user)
         await self._show(done=True)
 
@@ -246,11 +246,11 @@ class LinksAPI(APIHandler):
 
 async def made(handler: Any, names: list[str]) -> dict[str, str]:
     """Return codes of new links by name; what they reset is ended. Raises InvalidRequest."""
-    accounts = handler.authenticator
-    codes: dict[str, str] = await accounts.in_thread(accounts.store.invite_all, names)
-    resets = await accounts.in_thread(accounts.store.resets)
+    authenticator = handler.authenticator
+    codes: dict[str, str] = await authenticator.in_thread(authenticator.store.invite_all, names)
+    resets = await authenticator.in_thread(authenticator.store.resets)
     ended = {allowed_name(each) for each in names} & {*resets}
-    await asyncio.gather(*(accounts.revoking.reset(name) for name in ended))
+    await asyncio.gather(*(authenticator.revoking.reset(name) for name in ended))
     return codes
 
 

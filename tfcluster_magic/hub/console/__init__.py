@@ -1,6 +1,6 @@
 """The admin console: every cluster of the site, for the hub's administrators; a service of the hub.
 
-The hub starts it beside itself (`service.py`) and it serves one page and the API that the page and
-`tfcluster admin` share (`routes.py`). What it shows lies behind `world.World`; `here.py` is this
-machine. Every change and every look into a log is in the audit log (`audit.py`).
+The hub starts it beside itself (`service.py`) and it serves pages and the API that the pages and
+`tfcluster admin` share (`routes`). What they show lies behind a `Site` (`sites`): this machine, or
+a Kubernetes cluster. Every change and every look into a log is in the audit log (`audit.py`).
 """

@@ -55,15 +55,15 @@ async def users() -> Iterable[str]:
             return names
 
 
-def server(world: World, state: Path, site: Site | None = None) -> HTTPServer:
+def server(site: World, state: Path, policy: Site | None = None) -> HTTPServer:
     """What answers, with its audit log in this folder."""
     console = Console(
-        world=world,
+        site=site,
         audit=AuditLog(state / FILE),
         prefix=os.environ["JUPYTERHUB_SERVICE_PREFIX"],
         hub=url_path_join(os.environ["JUPYTERHUB_BASE_URL"], "hub/"),
-        site=site or Nowhere(),
-        archives=Archives(Path(os.environ.get(service.ARCHIVES) or state / FOLDER), world.pack),
+        site_policy=policy or Nowhere(),
+        archives=Archives(Path(os.environ.get(service.ARCHIVES) or state / FOLDER), site.pack),
     )
     return forwarded.Server(
         application(console),
@@ -84,19 +84,19 @@ def asked_to_end() -> asyncio.Future[bool]:
 async def serve() -> None:
     """Serve this machine until the hub ends. Raises OSError when the port cannot be taken."""
     hub = os.getppid()
-    world = Here(os.environ[service.OWNER], users)
+    site = Here(os.environ[service.OWNER], users)
     state = private(Path(os.environ[service.STATE]))
-    policy = os.environ.get(allowances.VARIABLE)
-    site = SiteHere(allowances.Allowances(state, Path(policy) if policy else None))
-    answers = server(world, state, site)
+    file = os.environ.get(allowances.VARIABLE)
+    policy = SiteHere(allowances.Allowances(state, Path(file) if file else None))
+    answers = server(site, state, policy)
     # The hub holds the port, so that nobody else gets it.
     answers.listen(int(os.environ[service.PORT]), service.LOOPBACK, reuse_port=True)
     asked = asked_to_end()
     while os.getppid() == hub and not asked.done():
         await asyncio.wait([asked], timeout=LOOK)
-        await world.rest()
+        await site.rest()
     answers.stop()
-    await world.close()
+    await site.close()
 
 
 def main() -> None:

@@ -69,11 +69,11 @@ class Import:
     Args:
         hub: the hub's API.
         address: of the hub in the browser of who asks, for links; with a slash at the end.
-        site: makes beforehand what a user's notebook needs.
+        policy: makes beforehand what a user's notebook needs.
     """
 
-    def __init__(self, hub: HubUsers, address: str, site: Site) -> None:
-        self._hub, self._address, self._site = hub, address, site
+    def __init__(self, hub: HubUsers, address: str, policy: Site) -> None:
+        self._hub, self._address, self._policy = hub, address, policy
         self._users: dict[str, HubUser] = {}
         self._accounts: dict[str, str] | None = None
         self._allowed: frozenset[str] | None = None
@@ -92,7 +92,7 @@ class Import:
         self._accounts = await self._hub.accounts()
         self._allowed = await self._hub.allowed()
         self._groups = set(await self._hub.groups())
-        self._unprepared = await self._site.unprepared({line.name for line in lines})
+        self._unprepared = await self._policy.unprepared({line.name for line in lines})
         if self._accounts is None and (named := [line.group for line in lines if line.group]):
             rule = _(
                 "the provider that people sign in with says who is in which group: put them into "
@@ -167,7 +167,7 @@ class Import:
                 await self._hub.make_group(group)
                 self._groups.add(group)
             await self._hub.join(names, group)
-        spaces = (self._site.prepare(plan.name) for plan in _with(plans, "namespace"))
+        spaces = (self._policy.prepare(plan.name) for plan in _with(plans, "namespace"))
         for error in await asyncio.gather(*spaces, return_exceptions=True):
             if error is not None:
                 raise error

@@ -53,30 +53,30 @@ async def serve_pod(
     except TFClusterError as error:
         raise SystemExit(str(error)) from None
     home = own if account.in_pod() else HOME
-    world = Kubernetes(api, home, names.prefix(), users)
+    site = Kubernetes(api, home, names.prefix(), users)
     turned = [time.monotonic()]
 
     def healthy() -> Answer:
         if time.monotonic() - turned[0] > LATE:
             return False, "its loop hangs"
-        return (True, "ok") if world.alive else (False, "a thread has died")
+        return (True, "ok") if site.alive else (False, "a thread has died")
 
     def ready() -> Answer:
-        return world.synced, "; ".join(world.problems) or "ok"
+        return site.synced, "; ".join(site.problems) or "ok"
 
-    world.start()
+    site.start()
     health = Health(HEALTH_PORT, {"/healthz": healthy, "/readyz": ready})
     health.start()
-    tenants = world.tenants
-    site = SiteInCluster(
+    tenants = site.tenants
+    policy = SiteInCluster(
         api,
         home,
         names.prefix(),
         HubUsers(),
         lambda: [each["metadata"]["name"] for each in tenants.every()],
     )
-    world.policy = site.policy
-    answers = server(world, Path(os.environ[service.STATE]), site)
+    site.policy = policy.policy
+    answers = server(site, Path(os.environ[service.STATE]), policy)
     answers.listen(PORT)
     log.info("following %s; console on port %d", api.server, PORT)
     asked = asyncio.ensure_future(asked_to_end())
@@ -86,4 +86,4 @@ async def serve_pod(
     log.info("ending")
     answers.stop()
     health.stop()
-    world.close()
+    site.close()

@@ -1,18 +1,257 @@
-"""Rows of the table of users as somebody asks for them: filtered, sorted, one page. Pure."""
+"""The console's tables of runs, users and storage: columns, filters, the order and one page. Pure.
+
+Promises that every word of an address that is wrong is named at once, with what is allowed, and
+that rows which sort alike have the same order at each look.
+"""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
+from msgspec.structs import replace
+
+from ...errors import InvalidRequest, Problem
+from ...i18n import _
 from ...kube.api.amounts import quantity
 from ...quota.limits import Term
-from ...spec import Model
+from ...quota.storage import WARN, Part, Volume
+from ...spec import Model, Phase, Reason
 from ..tenancy.grants import Entitlement, Storage
-from .asking import KEPT, read
 from .hub_users import HubUser
-from .sites.base import Row
+from .sites.base import Filled, Row
+
+R = TypeVar("R")
+
+MOST = 1000
+"""Rows of one page at most."""
+ALWAYS = ("limit", "offset", "q", "sort")
+"""The words that every table takes."""
+
+
+# ---- any table
+
+
+@dataclass(frozen=True)
+class Column(Generic[R]):
+    """One column: the key by which rows are sorted, and the text in which `q` is searched.
+
+    Without `sort` a table cannot be sorted by it; without `text` nothing is found in it.
+    """
+
+    name: str
+    sort: Callable[[R], Any] | None = None
+    text: Callable[[R], Sequence[str]] | None = None
+
+
+@dataclass(frozen=True)
+class Filter(Generic[R]):
+    """A word of the address that leaves some rows out.
+
+    Args:
+        name: the word.
+        fits: whether a row stays, by the values that were given.
+        choices: the values that are allowed; without them any.
+        many: whether several may be given, separated by commas or in words of their own.
+        counted: the value that a row has; a page then counts the rows of each choice that the
+            other filters leave.
+    """
+
+    name: str
+    fits: Callable[[R, tuple[str, ...]], bool] = lambda _row, _values: True
+    choices: tuple[str, ...] = ()
+    many: bool = False
+    counted: Callable[[R], str] | None = None
+
+
+class Query(Model, frozen=True):
+    """What somebody wants to see; `chosen` are the values of those filters that have any."""
+
+    text: str
+    chosen: dict[str, tuple[str, ...]]
+    sort: str
+    descending: bool
+    limit: int
+    offset: int
+
+    @property
+    def kept(self) -> bool:
+        """Whether runs of the last look will do where a new one takes long."""
+        return self.chosen.get(KEPT.name) == ("true",)
+
+
+@dataclass(frozen=True)
+class TablePage(Generic[R]):
+    """Some rows of those that fit. `counts` is by choice of the filter that is counted."""
+
+    items: tuple[R, ...]
+    total: int
+    all: int
+    counts: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Table(Generic[R]):
+    """One table.
+
+    Args:
+        columns: its columns.
+        filters: the words that leave rows out; at most one of them is counted.
+        usual: by what it is sorted unless asked, with a `-` before it for descending.
+        order: the key by which rows are sorted that are alike in the column.
+    """
+
+    columns: tuple[Column[R], ...]
+    filters: tuple[Filter[R], ...]
+    usual: str
+    order: Callable[[R], Any]
+
+    @property
+    def sort_keys(self) -> dict[str, Callable[[R], Any]]:
+        """By what it can be sorted."""
+        return {each.name: each.sort for each in self.columns if each.sort is not None}
+
+    def query(self, given: Mapping[str, Sequence[str]]) -> Query:
+        """What the words of an address ask for.
+
+        Raises:
+            InvalidRequest: a word or a value is not known; all of them are named.
+        """
+        known = sorted((*ALWAYS, *(each.name for each in self.filters)))
+        use = _("use {words}")
+        wrong = [
+            Problem(name, values[-1], use.format(words=", ".join(known)))
+            for name, values in given.items()
+            if name not in known
+        ]
+        last = {name: values[-1] for name, values in given.items() if values}
+        chosen: dict[str, tuple[str, ...]] = {}
+        for each in self.filters:
+            values = _values(each, given.get(each.name, ()))
+            wrong += [
+                Problem(each.name, value, use.format(words=", ".join(each.choices)))
+                for value in values
+                if each.choices and value not in each.choices
+            ]
+            if values:
+                chosen[each.name] = values
+        by = last.get("sort", self.usual)
+        if by.removeprefix("-") not in self.sort_keys:
+            wrong.append(Problem("sort", by, use.format(words=", ".join(self.sort_keys))))
+        limit = _count("limit", last.get("limit", "100"), 1, MOST, wrong)
+        offset = _count("offset", last.get("offset", "0"), 0, 10**9, wrong)
+        if wrong:
+            raise InvalidRequest(wrong, _("that cannot be asked"))
+        return Query(
+            text=last.get("q", "").strip().casefold(),
+            chosen=chosen,
+            sort=by.removeprefix("-"),
+            descending=by.startswith("-"),
+            limit=limit,
+            offset=offset,
+        )
+
+    def page(self, rows: Sequence[R], query: Query) -> TablePage[R]:
+        """The rows that are asked for."""
+        fits = [row for row in rows if not query.text or query.text in self._text(row)]
+        counted: Filter[R] | None = None
+        for each in self.filters:
+            if each.counted is not None:
+                counted = each
+            else:
+                fits = _filtered(fits, each, query)
+        counts: dict[str, int] = {}
+        if counted is not None and counted.counted is not None:
+            found = Counter(map(counted.counted, fits))
+            counts = {choice: found[choice] for choice in counted.choices}
+            fits = _filtered(fits, counted, query)
+        fits.sort(key=self.order)
+        fits.sort(key=self.sort_keys[query.sort], reverse=query.descending)
+        return TablePage(
+            items=tuple(fits[query.offset : query.offset + query.limit]),
+            total=len(fits),
+            all=len(rows),
+            counts=counts,
+        )
+
+    def _text(self, row: R) -> str:
+        texts = (each.text(row) for each in self.columns if each.text is not None)
+        return "\n".join(text for words in texts for text in words).casefold()
+
+
+def row_limit(text: str) -> int:
+    """A number of rows or lines that is asked for. Raises InvalidRequest."""
+    wrong: list[Problem] = []
+    limit = _count("limit", text, 1, MOST, wrong)
+    if wrong:
+        raise InvalidRequest(wrong, _("that cannot be asked"))
+    return limit
+
+
+def _values(word: Filter[Any], given: Sequence[str]) -> tuple[str, ...]:
+    if word.many:
+        return tuple(value for values in given for value in values.split(",") if value)
+    return (given[-1],) if given and given[-1] else ()
+
+
+def _count(name: str, text: str, least: int, most: int, wrong: list[Problem]) -> int:
+    """A number of the address; what is wrong with it is added to `wrong`."""
+    count = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
+    if not least <= count <= most:
+        rule = _("a whole number from {least} to {most}").format(least=least, most=MOST)
+        wrong.append(Problem(name, text, rule))
+    return count
+
+
+def _filtered(rows: list[R], word: Filter[R], query: Query) -> list[R]:
+    values = query.chosen.get(word.name)
+    return rows if values is None else [row for row in rows if word.fits(row, values)]
+
+
+KEPT: Filter[Any] = Filter("kept", choices=("true", "false"))
+"""Of tables with runs: whether those of the last look will do where a new one takes long."""
+
+
+# ---- runs
+
+RUNS: Table[Row] = Table(
+    columns=(
+        Column("owner", lambda row: row.owner, lambda row: (row.owner,)),
+        Column("name", lambda row: (row.cluster, row.run), lambda row: (row.name,)),
+        Column("phase", lambda row: row.phase, lambda row: (row.phase,)),
+        Column("reason", lambda row: row.reason, lambda row: (row.reason,)),
+        Column("message", text=lambda row: (row.message,)),
+        Column("age", lambda row: -row.created_at),
+        Column("tasks", lambda row: sum(row.tasks.values())),
+        Column("cpu", lambda row: row.cpu),
+        Column("memory", lambda row: row.memory),
+        Column("gpu", lambda row: row.gpu),
+        Column("node", lambda row: row.nodes, lambda row: row.nodes),
+    ),
+    filters=(
+        Filter(
+            "phase",
+            lambda row, phases: row.phase in phases,
+            tuple(sorted(phase.value for phase in Phase)),
+            many=True,
+            counted=lambda row: row.phase,
+        ),
+        Filter(
+            "reason",
+            lambda row, reasons: row.reason in reasons,
+            tuple(sorted(reason.value for reason in Reason)),
+        ),
+        Filter("owner", lambda row, owners: row.owner in owners),
+        KEPT,
+    ),
+    usual="age",
+    order=lambda row: (row.owner, row.cluster, row.run),
+)
+
+
+# ---- users
 
 SERVERS = ("running", "starting", "stopping", "stopped")
 
@@ -44,80 +283,38 @@ class UserRow(Model, frozen=True, omit_defaults=False):
     allowed: Amounts
 
 
-class UserPage(Model, frozen=True, omit_defaults=False):
-    """Some rows of those that fit. `servers` counts what the other filters leave."""
-
-    items: tuple[UserRow, ...]
-    total: int
-    all: int
-    servers: dict[str, int]
-
-
-COLUMNS: dict[str, Callable[[UserRow], Any]] = {
-    "name": lambda row: row.name,
-    "admin": lambda row: not row.admin,
-    "group": lambda row: (row.group, row.groups),
-    "seen": lambda row: -(row.last_seen or 0.0),
-    "server": lambda row: SERVERS.index(row.server),
-    "clusters": lambda row: row.clusters,
-    "cpu": lambda row: row.used.cpu or 0.0,
-    "memory": lambda row: row.used.memory or 0.0,
-    "gpu": lambda row: row.used.gpu or 0.0,
-    "storage": lambda row: row.used.storage or 0.0,
-}
-"""By what a table can be sorted."""
-
-
-class UserQuery(Model, frozen=True):
-    """What somebody wants to see; no `servers` are all of them."""
-
-    text: str = ""
-    group: str = ""
-    servers: tuple[str, ...] = ()
-    sort: str = "name"
-    descending: bool = False
-    limit: int = 100
-    offset: int = 0
-    kept: bool = False
-    """Whether runs of the last look will do where a new one takes long."""
+USERS: Table[UserRow] = Table(
+    columns=(
+        Column("name", lambda row: row.name, lambda row: (row.name,)),
+        Column("admin", lambda row: not row.admin),
+        Column("group", lambda row: (row.group, row.groups), lambda row: row.groups),
+        Column("account", text=lambda row: (row.account,)),
+        Column("override", text=lambda row: (row.override.reason,) if row.override else ()),
+        Column("seen", lambda row: -(row.last_seen or 0.0)),
+        Column("server", lambda row: SERVERS.index(row.server)),
+        Column("clusters", lambda row: row.clusters),
+        Column("cpu", lambda row: row.used.cpu or 0.0),
+        Column("memory", lambda row: row.used.memory or 0.0),
+        Column("gpu", lambda row: row.used.gpu or 0.0),
+        Column("storage", lambda row: row.used.storage or 0.0),
+    ),
+    filters=(
+        Filter(
+            "server",
+            lambda row, states: row.server in states,
+            SERVERS,
+            many=True,
+            counted=lambda row: row.server,
+        ),
+        Filter("group", lambda row, groups: not set(groups).isdisjoint(row.groups)),
+        KEPT,
+    ),
+    usual="name",
+    order=lambda row: row.name,
+)
 
 
-def query(given: Mapping[str, Sequence[str]]) -> UserQuery:
-    """What the words of an address ask for.
-
-    Raises:
-        InvalidRequest: a word or a value is not known; all of them are named.
-    """
-    said = read(given, COLUMNS, "name", words=("group",), one=KEPT, many={"server": SERVERS})
-    return UserQuery(
-        text=said.text,
-        group=said.last.get("group", ""),
-        servers=said.chosen["server"],
-        sort=said.sort,
-        descending=said.descending,
-        limit=said.limit,
-        offset=said.offset,
-        kept=said.last.get("kept") == "true",
-    )
-
-
-def page(rows: Sequence[UserRow], asked: UserQuery) -> UserPage:
-    """The rows that are asked for."""
-    fits = [row for row in rows if _fits(row, asked)]
-    servers = Counter(row.server for row in fits)
-    if asked.servers:
-        fits = [row for row in fits if row.server in asked.servers]
-    fits.sort(key=lambda row: row.name)  # the same order at each look
-    fits.sort(key=COLUMNS[asked.sort], reverse=asked.descending)
-    return UserPage(
-        items=tuple(fits[asked.offset : asked.offset + asked.limit]),
-        total=len(fits),
-        all=len(rows),
-        servers={state: servers[state] for state in SERVERS},
-    )
-
-
-def rows(
+def user_rows(
     users: Iterable[HubUser],
     accounts: Mapping[str, str],
     entitlements: Callable[[HubUser], Entitlement],
@@ -137,19 +334,19 @@ def rows(
         if run.active:
             of_owner[run.owner].append(run)
     return [
-        _row(
+        _user_row(
             one,
             accounts.get(name, ""),
             entitled := entitlements(one),
             of_owner[name],
             stored.get(name),
-            _storage(entitled.grant.storage, has_claims=has_claims),
+            _storage_bound(entitled.grant.storage, has_claims=has_claims),
         )
         for name, one in known.items()
     ]
 
 
-def _row(
+def _user_row(
     user: HubUser,
     account: str,
     entitled: Entitlement,
@@ -189,15 +386,70 @@ def _row(
     )
 
 
-def _storage(storage: Storage, *, has_claims: bool) -> float | None:
+def _storage_bound(storage: Storage, *, has_claims: bool) -> float | None:
     """What all folders together may hold; None where one of them is not bounded."""
     sizes = list((storage.claims if has_claims else storage.said).values())
     bounds = [float(quantity(size)) for size in sizes if size is not None]
     return sum(bounds) if len(bounds) == len(sizes) else None
 
 
-def _fits(row: UserRow, asked: UserQuery) -> bool:
-    if asked.group and asked.group not in row.groups:
-        return False
-    where = (row.name, *row.groups, row.account, row.override.reason if row.override else "")
-    return not asked.text or asked.text in "\n".join(where).casefold()
+# ---- storage
+
+
+class StorageRow(Model, frozen=True, omit_defaults=False):
+    """One folder or claim of a user; see `storage.Volume`."""
+
+    owner: str
+    name: str
+    path: str
+    used: int | None
+    allowed: int | None
+    share: float
+    at_least: bool
+    largest: tuple[Part, ...]
+    note: str
+
+
+STORAGE: Table[StorageRow] = Table(
+    columns=(
+        Column("owner", lambda row: row.owner, lambda row: (row.owner,)),
+        Column("name", lambda row: row.name, lambda row: (row.name,)),
+        Column("path", text=lambda row: (row.path,)),
+        Column("note", text=lambda row: (row.note,)),
+        Column("used", lambda row: row.used or 0),
+        Column("allowed", lambda row: row.allowed or 0),
+        Column("share", lambda row: row.share),
+    ),
+    filters=(
+        Filter(
+            "full",
+            lambda row, values: "true" not in values or row.share >= WARN,
+            ("true", "false"),
+        ),
+        Filter("owner", lambda row, owners: row.owner in owners),
+    ),
+    usual="-share",
+    order=lambda row: (row.owner, row.name),
+)
+
+
+def storage_rows(filled: Filled, allowed: Mapping[str, Mapping[str, int]]) -> list[StorageRow]:
+    """Every folder; `allowed` by user and folder where the site itself does not know it."""
+    found = []
+    for owner, volumes in filled.users.items():
+        for each in volumes:
+            most = allowed.get(owner, {}).get(each.name) if each.allowed is None else each.allowed
+            found.append(_storage_row(owner, replace(each, allowed=most)))
+    return found
+
+
+def _storage_row(owner: str, volume: Volume) -> StorageRow:
+    fields = {name: getattr(volume, name) for name in volume.__struct_fields__}
+    return StorageRow(owner=owner, share=round(volume.share, 4), **fields)
+
+
+def storage_page(every: Sequence[StorageRow], query: Query) -> dict[str, Any]:
+    """The rows that are asked for, how many fit, and how many of all are nearly full."""
+    page = STORAGE.page(every, query)
+    nearly_full = sum(row.share >= WARN for row in every)
+    return {"items": page.items, "total": page.total, "all": page.all, "full": nearly_full}

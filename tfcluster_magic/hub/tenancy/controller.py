@@ -186,7 +186,7 @@ class Tenancy:
             self._new.pop(name, None)
         elif rest := self.membership.ask(self._new.setdefault(name, time.monotonic())):
             return rest
-        problems, digest, waits = self._furnish(found, user)
+        problems, digest, waits = self._provision(found, user)
         self._mark(found, None if removed else digest, problems, self._of_group(user))
         if removed:
             policy = self.accepted.policy
@@ -198,7 +198,7 @@ class Tenancy:
             return SOON if problems else 2.0
         return RESYNC * random.uniform(0.8, 1.2)
 
-    def _furnish(self, found: Object, user: str) -> tuple[list[str], str, bool]:
+    def _provision(self, found: Object, user: str) -> tuple[list[str], str, bool]:
         """What is wrong, the digest of what was made (empty: not all was), what is waited for."""
         head = found["metadata"]
         name, policy = head["name"], self.accepted.policy

@@ -24,10 +24,10 @@ from ...spec import Model
 from ...spec.quantities import number_rule, odd_numbers
 from . import lines
 from .grants import Amounts, Entitlement, Grant, Image, Placement, Policy, for_groups
+from .lines import Step
 
 __all__ = ["Entitlement", "Grant", "Policy", "PolicyMistake", "for_groups", "parse"]
 
-Step = lines.Step
 Where = tuple[Step, ...]
 CLAIMS = ("workspace", "data", "log")
 TAKEN = ("/home/jovyan", "/data", "/log", "/tmp")  # noqa: S108

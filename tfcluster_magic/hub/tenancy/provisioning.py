@@ -12,12 +12,11 @@ from typing import Any
 
 from ...i18n import _
 from ...kube.api import labels
-from ...kube.api.client import Api, ApiError, path
+from ...kube.api.client import Api, ApiError, Object, path
 from ...kube.api.gone import discard, find
 from . import alike
 from .caches import RESOURCES
 
-Object = dict[str, Any]
 There = Mapping[tuple[str, str], Object]
 
 CLAIM = "PersistentVolumeClaim"

@@ -11,15 +11,12 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Any
 
 from ...i18n import _
 from ...kube.api import labels
-from ...kube.api.client import Api, ApiError, path
+from ...kube.api.client import Api, ApiError, Object, path
 from ...kube.api.decoding import condition
 from ...kube.api.gone import COLLECTOR, discard, is_deleted, keepers
-
-Object = dict[str, Any]
 
 REMOVED, REMOVED_DATA = f"{labels.GROUP}/removed", f"{labels.GROUP}/removed-data"
 AGAIN = 1.0

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
 
 from ...i18n import _
-from ...kube.api.client import Api, path
+from ...kube.api.client import Api, Object, path
 from ...kube.api.decoding import seconds
 from ...kube.api.informer import Informer
 from .provisioning import CLAIM, There
-
-Object = dict[str, Any]
 
 PATIENCE = 15.0
 """Seconds for which a claim may be Pending without a word."""

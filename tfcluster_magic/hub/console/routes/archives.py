@@ -107,7 +107,7 @@ class AllArchives(_Handler):
 
     async def _end(self, user: HubUser, stop: Stop) -> None:
         """End what somebody runs. Raises TFClusterError."""
-        people, world = self.console.people, self.console.world
+        people, site = self.console.people, self.console.site
         for server, state in user.servers.items():
             if state != "stopped":
                 await people.stop(user.name, server)
@@ -119,7 +119,7 @@ class AllArchives(_Handler):
                 if row.uid not in asked:
                     asked.add(row.uid)
                     try:
-                        await world.stop(user.name, row.name, row.uid, stop)
+                        await site.stop(user.name, row.name, row.uid, stop)
                     except Conflict:  # it ends already
                         continue
             if not left and not up and not unsure:
@@ -137,7 +137,7 @@ class AllArchives(_Handler):
         """The clusters of somebody that run, whether a server does, and why that is not sure."""
         people = self.console.people
         people.expire()
-        seen = await self.console.world.runs()  # a page may do with what was so a moment ago
+        seen = await self.console.site.runs()  # a page may do with what was so a moment ago
         rows = [one for one in seen.rows if one.owner == name and one.active]
         missed = [one.detail for one in seen.missed if one.owner in ("", name)]
         servers = [one.servers for one in await people.all() if one.name == name]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-from .. import table
+from ..tables import row_limit
 from .base import ConsoleHandler, noted
 from .page import Page
 
@@ -25,7 +25,7 @@ class Audit(ConsoleHandler):
 
     async def get(self) -> None:
         """A page of it; `next` is the `before` of the page after it."""
-        limit = table.query({"limit": [self.get_query_argument("limit", "100")]}).limit
+        limit = row_limit(self.get_query_argument("limit", "100"))
         said = self.get_query_argument("before", "")
         before = int(said) if said.isascii() and said.isdigit() and len(said) < 16 else None
         found = await asyncio.to_thread(self.console.audit.page, limit, before)

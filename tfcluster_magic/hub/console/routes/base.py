@@ -31,7 +31,7 @@ from ....web import MOST_BYTES, ProblemResponses, StreamedBody
 from ..audit import Entry, entry
 
 if TYPE_CHECKING:
-    from . import Console
+    from .state import Console
 
 POLICY = (
     "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'self'; img-src 'self' data:; "

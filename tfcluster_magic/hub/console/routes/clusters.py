@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from typing import Any
 
 from ....errors import InvalidRequest, Problem, TFClusterError
 from ....i18n import _
 from ....launch import validation
-from ....spec import Model, Stop
+from ....spec import Model, Phase, Stop
 from ....terminal_text import clean
-from .. import table
+from .. import tables
 from .base import ConsoleHandler, noted, words
 from .page import Page
 
@@ -60,20 +61,21 @@ class Clusters(ConsoleHandler):
 
     async def get(self) -> None:
         """Rows that fit, and when they were seen; 304 to who has them already."""
-        asked = table.query(words(self))
-        looks = self.console.looks
-        look = await looks.look(kept=asked.kept)
+        asked = tables.RUNS.query(words(self))
+        cache = self.console.run_cache
+        look = await cache.look(kept=asked.kept)
         self.set_header("Cache-Control", "no-cache")
         if not look.note:  # rows of the last look are asked for again until there are new ones
             about = hashlib.sha256(repr(asked).encode()).hexdigest()[:16]
-            tag = f'"{self.console.started}-{looks.version}-{about}"'
+            tag = f'"{self.console.started}-{cache.version}-{about}"'
             self.set_header("Etag", tag)
             if self.request.headers.get("If-None-Match") == tag:
                 self.set_status(304)
                 self.finish()
                 return
-        page = table.page(look.seen.rows, asked)
-        fields = {name: getattr(page, name) for name in page.__struct_fields__}
+        page = tables.RUNS.page(look.seen.rows, asked)
+        fields: dict[str, Any] = {"items": page.items, "total": page.total, "all": page.all}
+        fields["phases"] = {phase.value: page.counts[phase.value] for phase in Phase}
         self.reply({**fields, "missed": look.seen.missed, "seenAt": look.at, "note": look.note})
 
 
@@ -96,7 +98,7 @@ class StopClusters(ConsoleHandler):
         stop = Stop(reason=reason, by=_("admin {name}").format(name=self.who))
         entries = await noted(self, "stop", [(run.owner, run.name) for run in asked.runs], reason)
         done = await asyncio.gather(*(self._stop(run, stop) for run in asked.runs))
-        self.console.looks.expire()
+        self.console.run_cache.expire()
         results = [detail or "done" for detail in done]
         await asyncio.to_thread(self.console.audit.ended, entries, results)
         told = [
@@ -108,7 +110,7 @@ class StopClusters(ConsoleHandler):
     async def _stop(self, run: Meant, stop: Stop) -> str:
         """Why it was not stopped; nothing when it was."""
         try:
-            await self.console.world.stop(run.owner, run.name, run.uid, stop)
+            await self.console.site.stop(run.owner, run.name, run.uid, stop)
         except TFClusterError as error:
             return str(error)
         return ""
@@ -120,11 +122,11 @@ class Logs(ConsoleHandler):
     async def get(self, owner: str, name: str) -> None:
         """The lines."""
         task = self.get_query_argument("task")
-        lines = table.query({"limit": [self.get_query_argument("lines", str(LINES))]}).limit
+        lines = tables.row_limit(self.get_query_argument("lines", str(LINES)))
         entries = await noted(self, "logs", [(owner, f"{name} {task}")])
         audit = self.console.audit
         try:
-            told = await self.console.world.tail(owner, name, task, lines)
+            told = await self.console.site.tail(owner, name, task, lines)
         except TFClusterError as error:
             await asyncio.to_thread(audit.ended, entries, [str(error)])
             raise
@@ -137,7 +139,7 @@ class Leaks(ConsoleHandler):
 
     async def get(self) -> None:
         """Every leak."""
-        found = await self.console.world.leaks()
+        found = await self.console.site.leaks()
         self.reply({"items": found.items, "missed": found.missed})
 
     async def delete(self) -> None:
@@ -146,7 +148,7 @@ class Leaks(ConsoleHandler):
         entries = await noted(self, "remove leak", [(leak.owner, leak.id)])
         audit = self.console.audit
         try:
-            await self.console.world.remove(leak.owner, leak.id)
+            await self.console.site.remove(leak.owner, leak.id)
         except TFClusterError as error:
             await asyncio.to_thread(audit.ended, entries, [str(error)])
             raise

@@ -55,7 +55,7 @@ class Hours(ConsoleHandler):
             raise InvalidRequest(wrong, _("that cannot be asked"))
         start, end = (self.get_query_argument(name, "") for name in ("from", "to"))
         first, last = budgets.days_asked(start, end, WEEK, time.time())
-        held = await self.console.world.hours()
+        held = await self.console.site.hours()
         users, missed = held.users, held.missed
         if by == "group":
             try:
@@ -70,7 +70,7 @@ class Hours(ConsoleHandler):
     async def _groups(self) -> dict[str, str]:
         """The group of each user whose words of the policy count now."""
         console = self.console
-        users, policy = await asyncio.gather(console.people.all(), console.site.policy())
+        users, policy = await asyncio.gather(console.people.all(), console.site_policy.policy())
         return {user.name: for_groups(policy, user.groups).group for user in users}
 
 

@@ -10,7 +10,7 @@ import time
 
 from ....kube.api.amounts import quantity
 from ...tenancy.overrides import entitled, limits
-from .. import stored
+from ..tables import STORAGE, storage_page, storage_rows
 from .base import ConsoleHandler, words
 from .page import Page
 
@@ -27,19 +27,20 @@ class Storage(ConsoleHandler):
 
     async def get(self) -> None:
         """Rows that fit; what could not be read is told beside them."""
-        asked = stored.query(words(self))
+        asked = STORAGE.query(words(self))
         console, now = self.console, time.time()
         filled, users, policy, overrides = await asyncio.gather(
-            console.stored.filled(),
+            console.storage_cache.filled(),
             console.people.all(),
-            console.site.policy(),
-            console.site.overrides(),
+            console.site_policy.policy(),
+            console.site_policy.overrides(),
         )
         allowed = {}
         for user in users:
             said = limits(entitled(policy, user.groups, overrides.get(user.name), now)).storage
             allowed[user.name] = {name: round(quantity(text)) for name, text in said.items()}
-        self.reply({**stored.page(stored.rows(filled, allowed), asked), "missed": filled.missed})
+        page = storage_page(storage_rows(filled, allowed), asked)
+        self.reply({**page, "missed": filled.missed})
 
 
 HANDLERS = (("storage", StoragePage), ("api/storage", Storage))

@@ -45,29 +45,30 @@ class Users(ConsoleHandler):
 
     async def get(self) -> None:
         """Rows that fit; what could not be read is told beside them."""
-        asked = tables.query(words(self))
+        asked = tables.USERS.query(words(self))
         console, now = self.console, time.time()
         (users, accounts), look, policy, overrides = await asyncio.gather(
             console.people.recent(),
-            console.looks.look(kept=asked.kept),
-            console.site.policy(),
-            console.site.overrides(),
+            console.run_cache.look(kept=asked.kept),
+            console.site_policy.policy(),
+            console.site_policy.overrides(),
         )
 
         def entitlement(user: HubUser) -> Any:
             return entitled(policy, user.groups, overrides.get(user.name), now)
 
-        used = console.stored.used()
-        found = tables.rows(
+        used = console.storage_cache.used()
+        found = tables.user_rows(
             users,
             accounts or {},
             entitlement,
             look.seen.rows,
             used,
-            has_claims=console.site.has_claims,
+            has_claims=console.site_policy.has_claims,
         )
-        page = tables.page(found, asked)
-        fields = {name: getattr(page, name) for name in page.__struct_fields__}
+        page = tables.USERS.page(found, asked)
+        fields: dict[str, Any] = {"items": page.items, "total": page.total, "all": page.all}
+        fields |= {"servers": page.counts}
         fields["groups"] = sorted({group for one in users for group in one.groups})
         fields |= {"missed": look.seen.missed, "seenAt": look.at, "note": look.note}
         self.reply({**fields, "ownAccounts": accounts is not None})
@@ -94,7 +95,7 @@ class ImportUsers(ConsoleHandler):
         asked = validation.read(self.body(), ImportRequest)
         lines = class_list.read(asked.csv, asked.group)
         base = f"{get_browser_protocol(self.request)}://{self.request.host}{self.console.hub}"
-        work = Import(self.console.people, base, self.console.site)
+        work = Import(self.console.people, base, self.console.site_policy)
         if asked.dry_run:
             await work.look(lines)
             self._tell([work.plan(line) for line in lines], dry_run=True)
@@ -184,7 +185,7 @@ class AllOverrides(ConsoleHandler):
     async def get(self) -> None:
         """Those that count now, by user."""
         now = time.time()
-        found = await self.console.site.overrides()
+        found = await self.console.site_policy.overrides()
         self.reply(
             {
                 "items": [
@@ -207,18 +208,18 @@ class OneOverride(ConsoleHandler):
         override = checked(Override(**fields, by=self.who, at=now), now)
         user = await self._user(name)
         entries = await noted(self, "override", [(user.name, shown(override))], override.reason)
-        await self._do(entries, self.console.site.override(user.name, user.groups, override))
+        await self._do(entries, self.console.site_policy.override(user.name, user.groups, override))
         self.reply({"user": user.name, "override": override})
 
     async def delete(self, name: str) -> None:
         """Take it away."""
         name = normal(name)
-        if name not in await self.console.site.overrides():
+        if name not in await self.console.site_policy.overrides():
             raise NotFound(_("{name} has no override").format(name=name))
         users = {one.name: one for one in await self.console.people.all()}
         user = users.get(name, HubUser(name=name))
         entries = await noted(self, "clear override", [(name, "")])
-        await self._do(entries, self.console.site.override(name, user.groups, None))
+        await self._do(entries, self.console.site_policy.override(name, user.groups, None))
         self.reply({"user": name})
 
     async def _do(self, entries: list[Entry], deed: Awaitable[bool]) -> None:

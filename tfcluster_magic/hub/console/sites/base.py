@@ -1,6 +1,6 @@
-"""What the console asks of a world: runs of everyone, their end, their last words, and leaks.
+"""What the console asks of a site: runs of everyone, their end, their last words, and leaks.
 
-Promises shapes that name who owns what, and nothing of how a world finds out. Each verb comes to an
+Promises shapes that name who owns what, and nothing of how a site finds out. Each verb comes to an
 end in bounded time; what could not be read is told beside what could, and never hides it.
 """
 
@@ -12,6 +12,9 @@ from typing import Protocol
 from ....quota.ledger import Days
 from ....quota.storage import Volume
 from ....spec import Model, Stop
+
+KEPT = 600.0
+"""Seconds for which the runs of the last look are kept when nobody looks."""
 
 
 class Row(Model, frozen=True, omit_defaults=False):
@@ -83,7 +86,7 @@ class Leaks(Model, frozen=True):
 
 
 class World(Protocol):
-    """One world; every method raises TFClusterErrors only."""
+    """One site; every method raises TFClusterErrors only."""
 
     async def runs(self) -> Seen:
         """Every run of everyone that is on record."""

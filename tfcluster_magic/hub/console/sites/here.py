@@ -1,4 +1,4 @@
-"""This machine as a world of the console: one reader process for each person that has runs here.
+"""This machine as a site of the console: one reader process for each person that has runs here.
 
 Promises that root opens nobody's folders: each reader runs under its person's account, is started
 when somebody looks and ends a minute after the last look. A home that hangs holds up its own rows
@@ -21,9 +21,8 @@ from ....errors import NotFound, TFClusterError
 from ....i18n import _
 from ....spec import Stop
 from ...local_servers import NoServer, account
-from .base import Filled, Held, Leaks, Missed, Seen
+from .base import KEPT, Filled, Held, Leaks, Missed, Seen
 from .local import Nursery, PersonReader
-from .looks import KEPT
 from .reader import Answer, Ask
 
 WAIT = 5.0
@@ -132,7 +131,8 @@ class Here:
         """See `World.pack`. Nothing is waited for."""
         del tell
         reader = await self._of(owner)
-        process = await reader.begin("packer", stdin=DEVNULL, stdout=out, stderr=PIPE)
+        packer = "tfcluster_magic.hub.console.packer"
+        process = await reader.begin(packer, stdin=DEVNULL, stdout=out, stderr=PIPE)
         try:
             _out, said = await process.communicate()
         finally:

@@ -1,4 +1,4 @@
-"""A Kubernetes cluster as a world of the console.
+"""A Kubernetes cluster as a site of the console.
 
 Promises that however often somebody looks, the API server is asked for one list of each kind and
 told changes from then on (`kube/informer`): a look costs no call. What is stopped, read or removed
@@ -30,13 +30,14 @@ from ....kube.objects import custom_resource
 from ....spec import Stop
 from ...tenancy.grants import Policy
 from ...tenancy.objects import HUB
-from . import kubernetes_archive as archive
-from . import kubernetes_hours as hours
-from . import kubernetes_leaks as leaks
-from . import kubernetes_runs as shown
-from . import kubernetes_storage as storage
-from .base import Filled, Held, Leak, Missed, Seen
-from .base import Leaks as Found
+from . import (
+    kubernetes_archive,
+    kubernetes_hours,
+    kubernetes_leaks,
+    kubernetes_runs,
+    kubernetes_storage,
+)
+from .base import Filled, Held, Leak, Leaks, Missed, Seen
 from .site import Nowhere
 
 FIRST = 10.0
@@ -71,17 +72,23 @@ class Kubernetes:
             api,
             path("namespaces"),
             selector=f"{labels.TENANT}=true,{HUB}={home}",
-            shape=shown.ONLY,
-            trim=shown.trim_namespace,
+            shape=kubernetes_runs.ONLY,
+            trim=kubernetes_runs.trim_namespace,
         )
         self.clusters = Informer(
-            api, path("tfclusters"), shape=shown.RUN, trim=shown.run, group=_uid
+            api, path("tfclusters"), shape=kubernetes_runs.RUN, trim=kubernetes_runs.run, group=_uid
         )
         self.pods = Informer(
-            api, path("pods"), selector=leaks.OURS, shape=shown.POD, trim=shown.trim_pod
+            api,
+            path("pods"),
+            selector=kubernetes_leaks.OURS,
+            shape=kubernetes_runs.POD,
+            trim=kubernetes_runs.trim_pod,
         )
         self.all = (self.tenants, self.clusters, self.pods)
-        self._leaks = leaks.Leaks(api, lambda uid: bool(self.clusters.of(uid)), self._owner)
+        self._leaks = kubernetes_leaks.Leaks(
+            api, lambda uid: bool(self.clusters.of(uid)), self._owner
+        )
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="console")
 
     def start(self) -> None:
@@ -118,7 +125,7 @@ class Kubernetes:
             await asyncio.to_thread(self._wait)
         except TFClusterError as error:
             return Seen(missed=(Missed(owner="", detail=str(error)),))
-        every = shown.rows(self.clusters.every(), self.pods.every(), self._users())
+        every = kubernetes_runs.rows(self.clusters.every(), self.pods.every(), self._users())
         missed = (Missed(owner="", detail=text) for text in dict.fromkeys(self.problems))
         return Seen(rows=every, missed=tuple(missed))
 
@@ -142,22 +149,24 @@ class Kubernetes:
             if (notes := each["metadata"].get("annotations"))
         }
         runs, users, now = self.clusters.every(), self._users(), time.time()
-        return await self._asked(lambda: hours.held(self._api, runs, users, groups, now))
+        return await self._asked(lambda: kubernetes_hours.held(self._api, runs, users, groups, now))
 
     async def storage(self) -> Filled:
         """See `World.storage`."""
-        return await self._asked(lambda: storage.filled(self._api, self._users()))
+        return await self._asked(lambda: kubernetes_storage.filled(self._api, self._users()))
 
     async def pack(self, owner: str, out: int, tell: Callable[[str], None]) -> None:
         """See `World.pack`; in a thread of its own, for it may take hours."""
         await asyncio.to_thread(self._wait)
         namespace, pool = self._namespace(owner), (await self.policy()).placement.notebooks
         try:
-            await asyncio.to_thread(archive.pack, self._api, self._home, namespace, pool, out, tell)
+            await asyncio.to_thread(
+                kubernetes_archive.pack, self._api, self._home, namespace, pool, out, tell
+            )
         except ApiError as error:
             raise access.explain(error, server=self._api.server) from None
 
-    async def leaks(self) -> Found:
+    async def leaks(self) -> Leaks:
         """See `World.leaks`."""
         missed: list[Missed] = []
         found: list[Leak] = []
@@ -171,17 +180,17 @@ class Kubernetes:
             missed.append(Missed(owner="", detail=str(error)))
         else:
             found += self._leaks.namespaces(self.tenants.every(), users)
-        return Found(items=tuple(found), missed=tuple(missed))
+        return Leaks(items=tuple(found), missed=tuple(missed))
 
     async def remove(self, owner: str, leak: str) -> None:
         """See `World.remove`."""
         kind, _colon, name = leak.partition(":")
-        if kind != leaks.NAMESPACE:
+        if kind != kubernetes_leaks.NAMESPACE:
             await self._asked(lambda: self._leaks.remove(self._namespace(owner), leak))
             return
         found = self.tenants.get("", name)
-        if found is None or not leaks.is_left(found) or self._owner(name) != owner:
-            raise leaks.gone()
+        if found is None or not kubernetes_leaks.is_left(found) or self._owner(name) != owner:
+            raise kubernetes_leaks.gone()
         if owner in set(await self._names()):
             raise Conflict(_("{name} is a user of the hub again").format(name=owner))
         await self._asked(lambda: self._leaks.mark(found))
@@ -209,18 +218,20 @@ class Kubernetes:
         namespace = self._namespace(owner)
         found = self._meant(namespace, name, uid)
         row = found["row"]
-        shown.refuse(row.name, found)
+        kubernetes_runs.refuse(row.name, found)
         wish: dict[str, Any] = {
             "metadata": {"uid": row.uid},  # not another run of that name
             "spec": {"stop": msgspec.to_builtins(replace(stop, at=stop.at or time.time()))},
         }
         where = path("tfclusters", namespace, row.name)
         try:
-            shown.refuse(row.name, {**shown.run(self._api.merge(where, wish)), "stop": None})
+            kubernetes_runs.refuse(
+                row.name, {**kubernetes_runs.run(self._api.merge(where, wish)), "stop": None}
+            )
         except ApiError as error:
             if error.status not in (404, 409, 422):
                 raise
-            shown.refuse(row.name, self._meant(namespace, row.name, row.uid, fresh=True))
+            kubernetes_runs.refuse(row.name, self._meant(namespace, row.name, row.uid, fresh=True))
             raise
 
     def _tail(self, owner: str, name: str, task: str, lines: int) -> list[str]:
@@ -235,7 +246,7 @@ class Kubernetes:
         try:
             texts = [line.text for line in reader.once(lines) if line is not None]
         except NotFound:
-            if not (kept := shown.last_words(cluster, task)):
+            if not (kept := kubernetes_runs.last_words(cluster, task)):
                 raise
             texts = [_("Its pods are gone; of what it printed the record keeps:"), *kept]
         return [text[:_LONGEST_LINE] for text in texts[-lines:]]
@@ -248,7 +259,7 @@ class Kubernetes:
             told = find(self._api, path("tfclusters", namespace, name)) if possible else None
             if told is None:
                 raise _unknown(name)
-            found = shown.run(told)
+            found = kubernetes_runs.run(told)
         if uid and uid != found["row"].uid:
             text = _("{name} is another run by now, and nothing was done to it")
             raise Conflict(text.format(name=name))
@@ -258,19 +269,22 @@ class Kubernetes:
 
     def _users(self) -> dict[str, str]:
         every = self.tenants.every()
-        found = ((each["metadata"]["name"], shown.user_of(each, self._prefix)) for each in every)
+        found = (
+            (each["metadata"]["name"], kubernetes_runs.user_of(each, self._prefix))
+            for each in every
+        )
         return {name: user for name, user in found if user}
 
     def _owner(self, namespace: str) -> str:
         found = self.tenants.get("", namespace)
-        user = shown.user_of(found, self._prefix) if found else ""
-        return shown.owner({namespace: user}, namespace)
+        user = kubernetes_runs.user_of(found, self._prefix) if found else ""
+        return kubernetes_runs.owner({namespace: user}, namespace)
 
     def _namespace(self, owner: str) -> str:
         """Where the runs of somebody are. Raises NotFound."""
         mine = [name for name, user in self._users().items() if user == owner]
-        if not mine and re.fullmatch(shown.OTHERS + _LABEL, owner):
-            other = owner.removeprefix(shown.OTHERS)
+        if not mine and re.fullmatch(kubernetes_runs.OTHERS + _LABEL, owner):
+            other = owner.removeprefix(kubernetes_runs.OTHERS)
             mine = [] if self._owner(other) != owner else [other]
         if len(mine) != 1:
             raise NotFound(_("nobody called {owner} has runs here").format(owner=owner))

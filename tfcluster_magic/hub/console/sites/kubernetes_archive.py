@@ -26,7 +26,7 @@ from ....kube.api.gone import discard
 from ....quota.storage import NAMES
 from ...tenancy.grants import Pool
 from ..pod_packer import PORT, SILENCE
-from . import archive_job as made
+from . import archive_job
 
 Object = dict[str, Any]
 Tell = Callable[[str], None]
@@ -57,7 +57,7 @@ def pack(
         OSError: `out` takes no more.
     """
     claims = api.every(path("persistentvolumeclaims", namespace)).items
-    found, missed = made.bound(claims, NAMES)
+    found, missed = archive_job.bound(claims, NAMES)
     if not found:
         why = "; ".join(f"{name}: {text}" for name, text in missed.items())
         text = _("there is nothing to pack in {name}: {why}")
@@ -67,8 +67,8 @@ def pack(
     asked = msgspec.json.encode({"records": records, "missed": missed})
     _clear(api, namespace)
     token = secrets.token_urlsafe(32)
-    name = f"{made.BEGIN}{secrets.token_hex(4)}"
-    wanted = made.job(name, image(api, home), found, token, home, pool)
+    name = f"{archive_job.BEGIN}{secrets.token_hex(4)}"
+    wanted = archive_job.job(name, image(api, home), found, token, home, pool)
     job = api.create(path("jobs", namespace), wanted)
     try:
         pod = _up(api, namespace, job, tell)
@@ -97,12 +97,15 @@ def _clear(api: Api, namespace: str) -> None:
     """Remove Jobs of earlier tries, of a console that was killed, and wait until all are gone."""
     deadline = time.monotonic() + PATIENCE
     while True:
-        jobs = api.every(path("jobs", namespace), labelSelector=made.OURS).items
+        jobs = api.every(path("jobs", namespace), labelSelector=archive_job.OURS).items
         for each in jobs:
             if not each["metadata"].get("deletionTimestamp"):
                 where = path("jobs", namespace, each["metadata"]["name"])
                 discard(api, where, each["metadata"]["uid"])
-        if not jobs and not api.every(path("pods", namespace), labelSelector=made.OURS).items:
+        if (
+            not jobs
+            and not api.every(path("pods", namespace), labelSelector=archive_job.OURS).items
+        ):
             return
         if time.monotonic() > deadline:
             raise Conflict(_("the pod of an earlier archive does not end: look at its node"))
@@ -117,15 +120,15 @@ def _up(api: Api, namespace: str, job: Object, tell: Tell) -> Object:
         events = api.every(path("events", namespace)).items
         late = time.monotonic() - began
         if pod is None:
-            told, patience = made.refused(events, job) or told, REFUSED if told else PATIENCE
+            told, patience = archive_job.refused(events, job) or told, REFUSED if told else PATIENCE
         else:
-            if (why := made.ended(pod)) is not None:
+            if (why := archive_job.ended(pod)) is not None:
                 text = _("the pod that packs the data has ended: {why}")
                 raise Conflict(text.format(why=why))
             status = pod.get("status") or {}
             if status.get("phase") == "Running" and status.get("podIP"):
                 return pod
-            told, patience = made.waits(pod, events, time.time()) or told, PATIENCE
+            told, patience = archive_job.waits(pod, events, time.time()) or told, PATIENCE
         tell(told)
         if late > patience:
             text = _("the pod that packs the data does not come up: {why}")
@@ -134,9 +137,9 @@ def _up(api: Api, namespace: str, job: Object, tell: Tell) -> Object:
 
 
 def _pod(api: Api, namespace: str, job: Object) -> Object | None:
-    pods = api.every(path("pods", namespace), labelSelector=made.OURS).items
+    pods = api.every(path("pods", namespace), labelSelector=archive_job.OURS).items
     uid = job["metadata"]["uid"]
-    return next((pod for pod in pods if made.is_of(pod, uid)), None)
+    return next((pod for pod in pods if archive_job.is_of(pod, uid)), None)
 
 
 def _last_words(api: Api, namespace: str, job: Object) -> str:
@@ -147,7 +150,7 @@ def _last_words(api: Api, namespace: str, job: Object) -> str:
             pod = _pod(api, namespace, job)
             if pod is None:
                 return _("the pod is gone")
-            if (why := made.ended(pod)) is not None:
+            if (why := archive_job.ended(pod)) is not None:
                 return why
             time.sleep(EVERY)
     return ""

@@ -7,21 +7,18 @@ each question, of ledgers alone: runs are in the console's caches.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from ....i18n import _
-from ....kube.api.client import Api, path
+from ....kube.api.client import Api, Object, path
 from ....kube.capacity import ledgers
 from ....quota import ledger
 from ....quota.ledger import Days
 from ...tenancy.objects import OPERATOR
-from . import kubernetes_runs as shown
+from . import kubernetes_runs
 from .base import Held, Missed
-
-Object = dict[str, Any]
 
 
 def held(
@@ -46,13 +43,15 @@ def held(
             name = each["metadata"]["name"]
             missed.append(Missed(owner="", detail=text.format(name=name, why=error)))
             continue
-        owner = users.get(namespace) or (user if user != namespace else shown.owner({}, namespace))
+        owner = users.get(namespace) or (
+            user if user != namespace else kubernetes_runs.owner({}, namespace)
+        )
         found[owner] = ledger.together(found.get(owner, {}), kept.days)
         counted.update(kept.counted)
     for each in runs:
         run, head = each["hours"], each["metadata"]
         if run is not None and head["uid"] not in counted:
-            owner = shown.owner(users, head["namespace"])
+            owner = kubernetes_runs.owner(users, head["namespace"])
             run = replace(run, group=groups.get(head["namespace"], ""))
             found[owner] = ledger.added(found.get(owner, {}), run, now)
     return Held(users=found, missed=tuple(missed))

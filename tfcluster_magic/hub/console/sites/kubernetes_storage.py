@@ -12,15 +12,13 @@ Ref: https://kubernetes.io/docs/reference/instrumentation/node-metrics/
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from ....i18n import _
 from ....kube.api.amounts import amounts
-from ....kube.api.client import Api, ApiError, path
+from ....kube.api.client import Api, ApiError, Object, path
 from ....quota.storage import NAMES, OWN, Volume
 from .base import Filled, Missed
 
-Object = dict[str, Any]
 _SECONDS = 10.0
 
 

@@ -123,7 +123,7 @@ class Nursery:
             with theirs:
                 number = theirs.fileno()
                 self._process = await asyncio.create_subprocess_exec(
-                    *program("sites.nursery"),
+                    *program("tfcluster_magic.hub.console.sites.nursery"),
                     str(number),
                     pass_fds=(number,),
                     env={"PATH": os.defpath},
@@ -184,12 +184,12 @@ class PersonReader:
             self._child = await self._nursery.begin(self._person)
         return await self._child.ask(question)
 
-    async def begin(self, name: str, **streams: Any) -> Process:
+    async def begin(self, module: str, **streams: Any) -> Process:
         """Start one of our programs under the person's account."""
         words: dict[str, Any] = {"cwd": "/", "env": environment(self._person), **streams}
         if (who := self._person) is not None:
             words |= {"user": who.uid, "group": who.gid, "extra_groups": who.groups}
-        return await asyncio.create_subprocess_exec(*program(name), **words)
+        return await asyncio.create_subprocess_exec(*program(module), **words)
 
     def _end(self) -> None:
         if self._child is not None:
@@ -208,9 +208,9 @@ class PersonReader:
         self._end()
 
 
-def program(name: str) -> list[str]:
+def program(module: str) -> list[str]:
     """The command of one of our programs."""
-    return [sys.executable, "-I", "-m", f"tfcluster_magic.hub.console.{name}"]
+    return [sys.executable, "-I", "-m", module]
 
 
 def environment(person: Person | None) -> Mapping[str, str]:

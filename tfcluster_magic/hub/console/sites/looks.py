@@ -2,7 +2,7 @@
 
 Promises that who does not ask for the last look is told what is so now; that the last look is told
 as such, shows nobody who is no user of the hub any more, is forgotten after ten minutes, and is
-gone as soon as the console has changed something. Whoever stops a run asks the world, never these
+gone as soon as the console has changed something. Whoever stops a run asks the site, never these
 rows.
 """
 
@@ -14,14 +14,12 @@ from ....errors import TFClusterError
 from ....i18n import ngettext
 from ....spec import Model
 from ..cached_reading import Listing
-from .base import Seen, World
+from .base import KEPT, Seen, World
 
 FRESH, OLD, LAST = 1.5, 3.0, 10.0
 """Seconds in which a look is new enough; after which another one is waited for; after which nobody
 has looked for a while, and a page has the last one meanwhile.
 """
-KEPT = 600.0
-"""Seconds for which the last look is kept when nobody looks."""
 PATIENCE = 0.1
 """Seconds that a page waits for a new look before it has the last one."""
 
@@ -35,11 +33,11 @@ class Look(Model, frozen=True):
 
 
 class Looks:
-    """The runs of a world; to be used from one loop."""
+    """The runs of a site; to be used from one loop."""
 
-    def __init__(self, world: World, keep: float = KEPT) -> None:
-        self._world = world
-        self._listing = Listing(world.runs, FRESH, OLD, keep=keep)
+    def __init__(self, site: World, keep: float = KEPT) -> None:
+        self._site = site
+        self._listing = Listing(site.runs, FRESH, OLD, keep=keep)
 
     @property
     def version(self) -> int:
@@ -61,7 +59,7 @@ class Looks:
 
     async def _still(self, seen: Seen) -> Seen | None:
         try:
-            return await self._world.still(seen)
+            return await self._site.still(seen)
         except TFClusterError:  # nobody says who is a user: the new look tells why
             return None
 

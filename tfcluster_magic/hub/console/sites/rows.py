@@ -1,4 +1,4 @@
-"""A run as a row of the table, whichever world it is of. Pure."""
+"""A run as a row of the table, whichever site it is of. Pure."""
 
 from __future__ import annotations
 
