@@ -12,7 +12,6 @@ from kube_backend import NAMESPACE, backend, publish
 from kube_server import KubeServer, Refusal
 
 from tfcluster_magic import ClusterManager
-from tfcluster_magic.backends.kubernetes import posting
 from tfcluster_magic.backends.kubernetes.backend import KubernetesBackend
 from tfcluster_magic.backends.local.backend import LocalBackend
 from tfcluster_magic.errors import (
@@ -47,7 +46,7 @@ def laptop(
     server: KubeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> KubernetesBackend:
     """The backend, with no time to lose."""
-    monkeypatch.setattr(posting, "PAUSES", (0.01, 0.01))
+    monkeypatch.setattr("tfcluster_magic.backends.kubernetes.posting.PAUSES", (0.01, 0.01))
     return backend(server, tmp_path, monkeypatch)
 
 

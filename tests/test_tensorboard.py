@@ -25,7 +25,7 @@ from tfcluster_magic.tensorboard.server import started
 OPEN = """
 import sys
 from tfcluster_magic.tensorboard import process
-print(tensorboard.open(sys.argv[1], state_dir=sys.argv[2]).pid)
+print(process.open(sys.argv[1], state_dir=sys.argv[2]).pid)
 """
 
 

@@ -46,7 +46,7 @@ def devices() -> list[str]:
     ]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
-        return [uuid for _, uuid in found]
+        return [uuid for _number, uuid in found]
     allowed = [part.strip() for part in visible.split(",") if part.strip()]
     return [
         u

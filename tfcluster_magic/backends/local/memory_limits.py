@@ -97,7 +97,7 @@ def find(proc: Path = Path("/proc/self")) -> Parent | None:
         own = [line.split(":", 2) for line in (proc / "cgroup").read_text().splitlines()]
     except (OSError, ValueError):
         return None
-    for _, controllers, path in own:
+    for _number, controllers, path in own:
         for kind, options, root, point in mounts:
             if (
                 kind == "cgroup"
@@ -156,9 +156,9 @@ def _removed(path: Path) -> bool:
 
 def _mount(line: str) -> tuple[str, str, str, Path]:
     """Kind, options, root and mount point of a line of mountinfo (proc(5))."""
-    before, _, after = line.partition(" - ")
+    before, _dash, after = line.partition(" - ")
     fields = before.split()
-    kind, _, options = after.split(" ", 2)
+    kind, _source, options = after.split(" ", 2)
     return kind, options, fields[3], Path(fields[4])
 
 
