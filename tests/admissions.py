@@ -37,11 +37,11 @@ class Place:
         self.caches = Caches(self.api, "", lambda _key: None)
         self.ground = Ground(self.api)
         self.gangs = Gangs(self.api, "", lambda _key: None)
-        self.surveyor = Surveyor(self.caches, self.ground, policy, self.gangs)
+        self.snapshotter = Surveyor(self.caches, self.ground, policy, self.gangs)
         self.enforced: bool | None = True
-        self.admission = Admission(self.surveyor, self.ground, lambda: self.enforced)
+        self.admission = Admission(self.snapshotter, self.ground, lambda: self.enforced)
         self.publisher = Publisher(
-            self.api, "", self.surveyor, self.ground, lambda: self.enforced, lambda: True
+            self.api, "", self.snapshotter, self.ground, lambda: self.enforced, lambda: True
         )
 
     def begin(self) -> None:
@@ -74,7 +74,7 @@ class Place:
         """All runs and nodes as they are now, not as of half a second ago."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(snapshot, "AGE", -1.0)
-            return self.surveyor.look()
+            return self.snapshotter.current()
 
     def end(self) -> None:
         """Stop all of it."""

@@ -36,8 +36,8 @@ class Book:
         self.end()
         controller = self.world.controller
         assert controller is not None
-        until(lambda: bool(controller.gate.ground.marks("a")))
-        self.keeper = controller.gate.accountant
+        until(lambda: bool(controller.scheduler.cluster_state.tenant_annotations("a")))
+        self.keeper = controller.scheduler.accountant
         self.keeper.start()
 
     def end(self) -> None:
@@ -68,5 +68,5 @@ class Book:
         """Why a launch is refused now."""
         assert self.keeper is not None
         cluster = custom_resource.read(self.world.run("digits-1"))
-        found = self.keeper.refuses(cluster, lambda _run: 1.0)
+        found = self.keeper.budget_problems(cluster, lambda _run: 1.0)
         return None if found is None else list(found)

@@ -73,8 +73,8 @@ class World:
         made = Controller(
             self.server.api(), "", "a", lambda: self.leads, self.policy, lambda: self.unwatched
         )
-        made.world.admission = self.admission
-        made.gate.begin = lambda: None  # type: ignore[method-assign]
+        made.context.admission = self.admission
+        made.scheduler.begin = lambda: None  # type: ignore[method-assign]
         made.follow()
         until(lambda: made.caches.synced)
         made.begin()

@@ -156,10 +156,10 @@ def test_a_budget_refuses_by_what_is_held_now(world: World, book: Book) -> None:
     until(lambda: book.kept.counted)
     assert book.keeper is not None
     cluster = custom_resource.read(world.run("mnist-1"))
-    (problem,) = book.keeper.refuses(cluster, lambda _run: 1.0) or ()
+    (problem,) = book.keeper.budget_problems(cluster, lambda _run: 1.0) or ()
     assert "administrator" in str(problem)
     book.say(**{BUDGET: json.dumps({"cpuHours": 100})})
-    until(lambda: not book.keeper.refuses(cluster, lambda _run: 1.0))  # type: ignore[union-attr]
+    until(lambda: not book.keeper.budget_problems(cluster, lambda _run: 1.0))  # type: ignore[union-attr]
 
 
 def test_a_user_is_told_what_is_over_and_what_is_allowed(world: World, book: Book) -> None:
@@ -170,9 +170,9 @@ def test_a_user_is_told_what_is_over_and_what_is_allowed(world: World, book: Boo
     until(lambda: book.kept.counted)
     up(world, "digits-2")
     assert book.keeper is not None
-    until(lambda: '"days":{"' in book.keeper.told("a"))  # type: ignore[union-attr]
-    text = book.keeper.told("a")
-    assert text is book.keeper.told("a")  # made once
+    until(lambda: '"days":{"' in book.keeper.published_text("a"))  # type: ignore[union-attr]
+    text = book.keeper.published_text("a")
+    assert text is book.keeper.published_text("a")  # made once
     both = [custom_resource.read(world.run(name)) for name in ("digits-1", "digits-2")]
     told = ledgers.account(text, both, time.time())
     assert told.group == "ml101"
@@ -193,7 +193,7 @@ def test_an_operator_without_the_right_counts_by_records(world: World, book: Boo
     book.begin()
     world.launch("digits-1")
     assert book.keeper is not None
-    until(lambda: book.keeper.known)  # type: ignore[union-attr]
+    until(lambda: book.keeper.loaded)  # type: ignore[union-attr]
     assert book.told() == []
 
 
@@ -203,7 +203,7 @@ def test_what_tasks_really_use_is_told_by_the_clusters_metrics(world: World, boo
     """
     up(world)
     assert book.keeper is not None
-    meter, uid = book.keeper.meter, world.run("digits-1")["metadata"]["uid"]
+    meter, uid = book.keeper.sampler, world.run("digits-1")["metadata"]["uid"]
     controller = world.controller
     assert controller is not None
     until(controller.caches.pods.every)
@@ -215,21 +215,21 @@ def test_what_tasks_really_use_is_told_by_the_clusters_metrics(world: World, boo
     world.server.put(metrics, {"metadata": head, "containers": containers})
     since = kube_held.since(pod)
     assert since is not None
-    meter.look(0.0, since - 40.0)
-    assert meter.of(uid) is None  # since when is not known
-    meter.look(60.0, since + 20.0)
-    meter.look(100.0, since + 60.0)
-    assert meter.of(uid) == pytest.approx((15.0, 60 * kube_held.cores(pod)))
+    meter.sample(0.0, since - 40.0)
+    assert meter.usage_of(uid) is None  # since when is not known
+    meter.sample(60.0, since + 20.0)
+    meter.sample(100.0, since + 60.0)
+    assert meter.usage_of(uid) == pytest.approx((15.0, 60 * kube_held.cores(pod)))
     finish(world, "digits-1")
     until(lambda: book.kept.counted)
     (row,) = ledger.rows({"": book.kept.days}, "2000-01-01", "2999-01-01", "user")
     assert row.used == pytest.approx(15.0 / 3600, abs=1e-6)
     assert row.measured == pytest.approx(60 * kube_held.cores(pod) / 3600, abs=1e-6)
-    until(lambda: meter.of(uid) is None)  # it is written down
+    until(lambda: meter.usage_of(uid) is None)  # it is written down
     no = Refusal(404, "NotFound", "no such kind")
     world.server.refuses = lambda _method, where: no if where.startswith(METRICS) else None
     with pytest.raises(ApiError):
-        meter.look(200.0, since + 160.0)
+        meter.sample(200.0, since + 160.0)
 
 
 def test_ledgers_of_other_operators_are_left_alone(world: World, book: Book) -> None:
@@ -239,9 +239,9 @@ def test_ledgers_of_other_operators_are_left_alone(world: World, book: Book) -> 
     before = book.kept
     book.end()
     assert world.controller is not None
-    caches, ground = world.controller.caches, world.controller.gate.ground
+    caches, ground = world.controller.caches, world.controller.scheduler.cluster_state
     other = Accountant(world.server.api(), "b", HOME, caches, ground, lambda: True, lambda: 0.0)
     world.server.put(LEDGER, ledgers.write("a", "ada", msgspec.structs.replace(before, days={})))
-    other._recall()
+    other._load()
     assert "a" not in other._books
-    assert other.known
+    assert other.loaded

@@ -99,11 +99,11 @@ def test_what_is_admitted_is_taken_from_what_was_seen(there: Place) -> None:
     there.run("alice", "a-1", 2, 3)
     there.run("bob", "b-1", 1, 3)
     there.begin()
-    seen = there.surveyor.look().at
+    seen = there.snapshotter.current().at
     assert there.decide("alice", "a-1") == Admitted()
-    left = there.surveyor.look()
+    left = there.snapshotter.current()
     assert sum(node.free["cpu"] for node in left.nodes or ()) == 2
-    assert [each.key for each in left.promises["alice"]] == [("alice", "a-1")]
+    assert [each.key for each in left.reservations["alice"]] == [("alice", "a-1")]
     assert isinstance(there.decide("bob", "b-1"), Waiting)
     assert left.at - seen < 60
 
@@ -146,6 +146,6 @@ def test_network_policies(there: Place) -> None:
     assert "NetworkPolicies" in waits.sentence
     there.enforced = False
     assert isinstance(there.decide("alice", "a-1"), Refused)
-    there.surveyor.policy = Policy(require_network_policy=False)
+    there.snapshotter.policy = Policy(require_network_policy=False)
     there.look()
     assert there.decide("alice", "a-1") == Admitted()

@@ -41,9 +41,9 @@ class Beginner:
         api = server.api()
         self.caches, self.ground = Caches(api, "", lambda _key: None), Ground(api)
         self.gangs = Gangs(api, "", lambda _key: None)
-        surveyor = Surveyor(self.caches, self.ground, Policy(), self.gangs)
-        self.admission = Admission(surveyor, self.ground, lambda: True)
-        self.publisher = Publisher(api, "", surveyor, self.ground, lambda: True, lambda: True)
+        snapshotter = Surveyor(self.caches, self.ground, Policy(), self.gangs)
+        self.admission = Admission(snapshotter, self.ground, lambda: True)
+        self.publisher = Publisher(api, "", snapshotter, self.ground, lambda: True, lambda: True)
 
     def begin(self) -> None:
         for each in (self.caches, self.ground, self.gangs, self.publisher):

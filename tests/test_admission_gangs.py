@@ -88,7 +88,7 @@ def test_a_policy_that_demands_volcano_where_there_is_none() -> None:
         assert waits.sentence == "Volcano, which the policy demands and this cluster does not have"
         made.server.lacks.clear()
         until(lambda: made.decide("alice", "digits-1") == Submitted())
-        made.surveyor.policy = Policy(gang=False)
+        made.snapshotter.policy = Policy(gang=False)
         assert made.decide("alice", "digits-1") == Admitted()
     finally:
         made.end()
@@ -99,9 +99,9 @@ def test_a_namespace_names_its_queue_priority_class_and_digests(there: Place) ->
     marks = {QUEUE: "gpus", PRIORITY_CLASS: "urgent", REQUIRE_DIGEST: "true"}
     head = {"labels": {TENANT: "true"}, "annotations": marks}
     there.server.put("/api/v1/namespaces/alice", {"metadata": head})
-    there.surveyor.policy = Policy(priority_class="tfcluster-task", queue="shared")
+    there.snapshotter.policy = Policy(priority_class="tfcluster-task", queue="shared")
     there.begin()
-    found = [there.surveyor.published(each).policy for each in ("alice", "bob")]
+    found = [there.snapshotter.published(each).policy for each in ("alice", "bob")]
     told = [(policy.queue, policy.priority_class, policy.gang) for policy in found]
     assert told == [("gpus", "urgent", True), ("shared", "tfcluster-task", True)]
     assert [policy.require_digest for policy in found] == [True, False]

@@ -48,7 +48,7 @@ def test_a_queued_run_outlasts_a_node_that_starts_again(
     assert "no node has so much; the largest has 2 CPU" in told.sentence
     restart_node(there, 4)
     assert there.decide("bob", "digits-1") == Admitted()
-    there.surveyor.admitted.clear()
+    there.snapshotter.admitted.clear()
     restart_node(there, 2)
     assert isinstance(there.decide("bob", "digits-1"), Waiting)
     monkeypatch.setattr(admission, "PATIENCE", 0.0)

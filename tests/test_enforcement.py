@@ -79,7 +79,9 @@ def test_it_is_checked_where_tasks_run() -> None:
     server, pool = Empty(), {"pool": "work"}
     allowed = {"key": "pool", "operator": "Equal", "value": "work", "effect": "NoSchedule"}
     policy = Policy(node_selector=pool, tolerations=(allowed,))
-    check = Controller(server.api(), "", "a", lambda: True, policy, lambda: 0.0).gate.enforcement
+    check = Controller(
+        server.api(), "", "a", lambda: True, policy, lambda: 0.0
+    ).scheduler.enforcement
     check.start()
     until(lambda: server.names("pods"))
     (path,) = (path for path in server.objects if "/pods/" in path)

@@ -36,7 +36,7 @@ class Run:
         """One turn, when so many of three pods have an address."""
         told: list[Object] = [{"podIP": "10.0.0.1"}] * addresses + [{}] * (3 - addresses)
         pods = [{"status": each} for each in told]
-        return self.addressing.turn(self.cluster, self.cluster.status, pods)
+        return self.addressing.update(self.cluster, self.cluster.status, pods)
 
     @property
     def named(self) -> bool:

@@ -291,7 +291,7 @@ def test_volcano_that_comes_is_used_from_then_on(world: World) -> None:
     up(world, "before-1")
     world.server.lacks.clear()
     assert world.controller is not None
-    until(lambda: world.controller.gate.gangs.available)
+    until(lambda: world.controller.scheduler.pod_groups.available)
     world.launch("after-1")
     until(lambda: f"{JOBS}/after-1-worker" in world.server.objects)
     assert world.server.names("podgroups") == ["after-1"]

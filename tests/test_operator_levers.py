@@ -46,7 +46,7 @@ def test_writes_are_counted_as_they_are(world: World) -> None:
     """The count of status writes is that of the patches: turns that change nothing add none."""
     up(world)
     assert world.controller is not None
-    measures, turns = world.controller.world.measures, world.controller.turns
+    measures, turns = world.controller.context.metrics, world.controller.turns
     taken = turns.taken
     for number in range(3):
         pod = world.server.objects["/api/v1/namespaces/a/pods/digits-1-worker-0-first"]

@@ -34,7 +34,7 @@ def test_objects_of_the_next_run_of_a_name_are_not_deleted(
     world.pod("digits-1-worker", "succeeded", 0, "digits-1-worker-0-first")
     world.wait("digits-1", lambda s: s.get("releasedAt"))
     assert world.controller is not None
-    late = world.controller.world
+    late = world.controller.context
     old = copy.deepcopy(world.run("digits-1"))
     world.rest()  # what it knows stays as it is
     for path in (f"{RUNS}/digits-1", SERVICE):

@@ -45,7 +45,7 @@ def operator() -> Iterator[Operator]:
 def test_an_operator_whose_turns_died_is_not_alive(operator: Operator) -> None:
     """A thread that takes turns and has died makes the operator unhealthy."""
     assert operator.controller.alive
-    operator.controller.gate.begin = lambda: None  # type: ignore[method-assign]
+    operator.controller.scheduler.begin = lambda: None  # type: ignore[method-assign]
     operator.controller.begin()
     assert operator.controller.alive
     operator.breaks = True

@@ -45,7 +45,7 @@ class World:
         before, reason = self.status, Reason.STARTING
         counts = {"worker": TypeCounts(desired=10, running=running)}
         self.status = replace(before, phase=phase, reason=reason, counts=counts)
-        return self.writer.put(self.status, before)
+        return self.writer.write(self.status, before)
 
 
 @pytest.mark.parametrize(

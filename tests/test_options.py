@@ -74,8 +74,10 @@ def test_a_claim_that_says_where_is_mounted_in_all_tasks_of_its_namespace(there:
         marks = {"annotations": {MOUNTED_AT: where}}
         there.server.put(path, {"metadata": marks, "spec": {"accessModes": ["ReadOnlyMany"]}})
     there.begin()
-    told = there.surveyor.published("alice").policy.shared_data
+    told = there.snapshotter.published("alice").policy.shared_data
     assert (
-        told == there.surveyor.policy_of("alice").shared_data == (Shared("images", "/mnt/images"),)
+        told
+        == there.snapshotter.policy_of("alice").shared_data
+        == (Shared("images", "/mnt/images"),)
     )
-    assert there.surveyor.policy_of("bob").shared_data == ()
+    assert there.snapshotter.policy_of("bob").shared_data == ()

@@ -34,7 +34,7 @@ def test_it_sees_whether_policies_are_enforced(
 
     def answer() -> bool | None:
         check.enforced = None
-        check.look()
+        check.check()
         assert kube.get("configmap", RECORD)["data"]["enforced"] == str(check.enforced).lower()
         return check.enforced
 

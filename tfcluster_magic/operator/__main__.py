@@ -63,21 +63,23 @@ def service(asked: argparse.Namespace, policy: Policy) -> Service:
 
 def metrics(controller: Controller, lease: Leader) -> str:
     """What Prometheus is told."""
-    turns, caches, gate = controller.turns, controller.caches, controller.gate
-    measures = controller.world.measures
+    turns, caches, scheduler = controller.turns, controller.caches, controller.scheduler
+    recorded = controller.context.metrics
     numbers = {
         "turns_total": turns.taken,
         "failed_turns_total": turns.failed,
-        "status_writes_total": measures.status_writes,
+        "status_writes_total": recorded.status_writes,
         "waiting_turns": len(turns.work),
         "records": len(caches.runs.every()),
         "pods": len(caches.pods.every()),
         "leads": lease.leads(),
-        "options_writes_total": gate.publisher.writes,
-        "network_policies_enforced": gate.enforcement.enforced is True,
+        "options_writes_total": scheduler.publisher.writes,
+        "network_policies_enforced": scheduler.enforcement.enforced is True,
     }
-    informers = [each for each in (*caches.all, *gate.ground.all) if each.synced.is_set()]
-    return told((measures.registry, Present(caches, informers, numbers)))
+    informers = [
+        each for each in (*caches.all, *scheduler.cluster_state.all) if each.synced.is_set()
+    ]
+    return told((recorded.registry, Present(caches, informers, numbers)))
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ class Accountant(Background):
         namespace: that of the runs; empty for all.
         home: the operator's own.
         caches: of the runs.
-        ground: of the namespaces, which say whose they are and what is allowed there.
+        cluster_state: of the namespaces, which say whose they are and what is allowed there.
         leads: whether this process may write.
         unwatched: seconds for which no operator acted before this one did.
     """
@@ -70,44 +70,44 @@ class Accountant(Background):
         namespace: str,
         home: str,
         caches: Caches,
-        ground: Ground,
+        cluster_state: Ground,
         leads: Callable[[], bool],
         unwatched: Callable[[], float],
     ) -> None:
         self._api, self._namespace, self._home = api, namespace, home
-        self._caches, self._ground = caches, ground
+        self._caches, self._cluster_state = caches, cluster_state
         self._leads, self._unwatched = leads, unwatched
         super().__init__("hours")
-        self.meter = Meter(api, namespace, caches, leads)
+        self.sampler = Meter(api, namespace, caches, leads)
         self._books: dict[str, Book] = {}
         self._gone: dict[str, tuple[str, Run, float]] = {}
         self._runs: dict[str, tuple[str, Run | None, float]] = {}
         """By uid: the version that was read, what it says, and when that was first something."""
         self._last_seen = 0.0
-        self.known = False
+        self.loaded = False
         """Whether the ledgers were read."""
         self.writes = 0
-        caches.gone = self._went
+        caches.gone = self._record_gone
 
     # -- what is asked -----------------------------------------------------------------------------
 
-    def refuses(
+    def budget_problems(
         self, cluster: TFCluster, cores: Callable[[TFCluster], float]
     ) -> Sequence[Problem] | None:
         """Why the budget of its user lets a run not begin; None while the ledgers are not read."""
         namespace, now = cluster.metadata.owner, time.time()
-        most = ledgers.budget_of(self._ground.marks(namespace))
+        most = ledgers.budget_of(self._cluster_state.tenant_annotations(namespace))
         if most is None:
             return ()
-        if not self.known:
+        if not self.loaded:
             return None
         book = self._books.get(namespace, Book())
         days = ledger.with_runs(book.kept.days, list(book.open.values()), now)
         return budgets.problems(cluster.spec, cores(cluster), most, ledger.spent(days), now)
 
-    def told(self, namespace: str) -> str:
+    def published_text(self, namespace: str) -> str:
         """What a namespace's user is told of the runs that are over, and of what is allowed."""
-        marks = self._ground.marks(namespace)
+        marks = self._cluster_state.tenant_annotations(namespace)
         book = self._books.get(namespace) or Book()
         told = Account(group=marks.get(labels.OF_GROUP, ""), budget=ledgers.budget_of(marks))
         if book.text is None or book.text[0] is not book.kept or book.text[1] != told:
@@ -121,13 +121,13 @@ class Accountant(Background):
     # -- what is done ------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while not self._enough.wait(PERIOD if self.known else 0.1):
+        while not self._enough.wait(PERIOD if self.loaded else 0.1):
             if not self._leads() or not self._caches.synced:
                 continue
             try:
-                if not self.known:
-                    self._recall()
-                self.look()
+                if not self.loaded:
+                    self._load()
+                self.update()
             except ApiError as error:
                 log.warning("hours: %s", error.message or error.reason)
                 self._enough.wait(PERIOD)
@@ -135,7 +135,7 @@ class Accountant(Background):
                 log.exception("hours cannot be written down")
                 self._enough.wait(PERIOD)
 
-    def _recall(self) -> None:
+    def _load(self) -> None:
         """What is written down. Raises ApiError."""
         try:
             found = self._api.every(path("configmaps", self._home), labelSelector=ledgers.SELECTOR)
@@ -147,7 +147,7 @@ class Accountant(Background):
             for each in found.items:
                 self._take(each)
         self._last_seen = time.time() - self._unwatched()
-        self.known = True
+        self.loaded = True
 
     def _take(self, found: Object) -> None:
         try:
@@ -161,7 +161,7 @@ class Accountant(Background):
         book.user, book.kept = user, kept
         book.version = str(found["metadata"]["resourceVersion"])
 
-    def look(self) -> None:
+    def update(self) -> None:
         """Write down what began and what is over since the last look."""
         now, there, found = time.time(), {}, self._caches.runs.every()
         fresh: dict[str, dict[str, Run]] = {}
@@ -189,7 +189,7 @@ class Accountant(Background):
     ) -> Ledger:
         for uid, run in runs.items():
             if run.until is not None:
-                metered = msgspec.structs.replace(run, metered=self.meter.of(uid))
+                metered = msgspec.structs.replace(run, metered=self.sampler.usage_of(uid))
                 kept = ledger.end(kept, uid, metered, run.until)
             elif now >= self._runs[uid][2] + SOON:
                 kept = ledger.begin(kept, uid, run)
@@ -200,7 +200,11 @@ class Accountant(Background):
         return ledger.forget(kept, there, now) if old else kept
 
     def _write(self, namespace: str, book: Book, after: Ledger) -> None:
-        user = self._ground.marks(namespace).get(labels.USER) or book.user or namespace
+        user = (
+            self._cluster_state.tenant_annotations(namespace).get(labels.USER)
+            or book.user
+            or namespace
+        )
         body, where = ledgers.write(namespace, user, after), path("configmaps", self._home)
         try:
             if book.version:
@@ -211,7 +215,7 @@ class Accountant(Background):
         except ApiError as error:
             if error.status not in (404, 409):
                 raise
-            self._look_again(namespace, book)
+            self._read_again(namespace, book)
             return
         self.writes += 1
         book.user, book.kept = user, after
@@ -219,9 +223,9 @@ class Accountant(Background):
         book.open = {u: run for u, run in book.open.items() if u not in after.counted}
         for uid in after.counted:
             self._gone.pop(uid, None)
-            self.meter.forget(uid)
+            self.sampler.forget(uid)
 
-    def _look_again(self, namespace: str, book: Book) -> None:
+    def _read_again(self, namespace: str, book: Book) -> None:
         """Somebody else wrote it, or took it away: the next look does it upon what is there."""
         where = path("configmaps", self._home, ledgers.name(namespace))
         try:
@@ -231,7 +235,7 @@ class Accountant(Background):
                 raise
             book.version = ""  # what we know of it is written anew
 
-    def _went(self, found: Object) -> None:
+    def _record_gone(self, found: Object) -> None:
         """The record of a run is gone; called on the informer's thread."""
         run = ledgers.run_of(found, self._group(found))
         if run is not None:
@@ -249,4 +253,6 @@ class Accountant(Background):
         return known[1]
 
     def _group(self, found: Object) -> str:
-        return self._ground.marks(found["metadata"]["namespace"]).get(labels.OF_GROUP, "")
+        return self._cluster_state.tenant_annotations(found["metadata"]["namespace"]).get(
+            labels.OF_GROUP, ""
+        )

@@ -29,7 +29,7 @@ class Caches(Informers):
 
     def __init__(self, api: Api, namespace: str, wake: Callable[[Key], None]) -> None:
         self._wake = wake
-        self._away: frozenset[str] = frozenset()
+        self._lost_nodes: frozenset[str] = frozenset()
         self.gone: Callable[[Object], None] = lambda _found: None
         """Told each run whose record went, as it was at last."""
 
@@ -76,9 +76,9 @@ class Caches(Informers):
         """Whether everything that is needed was seen once."""
         return all(each.synced.is_set() for each in self.needed)
 
-    def away(self) -> frozenset[str]:
+    def lost_nodes(self) -> frozenset[str]:
         """The nodes that are not ready."""
-        return self._away
+        return self._lost_nodes
 
     def _run_changed(self, update: Update) -> None:
         head, old = update.object["metadata"], update.old
@@ -92,7 +92,7 @@ class Caches(Informers):
             return  # a heartbeat
         name = update.object["metadata"]["name"]
         there = new is None or is_ready(new)
-        self._away = self._away - {name} if there else self._away | {name}
+        self._lost_nodes = self._lost_nodes - {name} if there else self._lost_nodes | {name}
         for key in {run_of(p) for p in self.pods.every() if p["spec"].get("nodeName") == name}:
             self._wake(key)
 

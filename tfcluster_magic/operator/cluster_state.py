@@ -91,7 +91,7 @@ class Ground(Informers):
             if where.startswith("/") and ":" not in where
         )
 
-    def marks(self, namespace: str) -> Mapping[str, str]:
+    def tenant_annotations(self, namespace: str) -> Mapping[str, str]:
         """The annotations of a tenant's namespace; none of one that nobody labelled as such."""
         found = self.tenants.get("", namespace)
         return {} if found is None else found["metadata"].get("annotations") or {}

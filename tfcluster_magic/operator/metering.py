@@ -47,7 +47,7 @@ class Meter(Background):
         self._found: dict[str, tuple[float, float]] = {}
         self._last: float | None = None
 
-    def of(self, uid: str) -> tuple[float, float] | None:
+    def usage_of(self, uid: str) -> tuple[float, float] | None:
         """CPU seconds that a run has used, of so many that it held meanwhile; None: nobody told."""
         return self._found.get(uid)
 
@@ -63,7 +63,7 @@ class Meter(Background):
                 self._last, rest = None, 1.0
                 continue
             try:
-                self.look(time.monotonic(), time.time())
+                self.sample(time.monotonic(), time.time())
             except ApiError as error:
                 self._last = None
                 rest = ABSENT if error.status in (403, 404) else PERIOD
@@ -72,7 +72,7 @@ class Meter(Background):
                 self._last = None
                 log.exception("metrics of tasks cannot be read")
 
-    def look(self, now: float, clock: float) -> None:
+    def sample(self, now: float, clock: float) -> None:
         """Count what pods use since the last look, or since they were bound; `clock` is in epoch
         seconds. Raises ApiError.
         """

@@ -128,28 +128,28 @@ class Explainer:
         self._known: dict[Key, _Known] = {}
         self._told: dict[Key, _Told] = {}
 
-    def why(self, sight: Sight) -> tuple[Why, ...]:
+    def why(self, run: Sight) -> tuple[Why, ...]:
         """What keeps tasks from running, the most telling first; empty when nothing is known."""
-        head, count = sight.cluster.metadata, len(sight.pods)
+        head, count = run.cluster.metadata, len(run.pods)
         key, at = (head.owner, head.name), self._clock()
         told = self._told.get(key)
         rest = count / PODS_A_SECOND if count > FEW else 0.0
         if told is None or told.uid != head.uid or at - told.at >= rest:
-            told = _Told(head.uid, at, self._why(sight))
+            told = _Told(head.uid, at, self._why(run))
             if count > FEW:
                 self._told[key] = told
         return told.why
 
-    def _why(self, sight: Sight) -> tuple[Why, ...]:
-        jobs = list(sight.jobs.values())
-        questions = ask(sight.pods, jobs, self._now(), self._events_known(sight))
-        if sight.group is not None and (sight.group.get("status") or {}).get("phase") == "Pending":
-            head, queue = sight.group["metadata"], sight.group["spec"].get("queue") or "default"
+    def _why(self, run: Sight) -> tuple[Why, ...]:
+        jobs = list(run.jobs.values())
+        questions = ask(run.pods, jobs, self._now(), self._events_known(run))
+        if run.group is not None and (run.group.get("status") or {}).get("phase") == "Pending":
+            head, queue = run.group["metadata"], run.group["spec"].get("queue") or "default"
             questions += [Question(GROUP, head["name"], head["uid"]), Question(QUEUE, queue)]
-        answers = self._answers(sight, questions)
+        answers = self._answers(run, questions)
         facts = Facts(
             nodes=self._caches.nodes.every(),
-            free=self._free() if any(map(_has_no_room, sight.pods)) else None,
+            free=self._free() if any(map(_has_no_room, run.pods)) else None,
             claims={
                 question.name: found
                 for question, found in answers.items()
@@ -158,11 +158,11 @@ class Explainer:
             lines={q.uid: found for q, found in answers.items() if q.kind == LOG and found},
         )
         events = {q.uid: found for q, found in answers.items() if q.kind in ("Job", "Pod")}
-        return tuple(why(sight.pods, jobs, events, facts))
+        return tuple(why(run.pods, jobs, events, facts))
 
-    def of_group(self, sight: Sight) -> OfGroup:
+    def pod_group_events(self, run: Sight) -> OfGroup:
         """What is told of its PodGroup, as it was read for the last `why`."""
-        known = self._known.get((sight.cluster.metadata.owner, sight.cluster.metadata.name))
+        known = self._known.get((run.cluster.metadata.owner, run.cluster.metadata.name))
         answers = known.answers if known else {}
         events = [told for q, each in answers.items() if q.kind == GROUP for told in each.found]
         queues = [each.found for q, each in answers.items() if q.kind == QUEUE]
@@ -173,16 +173,16 @@ class Explainer:
         self._known.pop(key, None)
         self._told.pop(key, None)
 
-    def _events_known(self, sight: Sight) -> dict[str, list[Object]]:
-        known = self._known.get((sight.cluster.metadata.owner, sight.cluster.metadata.name))
+    def _events_known(self, run: Sight) -> dict[str, list[Object]]:
+        known = self._known.get((run.cluster.metadata.owner, run.cluster.metadata.name))
         answers = known.answers if known else {}
         return {q.uid: each.found for q, each in answers.items() if q.kind == "Pod"}
 
     # -- reading -----------------------------------------------------------------------------------
 
-    def _answers(self, sight: Sight, questions: list[Question]) -> Mapping[Question, Any]:
+    def _answers(self, run: Sight, questions: list[Question]) -> Mapping[Question, Any]:
         """What is known of each question, read again where it is old and may be read."""
-        head = sight.cluster.metadata
+        head = run.cluster.metadata
         key = (head.owner, head.name)
         if not questions:
             self.forget(key)

@@ -63,7 +63,7 @@ class Enforcement(Background):
         """Why there is no answer."""
 
     def _run(self) -> None:
-        self._recall()
+        self._load()
         while not self._enough.is_set():
             if self._leads():
                 self._try()
@@ -75,7 +75,7 @@ class Enforcement(Background):
 
     def _try(self) -> None:
         try:
-            self.look()
+            self.check()
         except (ApiError, TimeoutError) as error:
             words = (error.message or error.reason) if isinstance(error, ApiError) else str(error)
             self.problem = words
@@ -86,11 +86,11 @@ class Enforcement(Background):
         else:
             log.info("NetworkPolicies are enforced: %s", self.enforced)
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Try it once, and keep the answer. Raises ApiError; TimeoutError when nothing is told."""
         self._clean()
         name = f"{RECORD}-{uuid.uuid4().hex[:6]}"
-        image, owner = self._own()
+        image, owner = self._own_pod()
         server, client, policy = objects(name, image, owner, self._pool)
         try:
             self._api.create(path("networkpolicies", self._namespace), policy)
@@ -105,7 +105,7 @@ class Enforcement(Background):
             text = _("the pods of the check could not talk to each other: {said}")
             raise TimeoutError(text.format(said=told))
         self.enforced, self.problem = told == SHUT, ""
-        self._keep()
+        self._save()
 
     def _wait(self, name: str, told: Callable[[Object], str]) -> str:
         deadline = time.monotonic() + SECONDS
@@ -118,7 +118,7 @@ class Enforcement(Background):
         text = _("pod {name} of the check told nothing: {status}")
         raise TimeoutError(text.format(name=name, status=found.get("status")))
 
-    def _own(self) -> tuple[str, Object | None]:
+    def _own_pod(self) -> tuple[str, Object | None]:
         """The image that this process runs, and its pod as an owner; in no pod what was said."""
         name = os.environ.get("POD_NAME") or os.environ.get("HOSTNAME", "")
         if not account.in_pod() or not name:
@@ -135,7 +135,7 @@ class Enforcement(Background):
         for kind in ("pods", "networkpolicies"):
             self._api.delete(path(kind, self._namespace), labelSelector=SELECTOR)
 
-    def _recall(self) -> None:
+    def _load(self) -> None:
         """What an earlier operator found; it is tried again all the same."""
         try:
             found = self._api.get(path("configmaps", self._namespace, RECORD))
@@ -144,7 +144,7 @@ class Enforcement(Background):
         told = str((found.get("data") or {}).get("enforced"))
         self.enforced = {"true": True, "false": False}.get(told)
 
-    def _keep(self) -> None:
+    def _save(self) -> None:
         where = path("configmaps", self._namespace)
         body = {
             "apiVersion": "v1",

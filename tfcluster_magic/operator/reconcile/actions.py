@@ -1,4 +1,4 @@
-"""What a turn does about a decision: objects are made and named, Jobs pulled, pods told of.
+"""What a turn does about a decision: objects are made and named, Jobs changed, pods told of.
 
 Promises that what the API does not take of one kind keeps nothing from the others: tasks that shall
 stop are called back whatever becomes of their names. Owns in words what is in the way. It decides
@@ -38,55 +38,59 @@ class Ending:
 class Deeds:
     """What is done for one run."""
 
-    def __init__(self, world: World, crew: Crew, maker: Maker) -> None:
-        self.hindrance = ""
-        self.queue = ""
+    def __init__(self, context: World, task_group: Crew, creator: Maker) -> None:
+        self.obstacle = ""
+        self.queue_problem = ""
         """Why its queue takes nothing."""
-        self.named: float | None = None
+        self.service_due: float | None = None
         """In how many seconds its tasks may get their names."""
-        self._world, self._crew, self._maker = world, crew, maker
-        self._levers = Levers(world.api, crew)
-        self._addressing = Addressing(maker)
+        self._context, self._task_group, self._creator = context, task_group, creator
+        self._job_control = Levers(context.api, task_group)
+        self._addressing = Addressing(creator)
         self._ending: Ending | None = None
 
     @property
-    def lacks_names(self) -> bool:
+    def lacks_service(self) -> bool:
         """Whether tasks that run have no names, and wait for them."""
         return self._addressing.lacking
 
     def newest(self, jobs: Mapping[TaskType, Object]) -> dict[TaskType, Object]:
         """Each Job as it was last seen or changed here."""
-        return {task_type: self._levers.newest(task_type, job) for task_type, job in jobs.items()}
+        return {
+            task_type: self._job_control.newest(task_type, job) for task_type, job in jobs.items()
+        }
 
-    def do(
-        self, cluster: TFCluster, decision: Decision, seen: Observation, sight: Sight
+    def apply(
+        self, cluster: TFCluster, decision: Decision, seen: Observation, observed: Sight
     ) -> Ending | None:
         """Do what is decided; why the run has to end, if so.
 
         Raises:
             ApiError: nobody answered: the turn has to be taken again.
         """
-        self.hindrance, self.queue, self._ending = "", "", None
-        jobs = dict(sight.jobs)
-        for task_type in self._levers.outworn(decision, seen, jobs):
-            self._maker.retire(task_type, jobs.pop(task_type))
+        self.obstacle, self.queue_problem, self._ending = "", "", None
+        jobs = dict(observed.jobs)
+        for task_type in self._job_control.unusable_types(decision, seen, jobs):
+            self._creator.retire(task_type, jobs.pop(task_type))
         if decision.start:
-            self._try(cluster, lambda: self._maker.make(cluster, jobs))
-        unanswered = self._name(cluster, decision, sight)
-        unpulled = self._levers.pull(decision, seen, jobs)
-        self.hindrance = self.hindrance or unpulled
-        self._mend(cluster, decision, seen, sight)
-        going = self._crew.going(sight.jobs)
-        tell_of_pods(self._world.api, sight.pods, going, self._world.caches.away())
+            self._try(cluster, lambda: self._creator.create(cluster, jobs))
+        unanswered = self._update_service(cluster, decision, observed)
+        unchanged = self._job_control.apply(decision, seen, jobs)
+        self.obstacle = self.obstacle or unchanged
+        self._repair_pod_group(cluster, decision, seen, observed)
+        going = self._task_group.going(observed.jobs)
+        tell_of_pods(self._context.api, observed.pods, going, self._context.caches.lost_nodes())
         if unanswered is not None:
             raise unanswered
         return self._ending
 
-    def _name(self, cluster: TFCluster, decision: Decision, sight: Sight) -> ApiError | None:
+    def _update_service(
+        self, cluster: TFCluster, decision: Decision, observed: Sight
+    ) -> ApiError | None:
         """Give or take names, before tasks go; the error of one that nobody answered."""
 
         def turn() -> None:
-            self.named = self._addressing.turn(cluster, decision.status, sight.pods)
+            self.service_due = self._addressing.update(cluster, decision.status, observed.pods)
 
         try:
             self._try(cluster, turn)
@@ -98,33 +102,33 @@ class Deeds:
         """Make something, or know why not. Raises ApiError when nobody answers."""
         try:
             make()
-        except StillThere as hindrance:
-            self.hindrance = self.hindrance or str(hindrance)
+        except StillThere as obstacle:
+            self.obstacle = self.obstacle or str(obstacle)
         except InvalidRequest as error:
             self._ending = Ending(str(error), released=True)
         except TFClusterError as error:
-            self.hindrance = self.hindrance or str(error)
+            self.obstacle = self.obstacle or str(error)
         except ApiError as error:
             if error.unanswered and error.status != 500:  # 500: a webhook that is down
                 raise
-            why = str(access.explain(error, server=self._world.api.server))
+            why = str(access.explain(error, server=self._context.api.server))
             head = cluster.metadata
             log.warning("%s/%s: %s", head.owner, head.name, why)
-            self.hindrance = self.hindrance or why
-            self.queue = self.queue or refused(error.message)
+            self.obstacle = self.obstacle or why
+            self.queue_problem = self.queue_problem or refused(error.message)
             if error.status == 422:  # it will never be taken
                 self._ending = Ending(why, released=False)
 
-    def _mend(
-        self, cluster: TFCluster, decision: Decision, seen: Observation, sight: Sight
+    def _repair_pod_group(
+        self, cluster: TFCluster, decision: Decision, seen: Observation, observed: Sight
     ) -> None:
         """Keep what its pods wait for to be bound together."""
         if not decision.status.phase.is_active:
             return
-        world = self._world
+        context = self._context
         try:
-            world.gangs.mend(cluster, world.policy_of, sight.pods, seen)
+            context.pod_groups.repair(cluster, context.policy_of, observed.pods, seen)
         except ApiError as error:
             if error.unanswered:
                 raise
-            self.hindrance = str(access.explain(error, server=world.api.server))
+            self.obstacle = str(access.explain(error, server=context.api.server))

@@ -27,8 +27,8 @@ LONGEST = 10.0
 class Addressing:
     """The Service of one run; `clock` counts seconds that only grow."""
 
-    def __init__(self, maker: Maker, clock: Callable[[], float] = time.monotonic) -> None:
-        self._maker, self._clock = maker, clock
+    def __init__(self, creator: Maker, clock: Callable[[], float] = time.monotonic) -> None:
+        self._creator, self._clock = creator, clock
         self._there: bool | None = None
         """Whether the Service is; None when only the API knows."""
         self.lacking = False
@@ -36,7 +36,7 @@ class Addressing:
         self._count = 0
         self._first = self._last = 0.0
 
-    def turn(self, cluster: TFCluster, status: Status, pods: Sequence[Object]) -> float | None:
+    def update(self, cluster: TFCluster, status: Status, pods: Sequence[Object]) -> float | None:
         """Make or delete it when it is time; seconds until that may be, None without need.
 
         Raises:
@@ -46,7 +46,7 @@ class Addressing:
         """
         if status.stop_at is not None:
             if self._there is not False:
-                self._maker.unname(cluster)
+                self._creator.delete_service(cluster)
                 self._there = False
             return None
         if self._there or status.phase.is_final:
@@ -55,7 +55,7 @@ class Addressing:
         if left is None or left > 0.0:
             return left
         self.lacking = True
-        self._maker.name(cluster)
+        self._creator.create_service(cluster)
         self._there, self.lacking = True, False
         return None
 

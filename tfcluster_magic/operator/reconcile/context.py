@@ -27,11 +27,11 @@ class World:
     explainer: Explainer
     policy_of: Callable[[str], Policy]
     """The policy with what a namespace adds to it."""
-    gangs: Gangs
+    pod_groups: Gangs
     unwatched: Callable[[], float]
     """Seconds for which no operator acted before this one did."""
     clock: Callable[[], float] = time.time
-    measures: Measures = field(default_factory=Measures)
-    pace: Pace = field(default_factory=Pace)
-    tidy_at: dict[str, float] = field(default_factory=dict)
+    metrics: Measures = field(default_factory=Measures)
+    write_limit: Pace = field(default_factory=Pace)
+    cleanup_at: dict[str, float] = field(default_factory=dict)
     """When what is left of runs that are over is looked for, by uid."""

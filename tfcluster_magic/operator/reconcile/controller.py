@@ -37,19 +37,23 @@ class Controller:
         policy: Policy,
         unwatched: Callable[[], float],
     ) -> None:
-        self.turns: Turns[Key] = Turns(self._look, leads, self._tell, self._took)
+        self.turns: Turns[Key] = Turns(
+            self._reconcile, leads, self._log_failure, self._observe_seconds
+        )
         self.caches = Caches(api, namespace, self.turns.work.add)
         wake = self.turns.work.add
-        self.gate = Gate(api, namespace, home, self.caches, policy, leads, wake, unwatched)
-        explainer = Explainer(api, self.caches, free=lambda: self.gate.surveyor.look().free)
-        self.world = World(
+        self.scheduler = Gate(api, namespace, home, self.caches, policy, leads, wake, unwatched)
+        explainer = Explainer(
+            api, self.caches, free=lambda: self.scheduler.snapshotter.current().free
+        )
+        self.context = World(
             api=api,
             caches=self.caches,
             policy=policy,
-            admission=self.gate.admission,
+            admission=self.scheduler.admission,
             explainer=explainer,
-            policy_of=self.gate.surveyor.policy_of,
-            gangs=self.gate.gangs,
+            policy_of=self.scheduler.snapshotter.policy_of,
+            pod_groups=self.scheduler.pod_groups,
             unwatched=unwatched,
         )
         self._runs: dict[Key, Run] = {}
@@ -58,7 +62,7 @@ class Controller:
     def follow(self) -> None:
         """Begin to follow what there is."""
         self.caches.start()
-        self.gate.follow()
+        self.scheduler.follow()
 
     def begin(self) -> None:
         """Begin to act; everything that there is is looked at once."""
@@ -67,11 +71,11 @@ class Controller:
             self.turns.work.add((head["namespace"], head["name"]))
         self.turns.start()
         self._begun = True
-        self.gate.begin()
+        self.scheduler.begin()
 
     def end(self, seconds: float = 5.0) -> None:
         """Act no more; turns under way have so many seconds to end."""
-        self.gate.end()
+        self.scheduler.end()
         self.caches.stop()
         self.turns.stop(seconds)
 
@@ -84,7 +88,7 @@ class Controller:
     def alive(self) -> bool:
         """Whether no thread has died."""
         turns = self.turns.alive or not self._begun
-        return turns and self.gate.alive and self.caches.alive
+        return turns and self.scheduler.alive and self.caches.alive
 
     @property
     def problems(self) -> list[str]:
@@ -92,7 +96,7 @@ class Controller:
         found = [(each.where, each.problem) for each in self.caches.needed]
         return [f"{where}: {_words(problem)}" for where, problem in found if problem is not None]
 
-    def _look(self, key: Key) -> float | None:
+    def _reconcile(self, key: Key) -> float | None:
         try:
             return self._turn(key)
         except Overtaken:
@@ -100,34 +104,34 @@ class Controller:
             self._runs.pop(key, None)
             return pause(1)
 
-    def _tell(self, key: Key, error: Exception) -> None:
+    def _log_failure(self, key: Key, error: Exception) -> None:
         if isinstance(error, ApiError):
-            words = access.explain(error, "/".join(key), server=self.world.api.server)
+            words = access.explain(error, "/".join(key), server=self.context.api.server)
             log.warning("%s/%s: %s", *key, words)
         else:
             log.error("%s/%s: the turn failed", *key, exc_info=error)
 
-    def _took(self, seconds: float) -> None:
-        self.world.measures.turn.observe(seconds)
+    def _observe_seconds(self, seconds: float) -> None:
+        self.context.metrics.turn.observe(seconds)
 
     def _turn(self, key: Key) -> float | None:
         found = self.caches.runs.get(*key)
         run = self._runs.get(key)
-        orphans.end(self.world, key, found["metadata"]["uid"] if found else "")
+        orphans.end(self.context, key, found["metadata"]["uid"] if found else "")
         if found is None:
             self._runs.pop(key, None)  # what it had goes by ownership
-            self.world.explainer.forget(key)
+            self.context.explainer.forget(key)
             return None
         if is_over(found) and (run is None or run.uid == found["metadata"]["uid"]):
             self._runs.pop(key, None)
-            return retention.keep(self.world, key, found)
+            return retention.keep(self.context, key, found)
         try:
             if run is None or run.uid != found["metadata"]["uid"]:
-                run = self._runs[key] = Run(self.world, found)
-            return run.turn(found)
+                run = self._runs[key] = Run(self.context, found)
+            return run.reconcile(found)
         except InvalidRequest as error:
             self._runs.pop(key, None)
-            return refusing.refuse(self.world, key, found, error)
+            return refusing.refuse(self.context, key, found, error)
         except ApiError as error:
             if error.gone and self._is_gone(key):
                 self._runs.pop(key, None)
@@ -137,7 +141,7 @@ class Controller:
     def _is_gone(self, key: Key) -> bool:
         """Whether the record was deleted meanwhile, so that nothing is owed to it."""
         try:
-            self.world.api.get(path("tfclusters", *key))
+            self.context.api.get(path("tfclusters", *key))
         except ApiError as error:
             return error.gone
         return False

@@ -60,7 +60,7 @@ class Maker:
         self._retired: set[str] = set()
         self._anew: set[TaskType] = set()
 
-    def make(self, cluster: TFCluster, jobs: Mapping[TaskType, Object]) -> None:
+    def create(self, cluster: TFCluster, jobs: Mapping[TaskType, Object]) -> None:
         """Make what is missing; `jobs` are those that are known to be there.
 
         Raises:
@@ -89,16 +89,16 @@ class Maker:
         self._made = True
         self._anew.clear()
 
-    def name(self, cluster: TFCluster) -> None:
-        """Make the Service, if it is not there. Raises as `make`."""
+    def create_service(self, cluster: TFCluster) -> None:
+        """Make the Service, if it is not there. Raises as `create`."""
         self._create(cluster, run_objects.service(cluster, namespace=cluster.metadata.owner))
 
-    def unname(self, cluster: TFCluster) -> None:
+    def delete_service(self, cluster: TFCluster) -> None:
         """Delete the Service, if it is there and the run's. Raises ApiError."""
         delete(self._api, _key(cluster), "Service", cluster.metadata.name, cluster.metadata.uid)
 
     def retire(self, task_type: TaskType, job: Object) -> None:
-        """Delete a Job that cannot do any more what it is for; `make` makes it anew.
+        """Delete a Job that cannot do any more what it is for; `create` makes it anew.
 
         Raises ApiError.
         """
@@ -111,7 +111,7 @@ class Maker:
         """Whether this Job was deleted here; caches may still have it."""
         return job["metadata"]["uid"] in self._retired
 
-    def gone(self, cluster: TFCluster, jobs: Mapping[TaskType, Object]) -> list[TaskType]:
+    def missing_types(self, cluster: TFCluster, jobs: Mapping[TaskType, Object]) -> list[TaskType]:
         """The types whose Jobs were made and are not there any more.
 
         `jobs` are those in the cache, which may lag. Raises ApiError.

@@ -43,31 +43,33 @@ class Gate:
         unwatched: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._begun = False
-        self.ground = Ground(api, namespace)
-        self.gangs = Gangs(api, namespace, wake)
-        self.surveyor = Surveyor(caches, self.ground, policy, self.gangs)
+        self.cluster_state = Ground(api, namespace)
+        self.pod_groups = Gangs(api, namespace, wake)
+        self.snapshotter = Surveyor(caches, self.cluster_state, policy, self.pod_groups)
         # Where tasks run: other nodes may take none of its pods, or have another network.
         pool = {"nodeSelector": policy.node_selector, "tolerations": list(policy.tolerations)}
         self.enforcement = Enforcement(api, home, policy.default_image, leads, pool)
-        self.accountant = Accountant(api, namespace, home, caches, self.ground, leads, unwatched)
+        self.accountant = Accountant(
+            api, namespace, home, caches, self.cluster_state, leads, unwatched
+        )
         self.admission = Admission(
-            self.surveyor, self.ground, self._enforced, self.accountant.refuses
+            self.snapshotter, self.cluster_state, self._enforced, self.accountant.budget_problems
         )
         self.publisher = Publisher(
             api,
             namespace,
-            self.surveyor,
-            self.ground,
+            self.snapshotter,
+            self.cluster_state,
             self._enforced,
             leads,
-            self.accountant.told,
+            self.accountant.published_text,
             home,
         )
 
     def follow(self) -> None:
         """Begin to follow what there is."""
-        self.ground.start()
-        self.gangs.start()
+        self.cluster_state.start()
+        self.pod_groups.start()
 
     def begin(self) -> None:
         """Begin to act: publish, and try what nobody can read."""
@@ -79,18 +81,20 @@ class Gate:
     def alive(self) -> bool:
         """Whether none of its threads has died."""
         acts = self._acting if self._begun else ()
-        return self.ground.alive and self.gangs.alive and all(each.alive for each in acts)
+        return (
+            self.cluster_state.alive and self.pod_groups.alive and all(each.alive for each in acts)
+        )
 
     @property
     def _acting(self) -> tuple[Background, ...]:
-        return self.accountant, self.accountant.meter, self.publisher, self.enforcement
+        return self.accountant, self.accountant.sampler, self.publisher, self.enforcement
 
     def end(self) -> None:
         """Act no more."""
         for each in self._acting:
             each.stop()
-        self.ground.stop()
-        self.gangs.stop()
+        self.cluster_state.stop()
+        self.pod_groups.stop()
 
     def _enforced(self) -> bool | None:
         return self.enforcement.enforced

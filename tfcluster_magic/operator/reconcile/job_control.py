@@ -1,8 +1,8 @@
 """What a decision means for Jobs and pods, and doing it: suspend, resume, and tell Kubernetes of a
 pod what it cannot know.
 
-Promises that each is harmless when done twice. `spec.suspend` is the one lever for tasks: Jobs make
-pods by themselves, and a suspended one has none.
+Promises that each is harmless when done twice. `spec.suspend` is the one switch for tasks: Jobs
+make pods by themselves, and a suspended one has none.
 Ref: https://kubernetes.io/docs/concepts/workloads/controllers/job/#suspending-a-job
 """
 
@@ -30,13 +30,13 @@ log = logging.getLogger(__name__)
 class Levers:
     """The Jobs of one run, as a decision wants them."""
 
-    def __init__(self, api: Api, crew: Crew) -> None:
-        self._api, self._crew = api, crew
-        self._pulled: dict[TaskType, Object] = {}
+    def __init__(self, api: Api, task_group: Crew) -> None:
+        self._api, self._task_group = api, task_group
+        self._changed: dict[TaskType, Object] = {}
         """The Jobs as they were after we changed them: the cache may be older."""
         self._refused = ""
 
-    def pull(self, decision: Decision, seen: Observation, jobs: Mapping[TaskType, Object]) -> str:
+    def apply(self, decision: Decision, seen: Observation, jobs: Mapping[TaskType, Object]) -> str:
         """Suspend the Jobs of tasks that shall stop, resume those of tasks that shall start.
 
         What the API does not take of one Job keeps nothing from the others; it is returned in
@@ -51,26 +51,26 @@ class Levers:
         for task_type, cached in jobs.items():
             job = self.newest(task_type, cached)
             if task_type in stop:
-                self._spare_unasked(task_type, decision, seen)
-                self._set(job, task_type, suspend=True, attempt=0)
+                self._restart_unrelated(task_type, decision, seen)
+                self._set_suspended(job, task_type, suspend=True, attempt=0)
             elif over:
                 # Its Job makes pods that nobody has seen yet; servers that still run are given
                 # back when the decision says so.
                 counted = status.counts.get(task_type.value)
                 succeeded = 0 if counted is None else counted.succeeded
                 if task_type not in alive and not is_complete(job, succeeded):
-                    self._set(job, task_type, suspend=True, attempt=0)
+                    self._set_suspended(job, task_type, suspend=True, attempt=0)
             else:
                 behind = group_attempt(job) < status.attempt
                 if behind or (task_type in start and is_suspended(job)):
-                    self._set(job, task_type, suspend=False, attempt=status.attempt)
+                    self._set_suspended(job, task_type, suspend=False, attempt=status.attempt)
         return self._refused
 
     def newest(self, task_type: TaskType, cached: Object) -> Object:
         """A Job as it was last seen or changed here."""
-        return newer(cached, self._pulled.get(task_type))
+        return newer(cached, self._changed.get(task_type))
 
-    def outworn(
+    def unusable_types(
         self, decision: Decision, seen: Observation, jobs: Mapping[TaskType, Object]
     ) -> list[TaskType]:
         """The types whose Jobs will not start what shall start: a Job never starts an index again
@@ -81,7 +81,9 @@ class Levers:
         never = {t for t, index in starts if index in completed_indexes(jobs.get(t))}
         return sorted(never - alive)
 
-    def _spare_unasked(self, task_type: TaskType, decision: Decision, seen: Observation) -> None:
+    def _restart_unrelated(
+        self, task_type: TaskType, decision: Decision, seen: Observation
+    ) -> None:
         """What goes down with its Job, though it should not, is no failure: it starts again."""
         if decision.status.phase.is_final or decision.status.stop_at is not None:
             return
@@ -90,11 +92,13 @@ class Levers:
             for task in seen.tasks.values()
             if task.alive and parse_task(task.name)[0] is task_type
         ]
-        self._crew.set_back((t for t in caught if t not in decision.stop), decision.status)
+        self._task_group.set_back((t for t in caught if t not in decision.stop), decision.status)
 
-    def _set(self, job: Object, task_type: TaskType, *, suspend: bool, attempt: int) -> None:
+    def _set_suspended(
+        self, job: Object, task_type: TaskType, *, suspend: bool, attempt: int
+    ) -> None:
         if suspend:
-            self._crew.asked_to_stop(task_type)
+            self._task_group.asked_to_stop(task_type)
             if is_suspended(job):
                 return
         head = job["metadata"]
@@ -103,7 +107,7 @@ class Levers:
             change["metadata"] = {"annotations": {ATTEMPT: str(attempt)}}
         try:
             where = path("jobs", head["namespace"], head["name"])
-            self._pulled[task_type] = trimming.job(self._api.merge(where, change))
+            self._changed[task_type] = trimming.job(self._api.merge(where, change))
         except ApiError as error:
             if error.unanswered:
                 raise
@@ -112,7 +116,7 @@ class Levers:
                 log.warning("%s: not changed: %s", head["name"], self._refused)
             return
         if not suspend:
-            self._crew.asked_to_go_on(task_type)
+            self._task_group.asked_to_go_on(task_type)
         log.info("%s: %s", head["name"], "suspended" if suspend else "resumed")
 
 

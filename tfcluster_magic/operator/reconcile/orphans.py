@@ -23,25 +23,25 @@ from .creation import delete
 log = logging.getLogger(__name__)
 
 
-def end(world: World, key: Key, uid: str) -> None:
+def end(context: World, key: Key, uid: str) -> None:
     """End what has this name and no record; `uid` is the run's that is there, or empty.
 
     Raises ApiError.
     """
-    found = [job for kind, job in of_others(world.caches, key, uid) if kind == "Job"]
+    found = [job for kind, job in of_others(context.caches, key, uid) if kind == "Job"]
     left = [job for job in found if _is_left(job)]
     if not left or not re.fullmatch(labels.RUN_PATTERN, key[1]):
         return
-    there = _uid_there(world, key)
+    there = _uid_there(context, key)
     for gone in {uid_of(job) for job in left} - {there}:
         log.info("%s/%s: its record was deleted without its tasks, which are ended", *key)
         for kind in ("NetworkPolicy", "Service"):
-            delete(world.api, key, kind, key[1], gone)
-        delete(world.api, key, "ConfigMap", labels.files_name(key[1], gone), gone)
-        world.gangs.discard(key, gone)
+            delete(context.api, key, kind, key[1], gone)
+        delete(context.api, key, "ConfigMap", labels.files_name(key[1], gone), gone)
+        context.pod_groups.discard(key, gone)
         for job in left:
             if uid_of(job) == gone:
-                delete(world.api, key, "Job", job["metadata"]["name"], gone)
+                delete(context.api, key, "Job", job["metadata"]["name"], gone)
 
 
 def _is_left(job: Object) -> bool:
@@ -50,7 +50,7 @@ def _is_left(job: Object) -> bool:
     return bool(uid_of(job)) and not head.get("ownerReferences") and not going
 
 
-def _uid_there(world: World, key: Key) -> str:
+def _uid_there(context: World, key: Key) -> str:
     """The uid of the run as the API has it now: the cache may be older than its Jobs."""
-    found = find(world.api, path("tfclusters", *key))
+    found = find(context.api, path("tfclusters", *key))
     return str(found["metadata"]["uid"]) if found else ""

@@ -30,7 +30,7 @@ ASK_AGAIN = 1.0
 log = logging.getLogger(__name__)
 
 
-def refuse(world: World, key: Key, found: Object, error: InvalidRequest) -> float | None:
+def refuse(context: World, key: Key, found: Object, error: InvalidRequest) -> float | None:
     """End it as Failed with every problem; seconds until the next look, None when all is gone.
 
     Raises:
@@ -38,8 +38,8 @@ def refuse(world: World, key: Key, found: Object, error: InvalidRequest) -> floa
         Overtaken: somebody else wrote the status.
     """
     before = custom_resource.status(found)
-    own = belongings.of_run(world.caches, key, found["metadata"]["uid"])
-    status, now = before, world.clock()
+    own = belongings.of_run(context.caches, key, found["metadata"]["uid"])
+    status, now = before, context.clock()
     if not status.phase.is_final:
         log.info("%s/%s: refused: %s", *key, error)
         begun = status.started_at is not None  # then its spec was altered from outside
@@ -48,10 +48,10 @@ def refuse(world: World, key: Key, found: Object, error: InvalidRequest) -> floa
     if all(is_over(pod) for pod in own.pods):
         status = _released(status, now)
     if status != before:
-        Writer(world.api, found, world.measures, world.pace).put(status, before)
+        Writer(context.api, found, context.metrics, context.write_limit).write(status, before)
     for job in own.jobs.values():
-        lay_down(world, job, custom_resource.status_of(status))
-    tell_of_pods(world.api, own.pods, frozenset(), world.caches.away())
+        lay_down(context, job, custom_resource.status_of(status))
+    tell_of_pods(context.api, own.pods, frozenset(), context.caches.lost_nodes())
     return ASK_AGAIN if status.released_at is None else None
 
 

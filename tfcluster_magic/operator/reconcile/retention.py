@@ -31,66 +31,66 @@ SPREAD = 3600.0
 log = logging.getLogger(__name__)
 
 
-def keep(world: World, key: Key, found: Object) -> float | None:
+def keep(context: World, key: Key, found: Object) -> float | None:
     """Delete what has stayed long enough; seconds until the next time, None for never.
 
     Raises ApiError.
     """
     status, head = found["status"], found["metadata"]
     ended = float(status.get("finishedAt") or status["releasedAt"])
-    passed = world.clock() - ended
+    passed = context.clock() - ended
     limits = (found.get("spec") or {}).get("lifecycle") or {}
     asked = Lifecycle(keep_for=float(limits.get("keepFor", Lifecycle().keep_for)))
-    stays = capped(Spec(lifecycle=asked), world.policy).lifecycle.keep_for
+    stays = capped(Spec(lifecycle=asked), context.policy).lifecycle.keep_for
     if is_deleted(found):  # a finalizer keeps it
-        return _clear(world, key, found)
+        return _clear(context, key, found)
     if passed >= stays:
         log.info("%s/%s: its record was kept for %.0f s and is deleted", *key, passed)
-        world.tidy_at.pop(head["uid"], None)
-        discard(world.api, path("tfclusters", *key), head["uid"])
+        context.cleanup_at.pop(head["uid"], None)
+        discard(context.api, path("tfclusters", *key), head["uid"])
         return None
-    world.gangs.discard(key, head["uid"])
-    left = belongings.of_run(world.caches, key, head["uid"]).jobs
+    context.pod_groups.discard(key, head["uid"])
+    left = belongings.of_run(context.caches, key, head["uid"]).jobs
     for job in left.values():
-        lay_down(world, job, status)
+        lay_down(context, job, status)
     if passed < OBJECTS_STAY:
         return min(stays, OBJECTS_STAY) - passed
     if left:
-        _remove(world, key, head["uid"])
-    return min(stays - passed, _tidy(world, key, head["uid"]))
+        _remove(context, key, head["uid"])
+    return min(stays - passed, _tidy(context, key, head["uid"]))
 
 
-def _clear(world: World, key: Key, found: Object) -> float | None:
+def _clear(context: World, key: Key, found: Object) -> float | None:
     """Delete, once, the objects of a record that a finalizer keeps; nothing is left to do then."""
     uid = found["metadata"]["uid"]
-    world.gangs.discard(key, uid)
-    if belongings.of_run(world.caches, key, uid).jobs or world.tidy_at.get(uid) != math.inf:
+    context.pod_groups.discard(key, uid)
+    if belongings.of_run(context.caches, key, uid).jobs or context.cleanup_at.get(uid) != math.inf:
         log.info("%s/%s: its record is being deleted; what it had beside it is, too", *key)
-        world.tidy_at[uid] = math.inf
-        for job in belongings.of_run(world.caches, key, uid).jobs.values():
-            lay_down(world, job, found["status"])
-        _remove(world, key, uid)
+        context.cleanup_at[uid] = math.inf
+        for job in belongings.of_run(context.caches, key, uid).jobs.values():
+            lay_down(context, job, found["status"])
+        _remove(context, key, uid)
     return None
 
 
-def _tidy(world: World, key: Key, uid: str) -> float:
+def _tidy(context: World, key: Key, uid: str) -> float:
     """Delete what is left of a run that has no Jobs, as when these were refused, or went before us;
     seconds until it is looked for: once by each operator, and not for all runs at the same time.
     """
-    now = world.clock()
-    due = world.tidy_at.setdefault(uid, now + random.uniform(0.0, SPREAD))
+    now = context.clock()
+    due = context.cleanup_at.setdefault(uid, now + random.uniform(0.0, SPREAD))
     if now < due:
         return due - now
-    world.tidy_at[uid] = math.inf
+    context.cleanup_at[uid] = math.inf
     name = labels.files_name(key[1], uid)
-    found = find(world.api, path("configmaps", key[0], name))  # made first, and deleted last
+    found = find(context.api, path("configmaps", key[0], name))  # made first, and deleted last
     if found is not None and belongings.uid_of(found) == uid:
         log.info("%s/%s: what it had beside its Jobs is deleted", *key)
-        _remove(world, key, uid)
+        _remove(context, key, uid)
     return math.inf
 
 
-def lay_down(world: World, job: Object, status: Object) -> None:
+def lay_down(context: World, job: Object, status: Object) -> None:
     """Suspend a Job of a run that is over, unless all its tasks have succeeded.
 
     It may have come into the cache after the last turn, or that was not taken to its end: a Job
@@ -103,17 +103,17 @@ def lay_down(world: World, job: Object, status: Object) -> None:
     log.info("%s: suspended: its run is over", head["name"])
     try:
         where = path("jobs", head["namespace"], head["name"])
-        world.api.merge(where, {"spec": {"suspend": True}})
+        context.api.merge(where, {"spec": {"suspend": True}})
     except ApiError as error:
         if not error.gone:
             raise
 
 
-def _remove(world: World, key: Key, uid: str) -> None:
-    whole = find(world.api, path("tfclusters", *key))  # caches keep no programs of these
+def _remove(context: World, key: Key, uid: str) -> None:
+    whole = find(context.api, path("tfclusters", *key))  # caches keep no programs of these
     if whole is None or whole["metadata"]["uid"] != uid:
         return  # of the next run of this name the cache does not know yet
     try:
-        Maker(world.api, world.policy_of).remove(custom_resource.read(whole))
+        Maker(context.api, context.policy_of).remove(custom_resource.read(whole))
     except TFClusterError as error:  # the record was altered; ownership will see to the rest
         log.warning("%s/%s: what is left of it cannot be told: %s", *key, error)

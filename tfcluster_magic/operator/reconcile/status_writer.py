@@ -28,11 +28,11 @@ class Overtaken(Exception):
 
 
 class Writer:
-    """The status of one run; `measures` is told of each write, `pace` says when one may be."""
+    """The status of one run; `write_limit` says when a write may be."""
 
-    def __init__(self, api: Api, found: Object, measures: Measures, pace: Pace) -> None:
+    def __init__(self, api: Api, found: Object, metrics: Measures, write_limit: Pace) -> None:
         head = found["metadata"]
-        self._found, self._measures, self._pace = found, measures, pace
+        self._found, self._metrics, self._write_limit = found, metrics, write_limit
         self._last: Status | None = None
         self._api = api
         self._where = path("tfclusters", head["namespace"], head["name"])
@@ -42,7 +42,7 @@ class Writer:
         self._not_before = 0.0
         self._slot: float | None = None
 
-    def met(self, found: Object) -> None:
+    def refresh(self, found: Object) -> None:
         """The cache shows this; it may be older than what we wrote ourselves.
 
         Raises:
@@ -54,8 +54,8 @@ class Writer:
                 raise Overtaken(self._where)
             self._version = version
 
-    def put(self, status: Status, before: Status) -> float | None:
-        """Write `status`, now or in so many seconds: then `put` it again. None: it is written.
+    def write(self, status: Status, before: Status) -> float | None:
+        """Write `status`, now or in so many seconds: then `write` it again. None: it is written.
 
         Raises:
             ApiError: the API does not take it.
@@ -68,11 +68,11 @@ class Writer:
         if self._written is not None and not weighty(before, status):
             if self._slot is None:
                 tasks = sum(each.desired for each in status.counts.values())
-                self._slot = self._pace.slot(tasks)
+                self._slot = self._write_limit.slot(tasks)
             if (rest := max(self._slot, self._not_before) - now) > 0:
                 return rest
         answer = self._patch(wanted)
-        self._measures.wrote(self._found, self._last or before, status)
+        self._metrics.wrote(self._found, self._last or before, status)
         self._last = status
         self._version = str(answer["metadata"]["resourceVersion"])
         self._there = answer.get("status")
@@ -86,7 +86,7 @@ class Writer:
         except ApiError as error:
             if error.status != 409:
                 raise
-        self._look_again()
+        self._read_again()
         return self._api.patch(f"{self._where}/status", self._operations(wanted))
 
     def _operations(self, wanted: Object) -> list[Object]:
@@ -95,7 +95,7 @@ class Writer:
             {"op": "add", "path": "/status", "value": wanted},
         ]
 
-    def _look_again(self) -> None:
+    def _read_again(self) -> None:
         found = self._api.get(self._where)
         if (found.get("status") or None) != (self._there or None):
             raise Overtaken(self._where)

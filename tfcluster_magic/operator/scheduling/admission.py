@@ -1,7 +1,7 @@
 """Who may begin: every check on the live cluster, in the order of the launch queue (`queue`).
 
 Promises that two launches never both take the last room (one is admitted at a time, and what was
-promised is reserved until the record shows it), that what can never run is refused with every
+admitted is reserved until the record shows it), that what can never run is refused with every
 problem at once, and that what waits is told what for, and its place. Who was told to wait is not
 refused for an offer that changed for a moment. Never writes anything, and holds up nobody while
 the API answers.
@@ -69,21 +69,22 @@ class Admission:
     """Decides on runs that are Queued.
 
     Args:
-        surveyor: what there is and what was promised.
-        ground: to read quotas once more before a run is admitted.
+        snapshotter: what there is and what is reserved.
+        cluster_state: to read quotas once more before a run is admitted.
         enforced: whether NetworkPolicies are; None while nobody knows.
         spent: why the budget of its user lets a run not begin; None while nobody knows.
     """
 
     def __init__(
         self,
-        surveyor: Surveyor,
-        ground: Ground,
+        snapshotter: Surveyor,
+        cluster_state: Ground,
         enforced: Callable[[], bool | None],
         spent: Spent = lambda _run, _cores: (),
     ) -> None:
         self._spent = spent
-        self._surveyor, self._ground, self._enforced = surveyor, ground, enforced
+        self._snapshotter, self._cluster_state = snapshotter, cluster_state
+        self._enforced = enforced
         self._lock = threading.Lock()
         self._refusals: dict[str, tuple[Offer, tuple[Problem, ...]]] = {}
         self._new: dict[str, float] = {}
@@ -98,11 +99,11 @@ class Admission:
             ApiError: the quotas could not be read; ask again.
         """
         uid = cluster.metadata.uid
-        if uid in self._surveyor.admitted:
+        if uid in self._snapshotter.admitted:
             return self._granted(cluster)
         if not cluster.status.message:
             self._new.setdefault(uid, time.monotonic())
-        if not self._surveyor.settled:
+        if not self._snapshotter.settled:
             return Waiting(_("the operator, which has just begun to look around"))
         spent = self._spent(cluster, self._cores)
         if spent is None:
@@ -113,9 +114,9 @@ class Admission:
             return self._doubt(cluster, never)
         self._new.pop(uid, None)
         self._doubted.pop(uid, None)
-        if self._together(cluster) and not self._surveyor.gangs.available:
+        if self._together(cluster) and not self._snapshotter.pod_groups.available:
             return Waiting(_("Volcano, which the policy demands and this cluster does not have"))
-        if self._enforced() is None and self._surveyor.policy.require_network_policy:
+        if self._enforced() is None and self._snapshotter.policy.require_network_policy:
             return Waiting(_("the check that NetworkPolicies are enforced on this cluster"))
         queue = self._queue(cluster.metadata.owner, uid)
         if place := runs_ahead(queue, uid):
@@ -125,7 +126,7 @@ class Admission:
 
     def _cores(self, cluster: TFCluster) -> float:
         """CPU cores that its tasks ask for, as the API server completes them."""
-        asked = wanted(cluster.spec, self._surveyor.published(cluster.metadata.owner))
+        asked = wanted(cluster.spec, self._snapshotter.published(cluster.metadata.owner))
         return sum(count * demand.requests.get(CPU, 0.0) for count, demand in asked.values())
 
     def _doubt(self, cluster: TFCluster, never: tuple[Problem, ...]) -> Verdict:
@@ -144,22 +145,22 @@ class Admission:
 
     def _queue(self, namespace: str, uid: str) -> Sequence[QueuedRun]:
         """Who waits, this run among them: it may be newer than the last look."""
-        queue = self._surveyor.look().queues.get(namespace, ())
+        queue = self._snapshotter.current().queues.get(namespace, ())
         known = any(each.uid == uid for each in queue)
-        return queue if known else self._surveyor.queue(namespace)
+        return queue if known else self._snapshotter.queue(namespace)
 
     def _first(self, cluster: TFCluster) -> Verdict:
         namespace = cluster.metadata.owner
-        if waits := self._short(cluster, self._surveyor.offer(namespace)):
+        if waits := self._short(cluster, self._snapshotter.offer(namespace)):
             return waits
         # What a cache does not know yet may be gone: pods are counted first, then the quotas.
         # Nobody else of the namespace is admitted meanwhile, for this run is the first.
-        counted = self._surveyor.promises(namespace)
-        quotas = self._ground.quotas_now(namespace)
+        counted = self._snapshotter.reservations(namespace)
+        quotas = self._cluster_state.quotas_now(namespace)
         with self._lock:
-            if waits := self._short(cluster, self._surveyor.offer(namespace, quotas, counted)):
+            if waits := self._short(cluster, self._snapshotter.offer(namespace, quotas, counted)):
                 return waits
-            self._surveyor.admit((namespace, cluster.metadata.name), cluster.metadata.uid)
+            self._snapshotter.admit((namespace, cluster.metadata.name), cluster.metadata.uid)
         return self._granted(cluster)
 
     def _granted(self, cluster: TFCluster) -> Verdict:
@@ -167,11 +168,11 @@ class Admission:
         return Submitted() if self._together(cluster) else Admitted()
 
     def _together(self, cluster: TFCluster) -> bool:
-        return gangs(self._surveyor.policy_of(cluster.metadata.owner))
+        return gangs(self._snapshotter.policy_of(cluster.metadata.owner))
 
     def _short(self, cluster: TFCluster, there: Offer) -> Verdict | None:
         """What it has to wait for; a run that has just been admitted takes its room itself."""
-        if cluster.metadata.uid in self._surveyor.admitted:
+        if cluster.metadata.uid in self._snapshotter.admitted:
             return self._granted(cluster)
         short = _short(cluster, there)
         return Waiting(_waits_for(short, cluster, there)) if short else None
@@ -179,7 +180,7 @@ class Admission:
     def _never(self, cluster: TFCluster) -> tuple[Problem, ...]:
         """What keeps it from ever running; looked into again only when the offer changed."""
         namespace, uid = cluster.metadata.owner, cluster.metadata.uid
-        offer = replace(self._surveyor.published(namespace), enforced=self._enforced())
+        offer = replace(self._snapshotter.published(namespace), enforced=self._enforced())
         known = self._refusals.get(uid)
         if known is None or known[0] != offer:
             self._forget_others()
@@ -191,18 +192,18 @@ class Admission:
         """The offer with the secrets that tasks may use, where this run names any."""
         if not names_secrets(cluster.spec):
             return offer
-        secrets = self._ground.secrets(cluster.metadata.owner)
+        secrets = self._cluster_state.secrets(cluster.metadata.owner)
         return replace(offer, names=replace(offer.names, secrets=secrets, asked_for_secrets=True))
 
     def _forget_others(self) -> None:
         """Drop what is remembered of runs that wait no more."""
-        survey = self._surveyor.look()
-        waiting = {each.uid for every in survey.queues.values() for each in every}
+        snapshot = self._snapshotter.current()
+        waiting = {each.uid for every in snapshot.queues.values() for each in every}
         self._refusals = {u: k for u, k in list(self._refusals.items()) if u in waiting}
         for kept in (self._new, self._doubted):
             for uid, since in list(kept.items()):
                 # The look may be older than a run that another thread just decides on.
-                if since < survey.at and uid not in waiting:
+                if since < snapshot.at and uid not in waiting:
                     kept.pop(uid, None)
 
 

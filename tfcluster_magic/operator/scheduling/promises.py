@@ -36,14 +36,14 @@ class Promise:
 
 
 def without_promised(
-    found: tuple[Node, ...] | None, promises: Mapping[str, Sequence[Promise]]
+    found: tuple[Node, ...] | None, reservations: Mapping[str, Sequence[Promise]]
 ) -> tuple[Node, ...] | None:
     """The nodes without what runs that were admitted have not taken of them yet."""
     groups = [
-        Group(t, count, {**promise.demands[t].requests, PODS: 1.0})
-        for every in promises.values()
-        for promise in every
-        for t, count in promise.unbound.items()
+        Group(t, count, {**reservation.demands[t].requests, PODS: 1.0})
+        for every in reservations.values()
+        for reservation in every
+        for t, count in reservation.unbound.items()
         if count
     ]
     if not groups or found is None:
@@ -52,7 +52,7 @@ def without_promised(
     return tuple(replace(node, free=left) for node, left in zip(found, free, strict=True))
 
 
-def with_promises(quota: Quota, promises: Sequence[Promise]) -> Quota:
+def with_promises(quota: Quota, reservations: Sequence[Promise]) -> Quota:
     """The quota with what runs that were admitted have not taken of it yet."""
-    promised = {key: sum(p.counted_as(key) for p in promises) for key in quota.hard}
-    return replace(quota, used=plus(quota.used, promised))
+    reserved = {key: sum(p.counted_as(key) for p in reservations) for key in quota.hard}
+    return replace(quota, used=plus(quota.used, reserved))

@@ -53,8 +53,8 @@ class Publisher(Background):
         self,
         api: Api,
         namespace: str,
-        surveyor: Surveyor,
-        ground: Ground,
+        snapshotter: Surveyor,
+        cluster_state: Ground,
         enforced: Callable[[], bool | None],
         leads: Callable[[], bool],
         hours: Callable[[str], str] = lambda _namespace: "",
@@ -62,7 +62,7 @@ class Publisher(Background):
     ) -> None:
         self._hours, self._lease = hours, f"{home}/{LEASE}"
         self._api, self._namespace = api, namespace
-        self._surveyor, self._ground = surveyor, ground
+        self._snapshotter, self._cluster_state = snapshotter, cluster_state
         self._enforced, self._leads = enforced, leads
         super().__init__("options")
         self._written: dict[tuple[str, str], Mapping[str, str]] = {}
@@ -70,8 +70,8 @@ class Publisher(Background):
         self.writes = 0
 
     def _run(self) -> None:
-        while not self._enough.wait(PERIOD if self._surveyor.settled else 0.1):
-            if not self._surveyor.settled or not self._leads():
+        while not self._enough.wait(PERIOD if self._snapshotter.settled else 0.1):
+            if not self._snapshotter.settled or not self._leads():
                 continue
             try:
                 self.publish()
@@ -93,15 +93,15 @@ class Publisher(Background):
     def _namespaces(self) -> list[tuple[str, str]]:
         if self._namespace:
             return [(self._namespace, "")]
-        if is_closed(self._ground.tenants):
+        if is_closed(self._cluster_state.tenants):
             return []
-        found = [each["metadata"] for each in self._ground.tenants.every()]
+        found = [each["metadata"] for each in self._cluster_state.tenants.every()]
         return sorted((h["name"], h["uid"]) for h in found if not h.get("deletionTimestamp"))
 
     def _content(self, namespace: str) -> dict[str, str]:
-        policy = self._surveyor.policy
-        offer = replace(self._surveyor.published(namespace), enforced=self._enforced())
-        now = self._surveyor.offer(namespace)
+        policy = self._snapshotter.policy
+        offer = replace(self._snapshotter.published(namespace), enforced=self._enforced())
+        now = self._snapshotter.offer(namespace)
         cpu, memory, gpu = (coarse(each) for each in limits(now.place, policy.gpu_resource))
         options = Options(
             backend="kubernetes",

@@ -1,4 +1,4 @@
-"""All runs and nodes at one moment: what is promised to runs, and the launch queues.
+"""All runs and nodes at one moment: what is reserved for runs, and the launch queues.
 
 Promises that room counts as taken from the moment a run is admitted until its tasks end: by its
 pods once they are bound, before that by what it asked for. Reads caches alone; decides nothing.
@@ -33,7 +33,7 @@ from .queue import LaunchQueue, QueuedRun, in_order, phase_of, waits
 from .volcano import Gangs
 
 AGE = 0.5
-"""Seconds for which a survey is used again."""
+"""Seconds for which a snapshot is used again."""
 _HOLDS = (Phase.STARTING.value, Phase.RUNNING.value)
 _ENDED = ("Succeeded", "Failed")
 
@@ -45,18 +45,21 @@ class Survey:
     at: float
     nodes: tuple[Node, ...] | None
     free: tuple[Amounts, ...] | None = None
-    """What pods that are there leave of each node, whatever was promised beside them."""
-    promises: Mapping[str, Sequence[Promise]] = field(default_factory=dict)
+    """What pods that are there leave of each node, whatever was reserved beside them."""
+    reservations: Mapping[str, Sequence[Promise]] = field(default_factory=dict)
     queues: Mapping[str, Sequence[QueuedRun]] = field(default_factory=dict)
 
 
 class Surveyor:
     """Looks at all runs and nodes, at most twice a second."""
 
-    def __init__(self, caches: Caches, ground: Ground, policy: Policy, gangs: Gangs) -> None:
-        self._caches, self._ground, self.policy, self.gangs = caches, ground, policy, gangs
+    def __init__(
+        self, caches: Caches, cluster_state: Ground, policy: Policy, pod_groups: Gangs
+    ) -> None:
+        self._caches, self._cluster_state = caches, cluster_state
+        self.policy, self.pod_groups = policy, pod_groups
         self._lock = threading.RLock()
-        self._survey: Survey | None = None
+        self._snapshot: Survey | None = None
         self._specs: dict[str, Spec | None] = {}
         self._asked: dict[str, Amounts] = {}
         self._queue = LaunchQueue()
@@ -71,44 +74,44 @@ class Surveyor:
         Before that, nodes that nobody has listed yet would count as none.
         """
         nodes = self._caches.nodes
-        settled = self._ground.settled and self.gangs.known
+        settled = self._cluster_state.settled and self.pod_groups.known
         return settled and (nodes.synced.is_set() or is_closed(nodes))
 
-    def look(self) -> Survey:
+    def current(self) -> Survey:
         """All runs and nodes, as of half a second ago at most."""
         with self._lock:
-            known = self._survey
+            known = self._snapshot
             if known is None or time.monotonic() - known.at > AGE:
-                known = self._survey = self._look()
+                known = self._snapshot = self._take()
             return known
 
     def offer(
         self,
         namespace: str,
         found: Sequence[Object] | None = None,
-        promised: Sequence[Promise] | None = None,
+        reserved: Sequence[Promise] | None = None,
     ) -> Offer:
         """What a namespace offers now; `found` are its ResourceQuotas where they are known better
-        than by the cache, and `promised` is what was promised when they were read.
+        than by the cache, and `reserved` is what was reserved when they were read.
         """
-        survey = self.look()
-        limits = self._ground.bounds(namespace)
-        promises = survey.promises.get(namespace, ()) if promised is None else promised
+        snapshot = self.current()
+        limits = self._cluster_state.bounds(namespace)
+        reservations = snapshot.reservations.get(namespace, ()) if reserved is None else reserved
         policy = self.policy_of(namespace)
         counted = quotas(
-            self._ground.quotas.of(namespace) if found is None else found,
+            self._cluster_state.quotas.of(namespace) if found is None else found,
             policy.priority_class,
         )
-        count = None if survey.nodes is None else len(survey.nodes)
+        count = None if snapshot.nodes is None else len(snapshot.nodes)
         return Offer(
             policy=policy,
-            names=self._ground.names(namespace, count, limits),
+            names=self._cluster_state.names(namespace, count, limits),
             place=Place(
-                nodes=survey.nodes,
-                quotas=tuple(with_promises(quota, promises) for quota in counted),
+                nodes=snapshot.nodes,
+                quotas=tuple(with_promises(quota, reservations) for quota in counted),
                 bounds=limits,
                 max_tasks=self.policy.max_tasks,
-                held={promise.key[1]: promise.held for promise in promises},
+                held={reservation.key[1]: reservation.held for reservation in reservations},
             ),
         )
 
@@ -116,11 +119,11 @@ class Surveyor:
         """The policy with what all tasks of a namespace read, how they are placed there, and
         whether all are bound together: what the policy leaves to the cluster is decided here.
         """
-        policy, marks = self.policy, self._ground.marks(namespace)
+        policy, marks = self.policy, self._cluster_state.tenant_annotations(namespace)
         return replace(
             policy,
-            shared_data=(*policy.shared_data, *self._ground.shared(namespace)),
-            gang=self.gangs.available if policy.gang == "auto" else policy.gang,
+            shared_data=(*policy.shared_data, *self._cluster_state.shared(namespace)),
+            gang=self.pod_groups.available if policy.gang == "auto" else policy.gang,
             queue=marks.get(labels.QUEUE) or policy.queue,
             priority_class=marks.get(labels.PRIORITY_CLASS) or policy.priority_class,
             require_digest=policy.require_digest or marks.get(labels.REQUIRE_DIGEST) == "true",
@@ -128,10 +131,10 @@ class Surveyor:
 
     def published(self, namespace: str) -> Offer:
         """What clients are told that it offers; made once for each look."""
-        survey = self.look()
+        snapshot = self.current()
         known = self._published.get(namespace)
-        if known is None or known[0] != survey.at:
-            known = self._published[namespace] = survey.at, self.offer(namespace).published()
+        if known is None or known[0] != snapshot.at:
+            known = self._published[namespace] = snapshot.at, self.offer(namespace).published()
         return known[1]
 
     def admit(self, key: Key, uid: str) -> None:
@@ -141,31 +144,31 @@ class Surveyor:
         """
         with self._lock:
             self.admitted.add(uid)
-            found, survey = self._caches.runs.get(*key), self.look()
+            found, snapshot = self._caches.runs.get(*key), self.current()
             if found is None or found["metadata"]["uid"] != uid:
                 return
-            promise = self._promise(found, on_nodes=True)
-            every = survey.promises.get(key[0], ())
-            if promise is None or any(each.key == key for each in every):
+            reservation = self._reservation(found, on_nodes=True)
+            every = snapshot.reservations.get(key[0], ())
+            if reservation is None or any(each.key == key for each in every):
                 return  # the look has it already
-            waiting = [each for each in survey.queues.get(key[0], ()) if each.uid != uid]
-            self._survey = dataclasses.replace(
-                survey,
-                nodes=without_promised(survey.nodes, {key[0]: (promise,)}),
-                promises={**survey.promises, key[0]: (*every, promise)},
-                queues={**survey.queues, key[0]: waiting},
+            waiting = [each for each in snapshot.queues.get(key[0], ()) if each.uid != uid]
+            self._snapshot = dataclasses.replace(
+                snapshot,
+                nodes=without_promised(snapshot.nodes, {key[0]: (reservation,)}),
+                reservations={**snapshot.reservations, key[0]: (*every, reservation)},
+                queues={**snapshot.queues, key[0]: waiting},
             )
 
     def queue(self, namespace: str) -> list[QueuedRun]:
         """Who waits in a namespace at this moment, in order."""
         with self._lock:
-            waits = filter(None, map(self._queued, self._runs_of(namespace)))
-            return in_order(waits)
+            waiting = filter(None, map(self._queued, self._runs_of(namespace)))
+            return in_order(waiting)
 
-    def promises(self, namespace: str) -> list[Promise]:
-        """What runs of a namespace were promised, at this moment."""
+    def reservations(self, namespace: str) -> list[Promise]:
+        """What is reserved for runs of a namespace, at this moment."""
         with self._lock:
-            return list(filter(None, map(self._promised_to, self._runs_of(namespace))))
+            return list(filter(None, map(self._reserved_for, self._runs_of(namespace))))
 
     # -- looking -----------------------------------------------------------------------------------
 
@@ -173,20 +176,20 @@ class Surveyor:
         every = self._caches.runs.every()
         return [each for each in every if each["metadata"]["namespace"] == namespace]
 
-    def _look(self) -> Survey:
+    def _take(self) -> Survey:
         at = time.monotonic()
         runs = self._caches.runs.every()
-        promises: dict[str, list[Promise]] = {}
+        reservations: dict[str, list[Promise]] = {}
         queues: dict[str, list[QueuedRun]] = {}
         uids = {found["metadata"]["uid"] for found in runs}
         for found in runs:
             head = found["metadata"]
             if phase_of(found) != Phase.QUEUED.value:
                 self.admitted.discard(head["uid"])
-            if promise := self._promised_to(found):
-                promises.setdefault(head["namespace"], []).append(promise)
-            elif waits := self._queued(found):
-                queues.setdefault(head["namespace"], []).append(waits)
+            if reservation := self._reserved_for(found):
+                reservations.setdefault(head["namespace"], []).append(reservation)
+            elif entry := self._queued(found):
+                queues.setdefault(head["namespace"], []).append(entry)
         self.admitted &= uids
         self._queue.keep(uids)
         for uid in self._specs.keys() - uids:
@@ -195,19 +198,19 @@ class Surveyor:
         left = None if there is None else tuple(node.free for node in there)
         return Survey(
             at,
-            without_promised(there, promises),
+            without_promised(there, reservations),
             left,
-            promises,
+            reservations,
             {namespace: in_order(waiting) for namespace, waiting in queues.items()},
         )
 
-    def _promised_to(self, found: Object) -> Promise | None:
-        """What a run was promised; None when it waits, or has had all that it needs."""
+    def _reserved_for(self, found: Object) -> Promise | None:
+        """What is reserved for a run; None when it waits, or has had all that it needs."""
         head, queued = found["metadata"], phase_of(found) == Phase.QUEUED.value
         # The Jobs of one that is Queued are made: a scheduler decides when it has room for all.
         made = queued and self._has_jobs(head)
         if phase_of(found) in _HOLDS or made or (queued and head["uid"] in self.admitted):
-            return self._promise(found, on_nodes=not made)
+            return self._reservation(found, on_nodes=not made)
         return None
 
     def _queued(self, found: Object) -> QueuedRun | None:
@@ -221,14 +224,14 @@ class Surveyor:
         jobs = self._caches.jobs.of((head["namespace"], head["name"]))
         return any(uid_of(job) == head["uid"] for job in jobs)
 
-    def _promise(self, found: Object, *, on_nodes: bool) -> Promise | None:
+    def _reservation(self, found: Object, *, on_nodes: bool) -> Promise | None:
         """What a run has to get; `on_nodes` whether room on nodes is kept for it."""
         spec = self._spec(found)
         if spec is None:
             return None
         head, counts = found["metadata"], (found.get("status") or {}).get("counts") or {}
         key = (head["namespace"], head["name"])
-        limits = self._ground.bounds(head["namespace"])
+        limits = self._cluster_state.bounds(head["namespace"])
         asked = wanted(spec, Offer(policy=self.policy, place=Place(bounds=limits)))
         alive: dict[str, list[Object]] = {}
         for pod in self._caches.pods.of(key):
@@ -263,9 +266,9 @@ class Surveyor:
         return self._specs[uid]
 
     def _nodes(self) -> tuple[Node, ...] | None:
-        if any(is_closed(each) for each in (self._caches.nodes, self._ground.others)):
+        if any(is_closed(each) for each in (self._caches.nodes, self._cluster_state.others)):
             return None
-        taken = [each["bound"] for each in self._ground.others.every() if each["bound"]]
+        taken = [each["bound"] for each in self._cluster_state.others.every() if each["bound"]]
         return nodes(self._caches.nodes.every(), [*taken, *self._own()], self.policy)
 
     def _own(self) -> list[Bound]:

@@ -81,7 +81,7 @@ class Gangs(Informers):
         found = self.groups.get(head.owner, head.name)
         return found if found is not None and uid_of(found) == head.uid else None
 
-    def waits_for(self, sight: Sight, why: Sequence[Why], told: OfGroup) -> str:
+    def waits_for(self, run: Sight, why: Sequence[Why], told: OfGroup) -> str:
         """What the tasks of a run wait for that Volcano shall bind together."""
         others = [each.text for each in why if each.reason != REASON]
         if others:  # it has no pods, or they are refused: Volcano cannot know why
@@ -90,7 +90,7 @@ class Gangs(Informers):
             return _(
                 "Volcano, which is not on this cluster any more: stop the run, and launch it again"
             )
-        group = sight.group or {}
+        group = run.group or {}
         queue = str((group.get("spec") or {}).get("queue") or "default")
         if told.queue not in ("", OPEN):
             return _closed(queue, told.queue)
@@ -99,10 +99,10 @@ class Gangs(Informers):
             text = _("Volcano's answer (queue {queue}, which must be there and open)")
             return text.format(queue=queue)
         text = _("room for all {count} tasks at once in Volcano's queue {queue}, which says: {why}")
-        count = sight.cluster.spec.replicas.total
+        count = run.cluster.spec.replicas.total
         return text.format(count=count, queue=queue, why=words)
 
-    def mend(
+    def repair(
         self,
         cluster: TFCluster,
         policy_of: Callable[[str], Policy],
