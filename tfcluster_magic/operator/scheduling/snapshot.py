@@ -162,8 +162,8 @@ class Surveyor:
     def queue(self, namespace: str) -> list[QueuedRun]:
         """Who waits in a namespace at this moment, in order."""
         with self._lock:
-            waits = filter(None, map(self._queued, self._runs_of(namespace)))
-            return in_order(waits)
+            waiting = filter(None, map(self._queued, self._runs_of(namespace)))
+            return in_order(waiting)
 
     def reservations(self, namespace: str) -> list[Promise]:
         """What is reserved for runs of a namespace, at this moment."""
@@ -188,8 +188,8 @@ class Surveyor:
                 self.admitted.discard(head["uid"])
             if reservation := self._reserved_for(found):
                 reservations.setdefault(head["namespace"], []).append(reservation)
-            elif waits := self._queued(found):
-                queues.setdefault(head["namespace"], []).append(waits)
+            elif entry := self._queued(found):
+                queues.setdefault(head["namespace"], []).append(entry)
         self.admitted &= uids
         self._queue.keep(uids)
         for uid in self._specs.keys() - uids:
