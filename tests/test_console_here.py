@@ -20,6 +20,7 @@ from tfcluster_magic.runs.waiting import Until
 from tfcluster_magic.spec import Stop
 
 __all__ = ["manager"]  # a fixture, as if written here
+FORK_SERVER = "tfcluster_magic.hub.console.sites.nursery"
 
 
 async def seen_as(here: Here, missed: list[str]) -> Seen:
@@ -63,12 +64,12 @@ def test_what_starts_readers_is_started_again(manager: ClusterManager) -> None:
     async def look(here: Here) -> None:
         for _ in range(2):
             await seen_as(here, [])
-            (nursery,) = [
-                one for one in psutil.Process().children() if "nursery" in " ".join(one.cmdline())
+            (fork_server,) = [
+                one for one in psutil.Process().children() if FORK_SERVER in one.cmdline()
             ]
-            (reader,) = nursery.children()
-            assert nursery.environ().keys() <= {"PATH", "LC_CTYPE"}
-            nursery.kill()
+            (reader,) = fork_server.children()
+            assert fork_server.environ().keys() <= {"PATH", "LC_CTYPE"}
+            fork_server.kill()
             await seen_as(here, [])  # readers go on
             reader.kill()
             reader.wait(90)
@@ -91,7 +92,7 @@ def test_a_home_that_hangs_holds_up_its_own_rows_alone(
 
     async def look(here: Here) -> None:
         assert [row.name for row in (await seen_as(here, [])).rows] == ["digits-1"]
-        here._readers["slow"] = PersonReader("slow", None, here._nursery)
+        here._readers["slow"] = PersonReader("slow", None, here._fork_server)
         monkeypatch.setenv("TFCLUSTER_STATE_DIR", str(hanging))
         for _ in range(2):
             seen = await seen_as(here, ["slow"])

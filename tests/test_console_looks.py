@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -31,6 +32,9 @@ class Clock:
 
     def monotonic(self) -> float:
         return self.now
+
+    def time(self) -> float:
+        return time.time()
 
 
 class Slow:
@@ -181,7 +185,7 @@ def test_who_was_removed_is_neither_shown_nor_asked(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(os, "geteuid", lambda: 0)
 
     async def look(here: Here) -> None:
-        here._readers["gone"] = PersonReader("gone", None, here._nursery)
+        here._readers["gone"] = PersonReader("gone", None, here._fork_server)
         every = Seen(
             rows=(row("ada", 1), row("gone", 2)),
             missed=(Missed(owner="gone", detail="x"), Missed(owner="", detail="y")),

@@ -26,7 +26,8 @@ from .. import allowances, forwarded
 from . import service
 from .archives import FOLDER, Archives
 from .audit import FILE, AuditLog
-from .routes import Console, application
+from .routes import application
+from .routes.state import Console
 from .sites.base import World
 from .sites.here import Here
 from .sites.site import Nowhere, Site, SiteHere

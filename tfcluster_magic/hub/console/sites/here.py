@@ -44,8 +44,8 @@ class Here:
 
     def __init__(self, owner: str, names: Names) -> None:
         self._owner, self._names = owner, names
-        self._nursery = Nursery()
-        self._readers = {owner: PersonReader(owner, None, self._nursery)}
+        self._fork_server = Nursery()
+        self._readers = {owner: PersonReader(owner, None, self._fork_server)}
         self._named_at = float("-inf")
         self._used_at = 0.0
         self._naming = asyncio.Lock()
@@ -155,11 +155,11 @@ class Here:
     async def close(self) -> None:
         """End every reader, and what starts them."""
         await asyncio.gather(*(reader.close() for reader in self._readers.values()))
-        await self._nursery.close()
+        await self._fork_server.close()
 
     def _reader(self, name: str) -> PersonReader:
         """Raises NoServer: they have no account here."""
-        return PersonReader(name, account(name, 0, self._owner), self._nursery)
+        return PersonReader(name, account(name, 0, self._owner), self._fork_server)
 
     async def _of(self, owner: str) -> PersonReader:
         """The reader of somebody who is a user now, whatever a page still shows."""

@@ -1,4 +1,4 @@
-"""The reader of one person, as the console asks it, and the nursery that starts them all.
+"""The reader of one person, as the console asks it, and the fork server that starts them all.
 
 Promises that a question comes to an end in bounded time, that a reader which does not answer is
 ended and begun again by the next question, and that what it says is taken for rows of whom it was
@@ -139,11 +139,11 @@ class Nursery:
 class PersonReader:
     """The reader of one person; `person` is None for who runs the hub."""
 
-    def __init__(self, name: str, person: Person | None, nursery: Nursery) -> None:
+    def __init__(self, name: str, person: Person | None, fork_server: Nursery) -> None:
         self.name = name
         self.rows: tuple[Row, ...] = ()
         self.why = ""
-        self._person, self._nursery = person, nursery
+        self._person, self._fork_server = person, fork_server
         self._child: Child | None = None
         self._lock = asyncio.Lock()
         self._listing: asyncio.Task[None] | None = None
@@ -181,7 +181,7 @@ class PersonReader:
 
     async def _line(self, question: bytes) -> bytes:
         if self._child is None:
-            self._child = await self._nursery.begin(self._person)
+            self._child = await self._fork_server.begin(self._person)
         return await self._child.ask(question)
 
     async def begin(self, module: str, **streams: Any) -> Process:
@@ -193,7 +193,7 @@ class PersonReader:
 
     def _end(self) -> None:
         if self._child is not None:
-            self._nursery.end(self._child)
+            self._fork_server.end(self._child)
             self._child = None
 
     async def close(self) -> None:

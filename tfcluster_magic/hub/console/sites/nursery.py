@@ -68,7 +68,7 @@ def _read(wanted: Begin, answers: int) -> None:
         code = 0
     except (BrokenPipeError, ConnectionResetError):  # the console has ended
         code = 0
-    except BaseException:  # noqa: BLE001 - whatever it is, no fork goes on as the nursery
+    except BaseException:  # noqa: BLE001 - whatever it is, no fork goes on as the fork server
         traceback.print_exc()
     finally:
         os._exit(code)

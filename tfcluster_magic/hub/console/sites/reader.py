@@ -1,4 +1,4 @@
-"""One person's runs, read by a process of that person, which `nursery` starts.
+"""One person's runs, read by a process of that person, which the fork server starts.
 
 Promises one line of JSON for each line that it is asked, and to end with the console that started
 it. It runs under the person's own account, so whatever lies in that person's folders, a symlink
