@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from kube_server import KubeServer
+from support.polling import wait_until
 
 from tfcluster_magic.kube.api.labels import TENANT, labels
 from tfcluster_magic.kube.objects import custom_resource
@@ -64,10 +64,7 @@ class Place:
             told = self.gangs.known and all(c.synced.is_set() for c in caches)
             return told and marks(wanted) <= have
 
-        deadline = time.monotonic() + 90
-        while not everything():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(everything)
         self.look()
 
     def look(self) -> Survey:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from support.polling import wait_until
 from support.project import TESTS
 
 CLIENT = TESTS / "support" / "chaos" / "client.py"
@@ -56,7 +57,4 @@ class Asking:
 
     def until(self, true: Callable[[], object], what: str) -> None:
         """Wait for a condition."""
-        deadline = time.monotonic() + PATIENCE
-        while not true():
-            assert time.monotonic() < deadline, f"not within {PATIENCE:g} s: {what}"
-            time.sleep(0.05)
+        wait_until(true, what, PATIENCE)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from support.polling import wait_until
 
 from tfcluster_magic import program
 from tfcluster_magic.spec import Program
@@ -114,14 +115,7 @@ def program_of(tmp_path: Path) -> Callable[..., Program]:
 @pytest.fixture
 def wait_for() -> Callable[..., None]:
     """Waits until something is true, and says what was not."""
-
-    def wait(condition: Callable[[], object], what: str = "", within: float = 90.0) -> None:
-        deadline = time.monotonic() + within
-        while not condition():
-            assert time.monotonic() < deadline, f"not within {within:g} s: {what or condition}"
-            time.sleep(0.02)
-
-    return wait
+    return wait_until
 
 
 @pytest.fixture

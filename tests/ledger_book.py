@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from operated import World, until
+from operated import World
+from support.polling import wait_until
 
 from tfcluster_magic.errors import Problem
 from tfcluster_magic.kube.api.labels import OF_GROUP, TENANT, USER
@@ -36,7 +37,7 @@ class Book:
         self.end()
         controller = self.world.controller
         assert controller is not None
-        until(lambda: bool(controller.scheduler.cluster_state.tenant_annotations("a")))
+        wait_until(lambda: bool(controller.scheduler.cluster_state.tenant_annotations("a")))
         self.keeper = controller.scheduler.accountant
         self.keeper.start()
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import copy
 import json
-import time
 from collections.abc import Callable
 from typing import Any
 
 from kube_server import KubeServer, Object
+from support.polling import wait_until
 from support.project import DATA
 
 from tfcluster_magic import program
@@ -76,7 +76,7 @@ class World:
         made.context.admission = self.admission
         made.scheduler.begin = lambda: None  # type: ignore[method-assign]
         made.follow()
-        until(lambda: made.caches.synced)
+        wait_until(lambda: made.caches.synced)
         made.begin()
         self.controller = made
 
@@ -125,7 +125,7 @@ class World:
 
     def wait(self, name: str, condition: Callable[[Object], object]) -> Object:
         """Wait until something is true of a run's status."""
-        until(lambda: f"{RUNS}/{name}" in self.server.objects and condition(self.status(name)))
+        wait_until(lambda: f"{RUNS}/{name}" in self.server.objects and condition(self.status(name)))
         return copy.deepcopy(self.status(name))
 
     def phase(self, name: str, phase: str) -> Object:
@@ -152,13 +152,6 @@ def spec(workers: int = 1, ps: int = 0, chief: int = 0, **more: Any) -> Spec:
     return Spec(program=taken, replicas=replicas, lifecycle=Lifecycle(**more))
 
 
-def until(condition: Callable[[], object], seconds: float = 90.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not become true in time"
-        time.sleep(0.01)
-
-
 def up(
     world: World,
     name: str = "digits-1",
@@ -172,7 +165,7 @@ def up(
     counts = {"worker": workers, "ps": ps, "chief": chief}
     for kind, count in counts.items():
         if count:
-            until(lambda job=f"{name}-{kind}": f"{JOBS}/{job}" in world.server.objects)
+            wait_until(lambda job=f"{name}-{kind}": f"{JOBS}/{job}" in world.server.objects)
         for index in range(count):
             world.pod(f"{name}-{kind}", "running", index, f"{name}-{kind}-{index}-first")
     world.phase(name, "Running")

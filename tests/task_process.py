@@ -8,12 +8,12 @@ import select
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from support.polling import wait_until
 from support.project import ROOT
 
 RUNTIME = ROOT / "tfcluster_magic" / "runtime"
@@ -32,16 +32,6 @@ def stray():
     while not os.path.exists("stray.pid") or not open("stray.pid").read().endswith("\\n"):
         time.sleep(0.01)
 """
-
-
-def until(condition: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:
-    """The condition's first true value."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if value := condition():
-            return value
-        time.sleep(0.01)
-    raise AssertionError(f"not within {seconds} s: {what}")
 
 
 def free_port() -> int:
@@ -142,7 +132,7 @@ class TaskProcess:
         def found() -> dict[str, Any] | None:
             return next((r for r in self.hear(0.05) if r["event"] == name), None)
 
-        report: dict[str, Any] = until(found, f"the report {name!r}")
+        report: dict[str, Any] = wait_until(found, f"the report {name!r}")
         return report
 
     def wait(self) -> dict[str, Any]:
@@ -207,7 +197,7 @@ class Run:
 
     def stray(self) -> int:
         """The process that STRAY's `stray()` left behind."""
-        return int(until((self.output / "stray.pid").read_text, "the stray"))
+        return int(wait_until((self.output / "stray.pid").read_text, "the stray"))
 
     def task(self, name: str = "worker-0") -> TaskProcess:
         self.tasks.append(TaskProcess(self.folder, name, self.config))

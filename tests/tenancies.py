@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from kube_server import KubeServer, Object
 from listener import Listener
+from support.polling import wait_until
 
 from tfcluster_magic.hub.tenancy import names
 from tfcluster_magic.hub.tenancy.accepted import ACCEPTED, KEY, WRITTEN
@@ -94,7 +95,7 @@ class World:
         hub = (self.hub.url, "secret")
         made = Tenancy(self.server.api(), HOME, "tfcluster-u-", hub, lambda: True)
         made.follow()
-        until(lambda: made.synced)
+        wait_until(lambda: made.synced)
         made.begin()
         self.tenancy = made
         return made
@@ -162,12 +163,12 @@ class World:
 
     def furnished(self, namespace: str) -> str:
         """Wait until a namespace is furnished; the digest."""
-        until(lambda: FURNISHED in self.marks(namespace))
+        wait_until(lambda: FURNISHED in self.marks(namespace))
         return self.marks(namespace)[FURNISHED]
 
     def trouble(self, namespace: str) -> str:
         """Wait until a namespace is in trouble; the sentence."""
-        until(lambda: TROUBLE in self.marks(namespace))
+        wait_until(lambda: TROUBLE in self.marks(namespace))
         return self.marks(namespace)[TROUBLE]
 
     def get(self, resource: str, namespace: str, name: str) -> Any:
@@ -177,14 +178,6 @@ class World:
     def count(self, namespace: str) -> int:
         """How many objects a namespace has."""
         return sum(f"/namespaces/{namespace}/" in where for where in self.server.objects)
-
-
-def until(true: Callable[[], object], seconds: float = 90.0) -> None:
-    """Wait until something is true."""
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "it did not come true in time"
-        time.sleep(0.01)
 
 
 @pytest.fixture

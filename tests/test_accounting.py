@@ -10,7 +10,8 @@ import msgspec
 import pytest
 from kube_server import Refusal
 from ledger_book import HOME, LEDGER, Book
-from operated import RUNS, World, until, up
+from operated import RUNS, World, up
+from support.polling import wait_until
 
 from tfcluster_magic.kube.api.client import ApiError
 from tfcluster_magic.kube.api.labels import BUDGET, USER
@@ -51,10 +52,10 @@ def finish(world: World, name: str) -> None:
 def test_a_run_is_written_down_when_it_begins_and_when_it_is_over(world: World, book: Book) -> None:
     """Two writes for each run; what it held is in the ledger of its user, group and cluster."""
     up(world)
-    until(lambda: list(book.kept.begun.values()))
+    wait_until(lambda: list(book.kept.begun.values()))
     assert book.kept.days == {}
     finish(world, "digits-1")
-    until(lambda: book.kept.counted)
+    wait_until(lambda: book.kept.counted)
     uid = world.run("digits-1")["metadata"]["uid"]
     assert set(book.kept.counted) == {uid}
     assert not book.kept.begun
@@ -70,10 +71,10 @@ def test_a_short_run_is_written_down_once(
     monkeypatch.setattr(accounting, "SOON", 3600.0)
     book.say(**{BUDGET: json.dumps({"cpuHours": 1e-9, "days": 7})})
     up(world)
-    until(book.told)
+    wait_until(book.told)
     assert book.kept == Ledger()
     finish(world, "digits-1")
-    until(lambda: book.kept.counted)
+    wait_until(lambda: book.kept.counted)
     assert not book.kept.begun
 
 
@@ -83,16 +84,16 @@ def test_hours_outlive_records_and_operators(world: World, book: Book) -> None:
     """
     up(world)
     finish(world, "digits-1")
-    until(lambda: book.kept.counted)
+    wait_until(lambda: book.kept.counted)
     before = book.seconds()
     assert before > 0
     book.restart()
     up(world, "digits-2")
-    until(lambda: book.kept.begun)
+    wait_until(lambda: book.kept.begun)
     assert book.seconds() == before
     world.server.remove(f"{RUNS}/digits-1")
     finish(world, "digits-2")
-    until(lambda: len(book.kept.counted) == 2)
+    wait_until(lambda: len(book.kept.counted) == 2)
     both = before + held(world, "digits-2")
     assert book.seconds() == pytest.approx(both, abs=1e-3)
     world.server.remove(f"{RUNS}/digits-2")
@@ -103,10 +104,10 @@ def test_hours_outlive_records_and_operators(world: World, book: Book) -> None:
 def test_a_run_that_is_deleted_while_it_runs_counts_until_then(world: World, book: Book) -> None:
     """Whoever takes the record away takes no hours with it."""
     up(world)
-    until(lambda: book.kept.begun)
+    wait_until(lambda: book.kept.begun)
     sure = held(world, "digits-1")
     world.server.remove(f"{RUNS}/digits-1")
-    until(lambda: book.kept.counted)
+    wait_until(lambda: book.kept.counted)
     assert book.seconds() >= sure
     assert not book.kept.begun
 
@@ -116,20 +117,20 @@ def test_a_run_that_is_deleted_while_no_operator_is_there_counts_too(
 ) -> None:
     """What it held until the last operator acted, as far as that is known."""
     up(world)
-    until(lambda: book.kept.begun)
+    wait_until(lambda: book.kept.begun)
     sure = held(world, "digits-1")
     book.end()
     world.rest()
     world.server.remove(f"{RUNS}/digits-1")
     book.restart()
-    until(lambda: book.kept.counted)
+    wait_until(lambda: book.kept.counted)
     assert book.seconds() >= sure
 
 
 def test_what_cannot_be_written_is_written_later(world: World, book: Book) -> None:
     """A refusal of the API, or another writer, loses nothing and doubles nothing."""
     up(world)
-    until(lambda: book.kept.begun)
+    wait_until(lambda: book.kept.begun)
     down = Refusal(503, "ServiceUnavailable", "later")
     world.server.refuses = lambda method, where: down if where == LEDGER else None
     finish(world, "digits-1")
@@ -137,7 +138,7 @@ def test_what_cannot_be_written_is_written_later(world: World, book: Book) -> No
     other = json.loads(json.dumps(world.server.objects[LEDGER]))
     world.server.put(LEDGER, other)  # its version is another now
     world.server.refuses = lambda _method, _where: None
-    until(lambda: book.kept.counted)
+    wait_until(lambda: book.kept.counted)
     assert book.seconds() > 0
     assert len(book.kept.counted) == 1
 
@@ -149,17 +150,17 @@ def test_a_budget_refuses_by_what_is_held_now(world: World, book: Book) -> None:
     up(world)
     assert book.told() == []
     book.say(**{BUDGET: json.dumps({"cpuHours": 1e-9, "days": 7})})
-    until(book.told)
+    wait_until(book.told)
     assert book.kept.counted == {}
     world.launch("mnist-1")
     world.server.remove(f"{RUNS}/digits-1")
-    until(lambda: book.kept.counted)
+    wait_until(lambda: book.kept.counted)
     assert book.keeper is not None
     cluster = custom_resource.read(world.run("mnist-1"))
     (problem,) = book.keeper.budget_problems(cluster, lambda _run: 1.0) or ()
     assert "administrator" in str(problem)
     book.say(**{BUDGET: json.dumps({"cpuHours": 100})})
-    until(lambda: not book.keeper.budget_problems(cluster, lambda _run: 1.0))  # type: ignore[union-attr]
+    wait_until(lambda: not book.keeper.budget_problems(cluster, lambda _run: 1.0))  # type: ignore[union-attr]
 
 
 def test_a_user_is_told_what_is_over_and_what_is_allowed(world: World, book: Book) -> None:
@@ -167,10 +168,10 @@ def test_a_user_is_told_what_is_over_and_what_is_allowed(world: World, book: Boo
     book.say(**{BUDGET: json.dumps({"cpuHours": 20, "gpuHours": 0})})
     up(world)
     finish(world, "digits-1")
-    until(lambda: book.kept.counted)
+    wait_until(lambda: book.kept.counted)
     up(world, "digits-2")
     assert book.keeper is not None
-    until(lambda: '"days":{"' in book.keeper.published_text("a"))  # type: ignore[union-attr]
+    wait_until(lambda: '"days":{"' in book.keeper.published_text("a"))  # type: ignore[union-attr]
     text = book.keeper.published_text("a")
     assert text is book.keeper.published_text("a")  # made once
     both = [custom_resource.read(world.run(name)) for name in ("digits-1", "digits-2")]
@@ -193,7 +194,7 @@ def test_an_operator_without_the_right_counts_by_records(world: World, book: Boo
     book.begin()
     world.launch("digits-1")
     assert book.keeper is not None
-    until(lambda: book.keeper.loaded)  # type: ignore[union-attr]
+    wait_until(lambda: book.keeper.loaded)  # type: ignore[union-attr]
     assert book.told() == []
 
 
@@ -206,7 +207,7 @@ def test_what_tasks_really_use_is_told_by_the_clusters_metrics(world: World, boo
     meter, uid = book.keeper.sampler, world.run("digits-1")["metadata"]["uid"]
     controller = world.controller
     assert controller is not None
-    until(controller.caches.pods.every)
+    wait_until(controller.caches.pods.every)
     pod = next(iter(controller.caches.pods.every()))
     name = pod["metadata"]["name"]
     metrics = f"{METRICS}/namespaces/a/pods/{name}"
@@ -221,11 +222,11 @@ def test_what_tasks_really_use_is_told_by_the_clusters_metrics(world: World, boo
     meter.sample(100.0, since + 60.0)
     assert meter.usage_of(uid) == pytest.approx((15.0, 60 * kube_held.cores(pod)))
     finish(world, "digits-1")
-    until(lambda: book.kept.counted)
+    wait_until(lambda: book.kept.counted)
     (row,) = ledger.rows({"": book.kept.days}, "2000-01-01", "2999-01-01", "user")
     assert row.used == pytest.approx(15.0 / 3600, abs=1e-6)
     assert row.measured == pytest.approx(60 * kube_held.cores(pod) / 3600, abs=1e-6)
-    until(lambda: meter.usage_of(uid) is None)  # it is written down
+    wait_until(lambda: meter.usage_of(uid) is None)  # it is written down
     no = Refusal(404, "NotFound", "no such kind")
     world.server.refuses = lambda _method, where: no if where.startswith(METRICS) else None
     with pytest.raises(ApiError):
@@ -235,7 +236,7 @@ def test_what_tasks_really_use_is_told_by_the_clusters_metrics(world: World, boo
 def test_ledgers_of_other_operators_are_left_alone(world: World, book: Book) -> None:
     """An operator of one namespace does not take the runs of another for deleted ones."""
     up(world)
-    until(lambda: book.kept.begun)
+    wait_until(lambda: book.kept.begun)
     before = book.kept
     book.end()
     assert world.controller is not None

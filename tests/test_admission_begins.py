@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from kube_server import KubeServer, Refusal
-from operated import until
+from support.polling import wait_until
 
 from tfcluster_magic.kube.objects import custom_resource
 from tfcluster_magic.kube.objects.policy import Policy
@@ -72,13 +72,13 @@ def test_nobody_is_refused_before_the_nodes_were_seen(beginner: Beginner) -> Non
     beginner.begin()
     nodes = beginner.caches.nodes
     others = [each for each in (*beginner.caches.all, *beginner.ground.all) if each is not nodes]
-    until(lambda: all(each.synced.is_set() for each in others) and nodes.problem is not None)
+    wait_until(lambda: all(each.synced.is_set() for each in others) and nodes.problem is not None)
     verdict = beginner.decide()
     assert isinstance(verdict, Waiting)
     assert "just begun to look around" in verdict.sentence
     beginner.server.refuses = lambda _method, _path: None
-    until(nodes.synced.is_set)
-    until(lambda: beginner.decide() == Admitted())
+    wait_until(nodes.synced.is_set)
+    wait_until(lambda: beginner.decide() == Admitted())
 
 
 def test_an_operator_that_may_not_see_nodes_decides_without(beginner: Beginner) -> None:
@@ -86,4 +86,4 @@ def test_an_operator_that_may_not_see_nodes_decides_without(beginner: Beginner) 
     forbidden = Refusal(403, "Forbidden")
     beginner.server.refuses = lambda _method, path: forbidden if path == NODES else None
     beginner.begin()
-    until(lambda: beginner.decide() == Admitted())
+    wait_until(lambda: beginner.decide() == Admitted())

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from admissions import RUNS, Place, two_nodes
-from operated import until
+from support.polling import wait_until
 
 from tfcluster_magic.kube.api.labels import (
     PRIORITY_CLASS,
@@ -87,7 +87,7 @@ def test_a_policy_that_demands_volcano_where_there_is_none() -> None:
         assert isinstance(waits, Waiting)
         assert waits.sentence == "Volcano, which the policy demands and this cluster does not have"
         made.server.lacks.clear()
-        until(lambda: made.decide("alice", "digits-1") == Submitted())
+        wait_until(lambda: made.decide("alice", "digits-1") == Submitted())
         made.snapshotter.policy = Policy(gang=False)
         assert made.decide("alice", "digits-1") == Admitted()
     finally:

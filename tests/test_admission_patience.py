@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from admissions import NODES, Place
 from kube_server import Refusal
-from operated import until
+from support.polling import wait_until
 
 from tfcluster_magic.operator.scheduling import admission, snapshot
 from tfcluster_magic.operator.scheduling.admission import Admitted, Refused, Waiting
@@ -79,11 +79,13 @@ def test_a_new_run_is_refused_at_once_beside_others(
     monkeypatch.setattr(snapshot, "AGE", 3600.0)
     there.look()
     there.run("alice", "named-1", 1, 1, pods=Pods(secrets=(SecretUse(name="s3"),)))
-    until(lambda: any(run["metadata"]["name"] == "named-1" for run in there.caches.runs.every()))
+    wait_until(
+        lambda: any(run["metadata"]["name"] == "named-1" for run in there.caches.runs.every())
+    )
     there.server.refuses = slow
     with ThreadPoolExecutor(1) as pool:
         late = pool.submit(there.decide, "alice", "named-1")
-        until(lambda: asked in there.server.calls)
+        wait_until(lambda: asked in there.server.calls)
         there.decide("bob", "digits-1")
         with there.server.changed:
             decided.set()
@@ -107,7 +109,7 @@ def test_a_question_that_takes_long_holds_up_nobody_else(there: Place) -> None:
     there.server.refuses = slow
     with ThreadPoolExecutor(1) as pool:
         late = pool.submit(there.decide, "alice", "named-1")
-        until(lambda: ("GET", "/api/v1/namespaces/alice/secrets") in there.server.calls)
+        wait_until(lambda: ("GET", "/api/v1/namespaces/alice/secrets") in there.server.calls)
         assert there.decide("bob", "digits-1") == Admitted()
         assert not late.done()
         with there.server.changed:

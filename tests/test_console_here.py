@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from pathlib import Path
 
 import psutil
 import pytest
 from blocking import Blocking
 from support.local_console import manager, within
+from support.polling import wait_until_async
 
 from tfcluster_magic.errors import Conflict, NotFound
 from tfcluster_magic.hub.console.sites.base import Seen
@@ -25,13 +24,15 @@ FORK_SERVER = "tfcluster_magic.hub.console.sites.nursery"
 
 async def seen_as(here: Here, missed: list[str]) -> Seen:
     """The listing in which the run is there and nobody but these is missed."""
-    deadline = time.monotonic() + 90
-    while True:
-        seen = await here.runs()
-        if seen.rows and [one.owner for one in seen.missed] == missed:
-            return seen
-        assert time.monotonic() < deadline, seen
-        await asyncio.sleep(0.05)  # a reader that starts on a busy machine tells nobody
+
+    async def seen() -> Seen | None:
+        found = await here.runs()
+        return found if found.rows and [one.owner for one in found.missed] == missed else None
+
+    # A reader that starts on a busy machine tells nobody.
+    found = await wait_until_async(seen, every=0.05)
+    assert found is not None
+    return found
 
 
 def test_runs_are_read_stopped_and_refused_by_their_own_reader(manager: ClusterManager) -> None:

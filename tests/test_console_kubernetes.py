@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from kube_server import KubeServer, Object
 from node_logs import NodeLog
 from support.kubernetes_console import ADA, BOB, launched, server, tenant, within
+from support.polling import wait_until_async
 
 from tfcluster_magic.errors import Conflict, NotFound, TFClusterError
 from tfcluster_magic.hub.console.sites.kubernetes import Kubernetes
@@ -31,13 +29,6 @@ def of(run: Object, kind: str, name: str, task: int | None = None, **more: Any) 
         made["annotations"] = {labels.INDEX: str(task)}
     made |= {key: more.pop(key) for key in ("ownerReferences",) if key in more}
     return path(kind, head["namespace"], name), {"metadata": made, "kind": kind, **more}
-
-
-async def until(condition: Callable[[], Awaitable[object]]) -> None:
-    deadline = time.monotonic() + 90
-    while not await condition():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.02)
 
 
 def test_runs_of_everyone_by_one_list_however_often_somebody_looks(server: KubeServer) -> None:
@@ -88,7 +79,7 @@ def test_runs_of_everyone_by_one_list_however_often_somebody_looks(server: KubeS
         async def is_told() -> bool:
             return "late-1" in {row.name for row in (await world.runs()).rows}
 
-        await until(is_told)
+        await wait_until_async(is_told)
         lists = [where for method, where in server.calls if method == "GET"]
         assert sorted(lists) == sorted(path(each) for each in ("namespaces", "pods", "tfclusters"))
 
@@ -131,7 +122,7 @@ def test_a_run_is_stopped_as_its_owner_would_and_only_the_one_that_is_meant(
                 return "by admin eve" in str(error)
             return False
 
-        await until(is_told)
+        await wait_until_async(is_told)
 
     within(server, look)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from kube_server import Answer, KubeServer, Refusal
-from operated import until
+from support.polling import wait_until
 
 from tfcluster_magic.kube.objects.policy import Policy
 from tfcluster_magic.operator import policy_enforcement
@@ -44,7 +44,7 @@ def test_a_check_that_failed_is_soon_made_again(
     server.refuses = lambda method, _path: no if method in ("POST", "DELETE") else None
     check = Enforcement(server.api(), "a", "image", lambda: True)
     check.start()
-    until(lambda: sum(method == "DELETE" for method, _path in server.calls) >= 3)
+    wait_until(lambda: sum(method == "DELETE" for method, _path in server.calls) >= 3)
     assert check.enforced is True
     assert check.problem == "exceeded quota"
     check.stop()
@@ -59,13 +59,13 @@ def test_a_check_whose_pod_went_with_its_node_told_nothing(
     check = Enforcement(server.api(), "a", "image", lambda: True)
     check.start()
     for count, state in ((1, {"ready": True}), (2, {"state": {"terminated": {"message": lost}}})):
-        until(lambda count=count: len(server.names("pods")) == count)
+        wait_until(lambda count=count: len(server.names("pods")) == count)
         for where in [path for path in server.objects if "/pods/" in path]:
             status = {"podIP": "10.0.0.1", "containerStatuses": [{"state": {}, **state}]}
             server.put(where, {**server.objects[where], "status": status})
-    until(lambda: check.problem)
+    wait_until(lambda: check.problem)
     check.stop()
-    until(lambda: not check.alive)
+    wait_until(lambda: not check.alive)
     server.close()
     assert check.problem == f"the pods of the check could not talk to each other: {lost}"
     (told,) = [each for each in caplog.records if lost in each.getMessage()]
@@ -83,10 +83,10 @@ def test_it_is_checked_where_tasks_run() -> None:
         server.api(), "", "a", lambda: True, policy, lambda: 0.0
     ).scheduler.enforcement
     check.start()
-    until(lambda: server.names("pods"))
+    wait_until(lambda: server.names("pods"))
     (path,) = (path for path in server.objects if "/pods/" in path)
     assert server.objects[path]["spec"]["nodeSelector"] == pool
     assert server.objects[path]["spec"]["tolerations"] == [allowed]
     check.stop()
-    until(lambda: not check.alive)
+    wait_until(lambda: not check.alive)
     server.close()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
+from support.polling import wait_until
 from watch_server import PATH, WatchServer
 
 from tfcluster_magic.kube.api import client, informer
@@ -48,16 +48,9 @@ def told(server: WatchServer) -> Iterator[Told]:
     server.put("one")
     server.put("two")
     following = Told(server)
-    until(server.watches)
+    wait_until(server.watches)
     yield following
     following.informer.stop()
-
-
-def until(condition: Callable[[], object], seconds: float = 90.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not become true in time"
-        time.sleep(0.01)
 
 
 def test_changes_are_told_in_order_on_one_thread(server: WatchServer, told: Told) -> None:
@@ -65,7 +58,7 @@ def test_changes_are_told_in_order_on_one_thread(server: WatchServer, told: Told
     server.put("three")
     server.put("one")
     server.remove("two")
-    until(lambda: len(told.words) == 5)
+    wait_until(lambda: len(told.words) == 5)
     assert told.words == ["new one", "new two", "new three", "changed one", "gone two"]
     assert len(told.threads) == 1
     assert {each["metadata"]["name"] for each in told.informer.every()} == {"one", "three"}
@@ -76,10 +69,10 @@ def test_a_cut_watch_goes_on_where_it_was(server: WatchServer, told: Told) -> No
     server.bookmark()
     last = server.version
     server.put("three")
-    until(lambda: "new three" in told.words)
+    wait_until(lambda: "new three" in told.words)
     server.cut()
     server.remove("one")
-    until(lambda: "gone one" in told.words)
+    wait_until(lambda: "gone one" in told.words)
     assert int(server.watches()[-1]["resourceVersion"]) > last
     assert len(server.lists()) == 1
 
@@ -95,11 +88,11 @@ def test_what_was_deleted_while_the_history_was_lost_is_told(
         server.put("one", quietly=True, uid="another")
         server.forgotten = server.version - 1
         server.cut()
-    until(lambda: len(told.words) == 6)
+    wait_until(lambda: len(told.words) == 6)
     assert sorted(told.words[2:]) == ["gone one", "gone two", "new one", "new three"]
     assert told.words.index("gone one") < told.words.index("new one", 1)
     server.put("four")
-    until(lambda: "new four" in told.words)
+    wait_until(lambda: "new four" in told.words)
 
 
 def test_a_silent_watch_is_taken_up_again(
@@ -110,11 +103,11 @@ def test_a_silent_watch_is_taken_up_again(
     monkeypatch.setattr(client, "SILENCE", 0.3)
     server.silent = True
     told = Told(server)
-    until(server.watches)
+    wait_until(server.watches)
     server.put("one")
-    until(lambda: len(server.watches()) > 1)
+    wait_until(lambda: len(server.watches()) > 1)
     server.silent = False
-    until(lambda: told.words == ["new one"])
+    wait_until(lambda: told.words == ["new one"])
     told.informer.stop()
 
 
@@ -133,9 +126,9 @@ def test_a_long_list_comes_in_pages(server: WatchServer, monkeypatch: pytest.Mon
 def test_a_group_follows_its_objects(server: WatchServer, told: Told) -> None:
     """What `of` finds is what belongs to the group now."""
     server.put("one", run="digits-1")
-    until(lambda: told.informer.of("digits-1"))
+    wait_until(lambda: told.informer.of("digits-1"))
     server.put("one", run="digits-2")
-    until(lambda: told.informer.of("digits-2"))
+    wait_until(lambda: told.informer.of("digits-2"))
     assert told.informer.of("digits-1") == []
 
 
@@ -146,17 +139,17 @@ def test_watches_that_end_at_once_make_no_busy_loop(
     monkeypatch.setattr(informer, "SHORT_LIVED", 600.0)  # at once, also on a machine that is busy
     server.closes_at_once = True
     told = Told(server)
-    until(lambda: len(server.watches()) > 3)
+    wait_until(lambda: len(server.watches()) > 3)
     times = [float(each["at"]) for each in server.watches()[:4]]
     shortest = [informer.FIRST_PAUSE / 2 * 2**number for number in range(3)]
     for (at, later), least in zip(pairwise(times), shortest, strict=True):
         assert later - at >= least
     server.refusal = (500, {"message": "the database is away"})
-    until(lambda: told.informer.problem)
+    wait_until(lambda: told.informer.problem)
     assert str(told.informer.problem) == "the database is away"
     server.refusal, server.closes_at_once = None, False
     server.put("one")
-    until(lambda: told.words == ["new one"] and told.informer.problem is None)
+    wait_until(lambda: told.words == ["new one"] and told.informer.problem is None)
     told.informer.stop()
 
 
@@ -165,7 +158,7 @@ def test_a_reader_that_fails_stops_nobody(server: WatchServer, told: Told) -> No
     told.stumbles_over = "three"
     server.put("three")
     server.put("four")
-    until(lambda: "new four" in told.words)
+    wait_until(lambda: "new four" in told.words)
     assert "new three" not in told.words
     assert told.informer.get("a", "three")
 

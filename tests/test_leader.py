@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from kube_server import KubeServer, Refusal
-from operated import until
+from support.polling import wait_until
 
 from tfcluster_magic.kube.api.client import path
 from tfcluster_magic.kube.api.heartbeat import LEASE
@@ -51,7 +51,7 @@ class Candidate:
     def looked(self) -> None:
         """Wait until it has looked at the Lease once more, from beginning to end."""
         enough = self.looks + 2
-        until(lambda: self.looks >= enough)
+        wait_until(lambda: self.looks >= enough)
 
 
 class Clock:
@@ -88,14 +88,14 @@ def away(_method: str, _path: str) -> Refusal:
 def test_one_leads_and_the_next_waits(server: KubeServer, clock: Clock) -> None:
     """The second candidate leads as soon as the first has ended in order, and never before."""
     first = Candidate(server, "one")
-    until(first.leader.leads)
+    wait_until(first.leader.leads)
     second = Candidate(server, "two")
     clock.goes_on(leader_election.LASTS + 1, first, second)
     assert first.leader.leads()
     assert not second.leader.leads()
     first.leader.release()
     assert not first.leader.leads()
-    until(second.leader.leads)
+    wait_until(second.leader.leads)
     assert not first.lost.is_set()
     second.leader.release()
 
@@ -105,17 +105,17 @@ def test_who_cannot_renew_gives_up_before_the_lease_is_free(
 ) -> None:
     """Without an API server a leader stops acting within the deadline, and nobody acts with it."""
     first = Candidate(server, "one")
-    until(first.leader.leads)
+    wait_until(first.leader.leads)
     server.refuses = away
     first.looked()
     clock.goes_on(leader_election.LASTS - 1)
     assert not first.leader.leads()
-    until(first.lost.is_set)
+    wait_until(first.lost.is_set)
     server.refuses = lambda _method, _path: None
     second = Candidate(server, "two")
     second.looked()
     clock.goes_on(leader_election.LASTS + 1, second)
-    until(second.leader.leads)
+    wait_until(second.leader.leads)
     assert not first.leader.leads()
     second.leader.release()
 
@@ -123,7 +123,7 @@ def test_who_cannot_renew_gives_up_before_the_lease_is_free(
 def test_a_silent_api_server_ends_leading_as_well(server: KubeServer, clock: Clock) -> None:
     """A renewal that hangs does not keep anybody leading."""
     first = Candidate(server, "one")
-    until(first.leader.leads)
+    wait_until(first.leader.leads)
     hanging, goes = threading.Event(), threading.Event()
 
     def hang(_method: str, _path: str) -> None:
@@ -131,7 +131,7 @@ def test_a_silent_api_server_ends_leading_as_well(server: KubeServer, clock: Clo
         goes.wait(240)
 
     server.refuses = hang
-    until(hanging.is_set)
+    wait_until(hanging.is_set)
     clock.goes_on(leader_election.LASTS - 1)
     assert not first.leader.leads()
     goes.set()
@@ -141,9 +141,9 @@ def test_a_silent_api_server_ends_leading_as_well(server: KubeServer, clock: Clo
 def test_a_restarted_container_takes_up_its_lease(server: KubeServer, clock: Clock) -> None:
     """A process of the same identity, which can only be the next one, leads at once."""
     first = Candidate(server, "one")
-    until(first.leader.leads)
+    wait_until(first.leader.leads)
     again = Candidate(server, "one")
-    until(again.leader.leads)  # no time has passed
+    wait_until(again.leader.leads)  # no time has passed
     first.leader.release()
     again.leader.release()
 
@@ -151,12 +151,12 @@ def test_a_restarted_container_takes_up_its_lease(server: KubeServer, clock: Clo
 def test_a_lease_that_somebody_took_is_not_taken_back(server: KubeServer) -> None:
     """A leader that finds another holder in its Lease ends."""
     first = Candidate(server, "one")
-    until(first.leader.leads)
+    wait_until(first.leader.leads)
     with server.changed:
         lease = server.objects[WHERE]
         lease["spec"]["holderIdentity"] = "two"
         server.put(WHERE, lease)
-    until(first.lost.is_set)
+    wait_until(first.lost.is_set)
     assert not first.leader.leads()
     assert server.objects[WHERE]["spec"]["holderIdentity"] == "two"
 
@@ -168,7 +168,7 @@ def test_only_one_of_many_begins(server: KubeServer) -> None:
     def count() -> int:
         return sum(each.leader.leads() for each in many)
 
-    until(lambda: count() == 1)
+    wait_until(lambda: count() == 1)
     for each in many:
         each.looked()
     assert count() == 1
@@ -181,7 +181,7 @@ def test_a_renewal_that_is_never_answered_ends_the_process_in_time(
 ) -> None:
     """Where the write of a renewal hangs the process ends as well, and not only its leading."""
     first = Candidate(server, "one")
-    until(first.leader.leads)
+    wait_until(first.leader.leads)
     hanging, goes = threading.Event(), threading.Event()
 
     def hang(method: str, _path: str) -> None:
@@ -190,33 +190,33 @@ def test_a_renewal_that_is_never_answered_ends_the_process_in_time(
             goes.wait(240)
 
     server.refuses = hang
-    until(hanging.is_set)
+    wait_until(hanging.is_set)
     clock.goes_on(leader_election.LASTS - 1)
-    until(first.lost.is_set)
+    wait_until(first.lost.is_set)
     goes.set()
 
 
 def test_a_lease_that_nobody_can_read_is_not_renewed(server: KubeServer, clock: Clock) -> None:
     """What stands in a Lease kills no thread: a leader gives up, and a candidate tries again."""
     first = Candidate(server, "one")
-    until(first.leader.leads)
+    wait_until(first.leader.leads)
     lease = {"spec": {"holderIdentity": "one", "leaseTransitions": "many"}}
     server.put(WHERE, lease)
     assert first.leader.alive
     clock.goes_on(leader_election.LASTS - 1)
-    until(first.lost.is_set)
+    wait_until(first.lost.is_set)
     second = Candidate(server, "one")
     second.looked()
     assert second.thread.is_alive()
     server.put(WHERE, {"spec": {"holderIdentity": "one"}})
-    until(second.leader.leads)
+    wait_until(second.leader.leads)
     second.leader.release()
 
 
 def test_it_knows_how_long_nobody_led(server: KubeServer) -> None:
     """Who takes a Lease up knows since when nobody renewed it, and does not count its own time."""
     first = Candidate(server, "one")
-    until(first.leader.leads)
+    wait_until(first.leader.leads)
     assert first.leader.unwatched == 0
     first.leader.release()
     lease = server.objects[WHERE]
@@ -224,8 +224,8 @@ def test_it_knows_how_long_nobody_led(server: KubeServer) -> None:
     lease["spec"]["renewTime"] = old.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     server.put(WHERE, lease)
     second = Candidate(server, "two")
-    until(second.leader.leads)
+    wait_until(second.leader.leads)
     renewed = server.objects[WHERE]["spec"]["renewTime"]
-    until(lambda: server.objects[WHERE]["spec"]["renewTime"] != renewed)
+    wait_until(lambda: server.objects[WHERE]["spec"]["renewTime"] != renewed)
     assert second.leader.unwatched == pytest.approx(7200, abs=60)
     second.leader.release()

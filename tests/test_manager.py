@@ -7,11 +7,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from managed import HELLO, here, left_behind, manager
+from support.polling import wait_until
 from support.project import ROOT
 from traitlets import TraitError
 
@@ -217,7 +217,7 @@ def test_a_silent_task_is_told(manager: ClusterManager) -> None:
     """After five minutes without output status says since when, and of whom."""
     run = manager.launch("sleep.py", workers=2)
     cluster = manager.wait(run.metadata.name, 180, until=Until.READY)
-    _until(lambda: all(_log(cluster, i).stat().st_size for i in (0, 1)))
+    wait_until(lambda: all(_log(cluster, i).stat().st_size for i in (0, 1)))
     os.utime(_log(cluster, 1), (0, time.time() - 400))
 
     assert silence(cluster, time.time()) is not None
@@ -227,13 +227,6 @@ def test_a_silent_task_is_told(manager: ClusterManager) -> None:
 
 def _log(cluster: TFCluster, index: int) -> Path:
     return Path(cluster.status.paths["logs"]) / f"worker-{index}.log"
-
-
-def _until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 90
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:

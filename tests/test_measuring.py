@@ -8,8 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from operated import PODS, RUNS, World, until, up
+from operated import PODS, RUNS, World, up
 from prometheus_client.parser import text_string_to_metric_families
+from support.polling import wait_until
 from support.project import ROOT
 
 from tfcluster_magic.operator.__main__ import metrics
@@ -34,7 +35,7 @@ def samples(world: World) -> Samples:
 def test_a_run_is_measured_from_its_post_to_its_release(world: World) -> None:
     """Queue, first task, all tasks and giving back are observed once, the end by its reason."""
     up(world, workers=2, reclaim_after=0.0)
-    until(lambda: samples(world)["all_tasks_seconds_count",] == 1)
+    wait_until(lambda: samples(world)["all_tasks_seconds_count",] == 1)
     now = samples(world)
     for name in ("queue_wait", "first_task", "all_tasks"):
         assert now[f"{name}_seconds_count",] == 1
@@ -44,7 +45,7 @@ def test_a_run_is_measured_from_its_post_to_its_release(world: World) -> None:
     for index in range(2):
         name = f"digits-1-worker-{index}-first"
         world.pod("digits-1-worker", "succeeded", index, name)
-    until(lambda: samples(world)["reclaim_delay_seconds_count",] == 1)
+    wait_until(lambda: samples(world)["reclaim_delay_seconds_count",] == 1)
     now = samples(world)
     assert now["runs_ended_total", "Succeeded", "Completed"] == 1
     assert (now["first_task_seconds_count",], now["all_tasks_seconds_count",]) == (1, 1)
@@ -68,7 +69,7 @@ def test_what_outlives_its_run_is_overdue(world: World, record: str) -> None:
         world.server.put(f"{RUNS}/digits-1", run)
     overdue = 0 if record == "active" else 1
     assert world.controller is not None
-    until(
+    wait_until(
         lambda: (
             samples(world)["overdue_task_pods", "ps"] == overdue
             and samples(world)["runs", "Running"] == (record == "active")
@@ -85,7 +86,7 @@ def test_labels_do_not_grow_with_runs(world: World) -> None:
     before = samples(world)
     for number in range(2, 22):
         world.launch(f"digits-{number}")
-    until(lambda: samples(world)["records",] == 21)
+    wait_until(lambda: samples(world)["records",] == 21)
     assert samples(world).keys() == before.keys()
 
 

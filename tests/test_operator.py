@@ -8,7 +8,8 @@ import time
 
 import pytest
 from kube_server import Refusal
-from operated import JOBS, RUNS, World, node, until, up
+from operated import JOBS, RUNS, World, node, up
+from support.polling import wait_until
 
 from tfcluster_magic.errors import Problem
 from tfcluster_magic.kube.status.exit_status import DELETED_BY_SOMEBODY, DISRUPTION
@@ -33,7 +34,7 @@ def test_a_deleted_run_is_forgotten(world: World) -> None:
     world.server.remove(f"{RUNS}/digits-1")
     assert world.server.names("jobs") == world.server.names("pods") == []
     world.launch("digits-2")
-    until(lambda: "digits-2-worker" in world.server.names("jobs"))
+    wait_until(lambda: "digits-2-worker" in world.server.names("jobs"))
     assert not any("digits-1" in name for name in world.server.names("jobs"))
 
 
@@ -54,7 +55,7 @@ def test_success_counts_from_the_end_of_the_work(world: World) -> None:
     world.operate()
     status = world.phase("digits-1", "Succeeded")
     assert status["finishedAt"] == pytest.approx(at - 100)
-    until(lambda: world.job("digits-1-ps")["spec"].get("suspend"))
+    wait_until(lambda: world.job("digits-1-ps")["spec"].get("suspend"))
 
 
 def test_a_failure_ends_everything(world: World) -> None:
@@ -63,7 +64,7 @@ def test_a_failure_ends_everything(world: World) -> None:
     world.pod("digits-1-worker", "failed", 0, "digits-1-worker-0-first")
     status = world.phase("digits-1", "Failed")
     assert "shapes do not match" in status["message"]
-    until(lambda: world.job("digits-1-ps")["spec"].get("suspend"))
+    wait_until(lambda: world.job("digits-1-ps")["spec"].get("suspend"))
     world.server.remove("/api/v1/namespaces/a/pods/digits-1-ps-0-first")
     assert world.wait("digits-1", lambda s: s.get("releasedAt"))["counts"]["ps"]["stopped"] == 1
 
@@ -72,13 +73,13 @@ def test_a_group_restarts_by_its_lever(world: World) -> None:
     """A lost worker of a group without ps: suspended, resumed when all pods are gone, attempt 2."""
     up(world, workers=2)
     world.pod("digits-1-worker", "deleted", 0, "digits-1-worker-0-first")
-    until(lambda: world.job("digits-1-worker")["spec"].get("suspend") is True)
+    wait_until(lambda: world.job("digits-1-worker")["spec"].get("suspend") is True)
     pods = "/api/v1/namespaces/a/pods"
     world.server.remove(f"{pods}/digits-1-worker-0-first")
     time.sleep(0.5)
     assert world.job("digits-1-worker")["spec"]["suspend"] is True
     world.server.remove(f"{pods}/digits-1-worker-1-first")
-    until(lambda: world.job("digits-1-worker")["spec"].get("suspend") is False)
+    wait_until(lambda: world.job("digits-1-worker")["spec"].get("suspend") is False)
     notes = world.job("digits-1-worker")["metadata"]["annotations"]
     assert notes["tfcluster.dev/attempt"] == "2"
     for index in range(2):
@@ -101,7 +102,7 @@ def test_a_pod_that_somebody_deletes_is_a_disruption(world: World) -> None:
         conditions = world.server.objects[where]["status"]["conditions"]
         return [each["reason"] for each in conditions if each["type"] == DISRUPTION]
 
-    until(lambda: told() == [DELETED_BY_SOMEBODY])
+    wait_until(lambda: told() == [DELETED_BY_SOMEBODY])
 
 
 def test_pods_of_a_lost_node_have_failed(world: World) -> None:
@@ -110,7 +111,7 @@ def test_pods_of_a_lost_node_have_failed(world: World) -> None:
     world.server.put("/api/v1/nodes/node-1", node(ready=False))
     world.pod("digits-1-worker", "deleting", 0, "digits-1-worker-0-first")
     where = "/api/v1/namespaces/a/pods/digits-1-worker-0-first"
-    until(lambda: world.server.objects[where]["status"]["phase"] == "Failed")
+    wait_until(lambda: world.server.objects[where]["status"]["phase"] == "Failed")
     status = world.wait("digits-1", lambda s: s.get("heals") == 1)
     assert "node" in status["events"][-1]["message"]
 
@@ -139,7 +140,7 @@ def test_an_object_in_the_way_is_never_adopted(world: World) -> None:
     world.wait("digits-1", lambda s: "Service digits-1 of an earlier run" in s.get("message", ""))
     assert world.server.names("jobs") == []
     world.server.remove(service)
-    until(lambda: world.server.names("jobs") == ["digits-1-worker"])
+    wait_until(lambda: world.server.names("jobs") == ["digits-1-worker"])
 
 
 def test_a_job_that_somebody_deletes_is_not_made_again(world: World) -> None:
@@ -149,7 +150,7 @@ def test_a_job_that_somebody_deletes_is_not_made_again(world: World) -> None:
     status = world.phase("digits-1", "Failed")
     assert status["message"] == "Somebody deleted the Job digits-1-ps while the run was active."
     assert world.server.names("jobs") == ["digits-1-worker"]
-    until(lambda: world.job("digits-1-worker")["spec"].get("suspend"))
+    wait_until(lambda: world.job("digits-1-worker")["spec"].get("suspend"))
 
 
 def test_a_resource_that_is_no_run_fails_with_its_problems(world: World) -> None:
@@ -171,7 +172,7 @@ def test_a_refusal_is_told_and_tried_again(world: World) -> None:
     world.launch("digits-1")
     world.wait("digits-1", lambda s: "exceeded quota: small" in s.get("message", ""))
     world.server.refuses = lambda _method, _path: None
-    until(lambda: world.server.names("jobs") == ["digits-1-worker"])
+    wait_until(lambda: world.server.names("jobs") == ["digits-1-worker"])
 
 
 def test_an_api_that_is_away_changes_nothing(world: World) -> None:
@@ -190,7 +191,7 @@ def test_a_person_may_write_between_two_statuses(world: World) -> None:
     """A stop that comes between two writes is no conflict: it is seen, and the run stops."""
     up(world)
     world.server.answer("PATCH", f"{RUNS}/digits-1", {"spec": {"stop": {"reason": "lunch"}}})
-    until(lambda: world.job("digits-1-worker")["spec"].get("suspend"))
+    wait_until(lambda: world.job("digits-1-worker")["spec"].get("suspend"))
     world.server.remove("/api/v1/namespaces/a/pods/digits-1-worker-0-first")
     assert "lunch" in world.phase("digits-1", "Stopped")["message"]
 
@@ -245,19 +246,19 @@ def test_records_and_objects_go_in_their_time(
     up(world, keep_for=600.0)
     world.pod("digits-1-worker", "succeeded", 0, "digits-1-worker-0-first")
     world.phase("digits-1", "Succeeded")
-    until(lambda: world.server.names("jobs") == [])
+    wait_until(lambda: world.server.names("jobs") == [])
     assert world.server.names("services") == world.server.names("configmaps") == []
     run = copy.deepcopy(world.run("digits-1"))
     assert run["status"]["phase"] == "Succeeded"
     run["spec"]["lifecycle"]["keepFor"] = 1.0  # which is over
     world.server.put(f"{RUNS}/digits-1", run)
-    until(lambda: world.server.names("tfclusters") == [])
+    wait_until(lambda: world.server.names("tfclusters") == [])
 
 
 def test_statuses_are_written_together(world: World) -> None:
     """A hundred pods that come up one by one are a few writes, and the last state is written."""
     world.launch("digits-1", workers=100)
-    until(lambda: world.server.names("jobs") == ["digits-1-worker"])
+    wait_until(lambda: world.server.names("jobs") == ["digits-1-worker"])
     before = len(world.server.calls)
     began = time.monotonic()
     for index in range(100):

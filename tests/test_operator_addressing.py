@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import pytest
 from kube_server import KubeServer, Object, Refusal
-from operated import JOBS, RUNS, SERVICE, World, spec, until, up
+from operated import JOBS, RUNS, SERVICE, World, spec, up
+from support.polling import wait_until
 
 from tfcluster_magic.kube.objects import custom_resource
 from tfcluster_magic.kube.objects.policy import Policy
@@ -85,34 +86,34 @@ def test_tasks_that_come_slowly_are_not_waited_for_any_longer(run: Run) -> None:
 def test_it_goes_with_the_wish_to_stop(world: World) -> None:
     """Before its tasks do; they have their connections."""
     up(world)
-    until(lambda: SERVICE in world.server.objects)
+    wait_until(lambda: SERVICE in world.server.objects)
     world.server.answer("PATCH", f"{RUNS}/digits-1", {"spec": {"stop": {"reason": "lunch"}}})
-    until(lambda: SERVICE not in world.server.objects)
+    wait_until(lambda: SERVICE not in world.server.objects)
     assert world.status("digits-1")["phase"] == "Stopping"
 
 
 def test_an_operator_that_died_before_it_leaves_it_to_the_next(world: World) -> None:
     """A run without its Service gets it, though all else was made."""
     up(world)
-    until(lambda: SERVICE in world.server.objects)
+    wait_until(lambda: SERVICE in world.server.objects)
     world.rest()
     world.server.remove(SERVICE)
     world.operate()
-    until(lambda: SERVICE in world.server.objects)
+    wait_until(lambda: SERVICE in world.server.objects)
 
 
 def test_a_full_quota_of_services_hinders_nobody_who_has_one(world: World) -> None:
     """The API server asks quotas before it looks whether the Service is there."""
     full = "exceeded quota: objects, requested: services=1, used: services=5, limited: services=5"
     up(world)
-    until(lambda: SERVICE in world.server.objects)
+    wait_until(lambda: SERVICE in world.server.objects)
     world.rest()
     collection = SERVICE.rpartition("/")[0]
     refusal = Refusal(403, "Forbidden", full)
     world.server.refuses = lambda *asked: refusal if asked == ("POST", collection) else None
     world.server.calls.clear()
     world.operate()
-    until(lambda: ("POST", collection) in world.server.calls)
+    wait_until(lambda: ("POST", collection) in world.server.calls)
     world.pod("digits-1-worker", "starting", 0, "digits-1-worker-0-first")
     status = world.wait("digits-1", lambda s: s["counts"]["worker"].get("starting") == 1)
     assert "quota" not in status["message"]
@@ -130,21 +131,21 @@ def test_a_task_that_is_refused_keeps_no_name_from_the_others(world: World) -> N
 
     world.server.refuses = refuses
     world.launch("digits-1", workers=1, chief=1)
-    until(lambda: len(world.server.names("jobs")) == 1)
+    wait_until(lambda: len(world.server.names("jobs")) == 1)
     (job,) = world.server.names("jobs")
     world.pod(job, "running", 0)
     world.wait("digits-1", lambda s: "exceeded quota" in s.get("message", ""))
     assert SERVICE not in world.server.objects
-    until(lambda: SERVICE in world.server.objects)
+    wait_until(lambda: SERVICE in world.server.objects)
 
 
 def test_a_service_of_somebody_else_is_told_and_left_alone(world: World) -> None:
     """One that took the name after the run's tasks were made."""
     world.launch("digits-1")
-    until(lambda: world.server.names("jobs") == ["digits-1-worker"])
+    wait_until(lambda: world.server.names("jobs") == ["digits-1-worker"])
     world.server.put(SERVICE, {"metadata": {"labels": {}}, "spec": {"mine": True}})
     world.pod("digits-1-worker", "running", 0)
     world.wait("digits-1", lambda s: "Service digits-1 of an earlier run" in s.get("message", ""))
     world.server.answer("PATCH", f"{RUNS}/digits-1", {"spec": {"stop": {"reason": "lunch"}}})
-    until(lambda: world.job("digits-1-worker")["spec"].get("suspend"))
+    wait_until(lambda: world.job("digits-1-worker")["spec"].get("suspend"))
     assert world.server.objects[SERVICE]["spec"] == {"mine": True}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 
 import pytest
-from operated import JOBS, PODS, World, until, up
+from operated import JOBS, PODS, World, up
+from support.polling import wait_until
 
 
 def succeed(world: World, index: int) -> None:
@@ -28,7 +29,7 @@ def test_a_group_restarts_with_those_that_were_done(world: World, restarted: boo
         world.operate()
     before = world.job("digits-1-worker")["metadata"]["uid"]
     world.pod("digits-1-worker", "deleted", 0, "digits-1-worker-0-first")
-    until(lambda: world.job("digits-1-worker")["spec"].get("suspend") is True)
+    wait_until(lambda: world.job("digits-1-worker")["spec"].get("suspend") is True)
     assert world.job("digits-1-worker")["metadata"]["uid"] == before  # worker-2 still runs
     for index in (0, 2):
         world.server.remove(f"{PODS}/digits-1-worker-{index}-first")
@@ -37,8 +38,8 @@ def test_a_group_restarts_with_those_that_were_done(world: World, restarted: boo
         found = world.server.objects.get(f"{JOBS}/digits-1-worker")
         return found is not None and found["metadata"]["uid"] != before
 
-    until(is_anew)
-    until(lambda: "annotations" in world.job("digits-1-worker")["metadata"])
+    wait_until(is_anew)
+    wait_until(lambda: "annotations" in world.job("digits-1-worker")["metadata"])
     anew = world.job("digits-1-worker")
     assert anew["metadata"]["annotations"]["tfcluster.dev/attempt"] == "2"
     for index in range(3):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 
 import pytest
-from operated import JOBS, RUNS, World, until, up
+from operated import JOBS, RUNS, World, up
+from support.polling import wait_until
 
 from tfcluster_magic.kube.objects.run_objects import TTL_SECONDS
 
@@ -75,12 +76,12 @@ def test_what_was_never_started_was_not_stopped(world: World) -> None:
     operator that comes after.
     """
     world.launch("digits-1", ps=1)
-    until(lambda: world.server.names("jobs") == ["digits-1-ps", "digits-1-worker"])
+    wait_until(lambda: world.server.names("jobs") == ["digits-1-ps", "digits-1-worker"])
     pod = world.pod("digits-1-ps", "running")
     world.wait("digits-1", lambda s: s.get("counts", {}).get("ps", {}).get("running") == 1)
     world.server.answer("PATCH", f"{RUNS}/digits-1", {"spec": {"stop": {"reason": "lunch"}}})
     world.phase("digits-1", "Stopping")
-    until(lambda: world.job("digits-1-worker")["spec"].get("suspend"))
+    wait_until(lambda: world.job("digits-1-worker")["spec"].get("suspend"))
     world.operate()
     world.server.remove(f"/api/v1/namespaces/a/pods/{pod}")
     status = world.wait("digits-1", lambda s: s.get("releasedAt"))
@@ -96,7 +97,7 @@ def test_a_job_that_went_while_its_tasks_started_is_not_made_again(world: World)
     pods may still run, and a second Job would run each task twice. The run says what happened.
     """
     world.launch("digits-1", workers=2, ps=1)
-    until(lambda: len(world.server.names("jobs")) == 2)
+    wait_until(lambda: len(world.server.names("jobs")) == 2)
     world.pod("digits-1-worker", "starting", 0)
     world.wait("digits-1", lambda s: s["counts"]["worker"].get("starting") == 1)
     world.rest()
@@ -111,11 +112,11 @@ def test_a_job_that_went_while_its_tasks_started_is_not_made_again(world: World)
 def test_a_job_that_was_not_made_yet_is_made_by_the_next_operator(world: World) -> None:
     """An operator that ends between two Jobs of a run leaves the other to the next one."""
     world.launch("digits-1", chief=1)
-    until(lambda: len(world.server.names("jobs")) == 2)
+    wait_until(lambda: len(world.server.names("jobs")) == 2)
     world.pod("digits-1-chief", "starting", 0)
     world.wait("digits-1", lambda s: s["counts"]["chief"].get("starting") == 1)
     world.rest()
     world.server.remove(f"{JOBS}/digits-1-worker")  # as if it had never been
     world.operate()
-    until(lambda: len(world.server.names("jobs")) == 2)
+    wait_until(lambda: len(world.server.names("jobs")) == 2)
     assert world.status("digits-1")["phase"] == "Starting"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from operated import JOBS, PODS, RUNS, World, until, up
+from operated import JOBS, PODS, RUNS, World, up
+from support.polling import wait_until
 
 pytestmark = pytest.mark.hostile
 HOLD = "example.com/hold"
@@ -21,7 +22,7 @@ def delete(world: World, propagation: str = "Background", *finalizers: str) -> N
 
 def ends(world: World) -> None:
     """Do what Kubernetes does with the pods of suspended Jobs."""
-    until(
+    wait_until(
         lambda: all(world.job(name)["spec"].get("suspend") for name in world.server.names("jobs"))
     )
     for name in world.server.names("pods"):
@@ -40,11 +41,11 @@ def test_a_finalizer_keeps_the_record_and_no_task(world: World, kept: tuple[str,
     assert (status["phase"], status["reason"]) == ("Stopped", "StopRequested")
     assert "deletion of its record" in status["message"]
     assert kept[0] in status["message"]
-    until(lambda: not world.server.names("jobs"))
-    until(lambda: not world.server.names("networkpolicies"))
+    wait_until(lambda: not world.server.names("jobs"))
+    wait_until(lambda: not world.server.names("networkpolicies"))
     assert not world.server.names("configmaps")
     world.server.api().merge(WHERE, {"metadata": {"finalizers": None}})
-    until(lambda: WHERE not in world.server.objects)
+    wait_until(lambda: WHERE not in world.server.objects)
 
 
 def test_a_record_that_goes_after_its_tasks_is_stopped_with_them(world: World) -> None:
@@ -59,9 +60,9 @@ def test_a_record_that_goes_after_its_tasks_is_stopped_with_them(world: World) -
     status = world.wait("digits-1", lambda s: s.get("releasedAt"))
     assert (status["phase"], status["reason"]) == ("Stopped", "StopRequested")
     world.server.api().merge(WHERE, {"metadata": {"finalizers": None}})
-    until(lambda: WHERE not in world.server.objects)
+    wait_until(lambda: WHERE not in world.server.objects)
     world.launch("digits-1", workers=1)  # the name is free again
-    until(lambda: f"{JOBS}/digits-1-worker" in world.server.objects)
+    wait_until(lambda: f"{JOBS}/digits-1-worker" in world.server.objects)
 
 
 def test_a_record_deleted_while_no_operator_was_there(world: World) -> None:
@@ -82,7 +83,7 @@ def test_the_servers_of_a_success_go_with_its_record(world: World) -> None:
     world.phase("digits-1", "Succeeded")
     assert not world.job("digits-1-ps")["spec"].get("suspend")
     delete(world, "Background", HOLD)
-    until(lambda: world.job("digits-1-ps")["spec"].get("suspend"))
+    wait_until(lambda: world.job("digits-1-ps")["spec"].get("suspend"))
     world.server.remove(f"{PODS}/digits-1-ps-0-first")
     assert world.wait("digits-1", lambda s: s.get("releasedAt"))["phase"] == "Succeeded"
 

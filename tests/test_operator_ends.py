@@ -7,7 +7,8 @@ import time
 
 import pytest
 from kube_server import Refusal
-from operated import JOBS, PODS, RUNS, SERVICE, World, until, up
+from operated import JOBS, PODS, RUNS, SERVICE, World, up
+from support.polling import wait_until
 
 
 def stop(world: World, name: str = "digits-1") -> None:
@@ -21,19 +22,19 @@ def suspended(world: World, *jobs: str) -> bool:
 def test_a_stop_before_there_are_pods_suspends_every_job(world: World) -> None:
     """A run that is stopped right after its Jobs were made lets neither of them make pods."""
     world.launch("digits-1", ps=1)
-    until(lambda: world.server.names("jobs") == ["digits-1-ps", "digits-1-worker"])
+    wait_until(lambda: world.server.names("jobs") == ["digits-1-ps", "digits-1-worker"])
     stop(world)
     world.phase("digits-1", "Stopped")
-    until(lambda: suspended(world, "digits-1-ps", "digits-1-worker"))
+    wait_until(lambda: suspended(world, "digits-1-ps", "digits-1-worker"))
 
 
 def test_a_stop_waits_for_pods_that_nobody_has_seen(world: World) -> None:
     """A run is not over before its Jobs make no more pods, and those that they made are gone."""
     world.server.notes_suspensions = False
     world.launch("digits-1")
-    until(lambda: world.server.names("jobs") == ["digits-1-worker"])
+    wait_until(lambda: world.server.names("jobs") == ["digits-1-worker"])
     stop(world)
-    until(lambda: suspended(world, "digits-1-worker"))
+    wait_until(lambda: suspended(world, "digits-1-worker"))
     status = world.phase("digits-1", "Stopping")
     assert "may still come" in status["message"]
     pod = world.pod("digits-1-worker", "running")
@@ -51,13 +52,13 @@ def test_a_stop_right_after_a_restart_waits_for_the_next_pods(world: World) -> N
     """
     up(world, workers=2)
     world.pod("digits-1-worker", "deleted", 0, "digits-1-worker-0-first")
-    until(lambda: suspended(world, "digits-1-worker"))
+    wait_until(lambda: suspended(world, "digits-1-worker"))
     for index in range(2):
         world.server.remove(f"{PODS}/digits-1-worker-{index}-first")
-    until(lambda: world.job("digits-1-worker")["spec"].get("suspend") is False)
+    wait_until(lambda: world.job("digits-1-worker")["spec"].get("suspend") is False)
     world.server.notes_suspensions = False
     stop(world)
-    until(lambda: suspended(world, "digits-1-worker"))
+    wait_until(lambda: suspended(world, "digits-1-worker"))
     status = world.phase("digits-1", "Stopping")
     assert "may still come" in status["message"]
     world.server.notes_suspensions = True
@@ -71,23 +72,23 @@ def test_a_stop_calls_tasks_back_though_their_names_stay(world: World, method: s
     go when somebody does.
     """
     up(world)
-    until(lambda: SERVICE in world.server.objects)
+    wait_until(lambda: SERVICE in world.server.objects)
     world.rest()
     away = Refusal(503, "ServiceUnavailable", "away")
     world.server.refuses = lambda *asked: away if asked == (method, SERVICE) else None
     world.operate()
     stop(world)
-    until(lambda: suspended(world, "digits-1-worker"))
+    wait_until(lambda: suspended(world, "digits-1-worker"))
     assert SERVICE in world.server.objects
     world.server.refuses = lambda *_asked: None
-    until(lambda: SERVICE not in world.server.objects)
+    wait_until(lambda: SERVICE not in world.server.objects)
 
 
 def test_a_stop_waits_for_jobs_that_caches_do_not_have(world: World) -> None:
     """A Job that was made, and is in no cache yet, is suspended before its run is over."""
     world.server.is_followed = False
     world.launch("digits-1")
-    until(lambda: world.server.names("jobs") == ["digits-1-worker"])
+    wait_until(lambda: world.server.names("jobs") == ["digits-1-worker"])
     stop(world)
     world.phase("digits-1", "Stopping")
     assert not suspended(world, "digits-1-worker")
@@ -100,11 +101,11 @@ def test_a_stop_waits_for_jobs_that_caches_do_not_have(world: World) -> None:
 def test_a_stop_suspends_the_job_that_has_no_pods(world: World) -> None:
     """With pods of parameter servers alone a stop suspends the workers' Job as well, at once."""
     world.launch("digits-1", ps=1)
-    until(lambda: world.server.names("jobs") == ["digits-1-ps", "digits-1-worker"])
+    wait_until(lambda: world.server.names("jobs") == ["digits-1-ps", "digits-1-worker"])
     pod = world.pod("digits-1-ps", "running")
     world.wait("digits-1", lambda s: s.get("counts", {}).get("ps", {}).get("running") == 1)
     stop(world)
-    until(lambda: suspended(world, "digits-1-ps", "digits-1-worker"))
+    wait_until(lambda: suspended(world, "digits-1-ps", "digits-1-worker"))
     assert world.status("digits-1")["phase"] == "Stopping"
     world.server.remove(f"{PODS}/{pod}")
     world.phase("digits-1", "Stopped")
@@ -114,7 +115,7 @@ def test_a_run_that_never_got_pods_suspends_its_jobs_at_its_timeout(world: World
     """A run whose pods never came fails at startTimeout, and none may come afterwards."""
     world.launch("digits-1", ps=1, start_timeout=1.0)
     world.phase("digits-1", "Failed")
-    until(lambda: suspended(world, "digits-1-ps", "digits-1-worker"))
+    wait_until(lambda: suspended(world, "digits-1-ps", "digits-1-worker"))
 
 
 def test_jobs_of_a_run_that_is_over_are_suspended_by_the_next_operator(world: World) -> None:
@@ -130,9 +131,9 @@ def test_jobs_of_a_run_that_is_over_are_suspended_by_the_next_operator(world: Wo
     world.server.refuses = lambda method, path: away if (method, path) == first else None
     first = ("PATCH", f"{JOBS}/digits-1-ps")
     world.operate()
-    until(lambda: first in world.server.calls)
+    wait_until(lambda: first in world.server.calls)
     world.server.refuses = lambda _method, _path: None
-    until(lambda: suspended(world, "digits-1-ps", "digits-1-worker"))
+    wait_until(lambda: suspended(world, "digits-1-ps", "digits-1-worker"))
 
 
 def test_success_suspends_no_job_before_its_time(world: World) -> None:
@@ -143,7 +144,7 @@ def test_success_suspends_no_job_before_its_time(world: World) -> None:
     world.pod("digits-1-worker", "succeeded", 0, "digits-1-worker-0-first")
     world.phase("digits-1", "Succeeded")
     assert not world.job("digits-1-ps")["spec"].get("suspend")
-    until(lambda: suspended(world, "digits-1-ps"))
+    wait_until(lambda: suspended(world, "digits-1-ps"))
     world.server.remove(f"{PODS}/digits-1-ps-0-first")
     world.wait("digits-1", lambda s: s.get("releasedAt"))
     assert not world.job("digits-1-worker")["spec"].get("suspend")
@@ -162,7 +163,7 @@ def test_a_failure_counts_though_its_next_attempt_is_there(world: World, away: b
     if away:
         world.operate()
     world.phase("digits-1", "Failed")
-    until(lambda: suspended(world, "digits-1-worker"))
+    wait_until(lambda: suspended(world, "digits-1-worker"))
     world.server.remove(f"{PODS}/{following}")
     status = world.wait("digits-1", lambda s: s.get("releasedAt"))
     assert status["counts"]["worker"] == {"desired": 1, "failed": 1}

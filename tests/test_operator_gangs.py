@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from kube_server import Object, Refusal
-from operated import JOBS, PODS, World, until, up
+from operated import JOBS, PODS, World, up
+from support.polling import wait_until
 
 from tfcluster_magic.kube.api.client import path
 from tfcluster_magic.kube.objects.policy import Policy
@@ -61,7 +62,7 @@ def waiting(world: World, job: str, index: int = 0) -> str:
 def launched(world: World, **more: Any) -> None:
     """A run of two workers and a parameter server, all of whose pods wait."""
     world.launch("digits-1", workers=2, ps=1, **more)
-    until(lambda: f"{JOBS}/digits-1-ps" in world.server.objects)
+    wait_until(lambda: f"{JOBS}/digits-1-ps" in world.server.objects)
     for job, count in (("digits-1-worker", 2), ("digits-1-ps", 1)):
         for index in range(count):
             waiting(world, job, index)
@@ -98,7 +99,7 @@ def test_a_gang_is_queued_with_the_schedulers_words_until_it_is_bound(volcano: W
     assert "startedAt" not in status
     made = volcano.made()
     begun = time.time()
-    until(lambda: time.time() > begun + 1.5)  # longer than startTimeout
+    wait_until(lambda: time.time() > begun + 1.5)  # longer than startTimeout
     assert volcano.status("digits-1")["phase"] == "Queued"
     bind(volcano)
     status = volcano.phase("digits-1", "Running")
@@ -177,7 +178,7 @@ def test_one_that_never_gets_room_fails_after_its_queue_timeout(volcano: World) 
     assert status["reason"] == "QueueTimeout"
     assert "3 Insufficient cpu" in status["message"]
     for job in ("digits-1-worker", "digits-1-ps"):
-        until(lambda job=job: volcano.job(job)["spec"]["suspend"])
+        wait_until(lambda job=job: volcano.job(job)["spec"]["suspend"])
 
 
 def test_one_that_is_stopped_in_the_queue_ends_and_leaves_the_queue(volcano: World) -> None:
@@ -186,11 +187,11 @@ def test_one_that_is_stopped_in_the_queue_ends_and_leaves_the_queue(volcano: Wor
     found = copy.deepcopy(volcano.run("digits-1"))
     found["spec"]["stop"] = {"by": "tests", "reason": "enough"}
     volcano.server.put(path("tfclusters", "a", "digits-1"), found)
-    until(lambda: volcano.job("digits-1-worker")["spec"]["suspend"])
+    wait_until(lambda: volcano.job("digits-1-worker")["spec"]["suspend"])
     for name in volcano.server.names("pods"):
         volcano.server.remove(f"{PODS}/{name}")
     volcano.phase("digits-1", "Stopped")
-    until(lambda: f"{GROUPS}/digits-1" not in volcano.server.objects)
+    wait_until(lambda: f"{GROUPS}/digits-1" not in volcano.server.objects)
 
 
 def test_another_operator_goes_on_waiting(volcano: World) -> None:
@@ -234,7 +235,7 @@ def test_a_queue_that_takes_nothing_is_said(volcano: World, said: str, told: str
     assert status["phase"] == "Queued"
     assert volcano.server.names("jobs") == []
     volcano.server.refuses = lambda _verb, _where: None
-    until(lambda: f"{JOBS}/digits-1-worker" in volcano.server.objects)
+    wait_until(lambda: f"{JOBS}/digits-1-worker" in volcano.server.objects)
 
 
 def test_words_of_others_are_not_taken_for_a_queues() -> None:
@@ -255,7 +256,7 @@ def test_a_pod_group_that_goes_is_made_again(volcano: World) -> None:
     launched(volcano)
     uid = group(volcano)["metadata"]["uid"]
     volcano.server.remove(f"{GROUPS}/digits-1")
-    until(lambda: volcano.server.objects.get(f"{GROUPS}/digits-1", {}).get("metadata"))
+    wait_until(lambda: volcano.server.objects.get(f"{GROUPS}/digits-1", {}).get("metadata"))
     assert group(volcano)["metadata"]["uid"] != uid
 
 
@@ -273,7 +274,7 @@ def test_a_healed_task_is_bound_without_those_that_are_done(volcano: World) -> N
     volcano.wait("digits-1", lambda s: s.get("heals") == 1)
     volcano.server.remove(f"{PODS}/digits-1-worker-1-first")
     waiting(volcano, "digits-1-worker", 1)
-    until(lambda: group(volcano)["spec"]["minMember"] == 2)
+    wait_until(lambda: group(volcano)["spec"]["minMember"] == 2)
 
 
 def test_without_pod_groups_the_cluster_is_as_it_was(world: World) -> None:
@@ -291,7 +292,7 @@ def test_volcano_that_comes_is_used_from_then_on(world: World) -> None:
     up(world, "before-1")
     world.server.lacks.clear()
     assert world.controller is not None
-    until(lambda: world.controller.scheduler.pod_groups.available)
+    wait_until(lambda: world.controller.scheduler.pod_groups.available)
     world.launch("after-1")
-    until(lambda: f"{JOBS}/after-1-worker" in world.server.objects)
+    wait_until(lambda: f"{JOBS}/after-1-worker" in world.server.objects)
     assert world.server.names("podgroups") == ["after-1"]

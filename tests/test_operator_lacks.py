@@ -6,10 +6,10 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from kube_server import KubeServer, Refusal
+from support.polling import wait_until
 
 
 def test_what_it_lacks_stands_in_its_log(tmp_path: Path) -> None:
@@ -40,10 +40,8 @@ def test_what_it_lacks_stands_in_its_log(tmp_path: Path) -> None:
         operator = subprocess.Popen(words, stderr=to, env=environment)
 
     def says(what: str) -> None:
-        until = time.monotonic() + 60
-        while what not in log.read_text():
-            assert operator.poll() is None and time.monotonic() < until, log.read_text()
-            time.sleep(0.05)
+        wait_until(lambda: operator.poll() is not None or what in log.read_text(), log.read_text)
+        assert operator.poll() is None, log.read_text()
 
     try:
         says("the custom resource is not installed: `kubectl apply -k k8s/crds`")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from kube_server import Refusal
-from operated import JOBS, RUNS, World, until, up
+from operated import JOBS, RUNS, World, up
+from support.polling import wait_until
 
 NO = Refusal(403, "Forbidden", 'admission webhook "guard" denied the request: no changes today')
 
@@ -19,9 +20,9 @@ def test_a_refused_suspension_is_told_and_tried_again(world: World) -> None:
     world.server.answer("PATCH", f"{RUNS}/digits-1", {"spec": {"stop": {"reason": "lunch"}}})
     status = world.wait("digits-1", lambda s: "no changes today" in s.get("message", ""))
     assert status["phase"] == "Stopping"
-    until(lambda: world.job("digits-1-ps")["spec"].get("suspend"))
+    wait_until(lambda: world.job("digits-1-ps")["spec"].get("suspend"))
     world.server.refuses = lambda _method, _path: None
-    until(lambda: world.job("digits-1-worker")["spec"].get("suspend"))
+    wait_until(lambda: world.job("digits-1-worker")["spec"].get("suspend"))
     for pod in ("digits-1-ps-0-first", "digits-1-worker-0-first"):
         world.server.remove(f"/api/v1/namespaces/a/pods/{pod}")
     assert "no changes today" not in world.phase("digits-1", "Stopped")["message"]
@@ -36,7 +37,7 @@ def test_servers_that_cannot_be_given_back_are_told(world: World) -> None:
     world.pod("digits-1-worker", "succeeded", 0, "digits-1-worker-0-first")
     world.wait("digits-1", lambda s: "no changes today" in s.get("message", ""))
     world.server.refuses = lambda _method, _path: None
-    until(lambda: world.job("digits-1-ps")["spec"].get("suspend"))
+    wait_until(lambda: world.job("digits-1-ps")["spec"].get("suspend"))
     world.server.remove("/api/v1/namespaces/a/pods/digits-1-ps-0-first")
     status = world.wait("digits-1", lambda s: s.get("releasedAt"))
     assert "no changes today" not in status["message"]
@@ -52,6 +53,6 @@ def test_writes_are_counted_as_they_are(world: World) -> None:
         pod = world.server.objects["/api/v1/namespaces/a/pods/digits-1-worker-0-first"]
         pod["metadata"].setdefault("annotations", {})["note"] = str(number)
         world.server.put("/api/v1/namespaces/a/pods/digits-1-worker-0-first", pod)
-        until(lambda before=taken + number: turns.taken > before)
+        wait_until(lambda before=taken + number: turns.taken > before)
     patches = [call for call in world.server.calls if call[1].endswith("/digits-1/status")]
     assert measures.status_writes == len(patches)

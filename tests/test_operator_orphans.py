@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 
 import pytest
-from operated import JOBS, RUNS, World, until, up
+from operated import JOBS, RUNS, World, up
+from support.polling import wait_until
 
 from tfcluster_magic.kube.api.labels import TASK_TYPE, UID
 
@@ -36,7 +37,7 @@ def test_what_has_lost_its_record_ends(world: World, restarted: bool) -> None:
     orphan(world)
     if restarted:
         world.operate()
-    until(lambda: left(world) == [])
+    wait_until(lambda: left(world) == [])
 
 
 def test_the_next_run_of_the_name_begins_when_they_have_ended(world: World) -> None:
@@ -47,9 +48,9 @@ def test_the_next_run_of_the_name_begins_when_they_have_ended(world: World) -> N
     world.launch("digits-1")
     world.operate()
     world.phase("digits-1", "Starting")
-    until(lambda: world.server.names("jobs") == ["digits-1-worker"])
+    wait_until(lambda: world.server.names("jobs") == ["digits-1-worker"])
     uid = world.run("digits-1")["metadata"]["uid"]
-    until(lambda: world.job("digits-1-worker")["metadata"]["labels"][UID] == uid)
+    wait_until(lambda: world.job("digits-1-worker")["metadata"]["labels"][UID] == uid)
 
 
 def test_what_is_not_an_orphan_of_ours_is_left_alone(world: World) -> None:
@@ -67,6 +68,6 @@ def test_what_is_not_an_orphan_of_ours_is_left_alone(world: World) -> None:
     for number, job in enumerate((no_uid, no_type, owned), 7):
         world.server.put(f"{JOBS}/x-{number}-worker", job)
     orphan(world)
-    until(lambda: left(world) == [])
+    wait_until(lambda: left(world) == [])
     assert world.server.names("jobs") == ["x-7-worker", "x-8-worker", "x-9-worker"]
     assert not [c for c in world.server.calls if c[0] == "DELETE" and "/x-" in c[1]]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 
 import pytest
-from operated import JOBS, PODS, RUNS, World, until, up
+from operated import JOBS, PODS, RUNS, World, up
+from support.polling import wait_until
 
 from tfcluster_magic.kube.objects.policy import Policy
 
@@ -30,7 +31,7 @@ def test_a_run_whose_spec_became_wrong_ends(world: World, restarted: bool) -> No
     assert status["startedAt"] == before["startedAt"]
     assert status["events"][:-1] == before["events"]
     for job in ("digits-1-ps", "digits-1-worker"):
-        until(lambda job=job: world.job(job)["spec"].get("suspend") is True)
+        wait_until(lambda job=job: world.job(job)["spec"].get("suspend") is True)
     assert status.get("releasedAt") is None
     for pod in ("digits-1-ps-0-first", "digits-1-worker-0-first"):
         world.server.remove(f"{PODS}/{pod}")

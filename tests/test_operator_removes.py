@@ -6,7 +6,8 @@ import copy
 
 import pytest
 from kube_server import Refusal
-from operated import JOBS, RUNS, SERVICE, World, until, up
+from operated import JOBS, RUNS, SERVICE, World, up
+from support.polling import wait_until
 
 from tfcluster_magic.kube.api.labels import UID
 from tfcluster_magic.operator.reconcile import retention
@@ -19,10 +20,10 @@ def test_a_job_of_somebody_else_is_not_deleted(
     monkeypatch.setattr(retention, "OBJECTS_STAY", 0.5)
     world.server.put(f"{JOBS}/digits-1-ps", {"metadata": {}, "spec": {"completions": 1}})
     world.launch("digits-1", ps=1, keep_for=2.0)
-    until(lambda: "digits-1-worker" in world.server.names("jobs"))
+    wait_until(lambda: "digits-1-worker" in world.server.names("jobs"))
     world.server.answer("PATCH", f"{RUNS}/digits-1", {"spec": {"stop": {"reason": "lunch"}}})
-    until(lambda: world.server.names("jobs") == ["digits-1-ps"])
-    until(lambda: world.server.names("tfclusters") == [])
+    wait_until(lambda: world.server.names("jobs") == ["digits-1-ps"])
+    wait_until(lambda: world.server.names("tfclusters") == [])
     assert world.server.names("jobs") == ["digits-1-ps"]
 
 
@@ -57,6 +58,6 @@ def test_what_a_run_without_jobs_leaves_goes_as_well(
     world.server.refuses = lambda method, path: never if method == "POST" and path == JOBS else None
     world.launch("digits-1")
     world.phase("digits-1", "Failed")
-    until(lambda: world.server.names("services") == world.server.names("configmaps") == [])
+    wait_until(lambda: world.server.names("services") == world.server.names("configmaps") == [])
     assert world.server.names("networkpolicies") == []
     assert world.server.names("tfclusters") == ["digits-1"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 
 import pytest
-from operated import JOBS, PODS, World, until, up
+from operated import JOBS, PODS, World, up
+from support.polling import wait_until
 
 from tfcluster_magic.kube.api.labels import TASK_TYPE, UID
 
@@ -30,7 +31,7 @@ def test_a_job_that_is_none_of_the_runs_is_ignored_and_told(
     assert "Job somebodys" in status["warnings"][0]
     world.pod("digits-1-worker", "succeeded", 0, "digits-1-worker-0-first")
     world.phase("digits-1", "Succeeded")
-    until(lambda: world.job("digits-1-ps")["spec"].get("suspend"))
+    wait_until(lambda: world.job("digits-1-ps")["spec"].get("suspend"))
     assert world.job("somebodys")["spec"] == {}
 
 

@@ -6,7 +6,8 @@ import copy
 
 import pytest
 from kube_server import Refusal
-from operated import PODS, World, until, up
+from operated import PODS, World, up
+from support.polling import wait_until
 
 from tfcluster_magic.kube.status.exit_status import DELETED_BY_SOMEBODY
 
@@ -34,7 +35,7 @@ def test_a_pod_without_conditions_is_told_of(world: World) -> None:
     del pod["status"]["conditions"]
     world.server.put(FIRST, pod)
     world.operate()
-    until(lambda: told(world, FIRST) == [DELETED_BY_SOMEBODY])
+    wait_until(lambda: told(world, FIRST) == [DELETED_BY_SOMEBODY])
 
 
 def test_a_pod_that_cannot_be_told_of_is_in_nobodys_way(world: World) -> None:
@@ -44,5 +45,5 @@ def test_a_pod_that_cannot_be_told_of_is_in_nobodys_way(world: World) -> None:
         invalid if method == "PATCH" and path == f"{FIRST}/status" else None
     )
     world.operate()
-    until(lambda: told(world, SECOND) == [DELETED_BY_SOMEBODY])
+    wait_until(lambda: told(world, SECOND) == [DELETED_BY_SOMEBODY])
     assert told(world, FIRST) == []

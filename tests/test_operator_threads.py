@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 from kube_server import KubeServer
-from operated import RUNS, spec, until
+from operated import RUNS, spec
+from support.polling import wait_until
 
 from tfcluster_magic.kube.objects import custom_resource
 from tfcluster_magic.kube.objects.policy import Policy
@@ -36,7 +37,7 @@ class Operator:
 def operator() -> Iterator[Operator]:
     made = Operator()
     made.controller.follow()
-    until(lambda: made.controller.caches.synced)
+    wait_until(lambda: made.controller.caches.synced)
     yield made
     made.end()
 
@@ -50,7 +51,7 @@ def test_an_operator_whose_turns_died_is_not_alive(operator: Operator) -> None:
     assert operator.controller.alive
     operator.breaks = True
     operator.server.put(f"{RUNS}/digits-1", custom_resource.write("digits", 1, spec()))
-    until(lambda: not operator.controller.alive)
+    wait_until(lambda: not operator.controller.alive)
 
 
 @pytest.mark.filterwarnings(DIES)
@@ -59,4 +60,4 @@ def test_an_operator_that_publishes_no_more_is_not_alive(operator: Operator) -> 
     operator.controller.begin()
     assert operator.controller.alive
     operator.breaks = True
-    until(lambda: not operator.controller.alive)
+    wait_until(lambda: not operator.controller.alive)

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kube_backend import NAMESPACE, backend, publish
 from kube_server import KubeServer, Refusal
-from operated import until
+from support.polling import wait_until
 
 from tfcluster_magic import ClusterManager, cli
 from tfcluster_magic.backends.kubernetes import attendance
@@ -309,14 +309,14 @@ def test_pages_are_told_beside_each_run_that_waits(
     end = feed.listen(lambda name, known: heard.append((name, known)))
     try:
         assert feed.complete(90)
-        until(lambda: feed.known()["digits-1"].notes)
+        wait_until(lambda: feed.known()["digits-1"].notes)
         assert feed.known()["digits-1"].notes[0].startswith(SAID)
         assert feed.known()["digits-2"].notes == ()
         launched(server, "digits-3")
-        until(lambda: "digits-3" in feed.known())
+        wait_until(lambda: "digits-3" in feed.known())
         assert feed.known()["digits-3"].notes[0].startswith(SAID)
         renew(server)
-        until(lambda: not any(known.notes for known in feed.known().values()))
+        wait_until(lambda: not any(known.notes for known in feed.known().values()))
         assert heard[-1][1].notes == ()
     finally:
         end()

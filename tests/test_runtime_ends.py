@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from task_process import PATIENCE, STRAY, Run, alive, new_run, until
+from support.polling import wait_until
+from task_process import PATIENCE, STRAY, Run, alive, new_run
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def test_stop_gives_time(run: Run) -> None:
         """.replace("\n        ", "\n")
     )
     task = run.task().start()
-    until(lambda: "up" in task.output, "the program")
+    wait_until(lambda: "up" in task.output, "the program")
     task.process.terminate()
     message = task.wait()
     assert (message["cause"], message["exitCode"], task.process.returncode) == ("Stopped", 3, 143)
@@ -50,7 +51,7 @@ def test_stop_reaches_through_a_shell(run: Run) -> None:
     (run.code / "inner.py").write_text(f"{inner}\nprint('up', flush=True)\ntime.sleep(600)\n")
     run.program(f"{sys.executable} -u $(dirname $0)/inner.py\n", name="run.sh")
     task = run.task().start()
-    until(lambda: "up" in task.output, "the program")
+    wait_until(lambda: "up" in task.output, "the program")
     task.process.terminate()
     assert task.wait()["cause"] == "Stopped"
     assert "saved" in task.output
@@ -61,7 +62,7 @@ def test_stop_ends_who_will_not(run: Run) -> None:
     run.program(STRAY + "signal.signal(15, signal.SIG_IGN); stray(); print('up'); time.sleep(600)")
     run.config["grace"] = 1.0
     task = run.task().start()
-    until(lambda: "up" in task.output, "the program")
+    wait_until(lambda: "up" in task.output, "the program")
     stray = run.stray()
     task.process.terminate()
     message = task.wait()
@@ -102,14 +103,14 @@ def test_nothing_survives_who_started_it(run: Run, tmp_path: Path, report: bool)
     with subprocess.Popen([sys.executable, starter], stdout=subprocess.PIPE, env=mark) as parent:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
-        child = until(
+        child = wait_until(
             lambda: (run.output / "child.pid").exists() and (run.output / "child.pid").read_text(),
             "it",
         )
         everyone = [pid, int(child), run.stray()]
         assert all(map(alive, everyone))
         parent.kill()
-    until(lambda: not any(map(alive, everyone)), "the end of all")
+    wait_until(lambda: not any(map(alive, everyone)), "the end of all")
 
 
 def test_a_thread_may_end(run: Run, tmp_path: Path) -> None:
@@ -146,7 +147,7 @@ def test_as_process_1(run: Run) -> None:
     )
     run.config["grace"] = 2.0
     task = run.task().start(prefix=names)
-    until(lambda: "ppid 1" in task.output, "the program")
+    wait_until(lambda: "ppid 1" in task.output, "the program")
     # unshare itself does not pass SIGTERM on: process 1 is its only child.
     children = Path(f"/proc/{task.process.pid}/task/{task.process.pid}/children").read_text()
     os.kill(int(children), signal.SIGTERM)

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from task_process import until
+from support.polling import wait_until
 
 from tfcluster_magic.kube.objects.pod_files import RUNTIME
 
@@ -181,7 +181,7 @@ def test_nobody_goes_on_before_names_were_given(
 
     waiting = threading.Thread(target=wait, daemon=True)
     waiting.start()
-    until(lambda: len(server.asked) > 20, "it asks again and again")
+    wait_until(lambda: len(server.asked) > 20, "it asks again and again")
     assert not ended.is_set()
     server.there |= {f"{each}.alice.svc.cluster.local" for each in (NAMES[0], "digits-1")}
     assert ended.wait(60)

@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from task_process import RUNTIME, Run, free_port, new_run, until
+from support.polling import wait_until
+from task_process import RUNTIME, Run, free_port, new_run
 
 from tfcluster_magic.backends.local.description import Folders, of_tasks
 from tfcluster_magic.kube.objects import pod_files
@@ -70,7 +71,7 @@ def test_a_stop_ends_the_hold_off(run: Run) -> None:
     run.config.update(counts={"worker": 2}, holdOff=600.0)
     run.config["addresses"].pop("ps")
     task = run.task().start({"TFCLUSTER_INDEX_FAILURES": "1"})
-    until(run.output.exists, "the task")
+    wait_until(run.output.exists, "the task")
     task.process.terminate()
     assert task.wait()["cause"] == "Stopped"
     assert task.process.returncode == 143
@@ -142,7 +143,7 @@ def test_a_server_runs_from_the_zip(run: Run, packed: list[str], kind: str) -> N
     task.started = packed
     task.start()
     task.event("ready")
-    until(lambda: "worker-0 serves on" in task.output, "its line")
+    wait_until(lambda: "worker-0 serves on" in task.output, "its line")
 
 
 def _open(port: int) -> bool:
@@ -164,10 +165,10 @@ def test_a_server_shows_that_it_is_used(run: Run) -> None:
     )
     task = run.task().start({"TFCLUSTER_IDLE_SAMPLE": "0.1"})
     task.event("ready")
-    until(lambda: _open(beacon), "the beacon after the start")
-    until(lambda: not _open(beacon), "its end without a client")
+    wait_until(lambda: _open(beacon), "the beacon after the start")
+    wait_until(lambda: not _open(beacon), "its end without a client")
     with socket.create_connection(("127.0.0.1", server)):
-        until(lambda: _open(beacon), "the beacon")
+        wait_until(lambda: _open(beacon), "the beacon")
 
 
 def test_a_beacon_takes_every_probe(runtime: None) -> None:

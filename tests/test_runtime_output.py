@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 from printing import EVERYTHING, MANY, run
+from support.polling import wait_until
 from support.project import ROOT
-from task_process import PATIENCE, Run, until
+from task_process import PATIENCE, Run
 
 __all__ = ["run"]  # a fixture, as if written here
 
@@ -42,7 +43,7 @@ def test_lines_come_at_once(run: Run) -> None:
     """A line is passed on while the program runs on, without the program flushing it."""
     run.program("import time; print('first'); time.sleep(600)")
     task = run.task().start()
-    until(lambda: task.output == "first\n", "the line")
+    wait_until(lambda: task.output == "first\n", "the line")
 
 
 def test_restarts_append(run: Run) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from task_process import Run, TaskProcess, new_run, until
+from support.polling import wait_until
+from task_process import Run, TaskProcess, new_run
 
 from tfcluster_magic.runtime.tf_config import tf_cluster
 
@@ -54,7 +55,9 @@ def found_in_a_file(run: Run, folder: Path, domain: str, there: str) -> tuple[Pa
 def test_waits_for_names(run: Run, tmp_path: Path) -> None:
     """A task whose peers have no address yet waits for them, saying so, and then starts."""
     hosts, task = found_in_a_file(run, tmp_path, "invalid", "127.0.0.1 localhost\n")
-    until(lambda: "waiting for the address of digits-2-ps-0.invalid" in task.output, "the wait")
+    wait_until(
+        lambda: "waiting for the address of digits-2-ps-0.invalid" in task.output, "the wait"
+    )
     with hosts.open("a") as file:
         for name in ("worker-0", "worker-1", "ps-0"):
             file.write(f"127.0.0.1 digits-2-{name}.invalid\n")
@@ -69,7 +72,9 @@ def test_one_answer_tells_that_all_names_are_there(run: Run, tmp_path: Path) -> 
     """
     there = "127.0.0.2 all.invalid\n127.0.0.3 all.invalid\n"
     hosts, task = found_in_a_file(run, tmp_path, "all.invalid", there)
-    until(lambda: "waiting for the address of digits-2-ps-0.all.invalid" in task.output, "the wait")
+    wait_until(
+        lambda: "waiting for the address of digits-2-ps-0.all.invalid" in task.output, "the wait"
+    )
     with hosts.open("a") as file:
         file.write("127.0.0.4 all.invalid\n")
     assert task.wait()["cause"] == "Completed"
@@ -107,7 +112,7 @@ def test_stop_while_waiting(run: Run) -> None:
     """SIGTERM ends a task that waits for an address at once."""
     run.config["addresses"]["ps"] = ["gone.invalid:2222"]
     task = run.task().start({"TFCLUSTER_PATIENCE": "12"})
-    until(lambda: "waiting for the address of gone.invalid" in task.output, "the wait")
+    wait_until(lambda: "waiting for the address of gone.invalid" in task.output, "the wait")
     task.process.terminate()
     assert (task.wait()["cause"], task.process.returncode) == ("Stopped", 143)
     assert "started" not in task.output
@@ -175,7 +180,7 @@ def test_resume_of_nothing(run: Run, tmp_path: Path) -> None:
 def test_stop_while_copying(run: Run, old: Path) -> None:
     """SIGTERM ends a task that waits for another one's copy."""
     task = run.task("worker-1").start()
-    until(run.output.exists, "the task")
+    wait_until(run.output.exists, "the task")
     task.process.terminate()
     assert task.wait()["cause"] == "Stopped"
     assert task.process.returncode == 143
@@ -227,7 +232,7 @@ def test_a_volume_that_recovers_is_waited_for(
     folder.symlink_to(tmp_path / "brick")  # "it exists", and nothing is there
     run.config |= {"outputDir": str(folder), "ownFolder": True}
     task = run.task().start({} if heals else {"TFCLUSTER_PATIENCE": "4"})
-    until(lambda: f"waiting for the output folder {folder}: " in task.output, "the wait")
+    wait_until(lambda: f"waiting for the output folder {folder}: " in task.output, "the wait")
     if heals:
         (tmp_path / "brick").mkdir()
     message = task.wait()

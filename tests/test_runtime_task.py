@@ -12,7 +12,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from task_process import RUNTIME, Run, free_port, new_run, until
+from support.polling import wait_until
+from task_process import RUNTIME, Run, free_port, new_run
 
 from tfcluster_magic.spec import TaskExit
 
@@ -186,7 +187,7 @@ held.bind(("127.0.0.1", {port})); held.listen(); time.sleep(600)
         other.bind(("127.0.0.1", port))
         other.listen()
         task = run.task().start()
-        until(lambda: "up" in task.output, "the program")
+        wait_until(lambda: "up" in task.output, "the program")
         assert "ready" not in [r["event"] for r in task.hear(0.3)]
         go.touch()
         task.event("ready")
@@ -197,13 +198,13 @@ def test_sleeps_while_nothing_happens(run: Run) -> None:
     run.program("print('up', flush=True); import time; time.sleep(600)")
     task = run.task().start()
     task.event("ready")
-    until(lambda: "up" in task.output, "the program")
+    wait_until(lambda: "up" in task.output, "the program")
 
     def switches() -> list[str]:
         status = Path(f"/proc/{task.process.pid}/status").read_text()
         return [line for line in status.splitlines() if "voluntary_ctxt" in line]
 
-    until(lambda: switches() == (task.hear(0.7), switches())[1], "0.7 s without one")
+    wait_until(lambda: switches() == (task.hear(0.7), switches())[1], "0.7 s without one")
 
 
 def test_runs_on_any_python() -> None:

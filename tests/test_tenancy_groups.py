@@ -6,7 +6,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from tenancies import HOME, World, until
+from support.polling import wait_until
+from tenancies import HOME, World
 
 from tfcluster_magic.hub.tenancy import membership, overriding
 from tfcluster_magic.hub.tenancy.controller import Tenancy
@@ -36,8 +37,8 @@ def world() -> Iterator[World]:
 def begun(world: World) -> Tenancy:
     """Tenancy that has just read the groups."""
     tenancy = world.begin()
-    until(lambda: world.accepted.get("policy.yaml") == POLICY)
-    until(lambda: tenancy.membership.known)
+    wait_until(lambda: world.accepted.get("policy.yaml") == POLICY)
+    wait_until(lambda: tenancy.membership.known)
     return tenancy
 
 
@@ -66,13 +67,13 @@ def test_the_group_of_a_user_decides_and_changes_live(world: World) -> None:
     def gpus(namespace: str) -> str:
         return str(world.get("resourcequotas", namespace, "tasks")["spec"]["hard"])
 
-    until(lambda: "'1'" in gpus(ALICE) and "'2'" in gpus(bob))
+    wait_until(lambda: "'1'" in gpus(ALICE) and "'2'" in gpus(bob))
     world.hub.groups["vision"].append("alice")
-    until(lambda: world.groups_told() and "'2'" in gpus(ALICE))
+    wait_until(lambda: world.groups_told() and "'2'" in gpus(ALICE))
     world.hub.away = True
-    until(lambda: world.groups_told() and tenancy.membership.problem)
+    wait_until(lambda: world.groups_told() and tenancy.membership.problem)
     world.server.remove(path("resourcequotas", ALICE, "tasks"))
-    until(lambda: world.get("resourcequotas", ALICE, "tasks"))
+    wait_until(lambda: world.get("resourcequotas", ALICE, "tasks"))
     assert "'2'" in gpus(ALICE)
     world.begin()  # a new process, to which nobody tells groups
     carol = world.user("carol")
@@ -99,7 +100,7 @@ def test_a_hub_that_was_away_is_asked_again_before_somebody_new_is_judged(
     monkeypatch.setattr(membership, "EVERY", 2.0)
     tenancy = begun(world)
     world.hub.away = True
-    until(lambda: world.groups_told() and tenancy.membership.problem)
+    wait_until(lambda: world.groups_told() and tenancy.membership.problem)
     world.hub.away, world.hub.groups["vision"] = False, ["alice"]
     assert first_notebook(world, "alice") == ("large", "2")
 
@@ -130,7 +131,7 @@ def test_a_namespace_tells_the_queue_and_priority_of_its_group(world: World) -> 
         marks = world.marks(namespace)
         return marks.get(QUEUE), marks.get(PRIORITY_CLASS)
 
-    until(lambda: told(ALICE) == ("gpus", "urgent"))
+    wait_until(lambda: told(ALICE) == ("gpus", "urgent"))
     assert world.marks(ALICE)[REQUIRE_DIGEST] == "true"
     bob = world.user("bob")
     world.furnished(bob)
@@ -139,12 +140,12 @@ def test_a_namespace_tells_the_queue_and_priority_of_its_group(world: World) -> 
     classes = ["tfcluster-task", "slow", "urgent", "tfcluster-notebook"]
     assert scope["matchExpressions"][0]["values"] == classes
     world.hub.away = True
-    until(lambda: world.groups_told() and tenancy.membership.problem)
+    wait_until(lambda: world.groups_told() and tenancy.membership.problem)
     tenancy = world.begin()
-    until(lambda: tenancy.turns.taken > 1 and not len(tenancy.turns.work))
+    wait_until(lambda: tenancy.turns.taken > 1 and not len(tenancy.turns.work))
     assert told(ALICE) == ("gpus", "urgent")
     world.hub.away, world.hub.groups = False, {"audio": ["alice"]}
-    until(lambda: world.groups_told() and told(ALICE) == (None, "slow"))
+    wait_until(lambda: world.groups_told() and told(ALICE) == (None, "slow"))
 
 
 def test_an_override_counts_until_its_time(world: World) -> None:
@@ -164,15 +165,15 @@ def test_an_override_counts_until_its_time(world: World) -> None:
         overriding.change(world.server.api(), HOME, "alice", more, time.time())
 
     say(time.time() + 3600)
-    until(lambda: gpus() == "8")
+    wait_until(lambda: gpus() == "8")
     assert overriding.every(world.server.api(), HOME)["alice"].reason == "a thesis"
     world.server.put(where, {"data": {overriding.KEY: "cut off"}})
     world.begin()
-    until(lambda: gpus() == "2")
+    wait_until(lambda: gpus() == "2")
     world.server.put(where, {"data": {}})
     say(time.time() + 3)
-    until(lambda: gpus() == "8")
-    until(lambda: gpus() == "2")
+    wait_until(lambda: gpus() == "8")
+    wait_until(lambda: gpus() == "2")
 
 
 def test_a_namespace_tells_the_group_and_budget_of_its_user(world: World) -> None:
@@ -185,9 +186,9 @@ def test_a_namespace_tells_the_group_and_budget_of_its_user(world: World) -> Non
     world.begin()
     world.user("alice")
     world.furnished(ALICE)
-    until(lambda: OF_GROUP in world.marks(ALICE))
+    wait_until(lambda: OF_GROUP in world.marks(ALICE))
     marks = world.marks(ALICE)
     assert marks[OF_GROUP] == "ml101"
     assert budget_of(marks) == Budget(cpu_hours=20, gpu_hours=0, days=30)
     world.say(f"{default}groups: {{ml101: {{}}}}\n")
-    until(lambda: BUDGET not in world.marks(ALICE))
+    wait_until(lambda: BUDGET not in world.marks(ALICE))

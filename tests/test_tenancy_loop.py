@@ -6,7 +6,8 @@ import copy
 
 import pytest
 from kube_server import Refusal
-from tenancies import ALICE, CLASS, HOME, World, until, world
+from support.polling import wait_until
+from tenancies import ALICE, CLASS, HOME, World, world
 
 from tfcluster_magic.hub.tenancy.controller import FURNISHED, TROUBLE
 from tfcluster_magic.kube.api.client import path
@@ -27,7 +28,7 @@ def test_a_new_namespace_is_furnished_and_an_unchanged_one_costs_nothing(world: 
     world.end()
     before = len(world.server.writes())
     tenancy = world.begin()
-    until(lambda: tenancy.turns.taken and not len(tenancy.turns.work))
+    wait_until(lambda: tenancy.turns.taken and not len(tenancy.turns.work))
     world.end()
     assert world.server.writes()[before:] == []
 
@@ -48,7 +49,7 @@ def test_what_somebody_deletes_comes_back(world: World, resource: str, name: str
     world.user("alice")
     world.furnished(ALICE)
     world.server.remove(path(resource, ALICE, name))
-    until(lambda: world.get(resource, ALICE, name))
+    wait_until(lambda: world.get(resource, ALICE, name))
 
 
 def test_what_somebody_alters_is_put_right(world: World) -> None:
@@ -59,11 +60,11 @@ def test_what_somebody_alters_is_put_right(world: World) -> None:
     where = path("networkpolicies", ALICE, "default-deny")
     was = copy.deepcopy(world.server.objects[where])
     world.server.put(where, {**was, "spec": {**was["spec"], "egress": [{}]}})
-    until(lambda: world.server.objects[where]["spec"] == was["spec"])
+    wait_until(lambda: world.server.objects[where]["spec"] == was["spec"])
     binding = path("rolebindings", ALICE, "tfcluster-user")
     bound = copy.deepcopy(world.server.objects[binding])
     world.server.put(binding, {**bound, "roleRef": {**bound["roleRef"], "name": "admin"}})
-    until(
+    wait_until(
         lambda: (
             (world.server.objects.get(binding) or {}).get("roleRef", {}).get("name")
             == "tfcluster-user"
@@ -73,7 +74,7 @@ def test_what_somebody_alters_is_put_right(world: World) -> None:
     labels = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "privileged"}}}
     world.server.answer("PATCH", namespace, labels)
     key = "pod-security.kubernetes.io/enforce"
-    until(lambda: world.server.objects[namespace]["metadata"]["labels"][key] == "restricted")
+    wait_until(lambda: world.server.objects[namespace]["metadata"]["labels"][key] == "restricted")
 
 
 def test_a_changed_policy_is_live_and_a_mistake_changes_nothing(world: World) -> None:
@@ -82,20 +83,20 @@ def test_a_changed_policy_is_live_and_a_mistake_changes_nothing(world: World) ->
     world.user("alice")
     first = world.furnished(ALICE)
     world.say("default:\n  storage: {class: fast}\n  quota: {cpu: 4, gpu: 1}\n")
-    until(lambda: world.get("resourcequotas", ALICE, "tasks"))
-    until(lambda: world.marks(ALICE)[FURNISHED] != first)
+    wait_until(lambda: world.get("resourcequotas", ALICE, "tasks"))
+    wait_until(lambda: world.marks(ALICE)[FURNISHED] != first)
     hard = {"requests.cpu": "4", "requests.nvidia.com/gpu": "1"}
     assert world.get("resourcequotas", ALICE, "tasks")["spec"]["hard"] == hard
     good = world.accepted["policy.yaml"]
     world.say("default:\n  quota: {cpu: none}\n")
-    until(lambda: world.accepted["error"].startswith("line 2: default.quota.cpu"))
+    wait_until(lambda: world.accepted["error"].startswith("line 2: default.quota.cpu"))
     assert world.accepted["policy.yaml"] == good
     world.begin()
-    until(lambda: world.tenancy is not None and world.tenancy.turns.taken > 0)
+    wait_until(lambda: world.tenancy is not None and world.tenancy.turns.taken > 0)
     assert world.get("resourcequotas", ALICE, "tasks")["spec"]["hard"] == hard
     world.say(good.replace(", gpu: 1", ""))
-    until(lambda: world.accepted["error"] == "")
-    until(
+    wait_until(lambda: world.accepted["error"] == "")
+    wait_until(
         lambda: (
             world.get("resourcequotas", ALICE, "tasks")["spec"]["hard"].keys() == {"requests.cpu"}
         )
@@ -121,12 +122,12 @@ def test_a_claim_grows_and_never_shrinks_or_goes(world: World) -> None:
         return str(found["spec"]["resources"]["requests"]["storage"])
 
     world.say("default: {storage: {class: fast, log: 8Gi}}")
-    until(lambda: size() == "8Gi")
+    wait_until(lambda: size() == "8Gi")
     second = world.furnished(ALICE)
     world.say("default: {storage: {class: fast, log: 1Gi}}")
-    until(lambda: world.marks(ALICE)[FURNISHED] not in (first, second))
+    wait_until(lambda: world.marks(ALICE)[FURNISHED] not in (first, second))
     assert size() == "8Gi"
-    until(lambda: not any(marks().values()))  # it stays, and no new task reads it
+    wait_until(lambda: not any(marks().values()))  # it stays, and no new task reads it
 
 
 def test_a_namespace_that_is_not_of_this_hub_is_never_touched(world: World) -> None:
@@ -159,7 +160,7 @@ def test_a_missing_storage_class_is_a_sentence_until_it_is_there(world: World) -
     for claim in ("data", "log", "workspace"):
         where = path("persistentvolumeclaims", ALICE, claim)
         world.server.put(where, {**world.server.objects[where], "status": {"phase": "Bound"}})
-    until(lambda: TROUBLE not in world.marks(ALICE))
+    wait_until(lambda: TROUBLE not in world.marks(ALICE))
     world.furnished(ALICE)
 
 
@@ -181,11 +182,11 @@ def test_a_claim_that_waits_in_vain_is_made_again_as_the_policy_is_mended(world:
     assert classes() == {"none-such"}
     world.server.binds = True
     world.say("default: {storage: {class: fast}}")
-    until(lambda: classes() == {"fast"})
-    until(lambda: TROUBLE not in world.marks(ALICE))
+    wait_until(lambda: classes() == {"fast"})
+    wait_until(lambda: TROUBLE not in world.marks(ALICE))
     before = world.furnished(ALICE)
     world.say("default: {storage: {class: other}}")
-    until(lambda: world.marks(ALICE)[FURNISHED] != before)
+    wait_until(lambda: world.marks(ALICE)[FURNISHED] != before)
     assert classes() == {"fast"}
 
 
@@ -230,9 +231,11 @@ def test_pull_secrets_are_copied_and_follow_their_source(world: World) -> None:
         assert found["imagePullSecrets"] == [{"name": "registry"}]
     world.server.put(source, {**kind, "data": {".dockerconfigjson": "dHdv"}})
     tenancy._pulling._sources.clear()
-    until(lambda: world.get("secrets", ALICE, "registry")["data"][".dockerconfigjson"] == "dHdv")
+    wait_until(
+        lambda: world.get("secrets", ALICE, "registry")["data"][".dockerconfigjson"] == "dHdv"
+    )
     world.say("default: {storage: {class: fast}}")
-    until(lambda: world.get("secrets", ALICE, "registry") is None)
+    wait_until(lambda: world.get("secrets", ALICE, "registry") is None)
     assert not any(w for w in world.server.calls if w == ("GET", path("secrets", ALICE)))
 
 
@@ -243,9 +246,9 @@ def test_a_changed_policy_reaches_five_hundred_tenants_in_ten_seconds(world: Wor
     for each in every:
         world.furnish(each)
     world.begin()
-    until(lambda: all(FURNISHED in world.marks(each) for each in every))
+    wait_until(lambda: all(FURNISHED in world.marks(each) for each in every))
     first = {each: world.marks(each)[FURNISHED] for each in every}
     world.say("default: {storage: {class: fast}, quota: {cpu: 5}}")
-    until(lambda: all(world.marks(each)[FURNISHED] != first[each] for each in every))
+    wait_until(lambda: all(world.marks(each)[FURNISHED] != first[each] for each in every))
     quotas = (world.get("resourcequotas", each, "tasks") for each in every)
     assert {quota["spec"]["hard"]["requests.cpu"] for quota in quotas} == {"5"}

@@ -9,7 +9,8 @@ import sys
 import urllib.request
 from pathlib import Path
 
-from tenancies import HOME, World, until
+from support.polling import wait_until
+from tenancies import HOME, World
 
 from tfcluster_magic.kube.api.client import path
 
@@ -46,5 +47,5 @@ def test_the_process_leads_furnishes_and_frees_its_lease(tmp_path: Path) -> None
         assert process.wait(20) == 0
         assert world.server.objects[lease]["spec"]["holderIdentity"] == ""
     finally:
-        until(lambda: process.poll() is not None or process.kill() is None)
+        wait_until(lambda: process.poll() is not None or process.kill() is None)
         world.close()

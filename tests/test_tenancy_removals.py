@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tenancies import ALICE, World, until, world
+from support.polling import wait_until
+from tenancies import ALICE, World, world
 
 from tfcluster_magic.hub.tenancy.controller import FURNISHED, TROUBLE
 from tfcluster_magic.kube.api.client import path
@@ -20,14 +21,14 @@ def test_a_removed_user_loses_rights_and_runs_and_keeps_the_data(world: World) -
     over = path("tfclusters", ALICE, "digits-2")
     world.server.put(over, {"spec": {}, "status": {"phase": "Succeeded"}})
     world.annotate(ALICE, removed="2026-01-01T00:00:00Z")
-    until(lambda: world.get("rolebindings", ALICE, "tfcluster-user") is None)
-    until(lambda: world.server.objects[run]["spec"].get("stop"))
+    wait_until(lambda: world.get("rolebindings", ALICE, "tfcluster-user") is None)
+    wait_until(lambda: world.server.objects[run]["spec"].get("stop"))
     assert world.server.objects[run]["spec"]["stop"]["reason"] == (
         "user alice was removed from the hub"
     )
     assert world.server.objects[over]["spec"] == {}
     assert world.get("persistentvolumeclaims", ALICE, "workspace")
-    until(lambda: FURNISHED not in world.marks(ALICE))
+    wait_until(lambda: FURNISHED not in world.marks(ALICE))
     world.annotate(ALICE, removed=None)
     world.furnished(ALICE)
     assert world.get("rolebindings", ALICE, "tfcluster-user")
@@ -43,10 +44,10 @@ def test_data_goes_only_when_it_was_asked_for_and_after_the_runs(world: World) -
     labels = {"app.kubernetes.io/managed-by": "tfcluster-operator"}
     world.server.put(pod, {"metadata": {"labels": labels}})
     world.annotate(ALICE, removed="2026-01-01T00:00:00Z", removed_data="true")
-    until(lambda: world.get("tfclusters", ALICE, "digits-1") is None)
+    wait_until(lambda: world.get("tfclusters", ALICE, "digits-1") is None)
     assert path("namespaces", "", ALICE) in world.server.objects
     world.server.remove(pod)
-    until(lambda: path("namespaces", "", ALICE) not in world.server.objects)
+    wait_until(lambda: path("namespaces", "", ALICE) not in world.server.objects)
 
 
 def test_runs_are_in_no_deleted_namespaces_way(world: World) -> None:
@@ -59,7 +60,7 @@ def test_runs_are_in_no_deleted_namespaces_way(world: World) -> None:
     found = world.server.objects[path("namespaces", "", ALICE)]
     head = {**found["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
     world.server.put(path("namespaces", "", ALICE), {**found, "metadata": head})
-    until(lambda: run not in world.server.objects)
+    wait_until(lambda: run not in world.server.objects)
 
 
 def test_a_finalizer_keeps_no_removed_user(world: World) -> None:
@@ -77,12 +78,14 @@ def test_a_finalizer_keeps_no_removed_user(world: World) -> None:
         where = path("tfclusters", ALICE, name)
         world.server.put(where, {"metadata": {"finalizers": finalizers}, "spec": {}})
     world.annotate(ALICE, removed="2026-01-01T00:00:00Z", removed_data="true")
-    until(lambda: world.get("tfclusters", ALICE, "digits-1") is None)
+    wait_until(lambda: world.get("tfclusters", ALICE, "digits-1") is None)
     second = path("tfclusters", ALICE, "digits-2")
-    until(lambda: world.server.objects[second]["metadata"]["finalizers"] == ["foregroundDeletion"])
+    wait_until(
+        lambda: world.server.objects[second]["metadata"]["finalizers"] == ["foregroundDeletion"]
+    )
     assert path("namespaces", "", ALICE) in world.server.objects
     world.server.remove(second)  # what the garbage collector does
-    until(lambda: path("namespaces", "", ALICE) not in world.server.objects)
+    wait_until(lambda: path("namespaces", "", ALICE) not in world.server.objects)
 
 
 def test_a_finalizer_keeps_no_deleted_namespace(world: World) -> None:
@@ -102,5 +105,5 @@ def test_a_finalizer_keeps_no_deleted_namespace(world: World) -> None:
     told = {"type": "NamespaceFinalizersRemaining", "status": "True", "message": why}
     going = {**found, "metadata": head, "status": {"conditions": [told]}}
     world.server.put(path("namespaces", "", ALICE), going)
-    until(lambda: run not in world.server.objects)
-    until(lambda: why in world.marks(ALICE).get(TROUBLE, ""))
+    wait_until(lambda: run not in world.server.objects)
+    wait_until(lambda: why in world.marks(ALICE).get(TROUBLE, ""))

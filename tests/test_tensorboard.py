@@ -11,12 +11,13 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support import event_writer as ev
 from support.http_client import get
+from support.polling import wait_until
 
 from tfcluster_magic.errors import TFClusterError
 from tfcluster_magic.tensorboard import process
@@ -27,14 +28,6 @@ import sys
 from tfcluster_magic.tensorboard import process
 print(process.open(sys.argv[1], state_dir=sys.argv[2]).pid)
 """
-
-
-def wait_for(condition: Callable[[], object], what: str, seconds: float = 120) -> None:
-    """Wait until `condition` holds."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
 
 
 def processes(state: Path) -> list[int]:
@@ -59,7 +52,7 @@ def state(tmp_path: Path) -> Iterator[Path]:
     yield folder
     for board in process.list_boards(folder):
         process.stop(board.folder, state_dir=folder)
-    wait_for(lambda: not processes(folder), "a process is left")
+    wait_until(lambda: not processes(folder), "a process is left")
 
 
 @pytest.fixture
@@ -85,7 +78,7 @@ def test_life_of_a_board(
     board = process.open(logs, state_dir=state)
     assert board.folder == str(logs)
     assert process.list_boards(state) == [board]
-    wait_for(lambda: json.loads(get(board.url + "data/runs")) == ["digits/1"], "no run is served")
+    wait_until(lambda: json.loads(get(board.url + "data/runs")) == ["digits/1"], "no run is served")
 
     assert "tensorflow" not in Path(f"/proc/{board.pid}/maps").read_text()
     environment = Path(f"/proc/{board.pid}/environ").read_text().split("\0")
@@ -99,7 +92,7 @@ def test_life_of_a_board(
 
     assert process.stop(logs, state_dir=state)
     assert started(board.pid) is None
-    wait_for(lambda: not processes(state), "a process is left")
+    wait_until(lambda: not processes(state), "a process is left")
     assert process.list_boards(state) == []
     assert not list((state / "tensorboard").glob("*.json"))
     assert not process.stop(logs, state_dir=state)
@@ -124,7 +117,7 @@ def test_killed_board_is_replaced(state: Path, logs: Path, monkeypatch: pytest.M
     """A board that was killed, or does not answer any more, is replaced by a new one."""
     first = process.open(logs, state_dir=state)
     os.kill(first.pid, signal.SIGKILL)
-    wait_for(lambda: started(first.pid) is None, "SIGKILL has no effect")
+    wait_until(lambda: started(first.pid) is None, "SIGKILL has no effect")
     assert process.list_boards(state) == []
     second = process.open(logs, state_dir=state)
     assert second.pid != first.pid
@@ -142,10 +135,10 @@ def test_idle_board_ends(state: Path, logs: Path) -> None:
     board = process.open(logs, state_dir=state, idle_timeout=1)
     used = socket.create_connection(("127.0.0.1", board.port))
     busy_until = time.monotonic() + 2.5
-    wait_for(lambda: time.monotonic() > busy_until or started(board.pid) is None, "unreachable")
+    wait_until(lambda: time.monotonic() > busy_until or started(board.pid) is None, "unreachable")
     assert started(board.pid) is not None
     used.close()
-    wait_for(lambda: not processes(state), "it does not end")
+    wait_until(lambda: not processes(state), "it does not end")
     assert not list((state / "tensorboard").glob("*.json"))
 
 
@@ -181,7 +174,7 @@ def test_folder_that_becomes_a_link(
     logs.symlink_to(outside)
     ev.event_file(tmp_path / "old" / "more").write_bytes(ev.version() + ev.event(1, {"loss": 1}))
     served = lambda: json.loads(get(board.url + "data/runs"))  # noqa: E731
-    wait_for(lambda: served() == ["digits/1", "more"], "what is added is not shown")
+    wait_until(lambda: served() == ["digits/1", "more"], "what is added is not shown")
     assert "secret" not in served()
 
     with pytest.raises(TFClusterError, match="became a link to another folder"):
@@ -199,7 +192,7 @@ def test_folder_that_is_made_anew(state: Path, logs: Path, tmp_path: Path) -> No
     ev.event_file(logs / "new").write_bytes(ev.version() + ev.event(1, {"loss": 1}))
     second = process.open(logs, state_dir=state)
     assert second.pid != first.pid
-    wait_for(lambda: json.loads(get(second.url + "data/runs")) == ["new"], "not the new folder")
+    wait_until(lambda: json.loads(get(second.url + "data/runs")) == ["new"], "not the new folder")
 
 
 def test_folder_that_cannot_be_shown(state: Path, tmp_path: Path) -> None:
@@ -254,4 +247,4 @@ def test_tensorboard_that_does_not_start(
     monkeypatch.setenv("PYTHONPATH", str(broken.parent))
     with pytest.raises(TFClusterError, match=f"did not start.*(?s:.*){told}(?s:.*)output is in"):
         process.open(logs, state_dir=state, start_timeout=patience)
-    wait_for(lambda: not processes(state), "a process is left")
+    wait_until(lambda: not processes(state), "a process is left")

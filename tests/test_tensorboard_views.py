@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from support import event_writer as ev
 from support.http_client import get
+from support.polling import wait_until
 
 from tfcluster_magic import ClusterManager, cli
 from tfcluster_magic.output.bundle import MIME_TYPE, board_bundle
@@ -43,15 +44,15 @@ def test_several_runs_are_shown_under_their_names(state: Path, tmp_path: Path) -
     assert view.title == "cnn-4, digits-1"
     board = process.open(view.folder, exact=True, shown=view.shown, state_dir=state)
     served = lambda: json.loads(get(board.url + "data/runs"))  # noqa: E731
-    wait_for(lambda: served() == ["cnn-4", "cnn-4/eval", "digits-1"], "not these runs")
+    wait_until(lambda: served() == ["cnn-4", "cnn-4/eval", "digits-1"], "not these runs")
     assert json.loads(get(board.url + "data/environment"))["data_location"] == view.title
 
     with ev.event_file(Path(first)).open("ab") as file:
         file.write(ev.event(77, {"loss": 0.1}))
     output(Path(second) / "late")
     scalars = f"{board.url}data/plugin/scalars/scalars?run=digits-1&tag=loss"
-    wait_for(lambda: [s for _t, s, _v in json.loads(get(scalars))][-1:] == [77], "no new point")
-    wait_for(lambda: "cnn-4/late" in served(), "no new folder")
+    wait_until(lambda: [s for _t, s, _v in json.loads(get(scalars))][-1:] == [77], "no new point")
+    wait_until(lambda: "cnn-4/late" in served(), "no new folder")
 
 
 def test_the_same_wish_is_the_same_view(state: Path, tmp_path: Path) -> None:

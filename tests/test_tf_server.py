@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from task_process import PATIENCE, RUNTIME, Run, TaskProcess, free_port, new_run, until
+from support.polling import wait_until
+from task_process import PATIENCE, RUNTIME, Run, TaskProcess, free_port, new_run
 
 from tfcluster_magic.spec.loopback import guard_path
 
@@ -105,20 +106,20 @@ def test_serves_a_client_and_tells_when_it_idles(run: Run) -> None:
     for task in tasks:
         task.event("ready")
         line = f"{task.task} serves on 127.0.0.1:"
-        until(lambda task=task, line=line: line in task.output, line)
+        wait_until(lambda task=task, line=line: line in task.output, line)
     ps, worker = tasks
-    began = until(lambda: last_idle(worker), "idling before the first client")
+    began = wait_until(lambda: last_idle(worker), "idling before the first client")
     assert len(loopback_listeners(run)) == 2
     with contextlib.ExitStack() as stack:
         client = Client(run.config["addresses"])
         stack.callback(client.end)
         assert client.answer() == 42.0
-        until(lambda: last_idle(worker) is None, "the end of idling")
+        wait_until(lambda: last_idle(worker) is None, "the end of idling")
         # The worker is connected to the parameter server now, which idles all the same.
-        until(lambda: last_idle(ps), "the parameter server's idling")
+        wait_until(lambda: last_idle(ps), "the parameter server's idling")
         assert last_idle(worker) is None
         client.leave()
-    assert until(lambda: last_idle(worker), "idling after the client") > began
+    assert wait_until(lambda: last_idle(worker), "idling after the client") > began
     for task in tasks:
         task.process.terminate()
     assert {task.wait()["cause"] for task in tasks} == {"Stopped"}
@@ -171,7 +172,7 @@ def test_falls_back_by_itself(run: Run, tmp_path: Path) -> None:
     def own() -> list[str]:
         return [line for line in task.output.splitlines() if line.startswith("tfcluster: ")]
 
-    until(lambda: len(own()) == 2, "two lines")
+    wait_until(lambda: len(own()) == 2, "two lines")
     first, second = own()
     assert first.startswith("tfcluster: TensorFlow's C API cannot serve (")
     assert first.endswith(
@@ -214,7 +215,7 @@ def test_python_server_on_request_and_plain_definition(run: Run, tmp_path: Path)
         "grpc",
     ]
     task.event("ready")
-    until(lambda: "through tf.distribute.Server" in task.output, "its line")
+    wait_until(lambda: "through tf.distribute.Server" in task.output, "its line")
 
 
 def test_server_that_dies(run: Run) -> None:

@@ -9,11 +9,11 @@ import os
 import random
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from support.polling import wait_until
 from task_process import carrying
 
 from .cases import Attempt, NotTried
@@ -74,10 +74,14 @@ def inside(seed: str) -> None:
     for step in steps:
         if step == "end":
             go.touch()
-            _until(lambda: "Succeeded" in tfcluster("status", "ends-1"), "the end is told")
+            wait_until(
+                lambda: "Succeeded" in tfcluster("status", "ends-1"), "the end is told", WITHIN
+            )
         else:
             tfcluster("stop", "stays-1")
-            _until(lambda: "Stopped" in tfcluster("status", "stays-1"), "the stop is told")
+            wait_until(
+                lambda: "Stopped" in tfcluster("status", "stays-1"), "the stop is told", WITHIN
+            )
     said = tfcluster("status", "stays-1") + tfcluster("status", "ends-1")
     assert "disk" in said.lower(), f"no status names the disk: {said}"
     for run in (ends, stays):
@@ -96,13 +100,6 @@ def fill(folder: Path, drawn: random.Random) -> None:
             with suppress(OSError):
                 while True:
                     file.write(b"x" * block)
-
-
-def _until(true: object, what: str) -> None:
-    deadline = time.monotonic() + WITHIN
-    while not true():  # type: ignore[operator]
-        assert time.monotonic() < deadline, f"not within {WITHIN:g} s with a full disk: {what}"
-        time.sleep(0.2)
 
 
 CASES: Mapping[str, Attempt] = {"full-disk": full}

@@ -11,7 +11,6 @@ import os
 import re
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
@@ -22,6 +21,7 @@ import psutil
 import requests
 from support.hub.make_run import OWNER, PASSWORD, Hub
 from support.hub.visitor import Visitor
+from support.polling import wait_until
 from task_process import carrying
 
 GUEST = "guest"
@@ -207,7 +207,4 @@ class Ground:
 
     def until(self, true: Callable[[], object], what: str) -> None:
         """Wait until a condition is true."""
-        deadline = time.monotonic() + PATIENCE
-        while not true():
-            assert time.monotonic() < deadline, f"not within {PATIENCE:g} s: {what}"
-            time.sleep(0.05)
+        wait_until(true, what, PATIENCE)

@@ -14,6 +14,7 @@ import requests
 from support.hub import ports
 from support.hub.real_hub import RealHub, password
 from support.hub.visitor import Visitor
+from support.polling import wait_until
 
 from tfcluster_magic.hub.auth import FILE, passwords
 from tfcluster_magic.hub.auth.store import AccountStore
@@ -82,12 +83,11 @@ def test_the_proxys_path_is_told_to_nobody(hub: RealHub) -> None:
 def test_the_audit_log_names_where_a_request_came_from(hub: RealHub) -> None:
     """The audit log names the connection's address, not what an administrator's client claims."""
     ada = hub.visitor("ada")
-    deadline = time.monotonic() + 120
-    while (page := ada.get("services/admin/users")).status_code != 200:
-        assert time.monotonic() < deadline, page.text
-        time.sleep(0.1)  # the console starts beside the hub
-    found = re.search(r'data-xsrf="([^"]*)"', page.text)
-    assert found
+    found = wait_until(  # the console starts beside the hub
+        lambda: re.search(r'data-xsrf="([^"]*)"', ada.get("services/admin/users").text),
+        "the console's page",
+        every=0.1,
+    )
     body = {"until": time.time() + 3600, "reason": "a test", "quota": {"cpu": 2}}
     claims = {"X-XSRFToken": found.group(1), "Sec-Fetch-Mode": "cors", "X-Real-Ip": FORGED}
     answer = ada.session.put(
@@ -127,8 +127,7 @@ def test_an_administrator_chooses_a_longer_password(hub: RealHub) -> None:
     store = AccountStore(hub.state / FILE)
     store.redeem(store.invite("eve"), passwords.hashed("nine-lamp"))
     eve, ada = Visitor(hub.url), hub.visitor("ada")
-    while store.resets():
-        time.sleep(0.1)  # the hub looks into the file
+    wait_until(lambda: not store.resets(), "the hub has looked into the file")
     assert _status(eve, "eve", "nine-lamp") == 302
     eve.get("hub/logout")
     assert ada.ask("PATCH", "hub/api/users/eve", json={"admin": True}).status_code == 200
@@ -155,13 +154,12 @@ def test_an_administrator_chooses_a_longer_password(hub: RealHub) -> None:
 
 def _noted(hub: RealHub, mark: str) -> str:
     """Return the line of the hub's log about a request with this mark in its address."""
-    deadline = time.monotonic() + 120
-    while True:
+
+    def noted() -> list[str]:
         lines = hub.log.read_text().splitlines()
-        if found := [one for one in lines if mark in one and "200 GET" in one]:
-            return found[0]
-        assert time.monotonic() < deadline, hub.tail()
-        time.sleep(0.05)  # a line is written after the answer
+        return [one for one in lines if mark in one and "200 GET" in one]
+
+    return wait_until(noted, hub.tail)[0]  # a line is written after the answer
 
 
 def _signed_in(visitor: Visitor, name: str, typed: str) -> requests.Response:

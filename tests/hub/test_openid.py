@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from support.hub import ports
 from support.hub.openid_provider import Provider, fill_in
 from support.hub.real_hub import RealHub
 from support.hub.visitor import Visitor
+from support.polling import wait_until
 
 PATIENCE = 90_000
 """Milliseconds, on a machine that is busy with others."""
@@ -138,10 +138,13 @@ def test_who_is_imported_may_sign_in(dex: tuple[Provider, RealHub]) -> None:
 
 def console(visitor: Visitor, method: str, path: str, **words: Any) -> requests.Response:
     """A request of a page of the console, which comes up beside the hub."""
-    deadline = time.monotonic() + PATIENCE / 1000
-    while not (found := re.search(r'data-xsrf="([^"]*)"', visitor.get(USERS).text)):
-        assert time.monotonic() < deadline, "no console"
-        time.sleep(0.1)  # nobody tells when it is there
+    found = wait_until(
+        lambda: re.search(r'data-xsrf="([^"]*)"', visitor.get(USERS).text),
+        "the console's page",
+        PATIENCE / 1000,
+        every=0.1,
+    )
+    assert found is not None
     headers = {"X-XSRFToken": found[1], "Sec-Fetch-Mode": "cors"}
     url = f"{visitor.url}services/admin/api/{path}"
     return visitor.session.request(method, url, headers=headers, timeout=120, **words)

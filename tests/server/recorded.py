@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.polling import wait_until
 from support.project import TESTS
 from tornado.httpclient import HTTPResponse
 
@@ -41,11 +41,8 @@ def recorder(
     file = Entry(registry(None), str(folder)).file("json")
     words = [sys.executable, str(RECORDER), str(file), str(folder), PREFIX]
     with subprocess.Popen(words) as process:
-        deadline = time.monotonic() + 90
-        while not file.exists():
-            assert time.monotonic() < deadline
-            assert process.poll() is None
-            time.sleep(0.02)
+        wait_until(lambda: file.exists() or process.poll() is not None)
+        assert process.poll() is None
         view = service.manager.boards.folder_view(str(folder), "logs")
         yield Page(view.id, f"{jp_base_url}tfcluster/tensorboard/{view.id}")
         process.kill()

@@ -6,8 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import time
-from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from typing import Any
 import pytest
 from calls import Ask
 from real_boards import loaded, logs, no_board_is_left, opened
+from support.polling import wait_until_async
 from support.server.routes import ReadOnly
 from traitlets.config import Config
 
@@ -27,14 +26,6 @@ from tfcluster_magic.tensorboard import process
 from tfcluster_magic.tensorboard.server import started
 
 __all__ = ["no_board_is_left"]  # a fixture, as if written here
-
-
-async def until(condition: Callable[[], Awaitable[object]], what: str) -> None:
-    """Wait until `condition` holds."""
-    deadline = time.monotonic() + 90
-    while not await condition():
-        assert time.monotonic() < deadline, what
-        await asyncio.sleep(0.05)
 
 
 async def runs_of(ask: Ask, board: dict[str, Any]) -> list[str]:
@@ -58,7 +49,7 @@ async def test_a_board_on_a_folder(ask: Ask, jp_root_dir: Path) -> None:
     async def shown() -> bool:
         return await runs_of(ask, first) == ["a/1"]
 
-    await until(shown, "the run is not shown")
+    await wait_until_async(shown, "the run is not shown")
     page = await loaded(ask, first["path"].removeprefix("tfcluster/"))
     assert b"<title>TensorBoard</title>" in page.body
     ours, of_the_board = page.headers.get_list("Content-Security-Policy")
@@ -93,7 +84,7 @@ async def test_boards_on_runs(ask: Ask, service: Service) -> None:
             and await runs_of(ask, single) == ["one-1/train"]
         )
 
-    await until(shown, "the runs are not shown")
+    await wait_until_async(shown, "the runs are not shown")
 
 
 async def test_a_board_that_died_comes_back(ask: Ask, jp_root_dir: Path) -> None:
@@ -206,7 +197,7 @@ async def test_a_board_that_is_stopped_while_it_starts(
     async def starts() -> bool:
         return its_id in service.boards._opening
 
-    await until(starts, "it does not start")
+    await wait_until_async(starts, "it does not start")
     assert (await ask(f"api/tensorboards/{its_id}", "DELETE")).code == 204
     assert (await opening).code == 201
     assert process.list_boards() == []

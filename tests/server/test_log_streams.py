@@ -6,7 +6,6 @@ import asyncio
 import os
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 from blocking import Blocking
 from calls import SLEEP, Api, Launch, assert_problem
 from log_items import items, lines
+from support.polling import wait_until_async
 from tornado.simple_httpclient import HTTPStreamClosedError
 
 from tfcluster_magic.backends.base import LogLine
@@ -26,13 +26,6 @@ from tfcluster_magic.spec import TFCluster
 
 def reading() -> int:
     return sum(t.name == "tfcluster-logs" for t in threading.enumerate())
-
-
-async def wait_until(true: Callable[[], object], what: str = "", within: float = 90.0) -> None:
-    deadline = time.monotonic() + within
-    while not true():
-        assert time.monotonic() < deadline, what
-        await asyncio.sleep(0.02)
 
 
 def log_of(run: TFCluster, task: str = "worker-0") -> Path:
@@ -106,7 +99,7 @@ async def test_a_browser_that_goes(
     await browser.until(b'"up"')
     assert reading() == 1
     browser.socket.close()
-    await wait_until(lambda: reading() == 0, "the log is still read")
+    await wait_until_async(lambda: reading() == 0, "the log is still read")
 
 
 async def test_a_browser_that_is_slow(
@@ -174,7 +167,7 @@ async def test_a_volume_that_hangs_takes_one_reader(
         assert lines(others) == [("worker-0", "other")]
     finally:
         blocking.end()
-    await wait_until(lambda: reading() == 0)
+    await wait_until_async(lambda: reading() == 0)
     assert lines(items(await api("GET", "clusters/digits/logs"))) == [("worker-0", "hello")]
 
 
@@ -215,7 +208,7 @@ async def test_a_run_that_is_deleted_while_it_is_read(
     assert (await api("DELETE", "clusters/digits")).status in (202, 204)
     rest = await browser.until(b"0\r\n\r\n")
     assert b'"end":true' in rest or b"there is no run digits-1" in rest
-    await wait_until(lambda: reading() == 0)
+    await wait_until_async(lambda: reading() == 0)
     browser.socket.close()
 
 
@@ -229,7 +222,7 @@ async def test_too_many_at_once(
     await browser.until(b'"up"')
     assert_problem(await api("GET", "clusters/digits/logs"), 503, "1 logs are being read")
     browser.socket.close()
-    await wait_until(lambda: reading() == 0)
+    await wait_until_async(lambda: reading() == 0)
     assert (await api("GET", "clusters/digits/logs")).status == 200
 
 
@@ -241,5 +234,5 @@ async def test_the_end_of_the_server(
     browser = browse("clusters/digits/logs?follow=1")
     await browser.until(b'"up"')
     await service.stop()
-    await wait_until(lambda: reading() == 0)
+    await wait_until_async(lambda: reading() == 0)
     browser.socket.close()

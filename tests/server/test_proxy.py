@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from recorded import PREFIX, Fetch, Page, echoed, fetch, recorder
+from support.polling import wait_until_async
 from tornado.simple_httpclient import HTTPStreamClosedError
 
 from tfcluster_magic.server.forward import relocated
@@ -43,12 +43,12 @@ async def test_bodies_stream_both_ways(fetch: Fetch, service: Service) -> None:
     assert (await answer).code == 200
     assert b"".join(got) == b"firstsecond"
 
+    async def arrived() -> bool:
+        return bool(json.loads((await fetch("/counts")).body)["got"] >= 100_000)
+
     async def body(write: Callable[[bytes], Awaitable[None]]) -> None:
         await write(b"x" * 100_000)
-        deadline = time.monotonic() + 90
-        while json.loads((await fetch("/counts")).body)["got"] < 100_000:
-            assert time.monotonic() < deadline, "the first piece does not arrive"
-            await asyncio.sleep(0.02)
+        await wait_until_async(arrived, "the first piece arrives")
         await write(b"y")
 
     words = {"headers": {"Content-Type": "text/plain"}, "request_timeout": 60}

@@ -14,6 +14,7 @@ import pytest
 from calls import Api, Events, Launch
 from msgspec.structs import replace
 from support.event_writer import event, event_file, version
+from support.polling import wait_until_async
 from traitlets.config import Config
 
 from tfcluster_magic.backends.local.store import RunFolder
@@ -21,13 +22,6 @@ from tfcluster_magic.server import push
 from tfcluster_magic.server.service import Service
 
 Page = Callable[[], Awaitable[Events]]
-
-
-async def wait_until(true: Callable[[], object], within: float = 90.0) -> None:
-    deadline = time.monotonic() + within
-    while not true():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.02)
 
 
 def threads() -> list[str]:
@@ -156,7 +150,7 @@ async def test_progress_is_told_and_kept(
     anew = Service(service.serverapp)
     anew.start()
     try:
-        await wait_until(lambda: anew.view(service.manager.status("digits"))["progress"])
+        await wait_until_async(lambda: anew.view(service.manager.status("digits"))["progress"])
         kept = anew.view(service.manager.status("digits"))["progress"]
         assert (kept["step"], kept["total"]) == (300, None)
     finally:
@@ -178,7 +172,7 @@ async def test_nothing_is_left_behind(page: Page, launch: Launch, service: Servi
     run = await launch()
     await events.phase("Running")
     await service.stop()
-    await wait_until(lambda: not threads())
+    await wait_until_async(lambda: not threads())
     assert service.manager.status(run.metadata.name).active
 
 
@@ -208,7 +202,7 @@ async def test_a_listener_that_fails_ends_nothing(
     # On a busy machine the first that is heard of a short run is its end.
     go = str(tmp_path / "go")
     await launch(f"import os, time\nwhile not os.path.exists({go!r}): time.sleep(0.02)")
-    await wait_until(lambda: failed)
+    await wait_until_async(lambda: failed)
     Path(go).touch()
     await events.phase("Succeeded")
 
@@ -254,7 +248,7 @@ class TestActivity:
         await events.phase("Running")
         began = datetime.now(timezone.utc)
         if counts:
-            await wait_until(lambda: times.get("tfcluster", began) > began)
+            await wait_until_async(lambda: times.get("tfcluster", began) > began)
         else:
             await asyncio.sleep(1.5)
             assert "tfcluster" not in times

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from calls import Api, Events, Launch, assert_problem
+from support.polling import wait_until_async
 
 from tfcluster_magic.errors import NotFound
 from tfcluster_magic.i18n import language
@@ -147,10 +147,11 @@ async def test_deleting_a_run_that_runs_stops_it_first(api: Api, launch: Launch)
     """Deleting needs no stop before."""
     await launch()
     assert (await api("DELETE", "clusters/digits")).status in (202, 204)
-    deadline = time.monotonic() + 60
-    while (await api("GET", "clusters")).json["runs"]:
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.05)
+
+    async def gone() -> bool:
+        return not (await api("GET", "clusters")).json["runs"]
+
+    await wait_until_async(gone)
 
 
 STUBBORN = """

@@ -9,12 +9,14 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 T = TypeVar("T")
+PATIENCE = 180.0
+"""Seconds; much longer than anything takes, on a machine that is busy with others."""
 Words = str | Callable[[], str]
 """What is waited for; a function is called only when it did not come true."""
 
 
 def wait_until(
-    condition: Callable[[], T], what: Words = "", within: float = 90.0, *, every: float = 0.02
+    condition: Callable[[], T], what: Words = "", within: float = PATIENCE, *, every: float = 0.02
 ) -> T:
     """Return the condition's first true value; an assertion fails after `within` seconds."""
     deadline = time.monotonic() + within
@@ -27,7 +29,7 @@ def wait_until(
 async def wait_until_async(
     condition: Callable[[], T | Awaitable[T]],
     what: Words = "",
-    within: float = 90.0,
+    within: float = PATIENCE,
     *,
     every: float = 0.02,
 ) -> T:

@@ -6,7 +6,6 @@ import json
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +13,7 @@ from typing import Any, Literal
 import pytest
 from playwright.sync_api import FrameLocator, Locator, expect
 from support import event_writer as ev
+from support.polling import wait_until
 from support.project import TESTS
 from support.ui.accessibility import Findings
 from support.ui.lab_server import LabServer
@@ -268,10 +268,7 @@ def recorder(server: LabServer) -> Iterator[Path]:
     file = Entry(registry(server.state), str(folder)).file("json")
     words = [sys.executable, str(RECORDER), str(file), str(folder), "/a-secret"]
     with subprocess.Popen(words) as process:
-        deadline = time.monotonic() + 90
-        while not file.exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_until(file.exists)
         yield folder
         process.kill()
 

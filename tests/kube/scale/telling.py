@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from kubenode.commands import wait_until
 from kubenode.errors import NodeError
 
 from tfcluster_magic.kube.api.client import Api, Object, path
@@ -145,11 +146,7 @@ def phases(api: Api, namespace: str = "") -> Iterator[Phases]:
 
 def until(condition: Callable[[], object], what: str, seconds: float = PATIENCE) -> float:
     """Wait for what no watch tells; the moment."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise NodeError(f"{what}: not so after {seconds:g} s")
-        time.sleep(0.05)
+    wait_until(condition, what, seconds=seconds, every=0.05)
     return time.monotonic()
 
 

@@ -25,6 +25,7 @@ from tfcluster_magic.hub.embedded import owner
 from tfcluster_magic.runs.manager import ClusterManager
 from tfcluster_magic.spec import TFCluster
 
+from ..polling import wait_until
 from . import ports
 
 ROOT = Path(__file__).parents[3]
@@ -171,10 +172,7 @@ class Hub:
 
     def until(self, condition: Callable[[], object], what: str, within: float = 120.0) -> None:
         """Wait until something is true."""
-        deadline = time.monotonic() + within
-        while not condition():
-            assert time.monotonic() < deadline, f"not within {within:g} s: {what}\n{self.said()}"
-            time.sleep(0.05)
+        wait_until(condition, lambda: f"{what}\n{self.said()}", within)
 
     def launch(self, program: str, name: str, **options: Any) -> TFCluster:
         """Launch a program's text as a shell beside the hub does."""

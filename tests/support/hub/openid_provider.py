@@ -11,7 +11,6 @@ import re
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from html import unescape
 from pathlib import Path
@@ -20,6 +19,8 @@ from urllib.parse import urljoin
 import pytest
 import requests
 from kubenode import build, modules
+
+from ..polling import wait_until
 
 SECRET = "the secret of the hub"
 START = 30.0
@@ -75,11 +76,13 @@ class Provider:
                 stdout=out,
                 stderr=out,
             )
-        deadline = time.monotonic() + START
-        while not self.answers():
-            assert self.process.poll() is None, self.log.read_text()
-            assert time.monotonic() < deadline, self.log.read_text()
-            time.sleep(0.05)  # it starts: there is no event to wait for
+        process = self.process
+
+        def answers() -> bool:
+            assert process.poll() is None, self.log.read_text()
+            return self.answers()
+
+        wait_until(answers, self.log.read_text, START)
 
     def command(self) -> list[str]:
         """How it is started."""

@@ -12,7 +12,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from tfcluster_magic.hub.auth import FILE, passwords
 from tfcluster_magic.hub.auth.store import AccountStore
 from tfcluster_magic.hub.embedded import proxy_command
 
+from ..polling import wait_until
 from . import ports
 from .visitor import Visitor
 
@@ -110,11 +110,13 @@ class RealHub:
                 stderr=out,
                 start_new_session=True,
             )
-        deadline = time.monotonic() + START
-        while not self.answers():
-            assert self.process.poll() is None, f"the hub ended:\n{self.tail()}"
-            assert time.monotonic() < deadline, f"no hub within {START:g} s:\n{self.tail()}"
-            time.sleep(0.1)  # two programs are starting: there is no event to wait for
+        process = self.process
+
+        def answers() -> bool:
+            assert process.poll() is None, f"the hub ended:\n{self.tail()}"
+            return self.answers()
+
+        wait_until(answers, lambda: f"a hub:\n{self.tail()}", START, every=0.1)
 
     def answers(self) -> bool:
         """Whether it answers through its proxy."""

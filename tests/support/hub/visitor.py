@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import time
 import uuid
 from typing import Any
 from urllib.parse import urlsplit
 
 import requests
 import websocket
+
+from ..polling import wait_until
 
 READY = 150.0
 """Seconds within which a notebook answers, on a machine that is busy with others."""
@@ -56,10 +57,12 @@ class Visitor:
         where = f"hub/api/users/{self.name}/server" + (f"s/{server}" if server else "")
         answer = self.ask("POST", where)
         assert answer.status_code in {201, 202, 400}, answer.text  # 400: it runs
-        deadline = time.monotonic() + READY
-        while not (self.servers().get(server) or {}).get("ready"):
-            assert time.monotonic() < deadline, f"no notebook of {self.name}"
-            time.sleep(0.1)
+        wait_until(
+            lambda: (self.servers().get(server) or {}).get("ready"),
+            f"a notebook of {self.name}",
+            READY,
+            every=0.1,
+        )
         own = f"user/{self.name}" + (f"/{server}" if server else "")
         answer = self.get(f"{own}/lab")
         assert answer.status_code == 200, f"{answer.status_code} {answer.url}"

@@ -1,8 +1,8 @@
 """JupyterLab on this machine in front of a cluster, with a tenant's kubeconfig, as on a laptop.
 
-Promises what the Lab of the browser tests promises (`support.ui.lab_server`), so that their tests pass on it
-unchanged: runs of a test are gone after it, with their output. A laptop does not see that: a pod of
-the tenant that mounts /log removes it.
+Promises what the Lab of the browser tests promises (`support.ui.lab_server`), so that their tests
+pass on it unchanged: runs of a test are gone after it, with their output. A laptop does not see
+that: a pod of the tenant that mounts /log removes it.
 """
 
 from __future__ import annotations

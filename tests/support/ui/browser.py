@@ -13,7 +13,6 @@ import json
 import os
 import re
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect, sync_playwright
 
+from ..polling import wait_until
 from .lab_server import LabServer
 from .page import SHOTS, LabPage
 
@@ -50,10 +50,8 @@ def assets(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
     """A folder with a copy of the built labextension: a rebuild meanwhile changes no test."""
     built = pytestconfig.getoption("labextension", BUILT)
     folder = tmp_path_factory.mktemp("labextensions")
-    deadline = time.monotonic() + BUILDING
-    while not _copied(built, folder / "tfcluster-labextension"):
-        assert time.monotonic() < deadline, f"{built} is not built: make install"
-        time.sleep(0.2)
+    copy = folder / "tfcluster-labextension"
+    wait_until(lambda: _copied(built, copy), f"{built} is built: make install", BUILDING, every=0.2)
     return folder
 
 

@@ -28,6 +28,7 @@ from tfcluster_magic.runs.manager import ClusterManager
 from tfcluster_magic.runs.waiting import Until
 from tfcluster_magic.spec import TFCluster
 
+from ..polling import wait_until
 from . import workspace
 
 BIN = Path(sys.executable).parent
@@ -124,11 +125,13 @@ class LabServer:
                 stderr=log,
                 start_new_session=True,
             )
-        deadline = time.monotonic() + START
-        while not self._answers():
-            assert self._process.poll() is None, f"JupyterLab ended:\n{self.said()}"
-            assert time.monotonic() < deadline, f"no JupyterLab in {START:g} s:\n{self.said()}"
-            time.sleep(0.05)
+        process = self._process
+
+        def answers() -> bool:
+            assert process.poll() is None, f"JupyterLab ended:\n{self.said()}"
+            return self._answers()
+
+        wait_until(answers, lambda: f"JupyterLab:\n{self.said()}", START)
 
     def _command(self) -> list[str]:
         return [

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from playwright.sync_api import Locator, Page, expect
 
+from ..polling import wait_until
 from . import workspace
 from .lab_server import LabServer
 from .page_console import Console
@@ -58,14 +58,16 @@ class LabPage:
 
         It does so a moment after the last change, and the tabs' own state before that.
         """
-        deadline = time.monotonic() + 90
-        while True:
+
+        def saved() -> str:
             data = self.server.ask("GET", "lab/api/workspaces/default")["data"]
-            saved = json.dumps(data.get("layout-restorer:data", {}).get("main"))
-            if all(json.dumps(tab) in saved for tab in tabs):
-                return
-            assert time.monotonic() < deadline, f"not saved: {tabs}, but {saved}"
-            time.sleep(0.1)  # nobody tells when it is saved
+            return json.dumps(data.get("layout-restorer:data", {}).get("main"))
+
+        def are_saved() -> bool:
+            layout = saved()
+            return all(json.dumps(tab) in layout for tab in tabs)
+
+        wait_until(are_saved, lambda: f"{tabs} are saved: {saved()}", every=0.1)
 
     def restored(self) -> None:
         """Wait until JupyterLab has put everything in its place."""
