@@ -91,7 +91,7 @@ bench-kube: dev  ## measure the operator, the hub's spawns, shared claims, and W
 	$(BIN)/python -m pytest tests/kube/bench_operator.py tests/kube/bench_hub.py -q -s
 	$(BIN)/python tests/kube/bench_storage.py
 ifneq ($(findstring kwok,$(WITH)),)
-	PYTHONPATH=tests/kube $(BIN)/python -m bench_scale $(BENCH)
+	PYTHONPATH=tests:tests/kube $(BIN)/python -m bench_scale $(BENCH)
 endif
 
 bench: dev  ## measure beside plain TensorFlow, into build/bench/

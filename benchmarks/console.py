@@ -23,8 +23,8 @@ import psutil
 
 from tfcluster_magic.hub.allowances import Allowances
 from tfcluster_magic.hub.auth import FILE
-from tfcluster_magic.hub.auth.store import AccountStore
-from tfcluster_magic.runs.waiting import Until
+from tfcluster_magic.hub.auth.accounts import AccountStore
+from tfcluster_magic.runs.manager import Until
 
 from .page import _browser
 from .processes import pss_mib

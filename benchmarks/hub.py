@@ -22,8 +22,8 @@ import requests
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest, HTTPResponse
 
 from tests.support.hub.real_hub import RealHub
-from tfcluster_magic.hub.auth import FILE, passwords
-from tfcluster_magic.hub.auth.store import AccountStore
+from tfcluster_magic.hub.auth import FILE, accounts
+from tfcluster_magic.hub.auth.accounts import AccountStore
 
 from .processes import pss_mib
 from .rows import Row, bounded
@@ -103,7 +103,7 @@ def _hub(ours: bool, known: int) -> Iterator[tuple[RealHub, str]]:
     with tempfile.TemporaryDirectory(prefix="tfcluster-bench-hub-") as folder:
         hub = RealHub(Path(folder, "hub"), more=more)
         people = [f"person{number}" for number in range(known)]
-        store, hashed = AccountStore(hub.state / FILE), passwords.hashed(PASSWORD)
+        store, hashed = AccountStore(hub.state / FILE), accounts.hash_password(PASSWORD)
         for name in people if ours else ():
             store.redeem(store.invite(name), hashed)
         try:

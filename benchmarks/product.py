@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tfcluster_magic import ClusterManager
 from tfcluster_magic.errors import TFClusterError
-from tfcluster_magic.runs.waiting import Until
+from tfcluster_magic.runs.manager import Until
 from tfcluster_magic.spec import TFCluster
 
 from .processes import carrying, listening, until

@@ -17,10 +17,10 @@ from tfcluster_magic import program
 from tfcluster_magic.spec import Program
 
 if TYPE_CHECKING:
-    from operated import World
-    from real_runs import Runs
+    from support.operator_world import World
+    from support.real_runs import Runs
 
-pytest_plugins = ["local_runs", "slow_program"]
+pytest_plugins = ["support.local_runs", "support.slow_program"]
 
 if find_spec("hypothesis"):  # a pod that tries a few of these files has it not
     from hypothesis import HealthCheck, settings
@@ -135,7 +135,7 @@ def workspace(tmp_path: Path) -> Path:
 @pytest.fixture
 def runs(tmp_path: Path) -> Iterator[Runs]:
     """Launches real runs; in the end nothing of them is left, and their recordings replay."""
-    from real_runs import runs_in
+    from support.real_runs import runs_in
 
     with runs_in(tmp_path / "runs") as own:
         yield own
@@ -144,7 +144,7 @@ def runs(tmp_path: Path) -> Iterator[Runs]:
 @pytest.fixture
 def world() -> Iterator[World]:
     """An operator that works, before a server that keeps objects."""
-    from operated import World
+    from support.operator_world import World
 
     made = World()
     made.operate()

@@ -1,5 +1,6 @@
-"""Every error a person may meet, as one tree; messages say what was asked, what is allowed, what to
-do.
+"""Every error a person may meet, as one tree, and their text without what acts on a terminal.
+
+A message says what was asked, what is allowed, and what to do.
 
     TFClusterError            anything that a face may show as it is, without a traceback
     ├── UsageError            the words are not a command
@@ -21,11 +22,11 @@ does.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .i18n import _, mark
-from .terminal_text import tame
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Problem:
         )
 
 
-def in_cells(text: str) -> str:
+def with_magic_commands(text: str) -> str:
     """A message with its commands as they are written in a cell."""
     return text.replace("`tfcluster ", "`%tfcluster ")
 
@@ -62,7 +63,7 @@ class TFClusterError(Exception):
 
     def _render_traceback_(self) -> list[str]:
         """What IPython shows below the failed cell: the message, commands as cells have them."""
-        return [tame(in_cells(f"{type(self).__name__}: {self}"))]
+        return [sanitize_text(with_magic_commands(f"{type(self).__name__}: {self}"))]
 
 
 class UsageError(TFClusterError):
@@ -154,3 +155,47 @@ class BackendUnavailable(TFClusterError):
 
 class ClientUnsupported(TFClusterError):
     """What the In-Graph client was asked for cannot work; the message says what does."""
+
+
+# Text from other people, without what could act on a terminal.
+#
+# A program's output, the names it gives and the reason for a stop come from other people. Control
+# characters in them move a cursor, rewrite the line above, or set a clipboard or a link; marks of
+# bidirectional text show a name in another order than it has.
+
+# Escape sequences (ECMA-48: CSI; OSC and similar with their content), control characters of both
+# sets (of the 8-bit forms only the first character: wrongly encoded text has them, too), and
+# characters that change the direction of text or end a line invisibly.
+_CONTROL = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]P^_X][^\x07\x1b\n]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]"
+    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
+)
+_COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
+_RESET = "\x1b[0m"
+
+
+def one_line(text: str) -> str:
+    """Return `text` on one line, without what could move a cursor or change colours."""
+    return strip_controls(text.replace("\n", " ").replace("\t", " "))
+
+
+def strip_controls(text: str) -> str:
+    """Return `text` without what acts on a terminal, its colours included; lines and tabs stay."""
+    return _CONTROL.sub("", text)
+
+
+def sanitize_text(text: str) -> str:
+    """Return `text` with its colours, and without anything else that acts on a terminal.
+
+    Its colours end with it: text could otherwise hide what is printed after it.
+    """
+    found = _CONTROL.sub(lambda each: each[0] if _COLOUR.fullmatch(each[0]) else "", text)
+    return found if "\x1b" not in found or found.endswith(_RESET) else found + _RESET
+
+
+def last_overwrite(text: str) -> str:
+    """Return what a terminal shows at last of a line that rewrites itself, as progress bars do."""
+    if "\r" not in text:
+        return text
+    parts = [part for part in text.split("\r") if part.strip()]
+    return parts[-1] if parts else ""

@@ -30,12 +30,14 @@ LOCALE_DIR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "locale")
 _VARIABLES = (VARIABLE, "LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG")
 _UNTRANSLATED = ("c", "posix", ENGLISH)
 _TRADITIONAL = {"tw", "hk", "mo", "hant"}  # readers of these are not served by simplified Chinese
-_asked: ContextVar[str | None] = ContextVar("tfcluster_language", default=None)
+_requested: ContextVar[str | None] = ContextVar("tfcluster_language", default=None)
 
 
 def _(message: str) -> str:
     """`message` in the language of the moment."""
-    catalog = _catalog(_wanted()) if message else None  # the empty message is a catalog's header
+    catalog = (
+        _catalog(_requested_or_environment()) if message else None
+    )  # the empty message is a catalog's header
     return message if catalog is None else catalog.gettext(message)
 
 
@@ -46,7 +48,7 @@ def mark(message: str) -> str:
 
 def ngettext(one: str, many: str, number: float) -> str:
     """The form of a sentence that goes with `number`, in the language of the moment."""
-    catalog = _catalog(_wanted())
+    catalog = _catalog(_requested_or_environment())
     if catalog is None:
         return one if number == 1 else many
     return catalog.ngettext(one, many, int(number))
@@ -55,24 +57,28 @@ def ngettext(one: str, many: str, number: float) -> str:
 @contextmanager
 def language(wanted: str | None) -> Iterator[None]:
     """Speak this language (`zh-CN`, `zh_CN.UTF-8`) inside; None leaves it to the environment."""
-    before = _asked.set(wanted)
+    before = _requested.set(wanted)
     try:
         yield
     finally:
-        _asked.reset(before)
+        _requested.reset(before)
 
 
-def asked() -> str | None:
+def requested_language() -> str | None:
     """The language that `language` was given, for a process that is started to speak it, too."""
-    return _asked.get()
+    return _requested.get()
 
 
-def current() -> str:
+def current_language() -> str:
     """The language spoken at the moment: `en`, or the name of a folder of `locale/`."""
-    return ENGLISH if _catalog(_wanted()) is None else _choice(_wanted())
+    return (
+        ENGLISH
+        if _catalog(_requested_or_environment()) is None
+        else _choice(_requested_or_environment())
+    )
 
 
-def accepted(header: str) -> str | None:
+def accepted_languages(header: str) -> str | None:
     """An Accept-Language header as `language` takes it, the best first; None when it names none."""
     ranked = []
     for position, entry in enumerate(header.split(",")):
@@ -90,8 +96,8 @@ def _number(text: str) -> float:
         return 1.0
 
 
-def _wanted() -> str:
-    asked = _asked.get()
+def _requested_or_environment() -> str:
+    asked = _requested.get()
     if asked is not None:
         return asked
     for name in _VARIABLES:

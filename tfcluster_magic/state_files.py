@@ -1,11 +1,11 @@
-"""Read state files with suspicion, and write them whole or not at all.
+"""State files: read with suspicion, and written whole or not at all.
 
 A file in a state folder may be anything by the time it is read: cut, garbled, huge, a pipe, a link,
-or another user's. `content` opens only a regular file that the folder's owner, this user or root
+or another user's. `read_bytes` opens only a regular file that the folder's owner, this user or root
 owns; it never blocks and never reads more than `MOST_BYTES`. Whatever is wrong raises `Unreadable`.
 `write` replaces a file in one step, so that a reader sees either the old content or the new. This
-module owns the mode (private to the user), the temporary names, and the spare files that make a
-write possible on a full disk.
+module owns the mode (private to the user), the temporary names, the spare files that make a
+write possible on a full disk, and how to read what a newer version wrote.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import re
 import shutil
 import stat
 from _thread import get_native_id
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar, get_args
 
 import msgspec
+from msgspec.structs import fields
 
-from . import newer
 from .i18n import _
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ class Unreadable(Exception):
     """A state file that exists but is not valid; the text says why."""
 
 
-def opened(path: Path, *, owned: bool = True) -> int:
+def open_regular(path: Path, *, owned: bool = True) -> int:
     """Open a regular file for reading, without waiting and without following a link.
 
     `owned`: it belongs to the owner of its folder, to this user or to root.
@@ -58,7 +58,7 @@ def opened(path: Path, *, owned: bool = True) -> int:
     except (FileNotFoundError, NotADirectoryError):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
     except (OSError, ValueError) as error:
-        raise Unreadable(_why(error)) from None
+        raise Unreadable(_error_text(error)) from None
     try:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
@@ -68,14 +68,14 @@ def opened(path: Path, *, owned: bool = True) -> int:
             raise Unreadable(_("it belongs to another user"))
     except OSError as error:
         os.close(fd)
-        raise Unreadable(_why(error)) from None
+        raise Unreadable(_error_text(error)) from None
     except Unreadable:
         os.close(fd)
         raise
     return fd
 
 
-def _why(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     number = getattr(error, "errno", None)
     if number == errno.ELOOP:
         return _("it is a link")
@@ -84,9 +84,9 @@ def _why(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
-def content(path: Path, most: int = MOST_BYTES) -> bytes:
+def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
     """Return the content of a state file. Raises as `opened`, and Unreadable above `most` bytes."""
-    fd = opened(path)
+    fd = open_regular(path)
     try:
         size = os.fstat(fd).st_size
         if size > most:
@@ -96,15 +96,15 @@ def content(path: Path, most: int = MOST_BYTES) -> bytes:
             text += piece
         return text
     except OSError as error:
-        raise Unreadable(_why(error)) from None
+        raise Unreadable(_error_text(error)) from None
     finally:
         os.close(fd)
 
 
-def tail(path: Path, most: int, *, owned: bool = True) -> bytes:
+def read_tail(path: Path, most: int, *, owned: bool = True) -> bytes:
     """Return the last `most` bytes of a file of any size; nothing if it cannot be read."""
     try:
-        fd = opened(path, owned=owned)
+        fd = open_regular(path, owned=owned)
     except (FileNotFoundError, Unreadable):
         return b""
     try:
@@ -115,7 +115,7 @@ def tail(path: Path, most: int, *, owned: bool = True) -> bytes:
         os.close(fd)
 
 
-def decoded(text: bytes, kind: type[T], *, exact: bool = False) -> T:
+def decode(text: bytes, kind: type[T], *, exact: bool = False) -> T:
     """Decode JSON as a `kind`, ignoring newer fields unless `exact`. Raises Unreadable."""
     try:
         try:
@@ -126,7 +126,7 @@ def decoded(text: bytes, kind: type[T], *, exact: bool = False) -> T:
             known = msgspec.json.decode(text)
             if not isinstance(known, dict):
                 raise
-            found = newer.known_part(known, kind)  # type: ignore[type-var]
+            found = convert_known_fields(known, kind)  # type: ignore[type-var]
         if _ODD_NUMBER.search(text):
             _check_numbers(found)
     except (ValueError, RecursionError) as error:  # of msgspec, and of text that is no UTF-8
@@ -154,7 +154,7 @@ def _check_numbers(value: object) -> None:
 
 def load(path: Path, kind: type[T], *, exact: bool = False) -> T:
     """Return the content of a state file as a `kind`. Raises as `content` and `decoded`."""
-    return decoded(content(path), kind, exact=exact)
+    return decode(read_bytes(path), kind, exact=exact)
 
 
 def read(path: Path, kind: type[T]) -> T | None:
@@ -188,11 +188,11 @@ def write(
         try:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(beside)  # never write into what somebody put there
-            _fill(beside, content, os.O_CREAT | os.O_EXCL, durable, mode, gid)
+            _write_file(beside, content, os.O_CREAT | os.O_EXCL, durable, mode, gid)
         except OSError as error:
-            if error.errno not in FULL or not _claim(spares, beside, len(content)):
+            if error.errno not in FULL or not _claim_spare(spares, beside, len(content)):
                 raise
-            _fill(beside, content, 0, durable, mode, gid)
+            _write_file(beside, content, 0, durable, mode, gid)
         try:
             os.replace(beside, path)
         except IsADirectoryError:  # a state file is no folder
@@ -204,7 +204,9 @@ def write(
         raise
 
 
-def _fill(path: Path, text: bytes, how: int, durable: bool, mode: int, gid: int | None) -> None:
+def _write_file(
+    path: Path, text: bytes, how: int, durable: bool, mode: int, gid: int | None
+) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | how, 0o600)
     try:
         view = memoryview(text)
@@ -221,7 +223,7 @@ def _fill(path: Path, text: bytes, how: int, durable: bool, mode: int, gid: int 
         os.close(fd)
 
 
-def _claim(spares: Iterable[Path], beside: Path, size: int) -> bool:
+def _claim_spare(spares: Iterable[Path], beside: Path, size: int) -> bool:
     """Take over a spare file that has room for `size` bytes, under the name `beside`."""
     if size > SPARE_BYTES:
         return False
@@ -285,7 +287,7 @@ def is_full(folder: Path) -> bool:
     return there.f_bavail * there.f_frsize < NEEDED or no_files
 
 
-def mount_of(folder: Path) -> str:
+def mount_point(folder: Path) -> str:
     """Return where the disk of `folder` is mounted."""
     place = Path(os.path.realpath(folder))
     with contextlib.suppress(OSError):
@@ -338,3 +340,33 @@ def remove_empty(path: Path) -> None:
     for folder in (path, path.parent):
         with contextlib.suppress(OSError):  # there is something in it, or it is gone
             folder.rmdir()
+
+
+# Forward compatibility: reading what a newer version wrote, without the fields that this one does
+# not know. An older version then shows, stops and names such a run rightly, and never takes it for
+# one that cannot be read.
+
+StructT = TypeVar("StructT", bound=msgspec.Struct)
+
+
+def convert_known_fields(content: Mapping[str, object], kind: type[StructT]) -> StructT:
+    """What `kind` knows of `content`; a field with an unknown value counts as not given.
+
+    Raises:
+        msgspec.ValidationError: a required field is missing or unknown.
+    """
+    kept: dict[str, object] = {}
+    for field in fields(kind):
+        if field.encode_name in content:
+            with contextlib.suppress(msgspec.ValidationError):
+                kept[field.name] = _convert_value(content[field.encode_name], field.type)
+        if field.required and field.name not in kept:
+            raise msgspec.ValidationError(f"{field.encode_name} is missing or not known")
+    return kind(**kept)
+
+
+def _convert_value(value: object, annotation: Any) -> object:
+    for candidate in (annotation, *get_args(annotation)):
+        if hasattr(candidate, "__struct_fields__") and isinstance(value, dict):
+            return convert_known_fields(value, candidate)
+    return msgspec.convert(value, annotation)

@@ -14,30 +14,82 @@ import json
 import re
 from asyncio import Future
 from contextlib import AbstractContextManager, nullcontext
+from http import HTTPStatus
 from typing import Any, TypeVar
 
 from tornado.http1connection import HTTP1Connection
 from tornado.httputil import HTTPHeaders
 from tornado.web import HTTPError, RequestHandler, stream_request_body
 
-from . import problems
-from .errors import TFClusterError, TooLarge, UsageError
+from .errors import InvalidRequest, TFClusterError, TooLarge, UsageError
 from .i18n import _
 from .launch import validation
 from .spec import Model
 
+PROBLEM_TYPE = "application/problem+json"
+MOST_CHARACTERS = 100
+"""Most characters that are shown of a value that JSON cannot represent."""
+
+
+def problem(error: BaseException, internal_error: str = "") -> dict[str, Any]:
+    """Return an error as a problem, with every single problem of a refused request.
+
+    `internal_error` is the sentence for any error but a TFClusterError or HTTPError.
+    """
+    told: dict[str, Any] = {
+        "type": "about:blank",
+        "title": type(error).__name__,
+        "status": getattr(error, "http_status", 500),
+        "detail": str(error) or type(error).__name__,
+    }
+    if isinstance(error, HTTPError):
+        told |= {"title": _status_phrase(error.status_code), "status": error.status_code}
+        told["detail"] = error.log_message or error.reason or told["title"]
+    elif not isinstance(error, TFClusterError):
+        told |= {"title": _status_phrase(500), "detail": internal_error}
+    if isinstance(error, InvalidRequest):
+        told["problems"] = [
+            {"field": p.field, "value": _json_value(p.value), "allowed": p.allowed}
+            for p in error.problems
+        ]
+    return told
+
+
+def encoded_problem(told: dict[str, Any]) -> str:
+    """Encode a problem as JSON; raise ValueError rather than write invalid JSON."""
+    return json.dumps(told, default=str, allow_nan=False)
+
+
+def _json_value(value: object) -> object:
+    """Return a value as it was given, or as text if JSON cannot represent it."""
+    try:
+        json.dumps(value, default=str, allow_nan=False)
+    except (ValueError, RecursionError):
+        return ascii(value)[:MOST_CHARACTERS]
+    return value
+
+
+def _status_phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "Error"
+
+
+# Request bodies
+
 M = TypeVar("M", bound=Model)
 MOST_BYTES = 1024 * 1024
 """Most bytes of a body, unless a handler says otherwise."""
-DISCARDED = 64 * 1024 * 1024
+MOST_DISCARDED = 64 * 1024 * 1024
 """Bytes that a refused sender may still send before the connection is closed."""
-WITHIN = 60.0
+BODY_WITHIN = 60.0
 """Seconds in which a body has to arrive."""
 MOST_NESTED = 64
 """How deep objects and lists of a JSON body may be nested."""
 
 
-def announced(headers: HTTPHeaders) -> int | None:
+def body_length(headers: HTTPHeaders) -> int | None:
     """Return the length of the body by these headers; None if it comes in chunks.
 
     Raises:
@@ -73,14 +125,14 @@ class StreamedBody(RequestHandler):
             HTTPError: 400, the headers do not say how long it is.
             TooLarge: it is longer than this handler accepts.
         """
-        length = announced(self.request.headers)
+        length = body_length(self.request.headers)
         if length is not None and length > self.most_bytes:
             raise self._too_large()
         self._body = bytearray()
         connection = self.request.connection
         if isinstance(connection, HTTP1Connection):  # it counts chunks
-            connection.set_max_body_size(DISCARDED)
-            connection.set_body_timeout(WITHIN)
+            connection.set_max_body_size(MOST_DISCARDED)
+            connection.set_body_timeout(BODY_WITHIN)
 
     def data_received(self, chunk: bytes) -> Any:
         """Keep a piece of an expected body, and drop any other."""
@@ -110,7 +162,7 @@ class StreamedBody(RequestHandler):
             InvalidRequest: a field is wrong or unknown; all of them are named, with what is
                 allowed.
         """
-        return validation.read(self.body(), kind)
+        return validation.read_model(self.body(), kind)
 
     def finish(self, chunk: Any = None) -> Any:
         """Answer, and discard what is still being sent before the connection is closed."""
@@ -119,8 +171,8 @@ class StreamedBody(RequestHandler):
             # A proxy that used the connection again would answer another client with 503.
             self.set_header("Connection", "close")
             if self._goes_on():
-                connection.set_max_body_size(DISCARDED)
-                connection.set_body_timeout(WITHIN)
+                connection.set_max_body_size(MOST_DISCARDED)
+                connection.set_body_timeout(BODY_WITHIN)
                 self.request.connection = _Answered(connection, arrived)  # type: ignore[assignment]
             else:
                 connection.set_max_body_size(1 << 62)  # no second answer: it is closed by then
@@ -135,11 +187,11 @@ class StreamedBody(RequestHandler):
         """Return whether the sender may finish the body, or is cut off."""
         headers = self.request.headers
         try:
-            length = announced(headers)
+            length = body_length(headers)
         except HTTPError:
             return False
         # with `Expect` the sender waits for the answer, and sends nothing after a refusal
-        return "Expect" not in headers and (length is None or length <= DISCARDED)
+        return "Expect" not in headers and (length is None or length <= MOST_DISCARDED)
 
     def _too_large(self) -> TooLarge:
         most = f"{self.most_bytes / (1 << 20):g} MiB"
@@ -162,13 +214,13 @@ class ProblemResponses(RequestHandler):
 
     def problem_of(self, error: BaseException) -> dict[str, Any]:
         """Return the problem to send for an error."""
-        return problems.problem(error, self.internal_error())
+        return problem(error, self.internal_error())
 
     def send_problem(self, told: dict[str, Any]) -> None:
         """Answer with a problem."""
         self.set_status(told["status"])
-        self.set_header("Content-Type", problems.TYPE)
-        self.finish(problems.encoded(told))
+        self.set_header("Content-Type", PROBLEM_TYPE)
+        self.finish(encoded_problem(told))
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         """Send a problem; Tornado calls it for whatever a method raises."""
@@ -208,7 +260,7 @@ def json_object(text: bytes) -> dict[str, Any]:
         UsageError: it is something else, or nested too deeply.
     """
     try:
-        data = json.loads(text or b"{}", parse_constant=_no_number)
+        data = json.loads(text or b"{}", parse_constant=_refuse_constant)
         if b"\\u" in text:  # an unpaired surrogate cannot be encoded
             json.dumps(data, ensure_ascii=False).encode("utf-8", "surrogateescape")
     except (ValueError, RecursionError):
@@ -224,5 +276,5 @@ def json_object(text: bytes) -> dict[str, Any]:
     raise UsageError(_("the body of the request is nested too deeply"))
 
 
-def _no_number(constant: str) -> float:
+def _refuse_constant(constant: str) -> float:
     raise ValueError(f"{constant} is not JSON")

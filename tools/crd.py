@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from tfcluster_magic.kube.objects.crd import definition
+from tfcluster_magic.kube.objects.crd import crd_object
 
 FILE = Path(__file__).resolve().parent.parent / "k8s" / "crds" / "tfclusters.tfcluster.dev.yaml"
 HEAD = "# Made by `make docs` from tfcluster_magic/spec: change the models, not this file.\n"
@@ -17,7 +17,7 @@ HEAD = "# Made by `make docs` from tfcluster_magic/spec: change the models, not 
 
 def text() -> str:
     """The definition as it is in the repository."""
-    made: str = yaml.safe_dump(definition(), sort_keys=False, width=100, allow_unicode=True)
+    made: str = yaml.safe_dump(crd_object(), sort_keys=False, width=100, allow_unicode=True)
     return HEAD + made
 
 

@@ -28,11 +28,11 @@ from lab import BIN, EXAMPLES, ROOT, free_port
 
 from tfcluster_magic.errors import TFClusterError
 from tfcluster_magic.hub.auth import FILE
+from tfcluster_magic.hub.auth.accounts import AccountStore
 from tfcluster_magic.hub.auth.commands import URL, link
-from tfcluster_magic.hub.auth.store import AccountStore
 from tfcluster_magic.hub.common import SUBDOMAIN_HOST, base_url, subdomain_host
 from tfcluster_magic.hub.embedded import owner
-from tfcluster_magic.hub.examples import FIRST
+from tfcluster_magic.hub.notebook import FIRST_EXAMPLE
 from tfcluster_magic.paths import home_dir, private, state_dir
 
 CONFIG = ROOT / "hub_config" / "jupyterhub_config.py"
@@ -274,7 +274,7 @@ def welcome(workspace: Path, url: str, invitation: str | None, log: Path) -> str
             f"      {invitation}",
             "",
             f"  It has you choose the password of {name}, who administers this hub, and opens",
-            f"  examples/{FIRST}: run its cells with Shift+Enter.",
+            f"  examples/{FIRST_EXAMPLE}: run its cells with Shift+Enter.",
             f"  From then on: {url}/",
         ]
     else:

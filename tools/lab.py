@@ -20,7 +20,7 @@ from pathlib import Path
 
 from jupyter_core.paths import jupyter_runtime_dir
 
-from tfcluster_magic.hub import examples
+from tfcluster_magic.hub import notebook
 from tfcluster_magic.paths import home_dir
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -51,7 +51,7 @@ def main() -> int:
 
 def copy_examples(workspace: Path) -> list[str]:
     """Bring new and updated examples into the workspace; return the changed ones that were kept."""
-    return examples.bring(EXAMPLES, workspace)
+    return notebook.copy_examples(EXAMPLES, workspace)
 
 
 def free_port(first: int) -> int:
@@ -94,8 +94,8 @@ def serve(workspace: Path, port: int) -> int:
 
 def arguments(workspace: Path, port: int) -> list[str]:
     """JupyterLab's options: loopback only, no questions, quiet, and at the first example."""
-    first = workspace / "examples" / examples.FIRST
-    page = f"/lab/tree/examples/{examples.FIRST}" if first.exists() else "/lab"
+    first = workspace / "examples" / notebook.FIRST_EXAMPLE
+    page = f"/lab/tree/examples/{notebook.FIRST_EXAMPLE}" if first.exists() else "/lab"
     options = [
         "--ServerApp.ip=127.0.0.1",
         f"--ServerApp.port={port}",
@@ -137,8 +137,8 @@ def wait_for_address(lab: subprocess.Popen[bytes], note: Path) -> str | None:
 def welcome(workspace: Path, address: str) -> str:
     """What to open, and what to click first."""
     first = (
-        f"examples/{examples.FIRST}"
-        if (workspace / "examples" / examples.FIRST).exists()
+        f"examples/{notebook.FIRST_EXAMPLE}"
+        if (workspace / "examples" / notebook.FIRST_EXAMPLE).exists()
         else "a new notebook"
     )
     home = "" if workspace == home_dir() else f"TFCLUSTER_HOME={shlex.quote(str(workspace))} "

@@ -95,8 +95,7 @@ def _help_messages() -> Iterator[tuple[str, str, None]]:
 
     sys.path.insert(0, str(ROOT))
     from tfcluster_magic import cli
-    from tfcluster_magic.cli.group import VERBS
-    from tfcluster_magic.cli.wording import paragraphs
+    from tfcluster_magic.cli.group import VERBS, paragraphs
     from tfcluster_magic.launch.options import OPTIONS
 
     group = cli.tfcluster

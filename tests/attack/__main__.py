@@ -15,8 +15,8 @@ import tempfile
 from pathlib import Path
 
 from .cases import attack, rows, say, table
-from .ground import Ground
 from .kinds import KINDS
+from .target import Ground
 
 DROPPED = ("TFCLUSTER_", "JUPYTER", "JPY_")
 

@@ -12,7 +12,7 @@ from support.hub.make_run import PASSWORD
 from support.hub.visitor import Visitor
 
 from .cases import Attempt
-from .ground import Ground
+from .target import Ground
 
 COMMON = ("12345678", "password", "123456789", "qwertyuiop", "11111111", "iloveyou", "password1")
 NEW = "quite another one"

@@ -15,13 +15,13 @@ import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from web_site import TRAIN, Site, tarred, zipped
+from support.web_site import TRAIN, Site, tarred, zipped
 
 from tfcluster_magic.errors import TFClusterError
 from tfcluster_magic.program import snapshot
 
 from .cases import Attempt
-from .ground import Ground
+from .target import Ground
 
 LIMIT = 200_000
 """Most bytes that a program may have here."""

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .ground import Ground
+    from .target import Ground
 
 Attempt = Callable[["Ground", random.Random], None]
 """One try. It returns if the product held, and raises NotTried or another error otherwise."""

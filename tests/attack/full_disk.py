@@ -14,11 +14,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from support.polling import wait_until
-from task_process import carrying
+from support.task_process import carrying
 
 from .cases import Attempt, NotTried
-from .ground import Ground
 from .state_files import launch, tfcluster
+from .target import Ground
 
 INSIDE = """
 mount -t tmpfs -o size=6m,mode=755 none "$1" && exec "$2" -m attack.full_disk "$3"

@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import websocket
-from attack_requests import all_wrong, huge_bodies, unclear_lengths, wrong_bodies
+from support.hostile_requests import all_wrong, huge_bodies, unclear_lengths, wrong_bodies
 from support.hub.make_run import OWNER
 from support.hub.visitor import Visitor
 
 from .cases import Attempt
-from .ground import Ground
+from .target import Ground
 from .wire import body, cookies, exchange, request, statuses
 
 EACH = 8

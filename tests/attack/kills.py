@@ -10,15 +10,15 @@ from contextlib import suppress
 
 import psutil
 import requests
-from chaos_plan import WEIGHTS
-from chaos_promises import check_end
+from support.chaos.invariants import check_end
+from support.chaos.plan import WEIGHTS
 
-from tfcluster_magic.runs.waiting import Until
+from tfcluster_magic.runs.manager import Until
 from tfcluster_magic.spec import Phase
 
 from .cases import Attempt
-from .ground import Ground
 from .races import SLEEP, launch_of, remove, runs_in_chaos
+from .target import Ground
 
 KILLS = ("kill_task", "kill_program", "kill_supervisor", "crash", "ambush")
 DEATHS = ("die_launching", "die_stopping", "die_deleting")

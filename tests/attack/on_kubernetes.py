@@ -13,7 +13,7 @@ from pathlib import Path
 from kubenode.cluster import Cluster
 
 from .cases import Attempt, NotTried
-from .ground import Ground
+from .target import Ground
 
 ROOT = Path(__file__).parents[2]
 FILES = ROOT / "tests" / "kube"

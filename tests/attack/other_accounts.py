@@ -9,12 +9,12 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from attack_loopback import attack
+from support.loopback_attack import attack
 
-from tfcluster_magic.spec import loopback
+from tfcluster_magic.spec import task_file
 
 from .cases import Attempt, NotTried
-from .ground import Ground
+from .target import Ground
 
 OWNER, NEIGHBOUR = 65534, 65533
 TRIES = 10
@@ -96,7 +96,7 @@ def _python(script: str, account: int, *words: str) -> list[str]:
 
 @contextmanager
 def _serving(form: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    guard = loopback.guard_path()
+    guard = task_file.guard_path()
     if guard is None:
         raise NotTried("the package is installed without its guard")
     pipe = subprocess.PIPE

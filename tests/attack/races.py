@@ -5,14 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 
-from chaos import Chaos
-from chaos_plan import schedule
+from support.chaos.plan import schedule
+from support.chaos.steps import Chaos
 from support.hub.visitor import Visitor
-from task_process import carrying
+from support.task_process import carrying
 
 from .accounts import at_once, one_link_twice
 from .cases import Attempt
-from .ground import Ground
+from .target import Ground
 
 SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(3600)\n"
 CONTENDED = {"launch": 2, "at_once": 6, "rerun": 2, "tell": 2, "stop": 1, "delete": 1}

@@ -9,15 +9,14 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from attack_state import damage, files_of, kinds
-from task_process import carrying
+from support.state_damage import damage, files_of, kinds
+from support.task_process import carrying
 
-from tfcluster_magic.runs.manager import ClusterManager
-from tfcluster_magic.runs.waiting import Until
+from tfcluster_magic.runs.manager import ClusterManager, Until
 from tfcluster_magic.spec import TFCluster
 
 from .cases import Attempt
-from .ground import Ground
+from .target import Ground
 
 SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(3600)\n"
 OF_STATE = ("hours.json", "launch.lock")

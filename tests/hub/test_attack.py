@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 from attack.cases import attack, rows, table
-from attack.ground import Ground
 from attack.kinds import KINDS, WITHOUT_HUB
+from attack.target import Ground
 from support.hub.make_run import Hub
 
 SEED = 1

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 import requests
-from attack_requests import Attack, all_wrong, huge_bodies, unclear_lengths
 from playwright.sync_api import Page, Route, expect
+from support.hostile_requests import Attack, all_wrong, huge_bodies, unclear_lengths
 from support.hub.console_clients import (
     SLEEP,
     Console,

@@ -16,8 +16,8 @@ from support.hub.real_hub import RealHub, password
 from support.hub.visitor import Visitor
 from support.polling import wait_until
 
-from tfcluster_magic.hub.auth import FILE, passwords
-from tfcluster_magic.hub.auth.store import AccountStore
+from tfcluster_magic.hub.auth import FILE, accounts
+from tfcluster_magic.hub.auth.accounts import AccountStore
 
 CONFIG = """
 c.Authenticator.admin_users = {"ada"}
@@ -125,7 +125,7 @@ def test_whose_password_is_guessed_signs_in_where_they_did(hub: RealHub) -> None
 def test_an_administrator_chooses_a_longer_password(hub: RealHub) -> None:
     """A new administrator with a short password sets a longer one at the next sign-in."""
     store = AccountStore(hub.state / FILE)
-    store.redeem(store.invite("eve"), passwords.hashed("nine-lamp"))
+    store.redeem(store.invite("eve"), accounts.hash_password("nine-lamp"))
     eve, ada = Visitor(hub.url), hub.visitor("ada")
     wait_until(lambda: not store.resets(), "the hub has looked into the file")
     assert _status(eve, "eve", "nine-lamp") == 302

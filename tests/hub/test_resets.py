@@ -16,7 +16,7 @@ from support.hub.visitor import Visitor
 from support.polling import wait_until
 
 from tfcluster_magic.hub.auth import FILE
-from tfcluster_magic.hub.auth.store import AccountStore
+from tfcluster_magic.hub.auth.accounts import AccountStore
 
 OWN_TOKEN = "JUPYTERHUB_API_TOKEN"
 

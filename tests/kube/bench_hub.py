@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from furnished import move_in
-from hubs import Hub
 from kubenode.commands import wait_until
 from kubenode.paths import ROOT
+from support.kube.hub import Hub
+from support.kube.tenant_namespaces import move_in
 
 from benchmarks.rows import Row, bounded, collected
 

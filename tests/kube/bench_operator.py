@@ -13,13 +13,13 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from explain_cases import Seen, admit, cases, follow
-from kubectl import Kubectl, Object, is_ready
 from kubenode import images
 from kubenode.commands import wait_until
 from kubenode.paths import ROOT
-from operating import Installed
-from operators import Tenant, spec_of
+from support.kube.explain_cases import Seen, admit, cases, follow
+from support.kube.kubectl import Kubectl, Object, is_ready
+from support.kube.operator import Tenant, spec_of
+from support.kube.operator_modes import Installed
 from support.kube.under_test import UnderTest
 
 from benchmarks.rows import Row, bounded, collected

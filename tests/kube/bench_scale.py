@@ -4,7 +4,7 @@
 what is measured is what the control plane and the operator do. Rows go to build/bench/scale.json.
 A goal that is missed is a row that says so, and no failure.
 
-    PYTHONPATH=tests/kube .venv/bin/python -m bench_scale --quick launches
+    PYTHONPATH=tests:tests/kube .venv/bin/python -m bench_scale --quick launches
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from kubenode.commands import say
 from kubenode.errors import NodeError
 from kubenode.paths import ROOT
-from scale.following import following
+from scale.follow_latency import following
 from scale.launches import launches
 from scale.names import names
 from scale.parts import parts

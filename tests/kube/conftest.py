@@ -15,19 +15,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import clusters
 import pytest
-from clusters import Description
-from hubs import hub
-from kubectl import Kubectl
 from kubenode import build, sandbox
 from kubenode.cluster import OPTIONS, Cluster
 from kubenode.commands import say
 from kubenode.errors import NodeError
-from operators import installed, new_tenant, tenant
+from support.kube import cluster_description as clusters
+from support.kube.cluster_description import Description
+from support.kube.hub import hub
+from support.kube.kubectl import Kubectl
+from support.kube.operator import installed, new_tenant, tenant
+from support.kube.turns import CLUSTER, HUB, OPERATOR, Turn, folder_of_all, is_worker
 from support.kube.under_test import UnderTest
 from support.ui.browser import pytest_runtest_makereport
-from turns import CLUSTER, HUB, OPERATOR, Turn, folder_of_all, is_worker
 
 __all__ = ["hub", "installed", "new_tenant", "pytest_runtest_makereport", "tenant"]  # for pytest
 
@@ -36,9 +36,9 @@ THEIRS = pytest.StashKey[tuple[str, Description] | None]()
 LEFT_OUT = pytest.StashKey[dict[str, list[str]]]()
 RAN_BEFORE = pytest.StashKey[bool]()
 ORDER = (
-    *("recovery", "chaos", "node_itself", "upgrade", "two_nodes", "lost_servers"),
+    *("recovery", "chaos", "node", "upgrade", "two_nodes", "server_loss"),
     *("hub_nodes", "scale", "enforcement", "lab"),
-    *("backend_contract", "hub", "operator", "explain", "whole_way", "images", "tenancy"),
+    *("backend_contract", "hub", "operator", "explain", "user_journey", "images", "tenancy"),
     *("hub_faults", "console", "console_archive", "render", "isolation", "attempts"),
     *("modes", "notebook", "admission", "backend", "storage", "security"),
 )

@@ -18,16 +18,16 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 
-import clusters
-from kubectl import Kubectl, Object, condition
 from kubenode import build
 from kubenode.cluster import Cluster
 from kubenode.commands import wait_until
 from kubenode.errors import NodeError
+from support.kube import cluster_description as clusters
+from support.kube.kubectl import Kubectl, Object, condition
+from support.kube.waiting_causes import causes
+from support.kube.waiting_claims import LABELS, RUN, Cause
+from support.kube.workloads import job, spec
 from support.project import DATA
-from waiting_causes import causes
-from waiting_claims import LABELS, RUN, Cause
-from workloads import job, spec
 
 OUT = DATA / "waiting"
 NAMESPACE = "ada"

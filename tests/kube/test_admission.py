@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kubectl import Object
 from kubenode.commands import wait_until
-from operating import Installed
-from operators import SYSTEM, Tenant, spec_of
+from support.kube.kubectl import Object
+from support.kube.operator import SYSTEM, Tenant, spec_of
+from support.kube.operator_modes import Installed
 
-from tfcluster_magic.kube.capacity import ledgers, offer
+from tfcluster_magic.kube.capacity import hour_ledgers, launch_facts
 from tfcluster_magic.quota import ledger
 from tfcluster_magic.spec import Pods, Replicas, ReplicaSet, Resources, SecretUse, Spec, Volume
 
@@ -140,8 +140,12 @@ def test_what_is_offered_is_published(bounded: Tenant, program: Any) -> None:
     began = time.monotonic()
     wait_until(lambda: options()["memory"]["free"] <= 2 * GIB, "what is free", seconds=90)
     print(f"told after {time.monotonic() - began:.1f} s")
-    published = bounded.kubectl.get("configmap", "tfcluster-options")["data"][offer.OFFER]
-    (problem,) = offer.problems(workers(program, 6, "2Gi"), offer.read(published))
+    published = bounded.kubectl.get("configmap", "tfcluster-options")["data"][
+        launch_facts.FACTS_KEY
+    ]
+    (problem,) = launch_facts.launch_problems(
+        workers(program, 6, "2Gi"), launch_facts.read_facts(published)
+    )
     assert problem.fits == 2
     stop(bounded, "told-1")
     bounded.wait("told-1", lambda s: s.get("releasedAt"), "it gave everything back", seconds=120)
@@ -163,8 +167,8 @@ def test_hours_outlive_their_records_and_a_budget_refuses(
     inside("annotate", "namespace", name, f"tfcluster.dev/budget={budget}")
 
     def told() -> Any:
-        return ledgers.account(
-            inside.get("configmap", "tfcluster-options")["data"][ledgers.HOURS], (), 0
+        return hour_ledgers.read_account(
+            inside.get("configmap", "tfcluster-options")["data"][hour_ledgers.HOURS_KEY], (), 0
         )
 
     wait_until(lambda: told().budget is not None, "the budget is published", seconds=90)
@@ -178,11 +182,13 @@ def test_hours_outlive_their_records_and_a_budget_refuses(
     inside.delete("tfcluster", "digits-1")
 
     def counted(found: Object) -> bool:
-        return uid in ledgers.read(found)[2].counted
+        return uid in hour_ledgers.read_ledger(found)[2].counted
 
-    found = inside.within(home).wait("configmap", ledgers.name(name), counted, "it is written down")
-    _namespace, _user, kept = ledgers.read(found)
-    (row,) = ledger.rows({"": kept.days}, "2000-01-01", "2999-01-01", "cluster")
+    found = inside.within(home).wait(
+        "configmap", hour_ledgers.ledger_name(name), counted, "it is written down"
+    )
+    _namespace, _user, kept = hour_ledgers.read_ledger(found)
+    (row,) = ledger.hours_rows({"": kept.days}, "2000-01-01", "2999-01-01", "cluster")
     assert row.key == "digits"
     assert row.cpu > 1e-6
     wait_until(lambda: told().days == kept.days, "the user is told of it", seconds=90)

@@ -6,14 +6,14 @@ import json
 from pathlib import Path
 
 import yaml
-from kubectl import Kubectl
 from kubenode.commands import wait_until
-from operators import dns
+from support.kube.kubectl import Kubectl
+from support.kube.operator import dns
 from support.kube.under_test import UnderTest
 
 from tfcluster_magic import program
 from tfcluster_magic.kube.objects import run_objects
-from tfcluster_magic.kube.objects.policy import parse
+from tfcluster_magic.kube.objects.policy import parse_policy
 from tfcluster_magic.spec import Metadata, Replicas, ReplicaSet, Spec, TFCluster
 
 TRAIN = """
@@ -41,8 +41,8 @@ def test_a_pod_knows_how_many_went_before(
         **dict.fromkeys(("dataClaim", "logClaim", "workspaceClaim"), ""),
         **dns(cluster),
     }
-    policy = parse(yaml.safe_dump(said))
-    kube.apply(*run_objects.objects(run, policy, namespace=kube.namespace))
+    policy = parse_policy(yaml.safe_dump(said))
+    kube.apply(*run_objects.objects_of_run(run, policy, namespace=kube.namespace))
 
     def ended() -> list[dict[str, object]]:
         pods = kube.every("pod", "tfcluster.dev/name=group-1")

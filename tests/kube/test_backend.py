@@ -10,11 +10,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-import tenants
-from kubectl import Kubectl
 from kubenode.commands import wait_until
-from operators import Tenant, spec_of
-from relay import Relay
+from support.kube import tenants
+from support.kube.kubectl import Kubectl
+from support.kube.operator import Tenant, spec_of
+from support.kube.relay import Relay
 
 from tfcluster_magic import ClusterManager
 from tfcluster_magic.backends.base import Removed
@@ -29,7 +29,7 @@ from tfcluster_magic.errors import (
 )
 from tfcluster_magic.kube.api import client
 from tfcluster_magic.launch import LaunchRequest
-from tfcluster_magic.runs.waiting import Until
+from tfcluster_magic.runs.manager import Until
 from tfcluster_magic.spec import Lifecycle, Mode, Phase, Spec, Stop, TFCluster
 
 NEVER_THERE = "registry:5000/nothing:1"
@@ -231,7 +231,7 @@ def test_missing_rights(
 def test_a_cluster_without_tfcluster(backend: KubernetesBackend) -> None:
     """Where the server does not know the resource, TFCluster is not installed, and how it is."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setitem(client.GROUPS, "tfclusters", "/apis/tfcluster.dev/v0")
+        patched.setitem(client.API_PREFIXES, "tfclusters", "/apis/tfcluster.dev/v0")
         told = words_of(backend.list)
     assert isinstance(told, BackendUnavailable)
     assert "TFCluster is not installed on this cluster" in str(told)

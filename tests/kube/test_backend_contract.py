@@ -1,4 +1,4 @@
-"""What every backend promises, kept by Kubernetes: tests/test_backend_contract*.py, run in pods.
+"""What every backend promises, kept by Kubernetes: tests/unit/backends/test_contract*.py in pods.
 
 The files are carried unchanged into notebooks as users have them, with their account and volumes,
 several at once, each in a namespace of its own; here each of its tests is told by its name.
@@ -15,16 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import tenants
 from kubenode.errors import NodeError
 from kubenode.paths import ROOT
-from operators import Tenant
+from support.kube import tenants
+from support.kube.operator import Tenant
 
 pytestmark = pytest.mark.needs("rwx", "quota")
 
 SUITE = {
     node.name: file.relative_to(ROOT)
-    for file in sorted((ROOT / "tests").glob("test_backend_contract*.py"))
+    for file in sorted((ROOT / "tests" / "unit" / "backends").glob("test_contract*.py"))
     for node in ast.parse(file.read_text()).body
     if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
 }

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from chaos_faults import EVENLY, WEIGHTS
-from chaos_plan import schedule
-from chaos_steps import Chaos
-from kubectl import Kubectl
-from operating import Installed
-from operators import policy, tenancy
+from support.chaos.plan import schedule
+from support.kube.chaos_plan import EVENLY, WEIGHTS
+from support.kube.chaos_steps import Chaos
+from support.kube.kubectl import Kubectl
+from support.kube.operator import policy, tenancy
+from support.kube.operator_modes import Installed
 from support.kube.under_test import UnderTest
 
 pytestmark = [pytest.mark.alone, pytest.mark.needs("node-inside", "two-nodes", "rwx", "quota")]

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 
 import pytest
 import requests
-from furnished import Furnished, as_, move_in
-from hubs import Hub
-from kubectl import Object
 from kubenode.commands import NodeError, wait_until
-from operating import Installed
-from operators import Tenant, spec_of
 from support.kube.console import CONSOLE, STAYS, Console, console, token
+from support.kube.hub import Hub
+from support.kube.kubectl import Object
+from support.kube.operator import Tenant, spec_of
+from support.kube.operator_modes import Installed
+from support.kube.tenant_namespaces import Furnished, as_, move_in
 from support.kube.under_test import UnderTest
 
 __all__ = ["console"]  # a fixture, as if written here

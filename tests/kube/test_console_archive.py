@@ -15,17 +15,17 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from furnished import HOME, as_, move_in, of_user
-from hub_installing import ARCHIVES, ROOM, disk
-from hubs import Hub
-from kubectl import Kubectl, Object
 from kubenode.commands import NodeError, wait_until
-from operating import Installed
-from operators import Tenant, spec_of
 from support.kube.console import CONSOLE, STAYS, Console, console
+from support.kube.hub import Hub
+from support.kube.hub_installation import ARCHIVES, ROOM, disk
+from support.kube.kubectl import Kubectl, Object
+from support.kube.operator import Tenant, spec_of
+from support.kube.operator_modes import Installed
+from support.kube.tenant_namespaces import HOME, as_, move_in, of_user
 from support.kube.under_test import UnderTest
 
-from tfcluster_magic.hub.console.sites import archive_job
+from tfcluster_magic.hub.console.sites import kubernetes_archive
 from tfcluster_magic.hub.tenancy.grants import Pool
 
 __all__ = ["console"]  # a fixture, as if written here
@@ -61,7 +61,7 @@ def archived(console: Console, user: str, **more: Any) -> Object:
 
 def is_cleared(space: Kubectl) -> Callable[[], bool]:
     """Whether no Job of an archive is left, and none of its pods."""
-    return lambda: not any(space.every(kind, archive_job.OURS) for kind in ("jobs", "pods"))
+    return lambda: not any(space.every(kind, kubernetes_archive.OURS) for kind in ("jobs", "pods"))
 
 
 def test_the_data_of_a_user_is_packed_and_the_user_removed(
@@ -151,7 +151,9 @@ def test_what_keeps_an_archive_from_being_made_is_told_and_done_again(
         hub.alone()
         body = {"user": ada.user, "reason": REASON}
         assert console.ask("POST", "archives", json=body).status_code == 202
-        wait_until(lambda: any(space.every("jobs", archive_job.OURS)), "a Job is made", seconds=90)
+        wait_until(
+            lambda: any(space.every("jobs", kubernetes_archive.OURS)), "a Job is made", seconds=90
+        )
         hub.kubectl("delete", "pod", "-l", "app=tfcluster-console", "--grace-period=0", "--force")
         hub.kubectl("rollout", "status", "deployment/console", "--timeout=90s")
 
@@ -179,7 +181,7 @@ def test_the_console_makes_no_other_job(hub: Hub) -> None:
     bob = move_in(hub, hub.new_user("other"))
     own = hub.kubectl("get", "deployment", "console", "-o", "json")
     image = json.loads(own)["spec"]["template"]["spec"]["containers"][0]["image"]
-    good = archive_job.job("archive-x", image, ["data"], "t", HOME, Pool())
+    good = kubernetes_archive.archive_job("archive-x", image, ["data"], "t", HOME, Pool())
 
     def tried(change: Callable[[Object], object], space: Kubectl = bob.kubectl) -> str:
         job = copy.deepcopy(good)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 
 import pytest
-from furnished import HOME, as_
-from hubs import Hub
 from kubenode.commands import NodeError, wait_until
 from support.kube.console import Console, console
+from support.kube.hub import Hub
+from support.kube.tenant_namespaces import HOME, as_
 
-from tfcluster_magic.hub.tenancy import names
-from tfcluster_magic.hub.tenancy.overriding import NAME
+from tfcluster_magic.hub.tenancy import namespace_objects
+from tfcluster_magic.hub.tenancy.entitlement_sources import OVERRIDES_MAP
 
 __all__ = ["console"]  # a fixture, as if written here
 pytestmark = pytest.mark.needs("ingress", "rwx", "network-policy", "registry")
@@ -28,7 +28,7 @@ def test_a_class_has_its_namespaces_before_the_first_notebook(hub: Hub, console:
     assert [one["steps"] for one in done] == [["account", "group", "namespace"], []], done
     assert f"{console.visitor.url}hub/set-password?code=" in done[0]["link"]
     assert not done[1]["ok"] and not again[0]["steps"], again
-    space = names.namespace(user)
+    space = namespace_objects.namespace_of_user(user)
     kubectl = hub.kubectl.within(space)
 
     def cores() -> str:
@@ -61,7 +61,7 @@ def test_a_class_has_its_namespaces_before_the_first_notebook(hub: Hub, console:
 def test_the_console_writes_no_other_config_map(hub: Hub) -> None:
     """Its account may change the overrides, and makes nothing."""
     as_console = as_(CONSOLE)
-    hub.kubectl("patch", "configmap", NAME, "-p", "{}", as_console)
+    hub.kubectl("patch", "configmap", OVERRIDES_MAP, "-p", "{}", as_console)
     for other in ("tfcluster-hub-policy", "tfcluster-hub-accepted"):
         with pytest.raises(NodeError, match="forbidden"):
             hub.kubectl("patch", "configmap", other, "-p", '{"data": {"a": "b"}}', as_console)

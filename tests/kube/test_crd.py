@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from kubectl import Kubectl, Object
+from support.invalid_specs import NAMES, WRONG, Wrong, mounting, running
+from support.kube.kubectl import Kubectl, Object
 from support.kube.under_test import UnderTest
 from support.project import ROOT
-from wrong_specs import NAMES, WRONG, Wrong, mounting, running
 
 from tfcluster_magic.kube.api.client import Api, ApiError, path
 from tfcluster_magic.kube.objects import custom_resource
@@ -179,7 +179,7 @@ def test_kubectl_shows_where_a_run_is(kubectl: Kubectl, kube: Kubectl) -> None:
     a status is written beside the spec and changes nothing else.
     """
     kube.apply(run("digits-1", running()))
-    status = custom_resource.status_of(
+    status = custom_resource.write_status(
         Status(
             phase=Phase.RUNNING,
             reason=Reason.RUNNING,

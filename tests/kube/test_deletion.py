@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kubectl import Object
 from kubenode.commands import wait_until
 from kubenode.errors import NodeError
-from operators import Tenant, spec_of
-from tenants import rights, user_rules
+from support.kube.kubectl import Object
+from support.kube.operator import Tenant, spec_of
+from support.kube.tenants import rights, user_rules
 
-from tfcluster_magic.hub.tenancy import removal
+from tfcluster_magic.hub.tenancy import provisioning
 from tfcluster_magic.kube.api import access
 from tfcluster_magic.spec import Lifecycle
 
@@ -201,6 +201,11 @@ def test_a_removed_namespace_goes(
     monkeypatch.setenv("KUBECONFIG", tenant.kubectl.kubeconfig)
     api, _namespace = access.connect()
     found: Object = json.loads(tenant.kubectl("get", "namespace", tenant.name, "-o", "json"))
-    wait_until(lambda: removal.clear(api, found) is None, "it is cleared", seconds=180, every=1.0)
+    wait_until(
+        lambda: provisioning.delete_tenant(api, found) is None,
+        "it is cleared",
+        seconds=180,
+        every=1.0,
+    )
     tenant.kubectl.gone("namespace", tenant.name, seconds=180)
     api.close()

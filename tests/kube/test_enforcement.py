@@ -5,14 +5,14 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 import pytest
-from kubectl import Kubectl
 from kubenode import policy
 from kubenode.commands import wait_until
-from operators import tenancy
+from support.kube.kubectl import Kubectl
+from support.kube.operator import tenancy
 from support.kube.under_test import UnderTest
 
 from tfcluster_magic.kube.api import access
-from tfcluster_magic.operator.policy_enforcement import RECORD, Enforcement
+from tfcluster_magic.operator.policy_enforcement import RECORD, EnforcementCheck
 
 pytestmark = pytest.mark.alone
 
@@ -30,7 +30,7 @@ def test_it_sees_whether_policies_are_enforced(
     monkeypatch.setenv("KUBECONFIG", kube.kubeconfig)
     api, _namespace = access.connect()
     image = cluster.description.images["notebook"]
-    check = Enforcement(api, kube.namespace, image, lambda: True)
+    check = EnforcementCheck(api, kube.namespace, image, lambda: True)
 
     def answer() -> bool | None:
         check.enforced = None

@@ -13,13 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from explain_cases import SERVE, SLEEP, Seen, admit, cases, follow, wish, words_of
 from kubenode import images, registry
 from kubenode.commands import wait_until
 from kubenode.errors import NodeError
-from operators import Tenant
+from support.kube.explain_cases import SERVE, SLEEP, Seen, admit, cases, follow, wish, words_of
+from support.kube.operator import Tenant
 from support.kube.under_test import UnderTest
-from waiting_causes import ACCESS_SECRET, evict, limit_range, quota, webhook
+from support.kube.waiting_causes import ACCESS_SECRET, evict, limit_range, quota, webhook
 
 from tfcluster_magic.kube.api import access
 from tfcluster_magic.kube.api.client import Api
@@ -166,7 +166,7 @@ def test_who_waits_for_a_peer_says_for_whom(
     place.launch("peers-1", serves(ps=1))
     place.kubectl("wait", "--for=create", "job/dns-1-ps", "--timeout=60s", seconds=70)
     found = custom_resource.read(place.kubectl.get("tfcluster", "dns-1"))
-    named = run_objects.service(found, namespace=place.kubectl.namespace)
+    named = run_objects.headless_service(found, namespace=place.kubectl.namespace)
     named["spec"]["selector"] = {"tfcluster.dev/name": "nobody"}  # as the run's own, and useless
     place.kubectl.apply(named)
     cluster.kubectl("delete", "validatingwebhookconfiguration", held)

@@ -11,11 +11,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gangs import VOLCANO, annotate, hosts, left_clean, operate, program, stop, there, wish
-from kubectl import Object
 from kubenode.commands import wait_until
 from kubenode.config import filled
-from operators import Tenant
+from support.kube.gangs import (
+    VOLCANO,
+    annotate,
+    hosts,
+    left_clean,
+    operate,
+    program,
+    stop,
+    there,
+    wish,
+)
+from support.kube.kubectl import Object
+from support.kube.operator import Tenant
 from support.kube.under_test import UnderTest
 
 __all__ = ["left_clean", "program", "there"]  # for pytest

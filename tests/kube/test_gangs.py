@@ -6,9 +6,19 @@ import json
 from pathlib import Path
 
 import pytest
-from gangs import VOLCANO, annotate, hosts, left_clean, operate, program, stop, there, wish
 from kubenode.commands import wait_until
-from operators import Tenant
+from support.kube.gangs import (
+    VOLCANO,
+    annotate,
+    hosts,
+    left_clean,
+    operate,
+    program,
+    stop,
+    there,
+    wish,
+)
+from support.kube.operator import Tenant
 from support.kube.under_test import UnderTest
 
 __all__ = ["left_clean", "program", "there"]  # for pytest

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import yaml
-from kubectl import Kubectl
 from kubenode.paths import ROOT
+from support.kube.kubectl import Kubectl
 
 GOLDEN = ROOT / "tests" / "data" / "golden" / "kubernetes"
 FILES = [

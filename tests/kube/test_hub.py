@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import requests
 import yaml
-from hub_installing import PREFIX, bring_secrets, reapply, rendered
-from hubs import PASSWORD, Hub
-from kubectl import Object
 from kubenode import paths
 from kubenode.commands import wait_until
-from over_tls import Entrance, Secure
 from support.hub.visitor import Visitor
+from support.kube.hub import PASSWORD, Hub
+from support.kube.hub_installation import PREFIX, bring_secrets, reapply, rendered
+from support.kube.kubectl import Object
+from support.kube.tls import Entrance, Secure
 from support.kube.under_test import UnderTest
 
 pytestmark = pytest.mark.needs("ingress", "gateway", "rwx", "network-policy", "registry")

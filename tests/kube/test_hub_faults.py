@@ -9,17 +9,17 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import documented
-import hub_standing
 import pytest
-from hub_installing import MISSING, STATE, disk, own_disk, rendered
-from hub_standing import Standing
-from hubs import PASSWORD, Hub
 from kubenode.commands import wait_until
 from support.hub.visitor import Visitor
+from support.kube import doc_commands as documented
+from support.kube import hub_continuity as hub_standing
+from support.kube.hub import PASSWORD, Hub
+from support.kube.hub_continuity import Standing
+from support.kube.hub_installation import MISSING, STATE, disk, own_disk, rendered
 from support.kube.under_test import UnderTest
 
-from tfcluster_magic.hub.spawning.tenants import FURNISHED, Tenant
+from tfcluster_magic.hub.spawning.namespaces import PROVISIONED, Tenant
 
 pytestmark = pytest.mark.needs("ingress", "rwx", "network-policy", "registry")
 
@@ -197,7 +197,7 @@ def _tenant(hub: Hub, user: str) -> str:
 
 
 def _is_furnished(hub: Hub, name: str) -> bool:
-    return FURNISHED in hub.kubectl.get("namespace", name)["metadata"]["annotations"]
+    return PROVISIONED in hub.kubectl.get("namespace", name)["metadata"]["annotations"]
 
 
 def _lose_state(hub: Hub, cluster: UnderTest) -> None:

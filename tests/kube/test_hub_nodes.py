@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hub_installing import reapply, rendered
-from hubs import Hub
-from kubectl import Object, is_ready
 from kubenode import gluster
 from kubenode.commands import wait_until
-from operators import SYSTEM
 from support.hub.visitor import Visitor
+from support.kube.hub import Hub
+from support.kube.hub_installation import reapply, rendered
+from support.kube.kubectl import Object, is_ready
+from support.kube.operator import SYSTEM
 from support.kube.under_test import UnderTest
 
 from tfcluster_magic.kube.api import labels
-from tfcluster_magic.kube.capacity import offer
+from tfcluster_magic.kube.capacity import launch_facts
 
 pytestmark = [
     pytest.mark.alone,
@@ -279,7 +279,9 @@ def _offered(hub: Hub, visitor: Visitor) -> None:
     inside = hub.namespace(visitor.name)
 
     def is_so() -> bool:
-        found = offer.read(inside.get("configmap", labels.OPTIONS)["data"][offer.OFFER])
+        found = launch_facts.read_facts(
+            inside.get("configmap", labels.OPTIONS)["data"][launch_facts.FACTS_KEY]
+        )
         return found.policy.node_selector == {POOL: WORK} and bool(found.place.nodes)
 
     wait_until(is_so, "tasks are offered the nodes that are theirs", seconds=120)

@@ -8,14 +8,14 @@ from urllib.parse import urlsplit
 
 import pytest
 import requests
-from hub_installing import PREFIX, reapply, rendered
-from hubs import Hub
-from kubectl import Kubectl, Object
 from kubenode.commands import succeeds, wait_until
 from kubenode.node import Node
-from over_tls import Entrance, Secure
 from support.hub import openid_provider as provider
 from support.hub.openid_provider import Provider, fill_in, password
+from support.kube.hub import Hub
+from support.kube.hub_installation import PREFIX, reapply, rendered
+from support.kube.kubectl import Kubectl, Object
+from support.kube.tls import Entrance, Secure
 from support.kube.under_test import UnderTest
 
 pytestmark = pytest.mark.needs("ingress", "network-policy", "registry", "node-inside")

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from kubectl import Kubectl, Object
 from kubenode import images, paths, registry
 from kubenode.images import Image
+from support.kube.kubectl import Kubectl, Object
 from support.kube.under_test import UnderTest
-from workloads import USER, pod
+from support.kube.workloads import USER, pod
 
 pytestmark = pytest.mark.needs("registry", "node-inside")
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import pytest
-from kubectl import Kubectl
 from kubenode.commands import wait_until
-from relay import Relay
+from support.kube.kubectl import Kubectl
+from support.kube.relay import Relay
 
 from tfcluster_magic.kube.api import access, client
 from tfcluster_magic.kube.api.client import Api, path
-from tfcluster_magic.kube.api.informer import Informer, Update
+from tfcluster_magic.kube.api.informer import CacheUpdate, Informer
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ class Told:
         self.informer.start()
         assert self.informer.synced.wait(30)
 
-    def _note(self, update: Update) -> None:
+    def _note(self, update: CacheUpdate) -> None:
         kind = "gone" if update.new is None else "new" if update.old is None else "changed"
         self.words.append(f"{kind} {update.object['metadata']['name']}")
 

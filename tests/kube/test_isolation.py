@@ -7,9 +7,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from kubectl import Kubectl, is_ready
-from operators import Tenant
-from workloads import pod
+from support.kube.kubectl import Kubectl, is_ready
+from support.kube.operator import Tenant
+from support.kube.workloads import pod
 
 from tfcluster_magic.spec import Mode, Replicas, ReplicaSet, Resources, Spec
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kubectl import Kubectl, Object, condition
+from support.kube.kubectl import Kubectl, Object, condition
 from support.kube.under_test import UnderTest
-from workloads import job, spec
+from support.kube.workloads import job, spec
 
 COUNT = 2
 

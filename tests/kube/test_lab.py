@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import tenants
 from kubenode.commands import wait_until
-from operators import Tenant
 from playwright.sync_api import BrowserContext, Locator, expect
+from support.kube import tenants
 from support.kube.lab import KubernetesLab
+from support.kube.operator import Tenant
 from support.ui import browser as pages
 from support.ui import launch_form
 from support.ui.page import LabPage

@@ -8,15 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import tenants
-from kubectl import Kubectl, Object
 from kubenode import images, registry
 from kubenode.buildah import buildah
 from kubenode.commands import wait_until
 from kubenode.paths import ROOT
-from operators import Tenant
+from support.kube import tenants
+from support.kube.kubectl import Kubectl, Object
+from support.kube.operator import Tenant
 from support.kube.under_test import UnderTest
-from workloads import pod, service
+from support.kube.workloads import pod, service
 
 pytestmark = pytest.mark.needs("rwx", "network-policy")
 

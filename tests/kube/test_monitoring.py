@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from kubectl import Object
 from kubenode import debian, paths
 from kubenode.commands import locked, run, wait_until
-from operating import Installed, answers
-from operators import SYSTEM, Tenant, spec_of
+from support.kube.kubectl import Object
+from support.kube.operator import SYSTEM, Tenant, spec_of
+from support.kube.operator_modes import Installed, answers
 
 from tfcluster_magic.spec import Lifecycle
 

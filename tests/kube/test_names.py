@@ -7,15 +7,15 @@ from collections.abc import Iterator
 
 import pytest
 import yaml
-from kubectl import Kubectl, Object
 from kubenode import dns, paths
 from kubenode.commands import wait_until
 from kubenode.errors import NodeError
-from scale import asking, real
+from scale import name_lookups, real
+from support.kube.kubectl import Kubectl, Object
 from support.kube.under_test import UnderTest
-from workloads import WEB, fetch, job, service, spec
+from support.kube.workloads import WEB, fetch, job, service, spec
 
-from tfcluster_magic.kube.objects.pod_files import runtime
+from tfcluster_magic.kube.objects.pod_template import runtime_archive
 
 COUNT = 3
 NEVER_READY = {"exec": {"command": ["false"]}}
@@ -57,7 +57,8 @@ def exists(kube: Kubectl, name: str, server: str) -> bool | None:
     said = f"nameserver {server}\nsearch {kube.namespace}.svc.cluster.local\n"
     packed = "/tmp/runtime.zip"
     asks = (
-        f"import base64, sys\nopen({packed!r}, 'wb').write(base64.b64decode({runtime()!r}))\n"
+        f"import base64, sys\nopen({packed!r}, 'wb')"
+        f".write(base64.b64decode({runtime_archive()!r}))\n"
         f"sys.path.insert(0, {packed!r})\nimport host_names as asked\n"
         f"asked.RESOLV_CONF, asked.DNS_PORT = '/tmp/resolv.conf', {dns.CACHING_PORT}\n"
         f"open(asked.RESOLV_CONF, 'w').write({said!r})\nprint(asked.name_exists({name!r}))"
@@ -82,10 +83,10 @@ def test_a_name_that_was_asked_for_too_early_is_seen_at_once(
     kube.running("asker", real.IMAGE_PULL)
     wait_until(lambda: running(kube) == 1, "its pod runs", seconds=90)
     wait_until(lambda: exists(kube, "task-0.tasks", keeping) is False, "it answers", seconds=90)
-    assert real.ask(kube, **early) == {"keeping": asking.NO_NAME}
+    assert real.ask(kube, **early) == {"keeping": name_lookups.NO_NAME}
     kube.apply(service("tasks", "task", WEB, clusterIP="None", publishNotReadyAddresses=True))
     wait_until(lambda: exists(kube, "task-0.tasks", keeping), "the name is there", seconds=90)
-    assert real.ask(kube, **early) == {"keeping": asking.NO_NAME}
+    assert real.ask(kube, **early) == {"keeping": name_lookups.NO_NAME}
 
 
 def test_dns_grows_with_the_nodes(cluster: UnderTest) -> None:

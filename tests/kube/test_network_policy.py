@@ -10,21 +10,21 @@ from contextlib import contextmanager
 
 import pytest
 import yaml
-from kubectl import Kubectl, Object
 from kubenode.commands import wait_until
 from kubenode.node import Node
 from kubenode.paths import ROOT
-from operating import Installed
-from operators import SYSTEM
+from support.kube.kubectl import Kubectl, Object
+from support.kube.operator import SYSTEM
+from support.kube.operator_modes import Installed
 from support.kube.under_test import UnderTest
-from workloads import WEB, fetch, pod, web
+from support.kube.workloads import WEB, fetch, pod, web
 
 from tfcluster_magic.hub.tenancy.grants import Entitlement, Grant
-from tfcluster_magic.hub.tenancy.objects import NOTEBOOK, Place
-from tfcluster_magic.hub.tenancy.objects import objects as tenants_objects
+from tfcluster_magic.hub.tenancy.namespace_objects import NOTEBOOK, TenantContext
+from tfcluster_magic.hub.tenancy.namespace_objects import tenant_objects as tenants_objects
 from tfcluster_magic.kube.api import labels
 from tfcluster_magic.kube.objects.policy import Policy
-from tfcluster_magic.kube.objects.run_objects import objects as runs_objects
+from tfcluster_magic.kube.objects.run_objects import objects_of_run as runs_objects
 from tfcluster_magic.spec import Metadata, Mode, Spec, TaskType, TFCluster
 
 OWN_NAMESPACE_ONLY = {
@@ -93,7 +93,7 @@ Made = tuple[list[Object], dict[str, str]]
 def of_a_tenant(namespace: str, *networks: str) -> Made:
     """Return what tenancy makes for a group that may reach networks, and a notebook's labels."""
     grant = Entitlement(Grant(egress=networks))
-    every = tenants_objects(grant, Place("tfcluster-hub"), namespace=namespace)
+    every = tenants_objects(grant, TenantContext("tfcluster-hub"), namespace=namespace)
     return [each for each in every if each["kind"] == "NetworkPolicy"], NOTEBOOK
 
 
@@ -105,7 +105,7 @@ def of_a_run(namespace: str, *networks: str) -> Made:
     made = [each for each in every if each["kind"] == "NetworkPolicy"]
     for each in made:
         del each["metadata"]["ownerReferences"]  # their record does not exist
-    return made, labels.of_pods("digits-1", "u1", TaskType.WORKER)
+    return made, labels.pod_labels("digits-1", "u1", TaskType.WORKER)
 
 
 BOTH = pytest.mark.parametrize("of", [of_a_tenant, of_a_run])

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import tenants
-from operators import Tenant
+from support.kube import tenants
+from support.kube.operator import Tenant
 
 pytestmark = pytest.mark.needs("rwx", "network-policy")
 

@@ -9,17 +9,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import workloads
-from kubectl import Object
 from kubenode.commands import wait_until
-from operators import Tenant, spec_of
+from support.kube import workloads
+from support.kube.kubectl import Object
+from support.kube.operator import Tenant, spec_of
 from support.kube.under_test import UnderTest
 from support.project import ROOT
 
 from tfcluster_magic.kube.api import access
 from tfcluster_magic.kube.api.client import path
-from tfcluster_magic.kube.api.decoding import seconds
-from tfcluster_magic.kube.api.informer import Informer, Update
+from tfcluster_magic.kube.api.decoding import epoch_seconds
+from tfcluster_magic.kube.api.informer import CacheUpdate, Informer
 from tfcluster_magic.spec import Lifecycle
 
 PROGRAM = """
@@ -54,7 +54,7 @@ class Watched:
         self.informer.start()
         assert self.informer.synced.wait(30)
 
-    def _note(self, update: Update) -> None:
+    def _note(self, update: CacheUpdate) -> None:
         head = update.object["metadata"]
         with self._lock:
             self.pods[head["uid"]] = update.object
@@ -72,7 +72,7 @@ class Watched:
         for pod in self.pods.values():
             if pod["metadata"]["name"].startswith(f"{run}-worker-"):
                 state = pod["status"]["containerStatuses"][0]["state"]
-                ends.append(seconds(state["terminated"]["finishedAt"]) or 0.0)
+                ends.append(epoch_seconds(state["terminated"]["finishedAt"]) or 0.0)
         return max(ends)
 
 

@@ -7,11 +7,11 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from kubectl import Kubectl, Object
 from kubenode import kwok
 from kubenode.commands import wait_until
+from support.kube.kubectl import Kubectl, Object
 from support.kube.under_test import UnderTest
-from workloads import job, spec
+from support.kube.workloads import job, spec
 
 TOLERATIONS = [{"key": kwok.KEY, "operator": "Exists"}]
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from kubenode.commands import wait_until
-from operating import Process
-from operators import Tenant, spec_of
-from tenants import kubeconfig, rights, user_rules
+from support.kube.operator import Tenant, spec_of
+from support.kube.operator_modes import Process
+from support.kube.tenants import kubeconfig, rights, user_rules
 
 from tfcluster_magic import ClusterManager, cli
 from tfcluster_magic.backends.kubernetes.backend import KubernetesBackend

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kubectl import Kubectl, Object
+from support.kube.kubectl import Kubectl, Object
 from support.kube.under_test import UnderTest
-from workloads import USER, pod
+from support.kube.workloads import USER, pod
 
 
 def test_a_restricted_pod_runs_as_its_user(cluster: UnderTest, kube: Kubectl) -> None:

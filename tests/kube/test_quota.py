@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from kubectl import Kubectl, Object
+from support.kube.kubectl import Kubectl, Object
 from support.kube.under_test import UnderTest
-from workloads import job, pod, spec
+from support.kube.workloads import job, pod, spec
 
 pytestmark = pytest.mark.needs("quota")
 ONE_CPU = {"requests": {"cpu": "1"}}

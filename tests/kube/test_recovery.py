@@ -10,15 +10,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
-from kubectl import Object, is_ready
 from kubenode.commands import wait_until
 from kubenode.paths import ROOT
-from operators import SMALL, SYSTEM, Tenant, spec_of
+from support.kube.kubectl import Object, is_ready
+from support.kube.operator import SMALL, SYSTEM, Tenant, spec_of
 from support.kube.under_test import UnderTest
-from workloads import pod
+from support.kube.workloads import pod
 
-from tfcluster_magic.kube.api.amounts import asked_by, quantity
-from tfcluster_magic.kube.api.decoding import seconds
+from tfcluster_magic.kube.api.decoding import epoch_seconds
+from tfcluster_magic.kube.api.resource_amounts import parse_quantity, pod_resources
 from tfcluster_magic.kube.status.exit_status import is_over
 from tfcluster_magic.spec import Lifecycle
 
@@ -176,13 +176,13 @@ def _room_for_one_task_each(cluster: UnderTest, nodes: Sequence[str]) -> Iterato
     """Nothing more fits on these nodes: tasks of a run go together where they can."""
     kubectl = cluster.kubectl.within("default")
     kubectl.wait_until_furnished()
-    task = quantity(SMALL.memory)
+    task = parse_quantity(SMALL.memory)
     names = [f"fills-{node}" for node in nodes]
     for node, name in zip(nodes, names, strict=True):
-        room = quantity(cluster.kubectl.get("node", node)["status"]["allocatable"]["memory"])
+        room = parse_quantity(cluster.kubectl.get("node", node)["status"]["allocatable"]["memory"])
         words = ("get", "pods", "-A", "-o", "json", f"--field-selector=spec.nodeName={node}")
         there = [each for each in json.loads(cluster.kubectl(*words))["items"] if not is_over(each)]
-        room -= sum(asked_by(each["spec"]).get("memory", 0.0) for each in there)
+        room -= sum(pod_resources(each["spec"]).get("memory", 0.0) for each in there)
         assert room > 2 * task
         asked = {"requests": {"memory": str(int(room - 1.5 * task))}}
         filler = pod(name, cluster.busybox, resources=asked)
@@ -254,13 +254,13 @@ def _tell(tenant: Tenant, training: Training, fault: float, resumed: Resumed) ->
 
 def _made(pod: Object) -> float:
     """When a pod was made."""
-    return seconds(pod["metadata"]["creationTimestamp"]) or 0.0
+    return epoch_seconds(pod["metadata"]["creationTimestamp"]) or 0.0
 
 
 def _up(pod: Object) -> float:
     """When a pod that is ready became so."""
     ready = (c for c in pod["status"]["conditions"] if c["type"] == "ContainersReady")
-    return seconds(next(ready)["lastTransitionTime"]) or 0.0
+    return epoch_seconds(next(ready)["lastTransitionTime"]) or 0.0
 
 
 def _epochs(mirrored: Training) -> list[int]:

@@ -10,12 +10,12 @@ from string import Template
 
 import pytest
 import yaml
-from kubectl import Kubectl, Object, condition
 from kubenode.commands import wait_until
 from kubenode.paths import KUBE, ROOT
-from operators import dns
+from support.kube.kubectl import Kubectl, Object, condition
+from support.kube.operator import dns
 from support.kube.under_test import UnderTest
-from workloads import pod
+from support.kube.workloads import pod
 
 CLAIMS = KUBE / "manifests" / "digits" / "claims.yaml"
 PROGRAM = ROOT / "examples" / "between_graph.py"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from operators import Tenant
+from support.kube.operator import Tenant
 
 from tfcluster_magic.kube.api import access
 from tfcluster_magic.kube.api.client import Api

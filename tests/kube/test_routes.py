@@ -6,10 +6,10 @@ import urllib.error
 import urllib.request
 
 import pytest
-from kubectl import Kubectl, Object
 from kubenode.commands import wait_until
+from support.kube.kubectl import Kubectl, Object
 from support.kube.under_test import UnderTest
-from workloads import ingress, service, web
+from support.kube.workloads import ingress, service, web
 
 
 def route(path: str, kind: str) -> list[Object]:

@@ -9,12 +9,12 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from kubectl import Kubectl, Object
 from kubenode import kwok
 from kubenode.commands import wait_until
-from operators import spec_of
 from scale import real
-from scale.ways import PS, RUN, TASKS, TOLERATIONS, WORKERS
+from scale.variants import PS, RUN, TASKS, TOLERATIONS, WORKERS
+from support.kube.kubectl import Kubectl, Object
+from support.kube.operator import spec_of
 from support.kube.under_test import UnderTest
 
 from tfcluster_magic.kube.objects import custom_resource, manifests, policy
@@ -74,4 +74,6 @@ def _objects(image: str) -> list[Object]:
     cluster, _dash, number = RUN.rpartition("-")
     wish = spec_of(real.PROGRAM, "all", workers=WORKERS, ps=PS)
     record = custom_resource.read(custom_resource.write(cluster, int(number), wish))
-    return manifests.native(manifests.on_paper(record), policy.parse(json.dumps(said)))
+    return manifests.native_objects(
+        manifests.without_identity(record), policy.parse_policy(json.dumps(said))
+    )

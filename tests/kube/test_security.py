@@ -7,15 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kubectl import Kubectl, Object
 from kubenode.commands import wait_until
 from kubenode.errors import NodeError
 from kubenode.images import REGISTRY
 from kubenode.registry import PRIVATE
-from operators import Tenant, spec_of
+from support.kube.kubectl import Kubectl, Object
+from support.kube.operator import Tenant, spec_of
 from support.kube.under_test import UnderTest
-from waiting_causes import ACCESS_SECRET
-from workloads import pod
+from support.kube.waiting_causes import ACCESS_SECRET
+from support.kube.workloads import pod
 
 from tfcluster_magic.kube.objects import custom_resource
 from tfcluster_magic.spec import (

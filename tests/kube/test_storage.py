@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kubectl import Kubectl, Object
 from kubenode import gluster
 from kubenode.commands import wait_until
 from kubenode.node import Node
 from kubenode.paths import ROOT
+from support.kube.kubectl import Kubectl, Object
 from support.kube.under_test import UnderTest
-from workloads import USER, pod
+from support.kube.workloads import USER, pod
 
 CLAIM = "shared"
 LOST = 2  # the replica that is killed

@@ -10,17 +10,17 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import yaml
-from furnished import HOME, HUB, Furnished, as_, move_in, of_user
-from hubs import Hub
-from kubectl import Object
 from kubenode.commands import NodeError, wait_until
 from kubenode.images import REGISTRY
 from kubenode.registry import PRIVATE
-from operating import Installed
-from operators import SMALL, Tenant
+from support.kube.hub import Hub
+from support.kube.kubectl import Object
+from support.kube.operator import SMALL, Tenant
+from support.kube.operator_modes import Installed
+from support.kube.tenant_namespaces import HOME, HUB, Furnished, as_, move_in, of_user
 from support.kube.under_test import UnderTest
-from waiting_causes import ACCESS_SECRET
-from workloads import pod
+from support.kube.waiting_causes import ACCESS_SECRET
+from support.kube.workloads import pod
 
 from tfcluster_magic.spec import Mode, Replicas, ReplicaSet, Spec
 

@@ -7,12 +7,21 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from furnished import HOME, HUB, TENANCY, Furnished, as_, move_in, namespace, of_user
-from hubs import Hub
-from kubectl import Kubectl, Object
 from kubenode.commands import NodeError
 from kubernetes.client.configuration import Configuration
 from kubernetes.config import load_kube_config
+from support.kube.hub import Hub
+from support.kube.kubectl import Kubectl, Object
+from support.kube.tenant_namespaces import (
+    HOME,
+    HUB,
+    TENANCY,
+    Furnished,
+    as_,
+    move_in,
+    namespace,
+    of_user,
+)
 from support.kube.under_test import UnderTest
 
 from tfcluster_magic.kube.api.client import Api, ApiError

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from kubectl import Kubectl, Object, condition, is_ready
 from kubenode.commands import wait_until
 from kubenode.node import Node
+from support.kube.kubectl import Kubectl, Object, condition, is_ready
 from support.kube.under_test import UnderTest
-from workloads import WEB, fetch, pod, service, web
+from support.kube.workloads import WEB, fetch, pod, service, web
 
 pytestmark = pytest.mark.alone
 

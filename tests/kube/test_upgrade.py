@@ -10,13 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-import tenants
-from kubectl import Object, is_ready
 from kubenode import control_plane, images, registry
 from kubenode.buildah import buildah
 from kubenode.commands import wait_until
-from operating import Installed
-from operators import Tenant, install, spec_of
+from support.kube import tenants
+from support.kube.kubectl import Object, is_ready
+from support.kube.operator import Tenant, install, spec_of
+from support.kube.operator_modes import Installed
 from support.kube.under_test import UnderTest
 
 from tfcluster_magic import ClusterManager

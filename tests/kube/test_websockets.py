@@ -6,10 +6,10 @@ import socket
 from urllib.parse import urlsplit
 
 import pytest
-from kubectl import Kubectl
 from kubenode.commands import wait_until
+from support.kube.kubectl import Kubectl
 from support.kube.under_test import UnderTest
-from workloads import WEB, ingress, pod, service
+from support.kube.workloads import WEB, ingress, pod, service
 
 # A server of one shell: it reads the lines of a request, agrees to an upgrade, and echoes bytes.
 ECHO = rf"""

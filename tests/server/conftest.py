@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
-from calls import SLEEP, Answer, Api, Ask, Events, Launch
 from pytest_jupyter.jupyter_server import *  # noqa: F403 - fixtures and hooks, for this folder only
+from support.server.calls import SLEEP, Answer, Api, Ask, Events, Launch
 from tornado.httpclient import HTTPResponse
 from traitlets.config import Config
 
-from tfcluster_magic.runs.waiting import Until
+from tfcluster_magic.runs.manager import Until
 from tfcluster_magic.server.service import Service
 from tfcluster_magic.spec import TFCluster
 

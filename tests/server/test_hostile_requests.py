@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from attack_requests import (
+from support.hostile_requests import (
     NUMBERS,
     Attack,
     all_wrong,
@@ -18,7 +18,7 @@ from attack_requests import (
     unclear_lengths,
     wrong_bodies,
 )
-from recorded import Page, recorder
+from support.server.recorder_page import Page, recorder
 from support.server.routes import ways
 
 __all__ = ["recorder"]  # a fixture, re-exported

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from launches import HELLO, Post, ended, post, root, wrong
+from support.server.launches import HELLO, Post, ended, post, root, wrong
 from tornado.httpclient import HTTPResponse
 
-from tfcluster_magic.server import kernelspecs
+from tfcluster_magic.server import launch
 from tfcluster_magic.server.service import Service
 from tfcluster_magic.spec import Phase
 
@@ -109,8 +109,8 @@ async def test_kernels_are_offered_where_tasks_can_run_with_them(
 
 def test_jupyters_own_python_is_not_named_twice() -> None:
     """A kernel with the server's Python asks for no other, by whatever name it is called."""
-    assert kernelspecs._is_ours(sys.executable)
-    assert not kernelspecs._is_ours("/usr/bin/true")
+    assert launch._is_server_python(sys.executable)
+    assert not launch._is_server_python("/usr/bin/true")
 
 
 @pytest.mark.parametrize(("provisioner", "remote"), [("somewhere-provisioner", False), ("", True)])
@@ -118,6 +118,6 @@ def test_a_kernel_of_another_machine_has_no_python_here(provisioner: str, remote
     """A kernel that a provisioner or a gateway starts is shown with the reason, never used."""
     metadata = {"kernel_provisioner": {"provisioner_name": provisioner}} if provisioner else {}
     spec = {"argv": [sys.executable], "display_name": "Far", "metadata": metadata}
-    far = kernelspecs._kernel("far", spec, remote)
+    far = launch._kernel_from_spec("far", spec, remote)
     assert far.python is None
     assert far.why is not None and "runs elsewhere" in far.why

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from jupyter_server.services.contents.manager import ContentsManager
-from launches import HELLO, Post, ended, post, root
+from support.server.launches import HELLO, Post, ended, post, root
 from tornado.httpclient import HTTPResponse
 
 from tfcluster_magic.server.service import Service

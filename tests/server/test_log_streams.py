@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from blocking import Blocking
-from calls import SLEEP, Api, Launch, assert_problem
-from log_items import items, lines
+from support.blocking_file import Blocking
 from support.polling import wait_until_async
+from support.server.calls import SLEEP, Api, Launch, assert_problem
+from support.server.log_items import items, lines
 from tornado.simple_httpclient import HTTPStreamClosedError
 
 from tfcluster_magic.backends.base import LogLine
-from tfcluster_magic.server import logs, runs
-from tfcluster_magic.server.logs import Streams
+from tfcluster_magic.server import log_streams, runs
+from tfcluster_magic.server.log_streams import LogStreams
 from tfcluster_magic.server.service import Service
 from tfcluster_magic.spec import TFCluster
 
@@ -152,7 +152,7 @@ async def test_a_volume_that_hangs_takes_one_reader(
     api: Api, ended: Launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However often a page tries again, one reader waits for what hangs; other logs are read."""
-    monkeypatch.setattr(logs, "HANGS_AFTER", 0.1)
+    monkeypatch.setattr(log_streams, "HANGS_AFTER", 0.1)
     run = await ended("print('hello')")
     await ended("print('other')", name="other")
     blocking = Blocking(log_of(run))
@@ -216,7 +216,7 @@ async def test_too_many_at_once(
     api: Api, service: Service, launch: Launch, browse: Callable[..., Browser]
 ) -> None:
     """There is a bound on logs that are read at once; who comes then is told, and may come back."""
-    service.streams = Streams(most=1)
+    service.streams = LogStreams(most=1)
     await launch(SLEEP)
     browser = browse("clusters/digits/logs?follow=1")
     await browser.until(b'"up"')

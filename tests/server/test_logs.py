@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from calls import Api, Launch, assert_problem
-from log_items import items, lines
+from support.server.calls import Api, Launch, assert_problem
+from support.server.log_items import items, lines
 
-from tfcluster_magic.server.logs import MOST_LINES
+from tfcluster_magic.server.log_streams import MOST_LINES
 
 
 async def test_all_that_was_printed(api: Api, ended: Launch) -> None:

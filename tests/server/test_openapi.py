@@ -7,11 +7,11 @@ import re
 from typing import Any
 
 import pytest
-from calls import Api, Events, Launch
 from jsonschema import Draft202012Validator
+from support.server.calls import Api, Events, Launch
 from support.server.routes import ways
 
-from tfcluster_magic.server import openapi
+from tfcluster_magic.server import app
 
 Described = dict[str, Any]
 
@@ -19,7 +19,7 @@ Described = dict[str, Any]
 @pytest.fixture
 def described() -> Described:
     """The document."""
-    return openapi.document()
+    return app.openapi_document()
 
 
 def check(described: Described, name: str, data: Any) -> None:

@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from recorded import PREFIX, Fetch, Page, echoed, fetch, recorder
 from support.polling import wait_until_async
+from support.server.recorder_page import PREFIX, Fetch, Page, echoed, fetch, recorder
 from tornado.simple_httpclient import HTTPStreamClosedError
 
-from tfcluster_magic.server.forward import relocated
+from tfcluster_magic.server.proxy import relocated
 from tfcluster_magic.server.service import Service
 
 __all__ = ["fetch", "recorder"]  # fixtures, as if written here

@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 import pytest
-from recorded import PREFIX, Fetch, Page, echoed, fetch, recorder
+from support.server.recorder_page import PREFIX, Fetch, Page, echoed, fetch, recorder
 
 __all__ = ["fetch", "recorder"]  # fixtures, as if written here
 

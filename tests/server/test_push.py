@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from calls import Api, Events, Launch
 from msgspec.structs import replace
 from support.event_writer import event, event_file, version
 from support.polling import wait_until_async
+from support.server.calls import Api, Events, Launch
 from traitlets.config import Config
 
 from tfcluster_magic.backends.local.store import RunFolder
-from tfcluster_magic.server import push
+from tfcluster_magic.server import run_events
 from tfcluster_magic.server.service import Service
 
 Page = Callable[[], Awaitable[Events]]
@@ -115,7 +115,7 @@ async def test_a_run_that_changes_all_the_time(page: Page, ended: Launch) -> Non
         assert not heard.done()
     folder.write_status(replace(run.status, message="the newest"))
     await heard
-    assert len(events.seen) - 1 <= (time.monotonic() - began) / push.EVERY + 3
+    assert len(events.seen) - 1 <= (time.monotonic() - began) / run_events.EVERY + 3
     assert_gapless(events)
 
 

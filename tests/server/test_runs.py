@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from calls import Api, Events, Launch, assert_problem
 from support.polling import wait_until_async
+from support.server.calls import Api, Events, Launch, assert_problem
 
 from tfcluster_magic.errors import NotFound
 from tfcluster_magic.i18n import language
-from tfcluster_magic.runs.waiting import Until
+from tfcluster_magic.runs.manager import Until
 from tfcluster_magic.server.base import MOST_BYTES
 from tfcluster_magic.server.service import Service
 

@@ -9,7 +9,7 @@ import pytest
 from jupyterlab_server.translation_utils import translator
 from support.project import ROOT
 
-from tfcluster_magic.server import settings_language
+from tfcluster_magic.server import app
 
 SCHEMA = ROOT / "labextension" / "schema" / "plugin.json"
 
@@ -27,7 +27,7 @@ def lab() -> Iterator[type[translator]]:
 def test_the_settings_are_in_the_language_of_jupyterlab(lab: type[translator]) -> None:
     """The form of the settings is Chinese when JupyterLab is, and English otherwise."""
     schema = json.loads(SCHEMA.read_text("utf-8"))
-    assert settings_language.provide()
+    assert app.translate_settings()
 
     lab.set_locale("zh_CN")
     chinese = lab.translate_schema(json.loads(SCHEMA.read_text("utf-8")))
@@ -46,6 +46,6 @@ def test_a_jupyterlab_without_these_bundles_stays_english(
     """Nothing is raised when JupyterLab keeps its translations elsewhere one day."""
     monkeypatch.delattr(translator, "_TRANSLATORS")
     try:
-        assert not settings_language.provide()
+        assert not app.translate_settings()
     finally:
         monkeypatch.undo()

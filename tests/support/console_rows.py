@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tfcluster_magic.hub.console.sites.base import Row
+from tfcluster_magic.hub.console.sites.base import SiteRun
 
 
-def row(owner: str, number: int, **more: object) -> Row:
+def row(owner: str, number: int, **more: object) -> SiteRun:
     words = {
         "owner": owner,
         "name": f"digits-{number}",
@@ -24,4 +24,4 @@ def row(owner: str, number: int, **more: object) -> Row:
         "memory": 0,
         "gpu": 0,
     }
-    return Row(**{**words, **more})  # type: ignore[arg-type]
+    return SiteRun(**{**words, **more})  # type: ignore[arg-type]

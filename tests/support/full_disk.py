@@ -18,8 +18,7 @@ from typing import Any
 
 from tfcluster_magic.errors import TFClusterError
 from tfcluster_magic.output import report
-from tfcluster_magic.runs.manager import ClusterManager
-from tfcluster_magic.runs.waiting import Until
+from tfcluster_magic.runs.manager import ClusterManager, Until
 from tfcluster_magic.spec import Phase
 
 PATIENCE = 90.0

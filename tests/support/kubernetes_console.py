@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
-from kube_server import KubeServer, Object
 
-from tfcluster_magic.hub.console.sites.kubernetes import Kubernetes
-from tfcluster_magic.hub.tenancy import names
+from support.kube_server import KubeServer, Object
+from tfcluster_magic.hub.console.sites.kubernetes import KubernetesSite
+from tfcluster_magic.hub.tenancy import namespace_objects
 from tfcluster_magic.kube.api import labels
 from tfcluster_magic.kube.api.client import path
 from tfcluster_magic.kube.objects import custom_resource
@@ -19,7 +19,7 @@ from tfcluster_magic.spec import Mode, Replicas, ReplicaSet, Resources, Spec
 HOME = "tfcluster-hub"
 
 
-ADA, BOB = (names.namespace(name) for name in ("ada", "bob"))
+ADA, BOB = (namespace_objects.namespace_of_user(name) for name in ("ada", "bob"))
 
 
 WORKERS = ReplicaSet(worker=Replicas(count=2, resources=Resources(cpu=0.5, memory="1Gi")))
@@ -53,7 +53,7 @@ def launched(server: KubeServer, namespace: str, name: str, **status: Any) -> Ob
 
 
 def within(
-    server: KubeServer, do: Callable[[Kubernetes], Awaitable[None]], users: tuple[str, ...] = ()
+    server: KubeServer, do: Callable[[KubernetesSite], Awaitable[None]], users: tuple[str, ...] = ()
 ) -> None:
     """Do something with the world of the console."""
 
@@ -61,7 +61,7 @@ def within(
         return ("ada", "bob", *users)
 
     async def whole() -> None:
-        world = Kubernetes(server.api(), HOME, names.DEFAULT_PREFIX, names_)
+        world = KubernetesSite(server.api(), HOME, namespace_objects.DEFAULT_PREFIX, names_)
         world.start()
         try:
             await do(world)

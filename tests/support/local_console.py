@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tfcluster_magic.hub.console.sites.here import Here
+from tfcluster_magic.hub.console.sites.local import LocalSite
 from tfcluster_magic.runs.manager import ClusterManager
 
 SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(3600)\n"
@@ -24,14 +24,14 @@ def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClusterManager:
     return ClusterManager()
 
 
-def within(do: Callable[[Here], Awaitable[None]]) -> None:
+def within(do: Callable[[LocalSite], Awaitable[None]]) -> None:
     """Do something with this machine, whose hub is ada's."""
 
     async def users() -> list[str]:
         return ["ada", "slow"]
 
     async def whole() -> None:
-        here = Here("ada", users)
+        here = LocalSite("ada", users)
         try:
             await do(here)
         finally:

@@ -11,7 +11,7 @@ from playwright.sync_api import Locator, expect
 from support.ui.accessibility import Findings
 from support.ui.page import LabPage
 
-from tfcluster_magic.runs.waiting import Until
+from tfcluster_magic.runs.manager import Until
 
 
 @pytest.mark.timeout(420)  # a dozen screens

@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from blocking import Blocking
 from playwright.sync_api import expect
+from support.blocking_file import Blocking
 from support.ui.lab_server import LabServer
 from support.ui.page import LabPage
 from support.ui.page_console import AWAY
 from support.ui.relay import Relay
 
 from tfcluster_magic.backends.local.store import RunFolder
-from tfcluster_magic.runs.waiting import Until
+from tfcluster_magic.runs.manager import Until
 
 Open = Callable[..., LabPage]
 

@@ -10,7 +10,7 @@ from playwright.sync_api import Locator, Response, expect
 from support.ui.launch_form import LAUNCH, button, form, launch, opened
 from support.ui.page import LabPage
 
-from tfcluster_magic.runs.waiting import Until
+from tfcluster_magic.runs.manager import Until
 from tfcluster_magic.spec import Phase
 
 __all__ = ["form"]  # a fixture, as if written here

@@ -11,7 +11,7 @@ from support.ui.lab_server import LabServer
 from support.ui.page import LabPage
 from support.ui.page_console import AWAY
 
-from tfcluster_magic.output.bundle import bundle
+from tfcluster_magic.output.run_view import run_bundle
 from tfcluster_magic.spec import TFCluster
 
 LOAD = "%load_ext tfcluster_magic\n"
@@ -19,7 +19,7 @@ LOAD = "%load_ext tfcluster_magic\n"
 
 def output_of(run: TFCluster) -> list[dict[str, Any]]:
     """The output of a cell that launched this run, as a notebook keeps it."""
-    data = bundle(run)
+    data = run_bundle(run)
     return [{"output_type": "display_data", "data": data, "metadata": {}}]
 
 

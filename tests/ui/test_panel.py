@@ -9,12 +9,12 @@ from typing import Literal
 
 import pytest
 from playwright.sync_api import Locator, expect
-from slow_program import SlowProgram
+from support.slow_program import SlowProgram
 from support.ui.accessibility import Findings
 from support.ui.lab_server import LabServer
 from support.ui.page import LabPage
 
-from tfcluster_magic.runs.waiting import Until
+from tfcluster_magic.runs.manager import Until
 
 # An icon of a widget is a character before the word.
 LAUNCH, STOP = re.compile("Launch$"), re.compile("Stop$")

@@ -7,7 +7,7 @@ import re
 from playwright.sync_api import Locator, expect
 from support.ui.page import LabPage
 
-from tfcluster_magic.runs.waiting import Until
+from tfcluster_magic.runs.manager import Until
 from tfcluster_magic.spec import Phase
 
 BEYOND = """sidebar => {

@@ -19,7 +19,7 @@ from support.ui.accessibility import Findings
 from support.ui.lab_server import LabServer
 from support.ui.page import LabPage
 
-from tfcluster_magic.tensorboard.registry import Entry, registry
+from tfcluster_magic.tensorboard.process import RegistryEntry, registry_folder
 
 RECORDER = TESTS / "support" / "server" / "recorder.py"
 FONTS = r"\.woff2"
@@ -233,7 +233,9 @@ def test_the_page_comes_before_its_process(lab: LabPage) -> None:
     notice = lab.page.locator(".tfc-Board-notice:visible")
     for name in ("slow", "gone"):
         folder = write_events(lab.server.root / name)
-        with Entry(registry(lab.server.state), str(folder)).locked():  # the start waits for it
+        with RegistryEntry(
+            registry_folder(lab.server.state), str(folder)
+        ).locked():  # the start waits for it
             lab.execute("tfcluster:tensorboard", folder=name)
             expect(frame(lab).locator("mat-toolbar").first).to_be_visible()
             assert lab.server.manager.boards.living() == []
@@ -265,7 +267,7 @@ def recorder(server: LabServer) -> Iterator[Path]:
     """A page in the place of a TensorBoard, which shows what reached it."""
     folder = server.root / "recorded"
     folder.mkdir()
-    file = Entry(registry(server.state), str(folder)).file("json")
+    file = RegistryEntry(registry_folder(server.state), str(folder)).file("json")
     words = [sys.executable, str(RECORDER), str(file), str(folder), "/a-secret"]
     with subprocess.Popen(words) as process:
         wait_until(file.exists)

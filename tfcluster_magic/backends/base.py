@@ -1,4 +1,4 @@
-"""The few verbs that touch a world. Every backend passes `tests/test_backend_contract*.py`
+"""The few verbs that touch a world. Every backend passes `tests/unit/backends/test_contract*.py`
 unchanged.
 
 A backend stores runs and makes the world match them; it never interprets a user's words (the faces
@@ -18,7 +18,7 @@ from typing import overload
 from .. import paths
 from ..i18n import _
 from ..launch import LaunchRequest
-from ..quota.ledger import Account
+from ..quota.ledger import HoursAccount
 from ..quota.preflight import Limit, Options, Preflight
 from ..spec import Spec, Stop, TFCluster
 
@@ -93,11 +93,11 @@ class Backend(abc.ABC):
         """Everything that stands against `spec` now. Creates nothing."""
 
     @abc.abstractmethod
-    def hours(self) -> Account:
+    def hours(self) -> HoursAccount:
         """CPU- and GPU-hours of this user until now, of deleted runs too, and what is allowed."""
 
     @abc.abstractmethod
-    def bounded(self) -> Account | None:
+    def bounded(self) -> HoursAccount | None:
         """The same where hours are bounded; None: they are not."""
 
     @abc.abstractmethod

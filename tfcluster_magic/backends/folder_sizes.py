@@ -18,18 +18,18 @@ import msgspec
 
 from .. import state_files
 from ..i18n import _
-from ..quota.storage import OWN, WARN, Part, Volume
+from ..quota.storage import OWN_VOLUME_FACTOR, WARN_FROM, FolderEntry, FolderUsage
 from ..spec import Model
 
-SECONDS, ENTRIES = 1.0, 300_000
+MOST_SECONDS, MOST_ENTRIES = 1.0, 300_000
 """The most that the walks of one measuring take."""
-KEPT, KEPT_WHEN_FULL = 60.0, 3.0
-PART = 10
+CACHE_SECONDS, CACHE_SECONDS_WHEN_FULL = 60.0, 3.0
+CACHE_FACTOR = 10
 """So many times as long as it took is kept what was measured: a form asks while somebody types."""
 LARGEST = 5
 
 
-class Folder(msgspec.Struct, frozen=True):
+class MeasuredFolder(msgspec.Struct, frozen=True):
     """One that is to be measured; `allowed` in bytes. `runs`: it holds `<cluster>/<n>`."""
 
     name: str
@@ -38,52 +38,52 @@ class Folder(msgspec.Struct, frozen=True):
     runs: bool = False
 
 
-class _Kept(Model, frozen=True):
+class _CachedSizes(Model, frozen=True):
     at: float = 0.0
     took: float = 0.0
-    volumes: tuple[Volume, ...] = ()
+    volumes: tuple[FolderUsage, ...] = ()
 
 
-_KEPT: dict[str, _Kept] = {}
+_CACHE: dict[str, _CachedSizes] = {}
 
 
 def measure(
-    folders: Sequence[Folder],
+    folders: Sequence[MeasuredFolder],
     keep_in: Path | None = None,
     *,
-    but: Sequence[Folder] = (),
-    seconds: float = SECONDS,
-) -> list[Volume]:
+    but: Sequence[MeasuredFolder] = (),
+    seconds: float = MOST_SECONDS,
+) -> list[FolderUsage]:
     """Each of them as full as it is, or was a moment ago; `keep_in` is a folder for a file.
 
     What lies in another one, or in those of `but`, does not count.
     """
     about = repr([(each.name, str(each.path), each.allowed) for each in folders])
     file = keep_in / "storage.json" if keep_in is not None else None
-    kept = _KEPT.get(about) or _read(file, about)
+    kept = _CACHE.get(about) or _read(file, about)
     now = time.time()
-    if kept is not None and 0 <= now - kept.at < _fresh(kept):
+    if kept is not None and 0 <= now - kept.at < _cache_seconds(kept):
         return list(kept.volumes)
     begun = time.monotonic()
-    walk = _Walk(begun + seconds, {os.path.realpath(f.path) for f in (*folders, *but)})
-    found = [_measured(each, walk) for each in folders]
-    _KEPT.clear()
-    _KEPT[about] = _Kept(at=now, took=time.monotonic() - begun, volumes=tuple(found))
-    _write(file, about, _KEPT[about])
+    walk = _BoundedWalk(begun + seconds, {os.path.realpath(f.path) for f in (*folders, *but)})
+    found = [_measure(each, walk) for each in folders]
+    _CACHE.clear()
+    _CACHE[about] = _CachedSizes(at=now, took=time.monotonic() - begun, volumes=tuple(found))
+    _write(file, about, _CACHE[about])
     return found
 
 
-def _fresh(kept: _Kept) -> float:
-    full = any(each.share >= WARN for each in kept.volumes)
-    return max(KEPT_WHEN_FULL, PART * kept.took) if full else KEPT
+def _cache_seconds(kept: _CachedSizes) -> float:
+    full = any(each.share >= WARN_FROM for each in kept.volumes)
+    return max(CACHE_SECONDS_WHEN_FULL, CACHE_FACTOR * kept.took) if full else CACHE_SECONDS
 
 
-def _measured(folder: Folder, walk: _Walk) -> Volume:
-    found = Volume(name=folder.name, path=str(folder.path), allowed=folder.allowed)
+def _measure(folder: MeasuredFolder, walk: _BoundedWalk) -> FolderUsage:
+    found = FolderUsage(name=folder.name, path=str(folder.path), allowed=folder.allowed)
     replace = msgspec.structs.replace
     try:
-        used = _own_file_system(folder)
-        has_room = used is not None and used < WARN * (folder.allowed or 0)
+        used = _used_of_own_file_system(folder)
+        has_room = used is not None and used < WARN_FROM * (folder.allowed or 0)
         parts = [] if has_room else walk.parts(folder)
     except FileNotFoundError:
         return replace(found, used=0)
@@ -99,30 +99,30 @@ def _measured(folder: Folder, walk: _Walk) -> Volume:
     )
 
 
-def _own_file_system(folder: Folder) -> int | None:
+def _used_of_own_file_system(folder: MeasuredFolder) -> int | None:
     """Bytes taken of the file system that the folder is, where it has one of about its size."""
     room = os.statvfs(folder.path)
     size = room.f_blocks * room.f_frsize
-    if folder.allowed is None or not 0 < size <= folder.allowed * OWN:
+    if folder.allowed is None or not 0 < size <= folder.allowed * OWN_VOLUME_FACTOR:
         return None
     # By what is free: a file system is smaller than its volume, and full all the same.
     return folder.allowed - min(room.f_bavail * room.f_frsize, folder.allowed)
 
 
-class _Walk:
+class _BoundedWalk:
     """One walk over several folders with one bound; none goes into another of them."""
 
     def __init__(self, until: float, others: Collection[str]) -> None:
         self.cut = False
-        self._until, self._left, self._others = until, ENTRIES, others
+        self._until, self._left, self._others = until, MOST_ENTRIES, others
 
-    def parts(self, folder: Folder) -> list[Part]:
+    def parts(self, folder: MeasuredFolder) -> list[FolderEntry]:
         """What lies right below it, or its runs, with all that is in each. Raises OSError."""
         found = []
         for entry in list(os.scandir(folder.path)):
             if folder.runs and entry.is_dir(follow_symlinks=False):
                 found += [
-                    Part(
+                    FolderEntry(
                         name=f"{entry.name}-{one.name}",
                         used=self._size(one),
                         run=one.name.isdecimal(),
@@ -130,7 +130,7 @@ class _Walk:
                     for one in self._entries(entry.path)
                 ]
             elif os.path.realpath(entry.path) not in self._others:
-                found.append(Part(name=entry.name, used=self._size(entry)))
+                found.append(FolderEntry(name=entry.name, used=self._size(entry)))
         return found
 
     def _size(self, entry: os.DirEntry[str]) -> int:
@@ -162,12 +162,12 @@ class _Walk:
         return 0
 
 
-def _read(file: Path | None, about: str) -> _Kept | None:
-    known = state_files.read(file, dict[str, _Kept]) if file is not None else None
+def _read(file: Path | None, about: str) -> _CachedSizes | None:
+    known = state_files.read(file, dict[str, _CachedSizes]) if file is not None else None
     return (known or {}).get(about)
 
 
-def _write(file: Path | None, about: str, kept: _Kept) -> None:
+def _write(file: Path | None, about: str, kept: _CachedSizes) -> None:
     if file is None or not file.parent.is_dir():
         return
     with contextlib.suppress(OSError):  # a full disk: it is measured again

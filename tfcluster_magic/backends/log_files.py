@@ -40,11 +40,11 @@ class TaskLog:
     def seek_last(self, lines: int) -> None:
         """Go to where the last `lines` lines that count begin."""
         path = self._find()
-        if path is None or (fd := _opened(path)) is None:
+        if path is None or (fd := _open(path)) is None:
             return
         with os.fdopen(fd, "rb") as file:
             found, size = 0, file.seek(0, os.SEEK_END)
-            for at, line in backwards(file, size):
+            for at, line in lines_backwards(file, size):
                 # The newline of the last line begins no further one.
                 found += at < size and self._counts(_text(line))
                 if found >= lines:
@@ -76,7 +76,7 @@ class TaskLog:
         self.behind = end < size
         if end == self._offset:
             return
-        if (fd := _opened(path)) is None:
+        if (fd := _open(path)) is None:
             return
         with os.fdopen(fd, "rb") as file:
             file.seek(self._offset)
@@ -106,10 +106,10 @@ def _is_file(place: Path) -> bool:
         return False
 
 
-def _opened(path: Path) -> int | None:
+def _open(path: Path) -> int | None:
     """Open a log, which a program may have replaced by anything; None if it is not a file."""
     try:
-        return state_files.opened(path, owned=False)
+        return state_files.open_regular(path, owned=False)
     except (FileNotFoundError, state_files.Unreadable):
         return None
 
@@ -118,7 +118,7 @@ def _text(line: bytes) -> str:
     return line.decode("utf-8", "replace").rstrip("\r")
 
 
-def backwards(file: BinaryIO, at: int) -> Iterator[tuple[int, bytes]]:
+def lines_backwards(file: BinaryIO, at: int) -> Iterator[tuple[int, bytes]]:
     """Yield the lines before `at`, newest first, with their offsets; without the file's first line.
 
     A line without an end (a progress bar, binary) comes in parts, as `TaskLog.read` gives it.
@@ -139,7 +139,7 @@ def backwards(file: BinaryIO, at: int) -> Iterator[tuple[int, bytes]]:
         at = start
 
 
-def read(
+def read_logs(
     places: Mapping[str, Sequence[Path]],
     tail: int | None,
     follow: bool,

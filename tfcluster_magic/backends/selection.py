@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import BackendUnavailable
 from ..i18n import _
-from ..kube.api import account
+from ..kube.api import access
 from .base import Backend
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ BACKENDS = ("local", "kubernetes", AUTO)
 VARIABLE = "TFCLUSTER_BACKEND"
 
 
-def make(name: str, folders: Mapping[str, Path], context: str, namespace: str) -> Backend:
+def make_backend(name: str, folders: Mapping[str, Path], context: str, namespace: str) -> Backend:
     """The backend of this name.
 
     Args:
@@ -50,7 +50,7 @@ def make(name: str, folders: Mapping[str, Path], context: str, namespace: str) -
         )
     if name == "kubernetes":
         return _kubernetes(context, namespace)
-    if name == AUTO and account.in_pod():
+    if name == AUTO and access.in_pod():
         found = None
         with suppress(BackendUnavailable):  # not made for it: it has not even the package
             found = _kubernetes(context, namespace)
@@ -72,5 +72,5 @@ def _kubernetes(context: str, namespace: str) -> KubernetesBackend:
     except ModuleNotFoundError as error:
         if error.name and error.name.startswith(__package__.partition(".")[0]):
             raise
-        raise account.not_installed() from None
+        raise access.client_not_installed() from None
     return KubernetesBackend(context, namespace)

@@ -14,10 +14,9 @@ from collections.abc import Sequence
 import click
 
 from ..errors import TFClusterError, UsageError
-from ..i18n import ENGLISH, _, asked, language
-from .group import LazyGroup
+from ..i18n import ENGLISH, _, language, requested_language
+from .group import LazyGroup, translated_click_message
 from .terminal import Detached, Interrupted, Terminal
-from .wording import of_click
 
 DETACHED = 130
 
@@ -59,12 +58,12 @@ def run(argv: Sequence[str], terminal: Terminal) -> object:
     except click.Abort:
         raise Interrupted from None
     except click.ClickException as error:
-        raise UsageError(_explained(error)) from None
+        raise UsageError(_with_help_hint(error)) from None
     return None if isinstance(made, int) else made
 
 
-def _explained(error: click.ClickException) -> str:
-    text = of_click(error.format_message()).rstrip(".。")
+def _with_help_hint(error: click.ClickException) -> str:
+    text = translated_click_message(error.format_message()).rstrip(".。")
     ctx = getattr(error, "ctx", None)
     if ctx is None:
         return text
@@ -82,11 +81,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a Latin-1 terminal gets `?` and no traceback
-    with language(asked() if _shown(_("Options")) else ENGLISH):
+    with language(requested_language() if _can_encode(_("Options")) else ENGLISH):
         sys.exit(_exit_code(sys.argv[1:] if argv is None else argv))
 
 
-def _shown(text: str) -> bool:
+def _can_encode(text: str) -> bool:
     """Whether the terminal has the characters of this language."""
     try:
         text.encode(sys.stdout.encoding or "ascii")

@@ -15,8 +15,8 @@ from ..i18n import _, mark
 from ..launch.options import OPTIONS, Kind
 from ..output.documents import FORMS
 from ..spec.quantities import duration_rule, parse_duration
+from .group import Command, translated_click_message
 from .terminal import Terminal
-from .wording import Command, of_click
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -40,7 +40,7 @@ class Duration(click.ParamType[float]):
             )
 
 
-class Words(click.ParamType[str]):
+class Choices(click.ParamType[str]):
     """One of some words, offered for completion; the manager refuses others."""
 
     name = "word"
@@ -122,18 +122,18 @@ def launch_options(command: F) -> F:
         else:
             names = option.flag
             settings["metavar"] = "|".join(option.words) or option.kind.value
-            settings["type"] = click.Path() if option.kind is Kind.FILE else Words(option.words)
+            settings["type"] = click.Path() if option.kind is Kind.FILE else Choices(option.words)
             settings["multiple"] = option.kind.repeats
         command = click.option(names, option.key, **settings)(command)
     return command
 
 
-def given(options: dict[str, Any]) -> dict[str, Any]:
+def given_options(options: dict[str, Any]) -> dict[str, Any]:
     """The launch options that were said."""
     return {key: value for key, value in options.items() if value not in (None, ())}
 
 
-def arguments_of(ctx: click.Context) -> list[str] | None:
+def program_arguments(ctx: click.Context) -> list[str] | None:
     """What followed `--`, or None when there was no `--`."""
     words: list[str] | None = ctx.meta.get(_ARGUMENTS)
     return words
@@ -169,7 +169,9 @@ class LaunchCommand(Command):
         except click.UsageError as error:
             if "unexpected extra argument" not in error.message:
                 raise
-            text = _("; ").join([of_click(error.message).rstrip("."), _(_OWN_ARGUMENTS)])
+            text = _("; ").join(
+                [translated_click_message(error.message).rstrip("."), _(_OWN_ARGUMENTS)]
+            )
             raise click.UsageError(text, ctx) from None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -1,14 +1,144 @@
-"""The group that imports a verb's module when the verb is used, and says which verb was meant."""
+"""The group of verbs: commands imported when they are used, and help in the user's language.
+
+What is declared in English when a command is imported is translated when it is shown, and lines of
+wide characters fit the terminal. click's own messages are translated, too; one that is not in our
+list stays English.
+"""
 
 from __future__ import annotations
 
 import difflib
 import importlib
+import inspect
+import re
+from collections.abc import Iterable, Iterator
 
 import click
+from click.shell_completion import CompletionItem, get_completion_class
 
-from ..i18n import _, mark
-from .wording import Command
+from ..i18n import ENGLISH, _, current_language, mark
+from ..output.text import fold, width
+
+_CLICK_HELP = (
+    mark("Options"),
+    mark("Show this message and exit."),
+    mark("Show the version and exit."),
+)
+_CLICK_MESSAGES = (
+    mark("Missing argument {name}."),
+    mark("Missing option {name}."),
+    mark("No such option {name}. Did you mean {close}?"),
+    mark("No such option {name}. (Did you mean one of: {close}?)"),
+    mark("No such option {name}."),
+    mark("Option {name} requires an argument."),
+    mark("Option {name} does not take a value."),
+    mark("Got unexpected extra argument ({words})"),
+    mark("Got unexpected extra arguments ({words})"),
+    mark("Invalid value for {name}: {problem}"),
+    mark("{value} is not one of {choices}."),
+    mark("{value} is not a valid integer."),
+    mark("{value} is not in the range {range}."),
+)
+
+
+def translated_click_message(text: str) -> str:
+    """A sentence of click's in the person's language, found again by how click builds it."""
+    if current_language() == ENGLISH:
+        return text
+    for sentence in _CLICK_MESSAGES:
+        pattern = re.sub(r"\\{(\w+)\\}", r"(?P<\1>.*?)", re.escape(sentence))
+        if found := re.fullmatch(pattern, text, re.DOTALL):
+            values = {
+                key: translated_click_message(value) for key, value in found.groupdict().items()
+            }
+            return _(sentence).format(**values)
+    return text
+
+
+class Formatter(click.HelpFormatter):
+    """Writes help in the person's language."""
+
+    def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
+        """The first line."""
+        super().write_usage(prog, args, prefix or _("Usage: "))
+
+    def write_heading(self, heading: str) -> None:
+        """The title of a section."""
+        self.write(" " * self.current_indent + _("{title}:").format(title=_(heading)) + "\n")
+
+    def write_text(self, text: str) -> None:
+        """Paragraphs."""
+        super().write_text(_translated_help(text, self.width - self.current_indent))
+
+    def write_dl(
+        self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
+    ) -> None:
+        """Words and what they mean."""
+        rows = list(rows)
+        longest = min(max((width(word) for word, _meaning in rows), default=0), col_max)
+        left = self.width - longest - col_spacing - 2
+        told = []
+        for word, meaning in rows:
+            text, gap, bounds = meaning.partition("  [")  # click adds those of a number
+            told.append((word, _translated_help(text, max(left, 10)) + gap + bounds))
+        super().write_dl(told, col_max, col_spacing)
+
+
+def paragraphs(text: str) -> Iterator[tuple[str, bool]]:
+    """The messages of a help text, one for each paragraph, and whether its lines stay as they are.
+
+    click's mark for such a paragraph, a backspace, is not part of the message.
+    """
+    for paragraph in inspect.cleandoc(text).split("\n\n"):
+        if paragraph.startswith("\b\n"):
+            yield paragraph.removeprefix("\b\n"), True
+        elif paragraph:
+            yield " ".join(paragraph.split()), False
+
+
+def _translated_help(text: str, columns: int) -> str:
+    """`text` translated, in lines of our own: click counts characters, and not columns."""
+    if current_language() == ENGLISH:
+        return text
+    told = []
+    for message, stays in paragraphs(text):
+        lines = [_(message)] if stays else fold(_(message), columns)
+        told.append("\n".join(["\b", *lines]))
+    return "\n\n".join(told)
+
+
+class _Context(click.Context):
+    formatter_class = Formatter
+
+
+class Command(click.Command):
+    """A command whose help is in the person's language."""
+
+    context_class = _Context
+
+    def get_help_option_names(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """`-h` and `--help` for each command, also for one that is used without its group.
+
+        click keeps the option of the first use, so it must not depend on that use's context.
+        """
+        return ["-h", "--help"]
+
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """The first sentence, for a list of completions."""
+        if current_language() == ENGLISH:
+            return super().get_short_help_str(limit)
+        first = next((message for message, _stays in paragraphs(self.help or "")), "")
+        return re.split(r"[。；\n]", _(first))[0]  # noqa: RUF001 - Chinese punctuation
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The options and words that fit, each with its meaning."""
+        found = super().shell_complete(ctx, incomplete)
+        for item in found:
+            item.help = item.help and _(item.help)
+        return found
+
+
+# The verbs
 
 VERBS: dict[str, tuple[str, str]] = {
     "launch": ("tfcluster_magic.cli.launch", mark("start a cluster")),
@@ -18,25 +148,25 @@ VERBS: dict[str, tuple[str, str]] = {
         mark("how a run is doing, in one sentence and task by task"),
     ),
     "logs": ("tfcluster_magic.cli.logs", mark("what the tasks print")),
-    "stop": ("tfcluster_magic.cli.ending", mark("end runs; their records and output stay")),
-    "delete": ("tfcluster_magic.cli.ending", mark("remove records, and output when asked")),
+    "stop": ("tfcluster_magic.cli.runs", mark("end runs; their records and output stay")),
+    "delete": ("tfcluster_magic.cli.runs", mark("remove records, and output when asked")),
     "rerun": ("tfcluster_magic.cli.launch", mark("launch the same snapshot again, or resume it")),
-    "connect": ("tfcluster_magic.cli.reach", mark("how to use an in-graph cluster")),
-    "tensorboard": ("tfcluster_magic.cli.reach", mark("open TensorBoard on a run or on all")),
+    "connect": ("tfcluster_magic.cli.runs", mark("how to use an in-graph cluster")),
+    "tensorboard": ("tfcluster_magic.cli.runs", mark("open TensorBoard on a run or on all")),
     "render": ("tfcluster_magic.cli.render", mark("a run or a launch as documents, task by task")),
     "options": (
-        "tfcluster_magic.cli.options",
+        "tfcluster_magic.cli.runs",
         mark("what a launch can ask for, and what fits now"),
     ),
     "hours": (
-        "tfcluster_magic.cli.hours",
+        "tfcluster_magic.cli.runs",
         mark("CPU- and GPU-hours that runs have held, and what is left"),
     ),
     "admin": (
         "tfcluster_magic.cli.admin",
         mark("clusters of everyone, for administrators of a hub"),
     ),
-    "completion": ("tfcluster_magic.cli.completion", mark("the completion script of a shell")),
+    "completion": ("tfcluster_magic.cli.group", mark("the completion script of a shell")),
 }
 """Each verb, the module that holds its command, and its line in `--help`, in that order."""
 
@@ -75,3 +205,25 @@ class LazyGroup(Command, click.Group):
             words = {"name": name, "close": "".join(close), "verbs": ", ".join(VERBS)}
             raise click.UsageError(text.format(**words), ctx)
         return super().resolve_command(ctx, args)
+
+
+# `completion`: the script that completes verbs, options and names of runs in a shell
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command("completion", cls=Command)
+@click.argument("shell", type=click.Choice(SHELLS))
+@click.pass_context
+def completion_command(ctx: click.Context, shell: str) -> None:
+    """Print the completion script of a shell.
+
+    \b
+    bash:  eval "$(tfcluster completion bash)"          in ~/.bashrc
+    zsh:   eval "$(tfcluster completion zsh)"           in ~/.zshrc
+    fish:  tfcluster completion fish | source           in ~/.config/fish/config.fish
+    """  # noqa: D301 - click reads \b
+    kind = get_completion_class(shell)
+    assert kind is not None
+    root = ctx.find_root().command
+    click.echo(kind(root, {}, "tfcluster", "_TFCLUSTER_COMPLETE").source())

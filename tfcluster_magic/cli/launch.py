@@ -10,7 +10,7 @@ import click
 from ..errors import UsageError
 from ..i18n import _
 from ..output.documents import document, readable
-from ..runs.waiting import Until
+from ..runs.manager import Until
 from ..spec import Mode, TFCluster
 from . import grammar
 from .logs import follow_output
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..launch.planning import Plan
 
 
-def _watching(command: grammar.F) -> grammar.F:
+def _wait_options(command: grammar.F) -> grammar.F:
     """The options that say how long to stay."""
     for option in (
         grammar.backend_option,
@@ -44,7 +44,7 @@ def _watching(command: grammar.F) -> grammar.F:
 @click.option("--name", help="name of the cluster [from the program]")
 @click.option("--sha256", help="checksum that a program from a URL must have")
 @click.option("-f", "--file", type=click.Path(), help="cluster file in YAML; options go before it")
-@_watching
+@_wait_options
 @click.pass_context
 def launch_command(ctx: click.Context, /, **words: Any) -> TFCluster | None:
     """Launch a cluster that runs PROGRAM: a file, a folder with run.sh, or a URL.
@@ -60,17 +60,17 @@ def launch_command(ctx: click.Context, /, **words: Any) -> TFCluster | None:
     """  # noqa: D301 - click reads \b
     terminal: Terminal = ctx.obj
     stay = {key: words.pop(key) for key in ("wait", "follow", "timeout", "form", "dry_run")}
-    _refuse_mixed(stay)
+    _check_wait_options(stay)
     asked = {
-        "arguments": grammar.arguments_of(ctx) or (),
+        "arguments": grammar.program_arguments(ctx) or (),
         "cell": terminal.cell,
         **{key: words.pop(key) for key in ("program", "name", "sha256", "file")},
-        **grammar.given(words),
+        **grammar.given_options(words),
     }
     if stay["dry_run"]:
         _show_plan(terminal, terminal.manager.plan(**asked), stay["form"])
         return None
-    return _see_through(terminal, terminal.manager.launch(**asked), **stay)
+    return _report_and_wait(terminal, terminal.manager.launch(**asked), **stay)
 
 
 @click.command("rerun", cls=grammar.LaunchCommand)
@@ -78,7 +78,7 @@ def launch_command(ctx: click.Context, /, **words: Any) -> TFCluster | None:
 @grammar.launch_options
 @click.option("--name", help="name of the new cluster [that of REF]")
 @click.option("--resume", is_flag=True, help="start from the checkpoints of REF")
-@_watching
+@_wait_options
 @click.pass_context
 def rerun_command(ctx: click.Context, /, **words: Any) -> TFCluster | None:
     """Launch the program of REF again: the same snapshot and options, changed where you say so.
@@ -87,19 +87,19 @@ def rerun_command(ctx: click.Context, /, **words: Any) -> TFCluster | None:
     """
     terminal: Terminal = ctx.obj
     stay = {key: words.pop(key) for key in ("wait", "follow", "timeout", "form", "dry_run")}
-    _refuse_mixed(stay)
+    _check_wait_options(stay)
     asked = {
-        "arguments": grammar.arguments_of(ctx),
+        "arguments": grammar.program_arguments(ctx),
         **{key: words.pop(key) for key in ("ref", "name", "resume")},
-        **grammar.given(words),
+        **grammar.given_options(words),
     }
     if stay["dry_run"]:
         _show_plan(terminal, terminal.manager.plan_rerun(**asked), stay["form"])
         return None
-    return _see_through(terminal, terminal.manager.rerun(**asked), **stay)
+    return _report_and_wait(terminal, terminal.manager.rerun(**asked), **stay)
 
 
-def _refuse_mixed(stay: dict[str, Any]) -> None:
+def _check_wait_options(stay: dict[str, Any]) -> None:
     if stay["follow"] and stay["form"] != "table":
         raise UsageError(
             _("--follow prints the tasks' output, so -o json|yaml|name cannot go with it")
@@ -128,7 +128,7 @@ def _show_plan(terminal: Terminal, plan: Plan, form: str) -> None:
     plan.check()
 
 
-def _see_through(
+def _report_and_wait(
     terminal: Terminal,
     cluster: TFCluster,
     *,

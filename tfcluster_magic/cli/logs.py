@@ -11,13 +11,11 @@ import click
 from ..errors import TFClusterError, WaitTimeout
 from ..i18n import _, ngettext
 from ..output import report
-from ..output.remarks import is_remark
-from ..output.stream import Prefixer, task_names
-from ..output.text import PLAIN
+from ..output.text import PLAIN, Prefixer, is_tensorflow_log, task_names
 from ..spec import TFCluster
 from . import grammar
+from .group import Command
 from .terminal import Terminal
-from .wording import Command
 
 _LOOK_EVERY = 0.5  # seconds between looks at the run while its output goes by
 
@@ -99,7 +97,7 @@ def follow_output(
     look, hidden = 0.0, 0
 
     def counts(text: str) -> bool:
-        return tensorflow_logs or not is_remark(text)
+        return tensorflow_logs or not is_tensorflow_log(text)
 
     for line in terminal.manager.logs(name, tasks, follow=follow, tail=tail, counts=counts):
         if line is None:

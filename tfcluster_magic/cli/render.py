@@ -1,4 +1,4 @@
-"""`render`: a run, or a launch that is only planned, as documents."""
+"""`render`: a run, or a launch that is only planned, as documents or Kubernetes manifests."""
 
 from __future__ import annotations
 
@@ -7,12 +7,59 @@ from typing import Any
 
 import click
 
+from ..backends.base import Preflight
 from ..backends.selection import means_kubernetes
-from ..errors import UsageError
+from ..errors import InvalidRequest, Problem, UsageError
 from ..i18n import _
+from ..kube.objects.manifests import ManifestLayout, render_template
+from ..kube.objects.manifests import render_manifests as laid_out
+from ..kube.objects.policy import Policy, parse_policy
+from ..launch.planning import plan_launch, request_launch
+from ..program import snapshots
 from ..spec import TFCluster
-from . import grammar, rendering
+from . import grammar
 from .terminal import Terminal
+
+
+def planned_cluster(*words: Any, **options: Any) -> TFCluster:
+    """The first run of its name that `ClusterManager.launch` with the same words would make.
+
+    Raises:
+        InvalidRequest: something is wrong with what was asked for; all of it is named.
+    """
+    with snapshots.scratch_folder() as folder:
+        return plan_launch(request_launch(folder, *words, **options), (), Preflight()).cluster
+
+
+def cluster_manifests(cluster: TFCluster, layout: str, template: str, policy: str) -> str:
+    """The manifests of a run.
+
+    Args:
+        cluster: a run, or one that is only planned.
+        layout: of `Layout`; "" for native, or with a template.
+        template: a file in Jinja's language; "" for our own.
+        policy: the administrator's file; "" for the defaults.
+
+    Raises:
+        InvalidRequest: a file cannot be used, or the run does not fit into a ConfigMap.
+        TFClusterError: the program in the record was altered.
+    """
+    decided = _read_policy(policy)
+    if template:
+        return render_template(cluster, decided, Path(template).absolute())
+    return laid_out(cluster, decided, ManifestLayout(layout or ManifestLayout.NATIVE))
+
+
+def _read_policy(file: str) -> Policy:
+    if not file:
+        return Policy()
+    try:
+        return parse_policy(Path(file).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or _("it is not UTF-8 text")
+        headline = _("the policy cannot be used")
+        raise InvalidRequest([Problem("--policy", file, why)], headline) from None
+
 
 LAYOUTS = ("native", "per-task")
 
@@ -51,23 +98,23 @@ def render_command(ctx: click.Context, /, **words: Any) -> None:
     terminal: Terminal = ctx.obj
     target = words.pop("target")
     asked = {key: words.pop(key) for key in ("name", "sha256", "file")}
-    asked |= {"arguments": grammar.arguments_of(ctx) or (), "cell": terminal.cell}
+    asked |= {"arguments": grammar.program_arguments(ctx) or (), "cell": terminal.cell}
     paper = {key: words.pop(key) or "" for key in ("layout", "template", "policy")}
     if paper["layout"] and paper["template"]:
         raise UsageError(_("--template is a layout of your own: leave out --layout"))
-    options, manager = grammar.given(words), terminal.manager
+    options, manager = grammar.given_options(words), terminal.manager
     planned = bool(
         target is None or "://" in target or Path(target).exists() or options or asked["file"]
     )
     on_paper = any(paper.values()) or means_kubernetes(manager.backend_name)
     if on_paper or not manager.backend.is_here:
         cluster = (
-            rendering.planned(program=target, **asked, **options)
+            planned_cluster(program=target, **asked, **options)
             if planned
             else manager.status(target)
         )
         _note_large(terminal, cluster)
-        terminal.emit(rendering.manifests(cluster, **paper))
+        terminal.emit(cluster_manifests(cluster, **paper))
         return
     cluster = (
         manager.plan(program=target, **asked, **options).cluster

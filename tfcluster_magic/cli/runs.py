@@ -1,17 +1,25 @@
-"""`list` and `status`: which runs there are, and how one is doing."""
+"""`list`, `status`, `stop`, `delete`, `connect`, `tensorboard`, `options` and `hours` of runs."""
 
 from __future__ import annotations
 
-import click
+import json
+import time
+from typing import Any
 
+import click
+import msgspec
+
+from ..errors import UsageError
 from ..i18n import _
-from ..output import report
-from ..output.documents import document
-from ..runs.manager import newest
+from ..output import documents, report
+from ..output.documents import document, to_yaml
+from ..quota import budgets, ledger
+from ..quota.ledger import Grouping, HoursRow
+from ..runs.manager import Until, newest
 from ..spec import Mode, Phase, TFCluster
 from . import grammar
+from .group import Command
 from .terminal import Terminal
-from .wording import Command
 
 
 @click.command("list", cls=Command)
@@ -77,7 +85,7 @@ def status_command(terminal: Terminal, ref: str, follow: bool, form: str) -> Non
     """Say how REF is doing: in one sentence, then task by task."""
     cluster = terminal.manager.status(ref)
     if not follow:
-        _show(terminal, cluster, form)
+        _show_status(terminal, cluster, form)
         for text in terminal.manager.left() if form == "table" and cluster.active else ():
             terminal.note(text)
         return
@@ -85,7 +93,7 @@ def status_command(terminal: Terminal, ref: str, follow: bool, form: str) -> Non
         for change in terminal.manager.follow(cluster.metadata.name):
             cluster = change or cluster
             if form == "table":
-                terminal.live(cluster, _text(terminal, cluster))
+                terminal.live(cluster, _status_text(terminal, cluster))
             elif change is not None:
                 terminal.emit(document(cluster, form))
             if cluster.status.released_at is not None:
@@ -94,10 +102,236 @@ def status_command(terminal: Terminal, ref: str, follow: bool, form: str) -> Non
         terminal.finished(cluster)
 
 
-def _show(terminal: Terminal, cluster: TFCluster, form: str) -> None:
-    terminal.emit(document(cluster, form) if form != "table" else _text(terminal, cluster))
+def _show_status(terminal: Terminal, cluster: TFCluster, form: str) -> None:
+    terminal.emit(document(cluster, form) if form != "table" else _status_text(terminal, cluster))
 
 
-def _text(terminal: Terminal, cluster: TFCluster) -> str:
+def _status_text(terminal: Terminal, cluster: TFCluster) -> str:
     notes = terminal.manager.notes(cluster)
     return report.status(cluster, terminal.paint, notes, most=terminal.columns)
+
+
+# `stop` and `delete`: end a run, and remove what it left
+
+yes_option = click.option("-y", "--yes", is_flag=True, help="do not ask")
+
+
+@click.command("stop", cls=Command)
+@grammar.ref_argument(required=False, nargs=-1)
+@click.option("--all", "every", is_flag=True, help="every run that still holds tasks")
+@click.option("--reason", help="why, for the record")
+@click.option("--no-wait", is_flag=True, help="return at once")
+@yes_option
+@grammar.backend_option
+@click.pass_obj
+def stop_command(
+    terminal: Terminal,
+    refs: tuple[str, ...],
+    every: bool,
+    reason: str | None,
+    no_wait: bool,
+    yes: bool,
+) -> None:
+    """End the runs REF…; their records, output and checkpoints stay."""
+    manager = terminal.manager
+    clusters = _runs_to_stop(terminal, refs, every)
+    names = [c.metadata.name for c in clusters]
+    action = _("stop {names}").format(names=", ".join(names))
+    if every and names and not terminal.confirm(action, yes, "stop --all"):
+        terminal.note(_("nothing was stopped"))
+        return
+    for name in names:
+        manager.stop(name, reason)
+    for before in clusters:
+        name = before.metadata.name
+        if no_wait:
+            terminal.say(report.headline(manager.status(name), terminal.paint))
+            continue
+        with terminal.detaching(name, _("{name} is being stopped all the same").format(name=name)):
+            after = manager.wait(name, until=Until.RELEASED, on_change=terminal.changed)
+        ended = "" if before.active else _("it had already ended")
+        if before.status.released_at is None and after.status.reclaimed is not None:
+            ended = report.reclaimed(after.status.reclaimed)
+        terminal.say(report.headline(after, terminal.paint) + (f" ({ended})" if ended else ""))
+
+
+def _runs_to_stop(terminal: Terminal, refs: tuple[str, ...], every: bool) -> list[TFCluster]:
+    """The runs that are meant, each once, all of them known before anything is done."""
+    if bool(refs) == every:
+        raise UsageError(_("stop: name the runs, or say --all"))
+    if not every:
+        return _distinct_runs(terminal, refs)
+    clusters = [c for c in terminal.manager.list(all_runs=True) if c.status.released_at is None]
+    if not clusters:
+        terminal.say(_("Nothing is running."))
+    return clusters
+
+
+def _distinct_runs(terminal: Terminal, refs: tuple[str, ...]) -> list[TFCluster]:
+    clusters = [terminal.manager.status(ref) for ref in refs]
+    return list({c.metadata.name: c for c in clusters}.values())
+
+
+@click.command("delete", cls=Command)
+@grammar.ref_argument(nargs=-1)
+@click.option("--with-logs", is_flag=True, help="its folder of logs and checkpoints, too")
+@yes_option
+@grammar.backend_option
+@click.pass_obj
+def delete_command(terminal: Terminal, refs: tuple[str, ...], with_logs: bool, yes: bool) -> None:
+    """Remove the records of the runs REF…; a run that is active is stopped first."""
+    clusters = _distinct_runs(terminal, refs)
+    active = [c.metadata.name for c in clusters if c.active]
+    names = ", ".join(c.metadata.name for c in clusters)
+    actions = [_("stop {names}").format(names=", ".join(active))] if active else []
+    actions.append(_("delete {names}").format(names=names))
+    if with_logs:
+        folders = [c.status.paths["output"] for c in clusters if "output" in c.status.paths]
+        actions.append(
+            _("remove the output and checkpoints in {folders}").format(folders=", ".join(folders))
+        )
+    words = " ".join(["delete", *refs, *(["--with-logs"] if with_logs else [])])
+    asks = bool(active) or with_logs
+    if asks and not terminal.confirm(_(", ").join(actions), yes, words):
+        terminal.note(_("nothing was deleted"))
+        return
+    for cluster in clusters:
+        name = cluster.metadata.name
+        goes_on = _("{name} is being stopped, and its record is still there").format(name=name)
+        with terminal.detaching(name, goes_on):
+            terminal.manager.delete(name, with_logs=with_logs)
+        terminal.say(_("deleted {name}").format(name=name))
+
+
+# `connect` and `tensorboard`: get at what a run offers
+
+
+@click.command("connect", cls=Command)
+@grammar.ref_argument()
+@click.option(
+    "--timeout", type=grammar.Duration(), default=60.0, help="wait this long for it [60s]"
+)
+@grammar.backend_option
+@click.pass_obj
+def connect_command(terminal: Terminal, ref: str, timeout: float) -> TFCluster:
+    """Say how to use the In-Graph cluster REF; in a notebook, return its handle.
+
+    In a notebook: cluster = %tfcluster connect REF, then cluster.target or cluster.strategy().
+    """
+    with terminal.detaching(ref):
+        cluster = terminal.manager.reachable(ref, timeout)
+    terminal.connected(cluster)
+    return cluster
+
+
+@click.command("tensorboard", cls=Command)
+@grammar.ref_argument(required=False, nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="every run in the log folder")
+@click.option("--stop", is_flag=True, help="end it instead; without REF every one that runs")
+@grammar.backend_option
+@click.pass_obj
+def tensorboard_command(
+    terminal: Terminal, refs: tuple[str, ...], everything: bool, stop: bool
+) -> None:
+    """Open TensorBoard on the runs REF…, beside each other, or on all runs.
+
+    It ends by itself when nobody used it for half an hour.
+    """
+    if refs and everything:
+        raise UsageError(_("tensorboard: name a run or say --all, not both"))
+    boards = terminal.manager.boards
+    if stop and not refs and not everything:
+        for shown in (ended := boards.stop()):
+            terminal.say(_("TensorBoard of {name} has ended").format(name=shown))
+        if not ended:
+            terminal.say(_("No TensorBoard is running."))
+        return
+    view = boards.view(*refs)
+    what = (
+        _("TensorBoard of {name}").format(name=", ".join(view.runs))
+        if view.runs
+        else _("TensorBoard of all runs")
+    )
+    if stop:
+        ended = boards.stop([view.folder])
+        text = _("{what} has ended") if ended else _("{what} does not run")
+        terminal.say(text.format(what=what))
+        return
+    terminal.board(boards.open(view).url, what, view)
+
+
+# `options`: what can be asked for, and what fits now
+
+
+@click.command("options", cls=Command)
+@grammar.output_option(("table", "json", "yaml"))
+@grammar.backend_option
+@click.pass_obj
+def options_command(terminal: Terminal, form: str) -> None:
+    """Say what a launch can ask for, and what fits now."""
+    what = terminal.manager.options()
+    if form == "table":
+        terminal.say(report.options(what, terminal.paint))
+    else:
+        terminal.emit(document(what, form))
+
+
+# `hours`: CPU- and GPU-hours that your runs have used, and what is left of the budget
+
+HOURS_FORMS = ("table", "json", "yaml", "csv")
+DEFAULT_DAYS = 7
+
+
+def window_options(command: grammar.F) -> grammar.F:
+    """`--from`, `--to`: which days."""
+    for option in (
+        click.option("--to", "last", metavar="DAY", default="", help="the last day [today, UTC]"),
+        click.option("--from", "first", metavar="DAY", default="", help="the first [a week]"),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command("hours", cls=Command)
+@window_options
+@click.option(
+    "--by",
+    type=click.Choice(["cluster", "day", "group"]),
+    default="cluster",
+    help="a row for each of these [cluster]",
+)
+@grammar.output_option(HOURS_FORMS)
+@grammar.backend_option
+@click.pass_obj
+def hours_command(terminal: Terminal, first: str, last: str, by: Grouping, form: str) -> None:
+    """Say how many CPU- and GPU-hours your runs have held, deleted ones too.
+
+    Runs that have not ended count until now. Days are those of UTC, such as 2026-11-22.
+    """
+    now = time.time()
+    account = terminal.manager.hours()
+    days = account.budget.days if account.budget else DEFAULT_DAYS
+    first, last = budgets.requested_window(first, last, days, now)
+    rows = ledger.hours_rows({"": account.days}, first, last, by)
+    more = {"budget": msgspec.to_builtins(account.budget)} if account.budget else {}
+    show_hours(terminal, rows, by, form, {"from": first, "to": last, "by": by, **more})
+    if form == "table":
+        for text in ledger.remaining_budget(account, now):
+            terminal.say(text)
+
+
+def show_hours(
+    terminal: Terminal, rows: list[HoursRow], by: Grouping, form: str, about: dict[str, Any]
+) -> None:
+    """Rows in the form that was asked for."""
+    if form == "csv":
+        terminal.emit(documents.hours_csv(rows, by))
+    elif form != "table":
+        told = {**about, "items": [msgspec.to_builtins(row) for row in rows]}
+        text = json.dumps(told, indent=2, ensure_ascii=False)
+        terminal.emit(text if form == "json" else to_yaml(told))
+    elif rows:
+        terminal.emit(documents.hours_table(rows, by, terminal.paint, terminal.columns))
+    else:
+        text = _("Nothing was held from {first} to {last}.")
+        terminal.say(text.format(first=about["from"], last=about["to"]))

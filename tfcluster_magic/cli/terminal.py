@@ -18,7 +18,7 @@ import click
 from ..errors import TFClusterError, UsageError
 from ..i18n import _
 from ..output import report
-from ..output.text import Paint, settled, tame
+from ..output.text import Paint, last_overwrite, sanitize_text
 from ..runs.manager import ClusterManager
 from ..spec import TFCluster
 
@@ -107,7 +107,7 @@ class Terminal:
         """
         colours = self.paint.enabled
         if self.is_terminal():
-            text = "\n".join(tame(settled(line)) for line in text.split("\n"))
+            text = "\n".join(sanitize_text(last_overwrite(line)) for line in text.split("\n"))
         elif raw:
             colours = True  # otherwise click strips them
         try:
@@ -127,7 +127,7 @@ class Terminal:
     def note(self, text: str) -> None:
         """A remark, which must not spoil the output of a pipe."""
         with suppress(OSError):  # the result, not the remark, is what counts
-            click.echo(tame(text), err=True)
+            click.echo(sanitize_text(text), err=True)
 
     def launched(self, cluster: TFCluster) -> None:
         """Show a run that has just been launched."""
@@ -154,7 +154,7 @@ class Terminal:
         if not sys.stdout.isatty():
             self.changed(cluster)
             return
-        lines = tame(text).split("\n")[: shutil.get_terminal_size().lines - 1]
+        lines = sanitize_text(text).split("\n")[: shutil.get_terminal_size().lines - 1]
         up = f"\x1b[{self._live_lines}A\x1b[J" if self._live_lines else ""
         click.echo(up + "\n".join(lines), color=True)
         self._live_lines = len(lines)
@@ -183,7 +183,9 @@ class Terminal:
         if not self.can_ask:
             text = _("this would {deed}; to do it: `{program} {command} --yes`")
             raise UsageError(text.format(deed=action, program=self.program, command=command))
-        return click.confirm(tame(_("This will {deed}. Go on?").format(deed=action)), err=True)
+        return click.confirm(
+            sanitize_text(_("This will {deed}. Go on?").format(deed=action)), err=True
+        )
 
     @contextmanager
     def detaching(self, name: str, then: str = "") -> Iterator[None]:

@@ -3,23 +3,79 @@
 Nothing here hangs without end: each object first waits until the tasks are ready, and what
 TensorFlow does after that is bounded by a time-out. Owns no process and no file; closing a notebook
 leaves the cluster as it is.
+
+Servers in pods reach the notebook at `client_address`: TensorFlow calls such a client `localhost`
+in what it tells the servers, which is true on one machine only, and a checkpoint that parameter
+servers write needs names from the client. There is one address for a process, on a port that the
+NetworkPolicy of In-Graph runs lets tasks reach; nothing is opened for it.
 """
 
 from __future__ import annotations
 
+import errno
+import socket
+import sys
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from ..errors import BackendUnavailable, ClientUnsupported
 from ..i18n import _
+from ..kube.api.labels import CLIENT_PORTS
 from ..spec import ServerKind
-from . import notebook
-from .environment import load_tensorflow, prepare_channels
-from .reach import own_address
-from .readiness import by_task, closed_ports, enumerate_closed, wait_until_open
-from .strategy import is_loopback, stay_on_loopback, strategy_for
+from .readiness import addresses_by_task, closed_ports, enumerate_closed, wait_until_open
+from .strategy import is_loopback, load_tensorflow, prepare_channels, stay_on_loopback, strategy_for
 from .tensorflow_errors import explain
+
+_client_addresses: dict[str, str] = {}
+
+
+def client_address(tasks: Mapping[str, str]) -> str:
+    """`host:port` of this process for the servers at `tasks`; the same for every cluster.
+
+    Raises:
+        ClientUnsupported: every port is in use.
+    """
+    host = _host_towards(next(iter(tasks.values())))
+    if host not in _client_addresses:
+        _client_addresses[host] = f"{host}:{_free_port(host)}"
+    return _client_addresses[host]
+
+
+def _host_towards(address: str) -> str:
+    """Our address on the way there; nothing is sent."""
+    host, _colon, port = address.rpartition(":")
+    family, kind, _protocol, _name, where = socket.getaddrinfo(
+        host.strip("[]"), int(port), type=socket.SOCK_DGRAM
+    )[0]
+    with socket.socket(family, kind) as probe:
+        probe.connect(where)
+        found: str = probe.getsockname()[0]
+    return f"[{found}]" if family == socket.AF_INET6 else found
+
+
+def _free_port(host: str) -> int:
+    family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
+    first, last = CLIENT_PORTS
+    for port in range(first, last + 1):
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            try:
+                probe.bind((host.strip("[]"), port))
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+            else:
+                return port
+    raise ClientUnsupported(
+        _(
+            "{count} notebooks of this pod drive clusters by strategies already: restart a kernel "
+            "that needs none any more"
+        ).format(count=last - first + 1)
+    )
+
+
+# -- the client ------------------------------------------------------------------------------------
 
 _SERVERS = ("ps", "worker")
 
@@ -49,7 +105,7 @@ class Client:
         self.server = server
         self.timeout = timeout
         self.operation_timeout = operation_timeout
-        self._tasks = by_task(self.addresses)
+        self._tasks = addresses_by_task(self.addresses)
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{len(hosts)} {kind}" for kind, hosts in self.addresses.items())
@@ -88,7 +144,7 @@ class Client:
         stay_on_loopback(self._tasks)  # whoever asks makes a strategy of it, which listens here
         jobs = {kind: list(hosts) for kind, hosts in self.addresses.items()}
         if not is_loopback(self._tasks):
-            jobs["chief"] = [own_address(self._tasks)]
+            jobs["chief"] = [client_address(self._tasks)]
         spec = tf.train.ClusterSpec(jobs)
         return tf.distribute.cluster_resolver.SimpleClusterResolver(spec, rpc_layer="grpc")
 
@@ -202,5 +258,34 @@ def connect(
     )
     client._wait_until_open()
     prepare_channels()
-    notebook.explain_failures_of(client)
+    explain_cell_failures(client)
     return client
+
+
+# -- in IPython ------------------------------------------------------------------------------------
+#
+# A known TensorFlow error is explained below the cell that failed. IPython's `post_run_cell`
+# event is used, so that exceptions keep their type and their traceback; IPython is never
+# imported.
+
+_newest_client: weakref.ref[Client] | None = None
+
+
+def explain_cell_failures(client: Client) -> None:
+    """From now on, explain what fails in a cell as work on this client's cluster."""
+    global _newest_client
+    _newest_client = weakref.ref(client)
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    if shell is not None and _explain_cell_failure not in shell.events.callbacks["post_run_cell"]:
+        shell.events.register("post_run_cell", _explain_cell_failure)
+
+
+def _explain_cell_failure(result: Any) -> None:
+    client = _newest_client() if _newest_client is not None else None
+    error = result.error_in_exec
+    if client is None or error is None:
+        return
+    text = client.explain(error)
+    if text is not None:
+        print(f"\nTFCluster: {text}", file=sys.stderr)

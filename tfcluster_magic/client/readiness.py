@@ -37,7 +37,7 @@ class ClosedPort:
         return f"{self.task} ({self.address}: {self.why})"
 
 
-def by_task(addresses: Mapping[str, Sequence[str]]) -> dict[str, str]:
+def addresses_by_task(addresses: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """`{"ps": ["a:1"]}` gives `{"ps-0": "a:1"}`."""
     return {
         task_name(kind, i): host
@@ -49,7 +49,7 @@ def by_task(addresses: Mapping[str, Sequence[str]]) -> dict[str, str]:
 def closed_ports(tasks: Mapping[str, str]) -> list[ClosedPort]:
     """Those of `tasks` (name to `host:port`) that accept no connection now; 2 s for 32 tasks."""
     with ThreadPoolExecutor(min(_AT_ONCE, len(tasks) or 1)) as pool:
-        return [closed for closed in pool.map(_knock, tasks.keys(), tasks.values()) if closed]
+        return [closed for closed in pool.map(_try_port, tasks.keys(), tasks.values()) if closed]
 
 
 def wait_until_open(tasks: Mapping[str, str], *, name: str, timeout: float) -> None:
@@ -81,7 +81,7 @@ def enumerate_closed(closed: Sequence[ClosedPort]) -> str:
     return _("{names} and {count} more").format(names=names, count=len(closed) - 5)
 
 
-def _knock(task: str, address: str) -> ClosedPort | None:
+def _try_port(task: str, address: str) -> ClosedPort | None:
     host, _colon, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_TIMEOUT).close()

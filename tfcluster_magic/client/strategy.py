@@ -1,30 +1,124 @@
-"""ParameterServerStrategy, with what TensorFlow does not say: one cluster for each process, and
-which Keras.
+"""TensorFlow as the client sets it up, and the ParameterServerStrategy of a cluster: one cluster
+for each process, and which Keras.
 
 TensorFlow connects a process to one cluster at a time: a second strategy moves the first one,
 silently, to the new cluster. This module owns the memory of which cluster that is (one for the
 process, like TensorFlow's own) and refuses the second while the first lives. It never connects to
 a cluster that it did not see open.
+
+It sets environment variables that TensorFlow's gRPC and its log read once; a value that the user
+has set always wins, and TensorFlow is imported only when a client object is asked for.
+`TF_GRPC_DEFAULT_OPTIONS` is read when TensorFlow opens its first channel, so it may be set after
+the import. `TF_CPP_MIN_LOG_LEVEL` is read during the import. A client needs no setting of the
+inter-op threads: only servers run out of them (`runtime/` gives those at least 8).
 """
 
 from __future__ import annotations
 
 import importlib.util
+import logging
+import os
 import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from ipaddress import ip_address
 from typing import Any
 
 from ..errors import ClientUnsupported, WaitTimeout
 from ..i18n import _
-from ..spec.loopback import guard_this_process
-from .environment import load_tensorflow, quieten_coordination
+from ..spec.task_file import guard_this_process
 from .readiness import closed_ports
 from .tensorflow_errors import KERAS_3
+
+GRPC_OPTIONS = "TF_GRPC_DEFAULT_OPTIONS"
+LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
+
+_GRPC_DEFAULTS = {
+    # A node that is lost without a word is noticed after 15 s, not never.
+    "grpc.keepalive_time_ms": "10000",
+    "grpc.keepalive_timeout_ms": "5000",
+    # http_proxy would catch even 127.0.0.1, and TensorFlow then waits for ever.
+    "grpc.enable_http_proxy": "0",
+}
+
+
+def merged_grpc_options(given: str) -> str:
+    """The user's gRPC options, and our defaults for those that they do not name."""
+    options = [part for part in given.split(",") if part.strip()]
+    named = {part.partition("=")[0].strip() for part in options}
+    return ",".join(
+        options + [f"{key}={value}" for key, value in _GRPC_DEFAULTS.items() if key not in named]
+    )
+
+
+def prepare_channels() -> None:
+    """Set the gRPC options for the channels still to be opened; warn if it is too late."""
+    given = os.environ.get(GRPC_OPTIONS, "")
+    wanted = merged_grpc_options(given)
+    if wanted == given:
+        return
+    os.environ[GRPC_OPTIONS] = wanted
+    if _is_already_connected():
+        warnings.warn(
+            _(
+                "TensorFlow was connected to a cluster before this client was made and keeps its "
+                "first gRPC options: a lost machine may hang this process, and http_proxy applies. "
+                "To avoid that, restart the kernel and connect first, or set {variable}={wanted}"
+            ).format(variable=GRPC_OPTIONS, wanted=wanted),
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+def load_tensorflow() -> Any:
+    """TensorFlow, imported now if it was not, with its C++ log quiet below fatal unless the user
+    chose a level.
+
+    A client that attaches a second time makes TensorFlow log hundreds of harmless errors ("Failed
+    to remove function remotely"); whatever matters is raised in Python too.
+    """
+    if "tensorflow" in sys.modules:
+        return sys.modules["tensorflow"]
+    with _default_variable(LOG_LEVEL, "3"):
+        return import_module("tensorflow")
+
+
+def quieten_coordination(tensorflow: Any) -> None:
+    """Take back the INFO level that TensorFlow's Python log has in notebooks only.
+
+    There each `coordinator.join()` would print a line, twice. A level that the user sets after this
+    stays.
+    """
+    logger = tensorflow.get_logger()
+    if logger.level == logging.INFO:
+        logger.setLevel(logging.WARNING)
+
+
+@contextmanager
+def _default_variable(name: str, value: str) -> Iterator[None]:
+    """Set a variable if it is not set, for a moment: tasks launched later must not inherit it."""
+    if name in os.environ:
+        yield
+        return
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        del os.environ[name]
+
+
+def _is_already_connected() -> bool:
+    """Whether eager TensorFlow here has a cluster; a TensorFlow 1 session leaves no trace."""
+    context = sys.modules.get("tensorflow.python.eager.context")
+    return context is not None and context.context().get_server_def() is not None
+
+
+# -- the strategy ----------------------------------------------------------------------------------
 
 _PACKAGE = __name__.partition(".")[0]
 _RECOVERY = (
@@ -37,7 +131,7 @@ class LegacyKerasNeeded(UserWarning):
 
 
 @dataclass(frozen=True)
-class _Attached:
+class _AttachedCluster:
     """The one cluster that TensorFlow in this process is connected to."""
 
     name: str
@@ -45,7 +139,7 @@ class _Attached:
     strategy: Any
 
 
-_attached: _Attached | None = None
+_attached: _AttachedCluster | None = None
 _lock = threading.Lock()
 
 
@@ -77,10 +171,10 @@ def strategy_for(
             quieten_coordination(tf)
         _warn_about_keras(tf)
         make = tf.distribute.ParameterServerStrategy
-        strategy = _bounded(
+        strategy = _with_timeout(
             lambda: make(resolver(), variable_partitioner=partitioner), name, timeout
         )
-        _attached = _Attached(name, dict(tasks), strategy)
+        _attached = _AttachedCluster(name, dict(tasks), strategy)
         _wait_until_alive(tf, name, tasks)
         return strategy
 
@@ -117,7 +211,7 @@ def _refuse_second(name: str, tasks: Mapping[str, str]) -> None:
     )
 
 
-def _bounded(call: Callable[[], Any], name: str, timeout: float) -> Any:
+def _with_timeout(call: Callable[[], Any], name: str, timeout: float) -> Any:
     """Run `call` in a thread, so that waiting for it ends in time and can be interrupted."""
     outcome: dict[str, Any] = {}
 

@@ -1,7 +1,7 @@
 """What TensorFlow's errors mean to somebody who drives a cluster, and what to do: one table.
 
 Pure: reads an exception's type name and text, never TensorFlow. Every pattern is the text of a
-real error of TensorFlow 2.21 or Keras 3, kept true by `tests/test_client.py`.
+real error of TensorFlow 2.21 or Keras 3, kept true by `tests/unit/client/test_connection.py`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,14 @@
-"""What users of this machine's hub may have: its policy file, its overrides, a file for each user.
+"""What users of a site may have: its policy, its overrides, a file of limits for each user.
 
-Promises that a mistake in the policy changes nothing but what the log says, that overrides are
-written whole and by one process at a time, and that a user may read their own file of limits
-(`TFCLUSTER_LIMITS`) and write none. Without a policy file nobody has limits.
+Promises the console the same questions for this machine and for Kubernetes (`SitePolicy`). On this
+machine a mistake in the policy changes nothing but what the log says, overrides are written whole
+and by one process at a time, and a user may read their own file of limits (`TFCLUSTER_LIMITS`) and
+write none. Without a policy file nobody has limits.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import fcntl
@@ -16,8 +18,9 @@ import logging
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Protocol
 from urllib.parse import quote
 
 import msgspec
@@ -25,9 +28,15 @@ import msgspec
 from .. import state_files
 from ..errors import TFClusterError
 from ..i18n import _
-from .tenancy.grants import Entitlement, Policy
-from .tenancy.overrides import Override, entitled, limits, read, written
-from .tenancy.policy import parse
+from .tenancy.grants import Entitlement, HubPolicy
+from .tenancy.policy import (
+    Override,
+    encode_overrides,
+    entitled,
+    limits_of,
+    parse_policy,
+    read_overrides,
+)
 
 POLICY, OVERRIDES, LIMITS = "policy.yaml", "overrides.json", "limits"
 VARIABLE = "TFCLUSTER_HUB_POLICY"
@@ -44,21 +53,21 @@ class PolicyFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._stamp: Stamp = None
-        self._policy = Policy()
+        self._policy = HubPolicy()
 
-    def load(self) -> Policy:
+    def load(self) -> HubPolicy:
         """What stands there now. Raises PolicyMistake; TFClusterError: it cannot be read."""
         try:
             text = self.path.read_text(encoding="utf-8")
         except FileNotFoundError:
-            return Policy()
+            return HubPolicy()
         except (OSError, UnicodeDecodeError) as error:
             said = _("the policy {file} cannot be read: {why}")
             raise TFClusterError(said.format(file=self.path, why=error)) from None
-        return parse(text)
+        return parse_policy(text)
 
     @property
-    def policy(self) -> Policy:
+    def policy(self) -> HubPolicy:
         """What counts: the newest that had no mistake."""
         stamp = _stamp(self.path)
         if stamp != self._stamp:
@@ -79,7 +88,7 @@ class OverrideFile:
     def all(self) -> dict[str, Override]:
         """Each by its user. Raises TFClusterError."""
         try:
-            return read(state_files.content(self.path))
+            return read_overrides(state_files.read_bytes(self.path))
         except FileNotFoundError:
             return {}
         except (state_files.Unreadable, ValueError, RecursionError) as error:
@@ -104,7 +113,7 @@ class OverrideFile:
             now = time.time()
             found = {name: each for name, each in self.all().items() if each.until > now}
             yield found
-            state_files.write(self.path, written(found), durable=True)
+            state_files.write(self.path, encode_overrides(found), durable=True)
         finally:
             os.close(lock)
 
@@ -139,9 +148,9 @@ class Allowances:
         than ours. Raises OSError.
         """
         file = self._folder(of_others=gid is not None) / f"{quote(user, safe='')}.json"
-        text = msgspec.json.encode(limits(self.of(user, groups)))
+        text = msgspec.json.encode(limits_of(self.of(user, groups)))
         try:
-            told: bytes | None = state_files.content(file)
+            told: bytes | None = state_files.read_bytes(file)
         except (FileNotFoundError, state_files.Unreadable):
             told = None
         if told != text:
@@ -188,3 +197,89 @@ def _stamp(path: Path) -> Stamp:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size
+
+
+# -- what the console asks about users: policy, overrides, namespaces
+
+
+class SitePolicy(Protocol):
+    """One site; every method raises TFClusterErrors only."""
+
+    @property
+    def has_claims(self) -> bool:
+        """Whether its users have claims, which have a size also where the policy says none."""
+
+    async def policy(self) -> HubPolicy:
+        """The policy as it counts."""
+
+    async def overrides(self) -> Mapping[str, Override]:
+        """All of them, those that have ended among them."""
+
+    async def override(self, user: str, groups: tuple[str, ...], override: Override | None) -> bool:
+        """Set a user's override, or take it away; whether there was one."""
+
+    async def unprepared(self, users: Collection[str]) -> frozenset[str]:
+        """Those of them who lack a namespace that could be made beforehand."""
+
+    async def prepare(self, user: str) -> None:
+        """Make it."""
+
+
+class NoSitePolicy:
+    """A site that keeps nothing of its users: everybody may have what there is."""
+
+    has_claims = False
+
+    async def policy(self) -> HubPolicy:
+        """See `SitePolicy.policy`."""
+        return HubPolicy()
+
+    async def overrides(self) -> Mapping[str, Override]:
+        """See `SitePolicy.overrides`."""
+        return {}
+
+    async def override(self, user: str, groups: tuple[str, ...], override: Override | None) -> bool:
+        """See `SitePolicy.override`."""
+        del user, groups, override
+        raise TFClusterError(_("this site has no overrides"))
+
+    async def unprepared(self, users: Collection[str]) -> frozenset[str]:
+        """See `SitePolicy.unprepared`."""
+        del users
+        return frozenset()
+
+    async def prepare(self, user: str) -> None:
+        """See `SitePolicy.prepare`."""
+        del user
+
+
+class LocalSitePolicy(NoSitePolicy):
+    """This machine: files in the hub's own folder."""
+
+    def __init__(self, allowances: Allowances) -> None:
+        self._allowances = allowances
+
+    async def policy(self) -> HubPolicy:
+        """See `SitePolicy.policy`."""
+        return await asyncio.to_thread(lambda: self._allowances.policy.policy)
+
+    async def overrides(self) -> Mapping[str, Override]:
+        """See `SitePolicy.overrides`."""
+        return await asyncio.to_thread(self._allowances.overrides.all)
+
+    async def override(self, user: str, groups: tuple[str, ...], override: Override | None) -> bool:
+        """See `SitePolicy.override`. A notebook that runs is told at once."""
+        return await asyncio.to_thread(self._override, user, groups, override)
+
+    def _override(self, user: str, groups: tuple[str, ...], override: Override | None) -> bool:
+        overrides = self._allowances.overrides
+        try:
+            if override is None:
+                there = overrides.clear(user)
+            else:
+                there = user in overrides.all()
+                overrides.set(user, override)
+            self._allowances.tell_again(user, groups)
+        except OSError as error:
+            raise TFClusterError(str(error)) from None
+        return there

@@ -1,25 +1,168 @@
 """What the hub on this machine and the hub on Kubernetes have in common.
 
-It promises that both show the same pages, keep their state in one folder, give a notebook's token
-no more rights than the hub itself says a notebook needs, and let nobody sign up alone. Who signs in
-and where notebooks run is decided elsewhere; nothing here reads a file or starts anything.
+Both show the same pages, keep their state in one folder, give a notebook's token no more rights
+than the hub itself says a notebook needs, and let nobody sign up alone. Both believe the address
+that a request came from only if their own proxy says it.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from pathlib import Path
+from typing import Any, cast
 from urllib.parse import urlsplit
 
+from tornado.httpserver import HTTPServer
+from tornado.httputil import (
+    HTTPConnection,
+    HTTPHeaders,
+    HTTPMessageDelegate,
+    RequestStartLine,
+    ResponseStartLine,
+)
 from traitlets.config import Config
 
 from ..errors import InvalidRequest, Problem
 from ..i18n import _
-from . import forwarded
+
+Network = IPv4Network | IPv6Network
+TRUSTED = "TFCLUSTER_HUB_TRUSTED_PROXIES"
+"""Networks of proxies in front of ours, such as an ingress controller's, separated by commas."""
+NEVER_BELIEVED = ("X-Real-Ip", "X-Scheme", "Forwarded", "X-Forwarded-For")
+"""Neither our proxy nor this server uses the first three; the last one has been read by then."""
+ONLY_FROM_PROXY = ("X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port")
+
+
+def secret_segment(token: str) -> str:
+    """Return the first part of the paths by which the proxy reaches the owner of this token."""
+    return hmac.new(token.encode(), b"the proxy's path", hashlib.sha256).hexdigest()
+
+
+def trusted_networks(environ: Mapping[str, str]) -> tuple[Network, ...]:
+    """Return the networks in TFCLUSTER_HUB_TRUSTED_PROXIES.
+
+    Raises:
+        InvalidRequest: one of them is not a network.
+    """
+    words = [word for part in environ.get(TRUSTED, "").split(",") if (word := part.strip())]
+    try:
+        return tuple(ip_network(word) for word in words)
+    except ValueError as why:
+        rule = _("list addresses or networks, separated by commas: 10.1.0.0/16,fd00::/64")
+        raise InvalidRequest([Problem(TRUSTED, str(why), rule)]) from None
+
+
+def client_address(peer: str, forwarded: str, believed: Sequence[Network]) -> str:
+    """Return the address of the client for which our proxy connected.
+
+    Args:
+        peer: the address of the connection; returned if nothing else is known.
+        forwarded: `X-Forwarded-For`; its last address is the one that our proxy saw.
+        believed: networks whose proxies are trusted to say for whom they connected.
+    """
+    found = peer
+    for hop in reversed(forwarded.split(",")):
+        address = _address(hop.strip())
+        if address is None:
+            break
+        found = str(address)
+        if not any(address in network for network in believed):
+            break
+    return found
+
+
+class ForwardedServer(HTTPServer):
+    """Tornado's server, which knows our proxy by its path.
+
+    `initialize` takes two arguments beside Tornado's: `route`, the proxy's segment, and `believed`,
+    see `source`. It turns off what Tornado believes of every client.
+    """
+
+    def initialize(  # type: ignore[override]
+        self, *args: Any, route: str, believed: Sequence[Network], **words: Any
+    ) -> None:
+        """Set what tells our proxy, and pass the rest to Tornado."""
+        words.update(xheaders=False, trusted_downstream=None)
+        super().initialize(*args, **words)
+        self._route, self._believed = f"/{route}", believed
+
+    def start_request(
+        self, server_conn: object, request_conn: HTTPConnection
+    ) -> HTTPMessageDelegate:
+        """Wrap the handler of a request, so that its headers are read here first."""
+        delegate = super().start_request(server_conn, request_conn)
+        return _Request(delegate, request_conn, self._route, self._believed)
+
+
+class _Request(HTTPMessageDelegate):
+    """A request; `route` begins with a slash."""
+
+    def __init__(
+        self,
+        delegate: HTTPMessageDelegate,
+        connection: HTTPConnection,
+        route: str,
+        believed: Sequence[Network],
+    ) -> None:
+        self._delegate, self._route, self._believed = delegate, route, believed
+        self._context = cast(Any, connection).context
+
+    def headers_received(
+        self, start_line: RequestStartLine | ResponseStartLine, headers: HTTPHeaders
+    ) -> Awaitable[None] | None:
+        """Set where the request came from, anew for each request of a connection."""
+        line = cast(RequestStartLine, start_line)
+        begin, rest = line.path[: len(self._route)], line.path[len(self._route) :]
+        peer = _address(str(self._context.address[0]))
+        address, protocol = str(peer or "0.0.0.0"), "http"  # noqa: S104  as Tornado says unknown
+        if hmac.compare_digest(begin.encode(), self._route.encode()):
+            # Of `GET foo://h?x` the proxy makes `/SEGMENT?x`: nothing may show a handler its path.
+            line = line._replace(path=rest if rest.startswith("/") else f"/{rest}")
+            address = client_address(address, headers.get("X-Forwarded-For", ""), self._believed)
+            # What the browser used: a client that claims another misleads only itself.
+            protocol = headers.get("X-Forwarded-Proto", protocol).split(",")[0].strip().lower()
+            headers["X-Forwarded-Proto"] = protocol = "https" if protocol == "https" else "http"
+        else:
+            _remove(headers, ONLY_FROM_PROXY)
+        _remove(headers, NEVER_BELIEVED)
+        self._context.remote_ip, self._context.protocol = address, protocol
+        return self._delegate.headers_received(line, headers)
+
+    def data_received(self, chunk: bytes) -> Awaitable[None] | None:
+        """Pass it on."""
+        return self._delegate.data_received(chunk)
+
+    def finish(self) -> None:
+        """Pass it on."""
+        self._delegate.finish()
+
+    def on_connection_close(self) -> None:
+        """Pass it on."""
+        self._delegate.on_connection_close()
+
+
+def _address(text: str) -> IPv4Address | IPv6Address | None:
+    try:
+        found = ip_address(text)
+    except ValueError:
+        return None
+    # A dual-stack socket reports 10.0.0.1 as ::ffff:10.0.0.1.
+    return found.ipv4_mapped or found if isinstance(found, IPv6Address) else found
+
+
+def _remove(headers: HTTPHeaders, names: Sequence[str]) -> None:
+    for name in names:
+        headers.pop(name, None)
+
+
+# -- settings of both hubs
 
 DATABASE = "jupyterhub.sqlite"
 """JupyterHub's own state, in the hub's folder."""
@@ -46,7 +189,7 @@ def configure(c: Config, *, state: Path) -> None:
     programs = str(Path(sys.executable).parent)  # JupyterHub calls alembic by its name
     if programs not in (found := os.environ.get("PATH", os.defpath)).split(os.pathsep):
         os.environ["PATH"] = os.pathsep.join([programs, found])
-    forwarded.trusted(os.environ)  # reports a mistake at once
+    trusted_networks(os.environ)  # reports a mistake at once
     c.JupyterHub.proxy_class = "tfcluster_magic.hub.proxy.Proxy"
     c.JupyterHub.base_url = base_url()
     if host := subdomain_host():

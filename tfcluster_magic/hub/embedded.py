@@ -20,9 +20,9 @@ from pathlib import Path
 from traitlets.config import Config
 
 from ..paths import home_dir, private, state_dir
-from . import allowances, common, idle
+from . import allowances, common, idle_culler
 from .auth import sign_in
-from .auth.store import normal
+from .auth.accounts import normal
 from .console import service as console
 
 PROXY = Path(sys.prefix, "share", "tfcluster", "proxy")
@@ -30,7 +30,7 @@ PROXY = Path(sys.prefix, "share", "tfcluster", "proxy")
 
 
 @dataclass(frozen=True)
-class Settings:
+class LocalHubSettings:
     """What tools/hub.py tells the hub, as environment variables of it.
 
     `port` is the address in the browser; `hub_port` and `proxy_port` are between hub, proxy and
@@ -50,7 +50,7 @@ class Settings:
     policy: str = ""
 
     @classmethod
-    def of(cls, environ: Mapping[str, str]) -> Settings:
+    def of(cls, environ: Mapping[str, str]) -> LocalHubSettings:
         """The settings in TFCLUSTER_HUB_*."""
         state = environ.get("TFCLUSTER_HUB_STATE")
         return cls(
@@ -96,13 +96,13 @@ def owner() -> str:
 
 def configure(c: Config) -> None:
     """Set everything for this machine, from the environment (see `Settings`)."""
-    settings = Settings.of(os.environ)
+    settings = LocalHubSettings.of(os.environ)
     private(settings.state)
     policy = Path(settings.policy) if settings.policy else None
     allowances.Allowances(settings.state, policy).policy.load()  # a mistake is told at once
     common.configure(c, state=settings.state)
     sign_in.configure(c, state=settings.state)
-    idle.configure(c)
+    idle_culler.configure(c)
     console.configure(c, port=settings.console_port, owner=owner(), state=settings.state)
     c.JupyterHub.ip = "127.0.0.1"  # with bind_url the base_url would be set twice, and neither hold
     c.JupyterHub.port = settings.port

@@ -2,7 +2,7 @@
 
 It promises that a change of the policy holds at the next look, that a group's times hold for its
 members, and that nothing is ended when policy or groups cannot be read. It is a configuration file
-of jupyterhub-idle-culler, which asks `arbiter` about each notebook; see `idle`.
+of jupyterhub-idle-culler, which asks `arbiter` about each notebook; see `idle_culler`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from urllib.parse import quote, unquote
 
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest
 
-from tfcluster_magic.hub.idle import API
-from tfcluster_magic.hub.tenancy.grants import Idle, for_groups
-from tfcluster_magic.hub.tenancy.policy import Policy, parse
+from tfcluster_magic.hub.idle_culler import API
+from tfcluster_magic.hub.tenancy.grants import Idle, entitlement_for_groups
+from tfcluster_magic.hub.tenancy.policy import HubPolicy, parse_policy
 
 ACCEPTED = "tfcluster-hub-accepted"
 SECONDS = 20.0
@@ -27,7 +27,7 @@ SECONDS = 20.0
 async def arbiter(*, inactive: timedelta, server: dict[str, Any], **_more: Any) -> bool:
     """Whether a notebook has been unused for too long, or is too old."""
     name = user_of(server["url"], os.environ["JUPYTERHUB_BASE_URL"])
-    idle = for_groups(await accepted(), await groups_of(name)).grant.idle
+    idle = entitlement_for_groups(await accepted(), await groups_of(name)).grant.idle
     began = datetime.fromisoformat(server["started"].replace("Z", "+00:00"))
     return over(idle, inactive, datetime.now(timezone.utc) - began)
 
@@ -55,7 +55,7 @@ async def groups_of(name: str) -> list[str]:
     return list(json.loads(answer.body)["groups"])
 
 
-async def accepted() -> Policy:
+async def accepted() -> HubPolicy:
     """The policy that tenancy accepted last; the defaults where there is none yet."""
     from kubernetes_asyncio import client, config
 
@@ -68,8 +68,8 @@ async def accepted() -> Policy:
         except client.ApiException as error:
             if error.status != 404:
                 raise
-            return Policy()
-    return parse((found.data or {}).get("policy.yaml", ""))
+            return HubPolicy()
+    return parse_policy((found.data or {}).get("policy.yaml", ""))
 
 
 if "get_config" in globals():  # read by the culler, not imported

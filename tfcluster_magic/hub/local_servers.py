@@ -2,7 +2,8 @@
 
 It promises that no two people's notebooks run under one uid, for they would share files and the
 ports of TensorFlow, which ask nobody who they are; who cannot have one is told why. It promises,
-too, that no process of somebody else is ever taken for a notebook because it has got its number.
+too, that no process of somebody else is ever taken for a notebook because it has got its number,
+and that no more notebooks start at one time than the machine has cores.
 """
 
 from __future__ import annotations
@@ -12,19 +13,81 @@ import os
 import pwd
 import subprocess
 import sys
+import time
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from jupyterhub.spawner import set_user_setuid
+from jupyterhub.spawner import LocalProcessSpawner, set_user_setuid
+from jupyterhub.utils import can_connect
 from tornado import web
 from traitlets import Integer, Unicode
 
-from ..i18n import _
-from ..quota.limits import VARIABLE as LIMITS
+from ..i18n import _, ngettext
+from ..quota.limits import LIMITS_VARIABLE as LIMITS
 from . import allowances
-from .in_turn import StartsInTurn
+
+START_SLOTS = asyncio.Semaphore(max(2, os.cpu_count() or 1))
+"""Notebooks that start at one time; who came first is first."""
+LOOK_SECONDS = 0.2
+"""Seconds between two looks at what starts."""
+
+
+class QueuedSpawner(LocalProcessSpawner):
+    """A local process that has started when it listens, not when there is a process."""
+
+    start_timeout = Integer(900, help="Seconds, those among them that others need first.").tag(
+        config=True
+    )
+    ahead: ClassVar[list[QueuedSpawner]] = []
+    """Who waits, the first first."""
+
+    async def start(self) -> Any:
+        """Wait for a turn, and keep it until the notebook listens or has ended."""
+        self.ahead.append(self)
+        try:
+            async with START_SLOTS:
+                self.ahead.remove(self)
+                place = await super().start()
+                await self._listening()
+                return place
+        finally:
+            if self in self.ahead:  # it was given up while it waited
+                self.ahead.remove(self)
+
+    async def progress(self) -> AsyncIterator[dict[str, Any]]:
+        """What the page of a start says: how many are before it, then that it starts."""
+        told = -1
+        while self in self.ahead:
+            before = self.ahead.index(self)
+            if before != told:
+                told = before
+                yield {"progress": 10, "message": _queue_message(before)}
+            await asyncio.sleep(LOOK_SECONDS)
+        yield {"progress": 50, "message": _("Starting the notebook.")}
+
+    async def _listening(self) -> None:
+        """What is wrong with one that has ended or hangs is said by the hub, which asks next."""
+        until = time.monotonic() + self.http_timeout
+        while time.monotonic() < until and await self.poll() is None:
+            if await asyncio.to_thread(can_connect, self.ip, self.port):
+                return
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+def _queue_message(before: int) -> str:
+    if not before:
+        return _("It starts as soon as another one has.")
+    return ngettext(
+        "{count} notebook waits to start before this one.",
+        "{count} notebooks wait to start before this one.",
+        before,
+    ).format(count=before)
+
+
+# -- accounts of the system
 
 PYTHON = os.path.realpath(sys.executable)
 """The program behind this environment's Python, which may lie elsewhere."""
@@ -52,7 +115,7 @@ class Person:
         return os.getgrouplist(self.name, self.gid)
 
 
-class LocalServer(StartsInTurn):
+class LocalServer(QueuedSpawner):
     """A notebook as a local process.
 
     Who runs the hub has a notebook with the environment of `make run`. As root, so has everybody
@@ -78,7 +141,7 @@ class LocalServer(StartsInTurn):
         self.cmd = [sys.executable, "-m", "tfcluster_magic.hub.notebook"]
         self.args = [f"--examples={self.examples}", f"--workspace={folder}"]
         place = await super().start()
-        self.began = _began(self.pid)
+        self.began = _start_time(self.pid)
         return place
 
     async def poll(self) -> Any:
@@ -156,7 +219,7 @@ class LocalServer(StartsInTurn):
         """Find the process of an earlier hub; a number that is somebody else's by now is none."""
         super().load_state(state)
         self.began = state.get("began", 0)
-        if self.pid and _began(self.pid) != self.began:
+        if self.pid and _start_time(self.pid) != self.began:
             self.pid = 0
 
 
@@ -223,7 +286,7 @@ def readable(person: Person, within: float = WITHIN) -> bool:
     return done.returncode == 0
 
 
-def _began(pid: int) -> int:
+def _start_time(pid: int) -> int:
     try:
         stat = Path("/proc", str(pid), "stat").read_text()
     except OSError:  # it has ended; or there is no /proc, and every process is taken at its word

@@ -2,12 +2,15 @@
 
 It promises a workspace with the examples in it before JupyterLab looks, made by the account that
 the notebook runs as and for it alone, never overwrites an example that was changed, and has the
-first one opened. It then becomes `jupyterhub-singleuser`, with the same process number.
+first one opened. It then becomes `jupyterhub-singleuser`, with the same process number. It owns
+`examples/` in the workspace, and the note beside it of what it copied.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import os
 import signal
 import sys
@@ -15,7 +18,47 @@ from pathlib import Path
 
 from ..errors import TFClusterError
 from ..paths import private
-from . import examples
+
+FIRST_EXAMPLE = "01-between-graph.ipynb"
+"""The example that a newcomer sees."""
+COPIED = ".tfcluster/examples.json"
+"""What was copied: path to checksum, to know a changed copy."""
+
+
+def copy_examples(source: Path, workspace: Path) -> list[str]:
+    """Bring new and updated examples into the workspace; return the changed ones that were kept.
+
+    Raises:
+        OSError: the workspace cannot be written.
+    """
+    note = workspace / COPIED
+    copied = json.loads(note.read_text()) if note.exists() else {}
+    kept = []
+    for example in sorted(source.rglob("*")):
+        name = example.relative_to(source).as_posix()
+        if not example.is_file() or "__pycache__" in name or ".ipynb_checkpoints" in name:
+            continue
+        target, fresh = workspace / "examples" / name, checksum(example)
+        present = checksum(target) if target.exists() else None
+        if present not in (None, fresh, copied.get(name)):
+            kept.append(name)
+            continue
+        if present != fresh:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(example.read_bytes())
+            target.chmod(example.stat().st_mode | 0o200)
+        copied[name] = fresh
+    note.parent.mkdir(exist_ok=True)
+    note.write_text(json.dumps(copied, indent=1))
+    return kept
+
+
+def checksum(file: Path) -> str:
+    """The sha256 of a file."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+# -- the beginning of a notebook
 
 
 def main() -> None:
@@ -28,10 +71,10 @@ def main() -> None:
     try:
         private(workspace)  # whatever others on this machine may see of its owner's home
         if options.examples:
-            examples.bring(Path(options.examples), workspace)
+            copy_examples(Path(options.examples), workspace)
     except (OSError, TFClusterError) as problem:
         print(f"the examples could not be copied: {problem}", file=sys.stderr, flush=True)
-    first = workspace / "examples" / examples.FIRST
+    first = workspace / "examples" / FIRST_EXAMPLE
     page = f"/lab/tree/examples/{first.name}" if first.is_file() else "/lab"
     os.environ["JUPYTERHUB_DEFAULT_URL"] = page  # what JupyterHub's own command opens
     os.chdir(workspace if workspace.is_dir() else "/")

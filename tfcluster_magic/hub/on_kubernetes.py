@@ -15,13 +15,12 @@ from pathlib import Path
 from traitlets.config import Config
 
 from ..kube.api.labels import NOTEBOOK
-from . import common, idle
+from . import common, idle_culler
 from .auth import sign_in
 from .console import service as console
-from .spawning.identity import GROUP, USER, pod_security
-from .spawning.preparing import HANDLERS
-from .spawning.sizes import VOLUMES
-from .tenancy import names
+from .spawning.namespaces import PREPARE_HANDLERS
+from .spawning.pod_settings import GROUP, USER, VOLUMES, pod_security
+from .tenancy import namespace_objects
 
 STATE = Path("/srv/jupyterhub")
 HUB_PORT, PROXY_PORT, CONSOLE_PORT = 8081, 8001, 8090
@@ -32,7 +31,7 @@ TENANCY_SCOPES = ["list:groups", "read:groups", "list:users", "read:users:name"]
 
 
 @dataclass(frozen=True)
-class Settings:
+class KubernetesHubSettings:
     """What k8s/hub tells the hub, as environment variables of it."""
 
     state: Path
@@ -42,7 +41,7 @@ class Settings:
     console_token: str
 
     @classmethod
-    def of(cls, environ: Mapping[str, str]) -> Settings:
+    def of(cls, environ: Mapping[str, str]) -> KubernetesHubSettings:
         """The settings in TFCLUSTER_HUB_*."""
         return cls(
             state=Path(environ.get("TFCLUSTER_HUB_STATE", str(STATE))),
@@ -55,19 +54,19 @@ class Settings:
 
 def configure(c: Config) -> None:
     """Set everything for Kubernetes, from the environment (see `Settings`)."""
-    settings = Settings.of(os.environ)
+    settings = KubernetesHubSettings.of(os.environ)
     common.configure(c, state=settings.state)
     sign_in.configure(c, state=settings.state)
     # In the hub's own pod: no NetworkPolicy lets the hub connect to itself by its Service.
     api = f"http://127.0.0.1:{HUB_PORT}{common.base_url()}hub/api"
-    idle.configure(c, by_policy=True, api=api)
+    idle_culler.configure(c, by_policy=True, api=api)
     _network(c, settings)
     _notebooks(c, settings)
     _tenancy(c, settings)
     _console(c, settings)
 
 
-def _network(c: Config, settings: Settings) -> None:
+def _network(c: Config, settings: KubernetesHubSettings) -> None:
     c.JupyterHub.bind_url = f"http://:8000{common.base_url()}"
     c.JupyterHub.hub_bind_url = f"http://:{HUB_PORT}"
     # By this name notebooks find it from their own namespaces, whatever the cluster's domain is.
@@ -79,14 +78,14 @@ def _network(c: Config, settings: Settings) -> None:
     c.JupyterHub.last_activity_interval = 10  # then, too, a new proxy gets its routes again
 
 
-def _notebooks(c: Config, settings: Settings) -> None:
+def _notebooks(c: Config, settings: KubernetesHubSettings) -> None:
     c.JupyterHub.spawner_class = "tfcluster_magic.hub.spawning.spawner.TenantSpawner"
-    c.JupyterHub.extra_handlers = list(HANDLERS)
+    c.JupyterHub.extra_handlers = list(PREPARE_HANDLERS)
     c.TenantSpawner.hub_namespace = settings.namespace
     c.TenantSpawner.notebook_image = settings.image
     spawner = c.KubeSpawner
     spawner.enable_user_namespaces = True
-    spawner.user_namespace_template = f"{names.prefix()}{{username}}"
+    spawner.user_namespace_template = f"{namespace_objects.namespace_prefix()}{{username}}"
     spawner.events_enabled = False  # of all namespaces together; one pod's are read where needed
     spawner.storage_pvc_ensure = False  # claims are tenancy's
     spawner.delete_pvc = False
@@ -111,7 +110,7 @@ def _notebooks(c: Config, settings: Settings) -> None:
     spawner.extra_pod_config = {"enableServiceLinks": False}
 
 
-def _tenancy(c: Config, settings: Settings) -> None:
+def _tenancy(c: Config, settings: KubernetesHubSettings) -> None:
     """The service that furnishes namespaces, and asks who is in which group."""
     if settings.tenancy_token:
         c.JupyterHub.services.append({"name": "tenancy", "api_token": settings.tenancy_token})
@@ -119,7 +118,7 @@ def _tenancy(c: Config, settings: Settings) -> None:
         c.JupyterHub.load_roles.append(role)
 
 
-def _console(c: Config, settings: Settings) -> None:
+def _console(c: Config, settings: KubernetesHubSettings) -> None:
     """The admin console, a Deployment beside the hub, which is waited for by nobody."""
     if settings.console_token:
         url = f"http://console:{CONSOLE_PORT}"

@@ -1,4 +1,4 @@
-"""JupyterHub's proxy, which hub and console recognize by its paths: see `forwarded`.
+"""JupyterHub's proxy, which hub and console recognize by its paths: see `common`.
 
 It owns the secret path segments of the routes to both. They exist only in the proxy's memory,
 behind its token, and no other target of the proxy receives one.
@@ -14,7 +14,7 @@ from jupyterhub.proxy import ConfigurableHTTPProxy
 from tornado.httpserver import HTTPServer
 
 from ..web import MOST_BYTES
-from . import forwarded
+from . import common
 from .console.service import SERVICE
 
 
@@ -25,9 +25,9 @@ class Proxy(ConfigurableHTTPProxy):
         super().__init__(**words)
         # JupyterHub makes its server later, from the class of the name HTTPServer.
         HTTPServer.configure(
-            forwarded.Server,
-            route=forwarded.segment(self.auth_token),
-            believed=forwarded.trusted(os.environ),
+            common.ForwardedServer,
+            route=common.secret_segment(self.auth_token),
+            believed=common.trusted_networks(os.environ),
             # The hub reads a body before it knows who sends it: Tornado would keep 100 MB of each.
             max_body_size=MOST_BYTES,
         )
@@ -46,8 +46,8 @@ class Proxy(ConfigurableHTTPProxy):
 
     def _path(self, data: Mapping[str, Any]) -> str:
         if data.get("hub"):
-            return f"/{forwarded.segment(self.auth_token)}"
+            return f"/{common.secret_segment(self.auth_token)}"
         service = self.app._service_map.get(data.get("service"))
         if service is not None and service.name == SERVICE:
-            return f"/{forwarded.segment(service.api_token)}"
+            return f"/{common.secret_segment(service.api_token)}"
         return ""

@@ -1,3 +1,5 @@
-"""What both sides of the Kubernetes API say to each other: operator and backend import it, and it
-imports neither. `api` and `informer` are the only modules here that touch a network.
+"""What both sides of the Kubernetes API share: operator and backend import it, it imports neither.
+
+`api` < `objects` < `capacity` < `status` < `controller`, each importing only those before it. Only
+`api` and `controller` touch a network.
 """

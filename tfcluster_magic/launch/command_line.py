@@ -1,8 +1,8 @@
-"""A launch as the words of the command line: the other way round than `wish.py`. Pure.
+"""A launch as a command line or a magic: the reverse of `options.read_options`. Pure.
 
-Promises that the words, parsed again, give the same launch, and that what is as it would be anyway
-is left out. Owns how each kind of value is written, and what must be escaped in a cell. Never says
-whether a launch is right: words are also given for one that is not.
+The words, parsed again, give the same launch, and what is the default anyway is left out. Owns how
+each kind of value is written, and what must be escaped in a cell. Never says whether a launch is
+right: words are also given for one that is not.
 """
 
 from __future__ import annotations
@@ -20,17 +20,16 @@ from typing import Any
 import msgspec
 
 from ..errors import TFClusterError
-from ..program import mentions, snapshots
+from ..program import inspection, snapshots
 from ..program.tree import Tree
 from ..spec import Mode, Program, ProgramKind, Spec, TaskType, TFCluster
-from .options import DEFAULT_WORKERS, OPTIONS, Kind, Option
-from .pod_options import written as pod_option_texts
+from .options import DEFAULT_WORKERS, OPTIONS, Kind, Option, pod_option_texts
 
 CELL = "cell.py"
 _ABOVE = "# %%tfcluster\n"  # what a snapshot has in place of a cell's first line
 
 
-def of_launch(
+def launch_argv(
     program: str | None,
     arguments: Sequence[str] = (),
     name: str | None = None,
@@ -42,7 +41,7 @@ def of_launch(
     for option in OPTIONS:
         value = (options or {}).get(option.key)
         if value is not None and value != ():
-            words += _said(option, value)
+            words += _option_argv(option, value)
     if name is not None:
         words += _pair("--name", name)
     if sha256 is not None:
@@ -52,7 +51,7 @@ def of_launch(
     return [*words, "--", *map(str, arguments)] if arguments else words
 
 
-def magic(words: Sequence[str], cell: bool = False) -> str:
+def magic_line(words: Sequence[str], cell: bool = False) -> str:
     """The words as a line of a notebook; with `cell` the line above a program.
 
     IPython fills in `{…}` and `$name`, and takes any line break for the end.
@@ -66,7 +65,7 @@ def magic(words: Sequence[str], cell: bool = False) -> str:
     return f"{'%%' if cell else '%'}tfcluster {line.translate(escapes)}"
 
 
-def command_of(cluster: TFCluster) -> str | None:
+def shell_command(cluster: TFCluster) -> str | None:
     """The command of a shell that launches what `cluster` was; None for the text of a cell.
 
     Where the folder in which it ran is known and matters, the command goes there first.
@@ -74,41 +73,43 @@ def command_of(cluster: TFCluster) -> str | None:
     program = cluster.spec.program
     if program is not None and program.kind is ProgramKind.CELL:
         return None
-    line = shlex.join(["tfcluster", *_words(cluster, _source(program))])
+    line = shlex.join(["tfcluster", *_cluster_argv(cluster, _source(program))])
     folder = program.working_dir if program else None
     if program is not None and folder and os.path.isabs(folder) and not _is_absolute(program):
         return f"cd {shlex.quote(folder)} && {line}"
     return line
 
 
-def line_of(cluster: TFCluster) -> str:
+def notebook_cell(cluster: TFCluster) -> str:
     """The cell of any notebook that launches what `cluster` was."""
     program = cluster.spec.program
     if program is not None and program.kind is ProgramKind.CELL:
-        return f"{magic(_words(cluster, None), cell=True)}\n{_cell_of(program)}"
-    return magic(_words(cluster, found_anywhere(program) or _source(program)))
+        return f"{magic_line(_cluster_argv(cluster, None), cell=True)}\n{_cell_of(program)}"
+    return magic_line(_cluster_argv(cluster, portable_source(program) or _source(program)))
 
 
-def _words(cluster: TFCluster, source: str | None) -> list[str]:
+def _cluster_argv(cluster: TFCluster, source: str | None) -> list[str]:
     arguments = cluster.spec.program.arguments if cluster.spec.program else ()
-    return of_launch(source, arguments, cluster.metadata.cluster, options_of(cluster.spec))
+    return launch_argv(source, arguments, cluster.metadata.cluster, options_of(cluster.spec))
 
 
 def options_of(spec: Spec) -> dict[str, object]:
     """The options, by their keys, that make `spec`; those left out have the value anyway."""
     found: dict[str, object] = {}
-    shared = _shared(spec)
+    shared = _shared_resources(spec)
     for option in OPTIONS:
         if option.path[0] == "*":
             if option.path[1] in shared:
                 found[option.key] = shared[option.path[1]]
         elif option.path[:1] == ("replicas",) and option.path[2] == "resources":
             task_type, key = TaskType(option.path[1]), option.path[3]
-            value = at(spec, option.path)
+            value = field_at(spec, option.path)
             common = key in shared and task_type in spec.replicas.counts
-            if not common and value != default_of(option.path):
+            if not common and value != field_default(option.path):
                 found[option.key] = value
-        elif (value := at(spec, option.path)) != _count_anyway(option, spec) and value not in _NONE:
+        elif (value := field_at(spec, option.path)) != _implied_value(
+            option, spec
+        ) and value not in _NONE:
             found[option.key] = value
     return found
 
@@ -117,7 +118,7 @@ _NONE: tuple[object, ...] = ((), {}, None)
 """What an option that may be given several times is when it is not given."""
 
 
-def found_anywhere(program: Program | None) -> str | None:
+def portable_source(program: Program | None) -> str | None:
     """The source in words that mean the same in every folder; None where there are none."""
     if program is None or program.kind is ProgramKind.CELL:
         return None
@@ -129,7 +130,7 @@ def found_anywhere(program: Program | None) -> str | None:
     return os.path.normpath(os.path.join(folder, program.source))
 
 
-def written(kind: Kind, value: object) -> str:
+def value_text(kind: Kind, value: object) -> str:
     """One value as a person writes it on a command line."""
     if isinstance(value, Enum):
         value = value.value
@@ -138,11 +139,11 @@ def written(kind: Kind, value: object) -> str:
     if isinstance(value, float) and not abs(value) < float("inf"):
         return str(value)
     if kind is Kind.DURATION:
-        return _duration(value)
+        return _duration_text(value)
     return str(int(value)) if value == int(value) else repr(value)
 
 
-def at(model: Any, path: tuple[str, ...]) -> object:
+def field_at(model: Any, path: tuple[str, ...]) -> object:
     """The value of the field at `path` of a model, by its JSON names; None below what is absent."""
     for part in path:
         if model is None:
@@ -152,12 +153,12 @@ def at(model: Any, path: tuple[str, ...]) -> object:
     return model
 
 
-def default_of(path: tuple[str, ...]) -> object:
+def field_default(path: tuple[str, ...]) -> object:
     """What a field is when nobody says; the number of tasks is another matter."""
-    return at(Spec(), path)
+    return field_at(Spec(), path)
 
 
-def _said(option: Option, value: object) -> list[str]:
+def _option_argv(option: Option, value: object) -> list[str]:
     if option.kind is Kind.SWITCH:
         return [option.flag if value else f"--no-{option.flag[2:]}"]
     if option.kind is Kind.PAIRS:
@@ -168,25 +169,25 @@ def _said(option: Option, value: object) -> list[str]:
     if option.only_kubernetes and option.kind is not Kind.IMAGE:
         said = pod_option_texts(option.kind, value)
         return [word for text in said for word in _pair(option.flag, text)]
-    return _pair(option.flag, written(option.kind, value))
+    return _pair(option.flag, value_text(option.kind, value))
 
 
 def _pair(flag: str, text: str) -> list[str]:
     return [f"{flag}={text}"] if text.startswith("-") else [flag, text]
 
 
-def _shared(spec: Spec) -> dict[str, object]:
+def _shared_resources(spec: Spec) -> dict[str, object]:
     """Resources of which every task has the same, where there is more than one type of task."""
     types = list(spec.replicas.counts)
     found: dict[str, object] = {}
     for key in ("cpu", "memory", "gpu"):
-        first, *rest = (at(spec, ("replicas", t.value, "resources", key)) for t in types)
+        first, *rest = (field_at(spec, ("replicas", t.value, "resources", key)) for t in types)
         if rest and first and all(value == first for value in rest):
             found[key] = first
     return found
 
 
-def _count_anyway(option: Option, spec: Spec) -> object:
+def _implied_value(option: Option, spec: Spec) -> object:
     """The value that a field has when its option is left out; None when that is not known."""
     if option.path == ("replicas", TaskType.WORKER.value, "count"):
         return DEFAULT_WORKERS
@@ -194,8 +195,8 @@ def _count_anyway(option: Option, spec: Spec) -> object:
         if spec.mode is Mode.IN_GRAPH:
             return 1
         tree = _files(spec.program)
-        return None if tree is None else int(mentions.speaks_of_ps(tree))
-    return default_of(option.path)
+        return None if tree is None else int(inspection.uses_parameter_servers(tree))
+    return field_default(option.path)
 
 
 def _files(program: Program | None) -> Tree | None:
@@ -224,7 +225,7 @@ def _is_absolute(program: Program) -> bool:
     return os.path.isabs(os.path.expanduser(program.source))
 
 
-def _duration(seconds: float) -> str:
+def _duration_text(seconds: float) -> str:
     if seconds < 0 or seconds != int(seconds):
         return f"{Decimal(repr(seconds)):f}"
     left, text = int(seconds), ""

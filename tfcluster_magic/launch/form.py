@@ -1,9 +1,8 @@
-"""The options of a launch as a form has them: where each belongs, what it may hold, its default.
-Pure.
+"""The options of a launch as the fields of a form: section, bounds and default of each. Pure.
 
-Promises that a form shows every option of the command line and knows no other: all of it is
-derived from the table in `request.py` and from the bounds in `models/`. Owns the sections, and in
-which mode an option means something. Never checks a value.
+A form shows every option of the command line and knows no other: all of it is derived from the
+table in `options.py` and from the bounds in `spec/`. Owns the sections, and in which mode an option
+means something. Never checks a value.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from msgspec import Meta
 from ..errors import Problem
 from ..i18n import _
 from ..spec import Mode, Model, Spec, TaskType
-from .command_line import default_of, written
+from .command_line import field_default, value_text
 from .options import BY_KEY, DEFAULT_WORKERS, OPTIONS, Kind, Option
 
 BASIC, RESOURCES, LIMITS, PODS = "basic", "resources", "limits", "pods"
@@ -36,7 +35,7 @@ _UNITS = {Kind.DURATION: "s", Kind.MEMORY: "B"}
 _BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
 
 
-def fields(is_here: bool) -> list[dict[str, Any]]:
+def form_fields(is_here: bool) -> list[dict[str, Any]]:
     """Every option, in the order of the command line, in the language of the moment; what only pods
     have, unless tasks are processes `is_here`.
 
@@ -50,7 +49,7 @@ def fields(is_here: bool) -> list[dict[str, Any]]:
     return fields
 
 
-def option_of(field: str, said: Mapping[str, object]) -> str | None:
+def option_for(field: str, said: Mapping[str, object]) -> str | None:
     """The input of a form that a problem's `field` is about; `said` are the options in use.
 
     `program`, `name`, `arguments`, `sha256` and `kernelspec` are inputs beside the options.
@@ -84,13 +83,13 @@ _BESIDE = {
 }
 
 
-def told(problems: Sequence[Problem], said: Mapping[str, object]) -> list[dict[str, Any]]:
+def form_problems(problems: Sequence[Problem], said: Mapping[str, object]) -> list[dict[str, Any]]:
     """Problems for a form: each with its input, and with the number that fits where one does."""
     return [
         {
             "field": problem.field,
-            "option": option_of(problem.field, said),
-            "value": _plain(problem.value),
+            "option": option_for(problem.field, said),
+            "value": _json_value(problem.value),
             "allowed": problem.allowed,
             "message": str(problem),
             "fits": problem.fits,
@@ -138,8 +137,8 @@ def _default(option: Option, mode: Mode) -> str | None:
         return "1" if mode is Mode.IN_GRAPH else None
     if option.path[0] == "*" or option.kind in (Kind.SWITCH, Kind.PAIRS) or option.only_kubernetes:
         return None
-    value = default_of(option.path)
-    return None if value is None else written(option.kind, value)
+    value = field_default(option.path)
+    return None if value is None else value_text(option.kind, value)
 
 
 def _bounds(path: Sequence[str]) -> dict[str, Any]:
@@ -176,7 +175,7 @@ def _may_set(option: Option, path: tuple[str, ...]) -> bool:
     return option.path == path or (len(path) > 1 and option.path == (*path, "count"))
 
 
-def _plain(value: object) -> object:
+def _json_value(value: object) -> object:
     """A value as JSON has it."""
     if isinstance(value, float) and not abs(value) < float("inf"):
         return str(value)

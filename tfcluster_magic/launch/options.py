@@ -1,21 +1,31 @@
-"""The options of a launch as one table.
+"""The options of a launch: the table, and how their values are read.
 
-Promises that the command line, the magic, forms and Python keywords know the same options. Owns
-the table and nothing else: `wish.py` reads what a person said with them.
+Command line, magic, forms and Python keywords know the same options, from this table.
+`read_options` makes a `Spec` in JSON form of them: it finds everything that is wrong at once, and
+calls each problem by the option that caused it. Owns the short forms (`images:/mnt/images:ro`) and
+the number of tasks when none is given. Never checks bounds or rules between fields
+(`validation/`), never reads a file.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
+from typing import Any
+
+import msgspec
 
 from ..errors import Problem
 from ..i18n import _
 from ..spec import Mode, ServerKind, SuccessPolicy, TaskType
+from ..spec.quantities import duration_rule, parse_duration
 
-Path = tuple[str, ...]
+FieldPath = tuple[str, ...]
 
 
 class Kind(Enum):
@@ -51,7 +61,7 @@ class Option:
 
     flag: str
     label: str
-    path: Path
+    path: FieldPath
     kind: Kind
     help: str
     words: tuple[str, ...] = ()
@@ -67,7 +77,7 @@ class Option:
         return self.path[0] in ("image", "pods")
 
 
-def _words(enum: type[Enum]) -> tuple[str, ...]:
+def _enum_values(enum: type[Enum]) -> tuple[str, ...]:
     return tuple(str(member.value) for member in enum)
 
 
@@ -83,7 +93,7 @@ def _resources(task_type: TaskType) -> list[Option]:
     ]
 
 
-def count_of(task_type: TaskType) -> Path:
+def count_path(task_type: TaskType) -> FieldPath:
     """The field that holds the number of tasks of one type."""
     return ("replicas", task_type.value, "count")
 
@@ -99,20 +109,24 @@ OPTIONS: tuple[Option, ...] = (
         ("mode",),
         Kind.WORD,
         "who drives: each worker's program, or this notebook [between-graph]",
-        _words(Mode),
+        _enum_values(Mode),
     ),
-    Option("--workers", "Workers", count_of(TaskType.WORKER), Kind.WHOLE, "number of workers [2]"),
+    Option(
+        "--workers", "Workers", count_path(TaskType.WORKER), Kind.WHOLE, "number of workers [2]"
+    ),
     Option(
         "--ps",
         "Parameter servers",
-        count_of(TaskType.PS),
+        count_path(TaskType.PS),
         Kind.WHOLE,
         "number of parameter servers [1 in-graph and when the program speaks of them, else 0]",
     ),
     Option(
-        "--chief", "Chief", count_of(TaskType.CHIEF), Kind.SWITCH, "one chief beside the workers"
+        "--chief", "Chief", count_path(TaskType.CHIEF), Kind.SWITCH, "one chief beside the workers"
     ),
-    Option("--evaluator", "Evaluator", count_of(TaskType.EVALUATOR), Kind.SWITCH, "one evaluator"),
+    Option(
+        "--evaluator", "Evaluator", count_path(TaskType.EVALUATOR), Kind.SWITCH, "one evaluator"
+    ),
     Option("--cpu", "CPU cores", ("*", "cpu"), Kind.NUMBER, "CPU cores of each task"),
     Option(
         "--memory", "Memory", ("*", "memory"), Kind.MEMORY, "memory limit of each task, such as 2Gi"
@@ -136,7 +150,7 @@ OPTIONS: tuple[Option, ...] = (
         ("server",),
         Kind.WORD,
         "in-graph: TensorFlow's C API, or tf.distribute.Server [native]",
-        _words(ServerKind),
+        _enum_values(ServerKind),
     ),
     Option(
         "--python",
@@ -193,7 +207,7 @@ OPTIONS: tuple[Option, ...] = (
         ("lifecycle", "successPolicy"),
         Kind.WORD,
         "whose success ends the run [all]",
-        _words(SuccessPolicy),
+        _enum_values(SuccessPolicy),
     ),
     _limit("--restarts", "Retries", "restarts", "retries of a failing program [0]", Kind.WHOLE),
     _limit("--heals", "Heals", "heals", "restarts after a disruption from outside [3]", Kind.WHOLE),
@@ -231,7 +245,7 @@ BY_KEY: Mapping[str, Option] = {option.key: option for option in OPTIONS}
 DEFAULT_WORKERS = 2
 
 
-def unknown(options: Mapping[str, object]) -> list[Problem]:
+def unknown_options(options: Mapping[str, object]) -> list[Problem]:
     """What is wrong with the keys among `options` that are none."""
     problems = []
     for key in sorted(options.keys() - BY_KEY.keys()):
@@ -243,3 +257,263 @@ def unknown(options: Mapping[str, object]) -> list[Problem]:
         )
         problems.append(Problem(key, options[key], allowed))
     return problems
+
+
+# How what only pods have is written on a command line, and read from it: what is written is read
+# as the same. What a name or a path may be is checked with everything else (`validation/`).
+
+_VOLUME = re.compile(
+    r"(?P<claim>[^/:]+)(?:/(?P<subPath>[^:]+))?:(?P<path>[^:]+)(?::(?P<how>r[ow]))?"
+)
+_SECRET = re.compile(r"(?P<name>[^:]+)(?::(?P<path>.+))?", re.DOTALL)
+_CLAIM = re.compile(r"(?P<size>[^:]+)(?::(?P<storageClass>.+))?", re.DOTALL)
+
+
+def read_pod_option(kind: Kind, value: object) -> object:
+    """The JSON form of what a person said: texts, one text with several of them, or JSON already.
+
+    Raises ValueError with how it is written.
+    """
+    if kind is Kind.ANNOTATIONS and isinstance(value, Mapping):
+        return {str(key): str(content) for key, content in value.items()}
+    if kind is Kind.CLAIM:
+        return _read_claim(value)
+    items = value.split() if isinstance(value, str) else value
+    found = [
+        _READ_ITEM[kind](item) for item in (items if isinstance(items, (list, tuple)) else [items])
+    ]
+    return dict(found) if kind is Kind.ANNOTATIONS else found
+
+
+def pod_option_texts(kind: Kind, value: object) -> list[str]:
+    """The words, one for each time that the option is given; texts are taken as they are."""
+    value = msgspec.to_builtins(value)
+    if kind is Kind.ANNOTATIONS and isinstance(value, Mapping):
+        return [f"{key}={content}" for key, content in value.items()]
+    if kind is not Kind.CLAIM and isinstance(value, str):
+        value = value.split()
+    items = value if isinstance(value, (list, tuple)) else [value]
+    return [_ITEM_TEXT[kind](item) if isinstance(item, Mapping) else str(item) for item in items]
+
+
+def _read_volume(item: object) -> object:
+    if isinstance(item, Mapping):
+        return item
+    if not (said := _VOLUME.fullmatch(str(item))):
+        raise ValueError(
+            _(
+                "write CLAIM:PATH, with :ro after it to read only, such as images:/mnt/images:ro; "
+                "CLAIM/FOLDER:PATH mounts a folder of the claim"
+            )
+        )
+    given = {key: text for key in ("claim", "path", "subPath") if (text := said[key])}
+    return {**given, "readOnly": True} if said["how"] == "ro" else given
+
+
+def _read_secret(item: object) -> object:
+    if isinstance(item, Mapping):
+        return item
+    if not (said := _SECRET.fullmatch(str(item))):
+        raise ValueError(_("write NAME, or NAME:PATH for files, such as s3 or s3:/mnt/s3"))
+    return {key: text for key, text in said.groupdict().items() if text}
+
+
+def _read_annotation(item: object) -> tuple[str, str]:
+    name, equals, content = str(item).partition("=")
+    if not equals or not name:
+        raise ValueError(_("write KEY=VALUE, such as prometheus.io/scrape=true"))
+    return name, content
+
+
+def _read_claim(value: object) -> object:
+    if isinstance(value, Mapping):
+        return value
+    if not (said := _CLAIM.fullmatch(str(value))):
+        raise ValueError(_("write SIZE or SIZE:CLASS, such as 10Gi or 10Gi:shared"))
+    return {key: text for key, text in said.groupdict().items() if text}
+
+
+_READ_ITEM: Mapping[Kind, Callable[[Any], Any]] = {
+    Kind.NAMES: str,
+    Kind.VOLUMES: _read_volume,
+    Kind.SECRETS: _read_secret,
+    Kind.ANNOTATIONS: _read_annotation,
+}
+_ITEM_TEXT: Mapping[Kind, Callable[[Mapping[str, Any]], str]] = {
+    Kind.VOLUMES: lambda v: "".join(
+        [
+            str(v.get("claim", "")),
+            f"/{v['subPath']}" if v.get("subPath") else "",
+            f":{v.get('path', '')}",
+            ":ro" if v.get("readOnly") else "",
+        ]
+    ),
+    Kind.SECRETS: lambda s: ":".join(filter(None, (str(s.get("name", "")), s.get("path")))),
+    Kind.CLAIM: lambda c: ":".join(filter(None, (str(c.get("size", "")), c.get("storageClass")))),
+}
+
+
+# Option values as a `Spec` in JSON form.
+
+
+@dataclass
+class OptionValues:
+    """Option values as a `spec` in JSON form, the `origin` of its fields, and the problems so far.
+
+    `for_all` holds the resources for every task, until `settle` knows which types there are.
+    """
+
+    spec: dict[str, object] = field(default_factory=dict)
+    origin: dict[FieldPath, str] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    for_all: dict[str, tuple[object, str]] = field(default_factory=dict)
+
+    def get(self, path: FieldPath) -> object:
+        """The value at `path`, or None."""
+        at: object = self.spec
+        for key in path:
+            at = at.get(key) if isinstance(at, dict) else None
+        return at
+
+    def put(self, path: FieldPath, value: object, origin: str | None = None) -> None:
+        """Set the value at `path`; `origin` is what to call the field when it turns out wrong."""
+        at = self.spec
+        for key in path[:-1]:
+            below = at.get(key)
+            if not isinstance(below, dict):
+                below = at[key] = {}
+            at = below
+        at[path[-1]] = value
+        if origin:
+            self.origin[path] = origin
+
+    def by_option(self, problems: Iterable[Problem]) -> list[Problem]:
+        """Return the problems, each field called by the option that set it."""
+        return [Problem(self._called(p.field), p.value, p.allowed) for p in problems]
+
+    def _called(self, name: str) -> str:
+        path = tuple(
+            part
+            for part in re.split(r"[.\[\]]+", name.removeprefix("$.").removeprefix("spec."))
+            if part
+        )
+        rest: FieldPath = ()
+        while path:
+            if path in self.origin:
+                return " ".join([self.origin[path], *rest])
+            rest = (path[-1], *rest)
+            path = path[:-1]
+        return name
+
+
+def read_options(
+    options: Mapping[str, object], spec: Mapping[str, object] | None = None
+) -> OptionValues:
+    """Read `options` (by their Python keys; None means not given) on top of `spec`."""
+    values = OptionValues(_copy(spec or {}))
+    given = {key: value for key, value in options.items() if value is not None and value != ()}
+    values.problems += unknown_options(given)
+    for option in OPTIONS:
+        if option.key not in given:
+            continue
+        try:
+            value = _READ[option.kind](given[option.key])
+        except ValueError as error:
+            said = given[option.key]
+            said = " ".join(map(str, said)) if isinstance(said, (list, tuple)) else said
+            values.problems.append(Problem(option.flag, said, str(error)))
+            continue
+        if option.words and value not in option.words:
+            allowed = _("use one of {words}").format(words=", ".join(option.words))
+            values.problems.append(Problem(option.flag, value, allowed))
+            continue
+        if option.path[0] == "*":
+            values.for_all[option.path[1]] = (value, option.flag)
+            continue
+        before = values.get(option.path)
+        if option.kind.repeats and isinstance(value, dict) and isinstance(before, dict):
+            value = {**before, **value}
+        values.put(option.path, value, option.flag)
+    return values
+
+
+def fill_in_defaults(values: OptionValues, uses_ps: bool) -> None:
+    """Fill in counts that were not given, and the resources for every task.
+
+    `uses_ps`: the program mentions parameter servers.
+    """
+    in_graph = values.get(("mode",)) == Mode.IN_GRAPH.value
+    defaults = {TaskType.WORKER: DEFAULT_WORKERS, TaskType.PS: int(in_graph or uses_ps)}
+    replicas = values.get(("replicas",))
+    for task_type in TaskType:
+        if values.get(count_path(task_type)) is None:
+            said = isinstance(replicas, dict) and task_type.value in replicas
+            if task_type in defaults or said:
+                values.put(count_path(task_type), defaults.get(task_type, 0))
+        if not values.get(count_path(task_type)):
+            continue
+        for key, (value, flag) in values.for_all.items():
+            path = ("replicas", task_type.value, "resources", key)
+            if path not in values.origin:  # --worker-cpu goes before --cpu
+                values.put(path, value, flag)
+
+
+def _copy(value: Mapping[str, object]) -> dict[str, object]:
+    return {k: _copy(v) if isinstance(v, Mapping) else v for k, v in value.items()}
+
+
+def _read_whole(value: object) -> object:
+    text = str(value).strip()
+    if not re.fullmatch(r"[+-]?[0-9]{1,18}", text):
+        raise ValueError(_("write a whole number"))
+    return int(text)
+
+
+def _read_number(value: object) -> object:
+    if isinstance(value, (int, float)):
+        return value
+    try:
+        number = float(str(value))
+    except ValueError:
+        raise ValueError(_("write a number, such as 1 or 0.5")) from None
+    if not math.isfinite(number):
+        raise ValueError(_("write a number, such as 1 or 0.5"))
+    return number
+
+
+def _read_duration(value: object) -> object:
+    try:
+        return float(value) if isinstance(value, (int, float)) else parse_duration(str(value))
+    except ValueError:
+        raise ValueError(duration_rule()) from None
+
+
+def _read_pairs(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {str(k): str(v) for k, v in value.items()}
+    pairs: dict[str, str] = {}
+    for item in value if isinstance(value, (list, tuple)) else [value]:
+        name, equals, content = str(item).partition("=")
+        if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise ValueError(
+                _("write NAME=VALUE; a name has letters, digits and '_', and no digit first")
+            )
+        pairs[name] = content
+    return pairs
+
+
+_READ: Mapping[Kind, Callable[[object], object]] = {
+    Kind.WHOLE: _read_whole,
+    Kind.NUMBER: _read_number,
+    Kind.MEMORY: str,
+    Kind.DURATION: _read_duration,
+    Kind.WORD: str,
+    Kind.FILE: str,
+    Kind.SWITCH: lambda value: int(bool(value)),
+    Kind.PAIRS: _read_pairs,
+    Kind.IMAGE: str,
+    **{
+        kind: partial(read_pod_option, kind)
+        for kind in (Kind.NAMES, Kind.VOLUMES, Kind.SECRETS, Kind.ANNOTATIONS, Kind.CLAIM)
+    },
+}

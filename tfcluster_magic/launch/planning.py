@@ -1,8 +1,8 @@
-"""From a person's words to a `LaunchRequest`: program, name, counts and limits, checked together.
+"""Plans for launches: option values to a `LaunchRequest`, and the dry run of a form.
 
-Promises every problem of a launch in one refusal, called by the option that caused it. Owns the
-choice of the name and of the program's source. Creates nothing but, in the workspace that it is
-given, the snapshot of a large program. Never asks a backend what fits.
+Program, name, counts and limits are checked together: every problem of a launch comes in one
+refusal, called by the option that caused it. Owns the choice of the name and of the program's
+source. Creates nothing but, in the workspace that it is given, the snapshot of a large program.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -23,9 +23,9 @@ from .. import program as programs
 from ..errors import Conflict, InvalidRequest, PreflightRefused, Problem
 from ..i18n import _
 from ..quota.preflight import Preflight
-from ..spec import Metadata, Mode, Phase, Program, Reason, Status, TFCluster, names
-from . import LaunchRequest, manifest, validation
-from .values import Wish, settle, wish
+from ..spec import Metadata, Mode, Phase, Program, Reason, Spec, Status, TFCluster, names
+from . import LaunchRequest, cluster_file, validation
+from .options import OptionValues, fill_in_defaults, read_options
 
 IN_GRAPH_NAME = "in-graph"
 T = TypeVar("T")
@@ -44,7 +44,7 @@ class Plan:
             raise PreflightRefused(self.preflight.problems)
 
 
-def foresee(request: LaunchRequest, known: Sequence[TFCluster], preflight: Preflight) -> Plan:
+def plan_launch(request: LaunchRequest, known: Sequence[TFCluster], preflight: Preflight) -> Plan:
     """The run that `request` would make beside the `known` ones."""
     runs = [c.metadata.run for c in known if c.metadata.cluster == request.cluster]
     number = max(runs, default=0) + 1
@@ -61,7 +61,7 @@ def foresee(request: LaunchRequest, known: Sequence[TFCluster], preflight: Prefl
 
 
 @dataclass(frozen=True)
-class Source:
+class ProgramSource:
     """Where the program of a launch comes from: at most one of `path` and `cell`.
 
     `workspace` is the folder for a snapshot that is too large for the record, `folder` the one that
@@ -79,10 +79,10 @@ class Source:
 
 
 @dataclass
-class Draft:
+class LaunchDraft:
     """A launch under construction: problems are collected, and raised once."""
 
-    values: Wish
+    values: OptionValues
     warnings: list[str] = field(default_factory=list)
 
     def attempt(self, make: Callable[[], T]) -> T | None:
@@ -113,24 +113,26 @@ def request_launch(
     Raises:
         InvalidRequest: with every problem.
     """
-    source = Source(workspace, program, cell, sha256, arguments, folder)
-    read = manifest.read(file) if file else manifest.Manifest(None, {})
-    draft = Draft(wish(options, read.spec))
+    source = ProgramSource(workspace, program, cell, sha256, arguments, folder)
+    read = cluster_file.read(file) if file else cluster_file.ClusterFile(None, {})
+    draft = LaunchDraft(read_options(options, read.spec))
     if source.path is None and source.cell is None and read.program is not None:
         arguments = source.arguments or read.arguments
         source = replace(source, path=read.program, arguments=arguments)
-    return of_source(draft, source, name if name is not None else read.name)
+    return request_from_source(draft, source, name if name is not None else read.name)
 
 
-def of_source(draft: Draft, source: Source, name: str | None) -> LaunchRequest:
+def request_from_source(
+    draft: LaunchDraft, source: ProgramSource, name: str | None
+) -> LaunchRequest:
     """The request for the program of `source`. Raises InvalidRequest, with every problem."""
     uses_ps = _put_program(draft, source)
     _put_interpreter(draft, source.folder)
-    settle(draft.values, uses_ps)
-    return _finish(draft, name, lambda: _derived_name(draft.values, source))
+    fill_in_defaults(draft.values, uses_ps)
+    return _finish(draft, name, lambda: _derive_name(draft.values, source))
 
 
-def stand_in(source: str) -> dict[str, object]:
+def placeholder_program(source: str) -> dict[str, object]:
     """A program of which nothing is known but its name."""
     entry = "program.sh" if source.endswith(".sh") else "program.py"
     return {"kind": "url", "source": source, "entrypoint": entry, "sha256": "0" * 64}
@@ -155,7 +157,7 @@ def request_rerun(
     spec: dict[str, Any] = msgspec.to_builtins(old.spec)
     spec.pop("stop", None)
     spec.pop("resumeFrom", None)
-    draft = Draft(wish(options, spec))
+    draft = LaunchDraft(read_options(options, spec))
     runs_program = old.spec.program is not None
     if resume:
         draft.values.put(("resumeFrom",), old.metadata.name)
@@ -168,12 +170,12 @@ def request_rerun(
         else:
             draft.values.problems.append(_no_program_for(arguments))
     _put_interpreter(draft, None)
-    settle(draft.values, uses_ps=False)
+    fill_in_defaults(draft.values, uses_ps=False)
     chosen = name if name is not None else old.metadata.cluster
     return _finish(draft, chosen, lambda: chosen)
 
 
-def _put_program(draft: Draft, source: Source) -> bool:
+def _put_program(draft: LaunchDraft, source: ProgramSource) -> bool:
     """Take the snapshot, if there is a program; returns whether it speaks of parameter servers."""
     values = draft.values
     if source.sha256 is not None and source.path is None:
@@ -191,19 +193,19 @@ def _put_program(draft: Draft, source: Source) -> bool:
         return False
     if (url := source.path) is not None and not source.fetch and programs.is_url(url):
         draft.attempt(lambda: programs.check_url(url, source.sha256))
-        values.put(("program",), {**stand_in(url), "arguments": list(source.arguments)})
+        values.put(("program",), {**placeholder_program(url), "arguments": list(source.arguments)})
         return False
-    taken = draft.attempt(lambda: _snapshot(source))
+    taken = draft.attempt(lambda: _take_snapshot(source))
     if taken is None:
         values.put(("program",), None)
         return False
     snapshot, warnings = taken
     draft.warnings += warnings
     values.put(("program",), msgspec.to_builtins(snapshot))
-    return programs.speaks_of_ps(snapshot, source.workspace)
+    return programs.uses_parameter_servers(snapshot, source.workspace)
 
 
-def _put_interpreter(draft: Draft, folder: Path | None) -> None:
+def _put_interpreter(draft: LaunchDraft, folder: Path | None) -> None:
     """Name the Python of the tasks by its full path: they start in other folders."""
     said = draft.values.get(("interpreter",))
     if not isinstance(said, str) or not said.strip():
@@ -211,7 +213,9 @@ def _put_interpreter(draft: Draft, folder: Path | None) -> None:
     path = os.path.expanduser(said)
     if os.sep in path:
         # not its real path: a virtual environment is known by its own link
-        found = draft.attempt(lambda: os.path.abspath(os.path.join(folder or _here(), path)))
+        found = draft.attempt(
+            lambda: os.path.abspath(os.path.join(folder or _working_folder(), path))
+        )
     else:
         found = shutil.which(path)
     if found is None:
@@ -221,15 +225,18 @@ def _put_interpreter(draft: Draft, folder: Path | None) -> None:
     draft.values.put(("interpreter",), found, draft.values.origin.get(("interpreter",)))
 
 
-def _snapshot(source: Source) -> tuple[Program, tuple[str, ...]]:
-    place: dict[str, Any] = {"workspace": source.workspace, "cwd": source.folder or _here()}
+def _take_snapshot(source: ProgramSource) -> tuple[Program, tuple[str, ...]]:
+    place: dict[str, Any] = {
+        "workspace": source.workspace,
+        "cwd": source.folder or _working_folder(),
+    }
     if source.cell is not None:
         return programs.snapshot_cell(source.cell, arguments=source.arguments, **place)
     assert source.path is not None
     return programs.snapshot(source.path, arguments=source.arguments, sha256=source.sha256, **place)
 
 
-def _here() -> Path:
+def _working_folder() -> Path:
     try:
         return Path.cwd()
     except OSError:
@@ -243,16 +250,16 @@ def _no_program_for(arguments: Sequence[str]) -> Problem:
     )
 
 
-def _derived_name(values: Wish, source: Source) -> str:
+def _derive_name(values: OptionValues, source: ProgramSource) -> str:
     """A name for a launch that was given none. The program, if any, could be read."""
     if source.path is not None:
-        return programs.default_name(source.path, source.folder or _here())
+        return programs.default_name(source.path, source.folder or _working_folder())
     if source.cell is not None:
         return "cell"
     return IN_GRAPH_NAME if values.get(("mode",)) == Mode.IN_GRAPH.value else "cluster"
 
 
-def _finish(draft: Draft, name: str | None, derive: Callable[[], str]) -> LaunchRequest:
+def _finish(draft: LaunchDraft, name: str | None, derive: Callable[[], str]) -> LaunchRequest:
     """Check everything that can be checked, and raise all that is wrong."""
     values = draft.values
     refused_program = any(p.field == "program" for p in values.problems)
@@ -274,3 +281,88 @@ def _finish(draft: Draft, name: str | None, derive: Callable[[], str]) -> Launch
         name_given=name is not None,
         warnings=tuple(draft.warnings),
     )
+
+
+# Dry runs: a launch while a person still fills in a form, what is wrong so far, and what could be
+# started. Nothing is fetched and nothing stays of it.
+
+
+class LaunchTarget(Protocol):
+    """Where a launch would run, as far as a dry run asks; every backend is one."""
+
+    def preflight(self, spec: Spec) -> Preflight:
+        """Return everything that stands against `spec` now. Creates nothing."""
+
+    def list(self) -> list[TFCluster]:
+        """Return all runs that have a record."""
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """A launch that is still being thought of, with all that is wrong so far.
+
+    `name` is the given one, or what it would be called. `spec` is None when not even its size is
+    known; a program that cannot be read has a stand-in. `told`: see `Preflight`.
+    """
+
+    name: str | None
+    given: bool
+    spec: Spec | None
+    problems: tuple[Problem, ...]
+    warnings: tuple[str, ...]
+    told: tuple[str, ...] = ()
+
+    def placed(self, target: LaunchTarget) -> DryRun:
+        """The same with what stands against it where it would run."""
+        verdict = Preflight() if self.spec is None else target.preflight(self.spec)
+        known = target.list() if self.given else []
+        taken = [_name_taken(c) for c in known if c.active and c.metadata.cluster == self.name]
+        problems = (*self.problems, *taken, *verdict.problems)
+        warnings = (*self.warnings, *verdict.warnings)
+        return replace(self, problems=problems, warnings=warnings, told=verdict.told)
+
+
+def dry_run(
+    workspace: Path,
+    program: str | None = None,
+    arguments: Sequence[str] = (),
+    *,
+    cell: str | None = None,
+    name: str | None = None,
+    sha256: str | None = None,
+    folder: Path | None = None,
+    **options: object,
+) -> DryRun:
+    """Return a launch as far as it is filled in, with the options of `request_launch`.
+
+    Asks no URL.
+    """
+    source = ProgramSource(workspace, program, cell, sha256, arguments, folder, fetch=False)
+    draft, given = LaunchDraft(read_options(options)), name is not None
+    try:
+        made = request_from_source(draft, source, name)
+    except InvalidRequest as error:
+        return DryRun(
+            name, given, _outline_spec(draft.values), error.problems, tuple(draft.warnings)
+        )
+    return DryRun(made.cluster, given, made.spec, (), made.warnings)
+
+
+def _outline_spec(values: OptionValues) -> Spec | None:
+    """Return the spec, with a stand-in for a missing program; None when it is wrong."""
+    spec = dict(values.spec)
+    if spec.get("program") is None and spec.get("mode") != Mode.IN_GRAPH.value:
+        spec["program"] = placeholder_program("")
+    try:
+        return validation.validate(spec)
+    except InvalidRequest:
+        return None
+
+
+def _name_taken(run: TFCluster) -> Problem:
+    name, phase = run.metadata.name, run.status.phase.value.lower()
+    allowed = _(
+        "{name} is still {phase}: "
+        "choose another name, or end it first with `tfcluster stop {wanted}`"
+    ).format(name=name, phase=phase, wanted=run.metadata.cluster)
+    return Problem("--name", run.metadata.cluster, allowed)

@@ -9,21 +9,21 @@ a file. The rules in words, with their defaults, are in docs/lifecycle.md.
 from __future__ import annotations
 
 from ..spec import Phase, Spec, Status
-from .observation import Decision, Observation, ObservedTask, StartTask, Why
+from .observation import Decision, Observation, ObservedTask, StartTask, WaitingReason
 from .phases import active, queued, stopping
-from .reclaim import release
+from .reclaim import release_tasks
 from .turn import Turn
 
-__all__ = ["Decision", "Observation", "ObservedTask", "StartTask", "Why", "decide"]
+__all__ = ["Decision", "Observation", "ObservedTask", "StartTask", "WaitingReason", "decide"]
 
 _RULES = {
     Phase.QUEUED: queued,
     Phase.STARTING: active,
     Phase.RUNNING: active,
     Phase.STOPPING: stopping,
-    Phase.SUCCEEDED: release,
-    Phase.FAILED: release,
-    Phase.STOPPED: release,
+    Phase.SUCCEEDED: release_tasks,
+    Phase.FAILED: release_tasks,
+    Phase.STOPPED: release_tasks,
 }
 
 
@@ -32,5 +32,5 @@ def decide(spec: Spec, name: str, status: Status, seen: Observation, now: float)
     turn = Turn(spec, name, status, seen, now)
     _RULES[status.phase](turn)
     if turn.phase is Phase.FAILED and not status.phase.is_final:
-        release(turn)
+        release_tasks(turn)
     return turn.decision()

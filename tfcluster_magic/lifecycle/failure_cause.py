@@ -1,4 +1,4 @@
-"""Who is to blame when tasks fail together: the ledger of one window, and the one that started it.
+"""The cause when tasks fail together: how long failures are collected, and which came first.
 
 When one task of a cluster dies, others fail seconds later because they lost it. The first failure
 therefore opens a window; what fails inside it is judged together. Pure functions over
@@ -40,7 +40,7 @@ def window_length(collective: bool, nodes_not_ready: bool, healed: bool) -> floa
     return WINDOW_COLLECTIVE if collective else WINDOW
 
 
-def culprit(failures: Iterable[TaskFailure]) -> TaskFailure:
+def root_cause(failures: Iterable[TaskFailure]) -> TaskFailure:
     """The failure that the others followed.
 
     A task that ran out of memory is the cause, else one that was lost, evicted or killed; else the
@@ -50,7 +50,7 @@ def culprit(failures: Iterable[TaskFailure]) -> TaskFailure:
     return min(failures, key=_rank)
 
 
-def most_telling(failures: Iterable[TaskFailure], most: int) -> tuple[TaskFailure, ...]:
+def causes_first(failures: Iterable[TaskFailure], most: int) -> tuple[TaskFailure, ...]:
     """The first `most` failures, causes before consequences, so that a record does not grow with
     the tasks.
     """

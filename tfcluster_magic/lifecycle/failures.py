@@ -34,26 +34,26 @@ def record_failures(turn: Turn) -> None:
             or (task, seen.attempt) in known
         ):
             continue
-        ledger.append(TaskFailure(task=task, attempt=seen.attempt, exit=_as_failure(seen.exit)))
+        ledger.append(TaskFailure(task=task, attempt=seen.attempt, exit=_as_failed_exit(seen.exit)))
     if len(ledger) > len(known):
         if turn.get("window_opened_at") is None:
             turn.set(window_opened_at=turn.now)
         turn.set(failures=tuple(ledger))
 
 
-def _as_failure(task_exit: TaskExit) -> TaskExit:
+def _as_failed_exit(task_exit: TaskExit) -> TaskExit:
     """Nobody asked it to end: a server's clean end is an error, a stop is somebody else's kill."""
     unasked = {Cause.COMPLETED: Cause.ERROR, Cause.STOPPED: Cause.KILLED}
     return msgspec.structs.replace(task_exit, cause=unasked.get(task_exit.cause, task_exit.cause))
 
 
-def judge(turn: Turn) -> None:
+def handle_failures(turn: Turn) -> None:
     """Act on the ledger: heal at once what came from outside, settle the rest when the window
     closes.
     """
     opened = turn.get("window_opened_at")
     if opened is None:
-        _miss_parameter_servers(turn)
+        _fail_without_parameter_servers(turn)
         return
     if turn.get("retry_at") is not None:
         _retry(turn)
@@ -69,7 +69,7 @@ def judge(turn: Turn) -> None:
     if turn.now < closes and not turn.all_ended():
         turn.wake(closes)
         if fresh:
-            culprit = failure_cause.culprit(fresh)
+            culprit = failure_cause.root_cause(fresh)
             turn.say(
                 Reason.INVESTIGATING, messages.investigating(culprit, closes - opened, turn.spec)
             )
@@ -104,7 +104,7 @@ def _heal(turn: Turn, fresh: Sequence[TaskFailure], healed: bool) -> bool:
     checkpoint = turn.seen.checkpoint
     if disrupted:
         message = messages.healing(
-            failure_cause.culprit(disrupted), together, turn.get("heals"), checkpoint, turn.spec
+            failure_cause.root_cause(disrupted), together, turn.get("heals"), checkpoint, turn.spec
         )
     else:
         message = messages.collateral(collateral[0].task, checkpoint)
@@ -125,7 +125,7 @@ def _failed_before(failure: TaskFailure, ledger: Sequence[TaskFailure]) -> bool:
 
 def _settle(turn: Turn, fresh: Sequence[TaskFailure]) -> None:
     """The window is closed: retry the program if that was asked for, else the run has failed."""
-    culprit = failure_cause.culprit(fresh)
+    culprit = failure_cause.root_cause(fresh)
     done: int = turn.get("program_restarts")
     if not failure_cause.is_disruption(culprit) and done < turn.spec.lifecycle.restarts:
         delay = RETRY_DELAYS[min(done, len(RETRY_DELAYS) - 1)]
@@ -135,7 +135,7 @@ def _settle(turn: Turn, fresh: Sequence[TaskFailure]) -> None:
         turn.event(Reason.BACKING_OFF, message)
         _retry(turn)
         return
-    fail(turn, culprit, fresh)
+    fail_run(turn, culprit, fresh)
 
 
 def _retry(turn: Turn) -> None:
@@ -160,14 +160,14 @@ def _retry(turn: Turn) -> None:
     )
 
 
-def fail(turn: Turn, culprit: TaskFailure, ledger: Sequence[TaskFailure]) -> None:
+def fail_run(turn: Turn, culprit: TaskFailure, ledger: Sequence[TaskFailure]) -> None:
     """End the run as Failed, naming one task and those that followed it or failed alike."""
     ended_early = _early_parameter_server(turn)
     if culprit.exit.follows and ended_early is not None:
         culprit = ended_early
         reason = Reason.PS_EXITED
     else:
-        reason = _reason(turn, culprit)
+        reason = _failure_reason(turn, culprit)
     others = [f for f in ledger if f.task != culprit.task]
     kept = (culprit, *others)[:MOST_FAILURES]
     turn.set(culprit=culprit.task, failures=kept, window_opened_at=None)
@@ -176,7 +176,7 @@ def fail(turn: Turn, culprit: TaskFailure, ledger: Sequence[TaskFailure]) -> Non
     )
 
 
-def _reason(turn: Turn, culprit: TaskFailure) -> Reason:
+def _failure_reason(turn: Turn, culprit: TaskFailure) -> Reason:
     if failure_cause.is_disruption(culprit):
         return Reason.DISRUPTED
     by_cause = {Cause.OOM: Reason.OOM_KILLED, Cause.NOT_STARTED: Reason.START_FAILED}
@@ -196,7 +196,7 @@ def _early_parameter_server(turn: Turn) -> TaskFailure | None:
     return min(ended, key=lambda f: f.exit.finished_at) if ended else None
 
 
-def _miss_parameter_servers(turn: Turn) -> None:
+def _fail_without_parameter_servers(turn: Turn) -> None:
     """Workers that only wait for a parameter server that has left would wait for ever."""
     ended = _early_parameter_server(turn)
     if ended is None or not turn.between:

@@ -1,21 +1,167 @@
-"""Every sentence a person reads about a run's state: one function for each reason.
+"""Every sentence a person reads about a run's state: how a task ended, what to do about a known
+error, and one function for each reason.
 
 Pure: facts in, text out. A sentence says what happened, to whom, and what to do next. Nothing here
-decides.
+decides. Owns the table of errors that people meet, in order of precedence.
 """
 
 from __future__ import annotations
 
 import re
+import signal as signals
 import time
 from collections.abc import Sequence
 
-from ..i18n import _, ngettext
-from ..spec import Reason, Spec, TaskFailure
+from ..i18n import _, mark, ngettext
+from ..spec import MEMORY_PATTERN, Cause, Reason, Spec, TaskExit, TaskFailure
 from ..spec.names import parse_task
 from ..spec.quantities import format_bytes, format_duration, parse_memory
-from .ended import alike, how_it_ended, memory_limit
-from .hints import hint
+
+_ERROR_HINTS: tuple[tuple[str, str], ...] = (
+    (
+        r"ModuleNotFoundError: No module named '?tensorflow\b",
+        mark(
+            "TensorFlow is missing where the tasks run: `python -m pip install tensorflow-cpu`, "
+            "or on Kubernetes an image that has it (--image)"
+        ),
+    ),
+    (
+        r"ModuleNotFoundError: No module named '?([\w.]+)",
+        mark(
+            "Install it for the Python that `tfcluster options` names: `python -m pip install {0}`"
+        ),
+    ),
+    (
+        r"(?:Could not start gRPC server|Address already in use|Failed to add port|errno: ?98)",
+        mark(
+            "The program asked for a port that is taken: use its address in TF_CONFIG or --*_hosts"
+        ),
+    ),
+    (
+        r"File \"(?:[^\"]*/)?([^\"/]+)\", line (\d+)\n(?:.*\n){0,2}(?:Syntax|Indentation|Tab)Error",
+        mark("It is in line {1} of {0}"),
+    ),
+    (
+        r"(?:exec|line \d+): ([\w./+-]+): (?:command )?not found",
+        mark("There is no command {0} where the tasks run"),
+    ),
+    (r"No space left on device", mark("The disk is full: free space, or write somewhere else")),
+    (
+        r"create_per_worker_dataset|Attempt to convert a value \(PerReplica",
+        mark(
+            "Keras 3 cannot fit() under this strategy: use tf_keras (--env TF_USE_LEGACY_KERAS=1)"
+        ),
+    ),
+    (
+        r"py_function|PyFunc|EagerPyFunc",
+        mark("py_function runs only in the process that defined it: place it there"),
+    ),
+    (
+        r"Permission denied: '?([^']+)",
+        mark("The task may not touch {0}: write to $TFCLUSTER_OUTPUT_DIR instead"),
+    ),
+    (
+        r"error: unrecognized arguments?: (.+)",
+        mark("The program does not know {0}: check what follows `--`"),
+    ),
+)
+_LOG_NOISE = re.compile(
+    r"^\s*$|^[IWE]\d{4} |^\d{4}-\d\d-\d\d .*: [IWE] |^\*\*\*|^\s+(File |@|\^|~)|^Traceback "
+)
+
+
+def last_error_line(task_exit: TaskExit) -> str:
+    """The line that says best why a task failed: its last one that is not log noise."""
+    for line in reversed(task_exit.last_lines):
+        if not _LOG_NOISE.match(line):
+            return line.strip()[:300]
+    return ""
+
+
+def error_hint(task_exit: TaskExit) -> str:
+    """What to do about a known error, or nothing."""
+    text = "\n".join(task_exit.last_lines)
+    for pattern, advice in _ERROR_HINTS:
+        if match := re.search(pattern, text):
+            return _(advice).format(*(g.strip() for g in match.groups()))
+    return ""
+
+
+# ---- how a task ended ----
+
+
+def _signal_name(number: int) -> str:
+    known = {each.value: each.name for each in signals.Signals}
+    return known.get(number) or _("signal {number}").format(number=number)
+
+
+def _signal_in_detail(detail: str) -> str:
+    """The signal of which only a detail tells: a shell hides what ended its child."""
+    found = re.search(r"\bSIG[A-Z0-9]+", detail)
+    return found.group() if found else _("a signal")
+
+
+def _in_brackets(detail: str, said: str | None = None) -> str:
+    """A detail in brackets, unless it only repeats what was `said`."""
+    return f" ({detail})" if detail and not (said and said in detail) else ""
+
+
+def exit_message(failure: TaskFailure, spec: Spec) -> str:
+    """`worker-1 failed with exit code 1: ValueError: …`, without a full stop."""
+    task, task_exit = failure.task, failure.exit
+    words = last_error_line(task_exit)
+    said = _(": {words}").format(words=words) if words else ""
+    more = task_exit.detail
+    if task_exit.cause is Cause.OOM:
+        limit = memory_limit(failure, spec)
+        text = (
+            _("{task} ran out of memory at its limit of {limit}")
+            if limit
+            else _("{task} ran out of memory of this machine")
+        )
+        known = _("limit {limit}").format(limit=limit)
+        return text.format(task=task, limit=limit) + _in_brackets(
+            more.removeprefix(known).lstrip(", ")
+        )
+    if task_exit.cause is Cause.KILLED:
+        by = _signal_name(task_exit.signal) if task_exit.signal else _signal_in_detail(more)
+        text = _("{task} was killed from outside ({by})").format(task=task, by=by)
+        return text + _in_brackets(more, by)
+    if task_exit.cause is Cause.NOT_STARTED:
+        why = task_exit.detail or words or _("no reason was given")
+        return _("{task} could not be started: {why}").format(task=task, why=why)
+    if task_exit.cause in (Cause.EVICTED, Cause.LOST):
+        gone = _("{task} was lost") if task_exit.cause is Cause.LOST else _("{task} was evicted")
+        return gone.format(task=task) + _in_brackets(more)
+    if task_exit.signal:
+        by = _signal_name(task_exit.signal)
+        return _("{task} crashed ({by})").format(task=task, by=by) + _in_brackets(more, by) + said
+    if task_exit.exit_code == 0:
+        return _("{task} exited with exit code 0").format(task=task) + said
+    return (
+        _("{task} failed with exit code {code}").format(task=task, code=task_exit.exit_code) + said
+    )
+
+
+def memory_limit(failure: TaskFailure, spec: Spec) -> str | None:
+    """What was asked for, else what a detail tells that it got (`limit 1Gi, …`)."""
+    given = re.match(rf"limit ({MEMORY_PATTERN[1:-1]})(?=$|,)", failure.exit.detail)
+    asked = spec.replicas.of(parse_task(failure.task)[0]).resources.memory
+    return asked or (given and given.group(1))
+
+
+def failed_alike(failure: TaskFailure, other: TaskFailure) -> bool:
+    """Whether two tasks failed by themselves with the same last words: neither broke the other."""
+    first, second = failure.exit, other.exit
+    return (
+        bool(last_error_line(first))
+        and not (first.follows or second.follows)
+        and (first.cause, first.exit_code, last_error_line(first))
+        == (second.cause, second.exit_code, last_error_line(second))
+    )
+
+
+# ---- why a run is where it is ----
 
 
 def shorten(names: Sequence[str], most: int = 5) -> str:
@@ -40,7 +186,7 @@ def failed(
     reason: Reason, culprit: TaskFailure, others: Sequence[TaskFailure], spec: Spec, name: str
 ) -> str:
     """Why the run failed, and what to do."""
-    parts = [how_it_ended(culprit, spec)]
+    parts = [exit_message(culprit, spec)]
     if reason is Reason.PS_EXITED:
         parts.append(
             _("The workers cannot go on without it: a parameter server must call server.join()")
@@ -53,9 +199,9 @@ def failed(
         )
     if reason is Reason.OOM_KILLED:
         parts.append(_raise_memory(culprit, spec, name))
-    elif advice := hint(culprit.exit):
+    elif advice := error_hint(culprit.exit):
         parts.append(advice)
-    same = sorted(f.task for f in others if alike(culprit, f))
+    same = sorted(f.task for f in others if failed_alike(culprit, f))
     if same:
         parts.append(_("{tasks} failed in the same way").format(tasks=shorten(same)))
     if followers := sorted({f.task for f in others}.difference(same)):
@@ -96,7 +242,7 @@ def healing(
     times = _times(spec.lifecycle.heals)
     done = _("{what} ({number} of {times}); {after}")
     done = done.format(what=what, number=heals, times=times, after=after)
-    return _sentences([how_it_ended(failure, spec), done])
+    return _sentences([exit_message(failure, spec), done])
 
 
 def _carries_training(task: str, spec: Spec) -> bool:
@@ -124,7 +270,7 @@ def collateral(task: str, checkpoint: str | None) -> str:
 def investigating(failure: TaskFailure, seconds: float, spec: Spec) -> str:
     """A failure whose cause is not settled yet."""
     return _("{ended}; looking up to {time} whether another task was the cause.").format(
-        ended=how_it_ended(failure, spec), time=format_duration(seconds)
+        ended=exit_message(failure, spec), time=format_duration(seconds)
     )
 
 
@@ -133,7 +279,7 @@ def backing_off(failure: TaskFailure, seconds: float, number: int, spec: Spec) -
     retry = _("Retry {number} of {most} in {time}").format(
         number=number, most=spec.lifecycle.restarts, time=format_duration(seconds)
     )
-    return _sentences([how_it_ended(failure, spec), retry])
+    return _sentences([exit_message(failure, spec), retry])
 
 
 def queued(waiting_for: str) -> str:
@@ -216,7 +362,7 @@ def idle_timeout(limit: float, since: float) -> str:
 
 def stopping(reason: str, by: str, left: Sequence[str], may_come: bool) -> str:
     """A stop under way."""
-    parts = [_("A stop was requested by {whom}").format(whom=_asked(reason, by))]
+    parts = [_("A stop was requested by {whom}").format(whom=_requester(reason, by))]
     if left:
         parts.append(_("waiting for {tasks} to end").format(tasks=shorten(left)))
     elif may_come:
@@ -226,10 +372,10 @@ def stopping(reason: str, by: str, left: Sequence[str], may_come: bool) -> str:
 
 def stopped(reason: str, by: str) -> str:
     """A stop that was carried out."""
-    return _("Ended by {whom}.").format(whom=_asked(reason, by))
+    return _("Ended by {whom}.").format(whom=_requester(reason, by))
 
 
-def _asked(reason: str, by: str) -> str:
+def _requester(reason: str, by: str) -> str:
     return (by or _("its owner")) + (f": {reason}" if reason else "")
 
 

@@ -32,7 +32,7 @@ class ObservedTask(Model, frozen=True):
         return self.exit is None
 
 
-class Why(Model, frozen=True):
+class WaitingReason(Model, frozen=True):
     """Why tasks of an admitted run are not up, as the world tells it.
 
     `text` is the reason as a clause, for each of them; `sentence` is the same with who waits.
@@ -62,7 +62,7 @@ class Observation(Model, frozen=True):
     admitted: bool = True
     submitted: bool = False
     waiting_for: str = ""
-    why: tuple[Why, ...] = ()
+    why: tuple[WaitingReason, ...] = ()
     nodes_not_ready: bool = False
     checkpoint: str | None = None
     cores: dict[str, float] = {}

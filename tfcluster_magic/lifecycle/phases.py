@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ..spec import Phase, Reason
 from . import failure_cause, messages
-from .failures import fail, judge, record_failures
-from .reclaim import release, to_reclaim
+from .failures import fail_run, handle_failures, record_failures
+from .reclaim import release_tasks, to_reclaim
 from .turn import Turn
 
 MOST_REASONS = 3
@@ -52,10 +52,10 @@ def active(turn: Turn) -> None:
     if turn.spec.stop is not None:
         _stop_requested(turn)
         return
-    turn.say(*_outlook(turn))
+    turn.say(*_current_message(turn))
     record_failures(turn)
-    judge(turn)
-    if turn.phase.is_final or _out_of_time(turn):
+    handle_failures(turn)
+    if turn.phase.is_final or _over_time_limit(turn):
         return
     if turn.get("retry_at") is None:
         turn.bring_up(turn.all_tasks)
@@ -66,24 +66,24 @@ def active(turn: Turn) -> None:
         turn.set(phase=Phase.RUNNING, running_at=turn.now)
         turn.event(Reason.RUNNING, messages.starting((), len(turn.all_tasks)))
         if turn.get("reason") is Reason.STARTING:
-            turn.say(*_outlook(turn))
+            turn.say(*_current_message(turn))
 
 
-def _outlook(turn: Turn) -> tuple[Reason, str]:
+def _current_message(turn: Turn) -> tuple[Reason, str]:
     """What to say while nothing is wrong; a failure under way keeps its own sentence."""
     if turn.get("window_opened_at") is not None or turn.get("retry_at") is not None:
         return turn.get("reason"), turn.get("message")
     missing = [t for t in turn.all_tasks if not turn.is_up(t)]
     if turn.phase is Phase.STARTING or missing:  # in a run that is up: those that start again
         reason = Reason.STARTING if turn.phase is Phase.STARTING else Reason.RUNNING
-        return reason, _with_why(turn, messages.starting(missing, len(turn.all_tasks)))
+        return reason, _with_waiting_reasons(turn, messages.starting(missing, len(turn.all_tasks)))
     finished = [t for t in turn.all_tasks if turn.succeeded(t)]
     unfinished = [t for t in turn.all_tasks if not turn.succeeded(t)]
     message = messages.running(turn.spec, unfinished, finished, turn.name)
-    return Reason.RUNNING, _with_why(turn, message)
+    return Reason.RUNNING, _with_waiting_reasons(turn, message)
 
 
-def _with_why(turn: Turn, message: str) -> str:
+def _with_waiting_reasons(turn: Turn, message: str) -> str:
     """What the world says of tasks that are not up, after what is missing."""
     return " ".join([message, *(why.sentence for why in turn.seen.why[:MOST_REASONS])])
 
@@ -97,11 +97,11 @@ def _all_succeeded(turn: Turn) -> bool:
         turn.set(running_at=turn.now)
     message = messages.succeeded(required, *to_reclaim(turn))
     turn.finish(Phase.SUCCEEDED, Reason.COMPLETED, message)
-    release(turn)
+    release_tasks(turn)
     return True
 
 
-def _out_of_time(turn: Turn) -> bool:
+def _over_time_limit(turn: Turn) -> bool:
     """Bounds on starting, on the whole run, and on idling."""
     limits = turn.spec.lifecycle
     started: float = turn.get("started_at")
@@ -147,7 +147,7 @@ def _fails_at_its_limit(turn: Turn, missing: Sequence[str]) -> bool:
     runs_no_more = turn.between and over >= limits.max_duration
     fresh = turn.fresh_failures()
     if fresh and (starts_no_more or runs_no_more):
-        fail(turn, failure_cause.culprit(fresh), fresh)
+        fail_run(turn, failure_cause.root_cause(fresh), fresh)
         return True
     return False
 
@@ -189,4 +189,4 @@ def stopping(turn: Turn) -> None:
         if turn.get("reason") is Reason.STOP_REQUESTED and stop is not None:
             turn.set(message=messages.stopped(stop.reason, stop.by))
         turn.event(turn.get("reason"), "Stopped.")
-        release(turn)
+        release_tasks(turn)

@@ -19,7 +19,7 @@ def to_reclaim(turn: Turn) -> tuple[float, list[str]]:
     return turn.spec.lifecycle.reclaim_after, turn.alive(servers)
 
 
-def release(turn: Turn) -> None:
+def release_tasks(turn: Turn) -> None:
     """Give back everything after the end: parameter servers once `_reclaim_at` has come, all others
     at once. Say what was freed.
     """

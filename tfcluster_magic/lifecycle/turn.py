@@ -1,16 +1,17 @@
-"""One turn of the state machine: the spec, what is seen, and a draft of the next status.
+"""One turn of the state machine: the spec, what is observed, and a draft of the next status with
+its counts by task type and the few tasks that need a look.
 
-Owns reading and writing that draft; the rules live in `phases` and `judge`.
+Owns reading and writing that draft; the rules live in `phases`, `failures` and `reclaim`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from ..quota import usage
+from ..quota import ledger
 from ..spec import (
     Cause,
     Event,
@@ -23,13 +24,94 @@ from ..spec import (
     TaskExit,
     TaskFailure,
     TaskState,
+    TaskStatus,
     TaskType,
+    TypeCounts,
     Usage,
 )
 from ..spec.names import task_name
 from . import failure_cause, messages
 from .observation import Decision, Observation, ObservedTask, StartTask
-from .tally import attention, count
+
+MOST_ATTENTION = 20
+_COUNT_FIELDS = {
+    TaskState.PENDING: "",
+    TaskState.STARTING: "starting",
+    TaskState.RUNNING: "running",
+    TaskState.SUCCEEDED: "succeeded",
+    TaskState.FAILED: "failed",
+    TaskState.STOPPED: "stopped",
+}
+
+
+def task_state(task: ObservedTask | None) -> TaskState:
+    """The state of a task for people."""
+    if task is None:
+        return TaskState.PENDING
+    if task.exit is None:
+        return TaskState.RUNNING if task.ready else TaskState.STARTING
+    if task.exit.cause is Cause.COMPLETED:
+        return TaskState.SUCCEEDED
+    return TaskState.STOPPED if task.exit.cause is Cause.STOPPED else TaskState.FAILED
+
+
+def count_tasks(spec: Spec, seen: Observation, names: Sequence[str]) -> dict[str, TypeCounts]:
+    """Tasks by type and state; what is not in any state is pending."""
+    tally: dict[str, dict[str, int]] = {
+        t.value: {"desired": n} for t, n in spec.replicas.counts.items()
+    }
+    for name in names:
+        field = _COUNT_FIELDS[task_state(seen.tasks.get(name))]
+        if field:
+            of_type = tally[name.rpartition("-")[0]]
+            of_type[field] = of_type.get(field, 0) + 1
+    return {t: TypeCounts(**numbers) for t, numbers in tally.items()}
+
+
+def tasks_needing_attention(
+    seen: Observation,
+    names: Sequence[str],
+    restarts: Mapping[str, int],
+    culprit: str | None,
+    *,
+    never: Container[str],
+) -> tuple[TaskStatus, ...]:
+    """Tasks that failed, were restarted or are not up, the culprit first; at most 20.
+
+    A cluster of up to 20 tasks lists all of them. `never` are those that nobody will
+    start any more.
+    """
+    others = _LAST_RANK if len(names) <= MOST_ATTENTION else None
+    texts = {task: why.text for why in reversed(seen.why) for task in why.tasks}
+    ranked = []
+    for position, name in enumerate(names):
+        task = seen.tasks.get(name)
+        state = task_state(task)
+        rank = (
+            0
+            if name == culprit
+            else _ATTENTION_RANK.get(state, 3 if restarts.get(name) else others)
+        )
+        if rank is not None:
+            exit_ = task.exit if task else None
+            untold = messages.never_started() if task is None and name in never else ""
+            entry = TaskStatus(
+                name=name,
+                state=state,
+                message=texts.get(name, untold),
+                restarts=restarts.get(name, 0),
+                exit=exit_,
+            )
+            ranked.append((rank, position, entry))
+    ranked.sort(key=lambda item: item[:2])
+    return tuple(entry for _, _, entry in ranked[:MOST_ATTENTION])
+
+
+_LAST_RANK = 4
+_ATTENTION_RANK = {TaskState.FAILED: 1, TaskState.PENDING: 2, TaskState.STARTING: 2}
+
+
+# ---- the turn ----
 
 MOST_EVENTS = 50
 MOST_FAILURES = 20
@@ -202,7 +284,7 @@ class Turn:
             if (task := seen.get(name)) is not None
         )
         used = self.seen.used
-        return usage.count(self.before.usage, spans, self.now, self._cores(), used)
+        return ledger.update_usage(self.before.usage, spans, self.now, self._cores(), used)
 
     def _cores(self) -> dict[str, float]:
         known = self.before.usage.cores if self.before.usage else {}
@@ -215,10 +297,10 @@ class Turn:
         seen = self._counted()
         self._tell_of_copies()
         self.set(
-            failures=failure_cause.most_telling(self.get("failures"), MOST_FAILURES),
-            counts=count(self.spec, seen, self.all_tasks),
+            failures=failure_cause.causes_first(self.get("failures"), MOST_FAILURES),
+            counts=count_tasks(self.spec, seen, self.all_tasks),
             usage=self._usage(),
-            attention=attention(
+            attention=tasks_needing_attention(
                 seen,
                 self.all_tasks,
                 self.get("restarts"),

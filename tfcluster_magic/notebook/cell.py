@@ -1,29 +1,65 @@
-"""What a cell does with the words after `%tfcluster`, and how it shows what comes of them.
+"""What a cell does with the line after `%tfcluster`: run it, show what comes of it, complete it.
 
-Promises the words and messages of the command line and an output that is right for a notebook: a
-run is shown once and brought up to date in place, nobody is asked anything, and an interrupt only
+Words and messages are those of the command line, and the output is right for a notebook: a run is
+shown once and brought up to date in place, nobody is asked anything, and an interrupt only
 detaches. What a verb does is not known here.
 """
 
 from __future__ import annotations
 
+import glob
+import os
 import shlex
 import sys
 from typing import Any
 
+from click.shell_completion import CompletionItem, ShellComplete, split_arg_string
 from IPython.display import display
 
 from .. import cli
+from ..cli import tfcluster
 from ..cli.terminal import Detached, Interrupted, Terminal
-from ..errors import UsageError, in_cells
+from ..errors import UsageError, with_magic_commands
 from ..i18n import _, mark
 from ..output import report
-from ..output.bundle import board_bundle, bundle
+from ..output.run_view import board_bundle, run_bundle
 from ..runs.cluster import Cluster
 from ..runs.manager import ClusterManager
-from ..runs.watcher import Feed
+from ..runs.watcher import RunWatcher
 from ..spec import TFCluster
 from ..tensorboard.views import View
+
+
+def completions(text: str, terminal: Terminal) -> list[str]:
+    """The words that may stand at the end of `text`, what was typed after `%tfcluster`."""
+    args, typed = _split_typed(text)
+    completer = ShellComplete(tfcluster, {"obj": terminal}, terminal.program, "")
+    found: list[str] = []
+    for item in completer.get_completions(args, typed):
+        found += _complete_path(item, typed)
+    return found
+
+
+def unfinished_word(text: str) -> str:
+    """The end of `text` that a word of `words` takes the place of."""
+    typed = _split_typed(text)[1]
+    return typed.partition("=")[2] if typed.startswith("--") and "=" in typed else typed
+
+
+def _split_typed(text: str) -> tuple[list[str], str]:
+    """The finished words of `text`, and the one that is being typed."""
+    args = split_arg_string(text)
+    typed = args.pop() if args and not text[-1:].isspace() else ""
+    return args, typed
+
+
+def _complete_path(item: CompletionItem, typed: str) -> list[str]:
+    """A path parameter is completed by the shell; there is none here, so by us."""
+    if item.type not in ("file", "dir"):
+        return [item.value]
+    matches = glob.glob(glob.escape(typed) + "*")
+    return [path + "/" if os.path.isdir(path) else path for path in sorted(matches)]
+
 
 HOW_TO = mark(
     """\
@@ -67,7 +103,7 @@ class Cell(Terminal):
 
     def words(self, text: str) -> str:
         """Commands in a message as they are written in a cell."""
-        return in_cells(text)
+        return with_magic_commands(text)
 
     def note(self, text: str) -> None:
         """A remark; not on stderr, which a notebook shows as if something was wrong."""
@@ -117,7 +153,7 @@ class Cell(Terminal):
         again = name in self.shown
         self.shown.add(name)
         beside = self.manager.beside(cluster)
-        content = bundle(cluster, self.manager.progress(cluster), beside)
+        content = run_bundle(cluster, self.manager.progress(cluster), beside)
         content["text/plain"] = self.words(content["text/plain"])
         display(content, raw=True, display_id=f"{name}-{id(self)}", update=again)
 
@@ -133,7 +169,7 @@ def run(shell: Any, manager: ClusterManager, line: str, body: str | None) -> Clu
         KeyboardInterrupt: what was interrupted was not the watching of a run.
     """
     terminal = Cell(shell, manager, body)
-    words = _words(line)
+    words = _split_line(line)
     _check_body(words, body)
     sys.stdout.flush()
     try:
@@ -154,12 +190,12 @@ def run(shell: Any, manager: ClusterManager, line: str, body: str | None) -> Clu
 _panels: dict[str, Any] = {}  # by cell: a panel that is made anew takes the place of the old one
 
 
-def panel_shown(shell: Any, manager: ClusterManager, feed: Feed) -> bool:
+def show_panel(shell: Any, manager: ClusterManager, feed: RunWatcher) -> bool:
     """Show the panel below the cell; False where there are no widgets, or nobody to see them."""
     if not hasattr(shell, "kernel"):
         return False
     try:
-        from .view import Panel
+        from .panel import Panel
     except ImportError:
         return False
     parent = shell.get_parent()
@@ -171,7 +207,7 @@ def panel_shown(shell: Any, manager: ClusterManager, feed: Feed) -> bool:
     return True
 
 
-def _words(line: str) -> list[str]:
+def _split_line(line: str) -> list[str]:
     try:
         return shlex.split(line)
     except ValueError as error:

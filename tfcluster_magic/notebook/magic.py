@@ -17,7 +17,7 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class
 if TYPE_CHECKING:
     from ..runs.cluster import Cluster
     from ..runs.manager import ClusterManager
-    from ..runs.watcher import Feed
+    from ..runs.watcher import RunWatcher
 
 _OUR_LINE = re.compile(r"%tfcluster\s(.*)", re.DOTALL)
 _MATCHER = "tfcluster"  # the identifier of what completes our lines
@@ -36,18 +36,18 @@ class TFClusterMagics(Magics):  # type: ignore[misc]  # IPython's classes are un
         return ClusterManager(parent=self.shell)
 
     @cached_property
-    def feed(self) -> Feed:
+    def feed(self) -> RunWatcher:
         """Every run as it changes, for the panels of this kernel."""
-        from ..runs.watcher import Feed
+        from ..runs.watcher import RunWatcher
 
-        return Feed(self.manager)
+        return RunWatcher(self.manager)
 
     @line_cell_magic  # type: ignore[untyped-decorator]  # IPython's decorators are untyped
     def tfcluster(self, line: str, cell: str | None = None) -> Cluster | None:
         """Launch and watch TensorFlow clusters; `%tfcluster --help` says how."""
-        from .cell import panel_shown, run
+        from .cell import run, show_panel
 
-        if not line.strip() and cell is None and panel_shown(self.shell, self.manager, self.feed):
+        if not line.strip() and cell is None and show_panel(self.shell, self.manager, self.feed):
             return None
         return run(self.shell, self.manager, line, cell)
 
@@ -65,12 +65,12 @@ def _matcher(magics: TFClusterMagics) -> Any:
         if ours is None:
             return {"completions": []}
         from ..cli.terminal import Terminal
-        from .tab import unfinished, words
+        from .cell import completions, unfinished_word
 
-        found = words(ours[1], Terminal(magics.manager))
+        found = completions(ours[1], Terminal(magics.manager))
         return {
             "completions": [SimpleCompletion(word, type="tfcluster") for word in found],
-            "matched_fragment": unfinished(ours[1]),
+            "matched_fragment": unfinished_word(ours[1]),
             "suppress": True,
             "ordered": True,
         }

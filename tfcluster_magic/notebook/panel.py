@@ -1,12 +1,16 @@
-"""The list of runs in the panel: a card and its buttons for each, brought up to date in place.
+"""The panel: the launch form and the list of runs below a cell, from bare `%tfcluster`.
 
-Promises that a row changes only when its run did, that stopping and deleting ask first, and that a
-list of hundreds stays small: the newest are shown, a filter finds the others. It owns no thread.
+It works wherever ipywidgets do (JupyterLab, Notebook 7, without the Lab extension). The kernel is
+never kept from running cells, several panels agree because all show the records, and a panel made
+anew after a restart of the kernel shows the same runs. A document that is exported shows the table
+of `%tfcluster list`. A row changes only when its run did, stopping and deleting ask first, and a
+list of hundreds stays small: the newest are shown, a filter finds the others.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from html import escape
@@ -14,17 +18,16 @@ from typing import Any
 
 import ipywidgets as widgets
 
-from ..errors import Conflict
+from ..errors import Conflict, with_magic_commands
 from ..i18n import _, ngettext
-from ..output.bundle import board_bundle
-from ..output.html import card
-from ..output.stream import Prefixer, task_names
-from ..output.text import PLAIN
-from ..progress.run_progress import told
+from ..output import report
+from ..output.run_view import board_bundle, run_card
+from ..output.text import PLAIN, Prefixer, clock, task_names
+from ..progress.run_progress import note_lines
 from ..runs.manager import ClusterManager, newest
-from ..runs.watcher import LOOK_EVERY, Known
+from ..runs.watcher import PROGRESS_INTERVAL, RunWatcher, WatchedRun
 from ..spec import TFCluster
-from .background import Background
+from .launch_form import ButtonActions, LaunchForm
 
 MOST_ROWS = 20
 LAST_LINES = 30
@@ -34,9 +37,9 @@ LAST_LINES = 30
 class RunRow:
     """One run: what it is, and what can be done with it."""
 
-    def __init__(self, manager: ClusterManager, background: Background) -> None:
+    def __init__(self, manager: ClusterManager, background: ButtonActions) -> None:
         self._manager, self._background = manager, background
-        self._known: Known | None = None
+        self._known: WatchedRun | None = None
         self._card = widgets.HTML()
         self._below = widgets.HTML()
         self._board = widgets.Output()
@@ -64,12 +67,12 @@ class RunRow:
         assert self._known is not None
         return self._known.cluster.metadata.name
 
-    def show(self, known: Known) -> None:
+    def show(self, known: WatchedRun) -> None:
         """Bring the row up to date."""
         if known == self._known:
             return
         before, self._known = self._known, known
-        html = card(known.cluster, told(known.progress, known.notes))
+        html = run_card(known.cluster, note_lines(known.progress, known.notes))
         if html != self._card.value:
             self._card.value = html
         if before is None or before.cluster.active != known.cluster.active:
@@ -144,7 +147,7 @@ class RunRow:
             assert self._known is not None
             released = self._known.cluster.status.released_at is not None
             self._read_logs(self._known.cluster)
-            if released or hidden.wait(LOOK_EVERY):
+            if released or hidden.wait(PROGRESS_INTERVAL):
                 return
 
     def _read_logs(self, cluster: TFCluster) -> None:
@@ -170,21 +173,21 @@ def _button(label: str, icon: str, style: str = "") -> Any:
 class RunList:
     """The newest runs, or those that fit the filter."""
 
-    def __init__(self, manager: ClusterManager, background: Background) -> None:
+    def __init__(self, manager: ClusterManager, background: ButtonActions) -> None:
         self._make = partial(RunRow, manager, background)
         self._drawing = threading.RLock()  # changes come in the feed's thread, keys in the kernel's
         self._rows: dict[str, RunRow] = {}
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, WatchedRun] = {}
         self.filter = widgets.Text(
             placeholder=_("Filter by name or phase"), layout=widgets.Layout(width="260px")
         )
         self.filter.observe(lambda _change: self._refilter(), "value")
-        self._nothing = _nothing()
+        self._nothing = _no_runs()
         self._body = widgets.VBox([self._nothing])
         self._more = widgets.Label()
         self.widget = widgets.VBox([self.filter, self._body, self._more])
 
-    def show(self, name: str, known: Known | None) -> None:
+    def show(self, name: str, known: WatchedRun | None) -> None:
         """A run changed, or is gone (None)."""
         with self._drawing:
             if known is None:
@@ -243,7 +246,7 @@ class RunList:
         return wanted in f"{cluster.metadata.name} {cluster.status.phase.value}".lower()
 
 
-def _nothing() -> Any:
+def _no_runs() -> Any:
     return widgets.HTML(
         "<p>"
         + escape(
@@ -254,3 +257,64 @@ def _nothing() -> Any:
         )
         + "</p>"
     )
+
+
+# The panel as one widget
+
+PATIENCE = 1.0
+"""Seconds that a cell waits for the runs; where a backend hangs, the panel comes without them."""
+
+
+class Panel(widgets.VBox):  # type: ignore[misc]  # ipywidgets are untyped
+    """What bare `%tfcluster` shows.
+
+    Args:
+        manager: the door to the runs.
+        feed: tells of every run; the panels of a kernel share one.
+    """
+
+    def __init__(self, manager: ClusterManager, feed: RunWatcher) -> None:
+        super().__init__()
+        self._feed = feed
+        background = ButtonActions(self._tell)
+        self._message = widgets.HTML()
+        self._away = widgets.HTML()
+        self.runs = RunList(manager, background)
+        self.form = LaunchForm(manager, background)
+        folded = widgets.Accordion([self.form.widget], titles=(_("Launch a cluster"),))
+        folded.selected_index = None
+        self.children = (folded, self._message, self._away, self.runs.widget)
+        self._end = feed.listen(self._changed)
+        if feed.complete(PATIENCE) and not feed.known():
+            folded.selected_index = 0
+
+    def close(self) -> None:
+        """Forget the panel; runs go on."""
+        self._end()
+        self.form.close()
+        self.runs.close()
+        super().close()
+
+    def _changed(self, name: str, known: WatchedRun | None) -> None:
+        if name:
+            self.runs.show(name, known)
+            return
+        problem, told = self._feed.problem, ""
+        if problem:
+            told = _("As of {time}: {problem}").format(time=clock(time.time()), problem=problem)
+        self._away.value = f'<div role="status">{escape(told)}</div>' if told else ""
+
+    def _tell(self, text: str, wrong: bool) -> None:
+        colour = "var(--jp-error-color1, #c62828)" if wrong else "inherit"
+        self._message.value = (
+            f'<div role="status" style="color:{colour};white-space:pre-wrap">'
+            f"{escape(with_magic_commands(text))}</div>"
+        )
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
+        """The widget, and the table of runs for a page without widgets."""
+        bundle = super()._repr_mimebundle_(**options)
+        table = report.listing(self.runs.clusters())
+        bundle["text/plain"] = table
+        bundle["text/html"] = f"<pre>{escape(table)}</pre>"
+        return dict(bundle)

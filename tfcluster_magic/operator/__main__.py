@@ -12,20 +12,18 @@ import sys
 from pathlib import Path
 
 from ..errors import TFClusterError
-from ..kube.api import access, account
-from ..kube.api.heartbeat import SYSTEM
+from ..kube.api import access
 from ..kube.controller import process
-from ..kube.controller.leader_election import Leader
-from ..kube.controller.metrics import told
-from ..kube.controller.service import Service
-from ..kube.objects.policy import Policy, parse
-from .metrics import Present
+from ..kube.controller.leader_election import OPERATOR_NAMESPACE, Leader
+from ..kube.controller.process import ControllerProcess, metrics_text
+from ..kube.objects.policy import Policy, parse_policy
+from .metrics import StateCollector
 from .reconcile.controller import Controller
 
 log = logging.getLogger("tfcluster")
 
 
-def options(words: list[str]) -> argparse.Namespace:
+def parse_options(words: list[str]) -> argparse.Namespace:
     """What the command line asks for."""
     parser = argparse.ArgumentParser(
         prog="python -m tfcluster_magic.operator",
@@ -33,35 +31,39 @@ def options(words: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--namespace", default="", help="look after this namespace alone")
     parser.add_argument("--policy", default="", metavar="FILE", help="what tasks may use, as YAML")
-    parser.add_argument("--lease-namespace", default="", help=f"else its own, {SYSTEM}")
+    parser.add_argument("--lease-namespace", default="", help=f"else its own, {OPERATOR_NAMESPACE}")
     process.add_options(parser)
     return parser.parse_args(words)
 
 
 def main(words: list[str]) -> int:
     """Work until somebody says that it is enough."""
-    asked = options(words)
-    process.begin(asked)
+    asked = parse_options(words)
+    process.apply_options(asked)
     try:
-        policy = parse(Path(asked.policy).read_text()) if asked.policy else Policy()
-        return service(asked, policy).work()
+        policy = parse_policy(Path(asked.policy).read_text()) if asked.policy else Policy()
+        return connect_service(asked, policy).work()
     except (TFClusterError, OSError) as error:
         log.error("%s", error)
         return process.FAILURE
 
 
-def service(asked: argparse.Namespace, policy: Policy) -> Service:
+def connect_service(asked: argparse.Namespace, policy: Policy) -> ControllerProcess:
     """Connect. Raises BackendUnavailable; OSError when the port is taken."""
     api, own = access.connect(asked.context, asked.namespace)
-    home = asked.lease_namespace or (own if account.in_pod() or asked.namespace else SYSTEM)
-    lease = Leader(api, home, process.identity(asked), process.die)
+    home = asked.lease_namespace or (
+        own if access.in_pod() or asked.namespace else OPERATOR_NAMESPACE
+    )
+    lease = Leader(api, home, process.lease_identity(asked), process.die)
     controller = Controller(
         api, asked.namespace, home, lease.leads, policy, lambda: lease.unwatched
     )
-    return Service(api, lease, controller, asked.health_port, lambda: metrics(controller, lease))
+    return ControllerProcess(
+        api, lease, controller, asked.health_port, lambda: controller_metrics(controller, lease)
+    )
 
 
-def metrics(controller: Controller, lease: Leader) -> str:
+def controller_metrics(controller: Controller, lease: Leader) -> str:
     """What Prometheus is told."""
     turns, caches, scheduler = controller.turns, controller.caches, controller.scheduler
     recorded = controller.context.metrics
@@ -79,7 +81,7 @@ def metrics(controller: Controller, lease: Leader) -> str:
     informers = [
         each for each in (*caches.all, *scheduler.cluster_state.all) if each.synced.is_set()
     ]
-    return told((recorded.registry, Present(caches, informers, numbers)))
+    return metrics_text((recorded.registry, StateCollector(caches, informers, numbers)))
 
 
 if __name__ == "__main__":

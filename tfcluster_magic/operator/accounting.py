@@ -1,10 +1,10 @@
-"""Keeps the ledgers of hours: one object for each user's namespace, in the operator's own.
+"""Keeps the ledgers of hours, and samples what tasks really use of their CPU.
 
-Promises that a run is written down soon after it began to hold something and when it is over or
-its record is gone, each once whatever is restarted in between; that its turns cost nothing, for
-this is one look at the caches every two seconds; and that budgets count what is not written yet,
-too. A run that was deleted while no operator was there counts until the last one acted, if it was
-SOON old by then.
+There is one ledger object for each user's namespace, in the operator's own namespace. A run is
+written down soon after it began to hold something and when it is over or its record is gone, each
+once whatever is restarted in between. That costs no turns: it is one pass over the caches every two
+seconds. Budgets count what is not written yet, too. A run that was deleted while no operator was
+there counts until the last one acted, if it was LEDGER_DELAY old by then.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ import msgspec
 from ..errors import Problem
 from ..kube.api import labels
 from ..kube.api.client import Api, ApiError, Object, path
-from ..kube.capacity import ledgers
-from ..kube.controller.background import Background
+from ..kube.api.resource_amounts import parse_quantity
+from ..kube.capacity import hour_ledgers
+from ..kube.controller.work_queue import BackgroundThread
+from ..kube.status import run_observer
 from ..quota import budgets, ledger
-from ..quota.ledger import Account, Ledger, Run
+from ..quota.ledger import AccountedRun, HoursAccount, Ledger
 from ..spec import TFCluster
-from .caches import Caches
-from .cluster_state import Ground
-from .metering import Meter
+from .cluster_state import OWN_OBJECTS, ClusterCaches, ClusterState
 
-PERIOD = 2.0
+LEDGER_PERIOD = 2.0
 """Seconds between two looks."""
 WRITES_A_SECOND = 50.0
-SOON = 10.0
+LEDGER_DELAY = 10.0
 """Seconds after which a run is written down that still goes on: who launches with many others does
 not wait for their ledgers, and a short run costs one write instead of two.
 """
@@ -40,18 +40,18 @@ log = logging.getLogger(__name__)
 
 
 @dataclass
-class Book:
+class NamespaceLedger:
     """The ledger of one namespace as the API has it; `open` are the runs that it does not have."""
 
     user: str = ""
     kept: Ledger = field(default_factory=Ledger)
     version: str = ""
-    open: dict[str, Run] = field(default_factory=dict)
-    text: tuple[Ledger, Account, str] | None = None
+    open: dict[str, AccountedRun] = field(default_factory=dict)
+    text: tuple[Ledger, HoursAccount, str] | None = None
     """What was told last, and of what."""
 
 
-class Accountant(Background):
+class Accountant(BackgroundThread):
     """All ledgers.
 
     Args:
@@ -69,8 +69,8 @@ class Accountant(Background):
         api: Api,
         namespace: str,
         home: str,
-        caches: Caches,
-        cluster_state: Ground,
+        caches: ClusterCaches,
+        cluster_state: ClusterState,
         leads: Callable[[], bool],
         unwatched: Callable[[], float],
     ) -> None:
@@ -78,10 +78,10 @@ class Accountant(Background):
         self._caches, self._cluster_state = caches, cluster_state
         self._leads, self._unwatched = leads, unwatched
         super().__init__("hours")
-        self.sampler = Meter(api, namespace, caches, leads)
-        self._books: dict[str, Book] = {}
-        self._gone: dict[str, tuple[str, Run, float]] = {}
-        self._runs: dict[str, tuple[str, Run | None, float]] = {}
+        self.sampler = UsageSampler(api, namespace, caches, leads)
+        self._books: dict[str, NamespaceLedger] = {}
+        self._gone: dict[str, tuple[str, AccountedRun, float]] = {}
+        self._runs: dict[str, tuple[str, AccountedRun | None, float]] = {}
         """By uid: the version that was read, what it says, and when that was first something."""
         self._last_seen = 0.0
         self.loaded = False
@@ -96,20 +96,22 @@ class Accountant(Background):
     ) -> Sequence[Problem] | None:
         """Why the budget of its user lets a run not begin; None while the ledgers are not read."""
         namespace, now = cluster.metadata.owner, time.time()
-        most = ledgers.budget_of(self._cluster_state.tenant_annotations(namespace))
+        most = hour_ledgers.budget_of(self._cluster_state.tenant_annotations(namespace))
         if most is None:
             return ()
         if not self.loaded:
             return None
-        book = self._books.get(namespace, Book())
-        days = ledger.with_runs(book.kept.days, list(book.open.values()), now)
-        return budgets.problems(cluster.spec, cores(cluster), most, ledger.spent(days), now)
+        book = self._books.get(namespace, NamespaceLedger())
+        days = ledger.add_runs(book.kept.days, list(book.open.values()), now)
+        return budgets.problems(cluster.spec, cores(cluster), most, ledger.daily_sums(days), now)
 
     def published_text(self, namespace: str) -> str:
         """What a namespace's user is told of the runs that are over, and of what is allowed."""
         marks = self._cluster_state.tenant_annotations(namespace)
-        book = self._books.get(namespace) or Book()
-        told = Account(group=marks.get(labels.OF_GROUP, ""), budget=ledgers.budget_of(marks))
+        book = self._books.get(namespace) or NamespaceLedger()
+        told = HoursAccount(
+            group=marks.get(labels.USER_GROUP, ""), budget=hour_ledgers.budget_of(marks)
+        )
         if book.text is None or book.text[0] is not book.kept or book.text[1] != told:
             first, _last = budgets.window(ledger.FULL_DAYS, time.time())
             days = {day: groups for day, groups in book.kept.days.items() if day >= first}
@@ -121,7 +123,7 @@ class Accountant(Background):
     # -- what is done ------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while not self._enough.wait(PERIOD if self.loaded else 0.1):
+        while not self._enough.wait(LEDGER_PERIOD if self.loaded else 0.1):
             if not self._leads() or not self._caches.synced:
                 continue
             try:
@@ -130,15 +132,17 @@ class Accountant(Background):
                 self.update()
             except ApiError as error:
                 log.warning("hours: %s", error.message or error.reason)
-                self._enough.wait(PERIOD)
+                self._enough.wait(LEDGER_PERIOD)
             except Exception:  # the next look may do better, and nobody else would look
                 log.exception("hours cannot be written down")
-                self._enough.wait(PERIOD)
+                self._enough.wait(LEDGER_PERIOD)
 
     def _load(self) -> None:
         """What is written down. Raises ApiError."""
         try:
-            found = self._api.every(path("configmaps", self._home), labelSelector=ledgers.SELECTOR)
+            found = self._api.every(
+                path("configmaps", self._home), labelSelector=hour_ledgers.LEDGER_SELECTOR
+            )
         except ApiError as error:
             if error.status != 403:
                 raise
@@ -151,20 +155,20 @@ class Accountant(Background):
 
     def _take(self, found: Object) -> None:
         try:
-            namespace, user, kept = ledgers.read(found)
+            namespace, user, kept = hour_ledgers.read_ledger(found)
         except (msgspec.MsgspecError, KeyError) as error:
             log.error("%s cannot be read: %s", found["metadata"]["name"], error)
             return
         if self._namespace not in ("", namespace):
             return  # of another operator, which knows its runs
-        book = self._books.setdefault(namespace, Book())
+        book = self._books.setdefault(namespace, NamespaceLedger())
         book.user, book.kept = user, kept
         book.version = str(found["metadata"]["resourceVersion"])
 
     def update(self) -> None:
         """Write down what began and what is over since the last look."""
         now, there, found = time.time(), {}, self._caches.runs.every()
-        fresh: dict[str, dict[str, Run]] = {}
+        fresh: dict[str, dict[str, AccountedRun]] = {}
         for each in found:
             head = each["metadata"]
             there[head["uid"]] = head["namespace"]
@@ -176,7 +180,7 @@ class Accountant(Background):
                 fresh.setdefault(namespace, {})[uid] = ended
         self._runs = {uid: kept for uid, kept in self._runs.items() if uid in there}
         for namespace in fresh.keys() | self._books.keys():
-            book = self._books.setdefault(namespace, Book())
+            book = self._books.setdefault(namespace, NamespaceLedger())
             runs = fresh.get(namespace, {})
             after = self._after(book.kept, runs, there, now)
             book.open = {u: run for u, run in runs.items() if u not in book.kept.counted}
@@ -185,31 +189,34 @@ class Accountant(Background):
                 self._enough.wait(1 / WRITES_A_SECOND)
 
     def _after(
-        self, kept: Ledger, runs: dict[str, Run], there: dict[str, str], now: float
+        self, kept: Ledger, runs: dict[str, AccountedRun], there: dict[str, str], now: float
     ) -> Ledger:
         for uid, run in runs.items():
             if run.until is not None:
                 metered = msgspec.structs.replace(run, metered=self.sampler.usage_of(uid))
-                kept = ledger.end(kept, uid, metered, run.until)
-            elif now >= self._runs[uid][2] + SOON:
-                kept = ledger.begin(kept, uid, run)
+                kept = ledger.end_run(kept, uid, metered, run.until)
+            elif now >= self._runs[uid][2] + LEDGER_DELAY:
+                kept = ledger.begin_run(kept, uid, run)
         for uid, run in list(kept.begun.items()):
             if uid not in there and uid not in runs:  # it went while nobody looked
-                kept = ledger.end(kept, uid, None, max(run.usage.at, self._last_seen))
-        old = any(now > at + ledger.REMEMBERED for at in kept.counted.values())
-        return ledger.forget(kept, there, now) if old else kept
+                kept = ledger.end_run(kept, uid, None, max(run.usage.at, self._last_seen))
+        old = any(now > at + ledger.UID_RETENTION for at in kept.counted.values())
+        return ledger.forget_runs(kept, there, now) if old else kept
 
-    def _write(self, namespace: str, book: Book, after: Ledger) -> None:
+    def _write(self, namespace: str, book: NamespaceLedger, after: Ledger) -> None:
         user = (
             self._cluster_state.tenant_annotations(namespace).get(labels.USER)
             or book.user
             or namespace
         )
-        body, where = ledgers.write(namespace, user, after), path("configmaps", self._home)
+        body, where = (
+            hour_ledgers.write_ledger(namespace, user, after),
+            path("configmaps", self._home),
+        )
         try:
             if book.version:
                 body["metadata"]["resourceVersion"] = book.version
-                made = self._api.replace(f"{where}/{ledgers.name(namespace)}", body)
+                made = self._api.replace(f"{where}/{hour_ledgers.ledger_name(namespace)}", body)
             else:
                 made = self._api.create(where, body)
         except ApiError as error:
@@ -225,9 +232,9 @@ class Accountant(Background):
             self._gone.pop(uid, None)
             self.sampler.forget(uid)
 
-    def _read_again(self, namespace: str, book: Book) -> None:
+    def _read_again(self, namespace: str, book: NamespaceLedger) -> None:
         """Somebody else wrote it, or took it away: the next look does it upon what is there."""
-        where = path("configmaps", self._home, ledgers.name(namespace))
+        where = path("configmaps", self._home, hour_ledgers.ledger_name(namespace))
         try:
             self._take(self._api.get(where))
         except ApiError as error:
@@ -237,22 +244,107 @@ class Accountant(Background):
 
     def _record_gone(self, found: Object) -> None:
         """The record of a run is gone; called on the informer's thread."""
-        run = ledgers.run_of(found, self._group(found))
+        run = hour_ledgers.run_of(found, self._group(found))
         if run is not None:
             head = found["metadata"]
             self._gone[head["uid"]] = head["namespace"], run, time.time()
 
-    def _run_of(self, found: Object) -> Run | None:
+    def _run_of(self, found: Object) -> AccountedRun | None:
         """A run as the ledger needs it; read again only when it has changed."""
         head = found["metadata"]
         known = self._runs.get(head["uid"])
         if known is None or known[0] != head["resourceVersion"]:
-            run = ledgers.run_of(found, self._group(found))
+            run = hour_ledgers.run_of(found, self._group(found))
             since = known[2] if known and known[1] else time.time()
             known = self._runs[head["uid"]] = head["resourceVersion"], run, since
         return known[1]
 
     def _group(self, found: Object) -> str:
         return self._cluster_state.tenant_annotations(found["metadata"]["namespace"]).get(
-            labels.OF_GROUP, ""
+            labels.USER_GROUP, ""
+        )
+
+
+# Usage, as the cluster's `metrics.k8s.io` reports it, where it has that.
+# One list a minute of our own pods; a cluster without such metrics is asked again only every ten
+# minutes. What was not measured is told from what was not used: beside what was used stands how
+# much was held while somebody measured. It is kept in memory: of a run that an operator which has
+# ended began to measure, the rest is known.
+# Ref: https://kubernetes.io/docs/tasks/debug/debug-cluster/resource-metrics-pipeline/
+
+METRICS_API = "/apis/metrics.k8s.io/v1beta1"
+SAMPLE_PERIOD = 60.0
+"""Seconds between two looks: a metrics server scrapes four times in them at most."""
+RETRY_WITHOUT_METRICS = 600.0
+"""The same where the cluster has no metrics, or does not tell them to us."""
+
+
+class UsageSampler(BackgroundThread):
+    """CPU seconds by run.
+
+    Args:
+        api: the connection.
+        namespace: only that one's pods; empty for all.
+        caches: of the pods, which say what they hold.
+        leads: whether this process acts.
+    """
+
+    def __init__(
+        self, api: Api, namespace: str, caches: ClusterCaches, leads: Callable[[], bool]
+    ) -> None:
+        self._api, self._caches, self._leads = api, caches, leads
+        self._where = path("pods", namespace).replace("/api/v1", METRICS_API, 1)
+        super().__init__("metrics")
+        self._found: dict[str, tuple[float, float]] = {}
+        self._last: float | None = None
+
+    def usage_of(self, uid: str) -> tuple[float, float] | None:
+        """CPU seconds that a run has used, of so many that it held meanwhile; None: nobody told."""
+        return self._found.get(uid)
+
+    def forget(self, uid: str) -> None:
+        """The run is written down."""
+        self._found.pop(uid, None)
+
+    def _run(self) -> None:
+        rest = 0.0
+        while not self._enough.wait(rest):
+            rest = SAMPLE_PERIOD
+            if not self._leads() or not self._caches.synced:
+                self._last, rest = None, 1.0
+                continue
+            try:
+                self.sample(time.monotonic(), time.time())
+            except ApiError as error:
+                self._last = None
+                rest = RETRY_WITHOUT_METRICS if error.status in (403, 404) else SAMPLE_PERIOD
+                log.info("no metrics of tasks: %s", error.message or error.reason)
+            except Exception:  # hours go on without
+                self._last = None
+                log.exception("metrics of tasks cannot be read")
+
+    def sample(self, now: float, clock: float) -> None:
+        """Count what pods use since the last look, or since they were bound; `clock` is in epoch
+        seconds. Raises ApiError.
+        """
+        told = self._api.every(self._where, labelSelector=OWN_OBJECTS).items
+        last, self._last = self._last, now
+        if last is None:
+            return  # since when it is used so is not known
+        for each in told:
+            self._add(each, min(now - last, 2 * SAMPLE_PERIOD), clock)
+
+    def _add(self, told: Object, seconds: float, clock: float) -> None:
+        head = told["metadata"]
+        pod = self._caches.pods.get(head["namespace"], head["name"])
+        since = None if pod is None else run_observer.bound_since(pod)
+        if pod is None or since is None or clock <= since:
+            return
+        seconds = min(seconds, clock - since)
+        uid = pod["metadata"]["labels"].get(labels.UID, "")
+        used = sum(parse_quantity(c["usage"].get("cpu", 0)) for c in told.get("containers") or ())
+        before = self._found.get(uid, (0.0, 0.0))
+        self._found[uid] = (
+            before[0] + used * seconds,
+            before[1] + run_observer.requested_cores(pod) * seconds,
         )

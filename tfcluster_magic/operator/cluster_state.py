@@ -1,29 +1,131 @@
-"""What decides on launches beside our own runs: other pods, quotas, limits, claims, tenants.
+"""What the operator knows of a Kubernetes cluster, and which objects are a run's own.
 
-Promises one watch for each kind, and that what the operator may not read counts as not known. It
-keeps nothing of secrets: their names and types are asked for when a run names some.
+Owns one informer for each kind of object: runs with their pods and Jobs, nodes (`ClusterCaches`),
+and what else decides on launches: other pods, quotas, limits, claims, tenants (`ClusterState`).
+What the operator may not read counts as not known, and it goes on without.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ..i18n import _
 from ..kube.api import decoding, labels
-from ..kube.api.amounts import amounts
 from ..kube.api.client import Api, ApiError, Object, path
-from ..kube.api.informer import Informer, Informers
-from ..kube.capacity.namespace_limits import Bounds, bounds
-from ..kube.capacity.nodes import bound
-from ..kube.capacity.policy_check import Claim, Names
-from ..kube.objects.policy import Shared
-from .caches import OURS
+from ..kube.api.informer import CacheUpdate, Informer, InformerGroup
+from ..kube.api.resource_amounts import parse_amounts
+from ..kube.capacity.fit import bound_pod
+from ..kube.capacity.namespace_quota import ContainerBounds, container_bounds
+from ..kube.capacity.policy_check import ClaimFacts, NamespaceObjects
+from ..kube.objects.policy import SharedClaim
+from ..spec import TaskType, TFCluster
+
+Key = tuple[str, str]
+"""Namespace and name of a run."""
+
+OWN_OBJECTS = "app.kubernetes.io/managed-by=tfcluster-operator"
+
+
+class ClusterCaches(InformerGroup):
+    """Runs, pods, Jobs and nodes as they are now.
+
+    Args:
+        api: the connection.
+        namespace: only that one's; empty for all.
+        wake: told the run that a change is of.
+    """
+
+    def __init__(self, api: Api, namespace: str, wake: Callable[[Key], None]) -> None:
+        self._wake = wake
+        self._lost_nodes: frozenset[str] = frozenset()
+        self.gone: Callable[[Object], None] = lambda _found: None
+        """Told each run whose record went, as it was at last."""
+
+        def of_runs(update: CacheUpdate) -> None:
+            wake(run_key(update.object))
+
+        self.runs = Informer(
+            api,
+            path("tfclusters", namespace),
+            shape=decoding.NAMED_SHAPE,
+            trim=decoding.trim_tfcluster,
+            changed=self._run_changed,
+        )
+        self.pods = Informer(
+            api,
+            path("pods", namespace),
+            selector=OWN_OBJECTS,
+            shape=decoding.POD_SHAPE,
+            trim=decoding.trim_pod,
+            group=run_key,
+            changed=of_runs,
+        )
+        self.jobs = Informer(
+            api,
+            path("jobs", namespace),
+            selector=OWN_OBJECTS,
+            shape=decoding.JOB_SHAPE,
+            trim=decoding.trim_job,
+            group=run_key,
+            changed=of_runs,
+        )
+        self.nodes = Informer(
+            api,
+            path("nodes"),
+            shape=decoding.NAMED_SHAPE,
+            trim=decoding.trim_node,
+            changed=self._node_changed,
+        )
+        self.needed = (self.runs, self.pods, self.jobs)
+        self.all = (*self.needed, self.nodes)
+
+    @property
+    def synced(self) -> bool:
+        """Whether everything that is needed was seen once."""
+        return all(each.synced.is_set() for each in self.needed)
+
+    def lost_nodes(self) -> frozenset[str]:
+        """The nodes that are not ready."""
+        return self._lost_nodes
+
+    def _run_changed(self, update: CacheUpdate) -> None:
+        head, old = update.object["metadata"], update.old
+        if old is not None and (update.new is None or old["metadata"]["uid"] != head["uid"]):
+            self.gone(old)
+        self._wake((head["namespace"], head["name"]))
+
+    def _node_changed(self, update: CacheUpdate) -> None:
+        old, new = update.old, update.new
+        if old is not None and new is not None and is_node_ready(old) == is_node_ready(new):
+            return  # a heartbeat
+        name = update.object["metadata"]["name"]
+        there = new is None or is_node_ready(new)
+        self._lost_nodes = self._lost_nodes - {name} if there else self._lost_nodes | {name}
+        for key in {run_key(p) for p in self.pods.every() if p["spec"].get("nodeName") == name}:
+            self._wake(key)
+
+
+def run_key(found: Object) -> Key:
+    """The run that an object of ours belongs to."""
+    head = found["metadata"]
+    return head.get("namespace", ""), (head.get("labels") or {}).get(labels.NAME, "")
+
+
+def is_node_ready(node: Object) -> bool:
+    """Whether a node says that it is ready."""
+    conditions = node["status"].get("conditions") or []
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+# What decides on launches beside our own runs.
+# Nothing of secrets is kept: their names and types are asked for when a run names some.
 
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 
-class Ground(Informers):
+class ClusterState(InformerGroup):
     """Informers for what namespaces and nodes have beside our own objects.
 
     Args:
@@ -42,16 +144,16 @@ class Ground(Informers):
         self.others = Informer(
             api,
             path("pods"),
-            selector=OURS.replace("=", "!="),
-            shape=decoding.POD,
-            trim=_pod,
+            selector=OWN_OBJECTS.replace("=", "!="),
+            shape=decoding.POD_SHAPE,
+            trim=_trim_pod,
         )
         self.quotas = follow("resourcequotas")
-        self.ranges = follow("limitranges", trim=_plain)
-        self.claims = follow("persistentvolumeclaims", trim=_claim)
-        self.classes = Informer(api, path("storageclasses"), trim=_plain)
+        self.ranges = follow("limitranges", trim=_trim_plain)
+        self.claims = follow("persistentvolumeclaims", trim=_trim_claim)
+        self.classes = Informer(api, path("storageclasses"), trim=_trim_plain)
         self.tenants = Informer(
-            api, path("namespaces"), trim=_plain, selector=f"{labels.TENANT}=true"
+            api, path("namespaces"), trim=_trim_plain, selector=f"{labels.TENANT}=true"
         )
         self.all = (
             *(self.others, self.quotas, self.ranges, self.claims, self.classes, self.tenants),
@@ -60,23 +162,25 @@ class Ground(Informers):
     @property
     def settled(self) -> bool:
         """Whether each was seen once, or is known to be none of the operator's business."""
-        return all(each.synced.is_set() or is_closed(each) for each in self.all)
+        return all(each.synced.is_set() or is_forbidden(each) for each in self.all)
 
-    def names(self, namespace: str, nodes: int | None, limits: Bounds) -> Names:
+    def names(self, namespace: str, nodes: int | None, limits: ContainerBounds) -> NamespaceObjects:
         """What runs may name in a namespace."""
-        classes = None if is_closed(self.classes) else self.classes.every()
-        return Names(
-            claims=None if is_closed(self.claims) else self._claims(namespace),
+        classes = None if is_forbidden(self.classes) else self.classes.every()
+        return NamespaceObjects(
+            claims=None if is_forbidden(self.claims) else self._claims(namespace),
             classes=None if classes is None else tuple(c["metadata"]["name"] for c in classes),
-            default_class=next((c["metadata"]["name"] for c in classes or () if _default(c)), ""),
+            default_class=next(
+                (c["metadata"]["name"] for c in classes or () if _is_default_class(c)), ""
+            ),
             nodes=nodes,
             claim_most=limits.claim_most,
         )
 
-    def _claims(self, namespace: str) -> dict[str, Claim]:
-        return {each["metadata"]["name"]: claim(each) for each in self.claims.of(namespace)}
+    def _claims(self, namespace: str) -> dict[str, ClaimFacts]:
+        return {each["metadata"]["name"]: read_claim(each) for each in self.claims.of(namespace)}
 
-    def shared(self, namespace: str) -> tuple[Shared, ...]:
+    def shared(self, namespace: str) -> tuple[SharedClaim, ...]:
         """The claims that all tasks of a namespace read, by name."""
         marked = {
             each["metadata"]["name"]: (each["metadata"].get("annotations") or {}).get(
@@ -86,7 +190,7 @@ class Ground(Informers):
             if not each["metadata"].get("deletionTimestamp")
         }
         return tuple(
-            Shared(name, where)
+            SharedClaim(name, where)
             for name, where in sorted(marked.items())
             if where.startswith("/") and ":" not in where
         )
@@ -111,27 +215,27 @@ class Ground(Informers):
             raise
         return {each["metadata"]["name"]: str(each.get("type", "")) for each in found.items}
 
-    def bounds(self, namespace: str) -> Bounds:
+    def bounds(self, namespace: str) -> ContainerBounds:
         """What the LimitRanges of a namespace say."""
-        return bounds(self.ranges.of(namespace))
+        return container_bounds(self.ranges.of(namespace))
 
     def quotas_now(self, namespace: str) -> list[Object]:
         """The ResourceQuotas as the API server has them at this moment, where there are any.
 
         Raises ApiError.
         """
-        if is_closed(self.quotas) or not self.quotas.of(namespace):
+        if is_forbidden(self.quotas) or not self.quotas.of(namespace):
             return []
         return self._api.every(path("resourcequotas", namespace)).items
 
 
-def is_closed(cache: Informer) -> bool:
+def is_forbidden(cache: Informer) -> bool:
     """Whether the operator may not read these objects."""
     problem = cache.problem
     return not cache.synced.is_set() and problem is not None and problem.status in (401, 403, 404)
 
 
-def claim(found: Mapping[str, Any]) -> Claim:
+def read_claim(found: Mapping[str, Any]) -> ClaimFacts:
     """A PersistentVolumeClaim as runs see it."""
     obstacle = ""
     if found["metadata"].get("deletionTimestamp"):
@@ -140,32 +244,104 @@ def claim(found: Mapping[str, Any]) -> Claim:
         obstacle = _("its volume is lost")
     elif found["spec"].get("volumeMode") == "Block":
         obstacle = _("it is a block device, not a file system")
-    size = amounts((found.get("status") or {}).get("capacity")).get("storage", 0.0)
+    size = parse_amounts((found.get("status") or {}).get("capacity")).get("storage", 0.0)
     modes = tuple(found["spec"].get("accessModes") or ())
-    return Claim(modes=modes, obstacle=obstacle, size=size)
+    return ClaimFacts(modes=modes, obstacle=obstacle, size=size)
 
 
-def _default(found: Object) -> bool:
+def _is_default_class(found: Object) -> bool:
     return (found["metadata"].get("annotations") or {}).get(DEFAULT_CLASS) == "true"
 
 
-def _plain(found: Object) -> Object:
+def _trim_plain(found: Object) -> Object:
     kept = {key: value for key, value in found.items() if key in ("spec", "status")}
-    return {**kept, "metadata": _head(found)}
+    return {**kept, "metadata": _trim_metadata(found)}
 
 
-def _claim(found: Object) -> Object:
+def _trim_claim(found: Object) -> Object:
     spec = {k: v for k, v in found["spec"].items() if k in ("accessModes", "volumeMode")}
     told = found.get("status") or {}
     status = {key: told.get(key) for key in ("phase", "capacity")}
-    return {"metadata": _head(found), "spec": spec, "status": status}
+    return {"metadata": _trim_metadata(found), "spec": spec, "status": status}
 
 
-def _pod(found: Object) -> Object:
+def _trim_pod(found: Object) -> Object:
     """A pod that is none of ours: what it takes of its node."""
-    return {"metadata": _head(found), "bound": bound(found)}
+    return {"metadata": _trim_metadata(found), "bound": bound_pod(found)}
 
 
-def _head(found: Object) -> Object:
+def _trim_metadata(found: Object) -> Object:
     keep = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp", "annotations")
     return {key: value for key, value in found["metadata"].items() if key in keep}
+
+
+# Ownership.
+# What the operator did not make is neither counted nor touched, whatever labels it has: anybody who
+# may make a Job may label it.
+
+
+@dataclass(frozen=True)
+class OwnedObjects:
+    """The pods of a run that are its tasks, its Jobs by type, and what only looks like them."""
+
+    pods: tuple[Object, ...]
+    jobs: Mapping[TaskType, Object]
+    strangers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ObservedRun:
+    """A run as a turn sees it: the record, its pods, its Jobs by task type, its PodGroup."""
+
+    cluster: TFCluster
+    pods: Sequence[Object]
+    jobs: Mapping[TaskType, Object]
+    group: Object | None = None
+
+
+def owned_objects(caches: ClusterCaches, key: Key, uid: str) -> OwnedObjects:
+    """What the caches have of the run of this uid."""
+    every = [job for job in caches.jobs.of(key) if owner_uid(job) == uid]
+    jobs = {task_type: job for job in every if (task_type := job_task_type(job)) is not None}
+    pods = [pod for pod in caches.pods.of(key) if owner_uid(pod) == uid]
+    return OwnedObjects(
+        pods=tuple(pod for pod in pods if labels.task_of(pod) is not None),
+        jobs=jobs,
+        strangers=tuple(sorted(j["metadata"]["name"] for j in every if job_task_type(j) is None)),
+    )
+
+
+def objects_of_other_runs(
+    caches: ClusterCaches, key: Key, uid: str
+) -> Iterator[tuple[str, Object]]:
+    """Pods and Jobs of the run's name that carry another uid, each with its kind."""
+    for pod in caches.pods.of(key):
+        if owner_uid(pod) != uid and labels.task_of(pod) is not None:
+            yield "Pod", pod
+    for job in caches.jobs.of(key):
+        if owner_uid(job) != uid and job_task_type(job) is not None:
+            yield "Job", job
+
+
+def job_task_type(job: Object) -> TaskType | None:
+    """The type of the tasks that a Job of ours makes; None for one that we did not make."""
+    head = job["metadata"]
+    marks = head.get("labels") or {}
+    told = marks.get(labels.TASK_TYPE)
+    if told not in set(TaskType) or "completions" not in job["spec"]:
+        return None
+    task_type = TaskType(told)
+    name = labels.job_name(marks.get(labels.NAME, ""), task_type)
+    return task_type if head["name"] == name else None
+
+
+def owner_uid(found: Object) -> str:
+    """The uid of the run that an object says it is of."""
+    return str((found["metadata"].get("labels") or {}).get(labels.UID, ""))
+
+
+def foreign_job_warning(stranger: str) -> str:
+    """What a record says of a Job that has its labels."""
+    return _("Job {name} has the labels of this run and is none of its Jobs: it is ignored").format(
+        name=stranger
+    )

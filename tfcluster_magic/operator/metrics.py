@@ -1,8 +1,8 @@
-"""What Prometheus is told of the operator and its runs.
+"""The metrics of the operator and its runs, for Prometheus.
 
-Promises that the number of series does not grow with users or runs: labels are phases, reasons,
-task types and kinds of objects. Times of a run are observed once, when the status that shows them
-is written; what there is now is counted when it is asked for, from the caches alone.
+The number of series does not grow with users or runs: labels are phases, reasons, task types and
+kinds of objects. Times of a run are observed once, when the status that shows them is written; what
+there is now is counted when it is asked for, from the caches alone.
 Ref: https://prometheus.io/docs/practices/naming/
 """
 
@@ -19,13 +19,13 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from ..kube.api.client import Object
-from ..kube.api.decoding import seconds
+from ..kube.api.decoding import epoch_seconds
 from ..kube.api.informer import Informer
 from ..kube.api.labels import TASK_TYPE
-from ..kube.controller.metrics import PREFIX, labelled, numbered
+from ..kube.controller.process import METRIC_PREFIX, labelled_metric, number_metrics
 from ..kube.status.exit_status import is_over
 from ..spec import Lifecycle, Phase, Status, TaskType
-from .caches import Caches, run_of
+from .cluster_state import ClusterCaches, run_key
 
 STARTS = (0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800)
 QUEUES = (1, 5, 15, 60, 300, 900, 3600, 3 * 3600, 12 * 3600)
@@ -35,13 +35,13 @@ PATIENCE = 60.0
 """Seconds beyond its time to end after which a pod that still runs is overdue."""
 
 
-class Measures:
+class OperatorMetrics:
     """What was measured since this process began."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.status_writes = 0
-        more: dict[str, Any] = {"namespace": PREFIX, "registry": self.registry}
+        more: dict[str, Any] = {"namespace": METRIC_PREFIX, "registry": self.registry}
         self.queue = Histogram(
             "queue_wait_seconds", "From the POST of a run to its start.", buckets=QUEUES, **more
         )
@@ -72,24 +72,29 @@ class Measures:
         began = after.started_at
         if began is not None:
             if before.started_at is None:
-                made = seconds(found["metadata"].get("creationTimestamp")) or began
+                made = epoch_seconds(found["metadata"].get("creationTimestamp")) or began
                 self.queue.observe(max(0.0, began - made))
-            if _up(after) and not _up(before) and before.running_at is None and not after.restarts:
+            if (
+                _has_started_task(after)
+                and not _has_started_task(before)
+                and before.running_at is None
+                and not after.restarts
+            ):
                 self.first.observe(max(0.0, time.time() - began))
             if after.running_at is not None and before.running_at is None:
                 self.all.observe(max(0.0, after.running_at - began))
         if after.phase.is_final and not before.phase.is_final:
             self.ended.labels(after.phase.value, after.reason.value).inc()
         if after.released_at is not None and before.released_at is None and began is not None:
-            due = _due(found, after.phase, after.finished_at or after.released_at)
+            due = _tasks_due_at(found, after.phase, after.finished_at or after.released_at)
             self.reclaim.observe(max(0.0, after.released_at - due))
 
 
-def _up(status: Status) -> bool:
+def _has_started_task(status: Status) -> bool:
     return any(c.running + c.succeeded for c in status.counts.values())
 
 
-def _due(found: Object, phase: Phase, finished: float) -> float:
+def _tasks_due_at(found: Object, phase: Phase, finished: float) -> float:
     """When the tasks of a run that ended have to go."""
     spec = found.get("spec") or {}
     limits = spec.get("lifecycle") or {}
@@ -98,7 +103,7 @@ def _due(found: Object, phase: Phase, finished: float) -> float:
     return finished + float(limits.get("reclaimAfter", Lifecycle().reclaim_after))
 
 
-class Present(Collector):
+class StateCollector(Collector):
     """What there is now.
 
     Args:
@@ -108,7 +113,7 @@ class Present(Collector):
     """
 
     def __init__(
-        self, caches: Caches, informers: Iterable[Informer], numbers: Mapping[str, float]
+        self, caches: ClusterCaches, informers: Iterable[Informer], numbers: Mapping[str, float]
     ) -> None:
         self._caches, self._informers, self._numbers = caches, informers, numbers
 
@@ -121,17 +126,17 @@ class Present(Collector):
             phase = (found.get("status") or {}).get("phase") or Phase.QUEUED.value
             phases[phase] += 1
             if phase == Phase.QUEUED.value:
-                made = seconds(found["metadata"].get("creationTimestamp")) or now
+                made = epoch_seconds(found["metadata"].get("creationTimestamp")) or now
                 oldest = max(oldest, now - made)
-        yield labelled("runs", "Runs on record by phase.", "phase", phases)
-        yield from numbered({**self._numbers, "queue_oldest_seconds": oldest})
+        yield labelled_metric("runs", "Runs on record by phase.", "phase", phases)
+        yield from number_metrics({**self._numbers, "queue_oldest_seconds": oldest})
         yield from self._of_pods(now)
         ages: dict[str, float] = {}
         for each in self._informers:
             kind = each.where.rpartition("/")[2]
             ages[kind] = max(ages.get(kind, 0.0), time.monotonic() - each.heard)
         text = "Since when the API server told nothing of a kind of objects."
-        yield labelled("watch_age_seconds", text, "kind", ages)
+        yield labelled_metric("watch_age_seconds", text, "kind", ages)
 
     def _of_pods(self, now: float) -> Iterator[Metric]:
         types = [each.value for each in TaskType]
@@ -142,14 +147,14 @@ class Present(Collector):
                 continue
             running[task_type] += 1
             overdue[task_type] += self._is_overdue(pod, now)
-        yield labelled("task_pods", "Pods of tasks that are not over.", "type", running)
+        yield labelled_metric("task_pods", "Pods of tasks that are not over.", "type", running)
         text = "Such pods whose run has ended, or is gone, longer ago than they may stay."
-        yield labelled("overdue_task_pods", text, "type", overdue)
+        yield labelled_metric("overdue_task_pods", text, "type", overdue)
 
     def _is_overdue(self, pod: Object, now: float) -> bool:
-        found = self._caches.runs.get(*run_of(pod))
+        found = self._caches.runs.get(*run_key(pod))
         if found is None:
-            made = seconds(pod["metadata"].get("creationTimestamp")) or now
+            made = epoch_seconds(pod["metadata"].get("creationTimestamp")) or now
             return now - made > PATIENCE
         status = found.get("status") or {}
         finished, phase = status.get("finishedAt"), Phase(status.get("phase") or Phase.QUEUED)
@@ -157,4 +162,4 @@ class Present(Collector):
             return False
         limits = (found.get("spec") or {}).get("lifecycle") or {}
         grace = float(limits.get("grace", Lifecycle().grace))
-        return now > _due(found, phase, float(finished)) + grace + PATIENCE
+        return now > _tasks_due_at(found, phase, float(finished)) + grace + PATIENCE

@@ -1,9 +1,9 @@
 """Finds out why tasks are not up: reads what pods and Jobs do not say themselves, and remembers it.
 
-Promises that 600 pods which wait for one thing cost one question and are looked through once a
-second, that all runs together ask a few questions a second and no more, that an API which does not
-answer is left alone for a while, and that what is not waited for any more is forgotten. It never
-watches events and decides nothing; what the answers mean is `kube/waiting.py`'s.
+600 pods which wait for one thing cost one question and are looked through once a second; all runs
+together ask a few questions a second and no more; an API which does not answer is left alone for a
+while; and what is not waited for any more is forgotten. It never watches events and decides
+nothing; what the answers mean is said by `kube.status.waiting`.
 """
 
 from __future__ import annotations
@@ -14,25 +14,24 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..kube.api.amounts import Amounts
 from ..kube.api.client import Api, ApiError, Object, path
 from ..kube.api.decoding import condition
 from ..kube.api.labels import CONTAINER
-from ..kube.status.pod_problems import when
-from ..kube.status.task_pods import LOG
-from ..kube.status.waiting import Facts, Question, ask, why
-from ..lifecycle import Why
-from .belongings import Sight
-from .caches import Caches, Key
+from ..kube.api.resource_amounts import Amounts
+from ..kube.status.pod_problems import event_time
+from ..kube.status.task_pods import LOG_QUESTION
+from ..kube.status.waiting_reasons import Question, WaitingFacts, explain_waiting, open_questions
+from ..lifecycle import WaitingReason
+from .cluster_state import ClusterCaches, Key, ObservedRun
 
 READS_A_SECOND = 5.0
 BURST = 20.0
 SECONDS = 3.0
 """How long one read may take."""
-AGAIN = 1.0
+READ_AGAIN = 1.0
 """Seconds after which an answer is read anew while the question is young."""
 YOUNG = 120.0
-AGAIN_LATER = 10.0
+READ_AGAIN_LATER = 10.0
 REST = 10.0
 """Seconds without questions after one that nobody answered."""
 FEW, PODS_A_SECOND = 20, 200.0
@@ -44,7 +43,7 @@ LINES = 20
 LOG_BYTES = 16 * 1024
 
 
-class Allowance:
+class ReadRateLimit:
     """So many reads a second for all runs together, and a few at once."""
 
     def __init__(self, rate: float, burst: float, clock: Callable[[], float]) -> None:
@@ -70,7 +69,7 @@ class Allowance:
 
 
 @dataclass(frozen=True)
-class OfGroup:
+class PodGroupEvents:
     """What is told of the PodGroup of a run that waits: its events, and the state of its queue."""
 
     events: Sequence[Object] = ()
@@ -87,7 +86,7 @@ class _Answer:
 
 
 @dataclass
-class _Known:
+class _RunAnswers:
     """What is known of one run, by question; `uid` tells it from an earlier one of its name."""
 
     uid: str
@@ -95,15 +94,15 @@ class _Known:
 
 
 @dataclass(frozen=True)
-class _Told:
+class _RunDiagnosis:
     """What was said of a run of many pods, and when."""
 
     uid: str
     at: float
-    why: tuple[Why, ...]
+    why: tuple[WaitingReason, ...]
 
 
-class Explainer:
+class PendingTaskDiagnosis:
     """Why tasks of runs are not up, in sentences.
 
     Args:
@@ -116,7 +115,7 @@ class Explainer:
     def __init__(
         self,
         api: Api,
-        caches: Caches,
+        caches: ClusterCaches,
         *,
         free: Callable[[], Sequence[Amounts] | None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
@@ -124,63 +123,65 @@ class Explainer:
     ) -> None:
         self._api, self._caches, self._free = api, caches, free
         self._clock, self._now = clock, now
-        self._allowance = Allowance(READS_A_SECOND, BURST, clock)
-        self._known: dict[Key, _Known] = {}
-        self._told: dict[Key, _Told] = {}
+        self._allowance = ReadRateLimit(READS_A_SECOND, BURST, clock)
+        self._known: dict[Key, _RunAnswers] = {}
+        self._told: dict[Key, _RunDiagnosis] = {}
 
-    def why(self, run: Sight) -> tuple[Why, ...]:
+    def why(self, run: ObservedRun) -> tuple[WaitingReason, ...]:
         """What keeps tasks from running, the most telling first; empty when nothing is known."""
         head, count = run.cluster.metadata, len(run.pods)
         key, at = (head.owner, head.name), self._clock()
         told = self._told.get(key)
         rest = count / PODS_A_SECOND if count > FEW else 0.0
         if told is None or told.uid != head.uid or at - told.at >= rest:
-            told = _Told(head.uid, at, self._why(run))
+            told = _RunDiagnosis(head.uid, at, self._why(run))
             if count > FEW:
                 self._told[key] = told
         return told.why
 
-    def _why(self, run: Sight) -> tuple[Why, ...]:
+    def _why(self, run: ObservedRun) -> tuple[WaitingReason, ...]:
         jobs = list(run.jobs.values())
-        questions = ask(run.pods, jobs, self._now(), self._events_known(run))
+        questions = open_questions(run.pods, jobs, self._now(), self._events_known(run))
         if run.group is not None and (run.group.get("status") or {}).get("phase") == "Pending":
             head, queue = run.group["metadata"], run.group["spec"].get("queue") or "default"
             questions += [Question(GROUP, head["name"], head["uid"]), Question(QUEUE, queue)]
         answers = self._answers(run, questions)
-        facts = Facts(
+        facts = WaitingFacts(
             nodes=self._caches.nodes.every(),
-            free=self._free() if any(map(_has_no_room, run.pods)) else None,
+            free=self._free() if any(map(_is_unschedulable, run.pods)) else None,
             claims={
                 question.name: found
                 for question, found in answers.items()
                 if question.kind == "PersistentVolumeClaim" and found
             },
-            lines={q.uid: found for q, found in answers.items() if q.kind == LOG and found},
+            lines={
+                q.uid: found for q, found in answers.items() if q.kind == LOG_QUESTION and found
+            },
         )
         events = {q.uid: found for q, found in answers.items() if q.kind in ("Job", "Pod")}
-        return tuple(why(run.pods, jobs, events, facts))
+        return tuple(explain_waiting(run.pods, jobs, events, facts))
 
-    def pod_group_events(self, run: Sight) -> OfGroup:
+    def pod_group_events(self, run: ObservedRun) -> PodGroupEvents:
         """What is told of its PodGroup, as it was read for the last `why`."""
         known = self._known.get((run.cluster.metadata.owner, run.cluster.metadata.name))
         answers = known.answers if known else {}
         events = [told for q, each in answers.items() if q.kind == GROUP for told in each.found]
         queues = [each.found for q, each in answers.items() if q.kind == QUEUE]
-        return OfGroup(events, queues[0] if queues and queues[0] else "")
+        return PodGroupEvents(events, queues[0] if queues and queues[0] else "")
 
     def forget(self, key: Key) -> None:
         """Remember nothing of a run whose tasks are up, or that has ended."""
         self._known.pop(key, None)
         self._told.pop(key, None)
 
-    def _events_known(self, run: Sight) -> dict[str, list[Object]]:
+    def _events_known(self, run: ObservedRun) -> dict[str, list[Object]]:
         known = self._known.get((run.cluster.metadata.owner, run.cluster.metadata.name))
         answers = known.answers if known else {}
         return {q.uid: each.found for q, each in answers.items() if q.kind == "Pod"}
 
     # -- reading -----------------------------------------------------------------------------------
 
-    def _answers(self, run: Sight, questions: list[Question]) -> Mapping[Question, Any]:
+    def _answers(self, run: ObservedRun, questions: list[Question]) -> Mapping[Question, Any]:
         """What is known of each question, read again where it is old and may be read."""
         head = run.cluster.metadata
         key = (head.owner, head.name)
@@ -189,22 +190,22 @@ class Explainer:
             return {}
         known = self._known.get(key)
         if known is None or known.uid != head.uid:
-            known = self._known[key] = _Known(head.uid)
+            known = self._known[key] = _RunAnswers(head.uid)
         known.answers = {q: known.answers[q] for q in questions if q in known.answers}
         # Who was never asked comes first, then who was asked longest ago.
         for question in sorted(questions, key=lambda q: self._age(known, q), reverse=True):
             self._refresh(known, question, head.owner)
         return {question: answer.found for question, answer in known.answers.items()}
 
-    def _age(self, known: _Known, question: Question) -> float:
+    def _age(self, known: _RunAnswers, question: Question) -> float:
         answer = known.answers.get(question)
         return self._clock() - answer.at if answer else float("inf")
 
-    def _refresh(self, known: _Known, question: Question, namespace: str) -> None:
+    def _refresh(self, known: _RunAnswers, question: Question, namespace: str) -> None:
         now = self._clock()
         answer = known.answers.get(question)
         if answer is not None:
-            pause = AGAIN if now - answer.since < YOUNG else AGAIN_LATER
+            pause = READ_AGAIN if now - answer.since < YOUNG else READ_AGAIN_LATER
             if now - answer.at < max(pause, self._round()):
                 return
         if not self._allowance.take():
@@ -227,7 +228,7 @@ class Explainer:
         return 2 * asked / READS_A_SECOND if asked > READS_A_SECOND else 0.0
 
     def _read(self, question: Question, namespace: str) -> Hashable | list[Any] | Object:
-        if question.kind == LOG:
+        if question.kind == LOG_QUESTION:
             where = path("pods", namespace, question.name, "log")
             asked: dict[str, Any] = {
                 "container": CONTAINER,
@@ -245,7 +246,7 @@ class Explainer:
             if (claim.get("status") or {}).get("phase") == "Bound":
                 return claim
             told = self._events(namespace, claim["metadata"]["uid"])
-            said = max(told, key=when)["message"] if told else ""
+            said = max(told, key=event_time)["message"] if told else ""
             return {**claim, "said": said}
         return self._events(namespace, question.uid)
 
@@ -256,6 +257,6 @@ class Explainer:
         return found.items
 
 
-def _has_no_room(pod: Object) -> bool:
+def _is_unschedulable(pod: Object) -> bool:
     """Whether the scheduler found no node for it."""
     return condition(pod, "PodScheduled").get("status") == "False"

@@ -1,6 +1,6 @@
 """Whether NetworkPolicies are enforced on this cluster, tried and not read: two pods and a policy.
 
-Promises an answer only from a real connection: one pod listens on two ports, a policy opens one of
+An answer comes only from a real connection: one pod listens on two ports, a policy opens one of
 them, another pod tries both. The open one must be reached, so that a broken network is no proof.
 The last answer is kept, so that a restart holds up no launch. Needs no privilege: pods of the
 operator's own image, restricted, in its own namespace, which end by themselves.
@@ -17,10 +17,9 @@ import uuid
 from collections.abc import Callable
 
 from ..i18n import _
-from ..kube.api import account
+from ..kube.api import access
 from ..kube.api.client import Api, ApiError, Object, path
-from ..kube.controller.background import Background
-from .probe import CLIENT, OPEN, SERVER, SHUT, objects
+from ..kube.controller.work_queue import BackgroundThread
 
 RECORD = "tfcluster-enforcement"
 """The ConfigMap that keeps the last answer."""
@@ -35,7 +34,7 @@ SECONDS = 240.0
 log = logging.getLogger(__name__)
 
 
-class Enforcement(Background):
+class EnforcementCheck(BackgroundThread):
     """Tries it when asked to begin, and again from time to time.
 
     Args:
@@ -91,14 +90,14 @@ class Enforcement(Background):
         self._clean()
         name = f"{RECORD}-{uuid.uuid4().hex[:6]}"
         image, owner = self._own_pod()
-        server, client, policy = objects(name, image, owner, self._pool)
+        server, client, policy = probe_objects(name, image, owner, self._pool)
         try:
             self._api.create(path("networkpolicies", self._namespace), policy)
             self._api.create(path("pods", self._namespace), server)
-            address = self._wait(f"{name}-{SERVER}", _address)
+            address = self._wait(f"{name}-{SERVER}", _server_address)
             client["spec"]["containers"][0]["command"].append(address)
             self._api.create(path("pods", self._namespace), client)
-            told = self._wait(f"{name}-{CLIENT}", _told)
+            told = self._wait(f"{name}-{CLIENT}", _probe_result)
         finally:
             self._clean()
         if told not in (OPEN, SHUT):
@@ -121,7 +120,7 @@ class Enforcement(Background):
     def _own_pod(self) -> tuple[str, Object | None]:
         """The image that this process runs, and its pod as an owner; in no pod what was said."""
         name = os.environ.get("POD_NAME") or os.environ.get("HOSTNAME", "")
-        if not account.in_pod() or not name:
+        if not access.in_pod() or not name:
             return self._image, None
         try:
             own = self._api.get(path("pods", self._namespace, name))
@@ -160,14 +159,131 @@ class Enforcement(Background):
             self._api.create(where, body)
 
 
-def _address(pod: Object) -> str:
+def _server_address(pod: Object) -> str:
     status = pod.get("status") or {}
     ready = any(each.get("ready") for each in status.get("containerStatuses") or ())
     return str(status.get("podIP", "")) if ready else ""
 
 
-def _told(pod: Object) -> str:
+def _probe_result(pod: Object) -> str:
     for each in (pod.get("status") or {}).get("containerStatuses") or ():
         if ended := each["state"].get("terminated"):
             return str(ended.get("message") or ended.get("reason") or "nothing")
     return ""
+
+
+# The two pods and the policy by which it is tried. Pure.
+
+SERVER, CLIENT = "server", "client"
+OPEN, SHUT = "open", "shut"
+"""What the client tells of the port that the policy shuts."""
+ALLOWED, DENIED = 2222, 2223
+DEADLINE = 270
+
+_LISTEN = f"""
+import socket, time
+every = [socket.create_server(("", port)) for port in ({ALLOWED}, {DENIED})]
+time.sleep({DEADLINE})
+"""
+
+# Policies reach the nodes a moment after the pods: only what stays so for a while is an answer.
+_TRY = f"""
+import socket, sys, time
+
+def reached(port):
+    try:
+        socket.create_connection((sys.argv[1], port), timeout=1.5).close()
+        return True
+    except OSError:
+        return False
+
+told, shut, began = "unreachable", 0, time.monotonic()
+while time.monotonic() - began < 60:
+    if reached({ALLOWED}):
+        shut = 0 if reached({DENIED}) else shut + 1
+        told = "{SHUT}" if shut else "{OPEN}"
+        if shut == 3 or (not shut and time.monotonic() - began > 15):
+            break
+    time.sleep(0.5)
+open("/dev/termination-log", "w").write(told)
+"""
+
+
+def probe_objects(
+    name: str, image: str, owner: Object | None, pool: Object
+) -> tuple[Object, Object, Object]:
+    """The server, the client (the server's address is its missing argument), and the policy;
+    `pool` are the pods' `nodeSelector` and `tolerations`.
+    """
+    server, client = (
+        _pod(name, kind, image, program, owner)
+        for kind, program in ((SERVER, _LISTEN), (CLIENT, _TRY))
+    )
+    for each in (server, client):
+        each["spec"] |= pool
+    return server, client, _policy(name, owner)
+
+
+def _head(name: str, kind: str, owner: Object | None) -> Object:
+    component = {"app.kubernetes.io/component": "tfcluster-enforcement"}
+    head: Object = {"name": name, "labels": {**component, **_labels(name.rpartition("-")[0], kind)}}
+    if owner is not None:
+        head["ownerReferences"] = [owner]
+    return head
+
+
+def _labels(name: str, kind: str) -> dict[str, str]:
+    return {"tfcluster.dev/check": name, "tfcluster.dev/check-role": kind}
+
+
+def _pod(name: str, kind: str, image: str, program: str, owner: Object | None) -> Object:
+    container = {
+        "name": kind,
+        "image": image,
+        "command": ["python3", "-I", "-S", "-c", program],
+        "resources": {
+            "requests": {"cpu": "10m", "memory": "32Mi"},
+            "limits": {"cpu": "500m", "memory": "64Mi"},
+        },
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }
+    if kind == SERVER:
+        container["startupProbe"] = {"tcpSocket": {"port": DENIED}, "periodSeconds": 1}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": _head(f"{name}-{kind}", kind, owner),
+        "spec": {
+            "containers": [container],
+            "restartPolicy": "Never",
+            "activeDeadlineSeconds": DEADLINE,
+            "terminationGracePeriodSeconds": 0,
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": 1000,
+                "runAsGroup": 1000,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+        },
+    }
+
+
+def _policy(name: str, owner: Object | None) -> Object:
+    def selected(kind: str) -> Object:
+        return {"podSelector": {"matchLabels": _labels(name, kind)}}
+
+    allowed = {"port": ALLOWED, "protocol": "TCP"}
+    both = [allowed, {"port": DENIED, "protocol": "TCP"}]
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {**_head(f"{name}-policy", "policy", owner), "name": name},
+        "spec": {
+            "podSelector": {"matchLabels": {"tfcluster.dev/check": name}},
+            "policyTypes": ["Ingress", "Egress"],
+            "ingress": [{"from": [selected(CLIENT)], "ports": [allowed]}],
+            "egress": [{"to": [selected(SERVER)], "ports": both}],
+        },
+    }

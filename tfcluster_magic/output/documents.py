@@ -1,13 +1,19 @@
-"""`-o json|yaml|name`: models as documents for programs, in the one JSON form of the models."""
+"""Documents for programs and spreadsheets: JSON, YAML, names and CPU- and GPU-hours."""
 
 from __future__ import annotations
 
 import base64
+import csv
+import io
 from collections.abc import Sequence
 
 import msgspec
 
+from ..i18n import _
+from ..quota.budgets import format_hours
+from ..quota.ledger import Grouping, HoursRow
 from ..spec import Model, TFCluster
+from .text import PLAIN, Paint, one_line, spreadsheet_cell, table
 
 FORMS = ("table", "json", "yaml", "name")
 
@@ -37,3 +43,62 @@ def to_yaml(data: object) -> str:
 
     text: str = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100)
     return text.rstrip("\n")
+
+
+# CPU- and GPU-hours for people and for spreadsheets.
+
+
+def hours_headings() -> dict[Grouping, str]:
+    """What stands above the keys of rows."""
+    return {"user": _("USER"), "group": _("GROUP"), "cluster": _("CLUSTER"), "day": _("DAY")}
+
+
+def hours_table(
+    rows: Sequence[HoursRow], by: Grouping, paint: Paint = PLAIN, most: int | None = None
+) -> str:
+    """A table, with the sum below it where there is more than one row."""
+    lines = [_hours_cells(row, _hours_key(row)) for row in rows]
+    if len(rows) > 1:
+        lines.append(_hours_cells(total_hours(rows), _("in all")))
+    head = (hours_headings()[by], "CPU·h", "GPU·h", _("USED (CPU·h)"))
+    return table(head, lines, paint, most)
+
+
+def total_hours(rows: Sequence[HoursRow]) -> HoursRow:
+    """The sum of all rows; of what was used, of those of which it is known."""
+    known = [(row.used, row.measured) for row in rows if row.used is not None]
+    return HoursRow(
+        key="",
+        cpu=sum(row.cpu for row in rows),
+        gpu=sum(row.gpu for row in rows),
+        used=sum(used for used, _measured in known) if known else None,
+        measured=sum(measured or 0.0 for _used, measured in known) if known else None,
+    )
+
+
+def used_hours(row: HoursRow) -> str:
+    """`1.2 of 4`: of what was held, what was used; of that of which it is known."""
+    if row.used is None or row.measured is None:
+        return _("not measured")
+    text = _("{used} of {measured}")
+    return text.format(used=format_hours(row.used), measured=format_hours(row.measured))
+
+
+def hours_csv(rows: Sequence[HoursRow], by: Grouping) -> str:
+    """The rows for a spreadsheet, with a line of heads; what was not measured is empty."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow((by, "cpuHours", "gpuHours", "usedCpuHours", "measuredCpuHours"))
+    for row in rows:
+        figures = (row.cpu, row.gpu, row.used, row.measured)
+        cell = spreadsheet_cell(row.key)
+        writer.writerow((cell, *("" if each is None else f"{each:.6f}" for each in figures)))
+    return out.getvalue().rstrip("\n")
+
+
+def _hours_key(row: HoursRow) -> str:
+    return one_line(row.key) or _("(others)")
+
+
+def _hours_cells(row: HoursRow, key: str) -> tuple[str, ...]:
+    return key, format_hours(row.cpu), format_hours(row.gpu), used_hours(row)

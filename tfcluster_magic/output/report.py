@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from ..backends.base import Options
 from ..i18n import _, ngettext
 from ..lifecycle import messages
-from ..lifecycle.ended import how_it_ended
-from ..quota import usage
+from ..lifecycle.messages import exit_message
+from ..quota import ledger
 from ..spec import Mode, Phase, Reclaimed, TaskFailure, TaskState, TaskStatus, TaskType, TFCluster
 from ..spec.names import parse_task, task_name
 from ..spec.quantities import format_bytes, format_duration
-from .text import PLAIN, Paint, age, clean, clock, pad, table
+from .text import PLAIN, Paint, age, clock, one_line, pad, table
 
 MOST_TASK_ROWS = 40
 MOST_EVENTS = 10
@@ -40,7 +40,7 @@ def _tasks(task_type: TaskType, count: int) -> str:
 
 
 def _entry(label: str, value: str) -> str:
-    return _("{label}: {value}").format(label=label, value=clean(value))
+    return _("{label}: {value}").format(label=label, value=one_line(value))
 
 
 def _label(key: str, columns: int = 0) -> str:
@@ -51,7 +51,7 @@ def _label(key: str, columns: int = 0) -> str:
 def headline(cluster: TFCluster, paint: Paint = PLAIN) -> str:
     """The run, its phase and the one sentence."""
     phase = paint.state(cluster.status.phase)
-    message = clean(cluster.status.message)
+    message = one_line(cluster.status.message)
     text = f"{paint(cluster.metadata.name, 'bold')} {phase}"
     return f"{text}: {message}" if message else text
 
@@ -62,8 +62,10 @@ def launched(cluster: TFCluster, paint: Paint = PLAIN, program: str = "tfcluster
     `program` is how this person calls us.
     """
     lines = [headline(cluster, paint), f"  {shape(cluster)}"]
-    lines += [f"  {_label(what, 8)}{clean(where)}" for what, where in cluster.status.paths.items()]
-    lines += [f"  {paint(_('warning'), 'yellow')} {clean(w)}" for w in cluster.status.warnings]
+    lines += [
+        f"  {_label(what, 8)}{one_line(where)}" for what, where in cluster.status.paths.items()
+    ]
+    lines += [f"  {paint(_('warning'), 'yellow')} {one_line(w)}" for w in cluster.status.warnings]
     return "\n".join(
         [*lines, *(f"  {paint(w, 'bold')}  {why}" for w, why in _next(cluster, program))]
     )
@@ -110,7 +112,7 @@ def status(
         blocks.append("\n".join(facts))
     if state.events:
         lines = [
-            f"  {clock(e.at, now, seconds=True)}  {clean(e.reason):<14}  {clean(e.message)}"
+            f"  {clock(e.at, now, seconds=True)}  {one_line(e.reason):<14}  {one_line(e.message)}"
             for e in state.events[-MOST_EVENTS:]
         ]
         blocks.append("\n".join([paint(_("events"), "bold"), *lines]))
@@ -125,13 +127,13 @@ def _facts(cluster: TFCluster, now: float) -> str:
         end = state.finished_at or now
         so_far = _("took {time}") if state.finished_at else _("for {time}")
         parts.append(so_far.format(time=format_duration(end - state.started_at)))
-    cpu, gpu = usage.hours(state.usage, cluster.spec, state.released_at or now)
+    cpu, gpu = ledger.run_hours(state.usage, cluster.spec, state.released_at or now)
     for amount, unit in ((cpu, "CPU"), (gpu, "GPU")):
         if amount >= LEAST_HOURS:
             parts.append(_("held {amount:.2f} {unit}-hours").format(amount=amount, unit=unit))
     if cluster.spec.program is not None:
         parts.append(
-            clean(" ".join([cluster.spec.program.source, *cluster.spec.program.arguments]))
+            one_line(" ".join([cluster.spec.program.source, *cluster.spec.program.arguments]))
         )
     return " · ".join(parts)
 
@@ -172,8 +174,8 @@ def _told(task: TaskStatus, cluster: TFCluster) -> Row:
     message = task.message
     if not message and task.exit is not None and task.state is TaskState.FAILED:
         failure = TaskFailure(task=task.name, attempt=1, exit=task.exit)
-        message = how_it_ended(failure, cluster.spec).removeprefix(f"{task.name} ")
-    return task.name, task.state, task.state.value, str(task.restarts), clean(message)
+        message = exit_message(failure, cluster.spec).removeprefix(f"{task.name} ")
+    return task.name, task.state, task.state.value, str(task.restarts), one_line(message)
 
 
 def _left(cluster: TFCluster, kind: str, told: Mapping[str, TaskStatus]) -> dict[TaskState, int]:
@@ -238,7 +240,7 @@ def listing(
             paint.state(c.status.phase),
             ready(c),
             age(now - c.metadata.created_at),
-            clean(c.status.message),
+            one_line(c.status.message),
         )
         for c in clusters
     ]
@@ -264,7 +266,7 @@ def options(what: Options, paint: Paint = PLAIN) -> str:
     ):
         if value:
             lines.append(_entry(label, value))
-    return "\n".join([*lines, *(_("note: {note}").format(note=clean(n)) for n in what.notes)])
+    return "\n".join([*lines, *(_("note: {note}").format(note=one_line(n)) for n in what.notes)])
 
 
 def reachable(cluster: TFCluster, paint: Paint = PLAIN) -> str:

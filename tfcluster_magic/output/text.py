@@ -1,16 +1,18 @@
-"""Plain text for a terminal or a cell: words in colour, tables, times. Pure."""
+"""Plain text for a terminal or a cell: colours, tables, times, and tasks' log lines. Pure."""
 
 from __future__ import annotations
 
 import re
 import time
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from ..spec import Phase, TaskState
-from ..terminal_text import clean, settled, stripped, tame
+from ..backends.base import LogLine
+from ..errors import last_overwrite, one_line, sanitize_text, strip_controls
+from ..spec import Phase, TaskState, TFCluster
+from ..spec.names import task_name
 
-__all__ = ["clean", "settled", "tame"]  # re-exported beside the functions below
+__all__ = ["last_overwrite", "one_line", "sanitize_text"]  # re-exported beside the functions below
 
 _CODES = {"red": 31, "green": 32, "yellow": 33, "blue": 34, "magenta": 35, "cyan": 36}
 _CODES |= {"bold": 1, "dim": 2}
@@ -52,13 +54,13 @@ PLAIN = Paint(enabled=False)
 
 def spreadsheet_cell(text: str) -> str:
     """Return `text` for a CSV file, so that no spreadsheet reads it as a formula."""
-    plain = clean(text)
+    plain = one_line(text)
     return f"'{plain}" if plain.lstrip().startswith(("=", "+", "-", "@")) else plain
 
 
 def width(text: str) -> int:
     """Columns that `text` takes on a terminal."""
-    plain = stripped(text)
+    plain = strip_controls(text)
     if plain.isascii():
         return len(plain)
     return sum(
@@ -134,3 +136,62 @@ def age(seconds: float) -> str:
     if left < 2 * 86400:
         return f"{left // 3600}h{left % 3600 // 60}m" if left % 3600 >= 60 else f"{left // 3600}h"
     return f"{left // 86400}d"
+
+
+# TensorFlow's own log lines: what its C++ code logs as I or W, never E or F, and nothing that a
+# Python file logs, absl included. The twin of labextension/src/logs/noise.ts; a test holds them
+# equal.
+
+TENSORFLOW_LOG_PATTERNS = (
+    # 2026-11-21 16:36:34.123456: I tensorflow/core/platform/cpu_feature_guard.cc:210] …
+    r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IW] \S+\.(?:cc|h|cpp|cu):\d+\]",
+    # I0000 00:00:1732207594.123456    4711 cpu_device.cc:88] …
+    r"^[IW]\d{4} \d\d:\d\d:[\d.]+\s+\d+ \S+\.(?:cc|h|cpp|cu):\d+\]",
+    # the second line of the first one above
+    (
+        r"^To enable the following instructions: .* "
+        r"rebuild TensorFlow with the appropriate compiler flags\.$"
+    ),
+    r"^WARNING: All log messages before absl::InitializeLog\(\) is called are written to STDERR$",
+)
+_TENSORFLOW_LOG = re.compile("|".join(TENSORFLOW_LOG_PATTERNS))
+
+
+def is_tensorflow_log(text: str) -> bool:
+    """Whether a line is a remark of TensorFlow's own."""
+    return _TENSORFLOW_LOG.match(text) is not None
+
+
+# Many tasks' lines as one stream: `worker-0 | step 300`, every task in its colour.
+
+
+def task_names(cluster: TFCluster) -> list[str]:
+    """The names of all tasks of a run, in reading order."""
+    counts = cluster.spec.replicas.counts
+    return [task_name(t, i) for t, count in counts.items() for i in range(count)]
+
+
+class Prefixer:
+    """Turns `LogLine`s of one run into lines of one stream.
+
+    Args:
+        tasks: the tasks that will be seen; the longest name sets the width, the order the colours.
+        paint: whether to use colours.
+        prefix: whether lines begin with their task's name; without it they are as printed, and the
+            caller has to clean them for a terminal.
+    """
+
+    def __init__(self, tasks: Iterable[str], paint: Paint, prefix: bool = True) -> None:
+        names = list(tasks)
+        self._width = max((len(name) for name in names), default=0)
+        self._colours = {name: TASK_COLOURS[i % len(TASK_COLOURS)] for i, name in enumerate(names)}
+        self._paint, self._prefix = paint, prefix
+
+    def __call__(self, line: LogLine) -> str:
+        """One line of the stream, without its newline."""
+        if not self._prefix:
+            return line.text
+        mark = self._paint(
+            f"{line.task:<{self._width}} |", self._colours.get(line.task, TASK_COLOURS[0])
+        )
+        return f"{mark} {sanitize_text(last_overwrite(line.text))}".rstrip()

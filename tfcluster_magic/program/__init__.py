@@ -15,14 +15,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..spec import Program, ProgramKind, names
-from . import mentions, snapshots, sources
-from .mentions import FLAGS
+from . import inspection, snapshots, sources
+from .inspection import ADDRESS_FLAGS
 from .snapshots import INLINE_BYTES, materialise
 from .sources import is_url
 from .tree import LIMIT_BYTES, MAX_FILES, checksum
 
 __all__ = [
-    "FLAGS",
+    "ADDRESS_FLAGS",
     "INLINE_BYTES",
     "LIMIT_BYTES",
     "MAX_FILES",
@@ -33,7 +33,7 @@ __all__ = [
     "materialise",
     "snapshot",
     "snapshot_cell",
-    "speaks_of_ps",
+    "uses_parameter_servers",
 ]
 
 OWN_FOLDER = "."
@@ -68,7 +68,7 @@ def snapshot(
         InvalidRequest: with what is wrong, and what is allowed.
     """
     read = sources.read(os.fspath(source), cwd, sha256, limit_bytes, timeout)
-    return _keep(read, arguments, workspace, cwd), read.warnings
+    return _take_snapshot(read, arguments, workspace, cwd), read.warnings
 
 
 def snapshot_cell(
@@ -97,12 +97,12 @@ def snapshot_cell(
         InvalidRequest: with what is wrong, and what is allowed.
     """
     read = sources.read_cell(text, cwd, limit_bytes, first_line)
-    return _keep(read, arguments, workspace, cwd), read.warnings
+    return _take_snapshot(read, arguments, workspace, cwd), read.warnings
 
 
 def default_name(source: str | os.PathLike[str], cwd: Path | None = None) -> str:
     """A cluster's name for a program: `train.py` gives `train`, a cell (`"cell"`) `cell`."""
-    return names.derive(sources.name_of(os.fspath(source), cwd or Path.cwd()))
+    return names.derive(sources.source_name(os.fspath(source), cwd or Path.cwd()))
 
 
 def check_url(url: str, sha256: str | None = None) -> None:
@@ -112,18 +112,20 @@ def check_url(url: str, sha256: str | None = None) -> None:
     download.split_checksum(url, sha256)
 
 
-def speaks_of_ps(program: Program, workspace: Path) -> bool:
+def uses_parameter_servers(program: Program, workspace: Path) -> bool:
     """Whether a snapshot is written for parameter servers: `--ps_hosts`, or their strategy.
 
     Raises:
         TFClusterError: the snapshot is gone or altered.
     """
-    return mentions.speaks_of_ps(snapshots.load(program, workspace))
+    return inspection.uses_parameter_servers(snapshots.load(program, workspace))
 
 
-def _keep(read: sources.Read, arguments: Sequence[str], workspace: Path, cwd: Path) -> Program:
+def _take_snapshot(
+    read: sources.LoadedProgram, arguments: Sequence[str], workspace: Path, cwd: Path
+) -> Program:
     sha256 = checksum(read.tree)
-    files = snapshots.inline(read.tree)
+    files = snapshots.inline_files(read.tree)
     if files is None:
         snapshots.store(read.tree, sha256, workspace, source=read.source)
     # A shell script expects its files around it; a Python file runs as a person would run it: from
@@ -138,7 +140,7 @@ def _keep(read: sources.Read, arguments: Sequence[str], workspace: Path, cwd: Pa
         files=files,
         executables=tuple(sorted(path for path, file in read.tree.items() if file.executable)),
         arguments=tuple(str(argument) for argument in arguments),
-        flags=mentions.flags(read.tree),
-        serves=mentions.serves(read.tree),
+        flags=inspection.address_flags(read.tree),
+        serves=inspection.uses_distributed_runtime(read.tree),
         working_dir=os.path.abspath(cwd) if runs_here else OWN_FOLDER,
     )

@@ -15,10 +15,8 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 
 from ..i18n import _, mark
-from .inspection import Closure
-from .mentions import script_text
-from .syntax import tree_of, undisturbed
-from .tree import File, Tree, refusal
+from .inspection import ImportClosure, parse_python, retry_parsing, script_text
+from .tree import File, Tree, program_refusal
 
 _MAGIC = re.compile(r"\s*(?:%{1,2}[A-Za-z_]|!|\?)|.*\?\s*$|\s*[\w.,\s]+=\s*(?:%[A-Za-z_]|!)")
 """A line that only IPython understands: `%x`, `%%x`, `!ls`, `?x`, `x?`, `files = !ls`."""
@@ -33,7 +31,9 @@ def check_entry(path: str, file: File, *, source: object, called: str = "") -> N
     """
     if not path.endswith(".py"):
         if not (script_text(path, file) or "").strip():
-            raise refusal(source, _("{path} is empty: it has no command to run").format(path=path))
+            raise program_refusal(
+                source, _("{path} is empty: it has no command to run").format(path=path)
+            )
         return
     if (error := syntax_error(file.content, path)) is not None:
         line = f", `{error.text.strip()}`" if error.text and error.text.strip() else ""
@@ -42,10 +42,10 @@ def check_entry(path: str, file: File, *, source: object, called: str = "") -> N
             "Correct that line; no task was started"
         )
         words = {"path": called or path, "number": error.lineno, "line": line, "what": error.msg}
-        raise refusal(source, text.format(**words))
-    if not tree_of(file.content).body:
+        raise program_refusal(source, text.format(**words))
+    if not parse_python(file.content).body:
         text = _("{path} is empty: it has no statement to run")
-        raise refusal(source, text.format(path=called or path))
+        raise program_refusal(source, text.format(path=called or path))
 
 
 def check_cell(text: str, file: File, first_line: int) -> None:
@@ -65,7 +65,7 @@ def check_cell(text: str, file: File, first_line: int) -> None:
             "{named}: {plain}, and magics, shell lines and `?` are the notebook's own. "
             "Put them into another cell"
         )
-        raise refusal("cell", text.format(named=named, plain=_(_PLAIN)))
+        raise program_refusal("cell", text.format(named=named, plain=_(_PLAIN)))
     check_entry("cell.py", file, source="cell", called=_("the cell"))
 
 
@@ -93,8 +93,8 @@ def undefined_names(path: str, file: File) -> str | None:
     found: dict[str, int] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of annotations in quotes, which the checker parses
-        module = tree_of(file.content)
-        seen = undisturbed(lambda: checker.Checker(module, filename=path).messages)
+        module = parse_python(file.content)
+        seen = retry_parsing(lambda: checker.Checker(module, filename=path).messages)
     for message in seen:
         if isinstance(message, messages.UndefinedName):
             name, line = str(message.message_args[0]), int(message.lineno)
@@ -115,7 +115,7 @@ def undefined_names(path: str, file: File) -> str | None:
     ).format(path=path, names=named, plain=_(_PLAIN))
 
 
-def missing_modules(closure: Closure, tree: Tree, cwd: Path) -> list[str]:
+def missing_modules(closure: ImportClosure, tree: Tree, cwd: Path) -> list[str]:
     """Warnings about modules that are neither in the program nor installed for this interpreter."""
     if closure.moves_path:
         return []  # it arranges by itself where modules come from
@@ -130,7 +130,7 @@ def missing_modules(closure: Closure, tree: Tree, cwd: Path) -> list[str]:
     ]
 
 
-def broken_modules(closure: Closure, entry: str) -> list[str]:
+def broken_modules(closure: ImportClosure, entry: str) -> list[str]:
     """Warnings about modules of the program that have syntax errors."""
     told = []
     for path, file in sorted(closure.files.items()):

@@ -1,28 +1,45 @@
-"""Downloading a program by http or https.
+"""Programs from a URL: the download by http or https, and archives unpacked in memory.
 
-Promises an answer or one clear error within the time limit, and never more bytes in memory than
-the size limit. Owns what a URL may be, redirects, time limits and the checksum of the download.
-Never reads another scheme (file:, ftp:), not even by a redirect, and never writes a file.
+A download gives an answer or one clear error within the time limit, and never holds more bytes in
+memory than the size limit. This module owns what a URL may be, redirects, time limits, the checksum
+of the download, and which entries of an archive are refused. Never reads another scheme (file:,
+ftp:), not even by a redirect, and never writes a file.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gzip
 import hashlib
 import http.client
+import io
 import re
 import socket
 import ssl
+import stat
+import tarfile
 import threading
 import urllib.error
 import urllib.parse
 import urllib.request
+import zipfile
+import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from email.message import Message
 from typing import IO, cast
 
 from ..i18n import _, mark
-from .tree import refusal, size_text
+from .tree import (
+    MAX_FILES,
+    File,
+    check_limits,
+    check_paths,
+    format_size,
+    is_ignored,
+    is_safe,
+    program_refusal,
+)
 
 SILENCE = 20.0
 """Seconds without a byte after which the server counts as gone."""
@@ -48,33 +65,37 @@ def split_checksum(url: str, sha256: str | None) -> tuple[str, str | None]:
         parts = urllib.parse.urlsplit(url)
         host, _port = parts.hostname, parts.port  # both are parsed when asked for
     except ValueError as error:
-        raise refusal(
+        raise program_refusal(
             url,
             _("it is not a valid URL ({why}); {rule}").format(why=error, rule=_(_SCHEME_RULE)),
         ) from None
     if parts.scheme.lower() not in SCHEMES:
-        raise refusal(
+        raise program_refusal(
             url,
             _("{scheme}:// is not supported; {rule}").format(
                 scheme=parts.scheme, rule=_(_SCHEME_RULE)
             ),
         )
     if not host:
-        raise refusal(
+        raise program_refusal(
             url,
             _("it names no host; {rule}, then the host").format(rule=_(_SCHEME_RULE)),
         )
     if parts.username or parts.password:
         shown = parts._replace(netloc=f"…@{host}").geturl()
-        raise refusal(shown, _("a URL with a user name or password would be kept in the record"))
+        raise program_refusal(
+            shown, _("a URL with a user name or password would be kept in the record")
+        )
     named = urllib.parse.parse_qs(parts.fragment).get("sha256", [])
     sums = {s.lower() for s in [*named, *([sha256] if sha256 else [])]}
     if len(sums) > 1:
         both = _(" and ").join(sorted(sums))
-        raise refusal(url, _("two checksums were given, {sums}; give one").format(sums=both))
+        raise program_refusal(
+            url, _("two checksums were given, {sums}; give one").format(sums=both)
+        )
     expected = sums.pop() if sums else None
     if expected is not None and not re.fullmatch(r"[0-9a-f]{64}", expected):
-        raise refusal(
+        raise program_refusal(
             url,
             _("sha256={expected} is no checksum: it has 64 digits of 0-9 and a-f").format(
                 expected=expected
@@ -108,18 +129,18 @@ def fetch(
         content, final = _read(url, limit_bytes, deadline, silence)
     except urllib.error.HTTPError as error:
         error.close()
-        raise refusal(url, _status_text(error)) from None
+        raise program_refusal(url, _status_text(error)) from None
     except (OSError, http.client.HTTPException, ValueError) as error:
         if deadline.passed:
-            raise refusal(
+            raise program_refusal(
                 url, _("the download took longer than {seconds:g} seconds").format(seconds=timeout)
             ) from None
-        raise refusal(url, _failure_text(error, silence)) from None
+        raise program_refusal(url, _failure_text(error, silence)) from None
     finally:
         deadline.cancel()
     got = hashlib.sha256(content).hexdigest()
     if sha256 is not None and got != sha256:
-        raise refusal(
+        raise program_refusal(
             url,
             _(
                 "what was downloaded has sha256 {got}, and {sha256} was asked for: either the file "
@@ -148,24 +169,26 @@ def _read(url: str, limit_bytes: int, deadline: _Deadline, silence: float) -> tu
         said = response.headers.get("Content-Length", "")
         length = int(said) if said.isdecimal() else None
         too_large = _("the limit is {size}; keep data out of the program").format(
-            size=size_text(limit_bytes)
+            size=format_size(limit_bytes)
         )
         if length is not None and length > limit_bytes:
             text = _("it has {size}, and {too_large}")
-            raise refusal(url, text.format(size=size_text(length), too_large=too_large))
+            raise program_refusal(url, text.format(size=format_size(length), too_large=too_large))
         content = bytearray()
         while block := response.read1(64 * 1024):  # returns what is there, so that slowness shows
             content += block
             if len(content) > limit_bytes:
                 text = _("it is too large, {too_large}")
-                raise refusal(url, text.format(too_large=too_large))
+                raise program_refusal(url, text.format(too_large=too_large))
         if deadline.passed:
             raise TimeoutError
         if length is not None and len(content) < length:
             raise http.client.IncompleteRead(bytes(content), length - len(content))
         encoded = response.headers.get("Content-Encoding", "identity") != "identity"
         if encoded and not url.endswith("gz"):  # some servers call a .tar.gz itself encoded
-            raise refusal(url, _("the server sent it in an encoding that was not asked for"))
+            raise program_refusal(
+                url, _("the server sent it in an encoding that was not asked for")
+            )
         return bytes(content), response.geturl()
 
 
@@ -199,7 +222,7 @@ def _failure_text(error: Exception, silence: float) -> str:
         return _("the server's certificate is not trusted: {why}").format(why=cause.verify_message)
     if isinstance(cause, http.client.IncompleteRead):
         return _("the download broke off after {size}; try again").format(
-            size=size_text(len(cause.partial))
+            size=format_size(len(cause.partial))
         )
     if isinstance(cause, http.client.HTTPException):
         return _("the server's answer is not HTTP ({kind})").format(kind=type(cause).__name__)
@@ -219,7 +242,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         fp.close()  # else the base class reads its body, of whatever size
         target = urllib.parse.urljoin(req.full_url, headers.get("location") or "")
         if urllib.parse.urlsplit(target).scheme.lower() not in SCHEMES:
-            raise refusal(
+            raise program_refusal(
                 req.full_url,
                 _("it redirects to {target}; only http and https are followed").format(
                     target=target
@@ -289,3 +312,115 @@ class _Https(urllib.request.HTTPSHandler):
                 deadline.watch(self.sock)
 
         return self.do_open(Connection, req)
+
+
+# A .zip or .tar.gz as a tree, unpacked in memory. Nothing in an archive reaches beyond its own
+# folder, and it is never unpacked beyond the limit, whatever its headers say.
+
+ArchiveEntry = tuple[str, int, bool, IO[bytes]]
+"""Path, size as the archive states it, executable, and the content."""
+
+
+def unpack_archive(archive: bytes, *, source: object, limit_bytes: int) -> dict[str, File]:
+    """The files of an archive; a single folder that holds everything is taken as the root.
+
+    Raises:
+        InvalidRequest: it is no archive, damaged or encrypted, unpacks to more than `limit_bytes`,
+            or has an entry that is a link or leads outside.
+    """
+    is_zip = zipfile.is_zipfile(io.BytesIO(archive))
+    entries = (
+        _zip_entries(archive, source) if is_zip else _tar_entries(archive, source, limit_bytes)
+    )
+    tree: dict[str, File] = {}
+    sizes: dict[str, int] = {}
+    left = limit_bytes
+    try:
+        for path, size, executable, stream in entries:
+            sizes[path] = size
+            if size > left or len(sizes) > MAX_FILES:
+                check_limits(source, sizes, limit_bytes)
+            content = stream.read(left + 1)  # a header may understate the size
+            left -= len(content)
+            sizes[path] = len(content)
+            if left < 0:
+                check_limits(source, sizes, limit_bytes)
+            tree[path] = File(content, executable)
+    except (
+        tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError,
+        RuntimeError, NotImplementedError,  # zipfile: encrypted, unknown compression
+    ) as error:  # fmt: skip
+        raise program_refusal(
+            source, _("the archive cannot be unpacked: {why}").format(why=error)
+        ) from None
+    check_paths(source, tree)
+    return _without_common_folder(tree)
+
+
+def _zip_entries(content: bytes, source: object) -> Iterator[ArchiveEntry]:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        for info in archive.infolist():
+            mode = info.external_attr >> 16
+            path = info.filename.removeprefix("./").rstrip("/")
+            kind = _("a link") if stat.S_ISLNK(mode) else ""
+            if _is_wanted(path, kind, source) and not info.is_dir():
+                with archive.open(info) as stream:
+                    yield path, info.file_size, bool(mode & stat.S_IXUSR), stream
+
+
+def _tar_entries(content: bytes, source: object, limit_bytes: int) -> Iterator[ArchiveEntry]:
+    with gzip.GzipFile(fileobj=io.BytesIO(content)) as plain:
+        # Headers and padding come on top of the files; unbounded, a header could ask for it all.
+        bounded = _BoundedStream(plain, limit_bytes + 4096 * MAX_FILES)
+        with tarfile.open(fileobj=bounded, mode="r|") as archive:
+            for info in archive:
+                path = info.name.removeprefix("./").rstrip("/")
+                kind = _("a link") if info.islnk() or info.issym() else _("a device")
+                plain_kind = "" if info.isreg() or info.isdir() else kind
+                if _is_wanted(path, plain_kind, source) and (stream := archive.extractfile(info)):
+                    yield path, info.size, bool(info.mode & stat.S_IXUSR), stream
+
+
+class _BoundedStream(io.RawIOBase):
+    """A stream that fails after `limit_bytes`, so that a small archive cannot unpack for ever."""
+
+    def __init__(self, stream: gzip.GzipFile, limit_bytes: int) -> None:
+        self._stream, self._left = stream, limit_bytes
+
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes."""
+        block = self._stream.read(min(size, self._left + 1) if size >= 0 else self._left + 1)
+        self._left -= len(block)
+        if self._left < 0:
+            raise ValueError(_("it unpacks to far more than the limit"))
+        return block
+
+
+def _is_wanted(path: str, kind: str, source: object) -> bool:
+    """Whether an entry is to be copied; `kind` says what else it is than a file or folder."""
+    if path in ("", "."):
+        return False
+    if not is_safe(path):
+        raise program_refusal(
+            source,
+            _(
+                "the archive has the entry {path!a}, which leads outside its folder or is no plain "
+                "name; pack the program's folder with relative names"
+            ).format(path=path),
+        )
+    if is_ignored(path):
+        return False
+    if kind:
+        raise program_refusal(
+            source,
+            _("{path} in the archive is {kind}; pack plain files").format(path=path, kind=kind),
+        )
+    return True
+
+
+def _without_common_folder(tree: dict[str, File]) -> dict[str, File]:
+    tops = {path.partition("/")[0] for path in tree}
+    if len(tops) != 1 or any("/" not in path for path in tree):
+        return tree
+    top = len(tops.pop()) + 1
+    return {path[top:]: file for path, file in tree.items()}

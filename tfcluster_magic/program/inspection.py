@@ -1,34 +1,147 @@
-"""Which files beside a program it needs, found by reading its imports.
+"""Static inspection of a program: address flags, the distributed runtime, and imported files.
 
-Promises to follow imports as Python would from the program's own folder, without importing
-anything: a module brings its file, a package its whole folder, and a shell script the `.py` and
-`.sh` files that it names. Owns what counts as an import that will surely run. Never looks outside
-the folder it is given.
+Looks at code only: a README, a comment or a variable that has the name of a flag is not a mention.
+Never runs or imports the program, and never looks outside of the folder it is given.
+`uses_distributed_runtime` errs on the side of no: a wrong yes would make a run wait for a port that
+never opens.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import posixpath
 import re
 import sys
+import warnings
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from .folder import list_files, read_file
-from .mentions import parse, script_text
-from .tree import File, Tree
+from .tree import File, Tree, list_files, read_file
+
+ADDRESS_FLAGS = ("ps_hosts", "worker_hosts", "job_name", "task_index", "data_dir", "log_path")
+"""The flags that a task passes to a program that mentions them, in this order."""
+
+SERVING_NAMES = frozenset(
+    {
+        "ParameterServerStrategy",
+        "ParameterServerStrategyV2",
+        "MultiWorkerMirroredStrategy",
+        "CollectiveAllReduceStrategy",
+        "train_and_evaluate",  # estimators, in images with TensorFlow 2.15 or older
+    }
+)
+"""Names that make a task listen on its own port when the cluster has more than one task."""
+SERVER_MODULES = frozenset({"train", "distribute", "server_lib"})
+"""`Server` counts as an attribute of, or an import from, one of these."""
+
+_DASHED = re.compile(rf"--({'|'.join(ADDRESS_FLAGS)})(?![A-Za-z0-9_])")
+_GETOPT = re.compile(rf"({'|'.join(ADDRESS_FLAGS)})=")
+
+
+def address_flags(tree: Tree) -> tuple[str, ...]:
+    """Which of `FLAGS` the program takes.
+
+    In Python that is `--name` in any string, `FLAGS.name`, the first argument of a `DEFINE...`
+    call, and `name=` as getopt writes it; in a shell script `--name` outside comments.
+    """
+    found: set[str] = set()
+    for path, file in tree.items():
+        if (module := parse_file(path, file)) is not None:
+            for node in ast.walk(module):
+                found.update(_flags_of(node))
+        elif (text := script_text(path, file)) is not None:
+            found.update(_DASHED.findall(text))
+    return tuple(name for name in ADDRESS_FLAGS if name in found)
+
+
+def uses_distributed_runtime(tree: Tree) -> bool:
+    """Whether the program uses TensorFlow's distributed runtime: one of `SERVERS`, or a `Server`.
+
+    True means that a task listens on its own port if the cluster has more than one task; a
+    MultiWorkerMirroredStrategy that is alone opens none.
+    """
+    return any(name in SERVING_NAMES or name == "Server" for name in _used_names(tree))
+
+
+def uses_parameter_servers(tree: Tree) -> bool:
+    """Whether the program is one for parameter servers: `--ps_hosts`, or their strategy."""
+    strategies = {"ParameterServerStrategy", "ParameterServerStrategyV2"}
+    return "ps_hosts" in address_flags(tree) or any(
+        name in strategies for name in _used_names(tree)
+    )
+
+
+def parse_file(path: str, file: File) -> ast.Module | None:
+    """The syntax tree of a Python file; None for any other file and for one with errors."""
+    if not path.endswith(".py"):
+        return None
+    try:
+        return parse_python(file.content)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def script_text(path: str, file: File) -> str | None:
+    """A script without its comment lines; None for what is no script."""
+    if not path.endswith((".sh", ".py")) and not file.content.startswith(b"#!"):
+        return None
+    text = file.content.decode("utf-8", "replace")
+    return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
+
+
+def _used_names(tree: Tree) -> Iterator[str]:
+    for path, file in tree.items():
+        module = parse_file(path, file)
+        for node in ast.walk(module) if module else ():
+            yield from _used_names_of(node)
+
+
+def _used_names_of(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Attribute):
+        if node.attr != "Server" or _last_name(node.value) in SERVER_MODULES:
+            yield node.attr
+    elif isinstance(node, ast.ImportFrom):
+        module = (node.module or "").rpartition(".")[2]
+        for alias in node.names:
+            if alias.name != "Server" or module in SERVER_MODULES:
+                yield alias.name
+
+
+def _flags_of(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield from _DASHED.findall(node.value)
+        if match := _GETOPT.fullmatch(node.value):
+            yield match[1]
+    elif isinstance(node, ast.Attribute) and _last_name(node.value) == "FLAGS":
+        yield node.attr
+    elif isinstance(node, ast.Call) and _last_name(node.func).startswith("DEFINE"):
+        named = [k.value for k in node.keywords if k.arg in ("name", "flag_name")]
+        first = (node.args + named)[:1]
+        if first and isinstance(first[0], ast.Constant):
+            yield str(first[0].value)
+
+
+def _last_name(node: ast.AST) -> str:
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+# Which files beside a program it needs, found by reading its imports as Python would follow them
+# from the program's own folder: a module brings its file, a package its whole folder, and a shell
+# script the `.py` and `.sh` files that it names.
 
 _NAMED_FILE = re.compile(r"[\w./-]+\.(?:py|sh)(?![\w.])")
 _NAMED_MODULE = re.compile(r"(?<!\S)-m\s+([A-Za-z_][\w.]*)")
 _ANY_FAILURE = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
 
 
-class Folder(Protocol):
+class ImportRoot(Protocol):
     """Where imports are looked up; paths have `/` between their parts."""
 
     def has_file(self, path: str) -> bool:
@@ -98,7 +211,7 @@ class InTree:
 
 
 @dataclass(frozen=True)
-class Import:
+class ImportedModule:
     """One imported module; `sure` when nothing but an error keeps it from being imported."""
 
     name: str
@@ -107,7 +220,7 @@ class Import:
 
 
 @dataclass
-class Closure:
+class ImportClosure:
     """What a program needs of its folder.
 
     `files` holds single files by path, `packages` folders to take whole, `missing` by top-level
@@ -121,25 +234,25 @@ class Closure:
     moves_path: bool = False
 
 
-def imports_of(module: ast.Module) -> Iterator[Import]:
+def imports_of(module: ast.Module) -> Iterator[ImportedModule]:
     """Every absolute import of a module, submodule candidates of `from a import b` included."""
     pending: deque[tuple[ast.AST, bool]] = deque([(module, True)])
     while pending:
         node, sure = pending.popleft()
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield Import(alias.name, node.lineno, sure)
+                yield ImportedModule(alias.name, node.lineno, sure)
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            yield Import(node.module, node.lineno, sure)
+            yield ImportedModule(node.module, node.lineno, sure)
             for alias in node.names:
-                yield Import(f"{node.module}.{alias.name}", node.lineno, sure)
+                yield ImportedModule(f"{node.module}.{alias.name}", node.lineno, sure)
         for child in ast.iter_child_nodes(node):
             pending.append((child, sure and not _may_be_skipped(node, child)))
 
 
-def closure(folder: Folder, entry: str, entry_file: File | None = None) -> Closure:
+def import_closure(folder: ImportRoot, entry: str, entry_file: File | None = None) -> ImportClosure:
     """What a program needs of `folder`; it starts with `entry`, or `entry_file` in its place."""
-    found = Closure()
+    found = ImportClosure()
     # Files that surely run come first, so that a file is read as sure when it is both.
     pending: tuple[deque[tuple[str, str]], ...] = (deque(), deque())
     pending[0].append((entry, posixpath.dirname(entry)))
@@ -150,16 +263,16 @@ def closure(folder: Folder, entry: str, entry_file: File | None = None) -> Closu
         if path in found.files or (given is None and not folder.has_file(path)):
             continue
         found.files[path] = file = given or folder.read(path)
-        for needed, its_root, surely in _needed(folder, path, file, root, found, sure):
+        for needed, its_root, surely in _required_files(folder, path, file, root, found, sure):
             pending[0 if sure and surely else 1].append((needed, its_root))
     return found
 
 
-def _needed(
-    folder: Folder, path: str, file: File, root: str, found: Closure, sure: bool
+def _required_files(
+    folder: ImportRoot, path: str, file: File, root: str, found: ImportClosure, sure: bool
 ) -> Iterator[tuple[str, str, bool]]:
     """Paths that `path` runs, the folder each imports from, and whether it surely runs."""
-    module = parse(path, file)
+    module = parse_file(path, file)
     if module is None:
         text = script_text(path, file) or ""
         found.moves_path |= re.search(r"PYTHONPATH|\bcd\b|\bpip\b|conda|activate", text) is not None
@@ -170,7 +283,7 @@ def _needed(
         parts = tuple(imported.name.split("."))
         if parts[0] in sys.builtin_module_names:
             continue
-        ran, package = _locate(folder, root, parts)
+        ran, package = _locate_module(folder, root, parts)
         if package is not None and package not in found.packages:
             found.packages.add(package)
             for path_inside in folder.modules(package):
@@ -181,7 +294,9 @@ def _needed(
             yield needed, root, imported.sure
 
 
-def _locate(folder: Folder, root: str, parts: tuple[str, ...]) -> tuple[list[str], str | None]:
+def _locate_module(
+    folder: ImportRoot, root: str, parts: tuple[str, ...]
+) -> tuple[list[str], str | None]:
     """Files that importing `parts` from `root` runs, and the outermost package of them."""
     ran: list[str] = []
     package = None
@@ -201,13 +316,13 @@ def _locate(folder: Folder, root: str, parts: tuple[str, ...]) -> tuple[list[str
     return ran, package
 
 
-def _named_by_script(folder: Folder, text: str) -> Iterator[tuple[str, str, bool]]:
+def _named_by_script(folder: ImportRoot, text: str) -> Iterator[tuple[str, str, bool]]:
     for name in _NAMED_FILE.findall(text):
         path = posixpath.normpath(name)
         if not path.startswith(("/", "..")):
             yield path, posixpath.dirname(path), True
     for name in _NAMED_MODULE.findall(text):
-        ran, package = _locate(folder, "", tuple(name.split(".")))
+        ran, package = _locate_module(folder, "", tuple(name.split(".")))
         for path in [*ran, *([f"{package}/__main__.py"] if package else [])]:
             yield path, "", True
 
@@ -233,3 +348,35 @@ def _catches_import(handler: ast.ExceptHandler) -> bool:
         return True
     elements = caught.elts if isinstance(caught, ast.Tuple) else [caught]
     return any(isinstance(e, ast.Name) and e.id in _ANY_FAILURE for e in elements)
+
+
+# Syntax trees, on every Python that runs here: parsing fails for what is wrong with the text and
+# for nothing else. Python before 3.11.8 and 3.12.2 counts the depth of a tree once for the whole
+# process, so a second thread that parses (a traceback does, too) fails the first with SystemError:
+# https://github.com/python/cpython/issues/106905
+
+_ATTEMPTS = 20
+_T = TypeVar("_T")
+
+
+def parse_python(content: bytes) -> ast.Module:
+    """The syntax tree of a Python text, without its warnings: they are the program's own business.
+
+    Raises:
+        SyntaxError, ValueError, RecursionError, MemoryError: as `ast.parse`.
+    """
+
+    def parse() -> ast.Module:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(content)
+
+    return retry_parsing(parse)
+
+
+def retry_parsing(parse: Callable[[], _T]) -> _T:
+    """What `parse` makes, tried again when another thread's parsing disturbed it."""
+    for _attempt in range(_ATTEMPTS - 1):
+        with contextlib.suppress(SystemError):
+            return parse()
+    return parse()

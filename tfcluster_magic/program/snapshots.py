@@ -1,8 +1,8 @@
-"""Where a snapshot's files lie, and how a run gets its own copy of them.
+"""Snapshots of programs: where their files lie, and how a run gets its own copy of them.
 
-Promises that what `materialise` writes has the snapshot's checksum, and that a stored folder
-appears whole or not at all. Owns `<workspace>/.tfcluster/code/` and the rule of 64 KiB. Never
-removes a stored folder that has the right content.
+What `materialise` writes has the snapshot's checksum, and a stored folder appears whole or not at
+all. A launch that is refused leaves no snapshot behind. Owns `<workspace>/.tfcluster/code/` and the
+rule of 64 KiB. Never removes a stored folder of another launch that has the right content.
 """
 
 from __future__ import annotations
@@ -11,24 +11,35 @@ import base64
 import binascii
 import contextlib
 import errno
+import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..errors import TFClusterError
 from ..i18n import _
+from ..paths import home_dir
 from ..spec import Program
 from ..spec.spec import MOST_FILES
-from .folder import list_files, read_file
-from .tree import File, Tree, check_paths, checksum, refusal, size_text
+from .tree import (
+    File,
+    Tree,
+    check_paths,
+    checksum,
+    format_size,
+    list_files,
+    program_refusal,
+    read_file,
+)
 
 INLINE_BYTES = 64 * 1024
 """Programs up to this size, names included, travel inside the record."""
 
 
-def inline(tree: Tree) -> dict[str, str] | None:
+def inline_files(tree: Tree) -> dict[str, str] | None:
     """The files for the record, in base64; None when they are too large for it."""
     size = sum(len(path) + len(file.content) for path, file in tree.items())
     if size > INLINE_BYTES or len(tree) > MOST_FILES:
@@ -53,12 +64,12 @@ def store(tree: Tree, sha256: str, workspace: Path, *, source: object) -> Path:
         ignore = final.parent.parent / ".gitignore"
         if not ignore.exists():
             ignore.write_text("*\n", encoding="ascii")
-        while not _holds(final, tree) and not _appears(tree, final, 0o755):
-            if not _holds(final, tree):
+        while not _has_content(final, tree) and not _write_folder(tree, final, 0o755):
+            if not _has_content(final, tree):
                 _put_aside(final)
     except OSError as error:
-        size = size_text(sum(len(file.content) for file in tree.values()))
-        raise refusal(
+        size = format_size(sum(len(file.content) for file in tree.values()))
+        raise program_refusal(
             source,
             _(
                 "its {size} cannot be stored in {folder}: {why}. Make that "
@@ -67,7 +78,7 @@ def store(tree: Tree, sha256: str, workspace: Path, *, source: object) -> Path:
                 size=size,
                 folder=final.parent,
                 why=error.strerror or error,
-                limit=size_text(INLINE_BYTES),
+                limit=format_size(INLINE_BYTES),
             ),
         ) from None
     return final
@@ -88,7 +99,7 @@ def load(program: Program, workspace: Path) -> dict[str, File]:
                     "program again instead of rerunning this run"
                 ).format(source=program.source, folder=folder)
             )
-        tree = _read(folder, program.executables)
+        tree = _read_folder(folder, program.executables)
         where = str(folder)
     else:
         tree = _decode(program.files, program.executables)
@@ -114,7 +125,7 @@ def materialise(program: Program, target: Path, workspace: Path) -> None:
     tree = load(program, workspace)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        if not _holds(target, tree) and not _appears(tree, target, 0o555):
+        if not _has_content(target, tree) and not _write_folder(tree, target, 0o555):
             raise TFClusterError(
                 _("{target} holds other files than the program; name a new folder").format(
                     target=target
@@ -128,7 +139,7 @@ def materialise(program: Program, target: Path, workspace: Path) -> None:
         ) from None
 
 
-def _read(folder: Path, executables: Iterable[str]) -> dict[str, File]:
+def _read_folder(folder: Path, executables: Iterable[str]) -> dict[str, File]:
     """A folder's files; executable is what the record says, as not every volume keeps the bit."""
     names = set(executables)
     if not folder.is_dir():
@@ -149,20 +160,20 @@ def _decode(files: Mapping[str, str], executables: tuple[str, ...]) -> dict[str,
             for path, text in files.items()
         }
     except (binascii.Error, ValueError):
-        raise refusal(
+        raise program_refusal(
             _("the record"), _("its files are not base64: the record was altered")
         ) from None
 
 
-def _holds(folder: Path, tree: Tree) -> bool:
+def _has_content(folder: Path, tree: Tree) -> bool:
     """Whether `folder` has exactly these files."""
     with contextlib.suppress(TFClusterError):
         executables = [path for path, file in tree.items() if file.executable]
-        return checksum(_read(folder, executables)) == checksum(tree)
+        return checksum(_read_folder(folder, executables)) == checksum(tree)
     return False
 
 
-def _appears(tree: Tree, final: Path, folder_mode: int) -> bool:
+def _write_folder(tree: Tree, final: Path, folder_mode: int) -> bool:
     """Write `tree` beside `final` and rename it there; False when `final` has files already."""
     new = Path(tempfile.mkdtemp(prefix=".new-", dir=final.parent))
     try:
@@ -193,3 +204,83 @@ def _put_aside(folder: Path) -> None:
     with contextlib.suppress(FileNotFoundError):  # another process was faster
         folder.rename(aside / folder.name)
     shutil.rmtree(aside, ignore_errors=True)
+
+
+# Where snapshots that are too large for a record lie until a launch is accepted.
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A folder for the snapshot of a launch that is not accepted yet; removed at the end.
+
+    Raises:
+        TFClusterError: no temporary folder can be made.
+    """
+    import tempfile
+
+    try:
+        folder = tempfile.mkdtemp(prefix="tfcluster-")
+    except OSError as error:
+        raise TFClusterError(
+            _("no temporary folder can be made: {why}; free space, or set TMPDIR").format(
+                why=error.strerror
+            )
+        ) from None
+    try:
+        yield Path(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def keep_snapshot(
+    program: Program | None, taken_in: Path, workspace: Callable[[], Path] = home_dir
+) -> Iterator[None]:
+    """Keep the snapshot in the user's workspace, unless what is done inside fails.
+
+    One that another launch has taken up meanwhile, or may be about to, stays in any case.
+
+    Raises:
+        TFClusterError: the workspace cannot be written, or (of `workspace`) there is none.
+    """
+    if program is None or program.files is not None:
+        yield
+        return
+
+    home = workspace()
+    final = stored_folder(home, program.sha256)
+    with _shared_lock(final.parent) as we_are_alone:
+        was_there = final.exists()
+        store(load(program, taken_in), program.sha256, home, source=program.source)
+        stored_at = final.stat().st_mtime_ns
+        try:
+            yield
+        except BaseException:
+            if not was_there and we_are_alone() and final.stat().st_mtime_ns == stored_at:
+                shutil.rmtree(final, ignore_errors=True)
+            raise
+        with suppress(OSError):
+            os.utime(final)  # for a launch that stored it and is refused: it is in use
+
+
+@contextmanager
+def _shared_lock(folder: Path) -> Iterator[Callable[[], bool]]:
+    """Be seen by other launches that use `folder`; gives whether there is none of them now."""
+    fd = -1
+    with suppress(OSError):  # whoever writes there will say why it cannot
+        folder.mkdir(parents=True, exist_ok=True)
+        fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        fcntl.flock(fd, fcntl.LOCK_SH)
+
+    def alone() -> bool:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (OSError, ValueError):  # another launch, or a volume without locks
+            return False
+        return True
+
+    try:
+        yield alone
+    finally:
+        if fd >= 0:
+            os.close(fd)

@@ -19,9 +19,8 @@ from pathlib import Path
 from ..i18n import _, mark
 from ..spec import ProgramKind
 from .checks import broken_modules, check_cell, check_entry, missing_modules, undefined_names
-from .folder import list_files, read_files
-from .inspection import Closure, InTree, OnDisk, closure
-from .tree import File, Tree, check_limits, check_paths, refusal
+from .inspection import ImportClosure, InTree, OnDisk, import_closure
+from .tree import File, Tree, check_limits, check_paths, list_files, program_refusal, read_files
 
 ENTRIES = ("run.sh", "main.py", "__main__.py")
 """What starts a folder, the first that is there; without them its only `.py` file."""
@@ -39,7 +38,7 @@ _HINTS = {".ipynb": _NOTEBOOK, ".zip": _ARCHIVE, ".gz": _ARCHIVE, ".tgz": _ARCHI
 
 
 @dataclass(frozen=True)
-class Read:
+class LoadedProgram:
     """A program that was read: everything of a snapshot but where it is kept."""
 
     kind: ProgramKind
@@ -54,18 +53,20 @@ def is_url(source: str) -> bool:
     return re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", source) is not None
 
 
-def read(source: str, cwd: Path, sha256: str | None, limit_bytes: int, timeout: float) -> Read:
+def read(
+    source: str, cwd: Path, sha256: str | None, limit_bytes: int, timeout: float
+) -> LoadedProgram:
     """Read what the user named.
 
     Raises:
         InvalidRequest: with what is wrong, and what is allowed.
     """
     if not source.strip():
-        raise refusal(source, _("name a program: {rule}").format(rule=_(_ALLOWED)))
+        raise program_refusal(source, _("name a program: {rule}").format(rule=_(_ALLOWED)))
     if is_url(source):
         return read_url(source, cwd, sha256, limit_bytes, timeout)
     if sha256 is not None:
-        raise refusal(source, _("a checksum (sha256) goes with a URL; leave it out"))
+        raise program_refusal(source, _("a checksum (sha256) goes with a URL; leave it out"))
     path = cwd / os.path.expanduser(source)
     hint = _HINTS.get(path.suffix.lower())
     try:
@@ -74,33 +75,35 @@ def read(source: str, cwd: Path, sha256: str | None, limit_bytes: int, timeout: 
         if path.is_file():
             if path.suffix.lower() not in (".py", ".sh"):
                 text = _(hint) if hint else _("{rule}; rename it if it is one")
-                raise refusal(source, text.format(rule=_(_ALLOWED)))
+                raise program_refusal(source, text.format(rule=_(_ALLOWED)))
             return read_script(path, source, cwd, limit_bytes)
         if os.path.lexists(path):
             text = _("it is no regular file; {rule}")
-            raise refusal(source, text.format(rule=_(_ALLOWED)))
+            raise program_refusal(source, text.format(rule=_(_ALLOWED)))
     except (OSError, ValueError) as error:  # a folder without access, a name with a zero byte
         why = getattr(error, "strerror", None) or error
-        raise refusal(source, _("it cannot be read: {why}").format(why=why)) from None
+        raise program_refusal(source, _("it cannot be read: {why}").format(why=why)) from None
     text = _("there is no such file or folder in {folder}{close}; {rule}")
-    raise refusal(source, text.format(folder=cwd, close=_close_names(path), rule=_(_ALLOWED)))
+    raise program_refusal(
+        source, text.format(folder=cwd, close=_close_names(path), rule=_(_ALLOWED))
+    )
 
 
-def read_script(path: Path, source: str, cwd: Path, limit_bytes: int) -> Read:
+def read_script(path: Path, source: str, cwd: Path, limit_bytes: int) -> LoadedProgram:
     """A file, with the modules and packages beside it that it imports."""
     real = Path(
         os.path.realpath(path)
     )  # Python looks for modules beside the file, not beside a link
     check_paths(source, [real.name])
     beside = OnDisk(real.parent, source, limit_bytes)
-    needed = closure(beside, real.name)
+    needed = import_closure(beside, real.name)
     check_entry(real.name, needed.files[real.name], source=source)
     tree, skipped = _with_packages(needed, beside, needed.files)
     warnings = (*_skipped(skipped), *_warnings(needed, tree, real.name, cwd))
-    return Read(ProgramKind.FILE, source, real.name, tree, warnings)
+    return LoadedProgram(ProgramKind.FILE, source, real.name, tree, warnings)
 
 
-def read_cell(text: str, cwd: Path, limit_bytes: int, first_line: int) -> Read:
+def read_cell(text: str, cwd: Path, limit_bytes: int, first_line: int) -> LoadedProgram:
     """The body of a cell, with the modules and packages of the notebook's folder that it imports.
 
     `first_line` is the number of the body's first line in the cell as the notebook shows it;
@@ -112,18 +115,18 @@ def read_cell(text: str, cwd: Path, limit_bytes: int, first_line: int) -> Read:
     check_limits("cell", {CELL: len(file.content)}, limit_bytes)
     check_cell(text, file, first_line)
     beside = OnDisk(cwd, "cell", limit_bytes)
-    needed = closure(beside, CELL, file)
+    needed = import_closure(beside, CELL, file)
     tree, skipped = _with_packages(needed, beside, needed.files)
     warnings = (*_skipped(skipped), *_warnings(needed, tree, CELL, cwd))
-    return Read(ProgramKind.CELL, "cell", CELL, tree, warnings)
+    return LoadedProgram(ProgramKind.CELL, "cell", CELL, tree, warnings)
 
 
-def read_folder(path: Path, source: str, cwd: Path, limit_bytes: int) -> Read:
+def read_folder(path: Path, source: str, cwd: Path, limit_bytes: int) -> LoadedProgram:
     """A folder with everything in it."""
     real = Path(os.path.realpath(path))
     home = Path(os.path.realpath(os.path.expanduser("~")))
     if real == home or real in home.parents:
-        raise refusal(
+        raise program_refusal(
             source,
             _(
                 "this is your home folder or one above it, with everything that is yours: put the "
@@ -135,35 +138,37 @@ def read_folder(path: Path, source: str, cwd: Path, limit_bytes: int) -> Read:
     entry = find_entry(sizes, source)
     tree = read_files(real, sizes, limit_bytes, source=source)
     warnings = (*_skipped(skipped), *_check_tree(tree, entry, source, cwd))
-    return Read(ProgramKind.FOLDER, source, entry, tree, warnings)
+    return LoadedProgram(ProgramKind.FOLDER, source, entry, tree, warnings)
 
 
-def read_url(source: str, cwd: Path, sha256: str | None, limit_bytes: int, timeout: float) -> Read:
+def read_url(
+    source: str, cwd: Path, sha256: str | None, limit_bytes: int, timeout: float
+) -> LoadedProgram:
     """A download: a .py or .sh file, or a folder as .zip or .tar.gz."""
-    from . import archive, download  # 60 ms of http and ssl, which only this source needs
+    from . import download  # 60 ms of http and ssl, which only this source needs
 
     url, expected = download.split_checksum(source, sha256)
     got = download.fetch(url, sha256=expected, limit_bytes=limit_bytes, timeout=timeout)
     name = next((n for n in map(_last_part, (url, got.url)) if _is_known(n)), _last_part(url))
     if re.match(rb"\s*<(!doctype|html|head)", got.content[:200], re.IGNORECASE):
-        raise refusal(
+        raise program_refusal(
             url, _("the server sent a web page, not a program: use the address of the raw file")
         )
     if name.lower().endswith(ARCHIVES):
-        tree: Tree = archive.unpack(got.content, source=url, limit_bytes=limit_bytes)
+        tree: Tree = download.unpack_archive(got.content, source=url, limit_bytes=limit_bytes)
         entry = find_entry(tree, url)
     elif name.lower().endswith((".py", ".sh")):
         plain = re.fullmatch(r"\w[\w.-]*", name) is not None
         entry = name if plain else f"program{posixpath.splitext(name)[1]}"
         tree = {entry: File(got.content)}
     else:
-        raise refusal(
+        raise program_refusal(
             url,
             _("a URL ends in .py, .sh or {archives}, and this one in {name!r}").format(
                 archives=", ".join(ARCHIVES), name=name
             ),
         )
-    return Read(ProgramKind.URL, url, entry, tree, _check_tree(tree, entry, url, cwd))
+    return LoadedProgram(ProgramKind.URL, url, entry, tree, _check_tree(tree, entry, url, cwd))
 
 
 def find_entry(paths: Iterable[str], source: str) -> str:
@@ -194,10 +199,10 @@ def find_entry(paths: Iterable[str], source: str) -> str:
         "entries": ", ".join(ENTRIES),
         "example": f"{source.rstrip('/')}/{''.join(programs[:1])}",
     }
-    raise refusal(source, text.format(**words))
+    raise program_refusal(source, text.format(**words))
 
 
-def name_of(source: str, cwd: Path) -> str:
+def source_name(source: str, cwd: Path) -> str:
     """What a program may be called after: a file's stem, a folder's name, the URL's last part."""
     if is_url(source):
         name = _last_part(source.partition("#")[0])
@@ -209,7 +214,7 @@ def name_of(source: str, cwd: Path) -> str:
     return re.sub(r"\.(tar\.gz|tgz|zip|py|sh)$", "", name, flags=re.IGNORECASE)
 
 
-def _with_packages(needed: Closure, beside: OnDisk, files: Tree) -> tuple[Tree, list[str]]:
+def _with_packages(needed: ImportClosure, beside: OnDisk, files: Tree) -> tuple[Tree, list[str]]:
     """The single files and all files of the packages, within the limit."""
     sizes = {path: len(file.content) for path, file in files.items()}
     skipped: list[str] = []
@@ -223,10 +228,10 @@ def _with_packages(needed: Closure, beside: OnDisk, files: Tree) -> tuple[Tree, 
 
 def _check_tree(tree: Tree, entry: str, source: str, cwd: Path) -> tuple[str, ...]:
     check_entry(entry, tree[entry], source=source)
-    return _warnings(closure(InTree(tree), entry), tree, entry, cwd)
+    return _warnings(import_closure(InTree(tree), entry), tree, entry, cwd)
 
 
-def _warnings(needed: Closure, tree: Tree, entry: str, cwd: Path) -> tuple[str, ...]:
+def _warnings(needed: ImportClosure, tree: Tree, entry: str, cwd: Path) -> tuple[str, ...]:
     undefined = undefined_names(entry, tree[entry]) if entry.endswith(".py") else None
     return (
         *([undefined] if undefined else []),

@@ -1,16 +1,19 @@
-"""A program as a tree of files in memory: paths, limits and the checksum.
+"""A program as a tree of files: paths, limits, the checksum, and reading one from a folder.
 
-Promises that equal programs have equal checksums on every machine, and that a checked path is safe
-to write below any folder. Owns the limits, the names that are never copied, and the checksum.
-Never reads or writes files.
+Equal programs have equal checksums on every machine, and a checked path is safe to write below any
+folder. Nothing outside of a folder is read: a link that leads out is refused by its name, and no
+content is read before the sizes of all files are known to be within the limit. Writes no file.
 """
 
 from __future__ import annotations
 
 import fnmatch
 import hashlib
-from collections.abc import Iterable, Mapping
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from ..errors import InvalidRequest, Problem
 from ..i18n import _
@@ -51,7 +54,7 @@ Tree = Mapping[str, File]
 """A program's files by their path below its folder, with `/` between the parts."""
 
 
-def refusal(source: object, allowed: str) -> InvalidRequest:
+def program_refusal(source: object, allowed: str) -> InvalidRequest:
     """The error for a program that is refused: what was named, and what is wrong or allowed."""
     return InvalidRequest([Problem("program", str(source), allowed)])
 
@@ -85,7 +88,7 @@ def check_limits(source: object, sizes: Mapping[str, int], limit_bytes: int) -> 
     if len(sizes) <= MAX_FILES and total <= limit_bytes:
         return
     largest = sorted(sizes, key=lambda path: (-sizes[path], path))[:3]
-    named = ", ".join(f"{path} ({size_text(sizes[path])})" for path in largest)
+    named = ", ".join(f"{path} ({format_size(sizes[path])})" for path in largest)
     what = (
         _("it has {count} files or more with {size} together")
         if len(sizes) > MAX_FILES
@@ -97,12 +100,12 @@ def check_limits(source: object, sizes: Mapping[str, int], limit_bytes: int) -> 
         "(TFCLUSTER_DATA_DIR)"
     )
     words = {
-        "what": what.format(count=len(sizes), size=size_text(total)),
+        "what": what.format(count=len(sizes), size=format_size(total)),
         "most": MAX_FILES,
-        "limit": size_text(limit_bytes),
+        "limit": format_size(limit_bytes),
         "named": named,
     }
-    raise refusal(source, text.format(**words))
+    raise program_refusal(source, text.format(**words))
 
 
 def check_paths(source: object, paths: Iterable[str]) -> None:
@@ -110,16 +113,16 @@ def check_paths(source: object, paths: Iterable[str]) -> None:
     known = set(paths)
     if strange := sorted(path for path in known if not is_safe(path)):
         text = _("file names may not hold {name!a}; rename that file")
-        raise refusal(source, text.format(name=strange[0]))
+        raise program_refusal(source, text.format(name=strange[0]))
     for path in sorted(known):
         parts = path.split("/")
         for i in range(1, len(parts)):
             if (above := "/".join(parts[:i])) in known:
                 text = _("{path} is a file and a folder in it; keep one of the two")
-                raise refusal(source, text.format(path=above))
+                raise program_refusal(source, text.format(path=above))
 
 
-def size_text(size: int) -> str:
+def format_size(size: int) -> str:
     """Bytes for people: `512 bytes`, `70 KiB`, `48.2 MiB`."""
     if size < 1024:
         return _("{count} bytes").format(count=size)
@@ -127,3 +130,112 @@ def size_text(size: int) -> str:
         return f"{size / 1024:.3g} KiB" if size < 1000 * 1024 else "1 MiB"
     mib = size / (1024 * 1024)
     return f"{mib:.1f}".removesuffix(".0") + " MiB"
+
+
+# Reading a folder from disk into a tree.
+
+
+def list_files(
+    root: Path, below: str = "", *, source: object, skipped: list[str]
+) -> dict[str, int]:
+    """Sizes by path (below `root`) of the files in `root/below`.
+
+    Stops above `MAX_FILES`. Adds to `skipped` what is neither a file nor a folder (sockets, pipes).
+
+    Raises:
+        InvalidRequest: a link leads out of `root`, is broken or leads to a folder above itself, or
+            a folder cannot be read.
+    """
+    real_root = os.path.realpath(root)
+    sizes: dict[str, int] = {}
+    links: list[str] = []
+    pending, folders = [below], 0
+    while pending and len(sizes) <= MAX_FILES and folders <= MAX_FILES:
+        folders += 1
+        for path, entry in _scan_folder(root, pending.pop(), source):
+            if entry.is_symlink() and (wrong := _wrong_link(root, real_root, path)):
+                links.append(wrong.format(path=path, target=os.readlink(root / path)))
+                continue
+            state = _stat_entry(entry, source)
+            if stat.S_ISDIR(state.st_mode):
+                if not os.path.lexists(root / path / "pyvenv.cfg"):  # a virtual environment
+                    pending.append(path)
+            elif stat.S_ISREG(state.st_mode):
+                sizes[path] = state.st_size
+            else:
+                skipped.append(path)
+    if links:
+        named = "; ".join(sorted(links)[:3])
+        if len(links) > 3:
+            named += _(" (and {count} more)").format(count=len(links) - 3)
+        text = _(
+            "{links}. Only files inside the folder are copied: "
+            "put a copy in place of the link, or remove it"
+        )
+        raise program_refusal(source, text.format(links=named))
+    return sizes
+
+
+def read_files(
+    root: Path, sizes: Mapping[str, int], limit_bytes: int, *, source: object
+) -> dict[str, File]:
+    """The files named in `sizes`, read from `root` after their sizes and names were checked."""
+    check_limits(source, sizes, limit_bytes)
+    check_paths(source, sizes)
+    tree: dict[str, File] = {}
+    left = limit_bytes
+    for path in sorted(sizes):
+        tree[path] = read_file(root / path, left, source=source)
+        left -= len(tree[path].content)
+    return tree
+
+
+def read_file(path: Path, limit_bytes: int, *, source: object) -> File:
+    """One file; refused when it cannot be read, or has grown above `limit_bytes`."""
+    try:
+        with path.open("rb") as stream:
+            executable = bool(os.fstat(stream.fileno()).st_mode & stat.S_IXUSR)
+            content = stream.read(limit_bytes + 1)
+    except OSError as error:
+        raise _unreadable(source, path, error) from None
+    if len(content) > limit_bytes:
+        text = _("{name} is above the limit of {size}; keep data out of it")
+        raise program_refusal(source, text.format(name=path.name, size=format_size(limit_bytes)))
+    return File(content, executable)
+
+
+def _scan_folder(root: Path, below: str, source: object) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    try:
+        with os.scandir(root / below) as entries:
+            listed = sorted(entries, key=lambda entry: entry.name)
+    except OSError as error:
+        raise _unreadable(source, root / below, error) from None
+    for entry in listed:
+        if not is_ignored(entry.name):
+            yield (f"{below}/{entry.name}" if below else entry.name), entry
+
+
+def _stat_entry(entry: os.DirEntry[str], source: object) -> os.stat_result:
+    try:
+        return entry.stat()
+    except OSError as error:
+        raise _unreadable(source, entry.path, error) from None
+
+
+def _unreadable(source: object, path: object, error: OSError) -> InvalidRequest:
+    text = _("{path} cannot be read: {why}")
+    return program_refusal(source, text.format(path=path, why=error.strerror or error))
+
+
+def _wrong_link(root: Path, real_root: str, path: str) -> str:
+    """What is wrong with a link, as a sentence on its `path` and `target`; "" when nothing is."""
+    link = root / path
+    real = os.path.realpath(link)
+    if os.path.commonpath([real, real_root]) != real_root:
+        return _("{path} is a link that leads outside, to {target}")
+    if not os.path.exists(real):
+        return _("{path} is a link to {target}, which does not exist")
+    above = [root.joinpath(*link.relative_to(root).parts[:i]) for i in range(len(path.split("/")))]
+    if any(os.path.commonpath([os.path.realpath(folder), real]) == real for folder in above):
+        return _("{path} is a link to {target}, a folder that it lies in")
+    return ""

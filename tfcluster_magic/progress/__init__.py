@@ -1,1 +1,1 @@
-"""TODO."""
+"""How far a run's training is, read from the files that its tasks write."""

@@ -1,10 +1,10 @@
-"""TensorFlow's event files: the record format, read from the tail with the standard library alone.
+"""TensorFlow's event files: the record format, and what the scalars of a file say about training.
 
-Promises the scalars that were written and nothing else: a record counts only when both of its
+Gives the scalars that were written and nothing else: a record counts only when both of its
 checksums are right, an unfinished last record waits for its rest, and after damaged bytes reading
-goes on at the next whole record. It owns one file's offset; what a tag means is `progress.py`'s
-matter. It never imports TensorFlow, never raises for what a file contains, and never keeps a file
-open.
+goes on at the next whole record. It owns one file's offset and a bounded memory of that file:
+steps, epochs and losses. It uses the standard library alone and never imports TensorFlow, never
+raises for what a file contains, and never keeps a file open.
 
 Source: TFRecord framing and `Event`, `Summary`, `TensorProto` in TensorFlow's
 core/lib/io/record_writer.h, core/util/event.proto, core/framework/{summary,tensor}.proto.
@@ -12,11 +12,13 @@ core/lib/io/record_writer.h, core/util/event.proto, core/framework/{summary,tens
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import stat
 import struct
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -32,10 +34,10 @@ CANDIDATES = 4096
 _HEADER = struct.Struct("<QI")
 _FRAME = _HEADER.size + 4
 # A length is below 2**24: its highest non-zero byte is followed by at least five zero bytes.
-_TOP_BYTE = re.compile(rb"[^\0]\0{5}")
+_LENGTH_TOP_BYTE = re.compile(rb"[^\0]\0{5}")
 
 
-class Event(NamedTuple):
+class LoggedEvent(NamedTuple):
     """The scalars of one event: `wall` in seconds since 1970, `step` as the program gave it.
 
     `checkpoint` marks the event by which TensorFlow 1 notes that it saved a checkpoint.
@@ -56,7 +58,7 @@ class EventFile:
         self._offset = 0
         self._aligned = True
 
-    def read(self) -> list[Event]:
+    def read(self) -> list[LoggedEvent]:
         """The events with scalars or a checkpoint appended since the last call, oldest first.
 
         A first look at a large file gives those in its last 64 KiB, or else in its last `CHUNK`
@@ -110,7 +112,7 @@ class EventFile:
 def _find_header(data: bytes, start: int) -> tuple[int, bool]:
     """Where the next header begins at or after `start`, and True; or where to go on, and False."""
     tried = 0
-    for match in _TOP_BYTE.finditer(data, start):
+    for match in _LENGTH_TOP_BYTE.finditer(data, start):
         for at in range(match.start(), match.start() - 3, -1):
             if at < start or at + _HEADER.size > len(data):
                 continue
@@ -123,8 +125,8 @@ def _find_header(data: bytes, start: int) -> tuple[int, bool]:
     return max(start, len(data) - _HEADER.size + 1), False
 
 
-def _decode_newest(data: bytes, records: list[tuple[int, int]]) -> list[Event]:
-    found: list[Event] = []
+def _decode_newest(data: bytes, records: list[tuple[int, int]]) -> list[LoggedEvent]:
+    found: list[LoggedEvent] = []
     checked = 0
     for start, length in reversed(records[-RECORDS:]):
         content = data[start : start + length]
@@ -173,7 +175,7 @@ def _length_checksum(length: int) -> int:
 
 # ---- protocol buffers ----
 
-_CHECKPOINT = 3  # SessionLog.status
+_CHECKPOINT_SAVED = 3  # SessionLog.status
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
@@ -211,7 +213,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
             raise ValueError("varint too long")
 
 
-def _event(data: bytes) -> Event:
+def _event(data: bytes) -> LoggedEvent:
     wall, step, values, checkpoint = 0.0, 0, {}, False
     for number, value in _fields(data):
         if number == 1 and isinstance(value, bytes):
@@ -225,8 +227,8 @@ def _event(data: bytes) -> Event:
                     if scalar is not None:
                         values[tag] = scalar
         elif number == 7 and isinstance(value, bytes):
-            checkpoint = (1, _CHECKPOINT) in _fields(value)
-    return Event(wall, step, values, checkpoint)
+            checkpoint = (1, _CHECKPOINT_SAVED) in _fields(value)
+    return LoggedEvent(wall, step, values, checkpoint)
 
 
 def _summary_value(data: bytes) -> tuple[str, float | None]:
@@ -256,3 +258,180 @@ def _tensor_scalar(data: bytes) -> float | None:
         return None
     number: float = struct.unpack(layout, content)[0]
     return number
+
+
+# ---- what scalars say about training ----
+# One file is followed through restarts: where a tag goes back to an earlier step (a checkpoint was
+# restored), what was written beyond that step is forgotten. A validation figure is never taken for
+# a training figure.
+
+STEP, EPOCH = "step", "epoch"
+LOSS_POINTS = 60
+"""Points of a loss curve that are given out."""
+
+_MAX_TAGS = 256
+_RATE_WINDOW = 30.0  # seconds; long enough for programs that write every 100 steps
+
+# A validation figure: by folder or scope (`validation`, `eval_holdout`, `evaluator-0`), or by name.
+_VALIDATION_FOLDER = re.compile(
+    r"(val|valid|validation|eval|evaluation|evaluator|test|testing|dev|holdout)([-_. \d].*)?$"
+)
+_VALIDATION_NAME = re.compile(r"(epoch_|batch_)?(val|valid|validation|eval|evaluation|test|dev)_")
+
+# Losses by the last part of their tag, best first. The last rule takes what merely contains "loss".
+_LOSSES = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"(batch_)?loss(_\d+)?$",
+        r"(total|train|training|mean|average|avg)_loss(_\d+)?$|loss_(total|train)$",
+        r"epoch_loss$",
+        r"(softmax_|sparse_|categorical_|binary_)*cross_?entropy(_loss)?(_\d+)?$|nll$|mse$",
+        r".*loss",
+    )
+)
+
+
+class TagMeaning(NamedTuple):
+    """What a tag is: counted in `unit`; `loss` is its rank among losses, 0 the best."""
+
+    unit: str
+    loss: int | None
+    is_rate: bool
+
+
+@lru_cache(maxsize=1024)
+def tag_meaning(tag: str) -> TagMeaning | None:
+    """What training says under `tag`; None for a validation figure."""
+    tag = tag.lower()
+    if tag == "global_step/sec":
+        return TagMeaning(STEP, None, True)
+    *scopes, name = tag.split("/")
+    if (
+        is_validation_folder(scopes)
+        or _VALIDATION_NAME.match(name)
+        or _VALIDATION_FOLDER.match(name)
+    ):
+        return None
+    rank = next((rank for rank, rule in enumerate(_LOSSES) if rule.match(name)), None)
+    return TagMeaning(EPOCH if name.startswith("epoch_") else STEP, rank, False)
+
+
+def is_validation_folder(folders: Iterable[str]) -> bool:
+    """Whether event files under these folder names hold validation figures."""
+    return any(_VALIDATION_FOLDER.match(folder.lower()) for folder in folders)
+
+
+class StepTrack:
+    """How far one unit of one file is; `points` are (wall, count) for the speed."""
+
+    def __init__(self, wall: float, count: int) -> None:
+        self.count = count
+        self.points: deque[tuple[float, int]] = deque([(wall, count)], maxlen=512)
+        self._by_tag: dict[str, int] = {}
+
+    def add(self, tag: str, wall: float, count: int) -> bool:
+        """Take note of `count` under `tag`; True when it went back."""
+        known = self._by_tag.get(tag)
+        back = known is not None and count < known
+        if back:
+            self._by_tag = {t: c for t, c in self._by_tag.items() if c < count}
+            self.points.clear()
+        if known is not None or len(self._by_tag) < _MAX_TAGS:
+            self._by_tag[tag] = count
+        top = count if back else max(self.count, count)
+        if top != self.count:
+            self.points.append((wall, top))
+        self.count = top
+        return back
+
+    @property
+    def per_second(self) -> float | None:
+        """Speed over the last 30 s of events, or over the last two points if they are apart."""
+        if len(self.points) < 2:
+            return None
+        last_wall, last = self.points[-1]
+        recent = [p for p in self.points if p[0] >= last_wall - _RATE_WINDOW]
+        wall, count = recent[0] if len(recent) > 1 else self.points[-2]
+        return (last - count) / (last_wall - wall) if last_wall > wall and last > count else None
+
+
+class LossCurve:
+    """A loss over its steps: `points` are bounded, evenly spread, and end with the newest."""
+
+    def __init__(self) -> None:
+        self.points: list[tuple[int, float]] = []
+        self._gap = 0.0
+
+    def add(self, count: int, value: float) -> None:
+        """Append a point; `count` does not go back."""
+        points = self.points
+        close = len(points) > 1 and points[-1][0] - points[-2][0] < self._gap
+        if close or (points and points[-1][0] == count):
+            points.pop()
+        points.append((count, value))
+        if len(points) > 4 * LOSS_POINTS:
+            self._gap = (count - points[0][0]) / (2 * LOSS_POINTS)
+            kept = points[:1]
+            for point in points[1:-1]:
+                if point[0] - kept[-1][0] >= self._gap:
+                    kept.append(point)
+            self.points = [*kept, points[-1]]
+
+    def cut(self, count: int) -> None:
+        """Forget what lies at `count` and beyond."""
+        self.points = [point for point in self.points if point[0] < count]
+
+
+class TrainingScalars:
+    """What one event file has said so far, from `first` to `last` (seconds since 1970)."""
+
+    def __init__(self, first: float | None = None) -> None:
+        self.first = math.inf if first is None else first
+        self.last = 0.0
+        self.tracks: dict[str, StepTrack] = {}
+        self.losses: dict[str, LossCurve] = {}
+        self.newest_loss: dict[str, float] = {}
+        self.written_rate: float | None = None
+
+    def add(self, event: LoggedEvent) -> None:
+        """Take note of one event."""
+        if not math.isfinite(event.wall):
+            return
+        if event.checkpoint:
+            self._count(STEP, "checkpoint", event.wall, event.step)
+        for tag, value in event.values.items():
+            what = tag_meaning(tag)
+            if what is None:
+                continue
+            # Keras numbers the epoch that has just ended from 0
+            count = event.step + 1 if what.unit == EPOCH else event.step
+            self._count(what.unit, tag, event.wall, count)
+            if what.is_rate:
+                self.written_rate = value if math.isfinite(value) and value > 0 else None
+            elif what.loss is not None and (tag in self.losses or len(self.losses) < _MAX_TAGS):
+                self._add_loss(tag, count, value)
+
+    def _count(self, unit: str, tag: str, wall: float, count: int) -> None:
+        self.first = min(self.first, wall)
+        self.last = max(self.last, wall)
+        track = self.tracks.setdefault(unit, StepTrack(wall, count))
+        if track.add(tag, wall, count):
+            self.written_rate = None
+            for loss_tag, curve in self.losses.items():
+                what = tag_meaning(loss_tag)
+                if what is not None and what.unit == unit:
+                    curve.cut(count)
+
+    def _add_loss(self, tag: str, count: int, value: float) -> None:
+        self.newest_loss[tag] = value
+        if math.isfinite(value):
+            self.losses.setdefault(tag, LossCurve()).add(count, value)
+        else:
+            self.losses.setdefault(tag, LossCurve())
+
+    @property
+    def loss_tag(self) -> str | None:
+        """The best training loss of this file; of equal ones the one that came first."""
+        ranks = [(what.loss, tag) for tag in self.losses if (what := tag_meaning(tag)) is not None]
+        ranked = [(rank, tag) for rank, tag in ranks if rank is not None]
+        return min(ranked, key=lambda entry: entry[0])[1] if ranked else None

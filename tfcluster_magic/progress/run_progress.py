@@ -1,8 +1,11 @@
-"""How far a run is, from the event files below its folder: step, speed, loss, time left.
+"""How far a run is, from the files in its folder: step, speed, loss, time left, newest checkpoint.
 
-Promises an answer within milliseconds and a few MiB, without TensorFlow, and that every step it
-names was written. It owns which of several event files speaks for the run, and how that is said in
-a line. It writes nothing and never raises for what it finds.
+Answers within milliseconds and a few MiB, without TensorFlow; every step that it names was written.
+It owns which of several event files speaks for the run, and how that is said in a line. It writes
+nothing and never raises for what it finds.
+
+Folders are walked breadth first, so that the bound on entries cuts off what lies deepest; a link to
+a folder is never followed, and what cannot be read is passed over.
 
 Work of one `read()`: at most 16 files that changed, the newest first, and none begun after 20 ms
 (the next call goes on); 256 KiB read, 64 KiB checksummed and 400 records decoded of each; one
@@ -15,21 +18,85 @@ from __future__ import annotations
 import math
 import os
 import re
+import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from ..i18n import _
-from .bounded_walk import files_below
-from .event_files import EventFile
-from .training_scalars import EPOCH, POINTS, STEP, Writer, is_validation
+from .event_files import EPOCH, LOSS_POINTS, STEP, EventFile, TrainingScalars, is_validation_folder
+
+MAX_ENTRIES = 4000
+"""Directory entries looked at in one walk: a run of 600 tasks with six files each."""
+
+
+def files_below(
+    folder: str, depth: int, enter: Callable[[str], bool] | None = None
+) -> Iterator[os.DirEntry[str]]:
+    """Files in `folder` and `depth` levels below it, in folders whose name `enter` accepts."""
+    level, left = [folder], MAX_ENTRIES
+    for _level in range(depth + 1):
+        below: list[str] = []
+        for parent in level:
+            entries = _entries(parent, left)
+            left -= len(entries)
+            for entry in entries:
+                if not entry.is_dir(follow_symlinks=False):
+                    yield entry
+                elif enter is None or enter(entry.name):
+                    below.append(entry.path)
+        level = below
+
+
+def _entries(folder: str, at_most: int) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return [entry for entry, _number in zip(entries, range(at_most), strict=False)]
+    except OSError:
+        return []
+
+
+# ---- the newest checkpoint, from TensorFlow's `checkpoint` files ----
+# The name alone, such as `model.ckpt-278`, whole or not at all. At most the first 64 KiB of each
+# `checkpoint` file are read, two folders deep; no checkpoint is opened.
+
+_CHECKPOINT_DEPTH = 2
+_CHECKPOINT_PATH = re.compile(rb'^model_checkpoint_path:\s*"((?:[^"\\\n]|\\.)*)"\s*$', re.MULTILINE)
+_CHECKPOINT_NAME_CHARS = 100
+
+
+def newest_checkpoint(folder: str | os.PathLike[str]) -> str | None:
+    """The name of the newest checkpoint below `folder`; None without any."""
+    newest: tuple[float, str] | None = None
+    for entry in files_below(os.fspath(folder), _CHECKPOINT_DEPTH):
+        found = _dated_checkpoint(entry.path) if entry.name == "checkpoint" else None
+        if found is not None:
+            newest = found if newest is None else max(newest, found)
+    return newest[1] if newest else None
+
+
+def _dated_checkpoint(path: str) -> tuple[float, str] | None:
+    try:
+        # A program may have put anything under that name, also a pipe that nobody writes to.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return None
+            written = os.fstat(file.fileno()).st_mtime
+            named = _CHECKPOINT_PATH.search(file.read(64 << 10))
+    except OSError:
+        return None
+    name = named.group(1).rpartition(b"/")[2].decode("utf-8", "replace") if named else ""
+    return (written, name[:_CHECKPOINT_NAME_CHARS]) if name else None
+
+
+# ---- how far a run is, from its event files ----
 
 _FILES_PER_READ = 16
 _SECONDS_PER_READ = 0.02
 _KNOWN_FILES = 64
 _LIST_EVERY = 5.0
-_DEPTH = 3
+_EVENT_FILE_DEPTH = 3
 _CREATED = re.compile(r"tfevents\.(\d{9,11})\.")
 
 
@@ -59,7 +126,7 @@ class _Source:
     """One event file, what it has said, and how large and old it was when it was last looked at."""
 
     file: EventFile
-    writer: Writer
+    writer: TrainingScalars
     mtime: float
     read_size: int = 0
 
@@ -102,7 +169,7 @@ class ProgressReader:
         keep = sorted(found, key=worth, reverse=True)[:_KNOWN_FILES]
         self._sources = {
             path: self._sources.get(path)
-            or _Source(EventFile(path), Writer(_created(path)), found[path])
+            or _Source(EventFile(path), TrainingScalars(_created_at(path)), found[path])
             for path in keep
         }
 
@@ -125,7 +192,7 @@ class ProgressReader:
             if time.monotonic() > deadline:
                 break
 
-    def _summary(self, writers: list[Writer]) -> Progress | None:
+    def _summary(self, writers: list[TrainingScalars]) -> Progress | None:
         if not writers:
             return None
         newest = max(writers, key=lambda w: w.last)
@@ -142,7 +209,7 @@ class ProgressReader:
         total = self._totals[unit]
         if total is not None and total < track.count:
             total = None  # it counts something else
-        history, loss = _loss([speaker, *sorted(current, key=lambda w: -w.last)], writers)
+        history, loss = _loss_curve([speaker, *sorted(current, key=lambda w: -w.last)], writers)
         return Progress(
             step=track.count,
             total=total,
@@ -158,20 +225,22 @@ class ProgressReader:
 
 def _event_files(folder: str) -> Iterator[tuple[str, float]]:
     """Path and modification time of the training event files below `folder`."""
-    for entry in files_below(folder, _DEPTH, enter=lambda name: not is_validation([name])):
+    for entry in files_below(
+        folder, _EVENT_FILE_DEPTH, enter=lambda name: not is_validation_folder([name])
+    ):
         if ".tfevents." in entry.name and not entry.name.endswith("-empty"):
             with suppress(OSError):  # it may be gone by now
                 yield entry.path, entry.stat().st_mtime
 
 
-def _created(path: str) -> float | None:
+def _created_at(path: str) -> float | None:
     """When a writer of this file name began: TensorFlow puts the second into it, rounded down."""
     match = _CREATED.search(os.path.basename(path))
     return float(match.group(1)) + 1 if match else None
 
 
-def _loss(
-    best_first: list[Writer], writers: list[Writer]
+def _loss_curve(
+    best_first: list[TrainingScalars], writers: list[TrainingScalars]
 ) -> tuple[tuple[tuple[int, float], ...], float | None]:
     """The loss curve and the newest loss; the curve goes through the files of earlier attempts."""
     speaker = next((w for w in best_first if w.loss_tag), None)
@@ -184,34 +253,34 @@ def _loss(
         points = writer.losses[tag].points if tag in writer.losses else []
         if points:
             curve = [point for point in curve if point[0] < points[0][0]] + points
-    every = -(-len(curve) // POINTS) or 1
+    every = -(-len(curve) // LOSS_POINTS) or 1
     return tuple(curve[::-every][::-1]), speaker.newest_loss[tag]
 
 
-def describe(progress: Progress) -> str:
+def progress_text(progress: Progress) -> str:
     """One line for people: `step 400/800 · 187 steps/s · loss 0.12 · 2 s left`."""
     total = "" if progress.total is None else f"/{progress.total}"
     at = _("epoch {at}") if progress.unit == EPOCH else _("step {at}")
     parts = [at.format(at=f"{progress.step}{total}")]
     if progress.steps_per_second:
-        parts.append(_speed(progress.steps_per_second, progress.unit))
+        parts.append(_rate_text(progress.steps_per_second, progress.unit))
     if progress.loss is not None:
         text = _("loss {loss:.3g}").format(loss=progress.loss)
         parts.append(text.replace("nan", "NaN"))
     if progress.eta_seconds:
-        parts.append(_("{time} left").format(time=_duration(progress.eta_seconds)))
+        parts.append(_("{time} left").format(time=_time_text(progress.eta_seconds)))
     return " · ".join(parts)
 
 
-def _speed(rate: float, unit: str) -> str:
+def _rate_text(rate: float, unit: str) -> str:
     if rate < 1:
         each = _("{time}/epoch") if unit == EPOCH else _("{time}/step")
-        return each.format(time=_duration(1 / rate))
+        return each.format(time=_time_text(1 / rate))
     speed = _("{rate} epochs/s") if unit == EPOCH else _("{rate} steps/s")
     return speed.format(rate=f"{rate:.0f}" if rate >= 10 else f"{rate:.1f}")
 
 
-def _duration(seconds: float) -> str:
+def _time_text(seconds: float) -> str:
     if seconds < 10:
         return f"{max(seconds, 0.1):.1f} s".replace(".0 s", " s")
     minutes, rest = divmod(round(seconds), 60)
@@ -221,8 +290,8 @@ def _duration(seconds: float) -> str:
     return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
 
 
-def told(progress: Progress | None, notes: Sequence[str] = ()) -> tuple[str, ...]:
+def note_lines(progress: Progress | None, notes: Sequence[str] = ()) -> tuple[str, ...]:
     """Lines beside a record: how far the run is, where that is known, then `notes`."""
     if progress is None:
         return tuple(notes)
-    return (_("progress: {figures}").format(figures=describe(progress)), *notes)
+    return (_("progress: {figures}").format(figures=progress_text(progress)), *notes)

@@ -16,35 +16,39 @@ from msgspec import Meta
 from ..errors import InvalidRequest, Problem
 from ..i18n import _, ngettext
 from ..spec import Model, Spec
-from .preflight import asked, cpu_of, gpu_of
+from .preflight import cpu_of, gpu_of, total_request
 
 MOST_DAYS = 90
 WARN_FROM = 0.8
 """The part of a budget from which its user is warned."""
 
-Hours = Annotated[float, Meta(ge=0, le=1e9, description="a number of hours, 0 or more")]
-Days = Annotated[int, Meta(ge=1, le=MOST_DAYS, description="a whole number of days from 1 to 90")]
-Spent = Mapping[str, tuple[float, float]]
+BudgetHours = Annotated[float, Meta(ge=0, le=1e9, description="a number of hours, 0 or more")]
+BudgetDays = Annotated[
+    int, Meta(ge=1, le=MOST_DAYS, description="a whole number of days from 1 to 90")
+]
+DailyHours = Mapping[str, tuple[float, float]]
 """CPU- and GPU-hours by day (`2026-11-22`, UTC)."""
 
 
 class Budget(Model, frozen=True):
     """What all runs of a user may hold within so many days; none: as much as there is."""
 
-    cpu_hours: Hours | None = None
-    gpu_hours: Hours | None = None
-    days: Days = 7
+    cpu_hours: BudgetHours | None = None
+    gpu_hours: BudgetHours | None = None
+    days: BudgetDays = 7
 
 
-def real(said: Budget) -> Budget | None:
+def effective_budget(said: Budget) -> Budget | None:
     """The budget; None for one that bounds nothing."""
     return None if said.cpu_hours is None and said.gpu_hours is None else said
 
 
-class _Part:
+class _BudgetUse:
     """One of the two, with what was used of it in the window."""
 
-    def __init__(self, place: int, most: float, budget: Budget, spent: Spent, now: float) -> None:
+    def __init__(
+        self, place: int, most: float, budget: Budget, spent: DailyHours, now: float
+    ) -> None:
         self.unit, self.field = (("CPU·h", "cpuHours"), ("GPU·h", "gpuHours"))[place]
         self.most, self.days = most, budget.days
         first, last = window(budget.days, now)
@@ -67,7 +71,7 @@ class _Part:
         return None
 
     def words(self) -> dict[str, str]:
-        return {"used": amount(self.used), "most": amount(self.most), "unit": self.unit}
+        return {"used": format_hours(self.used), "most": format_hours(self.most), "unit": self.unit}
 
 
 def window(days: int, now: float) -> tuple[str, str]:
@@ -76,7 +80,7 @@ def window(days: int, now: float) -> tuple[str, str]:
     return (today - timedelta(days=days - 1)).isoformat(), today.isoformat()
 
 
-def days_asked(first: str, last: str, days: int, now: float) -> tuple[str, str]:
+def requested_window(first: str, last: str, days: int, now: float) -> tuple[str, str]:
     """The window from one day to another, as somebody says them; without them the last `days`.
 
     Raises:
@@ -103,59 +107,61 @@ def _is_day(text: str) -> bool:
         return False
 
 
-def amount(hours: float) -> str:
+def format_hours(hours: float) -> str:
     """Hours for people: `3.2`, `0.05`."""
     return f"{hours:.1f}".removesuffix(".0") if hours >= 1 or not hours else f"{hours:.2g}"
 
 
-def told(budget: Budget | None, spent: Spent, now: float) -> str:
+def remaining_text(budget: Budget | None, spent: DailyHours, now: float) -> str:
     """`3.2 of 20 CPU·h left this week`; empty without a budget."""
     text = _("{left} of {most} {unit} left {when}")
     found = [
-        text.format(left=amount(part.left), when=_when(part.days), **part.words())
-        for part in _parts(budget, spent, now)
+        text.format(left=format_hours(part.left), when=_window_text(part.days), **part.words())
+        for part in _budget_uses(budget, spent, now)
     ]
     return ", ".join(found)
 
 
-def warnings(budget: Budget | None, spent: Spent, now: float) -> list[str]:
+def warnings(budget: Budget | None, spent: DailyHours, now: float) -> list[str]:
     """What a user should know of a budget of which most is used."""
     found = []
-    for part in _parts(budget, spent, now):
+    for part in _budget_uses(budget, spent, now):
         if part.most and part.used >= WARN_FROM * part.most:
             text = _(
                 "{used} of {most} {unit} {when} are used: with none left, nothing new starts{back}"
             )
-            back = _back(part)
+            back = _return_text(part)
             found.append(
-                text.format(when=_when(part.days), back=f"; {back}" if back else "", **part.words())
+                text.format(
+                    when=_window_text(part.days), back=f"; {back}" if back else "", **part.words()
+                )
             )
     return found
 
 
 def problems(
-    spec: Spec, cpu: float, budget: Budget | None, spent: Spent, now: float
+    spec: Spec, cpu: float, budget: Budget | None, spent: DailyHours, now: float
 ) -> list[Problem]:
     """Why nothing of this kind starts now; `cpu` are the cores that all its tasks count for."""
-    wants = {"cpuHours": cpu, "gpuHours": asked(spec, gpu_of)}
+    wants = {"cpuHours": cpu, "gpuHours": total_request(spec, gpu_of)}
     units = {"cpuHours": _cores, "gpuHours": _gpus}
     found = []
-    for part in _parts(budget, spent, now):
+    for part in _budget_uses(budget, spent, now):
         want = wants[part.field]
         if not want or part.left > 0:
             continue
         whom = _("for more, ask an administrator of the hub")
         if part.most:
             text = _("{used} of {most} {unit} {when} are used, and nothing new starts")
-            allowed = text.format(when=_when(part.days), **part.words())
+            allowed = text.format(when=_window_text(part.days), **part.words())
         else:
             allowed = _("you have no {unit} at all").format(unit=part.unit)
-        allowed = "; ".join(each for each in (allowed, _back(part), whom) if each)
+        allowed = "; ".join(each for each in (allowed, _return_text(part), whom) if each)
         found.append(Problem(f"budget.{part.field}", units[part.field](want), allowed))
     return found
 
 
-def cores(spec: Spec, usual: float) -> float:
+def total_cores(spec: Spec, usual: float) -> float:
     """CPU cores that all tasks count for; one that asks for none counts as `usual`."""
     return sum(
         count * (cpu_of(spec.replicas.of(t).resources) or usual)
@@ -163,22 +169,22 @@ def cores(spec: Spec, usual: float) -> float:
     )
 
 
-def _parts(budget: Budget | None, spent: Spent, now: float) -> Iterator[_Part]:
+def _budget_uses(budget: Budget | None, spent: DailyHours, now: float) -> Iterator[_BudgetUse]:
     if budget is not None:
         for place, most in enumerate((budget.cpu_hours, budget.gpu_hours)):
             if most is not None:
-                yield _Part(place, most, budget, spent, now)
+                yield _BudgetUse(place, most, budget, spent, now)
 
 
-def _back(part: _Part) -> str:
+def _return_text(part: _BudgetUse) -> str:
     back = part.back() if part.most else None
     if back is None:
         return ""
     text = _("{amount} {unit} come back on {day} (0:00 UTC)")
-    return text.format(amount=amount(back[1]), unit=part.unit, day=back[0])
+    return text.format(amount=format_hours(back[1]), unit=part.unit, day=back[0])
 
 
-def _when(days: int) -> str:
+def _window_text(days: int) -> str:
     if days == 7:
         return _("this week")
     return ngettext("today", "in {count} days", days).format(count=days)

@@ -1,12 +1,18 @@
-"""The ledger of one user: CPU- and GPU-hours by day, group and cluster, when records are gone, too.
+"""Accounting of CPU- and GPU-hours: of one run, and the ledger of one user. Pure.
 
-Promises that a run counts once, by its uid, however often it is written down; that the hours of a
-run which was deleted stay; and a size that does not grow without end. Pure: who keeps it (a file
-here, an object of the operator on Kubernetes) reads, calls and writes. `usage` counts one run.
+Time is counted from a task's own start to its own end, as the world tells them, and not from when
+somebody looked: an operator or a supervisor that was away counts the same. A run's usage has one
+number for each day (UTC) and task type, and how many tasks hold something since then, so that a
+reader has the sum of any moment without anybody having to write it.
+
+In the ledger a run counts once, by its uid, however often it is written down; the hours of a
+deleted run stay; and the ledger does not grow without end. It is kept in a file here, and in an
+object of the operator on Kubernetes: its keeper reads, calls and writes.
 """
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import Literal, get_args
@@ -14,21 +20,129 @@ from typing import Literal, get_args
 import msgspec
 from msgspec.structs import replace
 
-from ..spec import Model, TFCluster, Usage
-from . import budgets, usage
-from .budgets import Budget, Spent
+from ..spec import Model, Spec, TaskType, TFCluster, Usage
+from . import budgets
+from .budgets import Budget, DailyHours
+
+DAY = 86400.0
+DEFAULT_CORES = 0.5
+"""What a task counts for that asks for no CPU on this machine, as the operator's policy has it."""
+MOST_USAGE_DAYS = 60
+"""What is older is counted to the oldest day that is kept."""
+
+SecondsByDay = dict[str, dict[str, float]]
+TaskSpan = tuple[str, float | None, float | None]
+"""Task type, when a task began to hold something, and when it ended; None: not yet."""
+
+
+def update_usage(
+    before: Usage | None,
+    spans: Iterable[TaskSpan],
+    now: float,
+    cores: Mapping[str, float],
+    used: float | None = None,
+) -> Usage | None:
+    """`before` brought up to `now`, the same object when nothing began or ended since.
+
+    A span without a beginning holds nothing. If it has ended it may be one that was held when
+    `before` was written, of which the world forgot the rest: it is counted from there, as long as
+    there are fewer others than there were. `cores` are what a task of a type asks for, `used` the
+    CPU seconds of what has ended: they are of all the time that is counted once nothing is held.
+    """
+    every, until = list(spans), before.at if before else 0.0
+    known = [(kind, since, ended) for kind, since, ended in every if since is not None]
+    holding = Counter(kind for kind, _since, ended in known if ended is None)
+    left = Counter(before.holding if before else {})
+    left.subtract(kind for kind, since, ended in known if since <= until < (ended or now))
+    for kind, since, ended in every:
+        if since is None and ended is not None and ended > until and left[kind] > 0:
+            left[kind] -= 1
+            known.append((kind, until, ended))
+    news = any(since > until or (ended is not None and ended > until) for _k, since, ended in known)
+    used = None if holding else used
+    if before is None and not known:
+        return None
+    if before is not None and not news and holding == Counter(before.holding):
+        return before if used is None or used == before.used else replace(before, used=used)
+    days: SecondsByDay = {
+        day: dict(types) for day, types in (before.days if before else {}).items()
+    }
+    for kind, since, ended in known:
+        _add_seconds(days, kind, max(since, until), now if ended is None else min(ended, now))
+    return Usage(
+        at=max(now, until),
+        holding=dict(holding),
+        days=_fold_days(days),
+        cores=dict(cores),
+        used=used,
+    )
+
+
+def seconds_by_day(usage: Usage, now: float) -> SecondsByDay:
+    """Seconds by day (`2026-11-22`, UTC) and task type until `now`, with what is held meanwhile."""
+    found = {day: dict(types) for day, types in usage.days.items()}
+    for task_type, tasks in usage.holding.items():
+        _add_seconds(found, task_type, usage.at, now, tasks)
+    return found
+
+
+def seconds_by_type(usage: Usage | None, now: float) -> dict[str, float]:
+    """Seconds by task type of all days until `now`."""
+    found: defaultdict[str, float] = defaultdict(float)
+    for types in seconds_by_day(usage, now).values() if usage else ():
+        for task_type, seconds in types.items():
+            found[task_type] += seconds
+    return dict(found)
+
+
+def run_hours(usage: Usage | None, spec: Spec, now: float) -> tuple[float, float]:
+    """CPU-hours and GPU-hours that a run has held until `now`, by what its tasks ask for."""
+    cpu = gpu = 0.0
+    for task_type, seconds in seconds_by_type(usage, now).items():
+        cpu += (usage.cores.get(task_type, 0.0) if usage else 0.0) * seconds / 3600
+        gpu += spec.replicas.of(TaskType(task_type)).resources.gpu * seconds / 3600
+    return cpu, gpu
+
+
+def _add_seconds(
+    found: SecondsByDay, task_type: str, start: float, end: float, tasks: int = 1
+) -> None:
+    for day, seconds in _split_by_day(start, end):
+        of_day = found.setdefault(day, {})
+        of_day[task_type] = of_day.get(task_type, 0.0) + seconds * tasks
+
+
+def _split_by_day(start: float, end: float) -> Iterator[tuple[str, float]]:
+    while start < end:
+        midnight = (start // DAY + 1) * DAY
+        day = datetime.fromtimestamp(start, timezone.utc).date().isoformat()
+        yield day, min(end, midnight) - start
+        start = midnight
+
+
+def _fold_days(found: SecondsByDay) -> SecondsByDay:
+    kept = sorted(found)[-MOST_USAGE_DAYS:]
+    folded = {day: found[day] for day in kept}
+    for day in found.keys() - folded.keys():
+        for task_type, seconds in found[day].items():
+            of_day = folded[kept[0]]
+            of_day[task_type] = of_day.get(task_type, 0.0) + seconds
+    return folded
+
+
+# The ledger of one user: hours by day, group and cluster, also of runs whose records are gone.
 
 FULL_DAYS = 92
 """Of older days the clusters are one."""
-MOST_DAYS = 732
+MOST_LEDGER_DAYS = 732
 """What is older is counted to the oldest day that is kept."""
 MOST_CLUSTERS = 20
 """Of one day; the smallest of more are one, whose name is empty."""
-REMEMBERED = usage.DAY
+UID_RETENTION = DAY
 """Seconds for which a run that has no record any more is known to be counted."""
 
-By = Literal["user", "group", "cluster", "day"]
-WAYS: tuple[By, ...] = get_args(By)
+Grouping = Literal["user", "group", "cluster", "day"]
+GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
 
 
 class Hours(Model, frozen=True):
@@ -50,11 +164,11 @@ class Hours(Model, frozen=True):
         )
 
 
-Days = dict[str, dict[str, dict[str, Hours]]]
+HoursByDay = dict[str, dict[str, dict[str, Hours]]]
 """By day (`2026-11-22`, UTC), group (empty: none) and cluster."""
 
 
-class Run(Model, frozen=True):
+class AccountedRun(Model, frozen=True):
     """What the ledger needs of a run; `gpus` are those of one task by type, `until` is when it gave
     everything back, `metered` the CPU seconds that were used in so many that were held.
     """
@@ -72,20 +186,20 @@ class Ledger(Model, frozen=True):
     `begun` those of which the end is not written yet, as they were when they began.
     """
 
-    days: Days = {}
+    days: HoursByDay = {}
     counted: dict[str, float] = {}
-    begun: dict[str, Run] = {}
+    begun: dict[str, AccountedRun] = {}
 
 
-class Account(Model, frozen=True):
+class HoursAccount(Model, frozen=True):
     """What a user is told of themselves: what is over, and what they may have."""
 
-    days: Days = {}
+    days: HoursByDay = {}
     group: str = ""
     budget: Budget | None = None
 
 
-class Row(Model, frozen=True, omit_defaults=False):
+class HoursRow(Model, frozen=True, omit_defaults=False):
     """Hours of a window; `used` and `measured` are none where nobody could tell."""
 
     key: str
@@ -95,18 +209,18 @@ class Row(Model, frozen=True, omit_defaults=False):
     measured: float | None = None
 
 
-ACCOUNT = msgspec.json.Decoder(Account)
-LEDGER = msgspec.json.Decoder(Ledger)
+ACCOUNT_DECODER = msgspec.json.Decoder(HoursAccount)
+LEDGER_DECODER = msgspec.json.Decoder(Ledger)
 
 
-def run_of(cluster: TFCluster, group: str = "") -> Run | None:
+def accounted_run(cluster: TFCluster, group: str = "") -> AccountedRun | None:
     """A run as the ledger needs it; None when it never held anything."""
     spec, held = cluster.spec, cluster.status.usage
     if held is None:
         return None
     each = {t.value: spec.replicas.of(t).resources.gpu for t in spec.replicas.counts}
     gpus = {task_type: count for task_type, count in each.items() if count}
-    return Run(
+    return AccountedRun(
         cluster=cluster.metadata.cluster,
         usage=held,
         until=cluster.status.released_at,
@@ -115,14 +229,16 @@ def run_of(cluster: TFCluster, group: str = "") -> Run | None:
     )
 
 
-def hours(run: Run, now: float) -> dict[str, Hours]:
+def hours_by_day(run: AccountedRun, now: float) -> dict[str, Hours]:
     """What a run has held until `now`, by day; what was really used by what was held."""
     now = now if run.until is None else min(now, run.until)
-    held = {day: _of_day(run, types) for day, types in usage.days(run.usage, now).items()}
+    held = {day: _day_hours(run, types) for day, types in seconds_by_day(run.usage, now).items()}
     if run.usage.used is None and run.metered is None:
         return held
     at = now if run.metered else run.usage.at
-    until = {day: _of_day(run, types).cpu for day, types in usage.days(run.usage, at).items()}
+    until = {
+        day: _day_hours(run, types).cpu for day, types in seconds_by_day(run.usage, at).items()
+    }
     whole = sum(until.values())
     used, measured = run.metered or (run.usage.used or 0.0, whole * 3600)
     for day, part in until.items():
@@ -131,14 +247,14 @@ def hours(run: Run, now: float) -> dict[str, Hours]:
     return held
 
 
-def begin(ledger: Ledger, uid: str, run: Run) -> Ledger:
+def begin_run(ledger: Ledger, uid: str, run: AccountedRun) -> Ledger:
     """Note that a run holds something: if its record goes unseen, so much is known of it."""
     if uid in ledger.counted or uid in ledger.begun:
         return ledger
     return replace(ledger, begun={**ledger.begun, uid: run})
 
 
-def end(ledger: Ledger, uid: str, run: Run | None, now: float) -> Ledger:
+def end_run(ledger: Ledger, uid: str, run: AccountedRun | None, now: float) -> Ledger:
     """Write down a run that is over, or whose record is gone, with what it held until `now`.
 
     The same ledger when it was written down before. None: as it was when it began.
@@ -147,28 +263,28 @@ def end(ledger: Ledger, uid: str, run: Run | None, now: float) -> Ledger:
         return ledger
     run = run or ledger.begun.get(uid)
     begun = {key: value for key, value in ledger.begun.items() if key != uid}
-    days = {} if run is None else added(ledger.days, run, now)
+    days = {} if run is None else add_run(ledger.days, run, now)
     return replace(
         ledger,
-        days=_bounded(days or ledger.days, now),
+        days=_bound_days(days or ledger.days, now),
         counted={**ledger.counted, uid: now},
         begun=begun,
     )
 
 
-def forget(ledger: Ledger, there: Collection[str], now: float) -> Ledger:
+def forget_runs(ledger: Ledger, there: Collection[str], now: float) -> Ledger:
     """Without the uids of runs that have had no record for long; `there` are those that have."""
-    kept = {u: at for u, at in ledger.counted.items() if u in there or now < at + REMEMBERED}
+    kept = {u: at for u, at in ledger.counted.items() if u in there or now < at + UID_RETENTION}
     return ledger if len(kept) == len(ledger.counted) else replace(ledger, counted=kept)
 
 
-def added(days: Days, run: Run, now: float) -> Days:
+def add_run(days: HoursByDay, run: AccountedRun, now: float) -> HoursByDay:
     """`days` with what a run has held until `now`; those that are given stay as they are."""
-    each = hours(run, now).items()
-    return together(days, {day: {run.group: {run.cluster: held}} for day, held in each})
+    each = hours_by_day(run, now).items()
+    return merge_days(days, {day: {run.group: {run.cluster: held}} for day, held in each})
 
 
-def together(one: Days, other: Days) -> Days:
+def merge_days(one: HoursByDay, other: HoursByDay) -> HoursByDay:
     """The hours of both; those that are given stay as they are."""
     found = dict(one)
     for day, more in other.items():
@@ -181,14 +297,14 @@ def together(one: Days, other: Days) -> Days:
     return found
 
 
-def with_runs(days: Days, runs: Iterable[Run], now: float) -> Days:
+def add_runs(days: HoursByDay, runs: Iterable[AccountedRun], now: float) -> HoursByDay:
     """`days` with runs that are not written down yet, until `now`."""
     for run in runs:
-        days = added(days, run, now)
+        days = add_run(days, run, now)
     return days
 
 
-def spent(days: Days) -> Spent:
+def daily_sums(days: HoursByDay) -> DailyHours:
     """CPU- and GPU-hours by day, as budgets count them."""
     found = {}
     for day, groups in days.items():
@@ -197,35 +313,37 @@ def spent(days: Days) -> Spent:
     return found
 
 
-def left(account: Account, now: float) -> tuple[str, ...]:
+def remaining_budget(account: HoursAccount, now: float) -> tuple[str, ...]:
     """What is left of a budget, and that it is little; nothing without one."""
-    held = spent(account.days)
-    told = budgets.told(account.budget, held, now)
+    held = daily_sums(account.days)
+    told = budgets.remaining_text(account.budget, held, now)
     return ((told,) if told else ()) + tuple(budgets.warnings(account.budget, held, now))
 
 
-def rows(users: Mapping[str, Days], first: str, last: str, by: By) -> list[Row]:
+def hours_rows(
+    users: Mapping[str, HoursByDay], first: str, last: str, by: Grouping
+) -> list[HoursRow]:
     """The hours from the day `first` to the day `last`, most first. A cluster's key has its user:
     two people may call theirs the same; of one user alone (whose name is empty) it has none.
     """
     sums: dict[str, Hours] = {}
-    for user, day, group, cluster, held in _every(users):
+    for user, day, group, cluster, held in _every_entry(users):
         if first <= day <= last:
             named = f"{user}/{cluster}" if user else cluster
             key = {"user": user, "group": group, "cluster": named, "day": day}[by]
             sums[key] = sums.get(key, Hours()) + held
-    found = [row(key, held) for key, held in sums.items()]
+    found = [hours_row(key, held) for key, held in sums.items()]
     return sorted(found, key=lambda r: r.key if by == "day" else (-r.cpu, -r.gpu, r.key))
 
 
-def row(key: str, held: Hours) -> Row:
+def hours_row(key: str, held: Hours) -> HoursRow:
     """A row, in which what nobody measured is not 0."""
     if not held.measured:
-        return Row(key=key, cpu=held.cpu, gpu=held.gpu)
-    return Row(key=key, cpu=held.cpu, gpu=held.gpu, used=held.used, measured=held.measured)
+        return HoursRow(key=key, cpu=held.cpu, gpu=held.gpu)
+    return HoursRow(key=key, cpu=held.cpu, gpu=held.gpu, used=held.used, measured=held.measured)
 
 
-def _every(users: Mapping[str, Days]) -> Iterator[tuple[str, str, str, str, Hours]]:
+def _every_entry(users: Mapping[str, HoursByDay]) -> Iterator[tuple[str, str, str, str, Hours]]:
     for user, days in users.items():
         for day, groups in days.items():
             for group, clusters in groups.items():
@@ -233,27 +351,31 @@ def _every(users: Mapping[str, Days]) -> Iterator[tuple[str, str, str, str, Hour
                     yield user, day, group, cluster, held
 
 
-def _of_day(run: Run, types: Mapping[str, float]) -> Hours:
+def _day_hours(run: AccountedRun, types: Mapping[str, float]) -> Hours:
     cpu = sum(run.usage.cores.get(t, 0.0) * seconds for t, seconds in types.items())
     gpu = sum(run.gpus.get(t, 0) * seconds for t, seconds in types.items())
     return Hours(cpu=cpu / 3600, gpu=gpu / 3600)
 
 
-def _bounded(days: Days, now: float) -> Days:
+def _bound_days(days: HoursByDay, now: float) -> HoursByDay:
     """The same sums in bounded room."""
     today = datetime.fromtimestamp(now, timezone.utc).date()
-    full, oldest = ((today - timedelta(days=back)).isoformat() for back in (FULL_DAYS, MOST_DAYS))
-    found: Days = {}
+    full, oldest = (
+        (today - timedelta(days=back)).isoformat() for back in (FULL_DAYS, MOST_LEDGER_DAYS)
+    )
+    found: HoursByDay = {}
     for day, groups in sorted(days.items()):
-        fewer = _fewer(groups, MOST_CLUSTERS if day >= full else 0)
+        fewer = _largest_clusters(groups, MOST_CLUSTERS if day >= full else 0)
         if day < oldest:
-            found = together(found, {oldest: fewer})
+            found = merge_days(found, {oldest: fewer})
         else:
-            found[day] = fewer if day not in found else together(found, {day: fewer})[day]
+            found[day] = fewer if day not in found else merge_days(found, {day: fewer})[day]
     return found
 
 
-def _fewer(groups: dict[str, dict[str, Hours]], most: int) -> dict[str, dict[str, Hours]]:
+def _largest_clusters(
+    groups: dict[str, dict[str, Hours]], most: int
+) -> dict[str, dict[str, Hours]]:
     """The same with at most so many clusters by name; the largest."""
     named = [(held.cpu + held.gpu, g, c) for g, cs in groups.items() for c, held in cs.items() if c]
     if len(named) <= most:

@@ -17,10 +17,10 @@ from ..errors import Problem
 from ..i18n import _, ngettext
 from ..spec import Model, Resources, Spec, TaskType
 from ..spec.quantities import format_bytes, parse_memory
-from .usage import USUAL_CORES
+from .ledger import DEFAULT_CORES
 
-VARIABLE = "TFCLUSTER_LIMITS"
-USUAL_MEMORY = "1Gi"
+LIMITS_VARIABLE = "TFCLUSTER_LIMITS"
+DEFAULT_MEMORY = "1Gi"
 """For what a task counts that names none, as the operator's policy has it."""
 
 
@@ -33,7 +33,7 @@ class Quota(Model, frozen=True):
     pods: int | None = None
 
 
-class Term(Model, frozen=True):
+class OverrideTerm(Model, frozen=True):
     """Until when an administrator allows something else, and why."""
 
     until: float
@@ -47,11 +47,11 @@ class Limits(Model, frozen=True):
     quota: Quota = Quota()
     budget: dict[str, Any] = field(default_factory=dict)
     storage: dict[str, Any] = field(default_factory=dict)
-    override: Term | None = None
+    override: OverrideTerm | None = None
 
 
 @dataclass(frozen=True)
-class Held:
+class ResourceTotals:
     """What a run holds, or what a launch asks for."""
 
     run: str
@@ -61,7 +61,7 @@ class Held:
     pods: float = 0.0
 
 
-def held(run: str, spec: Spec, types: Iterable[TaskType] = TaskType) -> Held:
+def resource_totals(run: str, spec: Spec, types: Iterable[TaskType] = TaskType) -> ResourceTotals:
     """What the tasks of these types hold; one that names no CPU or memory counts for a little."""
     counts, every = spec.replicas.counts, list(types)
 
@@ -69,16 +69,18 @@ def held(run: str, spec: Spec, types: Iterable[TaskType] = TaskType) -> Held:
         each = ((counts.get(t, 0), spec.replicas.of(t).resources) for t in every)
         return float(sum(count * of(resources) for count, resources in each))
 
-    return Held(
+    return ResourceTotals(
         run=run,
-        cpu=total(lambda r: USUAL_CORES if r.cpu is None else r.cpu),
+        cpu=total(lambda r: DEFAULT_CORES if r.cpu is None else r.cpu),
         memory=total(_memory_of),
         gpu=total(lambda r: r.gpu),
         pods=total(lambda _r: 1),
     )
 
 
-def problems(wanted: Held, others: Iterable[Held], limits: Limits) -> list[Problem]:
+def problems(
+    wanted: ResourceTotals, others: Iterable[ResourceTotals], limits: Limits
+) -> list[Problem]:
     """Why a launch is more than its user may have beside what runs; each with the way out."""
     running, found, quota = list(others), [], limits.quota
     memory = None if quota.memory is None else float(parse_memory(quota.memory))
@@ -94,7 +96,7 @@ def problems(wanted: Held, others: Iterable[Held], limits: Limits) -> list[Probl
             continue
         left = max(0.0, most - used)
         text = _("you may have {most} at once{whose}, and {left} of it is left")
-        allowed = text.format(most=show(most), whose=_whose(limits), left=show(left))
+        allowed = text.format(most=show(most), whose=_limit_origin(limits), left=show(left))
         holders = [one.run for one in running if getattr(one, word)]
         if holders:
             each = ", ".join(f"{one.run} {show(getattr(one, word))}" for one in running)
@@ -110,7 +112,7 @@ def problems(wanted: Held, others: Iterable[Held], limits: Limits) -> list[Probl
 _FIELDS = {"cpu": "quota.cpu", "memory": "quota.memory", "gpu": "quota.gpu", "pods": "quota.pods"}
 
 
-def _whose(limits: Limits) -> str:
+def _limit_origin(limits: Limits) -> str:
     if limits.override is not None:
         text = _(" (an administrator's exception: {reason})")
         return text.format(reason=limits.override.reason)
@@ -118,7 +120,7 @@ def _whose(limits: Limits) -> str:
 
 
 def _memory_of(resources: Resources) -> float:
-    return float(parse_memory(resources.memory or USUAL_MEMORY))
+    return float(parse_memory(resources.memory or DEFAULT_MEMORY))
 
 
 def _cores(count: float) -> str:

@@ -54,7 +54,7 @@ class Preflight:
 
 
 @dataclass(frozen=True)
-class Room:
+class AvailableResources:
     """What there is. `held` says who holds how much memory (bytes, by run), for the message.
 
     `obstacles` are sentences about the place itself, by field: no TensorFlow, a folder that cannot
@@ -71,7 +71,7 @@ class Room:
 
 
 @dataclass(frozen=True)
-class _Scarce:
+class _ScarceResource:
     """A resource that is given to one task only, and how to speak of it."""
 
     name: str
@@ -99,11 +99,11 @@ def _gpus(count: float) -> str:
     return ngettext("{count:g} GPU", "{count:g} GPUs", count).format(count=count)
 
 
-_MEMORY = _Scarce("memory", memory_of, format_bytes, mark("less memory for each"))
-_GPU = _Scarce("gpu", gpu_of, _gpus, mark("fewer GPUs for each"))
+_MEMORY = _ScarceResource("memory", memory_of, format_bytes, mark("less memory for each"))
+_GPU = _ScarceResource("gpu", gpu_of, _gpus, mark("fewer GPUs for each"))
 
 
-def check(spec: Spec, room: Room) -> Preflight:
+def check_fit(spec: Spec, room: AvailableResources) -> Preflight:
     """Everything that stands against `spec` in `room`."""
     problems = list(room.obstacles)
     if (total := spec.replicas.total) > room.max_tasks:
@@ -120,7 +120,7 @@ def too_many_tasks(count: int, most: int) -> Problem:
     return Problem("replicas", asked_for, allowed)
 
 
-def too_many(
+def too_many_replicas(
     task_type: TaskType, fits: int, count: int, each: str, less: str, free: str
 ) -> Problem:
     """`count` workers or parameter servers of `each` are asked for, and only `fits` (at least one)
@@ -137,7 +137,7 @@ def too_many(
     return Problem(f"replicas.{task_type.value}.count", count, allowed, fits)
 
 
-def asked(
+def total_request(
     spec: Spec, of: Callable[[Resources], float], types: Iterable[TaskType] = TaskType
 ) -> float:
     """The sum of one resource over all tasks of these types."""
@@ -146,10 +146,10 @@ def asked(
 
 
 def _shortage(
-    spec: Spec, scarce: _Scarce, limit: Limit, held: Mapping[str, float]
+    spec: Spec, scarce: _ScarceResource, limit: Limit, held: Mapping[str, float]
 ) -> list[Problem]:
     """The problem with a scarce resource, if any: the type that asks for most gives way."""
-    total = asked(spec, scarce.of)
+    total = total_request(spec, scarce.of)
     if total <= limit.free:
         return []
     counts, show = spec.replicas.counts, scarce.show
@@ -164,7 +164,7 @@ def _shortage(
         allowed = _("this machine has no GPU (nvidia-smi lists none): ask for none")
         return [Problem(f"{where}.resources.gpu", int(each), allowed)]
     if fits >= 1 and task_type in _FLAGS:
-        return [too_many(task_type, fits, count, show(each), _(scarce.less), free)]
+        return [too_many_replicas(task_type, fits, count, show(each), _(scarce.less), free)]
     allowed = _("{total} are asked in all, and {free}: use fewer tasks, or {less}").format(
         total=show(total), free=free, less=_(scarce.less)
     )
@@ -181,9 +181,9 @@ def _fitting(task_type: TaskType, count: int, each: str) -> str:
     return text.format(count=count, each=each)
 
 
-def _warnings(spec: Spec, room: Room) -> list[str]:
+def _warnings(spec: Spec, room: AvailableResources) -> list[str]:
     found = []
-    cpu = asked(spec, cpu_of)
+    cpu = total_request(spec, cpu_of)
     if cpu > room.cpu.free:
         taken = room.cpu.total - room.cpu.free
         others = _(", of which other runs asked for {cores:g}").format(cores=taken)

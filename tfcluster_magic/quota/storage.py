@@ -13,15 +13,15 @@ from ..i18n import _
 from ..spec import Model
 from ..spec.quantities import format_bytes
 
-WARN = 0.8
+WARN_FROM = 0.8
 """The part of what is allowed from which a person is told."""
-OWN = 1.1
+OWN_VOLUME_FACTOR = 1.1
 """A volume of this many times what is allowed, at most, is of the folder or claim alone."""
-NAMES = ("workspace", "data", "log")
-_MANY = 3
+FOLDER_NAMES = ("workspace", "data", "log")
+_MOST_NAMED = 3
 
 
-class Part(Model, frozen=True, omit_defaults=False):
+class FolderEntry(Model, frozen=True, omit_defaults=False):
     """A folder or a file right below a volume, in a log folder the output of a run; its bytes."""
 
     name: str
@@ -29,7 +29,7 @@ class Part(Model, frozen=True, omit_defaults=False):
     run: bool = False
 
 
-class Volume(Model, frozen=True, omit_defaults=False):
+class FolderUsage(Model, frozen=True, omit_defaults=False):
     """One of the folders: `workspace`, `data`, `log`.
 
     `used` is None where nobody could measure, and `note` says why; with `at_least` there is more
@@ -41,7 +41,7 @@ class Volume(Model, frozen=True, omit_defaults=False):
     used: int | None = None
     allowed: int | None = None
     at_least: bool = False
-    largest: tuple[Part, ...] = ()
+    largest: tuple[FolderEntry, ...] = ()
     note: str = ""
 
     @property
@@ -52,12 +52,12 @@ class Volume(Model, frozen=True, omit_defaults=False):
         return self.used / self.allowed if self.allowed else 1.0
 
 
-def problems(volumes: Iterable[Volume]) -> list[Problem]:
+def problems(volumes: Iterable[FolderUsage]) -> list[Problem]:
     """Why nothing new may start: what is full."""
     return [
         Problem(
             f"storage.{each.name}",
-            _held(each),
+            _fill_text(each),
             _("it is full, and nothing new starts. {what}; for more, ask an administrator").format(
                 what=what_to_do(each)
             ),
@@ -67,19 +67,19 @@ def problems(volumes: Iterable[Volume]) -> list[Problem]:
     ]
 
 
-def warnings(volumes: Iterable[Volume]) -> list[str]:
+def warnings(volumes: Iterable[FolderUsage]) -> list[str]:
     """What will soon be full."""
     text = _("your {name} folder holds {held}: when it is full, nothing new starts. {what}")
     return [
-        text.format(name=each.name, held=_held(each), what=what_to_do(each))
+        text.format(name=each.name, held=_fill_text(each), what=what_to_do(each))
         for each in volumes
-        if WARN <= each.share < 1.0
+        if WARN_FROM <= each.share < 1.0
     ]
 
 
-def what_to_do(volume: Volume) -> str:
+def what_to_do(volume: FolderUsage) -> str:
     """How to make room, with what would make most of it."""
-    largest = volume.largest[:_MANY]
+    largest = volume.largest[:_MOST_NAMED]
     most = ", ".join(f"{part.name} {format_bytes(part.used)}" for part in largest)
     if largest and largest[0].run:
         text = _("The largest are {most}: `tfcluster delete {run} --with-logs` makes room")
@@ -90,7 +90,7 @@ def what_to_do(volume: Volume) -> str:
     return _("Delete what nobody needs in {path}").format(path=volume.path or volume.name)
 
 
-def _held(volume: Volume) -> str:
+def _fill_text(volume: FolderUsage) -> str:
     used, allowed = format_bytes(volume.used or 0), format_bytes(volume.allowed or 0)
     text = _("{used} of {allowed}, at least") if volume.at_least else _("{used} of {allowed}")
     return text.format(used=used, allowed=allowed)

@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import TFClusterError
 from ..output import report
-from ..output.bundle import bundle
-from ..output.stream import Prefixer, task_names
-from ..output.text import PLAIN
+from ..output.run_view import run_bundle
+from ..output.text import PLAIN, Prefixer, task_names
 from ..spec import Status, TFCluster
-from .manager import ClusterManager
-from .waiting import Until
+from .manager import ClusterManager, Until
 
 if TYPE_CHECKING:
     from ..client import Client
-    from ..tensorboard.registry import Board
+    from ..tensorboard.process import Board
 
 
 class Cluster:
@@ -124,7 +122,7 @@ class Cluster:
         except TFClusterError:
             return {"text/plain": repr(self)}
         progress, beside = self._manager.progress(record), self._manager.beside(record)
-        return bundle(record, progress, beside, report.headline(record))
+        return run_bundle(record, progress, beside, report.headline(record))
 
     def _ipython_display_(self) -> None:
         from IPython import get_ipython

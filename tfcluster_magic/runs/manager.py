@@ -1,8 +1,8 @@
 """ClusterManager: the only door to clusters. A verb is a method here, a command, a magic, a route.
 
-Promises the same meaning and the same messages to every face, and errors that are
-`TFClusterError`s. Owns what each verb is made of. Never touches processes or files of a run: the
-backend does. Never prints.
+The meaning and the messages are the same for every interface, and errors are `TFClusterError`s. The
+manager never touches processes or files of a run: the backend does. It never prints. Waiting never
+polls: the backend's `watch` says when there is something new.
 
     manager = ClusterManager()
     run = manager.launch("train.py", ["--epochs", "3"], workers=2, ps=1)
@@ -11,6 +11,7 @@ backend does. Never prints.
 
 from __future__ import annotations
 
+import enum
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
@@ -21,24 +22,120 @@ from traitlets import Enum, Unicode
 from traitlets.config import LoggingConfigurable
 
 from ..backends.base import Backend, Counts, LogLine, Options, every_line
-from ..backends.run_names import newest as newest  # noqa: PLC0414 - faces ask for it here
-from ..backends.selection import BACKENDS, make
-from ..errors import ClientUnsupported
+from ..backends.names_and_numbers import newest as newest  # noqa: PLC0414 - faces ask for it here
+from ..backends.selection import BACKENDS, make_backend
+from ..errors import ClientUnsupported, ClusterFailed, Conflict, WaitTimeout, one_line
 from ..i18n import _
 from ..launch import LaunchRequest
 from ..quota import ledger
-from ..spec import Stop, TFCluster
-from ..terminal_text import clean
-from .waiting import Until, wait, wait_reachable
+from ..spec import Mode, Phase, Stop, TFCluster
+from ..spec.quantities import format_duration
 
 if TYPE_CHECKING:
     from ..client import Client
-    from ..launch.planning import Plan
-    from ..launch.sketching import Sketch
+    from ..launch.planning import DryRun, Plan
+    from ..progress.observer import Observer
     from ..progress.run_progress import Progress
-    from ..progress.summary import Observer
-    from ..tensorboard.boards import Boards
-    from ..tensorboard.registry import Board
+    from ..tensorboard.process import Board
+    from ..tensorboard.views import TensorBoards
+
+ENDING_TIMEOUT = 30.0
+"""Seconds beyond the grace period after which a run that was asked to end should be gone."""
+
+
+class Until(enum.Enum):
+    """What a wait is for."""
+
+    READY = "all tasks are up"
+    END = "the run has ended"
+    RELEASED = "no task is left"
+
+
+def wait_for_run(
+    backend: Backend,
+    name: str,
+    until: Until,
+    timeout: float | None,
+    on_change: Callable[[TFCluster], None] | None,
+) -> TFCluster:
+    """Wait for the run `name`; see `ClusterManager.wait`."""
+    cluster = backend.get(name)
+    stops = cluster.spec.stop is not None or cluster.status.phase is Phase.STOPPING
+    ends = until is Until.RELEASED and stops
+    if ends and timeout is None:
+        timeout = cluster.spec.lifecycle.grace + ENDING_TIMEOUT
+    deadline, away = None if timeout is None else time.monotonic() + timeout, ""
+    for change in backend.watch(name):
+        before, away = away, away if change is not None else backend.outage()
+        if change is not None or away != before:
+            cluster = change or cluster
+            if on_change is not None:
+                on_change(cluster)
+        if _is_reached(cluster, until):
+            return cluster
+        if deadline is not None and time.monotonic() >= deadline:
+            break
+    else:
+        cluster = backend.get(name)  # NotFound when it was deleted meanwhile
+        if _is_reached(cluster, until):
+            return cluster
+    if ends:
+        raise WaitTimeout(
+            _(
+                "{name} was asked to end and still holds tasks after {time}: {why}. It ends as "
+                "soon as it can"
+            ).format(
+                name=name,
+                time=format_duration(timeout or 0),
+                why=backend.why_it_lingers(cluster),
+            )
+        )
+    raise WaitTimeout(
+        _("{name} is still {phase} after {time}: {message} It goes on").format(
+            name=name,
+            phase=cluster.status.phase.value,
+            time=format_duration(timeout or 0),
+            message=backend.outage() or cluster.status.message,
+        )
+    )
+
+
+def wait_until_reachable(backend: Backend, cluster: TFCluster, timeout: float) -> TFCluster:
+    """Wait until a notebook can connect; see `ClusterManager.reachable`."""
+    name = cluster.metadata.name
+    if cluster.spec.mode is not Mode.IN_GRAPH:
+        raise Conflict(
+            _(
+                "{name} is between-graph: its tasks run a program and there is nothing to connect "
+                "to; `tfcluster launch --mode in-graph` starts servers for a notebook"
+            ).format(name=name)
+        )
+    if not cluster.active:
+        raise Conflict(
+            _(
+                "{name} has ended ({phase}): `tfcluster rerun {name}` starts its servers again"
+            ).format(name=name, phase=cluster.status.phase.value)
+        )
+    return wait_for_run(backend, name, Until.READY, timeout, None)
+
+
+def _is_reached(cluster: TFCluster, until: Until) -> bool:
+    """Whether the wait is over. Raises ClusterFailed when it cannot be any more."""
+    state = cluster.status
+    if until is Until.RELEASED:
+        return state.released_at is not None
+    if until is Until.READY and state.phase is Phase.RUNNING:
+        return True
+    if not state.phase.is_final:
+        return False
+    if state.phase is Phase.SUCCEEDED:
+        return True
+    how = _("{name} failed") if state.phase is Phase.FAILED else _("{name} was stopped")
+    what = how.format(name=cluster.metadata.name)
+    raise ClusterFailed(_("{what}: {problem}").format(what=what, problem=state.message))
+
+
+# -- the manager -----------------------------------------------------------------------------------
 
 Clusters = list[TFCluster]
 
@@ -63,7 +160,7 @@ class ClusterManager(LoggingConfigurable):
         if self._backend is None:
             given = {key: getattr(self, key) for key in ("state_dir", "data_dir", "log_dir")}
             folders = {key: Path(text).absolute() for key, text in given.items() if text}
-            self._backend = make(self.backend_name, folders, self.context, self.namespace)
+            self._backend = make_backend(self.backend_name, folders, self.context, self.namespace)
         return self._backend
 
     # -- launching ---------------------------------------------------------------------------------
@@ -71,18 +168,18 @@ class ClusterManager(LoggingConfigurable):
     def plan(self, *words: Any, **options: Any) -> Plan:
         """What `launch` with the same words would create. Creates nothing; raises as `launch`."""
         from ..launch.planning import request_launch
-        from ..program import workspace
+        from ..program import snapshots
 
-        with workspace.scratch() as folder:
+        with snapshots.scratch_folder() as folder:
             return self._plan(request_launch(folder, *words, **options))
 
-    def sketch(self, *words: Any, **options: Any) -> Sketch:
+    def sketch(self, *words: Any, **options: Any) -> DryRun:
         """`plan` for a form that is being filled in: it says what is wrong instead of raising."""
-        from ..launch.sketching import sketch
-        from ..program import workspace
+        from ..launch.planning import dry_run
+        from ..program import snapshots
 
-        with workspace.scratch() as folder:
-            return sketch(folder, *words, **options).placed(self.backend)
+        with snapshots.scratch_folder() as folder:
+            return dry_run(folder, *words, **options).placed(self.backend)
 
     def launch(
         self,
@@ -114,12 +211,12 @@ class ClusterManager(LoggingConfigurable):
             NameTaken: a run of this name is active.
         """
         from ..launch.planning import request_launch
-        from ..program import workspace
+        from ..program import snapshots
 
-        with workspace.scratch() as scratch:
+        with snapshots.scratch_folder() as scratch:
             said: dict[str, Any] = {"cell": cell, "name": name, "sha256": sha256, **options}
             request = request_launch(scratch, program, arguments, file=file, folder=folder, **said)
-            with workspace.kept(request.spec.program, scratch, self.backend.workspace):
+            with snapshots.keep_snapshot(request.spec.program, scratch, self.backend.workspace):
                 return self.backend.create(request)
 
     def plan_rerun(self, ref: str, **words: Any) -> Plan:
@@ -154,9 +251,9 @@ class ClusterManager(LoggingConfigurable):
         return self.backend.create(request_rerun(self.status(ref), **wish))
 
     def _plan(self, request: LaunchRequest) -> Plan:
-        from ..launch.planning import foresee
+        from ..launch.planning import plan_launch
 
-        return foresee(request, self.backend.list(), self.backend.preflight(request.spec))
+        return plan_launch(request, self.backend.list(), self.backend.preflight(request.spec))
 
     # -- looking -----------------------------------------------------------------------------------
 
@@ -164,13 +261,13 @@ class ClusterManager(LoggingConfigurable):
         """What can be asked for, and what fits now."""
         return self.backend.options()
 
-    def hours(self) -> ledger.Account:
+    def hours(self) -> ledger.HoursAccount:
         """CPU- and GPU-hours of this user until now, of deleted runs too, and what is allowed."""
         return self.backend.hours()
 
     def left(self) -> tuple[str, ...]:
         """What is left of this user's budget of hours, in sentences."""
-        return ledger.left(self.backend.bounded() or ledger.Account(), time.time())
+        return ledger.remaining_budget(self.backend.bounded() or ledger.HoursAccount(), time.time())
 
     def list(self, wanted: Iterable[str] = (), *, all_runs: bool = False) -> Clusters:
         """The runs of these names (all when empty), newest first.
@@ -224,13 +321,13 @@ class ClusterManager(LoggingConfigurable):
             WaitTimeout: it did not get there in time. It goes on.
             NotFound: there is no such run, or it was deleted meanwhile.
         """
-        return wait(self.backend, self.status(ref).metadata.name, until, timeout, on_change)
+        return wait_for_run(self.backend, self.status(ref).metadata.name, until, timeout, on_change)
 
     # -- ending ------------------------------------------------------------------------------------
 
     def stop(self, ref: str, reason: str | None = None, *, by: str = "") -> TFCluster:
         """Ask for the end of a run; return at once. What an ended run still holds is given back."""
-        text = clean(reason or "").encode("utf-8", "replace").decode()  # the record is UTF-8
+        text = one_line(reason or "").encode("utf-8", "replace").decode()  # the record is UTF-8
         stop = Stop(reason=text, by=by, at=time.time())
         return self.backend.stop(self.status(ref).metadata.name, stop)
 
@@ -250,7 +347,7 @@ class ClusterManager(LoggingConfigurable):
 
         Raises Conflict (it runs programs, or has ended), WaitTimeout.
         """
-        return wait_reachable(self.backend, self.status(ref), timeout)
+        return wait_until_reachable(self.backend, self.status(ref), timeout)
 
     def connect(self, ref: str, timeout: float = 60.0) -> Client:
         """A client for the In-Graph run `ref`. Raises as `reachable`, and ClientUnsupported."""
@@ -267,11 +364,11 @@ class ClusterManager(LoggingConfigurable):
         )
 
     @cached_property
-    def boards(self) -> Boards:
+    def boards(self) -> TensorBoards:
         """TensorBoards on runs and folders: what they show, starting and ending them."""
-        from ..tensorboard.boards import Boards
+        from ..tensorboard.views import TensorBoards
 
-        return Boards(self.backend, self.state_dir or None)
+        return TensorBoards(self.backend, self.state_dir or None)
 
     def tensorboard(self, *refs: str) -> Board:
         """TensorBoard on these runs, beside each other, or on all runs. Raises as `Boards.view`."""
@@ -279,12 +376,12 @@ class ClusterManager(LoggingConfigurable):
 
     def render(self, cluster: TFCluster) -> str:
         """The record of a run (or of a plan) and each of its tasks as this machine runs them."""
-        from .render import place_of, render
+        from .render import render_run, task_place
 
         here = self.options()
         python = cluster.spec.interpreter or here.interpreter or "python"
-        place = place_of(cluster, python, here.data_dir, here.log_dir, int(here.cpu.total))
-        return render(cluster, place)
+        place = task_place(cluster, python, here.data_dir, here.log_dir, int(here.cpu.total))
+        return render_run(cluster, place)
 
     def progress(self, cluster: TFCluster) -> Progress | None:
         """How far the program of a run is; None when nothing is known."""
@@ -292,9 +389,9 @@ class ClusterManager(LoggingConfigurable):
 
     def notes(self, cluster: TFCluster) -> Sequence[str]:
         """Return what can be said about a run beside its record: its progress, and `beside`."""
-        from ..progress.run_progress import told
+        from ..progress.run_progress import note_lines
 
-        return told(self.progress(cluster), self.beside(cluster))
+        return note_lines(self.progress(cluster), self.beside(cluster))
 
     def beside(self, cluster: TFCluster) -> Sequence[str]:
         """Say that nobody answers for a run, and which of its running programs are silent."""
@@ -311,6 +408,6 @@ class ClusterManager(LoggingConfigurable):
 
     @cached_property
     def _observer(self) -> Observer:
-        from ..progress.summary import Observer
+        from ..progress.observer import Observer
 
         return Observer(self.backend.unseen)

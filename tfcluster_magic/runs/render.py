@@ -19,8 +19,8 @@ import msgspec
 from ..errors import Conflict
 from ..kube.objects import templates
 from ..spec import Mode, TaskType, TFCluster
-from ..spec.loopback import guard_path
 from ..spec.names import parse_ref, task_name
+from ..spec.task_file import guard_path
 
 if TYPE_CHECKING:
     import tf_config  # by bare name, as the runtime's modules import each other
@@ -32,7 +32,7 @@ RUNTIME = Path(__file__).parents[1] / "runtime"
 
 
 @dataclass(frozen=True)
-class Place:
+class TaskPlace:
     """What a task finds where it runs.
 
     `program_dir` is where the snapshot is written out, `guard` the library that keeps TensorFlow on
@@ -47,11 +47,13 @@ class Place:
     cpus: int
 
 
-def place_of(cluster: TFCluster, interpreter: str, data_dir: str, log_dir: str, cpus: int) -> Place:
+def task_place(
+    cluster: TFCluster, interpreter: str, data_dir: str, log_dir: str, cpus: int
+) -> TaskPlace:
     """Where the tasks of `cluster` run; a run that is only planned has a word for some of it."""
     paths = cluster.status.paths
     logs = paths.get("logs")
-    return Place(
+    return TaskPlace(
         interpreter=interpreter,
         data_dir=data_dir,
         output_dir=paths.get("output")
@@ -72,13 +74,15 @@ class RenderedTask:
     tf_config: Mapping[str, Any]
 
 
-def render(cluster: TFCluster, place: Place) -> str:
+def render_run(cluster: TFCluster, place: TaskPlace) -> str:
     """The record and the tasks as a stream of YAML documents."""
-    template = templates.environment().get_template(TEMPLATE)
-    return template.render(record=msgspec.to_builtins(cluster), tasks=tasks(cluster, place))
+    template = templates.template_environment().get_template(TEMPLATE)
+    return template.render(
+        record=msgspec.to_builtins(cluster), tasks=rendered_tasks(cluster, place)
+    )
 
 
-def tasks(cluster: TFCluster, place: Place) -> list[RenderedTask]:
+def rendered_tasks(cluster: TFCluster, place: TaskPlace) -> list[RenderedTask]:
     """Every task of the run as it would be started."""
     counts = cluster.spec.replicas.counts
     by_name = {task_type.value: count for task_type, count in counts.items()}
@@ -113,7 +117,7 @@ def _addresses(cluster: TFCluster) -> dict[str, tuple[str, ...]]:
 
 def _command(
     cluster: TFCluster,
-    place: Place,
+    place: TaskPlace,
     addresses: Mapping[str, Sequence[str]],
     task_type: TaskType,
     index: int,
@@ -139,7 +143,7 @@ def _command(
 
 def _env(
     cluster: TFCluster,
-    place: Place,
+    place: TaskPlace,
     task_type: TaskType,
     index: int,
     config: tf_config.TFConfig,
@@ -176,7 +180,7 @@ def _joined(first: str, rest: str) -> str:
     return f"{first}:{rest}" if rest else first
 
 
-def _resume_from(cluster: TFCluster, place: Place) -> str:
+def _resume_from(cluster: TFCluster, place: TaskPlace) -> str:
     """The output folder of the run to resume: beside that of this run, at `<log>/<cluster>/<n>`."""
     if cluster.spec.resume_from is None:
         return ""

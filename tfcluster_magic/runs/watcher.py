@@ -16,23 +16,23 @@ from dataclasses import dataclass, replace
 from ..backends.base import Removed
 from ..errors import BackendUnavailable, TFClusterError
 from ..i18n import _
+from ..progress.observer import Observer
 from ..progress.run_progress import Progress
-from ..progress.summary import Observer
 from ..spec import TFCluster
 from .manager import ClusterManager
 
-LOOK_EVERY = 1.0
+PROGRESS_INTERVAL = 1.0
 """Seconds between looks at how far the active runs are."""
-LOOK_FOR = 0.5
+PROGRESS_BUDGET = 0.5
 """Seconds of each look that go to runs that have ended: there may be hundreds after a start."""
-RETRY = (1.0, 2.0, 5.0)
+RETRY_PAUSES = (1.0, 2.0, 5.0)
 """Seconds before a watch that failed is tried again: the first times, and then always the last."""
-SILENT = 3.0
+SILENCE_LIMIT = 3.0
 """Seconds without a word after which the backend hangs; a watch says something twice a second."""
 
 
 @dataclass(frozen=True)
-class Known:
+class WatchedRun:
     """What is known of a run: its record, its progress, its silent tasks, and that nobody carries
     out requests.
     """
@@ -53,18 +53,18 @@ class Known:
         return "" if _is_over(self) else self.away
 
 
-Listener = Callable[[str, Known | None], None]
+Listener = Callable[[str, WatchedRun | None], None]
 """Called with a run's name and what is known of it now, None when it is removed, in a thread of the
 feed: it must not block. With the name "" when `problem` has changed."""
 
 
-class Feed:
+class RunWatcher:
     """The runs of one manager, as they change."""
 
     def __init__(self, manager: ClusterManager) -> None:
         self._manager = manager
         self._lock = threading.RLock()
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, WatchedRun] = {}
         self._removed: set[str] = set()
         self._listeners: tuple[Listener, ...] = ()
         self._ended = threading.Event()
@@ -77,13 +77,17 @@ class Feed:
     def problem(self) -> TFClusterError | None:
         """Why nothing new is heard of the runs; None while all is well."""
         problem = self._problem
-        if problem is None and self._listeners and time.monotonic() - self._heard_at > SILENT:
+        if (
+            problem is None
+            and self._listeners
+            and time.monotonic() - self._heard_at > SILENCE_LIMIT
+        ):
             return BackendUnavailable(
                 _("the backend does not answer; what runs goes on, and is shown again by itself")
             )
         return problem
 
-    def known(self) -> dict[str, Known]:
+    def known(self) -> dict[str, WatchedRun]:
         """What is known of all runs now, by name."""
         with self._lock:
             return dict(self._known)
@@ -160,7 +164,7 @@ class Feed:
                 self._set_problem(ended, problem)
             except Exception as error:  # noqa: BLE001 - a watch that ends silently is never noticed
                 self._set_problem(ended, TFClusterError(f"{type(error).__name__}: {error}"))
-            ended.wait(RETRY[min(failures, len(RETRY) - 1)])
+            ended.wait(RETRY_PAUSES[min(failures, len(RETRY_PAUSES) - 1)])
             failures += 1
 
     def _record(self, ended: threading.Event, cluster: TFCluster) -> None:
@@ -169,8 +173,8 @@ class Feed:
             if cluster.metadata.uid in self._removed:
                 return
             if before is None or before.cluster.metadata.uid != cluster.metadata.uid:
-                self._tell(ended, cluster.metadata.name, Known(cluster, away=self._away))
-            elif before.cluster != cluster and not _is_past(cluster, before.cluster):
+                self._tell(ended, cluster.metadata.name, WatchedRun(cluster, away=self._away))
+            elif before.cluster != cluster and not _is_outdated(cluster, before.cluster):
                 self._tell(ended, cluster.metadata.name, replace(before, cluster=cluster))
 
     def _check_outage(self, ended: threading.Event) -> None:
@@ -188,11 +192,11 @@ class Feed:
         # Of this thread alone: an earlier one may hang with its own.
         observer = Observer(self._unseen)
         done: set[str] = set()
-        while not ended.wait(LOOK_EVERY):
+        while not ended.wait(PROGRESS_INTERVAL):
             self._tell_problem(ended)  # a watch that hangs says nothing itself
             current = self.known()
             done &= {known.cluster.metadata.uid for known in current.values()}
-            until = time.monotonic() + LOOK_FOR
+            until = time.monotonic() + PROGRESS_BUDGET
             for name, known in sorted(current.items(), key=lambda item: _is_over(item[1])):
                 uid = known.cluster.metadata.uid
                 if uid in done:
@@ -235,7 +239,7 @@ class Feed:
             if known is not None and known.cluster.metadata.uid == uid:
                 self._tell(ended, name, None)
 
-    def _tell(self, ended: threading.Event, name: str, known: Known | None) -> None:
+    def _tell(self, ended: threading.Event, name: str, known: WatchedRun | None) -> None:
         with self._lock:
             if ended.is_set():
                 return
@@ -262,11 +266,11 @@ class Feed:
                 listener("", None)
 
 
-def _is_over(known: Known) -> bool:
+def _is_over(known: WatchedRun) -> bool:
     return known.cluster.status.released_at is not None
 
 
-def _is_past(cluster: TFCluster, known: TFCluster) -> bool:
+def _is_outdated(cluster: TFCluster, known: TFCluster) -> bool:
     """Whether a record was read before the known one: a run does not take back its end."""
     ended = known.status.phase.is_final and not cluster.status.phase.is_final
     return ended or (known.spec.stop is not None and cluster.spec.stop is None)

@@ -1,19 +1,87 @@
-"""The extension as Jupyter Server loads it: its routes, its settings, its end."""
+"""The extension as Jupyter Server loads it: its routes, their OpenAPI document, its settings."""
 
 from __future__ import annotations
 
+import gettext
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
+import msgspec
 from jupyter_server.extension.application import ExtensionApp
 from jupyter_server.utils import url_path_join
 from traitlets import Bool
 
-from . import launching, openapi, proxy, runs, settings_language
+from ..backends.base import Options
+from ..i18n import LOCALE_DIR
+from ..spec import TFCluster
+from . import launch, runs, tensorboard_page
+from .base import TFClusterHandler, guarded
+from .launch import Kernel, LaunchBody, RerunBody
+from .runs import StopBody
 from .service import Service
+from .tensorboard_page import BoardBody
+
+OPENAPI_FILE = Path(__file__).with_name("openapi.yaml")
+OPENAPI_MODELS = (TFCluster, Options, LaunchBody, RerunBody, StopBody, BoardBody, Kernel)
+_OPENAPI_REF = "#/components/schemas/{name}"
+
+
+@lru_cache(maxsize=1)
+def openapi_document() -> dict[str, Any]:
+    """The whole description, OpenAPI 3.1."""
+    import yaml
+
+    described: dict[str, Any] = yaml.safe_load(OPENAPI_FILE.read_text("utf-8"))
+    _, models = msgspec.json.schema_components(OPENAPI_MODELS, ref_template=_OPENAPI_REF)
+    described["components"]["schemas"] |= models
+    return described
+
+
+class OpenAPIHandler(TFClusterHandler):
+    """`/openapi.json`."""
+
+    @guarded
+    async def get(self) -> None:
+        """The description of all routes."""
+        self.reply(await self.call(openapi_document))
+
+
+OPENAPI_ROUTES = [(r"openapi\.json", OpenAPIHandler)]
+
+
+# The texts of our settings in JupyterLab's language. Its server translates a settings schema with
+# the catalogs of installed language packs, and with no others: so it is given a bundle of ours. A
+# JupyterLab that keeps its bundles elsewhere shows these texts in English, and nothing worse.
+
+SETTINGS_DOMAIN = "tfcluster"
+"""That of the page's texts, too: locale/<language>/LC_MESSAGES/tfcluster.mo."""
+
+
+def translate_settings() -> bool:
+    """Have our schema translated with our catalog; says whether this JupyterLab can."""
+    try:
+        from jupyterlab_server.translation_utils import TranslationBundle, translator
+
+        class Bundle(TranslationBundle):
+            """Our catalog, wherever the language packs are."""
+
+            def update_locale(self, locale_: str) -> None:
+                """Speak this language from now on; English when there is no catalog."""
+                self._locale = locale_
+                self._translator = gettext.translation(
+                    SETTINGS_DOMAIN, localedir=LOCALE_DIR, languages=[locale_], fallback=True
+                )
+
+        translator._TRANSLATORS[SETTINGS_DOMAIN] = Bundle(SETTINGS_DOMAIN, translator._LOCALE)
+    except (ImportError, AttributeError, TypeError):
+        return False
+    return True
+
 
 API = "tfcluster/api"
 # The first that fits answers.
-ROUTES = (*launching.ROUTES, *proxy.ROUTES, *runs.ROUTES, *openapi.ROUTES)
+ROUTES = (*launch.ROUTES, *tensorboard_page.ROUTES, *runs.ROUTES, *OPENAPI_ROUTES)
 
 
 class TFClusterApp(ExtensionApp):
@@ -31,12 +99,14 @@ class TFClusterApp(ExtensionApp):
     def initialize_settings(self) -> None:
         """Make what the routes share."""
         self.settings["tfcluster"] = Service(self.serverapp, self.clusters_are_activity)
-        settings_language.provide()
+        translate_settings()
 
     def initialize_handlers(self) -> None:
         """Routes, below the server's base_url."""
         self.handlers.extend((url_path_join("/", API, path), handler) for path, handler in ROUTES)
-        self.handlers.extend((url_path_join("/", path), page) for path, page in proxy.PAGES)
+        self.handlers.extend(
+            (url_path_join("/", path), page) for path, page in tensorboard_page.PAGES
+        )
 
     async def _start_jupyter_server_extension(self, _serverapp: Any) -> None:
         """Begin to watch, now that the loop runs."""

@@ -21,10 +21,9 @@ from tornado.iostream import StreamClosedError
 from tornado.web import HTTPError, authenticated
 
 from ..errors import Conflict, InvalidRequest, NotAllowed, Problem, TFClusterError
-from ..i18n import _, accepted, language
-from ..problems import TYPE, encoded
+from ..i18n import _, accepted_languages, language
 from ..spec import TFCluster
-from ..web import ProblemResponses, StreamedBody
+from ..web import PROBLEM_TYPE, ProblemResponses, StreamedBody, encoded_problem
 from .service import Service
 
 T = TypeVar("T")
@@ -52,7 +51,7 @@ class GuardedHandler(ProblemResponses, JupyterHandler, StreamedBody):
 
     def in_language(self) -> AbstractContextManager[object]:
         """Speak the language that the browser asks for."""
-        return language(accepted(self.request.headers.get("Accept-Language", "")))
+        return language(accepted_languages(self.request.headers.get("Accept-Language", "")))
 
     def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
         """Log what is a fault of the server; for debugging also what is told to the user."""
@@ -124,7 +123,7 @@ class TFClusterHandler(GuardedHandler, APIHandler):
     def send_problem(self, told: dict[str, Any]) -> None:
         """Answer with a problem; Jupyter Server's `finish` takes the type of what is sent."""
         self.set_status(told["status"])
-        self.finish(encoded(told), set_content_type=TYPE)
+        self.finish(encoded_problem(told), set_content_type=PROBLEM_TYPE)
 
 
 def guarded(method: Callable[..., Any], action: str | None = None) -> Callable[..., Any]:
@@ -132,7 +131,7 @@ def guarded(method: Callable[..., Any], action: str | None = None) -> Callable[.
 
     The Authorizer is asked for `action`; without one for that of the request's method.
     """
-    checked = authenticated(_allowed(method, action))
+    checked = authenticated(_authorized(method, action))
 
     @wraps(method)
     async def spoken(self: GuardedHandler, *args: Any, **words: Any) -> None:
@@ -146,24 +145,24 @@ def guarded(method: Callable[..., Any], action: str | None = None) -> Callable[.
     return spoken
 
 
-async def may(handler: JupyterHandler, action: str) -> bool:
+async def is_allowed(handler: JupyterHandler, action: str) -> bool:
     """Whether the server's Authorizer allows the person to `read` or `write`."""
     allowed = handler.authorizer.is_authorized(handler, handler.current_user, action, RESOURCE)
     return bool(await ensure_async(allowed))
 
 
-def break_off(handler: JupyterHandler) -> None:
+def abort_connection(handler: JupyterHandler) -> None:
     """Close the browser's connection in the middle: a part of a file does not look like all."""
     connection = handler.request.connection
     if isinstance(connection, HTTP1Connection):
         connection.close()
 
 
-looked_at = partial(guarded, action="read")
+guarded_read = partial(guarded, action="read")
 """`guarded` for what only looks, whatever the request's method."""
 
 
-def _allowed(method: Callable[..., Any], action: str | None) -> Callable[..., Any]:
+def _authorized(method: Callable[..., Any], action: str | None) -> Callable[..., Any]:
     """`authorized`, telling a signed-in person whom the Authorizer refuses that it is this."""
 
     async def nothing(_self: JupyterHandler) -> None:

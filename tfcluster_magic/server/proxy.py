@@ -1,300 +1,183 @@
-"""Routes of TensorBoards, and the page of each below this server: its sign-in, base_url and origin.
+"""One HTTP request passed on to a server on this machine, and its answer passed back, in pieces.
 
-Promises that only a signed-in, authorised user gets there, that the board never sees a cookie, a
-token or where the person is, and that bodies stream both ways while the server's loop goes on. The
-page that is loaded sees to it that its board runs: a board that idled or died comes back, and one
-that does not start is a page that says why. Where a board listens comes from `ServerBoards` alone.
+Promises that neither body is ever held as a whole: each side waits for the other. What may cross is
+a list of headers in each direction: no cookie, token or name of the person goes out, and nothing
+comes back by which the target could speak for our origin (cookies, rights of others): its policy
+only adds to ours.
+Owns the connection to the target. It does not know who asks, or why.
 """
 
 from __future__ import annotations
 
-import asyncio
 import re
-from typing import Annotated, Any
+from collections.abc import Awaitable, Callable
+from urllib.parse import urlsplit
 
-from msgspec import Meta
-from tornado.httputil import HTTPHeaders
-from tornado.iostream import StreamClosedError
-from tornado.web import HTTPError
+from tornado.http1connection import HTTP1Connection, HTTP1ConnectionParameters
+from tornado.httputil import (
+    HTTPHeaders,
+    HTTPMessageDelegate,
+    RequestStartLine,
+    ResponseStartLine,
+)
+from tornado.iostream import IOStream, StreamClosedError
+from tornado.tcpclient import TCPClient
+from tornado.util import TimeoutError as TornadoTimeout
 
-from ..errors import BackendUnavailable, Conflict, TFClusterError, UsageError
-from ..i18n import _
-from ..spec import Model
-from ..tensorboard.registry import Board
-from ..tensorboard.server import HOST
-from ..tensorboard.views import View
-from ..web import announced
-from .base import GuardedHandler, TFClusterHandler, break_off, guarded, looked_at, may
-from .forward import Broken, Forward, NoAnswer, relocated
-from .pages import failed, starting
-from .tensorboard_page import packed
-from .tensorboards import ServerBoards
+from ..web import body_length
 
-PAGE = "tfcluster/tensorboard"
-"""Below base_url and followed by an id: where a board is served."""
-PATIENCE = 2.5
-"""Seconds that a page waits for its board before it says that it is starting."""
+REQUEST_HEADERS = re.compile(
+    "accept|accept-(encoding|language)|cache-control|content-type|"
+    "if-((un)?modified-since|(none-)?match|range)|pragma|range|user-agent",
+    re.IGNORECASE,
+)
+"""Of the request: what says which bytes are wanted, or what the body is."""
+RESPONSE_HEADERS = re.compile(
+    "accept-ranges|age|cache-control|"
+    "content-(disposition|encoding|language|length|range|security-policy|type)|etag|expires|last-modified|location|retry-after|vary",
+    re.IGNORECASE,
+)
+"""Of the answer: what says what the bytes are, how long they hold, and where else to look."""
 
-_OURS = re.compile(r"(token|_xsrf)(=|$)")
-"""Of a query: the server's token, and that against forged requests."""
-
-_GZIP = re.compile(r"\bgzip\b(?!\s*;\s*q=0(\.0*)?\s*(,|$))")
+CONNECT_WITHIN = 3.0
+ANSWER_WITHIN = 60.0
+_PIECE = 64 * 1024
+_NO_LIMIT = 1 << 50
 
 
-class BoardPage(GuardedHandler):
-    """`/tfcluster/tensorboard/{id}/{path}`."""
+class NoAnswer(Exception):
+    """The target does not listen, or ended without an answer; nothing was passed back."""
 
-    expected_errors = (TFClusterError, NoAnswer, StreamClosedError)
-    _forward: Forward | None = None
 
-    @property
-    def _boards(self) -> ServerBoards:
-        return self.service.boards
+class BrokenAnswer(Exception):
+    """The target, or whoever asked, ended in the middle of the answer."""
 
-    @property
-    def content_security_policy(self) -> str:
-        """Only pages of this server may frame a board; its own policy counts, too."""
-        return "frame-ancestors 'self'"
 
-    def check_xsrf_cookie(self) -> None:
-        """What comes from another site is refused, on the browser's word.
+class ForwardedRequest(HTTPMessageDelegate):
+    """A request that has begun: `send` its body in pieces, then `answer`."""
 
-        TensorBoard's own requests, which only read, know nothing of Jupyter's token. Browsers say
-        `Sec-Fetch-Site` to https and localhost, and `Origin` with every POST.
+    def __init__(self, stream: IOStream) -> None:
+        self._stream = stream
+        self._connection = HTTP1Connection(
+            stream,
+            True,
+            HTTP1ConnectionParameters(
+                no_keep_alive=True,
+                chunk_size=_PIECE,
+                header_timeout=ANSWER_WITHIN,
+                max_body_size=_NO_LIMIT,
+            ),
+        )
+        self._begun = self._complete = False
+
+    @classmethod
+    async def begin(
+        cls, host: str, port: int, method: str, path: str, headers: HTTPHeaders
+    ) -> ForwardedRequest:
+        """Connect and send the head of the request, with one length of its body or none.
+
+        Raises:
+            HTTPError: 400, its headers do not say how long its body is.
+            NoAnswer: nothing listens there.
         """
-        if not hasattr(self, "_jupyter_current_user") or self.token_authenticated:
-            return
-        if self.settings.get("disable_check_xsrf", False):
-            return
-        sent, looks = self.request.headers, self.request.method in ("GET", "HEAD")
-        site = sent.get("Sec-Fetch-Site")
-        ours = site in ("same-origin", "none")
-        if site is None:
-            ours = looks or ("Origin" in sent and self.check_origin())
-        if not ours and not (looks and sent.get("Sec-Fetch-Mode") == "navigate"):
-            raise HTTPError(403, _("a page of another site asked for this TensorBoard"))
+        try:
+            stream = await TCPClient().connect(host, port, timeout=CONNECT_WITHIN)
+        except (OSError, StreamClosedError, TornadoTimeout) as error:
+            raise NoAnswer(str(error)) from None
+        forward = cls(stream)
+        passed = HTTPHeaders({"Host": f"{host}:{port}", "Connection": "close"})
+        for name, value in headers.get_all():
+            of_a_body = name.lower().startswith("content-")
+            if REQUEST_HEADERS.fullmatch(name) and (method == "POST" or not of_a_body):
+                passed.add(name, value)
+        length = body_length(headers) if method == "POST" else None
+        if length is not None:
+            passed["Content-Length"] = str(length)
+        try:
+            await forward._connection.write_headers(RequestStartLine(method, path, ""), passed)
+        except StreamClosedError:
+            forward.close()
+            raise NoAnswer("closed") from None
+        return forward
 
-    async def prepare(self) -> None:  # type: ignore[override]  # as in Jupyter Server's own
-        """Start to pass on a body before it has arrived in full, and never from a stranger."""
-        await super().prepare()
-        if announced(self.request.headers) != 0 and not self.current_user:
-            raise HTTPError(403)  # also a GET: with a body there is no redirect to the login
-        if self.request.method == "POST" and not self._finished:
-            await self._begin()
+    async def send(self, piece: bytes) -> None:
+        """Pass on a piece of the request's body; waits until the target takes it."""
+        try:
+            await self._connection.write(piece)
+        except StreamClosedError:  # it may have answered without reading all: `answer` tells
+            return
 
-    @looked_at
-    async def _begin(self) -> None:
-        its_id = self.path_args[0]
-        await self._connect(its_id, await self._reach(its_id))
+    async def answer(
+        self,
+        head: Callable[[int, str, HTTPHeaders], None],
+        piece: Callable[[bytes], Awaitable[None]],
+    ) -> None:
+        """Pass the answer back: `head` gets status, reason and headers, `piece` what follows.
+
+        Raises:
+            NoAnswer: there is none.
+            Broken: it ended in the middle.
+        """
+        self._head, self._piece = head, piece
+        try:
+            self._connection.finish()
+            await self._connection.read_response(self)
+        except StreamClosedError:
+            pass  # told below
+        finally:
+            self.close()
+        if not self._begun:
+            raise NoAnswer("closed")
+        if not self._complete:
+            raise BrokenAnswer
+
+    def close(self) -> None:
+        """Let go of the target."""
+        self._stream.close()
+
+    # -- what Tornado calls ------------------------------------------------------------------------
+
+    def headers_received(
+        self, start_line: RequestStartLine | ResponseStartLine, headers: HTTPHeaders
+    ) -> None:
+        """The head of the answer."""
+        assert isinstance(start_line, ResponseStartLine)
+        if start_line.code < 200:
+            return
+        self._begun = True
+        passed = HTTPHeaders()
+        for name, value in headers.get_all():
+            if RESPONSE_HEADERS.fullmatch(name):
+                passed.add(name, value)
+        self._head(start_line.code, start_line.reason, passed)
 
     async def data_received(self, chunk: bytes) -> None:
-        """Pass a piece of a body on; one that belongs to nothing is dropped."""
-        if self._forward is not None:
-            await self._forward.send(chunk)
-
-    @guarded
-    async def get(self, its_id: str, path: str | None = None) -> None:
-        """A page, a script or data of the board."""
-        self.check_xsrf_cookie()  # Tornado asks for it only where something may change
-        if path is None:
-            self.redirect(f"{self.request.path}/{self._query}")
-            return
-        if self._boards.is_early(its_id) and await self._packed(path):
-            return
-        board = await (self._reach(its_id) if path else self._opened(its_id))
-        if board is not None:
-            await self._connect(its_id, board)
-            await self._answer(its_id)
-
-    head = get
-
-    @looked_at
-    async def post(self, its_id: str, path: str | None = None) -> None:  # noqa: ARG002
-        """Data of the board; the request is under way."""
-        await self._answer(its_id)
-
-    async def _packed(self, path: str) -> bool:
-        """Answer with a file of TensorBoard's package, if it is one."""
-        gzip = bool(_GZIP.search(self.request.headers.get("Accept-Encoding", "")))
-        hashed = "_file_hash" in self.request.query_arguments
-        file = await asyncio.to_thread(packed, path, hashed=hashed, gzip=gzip)
-        if file is None:
-            return False
-        for name, value in file.headers.items():
-            if name == "Content-Security-Policy":
-                self.add_header(name, value)  # beside ours, as where it comes from a board
-            else:
-                self.set_header(name, value)
-        self.set_header("Vary", "Accept-Encoding")
-        self.finish(file.body)
-        return True
-
-    async def _reach(self, its_id: str) -> Board:
-        """The board, started for whoever may do that. Raises as `ServerBoards.reach`."""
-        if await may(self, "write"):
-            return await self._boards.reach(its_id)
-        board = await self._boards.running_board(its_id)
-        if board is None:
-            raise Conflict(_("this TensorBoard does not run, and you may not start it here"))
-        return board
-
-    async def _opened(self, its_id: str) -> Board | None:
-        """The board for a page that is being loaded; None when the page says that it starts."""
-        if (board := self._boards.just_opened(its_id)) is not None:
-            return board
-        if not await may(self, "write"):
-            return await self._reach(its_id)
-        opening = self._boards.begin(its_id)
-        await asyncio.wait([opening], timeout=PATIENCE)
-        if opening.done():
-            return opening.result()
-        self._show(starting(), 202)
-        return None
-
-    async def _connect(self, its_id: str, board: Board) -> None:
+        """A piece of its body."""
         try:
-            self._forward = await self._sent(board)
-        except NoAnswer:  # it has just ended
-            self._boards.lost(its_id)
-            self._forward = await self._sent(await self._reach(its_id))
+            await self._piece(chunk)
+        except StreamClosedError:  # whoever asked has gone
+            self.close()
 
-    async def _sent(self, board: Board) -> Forward:
-        self._board = board
-        asked = self.request
-        path = board.path_prefix + asked.path[len(self._base) :]  # as it came, nothing decoded
-        method = str(asked.method)
-        return await Forward.begin(HOST, board.port, method, path + self._query, asked.headers)
-
-    @property
-    def _query(self) -> str:
-        """What follows the path, as it came, but for what opens this server."""
-        pairs = [p for p in self.request.query.split("&") if p and not _OURS.match(p)]
-        return f"?{'&'.join(pairs)}" if pairs else ""
-
-    @property
-    def _base(self) -> str:
-        """The path of the board's pages as the browser sees it."""
-        ours = f"/{PAGE}/{self.path_args[0]}"
-        return self.request.path.partition(ours)[0] + ours
-
-    async def _answer(self, its_id: str, *, again: bool = False) -> None:
-        assert self._forward is not None
-        try:
-            await self._forward.answer(self._head, self._piece)
-        except NoAnswer:
-            self._boards.lost(its_id)
-            if again or self.request.method == "POST":
-                raise
-            # It was killed between taking the request and answering it.
-            self._forward = await self._sent(await self._reach(its_id))
-            await self._answer(its_id, again=True)
-            return
-        except Broken:
-            break_off(self)
-            return
-        self.finish()
-
-    def _head(self, code: int, reason: str, headers: HTTPHeaders) -> None:
-        self.set_status(code, reason)
-        self.clear_header("Content-Type")
-        for name, value in headers.get_all():
-            self.add_header(name, value)
-        if "Location" in headers:
-            board, where = self._board, headers["Location"]
-            there = relocated(where, HOST, board.port, board.path_prefix, self._base)
-            self.set_header("Location", there)
-
-    async def _piece(self, chunk: bytes) -> None:
-        self.write(chunk)
-        await self.flush()
-
-    def compute_etag(self) -> None:
-        """The board's own, or none."""
-
-    def on_finish(self) -> None:
-        """Whatever came of it, the board need not go on."""
-        if self._forward is not None:
-            self._forward.close()
-
-    def on_connection_close(self) -> None:
-        """Nobody listens any more."""
-        self.on_finish()
-        super().on_connection_close()
-
-    # -- when there is no board --------------------------------------------------------------------
-
-    def problem_of(self, error: BaseException) -> dict[str, Any]:
-        """Return the problem to send for an error, also for a board that does not answer."""
-        if isinstance(error, NoAnswer):
-            error = BackendUnavailable(_("TensorBoard does not answer; reload the page"))
-        return super().problem_of(error)
-
-    def send_problem(self, told: dict[str, Any]) -> None:
-        """Tell what went wrong: a page to somebody who loads a page, a problem to a script."""
-        arguments = vars(self).get("path_args") or []  # none if the address is not valid UTF-8
-        if len(arguments) < 2 or not arguments[1]:
-            self._show(failed(told["detail"]), told["status"])
-        else:
-            super().send_problem(told)
-
-    def _show(self, page: str, status: int) -> None:
-        self.set_status(status)
-        self.set_header("Content-Type", "text/html; charset=utf-8")
-        self.set_header("Cache-Control", "no-store")
-        policy = f"{self.content_security_policy}; default-src 'none'; style-src 'unsafe-inline'"
-        self.set_header("Content-Security-Policy", policy)
-        self.finish(page)
+    def finish(self) -> None:
+        """The answer is complete."""
+        self._complete = True
 
 
-class BoardBody(Model, frozen=True):
-    """What `POST /tensorboards` takes: runs, or a folder, or nothing for all runs."""
+def relocated(location: str, host: str, port: int, prefix: str, base: str) -> str:
+    """A redirect of the target, whose pages are below `prefix`, as it must be below `base`.
 
-    refs: Annotated[tuple[str, ...], Meta(max_length=100)] = ()
-    folder: Annotated[str, Meta(max_length=4096)] | None = None
-    wait: bool = True
-
-
-def told(view: View, running: bool = True) -> dict[str, Any]:
-    """A view as the page gets it; `path` is below the server's base_url."""
-    return {
-        "id": view.id,
-        "path": f"{PAGE}/{view.id}/",
-        "title": view.title,
-        "refs": list(view.runs),
-        "folder": view.asked,
-        "running": running,
-    }
-
-
-class BoardsHandler(TFClusterHandler):
-    """`/tensorboards`."""
-
-    @guarded
-    async def get(self) -> None:
-        """The boards that run."""
-        views = await self.service.boards.running()
-        self.reply({"tensorboards": [told(view) for view in views]})
-
-    @guarded
-    async def post(self) -> None:
-        """Open the board on runs or a folder: the same one each time."""
-        wish = self.read(BoardBody)
-        if wish.refs and wish.folder is not None:
-            raise UsageError(_("name runs or a folder, not both"))
-        view, running = await self.service.boards.open(wish.refs, wish.folder, wait=wish.wait)
-        self.reply(told(view, running), 201 if running else 202)
-
-
-class BoardHandler(TFClusterHandler):
-    """`/tensorboards/{id}`."""
-
-    @guarded
-    async def delete(self, its_id: str) -> None:
-        """End a board; what it showed stays, and its page starts it again."""
-        await self.service.boards.stop(its_id)
-        self.set_status(204)
-        self.finish()
-
-
-ROUTES = [(r"tensorboards", BoardsHandler), (r"tensorboards/([0-9a-f]{16})", BoardHandler)]
-PAGES = [(rf"{PAGE}/([0-9a-f]{{16}})(?:/(.*))?", BoardPage)]
+    One to another server stays as it is, and so does one relative to the page.
+    """
+    parts = urlsplit(location)
+    if parts.netloc and parts.netloc not in (f"{host}:{port}", f"localhost:{port}"):
+        return location
+    if not parts.netloc and not parts.path.startswith("/"):
+        return location
+    path = parts.path
+    if path == prefix or path.startswith(f"{prefix}/"):
+        path = path[len(prefix) :]
+    return (
+        base.rstrip("/")
+        + "/"
+        + parts._replace(scheme="", netloc="", path=path.lstrip("/")).geturl()
+    )

@@ -14,15 +14,14 @@ from tornado.iostream import StreamClosedError
 from ..backends.base import LogLine
 from ..errors import BackendUnavailable, InvalidRequest, Problem, TFClusterError
 from ..i18n import _
-from ..launch.command_line import command_of, line_of
-from ..launch.manifest import manifest_of
+from ..launch.cluster_file import cluster_file_of
+from ..launch.command_line import notebook_cell, shell_command
 from ..output.documents import to_yaml
-from ..output.stream import Prefixer, task_names
-from ..output.text import PLAIN
-from ..problems import problem
+from ..output.text import PLAIN, Prefixer, task_names
 from ..spec import Model, TFCluster
-from .base import TFClusterHandler, break_off, guarded
-from .logs import Encode, Lines, Stream
+from ..web import problem
+from .base import TFClusterHandler, abort_connection, guarded
+from .log_streams import Encode, Lines, LogStream
 from .worker import READ_WITHIN
 
 HEARTBEAT = 15.0
@@ -65,7 +64,7 @@ class RunHandler(TFClusterHandler):
     async def get(self, ref: str) -> None:
         """All of a run's record, and the words that would launch it again."""
         cluster = await self.call(self.service.manager.status, ref)
-        words = await self.call(_words_of, cluster)
+        words = await self.call(_launch_text, cluster)
         self.reply(self.service.view(cluster, whole=True) | words)
 
     @guarded
@@ -100,7 +99,7 @@ class StopHandler(TFClusterHandler):
 class LogsHandler(TFClusterHandler):
     """`/clusters/{ref}/logs`."""
 
-    _stream: Stream | None = None
+    _stream: LogStream | None = None
 
     @guarded
     async def get(self, ref: str) -> None:
@@ -115,7 +114,9 @@ class LogsHandler(TFClusterHandler):
         def read() -> Lines:
             return manager.logs(name, tasks, follow=follow and not download, tail=tail)
 
-        stream = self.service.streams.begin(cluster, read, _as_text(show) if download else _as_json)
+        stream = self.service.streams.begin(
+            cluster, read, _encode_text(show) if download else _encode_json
+        )
         self._stream = stream
         try:
             first = await stream.next(READ_WITHIN)
@@ -141,7 +142,7 @@ class LogsHandler(TFClusterHandler):
             self._stream.close()
         super().on_connection_close()
 
-    async def _send_text(self, stream: Stream, batch: bytes | None) -> None:
+    async def _send_text(self, stream: LogStream, batch: bytes | None) -> None:
         self.set_header("Content-Type", "text/plain; charset=utf-8")
         try:
             while batch is not None:
@@ -154,11 +155,11 @@ class LogsHandler(TFClusterHandler):
             raise
         except Exception:  # noqa: BLE001 - whatever it is: a part must not look like the whole
             self.log_exception(*sys.exc_info())
-            break_off(self)
+            abort_connection(self)
             return
         self.finish(set_content_type="text/plain; charset=utf-8")
 
-    async def _send_json(self, stream: Stream, batch: bytes | None) -> None:
+    async def _send_json(self, stream: LogStream, batch: bytes | None) -> None:
         self.set_header("Content-Type", "application/x-ndjson")
         self.set_header("Cache-Control", "no-store")
         self.set_header("X-Accel-Buffering", "no")  # a proxy that collects would make it late
@@ -179,7 +180,7 @@ class LogsHandler(TFClusterHandler):
             self.write(msgspec.json.encode({"problem": problem(error)}) + b"\n")
         self.finish(set_content_type="application/x-ndjson")
 
-    async def _next(self, stream: Stream, within: float) -> bytes | None:
+    async def _next(self, stream: LogStream, within: float) -> bytes | None:
         try:
             return await stream.next(max(0.0, within))
         except asyncio.TimeoutError:
@@ -197,21 +198,21 @@ class LogsHandler(TFClusterHandler):
         return int(said)
 
 
-def _words_of(cluster: TFCluster) -> dict[str, Any]:
+def _launch_text(cluster: TFCluster) -> dict[str, Any]:
     """What says all of a run again: for a cell of 60 KB it takes half a second."""
     return {
-        "line": line_of(cluster),
-        "command": command_of(cluster),
-        "yaml": to_yaml(manifest_of(cluster)),
+        "line": notebook_cell(cluster),
+        "command": shell_command(cluster),
+        "yaml": to_yaml(cluster_file_of(cluster)),
         "tasks": task_names(cluster),
     }
 
 
-def _as_json(lines: list[LogLine]) -> bytes:
+def _encode_json(lines: list[LogLine]) -> bytes:
     return msgspec.json.encode({"lines": [(line.task, line.text) for line in lines]}) + b"\n"
 
 
-def _as_text(show: Prefixer) -> Encode:
+def _encode_text(show: Prefixer) -> Encode:
     return lambda lines: "".join(f"{show(line)}\n" for line in lines).encode()
 
 

@@ -1,4 +1,4 @@
-"""What the routes of one server share: the door to the clusters, the worker, what is being watched.
+"""What the routes of one server share: the manager, the worker, events, streams and boards.
 
 Owns the life of these, from the start of the extension to its end; one for each server, however
 many tabs are open. What it knows of a run beside its record was read before: asking is free.
@@ -6,23 +6,117 @@ many tabs are open. What it knows of a run beside its record was read before: as
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import cached_property, partial
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jupyter_server.services.contents.fileio import FileManagerMixin
 
 from ..backends.base import Backend
-from ..output.view import run_view
-from ..runs.manager import ClusterManager
-from ..runs.watcher import Feed, Known
+from ..errors import InvalidRequest, Problem
+from ..i18n import _
+from ..output.run_view import run_view
+from ..runs.manager import ENDING_TIMEOUT, ClusterManager
+from ..runs.watcher import RunWatcher, WatchedRun
 from ..spec import TFCluster
-from .files import files_root
-from .logs import Streams
-from .push import Push, register
-from .removals import Removals
+from .log_streams import LogStreams
+from .run_events import RunEvents, register_schema
 from .tensorboards import ServerBoards
-from .worker import Worker
+from .worker import READ_WITHIN, Worker
+
+if TYPE_CHECKING:
+    from logging import Logger
+
+
+def files_root(serverapp: Any) -> Path | None:
+    """The folder in which the file browser begins; None when what it shows are no files."""
+    contents = serverapp.contents_manager
+    if not isinstance(contents, FileManagerMixin):
+        return None  # its root_dir, if it has one, is that of the disk
+    return Path(os.path.abspath(contents.root_dir))  # type: ignore[attr-defined]
+
+
+def browsed_file(root: Path | None, said: str, field: str) -> Path:
+    """The file that the file browser calls `said`: below `root`, whatever links lead out of it.
+
+    A full path is taken, too, when it lies there.
+
+    Raises:
+        InvalidRequest: it leads out of the root, or there is none.
+    """
+    if root is None:
+        allowed = _(
+            "what the file browser of this server shows are no files of this machine: give a URL, "
+            "or use `%tfcluster launch` in a notebook"
+        )
+        raise InvalidRequest([Problem(field, said, allowed)])
+    top = os.path.abspath(root)
+    browsed, full = (os.path.normpath(p) for p in (os.path.join(top, said.lstrip("/")), said))
+    if os.path.isabs(full) and not os.path.lexists(browsed):
+        browsed = full  # as it is written in a shell
+    if os.path.commonpath([top, browsed]) == top:
+        return Path(browsed)
+    allowed = _(
+        "a path here begins in {root}, the folder of the file browser; "
+        "`%tfcluster launch` in a notebook takes any other"
+    ).format(root=top)
+    raise InvalidRequest([Problem(field, said, allowed)])
+
+
+# Runs that are being removed: nobody who asks has to wait for their tasks to end. There is one
+# removal of each run however many ask for it, and the pages hear of it when it is done. One that
+# fails leaves the run as it is then, which is shown.
+
+REMOVE_OUTPUT_WITHIN = 60.0
+"""Seconds for removing the output of a run, beyond those for its end."""
+
+
+class Removals:
+    """The removals of one server; used from its loop only."""
+
+    def __init__(
+        self, manager: ClusterManager, feed: RunWatcher, worker: Worker, log: Logger
+    ) -> None:
+        self._manager, self._feed, self._worker, self._log = manager, feed, worker, log
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+
+    async def remove(self, run: TFCluster, with_logs: bool, within: float) -> bool:
+        """Remove a run that is asked to end; whether it was gone in so many seconds.
+
+        Raises:
+            TFClusterError: it cannot be removed, and this was known in time.
+        """
+        uid = run.metadata.uid
+        if uid not in self._under_way:
+            task = asyncio.get_running_loop().create_task(self._remove(run, with_logs))
+            self._under_way[uid] = task
+            task.add_done_callback(lambda done: self._done(run, done))
+        task = self._under_way[uid]
+        await asyncio.wait([task], timeout=within)
+        if task.done():
+            task.result()
+        return task.done()
+
+    def end(self) -> None:
+        """Wait for none of them any more."""
+        for task in self._under_way.values():
+            task.cancel()
+
+    async def _remove(self, run: TFCluster, with_logs: bool) -> None:
+        name = run.metadata.name
+        within = READ_WITHIN + run.spec.lifecycle.grace + ENDING_TIMEOUT + REMOVE_OUTPUT_WITHIN
+        await self._worker.call(self._manager.delete, name, with_logs=with_logs, within=within)
+        self._feed.removed(name, run.metadata.uid)
+
+    def _done(self, run: TFCluster, task: asyncio.Task[None]) -> None:
+        self._under_way.pop(run.metadata.uid, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._log.warning("TFCluster: %s was not removed: %s", run.metadata.name, error)
 
 
 class Service:
@@ -37,8 +131,8 @@ class Service:
         self.serverapp = serverapp
         self.log = serverapp.log
         self._counts_as_activity = counts_as_activity
-        self.streams = Streams()
-        register(serverapp.event_logger)
+        self.streams = LogStreams()
+        register_schema(serverapp.event_logger)
 
     @cached_property
     def manager(self) -> ClusterManager:
@@ -58,14 +152,14 @@ class Service:
         return Worker()
 
     @cached_property
-    def feed(self) -> Feed:
+    def feed(self) -> RunWatcher:
         """Every run as it changes."""
-        return Feed(self.manager)
+        return RunWatcher(self.manager)
 
     @cached_property
-    def run_events(self) -> Push:
+    def run_events(self) -> RunEvents:
         """What tells the pages."""
-        return Push(self.feed, self.serverapp.event_logger, self.log, self._look)
+        return RunEvents(self.feed, self.serverapp.event_logger, self.log, self._look)
 
     @cached_property
     def removals(self) -> Removals:
@@ -99,7 +193,7 @@ class Service:
         for cluster in clusters:
             beside = known.get(cluster.metadata.name)
             if beside is None or beside.cluster.metadata.uid != cluster.metadata.uid:
-                beside = Known(cluster)
+                beside = WatchedRun(cluster)
             beside = replace(beside, cluster=cluster)  # it may be over by now
             view = run_view(cluster, beside.progress, beside.notes, away=beside.outage, whole=whole)
             views.append(view)

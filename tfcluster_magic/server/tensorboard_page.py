@@ -1,22 +1,87 @@
-"""TensorBoard's page out of its package, for a tab whose board is still starting.
+"""Routes of TensorBoards, and the page of each below this server.
 
-Promises what the board itself would answer: the same bytes, type, caching and policy. A browser
-takes as long to read the page's script as a board takes to start; so both happen at once. None
-where the package is not laid out as is known here: the board is asked then, once it runs. Never
-imports TensorBoard, and never unpacks what the browser can.
+Only a signed-in, authorised user gets there, the board never sees a cookie, a token or where the
+person is, and bodies stream both ways while the server's loop goes on. The page that is loaded sees
+to it that its board runs: a board that idled or died comes back, and one that does not start is a
+page that says why. Where a board listens comes from `ServerBoards` alone.
 """
 
 from __future__ import annotations
 
+import asyncio
 import mimetypes
+import re
 import struct
 import zipfile
 from dataclasses import dataclass
+from html import escape
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Annotated, Any
+
+from msgspec import Meta
+from tornado.httputil import HTTPHeaders
+from tornado.iostream import StreamClosedError
+from tornado.web import HTTPError
+
+from ..errors import BackendUnavailable, Conflict, TFClusterError, UsageError
+from ..i18n import _, current_language
+from ..spec import Model
+from ..tensorboard.process import Board
+from ..tensorboard.server import HOST
+from ..tensorboard.views import View
+from ..web import body_length
+from .base import (
+    GuardedHandler,
+    TFClusterHandler,
+    abort_connection,
+    guarded,
+    guarded_read,
+    is_allowed,
+)
+from .proxy import BrokenAnswer, ForwardedRequest, NoAnswer, relocated
+from .tensorboards import ServerBoards
+
+_OWN_PAGE = """\
+<!doctype html>
+<html lang="{lang}"><head><meta charset="utf-8"><title>TensorBoard</title>{head}
+<style>
+:root {{ color-scheme: light dark; }}
+body {{ font: 14px/1.5 system-ui, sans-serif; }}
+main {{ margin: 3rem auto; max-width: 60rem; padding: 0 1rem; }}
+pre {{ white-space: pre-wrap; overflow-wrap: anywhere; }}
+</style></head>
+<body><main>{body}</main></body></html>
+"""
+
+
+def starting_page() -> str:
+    """Looks again each second, by itself."""
+    return _own_page(
+        f'<p role="status">{escape(_("TensorBoard is starting …"))}</p>',
+        '<meta http-equiv="refresh" content="1">',
+    )
+
+
+def failed_page(detail: str) -> str:
+    """What went wrong, with a way to try again."""
+    first, _newline, rest = detail.partition("\n")
+    more = f"<pre>{escape(rest)}</pre>" if rest else ""
+    again = escape(_("Try again"))
+    return _own_page(f'<p role="alert">{escape(first)}</p>{more}<p><a href="">{again}</a></p>')
+
+
+def _own_page(body: str, head: str = "") -> str:
+    return _OWN_PAGE.format(lang=current_language().replace("_", "-"), head=head, body=body)
+
+
+# TensorBoard's page out of its package, for a tab whose board is still starting: the same bytes,
+# type, caching and policy. A browser takes as long to read the page's script as a board takes to
+# start; so both happen at once. None where the package is not laid out as is known here: the board
+# is asked then, once it runs. Never imports TensorBoard, and never unpacks what the browser can.
 
 INDEX = "index.html"
-_HEAD = b'<!doctype html><meta name="tb-relative-root" content="./">'
+_ROOT_TAG = b'<!doctype html><meta name="tb-relative-root" content="./">'
 _POLICY = (
     "default-src 'self';font-src 'self' data:;frame-src 'self' https://ui.perfetto.dev;"
     "img-src 'self' data: blob:;object-src 'none';"
@@ -24,21 +89,21 @@ _POLICY = (
     "script-src 'self' 'unsafe-eval'"
 )
 _SCRIPT = "text/javascript"
-_HELD = 86400
+_SCRIPT_MAX_AGE = 86400
 """Seconds that a browser keeps a script whose address names its contents."""
 _LOCAL_HEADER = 30
 _GZIP_HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
 
 
 @dataclass(frozen=True)
-class Packed:
+class PackagedFile:
     """A file as it is sent."""
 
     body: bytes
     headers: dict[str, str]
 
 
-def packed(path: str, *, hashed: bool, gzip: bool) -> Packed | None:
+def packaged_file(path: str, *, hashed: bool, gzip: bool) -> PackagedFile | None:
     """The file at `path` below the page ("" is the page), if the package has it.
 
     Args:
@@ -53,11 +118,11 @@ def packed(path: str, *, hashed: bool, gzip: bool) -> Packed | None:
             if entry.is_dir() or not {INDEX, "index.js"} <= set(archive.namelist()):
                 return None
             if name == INDEX:
-                return Packed(_HEAD + archive.read(entry), _headers(name, hashed))
+                return PackagedFile(_ROOT_TAG + archive.read(entry), _file_headers(name, hashed))
             if gzip and entry.compress_type == zipfile.ZIP_DEFLATED:
-                told = _headers(name, hashed) | {"Content-Encoding": "gzip"}
-                return Packed(_gzipped(archive, entry), told)
-            return Packed(archive.read(entry), _headers(name, hashed))
+                told = _file_headers(name, hashed) | {"Content-Encoding": "gzip"}
+                return PackagedFile(_gzipped(archive, entry), told)
+            return PackagedFile(archive.read(entry), _file_headers(name, hashed))
     except (OSError, KeyError, ValueError, struct.error, zipfile.BadZipFile):
         return None
 
@@ -79,14 +144,288 @@ def _gzipped(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
     return _GZIP_HEADER + deflated + struct.pack("<II", entry.CRC, entry.file_size & 0xFFFFFFFF)
 
 
-def _headers(name: str, hashed: bool) -> dict[str, str]:
+def _file_headers(name: str, hashed: bool) -> dict[str, str]:
     kind = _SCRIPT if name.endswith(".js") else mimetypes.guess_type(name)[0]
     kind = kind or "application/octet-stream"
     is_text = kind.startswith("text/") or kind == "image/svg+xml"
     headers = {"Content-Type": f"{kind}; charset=utf-8" if is_text else kind}
     if hashed and kind == _SCRIPT:
-        return headers | {"Cache-Control": f"private, max-age={_HELD}"}
+        return headers | {"Cache-Control": f"private, max-age={_SCRIPT_MAX_AGE}"}
     headers |= {"Cache-Control": "no-cache, must-revalidate", "Expires": "0"}
     if kind == "text/html":
         headers["Content-Security-Policy"] = _POLICY
     return headers
+
+
+# The routes
+
+PAGE = "tfcluster/tensorboard"
+"""Below base_url and followed by an id: where a board is served."""
+PATIENCE = 2.5
+"""Seconds that a page waits for its board before it says that it is starting."""
+
+_SECRET_PARAMETERS = re.compile(r"(token|_xsrf)(=|$)")
+"""Of a query: the server's token, and that against forged requests."""
+
+_GZIP = re.compile(r"\bgzip\b(?!\s*;\s*q=0(\.0*)?\s*(,|$))")
+
+
+class BoardPage(GuardedHandler):
+    """`/tfcluster/tensorboard/{id}/{path}`."""
+
+    expected_errors = (TFClusterError, NoAnswer, StreamClosedError)
+    _forward: ForwardedRequest | None = None
+
+    @property
+    def _boards(self) -> ServerBoards:
+        return self.service.boards
+
+    @property
+    def content_security_policy(self) -> str:
+        """Only pages of this server may frame a board; its own policy counts, too."""
+        return "frame-ancestors 'self'"
+
+    def check_xsrf_cookie(self) -> None:
+        """What comes from another site is refused, on the browser's word.
+
+        TensorBoard's own requests, which only read, know nothing of Jupyter's token. Browsers say
+        `Sec-Fetch-Site` to https and localhost, and `Origin` with every POST.
+        """
+        if not hasattr(self, "_jupyter_current_user") or self.token_authenticated:
+            return
+        if self.settings.get("disable_check_xsrf", False):
+            return
+        sent, looks = self.request.headers, self.request.method in ("GET", "HEAD")
+        site = sent.get("Sec-Fetch-Site")
+        ours = site in ("same-origin", "none")
+        if site is None:
+            ours = looks or ("Origin" in sent and self.check_origin())
+        if not ours and not (looks and sent.get("Sec-Fetch-Mode") == "navigate"):
+            raise HTTPError(403, _("a page of another site asked for this TensorBoard"))
+
+    async def prepare(self) -> None:  # type: ignore[override]  # as in Jupyter Server's own
+        """Start to pass on a body before it has arrived in full, and never from a stranger."""
+        await super().prepare()
+        if body_length(self.request.headers) != 0 and not self.current_user:
+            raise HTTPError(403)  # also a GET: with a body there is no redirect to the login
+        if self.request.method == "POST" and not self._finished:
+            await self._begin()
+
+    @guarded_read
+    async def _begin(self) -> None:
+        its_id = self.path_args[0]
+        await self._connect(its_id, await self._reach(its_id))
+
+    async def data_received(self, chunk: bytes) -> None:
+        """Pass a piece of a body on; one that belongs to nothing is dropped."""
+        if self._forward is not None:
+            await self._forward.send(chunk)
+
+    @guarded
+    async def get(self, its_id: str, path: str | None = None) -> None:
+        """A page, a script or data of the board."""
+        self.check_xsrf_cookie()  # Tornado asks for it only where something may change
+        if path is None:
+            self.redirect(f"{self.request.path}/{self._query}")
+            return
+        if self._boards.is_early(its_id) and await self._packed(path):
+            return
+        board = await (self._reach(its_id) if path else self._opened(its_id))
+        if board is not None:
+            await self._connect(its_id, board)
+            await self._answer(its_id)
+
+    head = get
+
+    @guarded_read
+    async def post(self, its_id: str, path: str | None = None) -> None:  # noqa: ARG002
+        """Data of the board; the request is under way."""
+        await self._answer(its_id)
+
+    async def _packed(self, path: str) -> bool:
+        """Answer with a file of TensorBoard's package, if it is one."""
+        gzip = bool(_GZIP.search(self.request.headers.get("Accept-Encoding", "")))
+        hashed = "_file_hash" in self.request.query_arguments
+        file = await asyncio.to_thread(packaged_file, path, hashed=hashed, gzip=gzip)
+        if file is None:
+            return False
+        for name, value in file.headers.items():
+            if name == "Content-Security-Policy":
+                self.add_header(name, value)  # beside ours, as where it comes from a board
+            else:
+                self.set_header(name, value)
+        self.set_header("Vary", "Accept-Encoding")
+        self.finish(file.body)
+        return True
+
+    async def _reach(self, its_id: str) -> Board:
+        """The board, started for whoever may do that. Raises as `ServerBoards.reach`."""
+        if await is_allowed(self, "write"):
+            return await self._boards.reach(its_id)
+        board = await self._boards.running_board(its_id)
+        if board is None:
+            raise Conflict(_("this TensorBoard does not run, and you may not start it here"))
+        return board
+
+    async def _opened(self, its_id: str) -> Board | None:
+        """The board for a page that is being loaded; None when the page says that it starts."""
+        if (board := self._boards.just_opened(its_id)) is not None:
+            return board
+        if not await is_allowed(self, "write"):
+            return await self._reach(its_id)
+        opening = self._boards.begin(its_id)
+        await asyncio.wait([opening], timeout=PATIENCE)
+        if opening.done():
+            return opening.result()
+        self._show(starting_page(), 202)
+        return None
+
+    async def _connect(self, its_id: str, board: Board) -> None:
+        try:
+            self._forward = await self._sent(board)
+        except NoAnswer:  # it has just ended
+            self._boards.lost(its_id)
+            self._forward = await self._sent(await self._reach(its_id))
+
+    async def _sent(self, board: Board) -> ForwardedRequest:
+        self._board = board
+        asked = self.request
+        path = board.path_prefix + asked.path[len(self._base) :]  # as it came, nothing decoded
+        method = str(asked.method)
+        return await ForwardedRequest.begin(
+            HOST, board.port, method, path + self._query, asked.headers
+        )
+
+    @property
+    def _query(self) -> str:
+        """What follows the path, as it came, but for what opens this server."""
+        pairs = [p for p in self.request.query.split("&") if p and not _SECRET_PARAMETERS.match(p)]
+        return f"?{'&'.join(pairs)}" if pairs else ""
+
+    @property
+    def _base(self) -> str:
+        """The path of the board's pages as the browser sees it."""
+        ours = f"/{PAGE}/{self.path_args[0]}"
+        return self.request.path.partition(ours)[0] + ours
+
+    async def _answer(self, its_id: str, *, again: bool = False) -> None:
+        assert self._forward is not None
+        try:
+            await self._forward.answer(self._head, self._piece)
+        except NoAnswer:
+            self._boards.lost(its_id)
+            if again or self.request.method == "POST":
+                raise
+            # It was killed between taking the request and answering it.
+            self._forward = await self._sent(await self._reach(its_id))
+            await self._answer(its_id, again=True)
+            return
+        except BrokenAnswer:
+            abort_connection(self)
+            return
+        self.finish()
+
+    def _head(self, code: int, reason: str, headers: HTTPHeaders) -> None:
+        self.set_status(code, reason)
+        self.clear_header("Content-Type")
+        for name, value in headers.get_all():
+            self.add_header(name, value)
+        if "Location" in headers:
+            board, where = self._board, headers["Location"]
+            there = relocated(where, HOST, board.port, board.path_prefix, self._base)
+            self.set_header("Location", there)
+
+    async def _piece(self, chunk: bytes) -> None:
+        self.write(chunk)
+        await self.flush()
+
+    def compute_etag(self) -> None:
+        """The board's own, or none."""
+
+    def on_finish(self) -> None:
+        """Whatever came of it, the board need not go on."""
+        if self._forward is not None:
+            self._forward.close()
+
+    def on_connection_close(self) -> None:
+        """Nobody listens any more."""
+        self.on_finish()
+        super().on_connection_close()
+
+    # -- when there is no board --------------------------------------------------------------------
+
+    def problem_of(self, error: BaseException) -> dict[str, Any]:
+        """Return the problem to send for an error, also for a board that does not answer."""
+        if isinstance(error, NoAnswer):
+            error = BackendUnavailable(_("TensorBoard does not answer; reload the page"))
+        return super().problem_of(error)
+
+    def send_problem(self, told: dict[str, Any]) -> None:
+        """Tell what went wrong: a page to somebody who loads a page, a problem to a script."""
+        arguments = vars(self).get("path_args") or []  # none if the address is not valid UTF-8
+        if len(arguments) < 2 or not arguments[1]:
+            self._show(failed_page(told["detail"]), told["status"])
+        else:
+            super().send_problem(told)
+
+    def _show(self, page: str, status: int) -> None:
+        self.set_status(status)
+        self.set_header("Content-Type", "text/html; charset=utf-8")
+        self.set_header("Cache-Control", "no-store")
+        policy = f"{self.content_security_policy}; default-src 'none'; style-src 'unsafe-inline'"
+        self.set_header("Content-Security-Policy", policy)
+        self.finish(page)
+
+
+class BoardBody(Model, frozen=True):
+    """What `POST /tensorboards` takes: runs, or a folder, or nothing for all runs."""
+
+    refs: Annotated[tuple[str, ...], Meta(max_length=100)] = ()
+    folder: Annotated[str, Meta(max_length=4096)] | None = None
+    wait: bool = True
+
+
+def tensorboard_json(view: View, running: bool = True) -> dict[str, Any]:
+    """A view as the page gets it; `path` is below the server's base_url."""
+    return {
+        "id": view.id,
+        "path": f"{PAGE}/{view.id}/",
+        "title": view.title,
+        "refs": list(view.runs),
+        "folder": view.asked,
+        "running": running,
+    }
+
+
+class BoardsHandler(TFClusterHandler):
+    """`/tensorboards`."""
+
+    @guarded
+    async def get(self) -> None:
+        """The boards that run."""
+        views = await self.service.boards.running()
+        self.reply({"tensorboards": [tensorboard_json(view) for view in views]})
+
+    @guarded
+    async def post(self) -> None:
+        """Open the board on runs or a folder: the same one each time."""
+        wish = self.read(BoardBody)
+        if wish.refs and wish.folder is not None:
+            raise UsageError(_("name runs or a folder, not both"))
+        view, running = await self.service.boards.open(wish.refs, wish.folder, wait=wish.wait)
+        self.reply(tensorboard_json(view, running), 201 if running else 202)
+
+
+class BoardHandler(TFClusterHandler):
+    """`/tensorboards/{id}`."""
+
+    @guarded
+    async def delete(self, its_id: str) -> None:
+        """End a board; what it showed stays, and its page starts it again."""
+        await self.service.boards.stop(its_id)
+        self.set_status(204)
+        self.finish()
+
+
+ROUTES = [(r"tensorboards", BoardsHandler), (r"tensorboards/([0-9a-f]{16})", BoardHandler)]
+PAGES = [(rf"{PAGE}/([0-9a-f]{{16}})(?:/(.*))?", BoardPage)]

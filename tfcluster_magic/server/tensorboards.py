@@ -18,9 +18,8 @@ from pathlib import Path
 from ..errors import Conflict, NotAllowed, NotFound
 from ..i18n import _
 from ..runs.manager import ClusterManager
-from ..tensorboard.process import START_TIMEOUT
-from ..tensorboard.registry import Board
-from ..tensorboard.server import started
+from ..tensorboard.process import START_TIMEOUT, Board
+from ..tensorboard.server import start_time
 from ..tensorboard.views import View
 from .worker import Worker
 
@@ -31,14 +30,14 @@ A_MOMENT = 3.0
 
 
 @dataclass(frozen=True)
-class _Living:
+class _RunningBoard:
     board: Board
     began: str | None
     seen: float
 
     @property
     def lives(self) -> bool:
-        return self.began is not None and started(self.board.pid) == self.began
+        return self.began is not None and start_time(self.board.pid) == self.began
 
 
 class ServerBoards:
@@ -54,7 +53,7 @@ class ServerBoards:
         self, manager: ClusterManager, worker: Worker, files_root: Callable[[], Path | None]
     ) -> None:
         self._manager, self._worker, self._files_root = manager, worker, files_root
-        self._living: dict[str, _Living] = {}
+        self._living: dict[str, _RunningBoard] = {}
         self._opening: dict[str, asyncio.Task[Board]] = {}
         self._started: dict[str, Board] = {}
         self._stopped: set[str] = set()
@@ -162,7 +161,7 @@ class ServerBoards:
             self._living.pop(its_id, None)
             return
         board = done.result()
-        self._living[its_id] = _Living(board, started(board.pid), time.monotonic())
+        self._living[its_id] = _RunningBoard(board, start_time(board.pid), time.monotonic())
         if board.fresh:
             self._started[its_id] = board
 

@@ -64,14 +64,14 @@ class _Room:
         """See `Worker.call`."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + within
-        question = _question(function, args, words)
+        question = _call_key(function, args, words)
         await self._free(question, deadline)
         answer = self._begin(loop, function, args, words)
         await asyncio.wait([answer], timeout=max(0.0, deadline - loop.time()))
         if answer.done():
             return answer.result()
         self._is_late(object() if question is None else question, answer)
-        raise _hangs(within)
+        raise _no_answer(within)
 
     def _is_late(self, key: Hashable, answer: asyncio.Future[Any]) -> None:
         self._late.setdefault(key, set()).add(answer)
@@ -91,14 +91,14 @@ class _Room:
             if late is not None:
                 awaited = set(late)
             elif sum(map(len, self._late.values())) >= self._most:
-                raise _hangs(0)
+                raise _no_answer(0)
             elif len(self._under_way) >= self._most:
                 awaited = set(self._under_way)
             else:
                 return
             left = deadline - asyncio.get_running_loop().time()
             if left <= 0:
-                raise _hangs(deadline - began)
+                raise _no_answer(deadline - began)
             await asyncio.wait(awaited, timeout=left, return_when=asyncio.FIRST_COMPLETED)
 
     def _begin(
@@ -135,7 +135,7 @@ class _Room:
         answer.exception()  # nobody may wait for it any more: asyncio would complain in the log
 
 
-def _question(
+def _call_key(
     function: Callable[..., Any], args: tuple[Any, ...], words: dict[str, Any]
 ) -> Hashable | None:
     """What makes two calls the same; None when that cannot be said."""
@@ -147,7 +147,7 @@ def _question(
     return question
 
 
-def _hangs(seconds: float) -> BackendUnavailable:
+def _no_answer(seconds: float) -> BackendUnavailable:
     if not seconds:
         return BackendUnavailable(
             _("the backend does not answer; what runs goes on, and this view comes back by itself")

@@ -1,18 +1,26 @@
-"""What a TFCluster can say, as frozen msgspec structs: the one JSON form of REST, records, forms
-and the custom resource.
+"""A TFCluster as frozen msgspec structs: one JSON form for REST, records, forms and the custom
+resource.
 
-Imports nothing of ours. It owns shapes, bounds and defaults; rules between fields live in
-`validation/`. JSON names are camelCase; Python names are snake_case.
+This package owns shapes, bounds and defaults; the rules between fields are in `launch.validation`.
+JSON names are camelCase; Python names are snake_case.
 """
 
 from __future__ import annotations
 
-from .base import ENV_NAME_PATTERN, MEMORY_PATTERN, NAME_PATTERN, Model
-from .pods import DataClaim, Pods, SecretUse, Volume
-from .resource import API_VERSION, KIND, Metadata, TFCluster, schema, to_json
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
 from .spec import (
+    ENV_NAME_PATTERN,
+    MEMORY_PATTERN,
+    NAME_PATTERN,
+    DataClaim,
     Lifecycle,
     Mode,
+    Model,
+    Pods,
     PositiveSeconds,
     Program,
     ProgramKind,
@@ -20,11 +28,13 @@ from .spec import (
     ReplicaSet,
     Resources,
     Seconds,
+    SecretUse,
     ServerKind,
     Spec,
     Stop,
     SuccessPolicy,
     TaskType,
+    Volume,
 )
 from .status import (
     Cause,
@@ -83,3 +93,50 @@ __all__ = [
     "schema",
     "to_json",
 ]
+
+
+# One run as a whole: identity, spec and status, and its JSON Schema.
+
+API_VERSION = "tfcluster.dev/v1alpha1"
+KIND = "TFCluster"
+
+
+class Metadata(Model, frozen=True):
+    """Who this run is. `name` is `<cluster>-<run>`, as in `digits-2`."""
+
+    name: str
+    cluster: Annotated[str, Meta(pattern=NAME_PATTERN, description="the name that the user chose")]
+    run: Annotated[int, Meta(ge=1)]
+    uid: str
+    created_at: float
+    owner: str = ""
+
+
+class TFCluster(Model, frozen=True, kw_only=True, omit_defaults=False):
+    """One run of a TFCluster: identity, wish and status."""
+
+    api_version: str = API_VERSION
+    kind: str = KIND
+    metadata: Metadata
+    spec: Spec
+    status: Status = Status(phase=Phase.QUEUED, reason=Reason.QUEUED)
+
+    @property
+    def active(self) -> bool:
+        """Whether the run has not reached a final phase."""
+        return not self.status.phase.is_final
+
+
+# msgspec learns a struct at its first use, and is not safe from a second thread that uses it then:
+# the process dies. Servers and the operator read records in many threads from their first moment.
+CLUSTER_DECODER = msgspec.json.Decoder(TFCluster)
+
+
+def schema() -> dict[str, object]:
+    """The JSON Schema (2020-12) of a TFCluster, for forms, OpenAPI and the custom resource."""
+    return msgspec.json.schema(TFCluster)
+
+
+def to_json(model: Model) -> bytes:
+    """Encode a model as JSON; `apiVersion` and `kind` are written for a whole TFCluster."""
+    return msgspec.json.encode(model)

@@ -42,7 +42,7 @@ def number_rule() -> str:
     return _("use a finite number")
 
 
-def odd_numbers(data: object, path: str = "") -> Iterator[tuple[str, str]]:
+def non_finite_numbers(data: object, path: str = "") -> Iterator[tuple[str, str]]:
     """Yield numbers in JSON-like data that are NaN, infinite or too large for a float: path and
     text.
     """

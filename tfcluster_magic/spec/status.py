@@ -9,7 +9,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from .base import Model
+from .spec import Model
 
 
 class Phase(str, enum.Enum):

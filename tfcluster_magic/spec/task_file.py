@@ -1,19 +1,69 @@
-"""`task.json`: what `runtime/task.py` must know to be one of a run's tasks, on any backend. Pure.
+"""`task.json`, which `runtime/task.py` reads, and the library that keeps TensorFlow on loopback.
 
-Owns the mapping from a spec to that file. Where the tasks find one another, and what only one
-world has, is added by whoever starts them.
+Pure.
 """
 
 from __future__ import annotations
 
+import ctypes
 import math
+from pathlib import Path
 
+from ..errors import TFClusterError
+from ..i18n import _, mark
 from . import Metadata, Spec
+
+_GUARD_LIBRARY = Path(__file__).parents[1] / "runtime" / "libloopback_guard.so"
+_EXPOSED_WARNING = mark("TensorFlow in this process would listen on every network address")
+
+
+def guard_path() -> str | None:
+    """The built guard library; None where there is none (not Linux, or not built)."""
+    return str(_GUARD_LIBRARY) if _GUARD_LIBRARY.is_file() else None
+
+
+def guard_this_process() -> int:
+    """Make the TensorFlow and gRPC libraries loaded so far listen on loopback only.
+
+    Call after `import tensorflow` and before a server or strategy is made; calling again is
+    harmless.
+
+    Returns:
+        How many places that call bind(), listen() or accept() the guard redirects now; 0 if
+        TensorFlow is not loaded, and then nothing is guarded.
+
+    Raises:
+        TFClusterError: the guard is not built or cannot be loaded here.
+    """
+    if guard_path() is None:
+        source = _GUARD_LIBRARY.with_name("loopback_guard.c")
+        raise TFClusterError(
+            _(
+                "{exposed}: the guard {library} is missing. Reinstall tfcluster-magic on Linux, or "
+                "build it: cc -shared -fPIC -O2 -o {library} {source} -ldl"
+            ).format(exposed=_(_EXPOSED_WARNING), library=_GUARD_LIBRARY, source=source)
+        )
+    try:
+        guard = ctypes.CDLL(str(_GUARD_LIBRARY)).tfcluster_guard_loaded_libraries
+    except (OSError, AttributeError) as error:
+        raise TFClusterError(
+            _(
+                "{exposed}: the guard cannot be used here ({error}). Reinstall tfcluster-magic."
+            ).format(exposed=_(_EXPOSED_WARNING), error=error)
+        ) from None
+    guard.restype, guard.argtypes = ctypes.c_int, []
+    return int(guard())
+
+
+# `task.json`: what `runtime/task.py` must know to be one of a run's tasks, on any backend. Pure.
+#
+# Owns the mapping from a spec to that file. Where the tasks find one another, and what only one
+# world has, is added by whoever starts them.
 
 VERSION = 1
 
 
-def describe(
+def task_description(
     metadata: Metadata,
     spec: Spec,
     *,

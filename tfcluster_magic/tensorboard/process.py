@@ -1,9 +1,8 @@
-"""TensorBoard on a folder of event files: one process for each folder, shared by all who ask.
+"""TensorBoard processes, one for each folder, shared by all callers, and the registry of them.
 
-Promises that callers in any process get the same board while it lives, that a board outlives its
-caller, and that it ends by itself when nobody uses it. It owns the start and the end of boards; the
-registry is `tensorboard_registry.py`'s, the board's own process `tensorboard_server.py`'s. It never
-imports TensorBoard.
+Callers in any process get the same board while it lives. A board outlives its caller, and ends by
+itself when nobody uses it. This module owns the start and the end of boards and the files of the
+registry; `server.py` is the board's own process. TensorBoard is never imported here.
 
 The board listens on 127.0.0.1, whose ports every account of the machine can open, and browsers of
 pages from anywhere, too. So it answers only below a path that is a secret of its own, which stands
@@ -14,23 +13,120 @@ has no such door: programs of other accounts of this machine can ask it for what
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import hashlib
 import http.client
 import json
 import os
+import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Annotated, TypeVar
+
+import msgspec
+from msgspec import Meta
 
 from .. import paths, state_files
 from ..errors import NotFound, TFClusterError
 from ..i18n import _
+from ..spec import Model
 from . import server
-from .registry import Board, Entry, read, registry
-from .server import HOST, started
+from .server import HOST, start_time
+
+T = TypeVar("T")
+_PREFIX = re.compile(r"/[A-Za-z0-9_-]{1,64}")
+
+
+@dataclass(frozen=True)
+class Board:
+    """A TensorBoard that runs: where it is, and what it shows; `fresh` for whoever started it."""
+
+    url: str
+    pid: int
+    folder: str
+    port: int
+    path_prefix: str
+    fresh: bool = field(default=False, compare=False)
+
+
+class _RegistryFile(Model, frozen=True):
+    """The registry file, as `tensorboard_server._announce` writes it."""
+
+    folder: str
+    prefix: str
+    port: Annotated[int, Meta(ge=1, le=65535)]
+    pid: Annotated[int, Meta(ge=2, le=2**31 - 1)]
+    started: str
+
+
+def read_file(path: Path, kind: type[T]) -> T | None:
+    """Return a file of the registry as a `kind`; None if there is none of ours. Names of folders
+    need not be UTF-8 here.
+    """
+    try:
+        return msgspec.convert(json.loads(state_files.read_bytes(path)), kind)
+    except (FileNotFoundError, state_files.Unreadable, ValueError, RecursionError):
+        return None
+
+
+def registry_folder(state_dir: str | os.PathLike[str] | None) -> Path:
+    """The folder of the registry, made where it is missing; None means this user's state folder."""
+    base = paths.state_dir() if state_dir is None else Path(state_dir).absolute()
+    return paths.private(base / "tensorboard")
+
+
+def read_board(path: Path) -> Board | None:
+    """The board that this registry file names, if its process lives."""
+    facts = read_file(path, _RegistryFile)
+    if facts is None or not _PREFIX.fullmatch(facts.prefix) or "\0" in facts.folder:
+        return None  # no such file, or not one of ours: there is no board
+    if start_time(facts.pid) is None or start_time(facts.pid) != facts.started:
+        return None
+    url = f"http://{HOST}:{facts.port}{facts.prefix}/"
+    return Board(url, facts.pid, facts.folder, facts.port, facts.prefix)
+
+
+class RegistryEntry:
+    """The registry's files for one folder on this host."""
+
+    def __init__(self, registry: Path, folder: str) -> None:
+        self.folder = folder
+        # a state folder may be shared by hosts, a board on loopback is not
+        key = f"{folder}\0{socket.gethostname()}"
+        self._stem = registry / hashlib.sha256(key.encode()).hexdigest()[:24]
+
+    def file(self, suffix: str) -> Path:
+        """The entry's file of this kind: json, lock or log."""
+        return self._stem.with_suffix(f".{suffix}")
+
+    def living(self) -> Board | None:
+        """The board of this entry, if its process lives."""
+        return read_board(self.file("json"))
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[int]:
+        """Hold the lock; a board that is being started inherits it until it listens."""
+        path = self.file("lock")
+        try:
+            file = os.fdopen(state_files.lock_file(path), "rb")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError as error:
+            raise TFClusterError(
+                _(
+                    "cannot lock {path}: {why}; make it writable, "
+                    "or name another state folder in TFCLUSTER_STATE_DIR"
+                ).format(path=path, why=error.strerror or error)
+            ) from None
+        with file:
+            yield file.fileno()
+
 
 IDLE_TIMEOUT = 1800.0
 """Seconds without a connection after which a board ends by itself."""
@@ -76,10 +172,10 @@ def open(  # noqa: A001 - read as tensorboard.open
                 idle_timeout=idle_timeout
             )
         )
-    entry = Entry(registry(state_dir), _checked(folder, log_root, exact))
+    entry = RegistryEntry(registry_folder(state_dir), _checked_folder(folder, log_root, exact))
     with entry.locked() as lock:
         board = entry.living()
-        if board and _same(board, entry.folder) and _answers(board):
+        if board and _is_in_folder(board, entry.folder) and _answers(board):
             return board
         if board:
             _end(board)
@@ -89,7 +185,7 @@ def open(  # noqa: A001 - read as tensorboard.open
 
 def list_boards(state_dir: str | os.PathLike[str] | None = None) -> list[Board]:
     """The boards whose processes live. Using them is not counted as use: they may go idle."""
-    known = (read(path) for path in sorted(registry(state_dir).glob("*.json")))
+    known = (read_board(path) for path in sorted(registry_folder(state_dir).glob("*.json")))
     return [board for board in known if board]
 
 
@@ -97,12 +193,12 @@ def stop(
     folder: str | os.PathLike[str], *, state_dir: str | os.PathLike[str] | None = None
 ) -> bool:
     """End every board on `folder`, and say whether there was one. It is gone when this returns."""
-    where, path = registry(state_dir), os.path.realpath(os.path.expanduser(folder))
+    where, path = registry_folder(state_dir), os.path.realpath(os.path.expanduser(folder))
     found = False
     for board in list_boards(where.parent):
         if board.folder != path:
             continue
-        entry = Entry(where, path)
+        entry = RegistryEntry(where, path)
         with entry.locked():
             living = entry.living()
             if living:
@@ -113,12 +209,12 @@ def stop(
     return found
 
 
-def _checked(
+def _checked_folder(
     folder: str | os.PathLike[str], log_root: str | os.PathLike[str] | None, exact: bool
 ) -> str:
     path = Path(os.path.realpath(os.path.expanduser(folder)))
     if exact and os.fspath(path) != os.fspath(folder):
-        raise _changed(os.fspath(folder))
+        raise _folder_changed(os.fspath(folder))
     root = Path(os.path.realpath(log_root or paths.log_dir()))
     try:
         if root == path or root in path.parents:
@@ -134,7 +230,7 @@ def _checked(
     return str(path)
 
 
-def _changed(folder: str) -> NotFound:
+def _folder_changed(folder: str) -> NotFound:
     return NotFound(
         _(
             "TensorBoard cannot show {path}: it became a link to another folder while it was being "
@@ -143,7 +239,7 @@ def _changed(folder: str) -> NotFound:
     )
 
 
-def _same(board: Board, folder: str) -> bool:
+def _is_in_folder(board: Board, folder: str) -> bool:
     """Whether the board is in what is now at `folder`: it may have been replaced by a new one."""
     try:
         return os.path.samefile(f"/proc/{board.pid}/cwd", folder)
@@ -170,7 +266,9 @@ def _environment() -> dict[str, str]:
     }
 
 
-def _start(entry: Entry, lock: int, options: dict[str, object], start_timeout: float) -> Board:
+def _start(
+    entry: RegistryEntry, lock: int, options: dict[str, object], start_timeout: float
+) -> Board:
     report, its_end = os.pipe()
     options |= {
         "folder": entry.folder,
@@ -185,7 +283,7 @@ def _start(entry: Entry, lock: int, options: dict[str, object], start_timeout: f
             _spawn(options, log, (lock, its_end))
         finally:
             os.close(its_end)
-        said = _hear(report, start_timeout + _GRACE)
+        said = _read_report(report, start_timeout + _GRACE)
     except OSError as error:
         raise TFClusterError(
             _("TensorBoard could not be started: {why}").format(why=error)
@@ -196,7 +294,7 @@ def _start(entry: Entry, lock: int, options: dict[str, object], start_timeout: f
     if said == b"ready" and board and _answers(board):
         return replace(board, fresh=True)
     if said == b"changed":
-        raise _changed(entry.folder)
+        raise _folder_changed(entry.folder)
     if said == b"missing":
         raise TFClusterError(
             _("TensorBoard is not installed for {python}: pip install tensorboard").format(
@@ -229,7 +327,7 @@ def _spawn(options: dict[str, object], log: Path, descriptors: tuple[int, int]) 
         )
 
 
-def _hear(report: int, within: float) -> bytes:
+def _read_report(report: int, within: float) -> bytes:
     """What the board says; nothing when it ended instead, or says nothing for `within` seconds."""
     poll = select.poll()  # unlike select, it takes the high descriptors of a busy notebook server
     poll.register(report, select.POLLIN)
@@ -237,7 +335,7 @@ def _hear(report: int, within: float) -> bytes:
 
 
 def _last_lines(log: Path) -> str:
-    lines = state_files.tail(log, 8192).decode("utf-8", "replace").splitlines()[-10:]
+    lines = state_files.read_tail(log, 8192).decode("utf-8", "replace").splitlines()[-10:]
     if not lines:
         return _("; it said nothing")
     return "".join(f"\n  {line[:300]}" for line in lines)
@@ -245,20 +343,20 @@ def _last_lines(log: Path) -> str:
 
 def _end(board: Board) -> None:
     """SIGTERM, and after a grace period SIGKILL; its data server goes with it."""
-    began = started(board.pid)
+    began = start_time(board.pid)
     with contextlib.suppress(ProcessLookupError):
         os.kill(board.pid, signal.SIGTERM)
-    if not _gone(board.pid, began, _GRACE):
+    if not _wait_until_gone(board.pid, began, _GRACE):
         with contextlib.suppress(ProcessLookupError):
             os.kill(board.pid, signal.SIGKILL)
-        _gone(board.pid, began, _GRACE)
+        _wait_until_gone(board.pid, began, _GRACE)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(board.pid, signal.SIGKILL)  # it leads a session of its own
 
 
-def _gone(pid: int, began: str | None, within: float) -> bool:
+def _wait_until_gone(pid: int, began: str | None, within: float) -> bool:
     deadline = time.monotonic() + within
-    while began is not None and started(pid) == began:
+    while began is not None and start_time(pid) == began:
         if time.monotonic() > deadline:
             return False
         time.sleep(0.01)  # nobody is told when somebody else's child ends; pidfd is for Linux alone

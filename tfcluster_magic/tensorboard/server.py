@@ -36,7 +36,7 @@ from typing import Any
 HOST = "127.0.0.1"
 
 
-def started(pid: int) -> str | None:
+def start_time(pid: int) -> str | None:
     """When process `pid` began, in the kernel's ticks: with the pid it names one process for good.
 
     None if there is no such process (a zombie is none); "" where there is no /proc.
@@ -146,7 +146,7 @@ def _announce(options: dict[str, Any], port: int, prefix: str) -> None:
         "prefix": prefix,
         "port": port,
         "pid": os.getpid(),
-        "started": started(os.getpid()),
+        "started": start_time(os.getpid()),
     }
     with contextlib.suppress(FileNotFoundError):
         os.unlink(f"{path}.new")

@@ -1,11 +1,11 @@
-"""What a TensorBoard shows: one folder, or runs beside each other, each under its name.
+"""What a TensorBoard shows: one folder, or runs beside each other, each under its name; and the
+TensorBoards of a backend's runs.
 
-Promises that the same wish has the same id in every process, also after the notebook server was
-started again, so that an old tab finds its board. It owns `<state dir>/tensorboard/views/`: a file
-for each view, and for runs a folder of links, which TensorBoard follows and names the runs by.
-(`--logdir_spec` would turn its data server off, a minute for 50 MB; a filter in the address of a
-board on all runs would still read all of them.) It starts and ends nothing, and never asks who may
-see a folder.
+The same request has the same id in every process, also after the notebook server was started again,
+so that an old tab finds its board. `<state dir>/tensorboard/views/` has a file for each view, and
+for runs a folder of links, which TensorBoard follows and names the runs by. (`--logdir_spec` would
+turn its data server off, a minute for 50 MB; a filter in the address of a board on all runs would
+still read all of them.) Views never ask who may see a folder.
 """
 
 from __future__ import annotations
@@ -16,16 +16,19 @@ import json
 import os
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 
 from .. import paths, state_files
-from ..errors import TFClusterError
+from ..backends.base import Backend
+from ..errors import NotFound, TFClusterError
 from ..i18n import _
-from .registry import registry, said
+from . import process
+from .process import Board, read_file, registry_folder
 
-KEPT = 200
+MOST_VIEWS = 200
 """Views that are remembered, the latest used; a tab of an older one is opened anew."""
 _ID = re.compile(r"[0-9a-f]{16}")
 
@@ -50,7 +53,7 @@ class View:
         return self.title if self.runs else self.folder
 
 
-def of_folder(
+def view_of_folder(
     folder: str | os.PathLike[str],
     *,
     asked: str | None = None,
@@ -58,52 +61,56 @@ def of_folder(
 ) -> View:
     """The view of one folder, remembered."""
     real = os.path.realpath(folder)
-    view = View(_id(real), os.path.basename(real) or real, real, (), asked)
-    return _remembered(_views(state_dir), view)
+    view = View(_view_id(real), os.path.basename(real) or real, real, (), asked)
+    return _store_view(_views_folder(state_dir), view)
 
 
-def of_runs(folders: Mapping[str, str], *, state_dir: str | os.PathLike[str] | None = None) -> View:
+def view_of_runs(
+    folders: Mapping[str, str], *, state_dir: str | os.PathLike[str] | None = None
+) -> View:
     """The view of these runs, `{"digits-2": its output folder}`, in any order, remembered."""
     named = {name: os.path.realpath(folder) for name, folder in sorted(folders.items())}
     names = tuple(named)
-    where = _views(state_dir)
-    its_id = _id(*(part for pair in named.items() for part in pair))
+    where = _views_folder(state_dir)
+    its_id = _view_id(*(part for pair in named.items() for part in pair))
     links = where / its_id
     try:
         links.mkdir(mode=0o700, exist_ok=True)
         for name, folder in named.items():
             _link(links / name, folder)
     except OSError as error:
-        raise _cannot(links, error) from None
-    return _remembered(where, View(its_id, ", ".join(names), os.path.realpath(links), names))
+        raise _write_error(links, error) from None
+    return _store_view(where, View(its_id, ", ".join(names), os.path.realpath(links), names))
 
 
-def find(its_id: str, *, state_dir: str | os.PathLike[str] | None = None) -> View | None:
+def find_view(its_id: str, *, state_dir: str | os.PathLike[str] | None = None) -> View | None:
     """The view that has this id, if it is remembered."""
-    return _read(_views(state_dir) / f"{its_id}.json") if _ID.fullmatch(its_id) else None
+    return (
+        _read_view(_views_folder(state_dir) / f"{its_id}.json") if _ID.fullmatch(its_id) else None
+    )
 
 
-def remembered(*, state_dir: str | os.PathLike[str] | None = None) -> list[View]:
+def stored_views(*, state_dir: str | os.PathLike[str] | None = None) -> list[View]:
     """Every view, the latest used first."""
-    return [view for path in _latest(_views(state_dir)) if (view := _read(path))]
+    return [view for path in _newest_files(_views_folder(state_dir)) if (view := _read_view(path))]
 
 
-def _id(*parts: str) -> str:
+def _view_id(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
-def _views(state_dir: str | os.PathLike[str] | None) -> Path:
-    return paths.private(registry(state_dir) / "views")
+def _views_folder(state_dir: str | os.PathLike[str] | None) -> Path:
+    return paths.private(registry_folder(state_dir) / "views")
 
 
-def _read(path: Path) -> View | None:
-    view = said(path, View)
+def _read_view(path: Path) -> View | None:
+    view = read_file(path, View)
     if view is None or view.id != path.stem or "\0" in f"{view.folder}{view.asked}":
         return None  # no such file, or not one of ours
     return view
 
 
-def _own() -> str:
+def _unique_suffix() -> str:
     """The ending of a file that nobody else writes at this moment."""
     return f".{os.getpid()}-{threading.get_ident()}"
 
@@ -112,13 +119,13 @@ def _link(link: Path, folder: str) -> None:
     with contextlib.suppress(OSError):
         if os.readlink(link) == folder:
             return
-    fresh = link.with_name(f".{link.name}{_own()}")
+    fresh = link.with_name(f".{link.name}{_unique_suffix()}")
     fresh.unlink(missing_ok=True)
     fresh.symlink_to(folder)
     fresh.replace(link)
 
 
-def _latest(where: Path) -> list[Path]:
+def _newest_files(where: Path) -> list[Path]:
     known = []
     for path in where.glob("*.json"):
         with contextlib.suppress(OSError):
@@ -126,18 +133,18 @@ def _latest(where: Path) -> list[Path]:
     return [path for _time, path in sorted(known, reverse=True)]
 
 
-def _remembered(where: Path, view: View) -> View:
+def _store_view(where: Path, view: View) -> View:
     path = where / f"{view.id}.json"
     try:
         state_files.write(path, json.dumps(asdict(view)).encode())
     except OSError as error:
-        raise _cannot(path, error) from None
-    for old in _latest(where)[KEPT:]:
-        _forget(old)
+        raise _write_error(path, error) from None
+    for old in _newest_files(where)[MOST_VIEWS:]:
+        _remove_view(old)
     return view
 
 
-def _forget(path: Path) -> None:
+def _remove_view(path: Path) -> None:
     """Remove a view and its links; what is no link, and so not ours, stays."""
     links = path.with_suffix("")
     with contextlib.suppress(OSError):
@@ -148,10 +155,83 @@ def _forget(path: Path) -> None:
         path.unlink()
 
 
-def _cannot(path: Path, error: OSError) -> TFClusterError:
+def _write_error(path: Path, error: OSError) -> TFClusterError:
     return TFClusterError(
         _(
             "cannot write {path}: {why}; make it writable, or name another state folder in "
             "TFCLUSTER_STATE_DIR"
         ).format(path=path, why=error.strerror or error)
     )
+
+
+# -- TensorBoards of one backend's runs ------------------------------------------------------------
+
+
+class TensorBoards:
+    """The door to TensorBoards; `state_dir` is the environment's when None."""
+
+    def __init__(self, backend: Backend, state_dir: str | None = None) -> None:
+        self._backend = backend
+        self._state_dir = state_dir
+
+    def view(self, *refs: str) -> View:
+        """What a board on these runs shows, or one on all runs. Starts nothing.
+
+        Raises:
+            NotFound: a run is not there, or its output is not, or not on this machine.
+        """
+        folders = {}
+        for run in map(self._backend.get, refs):
+            if not (output := run.status.paths.get("output")):
+                raise NotFound(_("{ref} has no output folder yet").format(ref=run.metadata.name))
+            folders[run.metadata.name] = output
+        root = "" if folders else self.log_root
+        for folder in folders.values() or [root]:
+            if why := self._backend.unseen(folder):
+                raise NotFound(why)
+        if folders:
+            return view_of_runs(folders, state_dir=self._state_dir)
+        return view_of_folder(root, state_dir=self._state_dir)
+
+    def folder_view(self, folder: str, asked: str) -> View:
+        """What a board on `folder` shows, which was asked for as `asked`."""
+        return view_of_folder(folder, asked=asked, state_dir=self._state_dir)
+
+    def find(self, its_id: str) -> View | None:
+        """The view that has this id, if it is remembered."""
+        return find_view(its_id, state_dir=self._state_dir)
+
+    def views(self) -> list[View]:
+        """Every view that is remembered, the latest used first."""
+        return stored_views(state_dir=self._state_dir)
+
+    def open(self, view: View) -> Board:
+        """The board of a view, started when it does not run. Raises as `tensorboard.open`."""
+        return process.open(
+            view.folder,
+            exact=True,
+            shown=view.shown,
+            log_root=self.log_root,
+            state_dir=self._state_dir,
+        )
+
+    def living(self) -> list[Board]:
+        """The boards that run, of whatever folder."""
+        return process.list_boards(self._state_dir)
+
+    def stop(self, folders: Iterable[str] | None = None) -> list[str]:
+        """End the boards on these folders, or every one of this user; say what they showed."""
+        wanted = {board.folder for board in self.living()} if folders is None else set(folders)
+        shown = {view.folder: view.shown for view in self.views()}
+        ended = [f for f in sorted(wanted) if process.stop(f, state_dir=self._state_dir)]
+        return [shown.get(folder, folder) for folder in ended]
+
+    @cached_property
+    def log_root(self) -> str:
+        """The folder of all runs' output; asked once, for where it is does not change."""
+        return self._backend.options().log_dir
+
+    def outputs(self) -> list[str]:
+        """The output folders of all runs."""
+        paths = (run.status.paths.get("output") for run in self._backend.list())
+        return [path for path in paths if path]

@@ -1,6 +1,6 @@
 /**
  * What only pods have, as a person types it: one line for each claim, secret or annotation. Pure;
- * the other way round than `tfcluster_magic/launch/pod_options.py`.
+ * the other way round than `tfcluster_magic/launch/options.py`.
  */
 import type { FieldKind, IField } from '../api/offer';
 import type { DataClaim, SecretUse, Volume } from '../api/models';

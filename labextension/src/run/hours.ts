@@ -1,5 +1,5 @@
 /**
- * CPU- and GPU-hours that a run has held, by what its record says. Pure; `tfcluster_magic/quota/usage.py`
+ * CPU- and GPU-hours that a run has held, by what its record says. Pure; `tfcluster_magic/quota/ledger.py`
  * counts them.
  */
 import type { Replicas, Status, Usage } from '../api/models';

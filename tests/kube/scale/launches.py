@@ -9,7 +9,7 @@ from kubenode.commands import say
 from benchmarks.rows import Row, bounded, compared
 
 from .site import Site
-from .ways import BARE, BY_HAND, PER_TASK, PS, TFCLUSTER, WAYS, WORKERS, in_turn, measure
+from .variants import BARE, BY_HAND, PER_TASK, PS, TFCLUSTER, WAYS, WORKERS, in_turn, measure
 
 Values = dict[str, dict[str, list[float]]]
 

@@ -9,20 +9,20 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 
-from kubectl import Kubectl
 from kubenode import dns
 from kubenode.cluster import Cluster
 from kubenode.commands import say
 from kubenode.node import Node
 from kubenode.processes import running
+from support.kube.kubectl import Kubectl
 
 from benchmarks.rows import Row, bounded, compared
 from tfcluster_magic.kube.api.client import Object
 
+from .api_watch import counting
 from .real import IMAGE_PULL, METRICS, ask, asker
 from .site import Site, cpu_of
-from .telling import counting
-from .ways import BY_HAND, PS, RUN, TASKS, WORKERS, where
+from .variants import BY_HAND, PS, RUN, TASKS, WORKERS, where
 
 SHARE = 20
 """Every so manieth task asks, where all would take minutes."""

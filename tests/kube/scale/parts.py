@@ -16,9 +16,9 @@ from kubenode.commands import say
 from benchmarks.rows import Row, compared
 from tfcluster_magic.kube.api.client import Object, path
 
+from .api_watch import counting
 from .site import Site
-from .telling import counting
-from .ways import bare, by_hand
+from .variants import bare, by_hand
 
 PODS = 200
 ALLOCATED = "go_memstats_alloc_bytes_total"

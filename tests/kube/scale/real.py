@@ -7,12 +7,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-import workloads
-from kubectl import Kubectl
+from support.kube import workloads
+from support.kube.kubectl import Kubectl
 
 from tfcluster_magic.kube.api.client import Object
 
-PROGRAM = Path(__file__).with_name("asking.py")
+PROGRAM = Path(__file__).with_name("name_lookups.py")
 METRICS = 9153
 IMAGE_PULL = 600.0
 """Seconds for the notebook's image, which a new node has to fetch."""

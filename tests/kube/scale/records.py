@@ -16,10 +16,10 @@ from tfcluster_magic.kube.api.client import Object, path
 from tfcluster_magic.kube.objects import custom_resource
 from tfcluster_magic.spec import Phase, Reason, Status, TypeCounts
 
-from .following import EXIT, workers
+from .api_watch import counting, phases
+from .follow_latency import EXIT, workers
 from .site import Site
-from .telling import counting, phases
-from .ways import RUN, record
+from .variants import RUN, record
 
 FINISHED, RUNNING, USERS = 2000, 100, 10
 CHANGES = 60
@@ -80,7 +80,7 @@ def _finish(site: Site, names: Sequence[str]) -> None:
 
 def _over() -> Object:
     now = time.time()
-    return custom_resource.status_of(
+    return custom_resource.write_status(
         Status(
             phase=Phase.SUCCEEDED,
             reason=Reason.COMPLETED,

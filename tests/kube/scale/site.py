@@ -18,18 +18,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-import clusters
-from kubectl import Kubectl
 from kubenode import build, kwok, paths
 from kubenode.cluster import Cluster
-from operating import Process
-from operators import SYSTEM
+from support.kube import cluster_description as clusters
+from support.kube.kubectl import Kubectl
+from support.kube.operator import SYSTEM
+from support.kube.operator_modes import Process
 
 from tfcluster_magic.kube.api import access
 from tfcluster_magic.kube.api.client import Api, ApiError, Object, path
 from tfcluster_magic.kube.objects import policy
 
-from .telling import counting, until
+from .api_watch import counting, until
 
 NODES, CPU, MEMORY = 60, "32", "128Gi"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/{}/deployments"
@@ -194,7 +194,7 @@ def _operated(own: Cluster, folder: Path) -> Iterator[Site]:
     there = clusters.described(own.state / "cluster.toml")
     (folder / "policy.yaml").write_text(_policy(there))
     api, _namespace = _connect(own)
-    decided = policy.parse((folder / "policy.yaml").read_text())
+    decided = policy.parse_policy((folder / "policy.yaml").read_text())
     site = Site(kubectl, api, Process("", str(own.kubeconfig), folder), decided)
     site.operator.start()
     try:

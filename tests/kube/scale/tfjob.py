@@ -25,7 +25,7 @@ from tfcluster_magic.kube.api.client import Object, path
 from tfcluster_magic.kube.api.decoding import condition
 
 from .site import Site
-from .ways import PS, TFCLUSTER, WORKERS, Way, measure, on_fakes
+from .variants import PS, TFCLUSTER, WORKERS, Way, measure, on_fakes
 
 MODULE = "training-operator"
 HOME = "kubeflow"

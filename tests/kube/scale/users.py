@@ -18,9 +18,9 @@ from benchmarks.rows import Row, bounded, compared
 from tfcluster_magic.kube.api import labels
 from tfcluster_magic.kube.api.client import path
 
+from .api_watch import Pods, counting
 from .site import Site
-from .telling import Pods, counting
-from .ways import RUN, Way, bare, by_hand, in_turn, measure, record, where
+from .variants import RUN, Way, bare, by_hand, in_turn, measure, record, where
 
 USERS, PS, WORKERS = 50, 2, 8
 TASKS = PS + WORKERS

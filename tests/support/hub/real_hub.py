@@ -18,8 +18,8 @@ from pathlib import Path
 import psutil
 import requests
 
-from tfcluster_magic.hub.auth import FILE, passwords
-from tfcluster_magic.hub.auth.store import AccountStore
+from tfcluster_magic.hub.auth import FILE, accounts
+from tfcluster_magic.hub.auth.accounts import AccountStore
 from tfcluster_magic.hub.embedded import proxy_command
 
 from ..polling import wait_until
@@ -34,7 +34,7 @@ DROPPED = ("TFCLUSTER_", "JUPYTER", "JPY_", "XDG_", "PYTEST_", "CONFIGPROXY_", "
 SEVERAL = """
 import sys
 from jupyterhub.spawner import SimpleLocalProcessSpawner
-from tfcluster_magic.hub.in_turn import StartsInTurn
+from tfcluster_magic.hub.local_servers import QueuedSpawner
 class Several(StartsInTurn, SimpleLocalProcessSpawner):
     pass
 c.JupyterHub.spawner_class = Several
@@ -80,7 +80,7 @@ class RealHub:
         self._seen: dict[int, psutil.Process] = {}
         store = AccountStore(self.state / FILE)
         for name in people:
-            store.redeem(store.invite(name), passwords.hashed(password(name)))
+            store.redeem(store.invite(name), accounts.hash_password(password(name)))
 
     def start(self) -> None:
         """Start it, and wait until it answers through its proxy."""

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import requests
-from furnished import HOME
-from hubs import Hub
-from kubectl import Object
 from kubenode.commands import wait_until
 from support.hub.visitor import Visitor
+from support.kube.hub import Hub
+from support.kube.kubectl import Object
+from support.kube.tenant_namespaces import HOME
 
 CONSOLE = f"system:serviceaccount:{HOME}:console"
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import tenants
 from kubenode.commands import wait_until
-from operators import Tenant
+from support.kube import tenants
+from support.kube.operator import Tenant
 from support.ui.lab_server import LabServer
 
-from tfcluster_magic.runs.manager import ClusterManager
-from tfcluster_magic.runs.waiting import Until
+from tfcluster_magic.runs.manager import ClusterManager, Until
 
 KEEPER = "keeper"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from clusters import Description
-from kubectl import Kubectl
 from kubenode.cluster import Cluster
+from support.kube.cluster_description import Description
+from support.kube.kubectl import Kubectl
 
 
 @dataclass(frozen=True)

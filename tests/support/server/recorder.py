@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import ClassVar
 from urllib.parse import unquote
 
-from tfcluster_magic.tensorboard.server import started
+from tfcluster_magic.tensorboard.server import start_time
 
 PREFIX = sys.argv[3]
 
@@ -151,7 +151,7 @@ if __name__ == "__main__":
     server = ThreadingHTTPServer(("127.0.0.1", 0), Recorder)
     pid = os.getpid()
     facts = {"folder": sys.argv[2], "prefix": PREFIX, "port": server.server_port}
-    facts |= {"pid": pid, "started": started(pid)}
+    facts |= {"pid": pid, "started": start_time(pid)}
     with open(f"{sys.argv[1]}.new", "w") as file:
         json.dump(facts, file)
     os.replace(f"{sys.argv[1]}.new", sys.argv[1])

@@ -24,8 +24,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tfcluster_magic.runs.manager import ClusterManager
-from tfcluster_magic.runs.waiting import Until
+from tfcluster_magic.runs.manager import ClusterManager, Until
 from tfcluster_magic.spec import TFCluster
 
 from ..polling import wait_until

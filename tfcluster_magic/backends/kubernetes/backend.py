@@ -1,18 +1,20 @@
 """The Kubernetes backend: clusters as pods of one namespace, which the operator makes.
 
-Promises what `Backend` says, with no more rights than a user has: TFClusters, and reading pods,
-their logs and the operator's options. A launch is one POST. Keeps nothing: all answers come from
-the API server, and from /log where that is mounted here. Decides nothing about a run: the operator
-does.
+It needs no more rights than a user has: TFClusters, and reading pods, their logs and the operator's
+options. A launch is one POST. Nothing is stored here: all answers come from the API server, and
+from /log where that is mounted. It decides nothing about a run: the operator does.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import queue
+import re
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import overload
@@ -20,23 +22,210 @@ from typing import overload
 import msgspec
 from msgspec.structs import replace
 
-from ...errors import BackendUnavailable, Conflict, PreflightRefused
+from ...errors import BackendUnavailable, Conflict, InvalidRequest, PreflightRefused, Problem
 from ...i18n import _
-from ...kube.api import access, account, labels
-from ...kube.api.client import Api, ApiError, path
-from ...kube.api.gone import keepers
-from ...kube.capacity import ledgers as kube_hours
+from ...kube.api import access, labels
+from ...kube.api.client import Api, ApiError, Object, foreign_finalizers, path
+from ...kube.api.informer import CacheUpdate, Informer
+from ...kube.capacity import hour_ledgers as kube_hours
 from ...kube.objects import custom_resource
 from ...launch import LaunchRequest
-from ...quota.ledger import Account
+from ...quota.ledger import HoursAccount
 from ...spec import Spec, Stop, TFCluster, names
-from .. import run_names
+from .. import names_and_numbers
 from ..base import Backend, Counts, LogLine, Options, Preflight, Removed, every_line
-from . import folders, launch_check, posting, published, records, watching
-from .attendance import Attendance
-from .logs import Reader
+from ..names_and_numbers import expired
+from . import launch_check, namespace_access
+from .log_following import RunLogs
+from .namespace_access import OperatorStatus
 
-_TRIES = 20
+
+def read_record(found: Object) -> TFCluster | None:
+    """The record of an object; of one that kubectl made wrong, what is wrong as its message.
+
+    None for one whose very name no run can have.
+    """
+    try:
+        return custom_resource.read(found)
+    except InvalidRequest as error:
+        if not custom_resource.split_name(str(found["metadata"]["name"]))[0]:
+            return None
+        cluster = custom_resource.read({**found, "spec": {"mode": "in-graph"}})
+        return replace(cluster, status=replace(cluster.status, message=str(error)))
+
+
+# -- launching -------------------------------------------------------------------------------------
+#
+# One POST, whose answer may be lost on the way. Each launch has a mark of its own in an
+# annotation, so that what a lost POST has made is found again by its name, and is not made
+# twice. A field that the cluster's TFCluster does not know is refused and not left out in
+# silence.
+#
+# Ref: https://kubernetes.io/docs/reference/using-api/api-concepts/#field-validation
+
+LAUNCH_ANNOTATION = f"{labels.GROUP}/launch"
+"""Annotation with the mark of the launch that made a run."""
+RETRY_PAUSES = (0.5, 1.0, 2.0)
+"""Seconds before the POST that was not answered, and made nothing, is sent again."""
+_UNKNOWN_FIELD = re.compile(r'unknown field "([^"]+)"')
+
+
+def post_run(api: Api, namespace: str, run: Object) -> Object | None:
+    """The run as it was made; None where another one has its name.
+
+    Raises:
+        ApiError: the API refuses, or did not answer and nothing was made.
+        BackendUnavailable: it does not answer, and whether the run was made is not known.
+        InvalidRequest: the cluster's TFCluster does not know what was asked for.
+    """
+    head = run["metadata"]
+    mark = uuid.uuid4().hex
+    marked = {**(head.get("annotations") or {}), LAUNCH_ANNOTATION: mark}
+    body = {**run, "metadata": {**head, "annotations": marked}}
+    for pause in (*RETRY_PAUSES, None):
+        try:
+            return api.create(path("tfclusters", namespace), body, fieldValidation="Strict")
+        except ApiError as error:
+            if fields := _UNKNOWN_FIELD.findall(error.message) if error.status == 400 else []:
+                raise InvalidRequest([_unknown_field(field) for field in fields]) from None
+            if error.reason != "AlreadyExists" and not error.unanswered:
+                raise
+            refused = error
+        found = _find_posted(api, namespace, str(head["name"]), refused)
+        if found is not None:
+            marks = found["metadata"].get("annotations") or {}
+            return found if marks.get(LAUNCH_ANNOTATION) == mark else None
+        if not refused.unanswered:
+            return None  # it has gone meanwhile
+        if pause is None:
+            raise refused
+        time.sleep(pause)
+    raise AssertionError
+
+
+def _find_posted(api: Api, namespace: str, name: str, refused: ApiError) -> Object | None:
+    try:
+        return api.get(path("tfclusters", namespace, name))
+    except ApiError as error:
+        if error.gone:
+            return None
+        why = access.explain_api_error(refused, server=api.server)
+        raise BackendUnavailable(
+            _("{why}. Whether {name} was launched is not known: look before you try again").format(
+                why=why, name=name
+            )
+        ) from None
+
+
+def _unknown_field(field: str) -> Problem:
+    allowed = _(
+        "the TFCluster that is installed on this cluster is older than this package and does not "
+        "know it: leave it out, or have the administrator apply the newer one"
+    )
+    return Problem(field, None, allowed)
+
+
+# -- watching --------------------------------------------------------------------------------------
+#
+# One list and one watch, however many runs. No change is lost to a cut or a forgotten version,
+# and a run that went meanwhile is reported as removed. A server that is away is waited for while
+# one run is watched, because the run goes on; a watch of all runs reports it soon.
+
+WATCH_INTERVAL = 0.4
+OUTAGE_PATIENCE = 600.0
+"""Seconds that a server which does not answer is waited for while one run is watched."""
+REFUSAL_PATIENCE = 10.0
+"""The same for one that refuses: after its own restart it does so for some seconds."""
+REPORT_OUTAGE_AFTER = 3.0
+"""Seconds after which whoever watches all runs is told."""
+
+ReadRecord = Callable[[Object], TFCluster | None]
+
+
+def watch_run(
+    api: Api, namespace: str, cluster: TFCluster, read: ReadRecord
+) -> Iterator[TFCluster | None]:
+    """The run now and whenever it changes, until nothing of it is left; None in between."""
+    head = cluster.metadata
+    last: TFCluster | None = None
+    for update in _updates(
+        api, namespace, head.name, lambda away: OUTAGE_PATIENCE if away else REFUSAL_PATIENCE
+    ):
+        if update is None:
+            if last is None:
+                return  # deleted since it was asked for
+            yield None
+            continue
+        now = None if update.new is None else read(update.new)
+        if now is None or now.metadata.uid != head.uid:
+            return  # deleted, and perhaps launched again meanwhile
+        if now != last:
+            last = now
+            yield now
+        if now.status.released_at is not None:
+            return
+
+
+def watch_all_runs(
+    api: Api, namespace: str, read: ReadRecord
+) -> Iterator[TFCluster | Removed | None]:
+    """Each run now, whenever it changes, and when it is gone; None in between. Never ends."""
+    told: dict[str, TFCluster] = {}
+    for update in _updates(api, namespace, "", lambda _away: REPORT_OUTAGE_AFTER):
+        if update is None:
+            yield None
+            continue
+        name = str(update.object["metadata"]["name"])
+        now, before = read(update.new) if update.new else None, told.get(name)
+        if before is not None and (now is None or now.metadata.uid != before.metadata.uid):
+            del told[name]
+            yield Removed(name)
+        if now is not None and now != before and not expired(now, time.time()):
+            told[name] = now
+            yield now
+
+
+def _updates(
+    api: Api, namespace: str, name: str, patience: Callable[[bool], float]
+) -> Iterator[CacheUpdate | None]:
+    """What an informer tells; None when it told all that it knows.
+
+    Raises:
+        TFClusterError: the server is away or refuses for longer than `patience(away)` seconds.
+    """
+    updates: queue.SimpleQueue[CacheUpdate] = queue.SimpleQueue()
+    informer = Informer(
+        api,
+        path("tfclusters", namespace),
+        fields=f"metadata.name={name}" if name else "",
+        changed=updates.put,
+    )
+    informer.start()
+    away: bool | None = None  # None: all is well, else whether the server is away or refuses
+    since = 0.0
+    try:
+        while True:
+            try:
+                yield updates.get(timeout=WATCH_INTERVAL)
+                continue
+            except queue.Empty:
+                problem = informer.problem
+            known = informer.synced.is_set()
+            if (kind := None if problem is None else problem.unanswered) != away:
+                away, since = kind, time.monotonic()
+            if problem is not None:
+                waited = time.monotonic() - since
+                if not known or waited > patience(problem.unanswered):
+                    raise access.explain_api_error(problem, name, server=api.server)
+            if known and updates.empty():
+                yield None
+    finally:
+        informer.stop()
+
+
+# -- the backend -----------------------------------------------------------------------------------
+
+_NAME_TRIES = 20
 # Informers log what they try again; in a shell or a notebook the verbs say what matters of it.
 logging.getLogger("tfcluster_magic").addHandler(logging.NullHandler())
 Clusters = list[TFCluster]
@@ -72,15 +261,15 @@ class KubernetesBackend(Backend):
     @property
     def mounts(self) -> bool:
         """Whether this process has the volumes of the runs' namespace. Asks no cluster."""
-        return folders.is_here(self._context, self.namespace)
+        return namespace_access.mounts_volumes(self._context, self.namespace)
 
     def workspace(self) -> Path:
         """See `Backend.workspace`."""
-        return folders.workspace(self.mounts)
+        return namespace_access.workspace_folder(self.mounts)
 
     def unseen(self, folder: str) -> str | None:
         """See `Backend.unseen`."""
-        return folders.unseen(self.mounts, folder)
+        return namespace_access.why_not_mounted(self.mounts, folder)
 
     def why_it_lingers(self, cluster: TFCluster) -> str:
         """See `Backend.why_it_lingers`."""
@@ -94,12 +283,14 @@ class KubernetesBackend(Backend):
         return self._operator.notice()
 
     @cached_property
-    def _operator(self) -> Attendance:
-        return Attendance(self.api, lambda: published.lease(self.api, self.namespace))
+    def _operator(self) -> OperatorStatus:
+        return OperatorStatus(
+            self.api, lambda: namespace_access.operator_lease(self.api, self.namespace)
+        )
 
     def out_of_reach(self, cluster: TFCluster) -> str | None:
         """See `Backend.out_of_reach`."""
-        if account.in_pod() and account.namespace() == cluster.metadata.owner:
+        if access.in_pod() and access.pod_namespace() == cluster.metadata.owner:
             return None
         return _(
             "the servers of {name} have addresses inside the cluster ({address}), and only pods of "
@@ -117,7 +308,7 @@ class KubernetesBackend(Backend):
             BackendUnavailable: the operator does not serve this namespace.
         """
         with self._explained():
-            return published.read(self.api, self.namespace)[0]
+            return namespace_access.read_published(self.api, self.namespace)[0]
 
     def serves(self) -> bool:
         """Whether an operator serves the namespace; also when nobody can say at the moment.
@@ -130,7 +321,7 @@ class KubernetesBackend(Backend):
             api, namespace = self._connection
         except BackendUnavailable:
             return False
-        return published.is_there(api, namespace)
+        return namespace_access.is_served(api, namespace)
 
     def preflight(self, spec: Spec) -> Preflight:
         """See `Backend.preflight`."""
@@ -139,25 +330,25 @@ class KubernetesBackend(Backend):
     def _check(self, spec: Spec) -> tuple[Spec, Options, Preflight]:
         """The spec as it would be launched, what there is, and what stands against it."""
         with self._explained():
-            there, offer, told = published.read(self.api, self.namespace)
-            account = self._account(told) or Account()
+            there, offer, told = namespace_access.read_published(self.api, self.namespace)
+            account = self._account(told) or HoursAccount()
         spec = launch_check.with_image(spec, offer)
-        return spec, there, launch_check.check(spec, there, offer, account, here=self.mounts)
+        return spec, there, launch_check.check_launch(spec, there, offer, account, here=self.mounts)
 
-    def hours(self) -> Account:
+    def hours(self) -> HoursAccount:
         """See `Backend.hours`."""
         with self._explained():
-            told = published.read(self.api, self.namespace)[2]
-            return kube_hours.account(told, self._all_runs(), time.time())
+            told = namespace_access.read_published(self.api, self.namespace)[2]
+            return kube_hours.read_account(told, self._all_runs(), time.time())
 
-    def bounded(self) -> Account | None:
+    def bounded(self) -> HoursAccount | None:
         """See `Backend.bounded`."""
         with self._explained():
-            return self._account(published.read(self.api, self.namespace)[2])
+            return self._account(namespace_access.read_published(self.api, self.namespace)[2])
 
-    def _account(self, told: str) -> Account | None:
-        bounded = kube_hours.bounds(told)
-        return kube_hours.account(told, self._all_runs(), time.time()) if bounded else None
+    def _account(self, told: str) -> HoursAccount | None:
+        bounded = kube_hours.has_budget(told)
+        return kube_hours.read_account(told, self._all_runs(), time.time()) if bounded else None
 
     def create(self, request: LaunchRequest) -> TFCluster:
         """See `Backend.create`."""
@@ -166,13 +357,17 @@ class KubernetesBackend(Backend):
             raise PreflightRefused(verdict.problems)
         warnings = (*request.warnings, *verdict.warnings)
         with self._explained():
-            for _try in range(_TRIES):
+            for _try in range(_NAME_TRIES):
                 known = self._all_runs()
                 running = {c.metadata.cluster: c for c in known if c.active}
-                cluster = run_names.choose(request.cluster, request.name_given, running)
-                number = folders.next_run(self.mounts, cluster, known, there.log_dir)
+                cluster = names_and_numbers.choose_name(
+                    request.cluster, request.name_given, running
+                )
+                number = namespace_access.next_run_number(
+                    self.mounts, cluster, known, there.log_dir
+                )
                 body = custom_resource.write(cluster, number, spec, warnings=warnings)
-                made = posting.post(self.api, self.namespace, body)
+                made = post_run(self.api, self.namespace, body)
                 if made is None:
                     continue  # somebody was faster: the name may be taken now
                 return custom_resource.read(made)
@@ -186,8 +381,8 @@ class KubernetesBackend(Backend):
         """See `Backend.list`."""
         now = time.time()
         with self._explained():
-            return run_names.newest_first(
-                [c for c in self._all_runs() if not run_names.expired(c, now)]
+            return names_and_numbers.newest_first(
+                [c for c in self._all_runs() if not names_and_numbers.expired(c, now)]
             )
 
     def get(self, ref: str) -> TFCluster:
@@ -195,20 +390,20 @@ class KubernetesBackend(Backend):
         cluster, run = names.parse_ref(ref)
         with self._explained():
             if not names.is_valid(cluster):
-                raise run_names.unknown(ref, self._names())
+                raise names_and_numbers.unknown_run(ref, self._names())
             if run is None:
                 runs = [c for c in self._all_runs() if c.metadata.cluster == cluster]
                 if runs:
                     return max(runs, key=lambda c: c.metadata.run)
-                raise run_names.unknown(ref, self._names())
+                raise names_and_numbers.unknown_run(ref, self._names())
             try:
-                found = records.read(self.api.get(self._where(names.run_name(cluster, run))))
+                found = read_record(self.api.get(self._where(names.run_name(cluster, run))))
             except ApiError as error:
                 if not (error.gone and error.details.get("name")):
                     raise
                 found = None
             if found is None:
-                raise run_names.unknown(ref, self._names())
+                raise names_and_numbers.unknown_run(ref, self._names())
             return found
 
     def stop(self, ref: str, stop: Stop) -> TFCluster:
@@ -239,9 +434,9 @@ class KubernetesBackend(Backend):
             Conflict: also when the output shall go and its volume is not mounted here.
         """
         cluster = self.get(ref)
-        head, output = cluster.metadata, folders.output(self.mounts, cluster)
+        head, output = cluster.metadata, namespace_access.output_folder(self.mounts, cluster)
         if cluster.status.released_at is None:
-            raise run_names.still_has_tasks(cluster)
+            raise names_and_numbers.still_has_tasks(cluster)
         if with_logs and output is None:
             raise Conflict(
                 _(
@@ -251,7 +446,7 @@ class KubernetesBackend(Backend):
             )
         with self._explained(head.name):
             left = self.api.delete(self._where(head.name), uid=head.uid)
-        if left.get("metadata") and (names := keepers(left)):
+        if left.get("metadata") and (names := foreign_finalizers(left)):
             raise Conflict(
                 _(
                     "{name} has ended and holds nothing, but its record stays as long as it has "
@@ -275,9 +470,9 @@ class KubernetesBackend(Backend):
     ) -> Iterator[LogLine | None]:
         """See `Backend.logs`."""
         cluster = self.get(ref)
-        wanted = run_names.tasks_of(cluster, tasks)
-        output = folders.output(self.mounts, cluster)
-        reader = Reader(self.api, cluster, wanted, output, counts)
+        wanted = names_and_numbers.tasks_of(cluster, tasks)
+        output = namespace_access.output_folder(self.mounts, cluster)
+        reader = RunLogs(self.api, cluster, wanted, output, counts)
         return self._with_explained_errors(reader.follow(tail) if follow else reader.once(tail))
 
     def _with_explained_errors(self, lines: Iterator[LogLine | None]) -> Iterator[LogLine | None]:
@@ -293,8 +488,8 @@ class KubernetesBackend(Backend):
     def watch(self, ref: str | None = None) -> Iterator[TFCluster | Removed | None]:
         """See `Backend.watch`."""
         if ref is None:
-            return watching.every(self.api, self.namespace, records.read)
-        return watching.one(self.api, self.namespace, self.get(ref), records.read)
+            return watch_all_runs(self.api, self.namespace, read_record)
+        return watch_run(self.api, self.namespace, self.get(ref), read_record)
 
     # -- what the verbs are made of ----------------------------------------------------------------
 
@@ -310,10 +505,10 @@ class KubernetesBackend(Backend):
             if error.status != 410:
                 raise
             found = self.api.every(where).items  # a page came too late: from the first one again
-        return [cluster for each in found if (cluster := records.read(each)) is not None]
+        return [cluster for each in found if (cluster := read_record(each)) is not None]
 
     def _names(self) -> Sequence[tuple[str, int]]:
-        runs = run_names.newest_first(self._all_runs())
+        runs = names_and_numbers.newest_first(self._all_runs())
         return [(c.metadata.cluster, c.metadata.run) for c in runs]
 
     @contextlib.contextmanager
@@ -321,4 +516,4 @@ class KubernetesBackend(Backend):
         try:
             yield
         except ApiError as error:
-            raise access.explain(error, what, server=self.api.server) from None
+            raise access.explain_api_error(error, what, server=self.api.server) from None

@@ -1,8 +1,10 @@
 """The log of one task: that of each of its pods in turn, then the copy that the task left in /log.
 
-Promises each line once through cuts, new attempts, a log that its node rotated, a clock that
-stepped back, and the end of a pod: what was given last is looked for in each answer, and what
-stands behind it is new. A pod that went before its end was read makes it go on in the copy.
+Each line is given once through cuts, new attempts, a log that its node rotated, a clock that
+stepped back, and the end of a pod: a cursor holds what was given last, which is looked for in each
+answer, and what follows it is new. Nothing is left out for its time stamp: a node's clock may step
+back, and lines may have equal stamps, so a line is recognised by its place among those with its
+stamp, or by those before. A pod that went before its end was read makes the log go on in the copy.
 
 Ref: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ (read log)
 """
@@ -13,6 +15,7 @@ import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,7 +24,61 @@ from ...kube.api import labels
 from ...kube.api.client import Api, ApiError, Object, path
 from ..base import Counts, LogLine, every_line
 from ..log_files import TaskLog
-from .marks import Mark, Said, behind
+
+StampedLine = tuple[str, bytes]
+"""A line of the API: its time stamp as the node wrote it, and its text."""
+
+
+@dataclass
+class LogCursor:
+    """The line of a log that was given last."""
+
+    stamp: str = ""
+    same: int = 0
+    """Lines given, one after the other up to this one, that have this very stamp."""
+    length: int = 0
+    """Bytes given of it: a line that has no end yet grows."""
+
+    def move(self, line: StampedLine) -> None:
+        """Set it on the line that follows."""
+        stamp, text = line
+        self.same = self.same + 1 if stamp == self.stamp else 1
+        self.stamp, self.length = stamp, len(text)
+
+    def since(self, margin: float) -> str:
+        """When so many seconds before the line began; the API takes whole seconds."""
+        zone = self.stamp[29:].replace("Z", "+00:00")
+        second = datetime.fromisoformat(self.stamp[:19] + zone)
+        return (second - timedelta(seconds=margin)).isoformat()
+
+    def find(self, said: Sequence[StampedLine], cut: bool) -> int | None:
+        """Which of `said` is the marked line; None when it is not among them.
+
+        `cut`: lines before these were left out of the answer, perhaps some with the same stamp.
+        """
+        end = next((i for i in range(len(said) - 1, -1, -1) if said[i][0] == self.stamp), None)
+        if end is None:
+            return None
+        begin = end
+        while begin and said[begin - 1][0] == self.stamp:
+            begin -= 1
+        if cut and not begin:
+            return None
+        return min(begin + self.same - 1, end)
+
+
+def position_after(lines: Sequence[str], given: Sequence[str]) -> int | None:
+    """Where in `lines` that begins which follows the latest occurrence of `given`, whose last line
+    may have grown; None when it is not there.
+    """
+    *before, last = given
+    for at in range(len(lines) - 1, len(before) - 1, -1):
+        if lines[at].startswith(last) and list(lines[at - len(before) : at]) == before:
+            return at + 1
+    return None
+
+
+# -- the log ---------------------------------------------------------------------------------------
 
 _SILENCE = 10.0
 """Seconds between two bytes after which a kubelet does not answer."""
@@ -38,13 +95,13 @@ _STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}\S+")
 
 
 @dataclass
-class Pod:
+class PodLogState:
     """A pod of a task, and how far it was read. `over`: it prints no more."""
 
     name: str
     over: bool = False
     here: bool = True
-    mark: Mark = field(default_factory=Mark)
+    mark: LogCursor = field(default_factory=LogCursor)
     quiet: bool = False
     """The last answer had nothing new."""
     read: bool = False
@@ -71,8 +128,8 @@ class PodLog:
     ) -> None:
         self.task, self._counts = task, counts
         self._api, self._namespace, self._file = api, namespace, file
-        self._pods: dict[str, Pod] = {}
-        self._open: deque[tuple[Pod, Iterator[Said], bool]] = deque()
+        self._pods: dict[str, PodLogState] = {}
+        self._open: deque[tuple[PodLogState, Iterator[StampedLine], bool]] = deque()
         self._copy: TaskLog | None = None
         self._rest: Iterator[LogLine] = iter(())
         self._given = 0
@@ -120,7 +177,7 @@ class PodLog:
         if self.is_cut_off or (not self._pods and len(present) < attempts):
             self.use_copy()
         for uid, found in present.items():
-            pod = self._pods.setdefault(uid, Pod(str(found["metadata"]["name"])))
+            pod = self._pods.setdefault(uid, PodLogState(str(found["metadata"]["name"])))
             pod.over = (found.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
     def seek_last(self, count: int) -> None:
@@ -139,7 +196,7 @@ class PodLog:
             count -= counted
         self._given, self._sought = 0, True
 
-    def _last_of(self, pod: Pod, count: int) -> tuple[list[Said], int, int]:
+    def _last_of(self, pod: PodLogState, count: int) -> tuple[list[StampedLine], int, int]:
         """Lines from a pod's end, where of these the last `count` that count begin, how many do."""
         asked = count + _FEW
         while True:
@@ -190,7 +247,7 @@ class PodLog:
 
     def _after_last(self, lines: list[str]) -> list[LogLine]:
         for count in (len(self._last), 1):  # a line of TFCluster itself need not be in the copy
-            at = behind(lines, list(self._last)[-count:])
+            at = position_after(lines, list(self._last)[-count:])
             if at is not None:
                 rest = [LogLine(self.task, text) for text in lines[at:]]
                 return [*self._grown(lines[at - 1]), *rest]
@@ -203,7 +260,7 @@ class PodLog:
 
     # -- pods --------------------------------------------------------------------------------------
 
-    def _streams(self) -> Iterator[tuple[Pod, Iterator[Said], bool]]:
+    def _streams(self) -> Iterator[tuple[PodLogState, Iterator[StampedLine], bool]]:
         while self._open:
             yield self._open.popleft()
         if self._sought:  # they have just been asked
@@ -214,11 +271,11 @@ class PodLog:
                 over = pod.over  # before it is asked, so that nothing printed before is missed
                 yield pod, self._new_lines(pod), over
 
-    def _new_lines(self, pod: Pod) -> Iterator[Said]:
+    def _new_lines(self, pod: PodLogState) -> Iterator[StampedLine]:
         """Lines of a pod that were not given."""
         if not pod.mark.stamp:
             return self._request(pod)
-        found: list[Said] = []
+        found: list[StampedLine] = []
         for query in self._queries(pod, found):
             said = list(self._request(pod, **query))
             if pod.gone or pod.problem is not None:
@@ -235,7 +292,7 @@ class PodLog:
                 break
         return iter(found)  # its node has begun a new file: all of it is new
 
-    def _queries(self, pod: Pod, said: list[Said]) -> Iterator[dict[str, Any]]:
+    def _queries(self, pod: PodLogState, said: list[StampedLine]) -> Iterator[dict[str, Any]]:
         """What is asked until the marked line is found, each time for more."""
         if pod.quiet:
             yield {"tailLines": _FEW}
@@ -248,7 +305,7 @@ class PodLog:
         yield {"sinceTime": since, "tailLines": _RECENT}
         yield {"sinceTime": since}
 
-    def _request(self, pod: Pod, **query: Any) -> Iterator[Said]:
+    def _request(self, pod: PodLogState, **query: Any) -> Iterator[StampedLine]:
         where = path("pods", self._namespace, pod.name, "log")
         asked: dict[str, Any] = {"container": labels.CONTAINER, "timestamps": "true", **query}
         pod.gone, pod.problem = False, None
@@ -268,7 +325,7 @@ class PodLog:
             elif error.status != 400:  # which says that it has not started yet
                 raise
 
-    def _advance(self, pod: Pod, line: Said) -> LogLine:
+    def _advance(self, pod: PodLogState, line: StampedLine) -> LogLine:
         text = _text(line)
         if line[0] == _REST:
             pod.mark.length += len(line[1])
@@ -280,5 +337,5 @@ class PodLog:
         return LogLine(self.task, text)
 
 
-def _text(line: Said) -> str:
+def _text(line: StampedLine) -> str:
     return line[1].decode("utf-8", "replace").rstrip("\r")

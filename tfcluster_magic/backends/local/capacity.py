@@ -1,36 +1,95 @@
-"""What this machine has and what is free of it, for the preflight; what active runs may use counts
-as taken.
+"""What this machine has and what is free of it: cores, memory, GPUs. What active runs may use
+counts as taken.
 
-Promises that memory that a run may still take up to its limits is not given twice, and that what
-other programs use is not given at all. Owns no numbers but those that it reads: /proc, the runs'
-records, nvidia-smi.
+Memory that a run may still take up to its limits is not given twice, and what other programs use is
+not given at all. The numbers come from /proc, the runs' records and `nvidia-smi`.
+
+A GPU goes as a whole to one task of one active run, within what this process may see itself
+(CUDA_VISIBLE_DEVICES). Devices are named by UUID, because the numbers of CUDA and of nvidia-smi
+differ. Without nvidia-smi on PATH there are no GPUs.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+import shutil
+import subprocess
+from collections.abc import Collection, Sequence
 
 from ... import state_files
-from ...quota.preflight import Limit, Room, asked, cpu_of, memory_of
-from ...spec import TaskType, TFCluster
-from . import gpus, processes
+from ...quota.preflight import AvailableResources, Limit, cpu_of, memory_of, total_request
+from ...spec import Spec, TaskType, TFCluster
+from ...spec.names import task_name
+from . import processes
 from .store import RunFolder
+
+NVIDIA_SMI_TIMEOUT = 20.0
+"""Seconds; a driver that has to wake up takes several."""
+
+
+def has_gpu_driver() -> bool:
+    """Whether this machine has the driver's tool at all."""
+    return shutil.which("nvidia-smi") is not None
+
+
+def gpu_devices() -> list[str]:
+    """The UUIDs of the GPUs that may be used here; none when nvidia-smi fails."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return []
+    try:
+        listed = subprocess.run(
+            [tool, "--query-gpu=index,uuid", "--format=csv,noheader"],
+            capture_output=True,
+            text=True,
+            timeout=NVIDIA_SMI_TIMEOUT,
+            check=True,
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return []
+    found = [
+        tuple(part.strip() for part in line.split(","))
+        for line in listed.splitlines()
+        if "," in line
+    ]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return [uuid for _number, uuid in found]
+    allowed = [part.strip() for part in visible.split(",") if part.strip()]
+    return [
+        u
+        for number, u in found
+        if any(a == number or (a[:3] == "GPU" and u.startswith(a)) for a in allowed)
+    ]
+
+
+def assign_gpus(spec: Spec, free: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """Devices for each task that asked for some; there are known to be enough."""
+    left = list(free)
+    given: dict[str, tuple[str, ...]] = {}
+    for task_type, count in spec.replicas.counts.items():
+        wanted = spec.replicas.of(task_type).resources.gpu
+        for index in range(count if wanted else 0):
+            given[task_name(task_type, index)], left = tuple(left[:wanted]), left[wanted:]
+    return given
+
+
+# -- capacity --------------------------------------------------------------------------------------
 
 MAX_TASKS = 100
 
-Active = Sequence[tuple[RunFolder, TFCluster]]
+ActiveRuns = Sequence[tuple[RunFolder, TFCluster]]
 """Runs that still hold something, with their folders."""
 
 
-def measure(active: Active, with_gpus: bool = True) -> tuple[Room, list[str]]:
+def measure(active: ActiveRuns, with_gpus: bool = True) -> tuple[AvailableResources, list[str]]:
     """What there is, and the free GPUs. Without `with_gpus` nvidia-smi, which may take a second, is
     not asked.
     """
-    held = {cluster.metadata.name: _held_memory(cluster) for _, cluster in active}
+    held = {cluster.metadata.name: _reserved_memory(cluster) for _, cluster in active}
     cores = float(_cores())
-    cpu = sum(asked(c.spec, cpu_of, holding(c)) for _, c in active)
+    cpu = sum(total_request(c.spec, cpu_of, occupied_types(c)) for _, c in active)
     total, available = _memory()
     # What a run may still take on top of what it has is promised to it.
     promised = sum(
@@ -39,10 +98,10 @@ def measure(active: Active, with_gpus: bool = True) -> tuple[Room, list[str]]:
         if (limit := held[cluster.metadata.name])
     )
     free = max(0.0, min(total - sum(held.values()), available - promised))
-    devices = gpus.devices() if with_gpus else []
-    taken = {device for folder, cluster in active for device in _held_gpus(folder, cluster)}
+    devices = gpu_devices() if with_gpus else []
+    taken = {device for folder, cluster in active for device in _assigned_gpus(folder, cluster)}
     free_gpus = [device for device in devices if device not in taken]
-    room = Room(
+    room = AvailableResources(
         cpu=Limit(total=cores, free=max(0.0, cores - cpu)),
         memory=Limit(total=total, free=free),
         gpu=Limit(total=len(devices), free=len(free_gpus)),
@@ -52,7 +111,7 @@ def measure(active: Active, with_gpus: bool = True) -> tuple[Room, list[str]]:
     return room, free_gpus
 
 
-def holding(cluster: TFCluster) -> list[TaskType]:
+def occupied_types(cluster: TFCluster) -> list[TaskType]:
     """Task types that hold something: all of an active run, what still runs of an ended one."""
     counts = cluster.status.counts
     if not cluster.status.phase.is_final:
@@ -60,13 +119,13 @@ def holding(cluster: TFCluster) -> list[TaskType]:
     return [t for t in TaskType if (c := counts.get(t.value)) and c.running + c.starting]
 
 
-def _held_memory(cluster: TFCluster) -> float:
-    return asked(cluster.spec, memory_of, holding(cluster))
+def _reserved_memory(cluster: TFCluster) -> float:
+    return total_request(cluster.spec, memory_of, occupied_types(cluster))
 
 
-def _held_gpus(folder: RunFolder, cluster: TFCluster) -> set[str]:
+def _assigned_gpus(folder: RunFolder, cluster: TFCluster) -> set[str]:
     assigned = state_files.read(folder.gpus_file, dict[str, tuple[str, ...]]) or {}
-    types = {f"{task_type.value}-" for task_type in holding(cluster)}
+    types = {f"{task_type.value}-" for task_type in occupied_types(cluster)}
     mine = [task for task in assigned if task.rstrip("0123456789") in types]
     return {gpu for task in mine for gpu in assigned[task]}
 

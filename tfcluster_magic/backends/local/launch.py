@@ -1,13 +1,17 @@
-"""A launch on disk: name, number and devices in one step, all of it written, the record last.
+"""A launch on disk: name, number and devices in one step, the record last, then its supervisor.
 
-Promises all or nothing: a launch that fails anywhere leaves no record, no process, no folder. It
-hands the run over to its supervisor together with the run's lock, so that no reader ever finds a
-record that nobody looks after.
+All or nothing: a launch that fails anywhere leaves no record, no process, no folder. It hands the
+run over to its supervisor together with the run's lock, so that no reader ever finds a record that
+nobody looks after. The supervisor survives the kernel, the terminal and the notebook server; an
+error in its start is reported with the last lines of its log.
 """
 
 from __future__ import annotations
 
 import os
+import select
+import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Sequence
@@ -17,14 +21,138 @@ from pathlib import Path
 import msgspec
 
 from ... import paths, state_files
-from ...errors import PreflightRefused, Problem, TFClusterError
-from ...i18n import _
+from ...errors import BackendUnavailable, PreflightRefused, Problem, TFClusterError
+from ...i18n import VARIABLE, _, requested_language
 from ...launch import LaunchRequest
 from ...program import materialise
-from ...spec import Metadata, Phase, Reason, Spec, Status, TFCluster, names
-from . import description, detach, gpus, repair
-from .description import Folders
+from ...spec import Metadata, Phase, Reason, Spec, Status, TFCluster, names, task_file
+from ...spec.task_file import guard_path
+from . import capacity, lost_supervisor
+from .lost_supervisor import last_supervisor_lines
 from .store import RunFolder, Store
+from .task_processes import scrubbed
+
+START_TIMEOUT = 30.0
+"""Seconds to wait for a supervisor to say that it is up; a slow one is left alone then, its lock
+tells.
+"""
+_BOOTSTRAP = Path(__file__).with_name("__main__.py")
+
+
+def own_interpreter() -> str:
+    """The Python that runs supervisors and tasks: the one that launches.
+
+    Raises:
+        BackendUnavailable: this Python does not know its own executable.
+    """
+    if not sys.executable:
+        raise BackendUnavailable(
+            _("this Python does not know its own executable: start it by its full path")
+        )
+    return sys.executable
+
+
+def start_supervisor(folder: RunFolder, lock_fd: int) -> None:
+    """Start the supervisor of `folder`, which inherits `lock_fd`.
+
+    Raises:
+        BackendUnavailable: it could not be started, or ended at once.
+    """
+    ready, tell = os.pipe()
+    try:
+        with open(folder.supervisor_log, "ab") as log:
+            process = subprocess.Popen(
+                [
+                    own_interpreter(),
+                    "-I",
+                    "-S",
+                    str(_BOOTSTRAP),
+                    str(folder.path),
+                    str(lock_fd),
+                    str(tell),
+                    *_import_path(),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                env={**scrubbed(os.environ), **_language()},
+                pass_fds=(lock_fd, tell),
+                start_new_session=True,
+            )
+        os.close(tell)
+        tell = -1
+        process.wait()  # the first of the two forks; it ends at once
+        if _is_readable(ready) and not os.read(ready, 1):
+            words = last_supervisor_lines(folder, lines=1)
+            raise BackendUnavailable(
+                _("the supervisor of this run could not start: {why}").format(why=words)
+            )
+    except OSError as error:
+        raise BackendUnavailable(
+            _("the supervisor of this run could not start: {why}").format(why=error)
+        ) from None
+    finally:
+        os.close(ready)
+        if tell >= 0:
+            os.close(tell)
+
+
+def _language() -> dict[str, str]:
+    """The supervisor's sentences are in the language of who launches: of a request, say."""
+    wanted = requested_language()
+    return {} if wanted is None else {VARIABLE: wanted}
+
+
+def _is_readable(ready: int) -> bool:
+    """Whether there is something to read, or an end, within PATIENCE."""
+    poll = select.poll()  # unlike select(), it takes the high descriptors of a busy kernel
+    poll.register(ready, select.POLLIN)
+    return bool(poll.poll(START_TIMEOUT * 1000))
+
+
+def _import_path() -> list[str]:
+    """Where the supervisor finds this package and the one that it needs."""
+    package = Path(__file__).resolve().parents[3]
+    return list(dict.fromkeys([str(package), str(Path(msgspec.__file__).resolve().parents[1])]))
+
+
+# -- the task file ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TaskFolders:
+    """Where a run's tasks find and leave things."""
+
+    data: Path
+    output: Path
+    resume_from: Path | None
+
+
+def task_description(
+    metadata: Metadata, spec: Spec, program_dir: Path, folders: TaskFolders
+) -> dict[str, object]:
+    """The content of `task.json`, without addresses.
+
+    Raises:
+        BackendUnavailable: this Python does not know its own executable.
+    """
+    described = task_file.task_description(
+        metadata,
+        spec,
+        program_dir=str(program_dir),
+        data_dir=str(folders.data),
+        output_dir=str(folders.output),
+        resume_from=str(folders.resume_from) if folders.resume_from else None,
+    )
+    return described | {
+        "addresses": {},
+        "loopback": guard_path(),
+        "interpreter": spec.interpreter or own_interpreter(),
+    }
+
+
+# -- the launch ------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -59,7 +187,7 @@ class Launch:
                 raise OSError(
                     None, _("{lock_file} cannot be locked").format(lock_file=folder.lock_file)
                 )
-            repair.note_boot(lock_fd)
+            lost_supervisor.write_boot_id(lock_fd)
             metadata = Metadata(
                 name=names.run_name(cluster, run),
                 cluster=cluster,
@@ -118,10 +246,12 @@ class Launch:
             raise PreflightRefused([Problem(_("log folder"), str(output), text)]) from None
         if spec.program is not None:
             materialise(spec.program, folder.program, paths.home_dir())
-        if gpus.present():
-            state_files.write(folder.gpus_file, msgspec.json.encode(gpus.assign(spec, free_gpus)))
-        described = description.of_tasks(
-            metadata, spec, folder.program, Folders(self.data_dir, output, self.resume_from)
+        if capacity.has_gpu_driver():
+            state_files.write(
+                folder.gpus_file, msgspec.json.encode(capacity.assign_gpus(spec, free_gpus))
+            )
+        described = task_description(
+            metadata, spec, folder.program, TaskFolders(self.data_dir, output, self.resume_from)
         )
         state_files.write(folder.task_file, msgspec.json.encode(described))
 
@@ -132,7 +262,7 @@ class Launch:
             BackendUnavailable: it did not start; then nothing is left of the run.
         """
         try:
-            detach.start(folder, lock_fd)
+            start_supervisor(folder, lock_fd)
         except BaseException:
             self.undo(folder)
             raise

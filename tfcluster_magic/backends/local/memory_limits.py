@@ -1,8 +1,10 @@
-"""Control groups that enforce a task's memory limit in the kernel, where this user may make them.
+"""Memory limits of tasks: the kernel enforces them where this user may make control groups, else
+the supervisor watches.
 
-Promises that a group is made below a folder this user may write (version 2 or 1), and that every
-group of a run is removed, by whoever comes last: the folder is noted in the run's `cgroup` file.
-Where nothing is writable `find` gives None, and `memory.py` watches instead.
+A task above its limit is ended, and its exit says so, with the limit and what was used. RLIMIT_AS
+is no way: TensorFlow reserves far more address space than memory. Control groups are made below a
+folder that this user may write (version 2 or 1), and every group of a run is removed, by whoever
+comes last: the folder is noted in the run's `cgroup` file.
 """
 
 from __future__ import annotations
@@ -10,17 +12,23 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from ... import state_files
+from ...i18n import _
+from ...spec import Cause, TaskExit
+from ...spec.quantities import format_bytes
 from . import processes
 
 _PREFIX = "tfcluster-"
 
 
 @dataclass(frozen=True)
-class Files:
+class ControlGroupFiles:
     """What the two versions call the same things."""
 
     limit: str
@@ -30,18 +38,18 @@ class Files:
 
 
 _FILES = {
-    1: Files(
+    1: ControlGroupFiles(
         "memory.limit_in_bytes",
         ("memory.memsw.limit_in_bytes", None),
         "memory.oom_control",
         "memory.max_usage_in_bytes",
     ),
-    2: Files("memory.max", ("memory.swap.max", "0"), "memory.events", "memory.peak"),
+    2: ControlGroupFiles("memory.max", ("memory.swap.max", "0"), "memory.events", "memory.peak"),
 }
 
 
 @dataclass(frozen=True)
-class Group:
+class ControlGroup:
     """The control group of one task."""
 
     path: Path
@@ -68,15 +76,15 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Parent:
+class ControlGroupParent:
     """A folder in which groups with a memory limit can be made."""
 
     path: Path
     version: int
 
-    def make(self, uid: str, task: str, limit: int) -> Group:
+    def make(self, uid: str, task: str, limit: int) -> ControlGroup:
         """The group of one task of one run. Raises OSError."""
-        group = Group(self.path / f"{_PREFIX}{uid}-{task}", self.version)
+        group = ControlGroup(self.path / f"{_PREFIX}{uid}-{task}", self.version)
         names = _FILES[self.version]
         group.path.mkdir(exist_ok=True)
         try:
@@ -90,7 +98,7 @@ class Parent:
         return group
 
 
-def find(proc: Path = Path("/proc/self")) -> Parent | None:
+def find_parent(proc: Path = Path("/proc/self")) -> ControlGroupParent | None:
     """The nearest folder in which this process may make groups with a memory limit."""
     try:
         mounts = [_mount(line) for line in (proc / "mountinfo").read_text().splitlines()]
@@ -104,23 +112,25 @@ def find(proc: Path = Path("/proc/self")) -> Parent | None:
                 and "memory" in controllers.split(",")
                 and "memory" in options.split(",")
             ):
-                parent = Parent(_below(path, root, point), version=1)
+                parent = ControlGroupParent(_mounted_path(path, root, point), version=1)
             elif kind == "cgroup2" and controllers == "":
-                parent = Parent(_delegated(_below(path, root, point), point), version=2)
+                parent = ControlGroupParent(
+                    _delegated_folder(_mounted_path(path, root, point), point), version=2
+                )
             else:
                 continue
-            if _usable(parent):
+            if _is_usable(parent):
                 return parent
     return None
 
 
-def remove_all(parent: Path, uid: str, within: float = 5.0) -> list[Path]:
+def remove_groups(parent: Path, uid: str, within: float = 5.0) -> list[Path]:
     """Remove every group of this run below `parent`, and end what is still in one.
 
     Returns those that have processes after `within` seconds: in an uninterruptible wait.
     """
     deadline = time.monotonic() + within
-    while left := [path for path in parent.glob(f"{_PREFIX}{uid}-*") if not _removed(path)]:
+    while left := [path for path in parent.glob(f"{_PREFIX}{uid}-*") if not _remove_group(path)]:
         if time.monotonic() > deadline:
             break
         for path in left:
@@ -129,12 +139,12 @@ def remove_all(parent: Path, uid: str, within: float = 5.0) -> list[Path]:
     return left
 
 
-def remove_noted(note: Path, uid: str) -> None:
+def remove_noted_groups(note: Path, uid: str) -> None:
     """Remove the groups of a run below the folder that its supervisor noted in this file."""
     with contextlib.suppress(FileNotFoundError, state_files.Unreadable):
-        parent = Path(os.fsdecode(state_files.content(note, most=4096)).replace("\0", ""))
+        parent = Path(os.fsdecode(state_files.read_bytes(note, most=4096)).replace("\0", ""))
         if (parent / "cgroup.procs").is_file():
-            remove_all(parent, uid)
+            remove_groups(parent, uid)
 
 
 def _members(path: Path) -> list[int]:
@@ -144,7 +154,7 @@ def _members(path: Path) -> list[int]:
         return []
 
 
-def _removed(path: Path) -> bool:
+def _remove_group(path: Path) -> bool:
     try:
         path.rmdir()
     except FileNotFoundError:
@@ -162,11 +172,11 @@ def _mount(line: str) -> tuple[str, str, str, Path]:
     return kind, options, fields[3], Path(fields[4])
 
 
-def _below(path: str, root: str, point: Path) -> Path:
+def _mounted_path(path: str, root: str, point: Path) -> Path:
     return Path(os.path.normpath(point / os.path.relpath(path, root)))
 
 
-def _delegated(own: Path, point: Path) -> Path:
+def _delegated_folder(own: Path, point: Path) -> Path:
     """Version 2 lets no group have both processes and limited children, so ours stands beside or
     above us.
     """
@@ -179,7 +189,7 @@ def _delegated(own: Path, point: Path) -> Path:
     return own
 
 
-def _usable(parent: Parent) -> bool:
+def _is_usable(parent: ControlGroupParent) -> bool:
     """Try it: permission bits do not tell of read-only mounts and missing controllers."""
     try:
         probe = parent.make(f"probe-{os.getpid()}", "0", 1 << 30)
@@ -187,3 +197,75 @@ def _usable(parent: Parent) -> bool:
         return os.access(parent.path / "cgroup.procs", os.W_OK)
     except OSError:
         return False
+
+
+# -- limits of one run's tasks ---------------------------------------------------------------------
+#
+# Watching looks every 0.5 s at the proportional memory (PSS) of a task's whole tree, and ends
+# everything in it but its `task.py`, which then reports the task's last lines.
+
+CHECK_INTERVAL = 0.5
+"""Seconds between two looks at the memory of watched tasks."""
+
+
+class MemoryGuard:
+    """The limits of one run's tasks."""
+
+    def __init__(
+        self, uid: str, limits: Mapping[str, int], parent: ControlGroupParent | None
+    ) -> None:
+        """`limits`: bytes by task, for those that have one; `parent`: where groups may be made."""
+        self._uid, self._limits, self._parent = uid, limits, parent
+        self._groups: dict[str, ControlGroup] = {}
+        self._kills_before: dict[str, int] = {}
+        self._ended: dict[str, int] = {}
+
+    def admit(self, task: str) -> Path | None:
+        """Prepare a start; the file in which the new process writes its pid, or None when it is
+        watched.
+        """
+        self._ended.pop(task, None)
+        if task not in self._limits or self._parent is None:
+            return None
+        try:
+            group = self._parent.make(self._uid, task, self._limits[task])
+        except OSError:
+            self._groups.pop(task, None)
+            return None
+        self._groups[task] = group
+        self._kills_before[task] = group.oom_kills()
+        return group.members
+
+    def watched(self, tasks: Iterable[str]) -> list[str]:
+        """Those of `tasks` that have a limit which the kernel does not keep."""
+        return [t for t in tasks if t in self._limits and t not in self._groups]
+
+    def enforce(self, roots: dict[str, int]) -> None:
+        """End what is above its limit; `roots` are the pids of the watched tasks' `task.py`."""
+        known = processes.snapshot() if roots else {}
+        for task, root in roots.items():
+            members = processes.tree(root, known)
+            if processes.rss(members) <= self._limits[task]:
+                continue  # cheap, and never less than the PSS
+            used = processes.pss(members)
+            if used > self._limits[task]:
+                self._ended.setdefault(task, used)
+                processes.kill([pid for pid in members if pid != root] or [root])
+
+    def explain(self, task: str, task_exit: TaskExit) -> TaskExit:
+        """`task_exit` as out of memory, where that is what it was."""
+        used = self._ended.get(task)
+        group = self._groups.get(task)
+        if used is None and group is not None and group.oom_kills() > self._kills_before[task]:
+            used = group.peak()
+        if used is None or task_exit.cause in (Cause.COMPLETED, Cause.STOPPED):
+            return task_exit
+        detail = _("limit {limit}").format(limit=format_bytes(self._limits[task]))
+        if used:
+            detail += ", " + _("used {used}").format(used=format_bytes(used))
+        return replace(task_exit, cause=Cause.OOM, detail=detail)
+
+    def close(self) -> None:
+        """Remove the control groups; every process of the run is gone."""
+        if self._parent:
+            remove_groups(self._parent.path, self._uid)

@@ -1,33 +1,96 @@
-"""The ledger of this machine: `<state>/hours.json`, and what is left of the user's budget.
+"""Limits that the hub sets for this user on this machine: sizes, storage and hours.
 
-Promises that a run is written down before its record goes, and counts from its record until then,
-so that nothing is counted twice or lost between the two. Nothing is written while runs run.
+The hub names a file with the limits; without it, as without a hub, there are none, and a file that
+cannot be read is an error. Hours are kept in `<state>/hours.json`: a run is written there before
+its record goes and counts from its record until then, so that nothing is counted twice or lost
+between the two. Nothing is written while runs run.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from ... import state_files
-from ...errors import TFClusterError
-from ...quota import budgets, ledger, usage
+from ...errors import Problem, TFClusterError
+from ...i18n import _
+from ...quota import budgets, ledger
+from ...quota.limits import LIMITS_VARIABLE, Limits, problems, resource_totals
 from ...quota.preflight import Preflight
-from ...spec import Spec, TFCluster, to_json
-from . import allowance
+from ...quota.storage import FolderUsage
+from ...spec import Spec, TaskType, TFCluster, to_json
+from ...spec.quantities import parse_memory
+from .. import folder_sizes
 
-FILE = "hours.json"
+
+def hub_limits(environ: Mapping[str, str] | None = None) -> Limits | None:
+    """What this process' user may have; None: nobody said anything. Raises TFClusterError."""
+    file = (os.environ if environ is None else environ).get(LIMITS_VARIABLE)
+    if not file:
+        return None
+    try:
+        return state_files.load(Path(file), Limits, exact=True)
+    except (FileNotFoundError, state_files.Unreadable) as error:
+        text = _("what the hub allows cannot be read from {file}: {why}; ask its administrator")
+        raise TFClusterError(text.format(file=file, why=error)) from None
 
 
-class Book:
+def limit_problems(
+    spec: Spec, running: Sequence[tuple[TFCluster, Sequence[TaskType]]]
+) -> Sequence[Problem]:
+    """Why this launch is more than the user may have, beside what runs hold of it by type.
+
+    Raises:
+        TFClusterError: what they may have cannot be read.
+    """
+    said = hub_limits()
+    if said is None:
+        return ()
+    others = [resource_totals(one.metadata.name, one.spec, types) for one, types in running]
+    return problems(resource_totals("", spec), others, said)
+
+
+def bounded_volumes(folders: Mapping[str, Path], state_dir: Path) -> list[FolderUsage]:
+    """How full those of a user's folders are that the hub bounds, by `storage.NAMES`.
+
+    Raises:
+        TFClusterError: what they may have cannot be read.
+    """
+    said = hub_limits()
+    if said is None:
+        return []
+    allowed = {}
+    for name, amount in said.storage.items():
+        with contextlib.suppress(ValueError, TypeError):  # of another release
+            allowed[name] = parse_memory(amount)
+    bounded = [
+        folder_sizes.MeasuredFolder(name, path, allowed[name], runs=name == "log")
+        for name, path in folders.items()
+        if name in allowed
+    ]
+    inside = [
+        folder_sizes.MeasuredFolder(name, path)
+        for name, path in folders.items()
+        if name not in allowed
+    ]
+    return folder_sizes.measure(bounded, state_dir, but=inside) if bounded else []
+
+
+# -- hours -----------------------------------------------------------------------------------------
+
+HOURS_FILE = "hours.json"
+
+
+class HoursFile:
     """The ledger of one state folder; to be written under the launch lock."""
 
     def __init__(self, state_dir: Path) -> None:
-        self._file = state_dir / FILE
+        self._file = state_dir / HOURS_FILE
 
     def record(self, cluster: TFCluster, there: Callable[[], Collection[str]]) -> bool:
         """Write down a run whose record goes; `there` tells the uids of those that have one.
@@ -37,15 +100,15 @@ class Book:
         """
         group = ""
         with contextlib.suppress(TFClusterError):
-            group = _allowed()[0]
-        run = ledger.run_of(cluster, group)
+            group = _group_and_budget()[0]
+        run = ledger.accounted_run(cluster, group)
         if run is None:
             return True
         now = time.time()
         kept = self._read()
-        if any(now > at + ledger.REMEMBERED for at in kept.counted.values()):
-            kept = ledger.forget(kept, there(), now)
-        told = ledger.end(kept, cluster.metadata.uid, run, now)
+        if any(now > at + ledger.UID_RETENTION for at in kept.counted.values()):
+            kept = ledger.forget_runs(kept, there(), now)
+        told = ledger.end_run(kept, cluster.metadata.uid, run, now)
         try:
             try:
                 state_files.load(self._file, ledger.Ledger)
@@ -58,48 +121,50 @@ class Book:
             return False
         return True
 
-    def account(self, clusters: Iterable[TFCluster], now: float) -> ledger.Account:
+    def account(self, clusters: Iterable[TFCluster], now: float) -> ledger.HoursAccount:
         """What was held until `now`: by runs that are written down, and by those on record."""
-        (group, most), kept = _allowed(), self._read()
+        (group, most), kept = _group_and_budget(), self._read()
         runs = (
             run
             for cluster in clusters
             if cluster.metadata.uid not in kept.counted
-            and (run := ledger.run_of(cluster, group)) is not None
+            and (run := ledger.accounted_run(cluster, group)) is not None
         )
-        days = ledger.with_runs(kept.days, runs, now)
-        return ledger.Account(days=days, group=group, budget=most)
+        days = ledger.add_runs(kept.days, runs, now)
+        return ledger.HoursAccount(days=days, group=group, budget=most)
 
     def _read(self) -> ledger.Ledger:
         return state_files.read(self._file, ledger.Ledger) or ledger.Ledger()
 
 
-def _allowed() -> tuple[str, budgets.Budget | None]:
+def _group_and_budget() -> tuple[str, budgets.Budget | None]:
     """The group and the budget of this process's user, as the hub told them.
 
     Raises:
         TFClusterError: that cannot be read.
     """
-    said = allowance.limits()
+    said = hub_limits()
     if said is None:
         return "", None
     with contextlib.suppress(msgspec.ValidationError):  # of another release
-        return said.group, budgets.real(msgspec.convert(said.budget, budgets.Budget))
+        return said.group, budgets.effective_budget(msgspec.convert(said.budget, budgets.Budget))
     return said.group, None
 
 
 def has_budget() -> bool:
     """Whether the hub bounds the hours of this process's user."""
-    return _allowed()[1] is not None
+    return _group_and_budget()[1] is not None
 
 
-def judged(spec: Spec, verdict: Preflight, account: ledger.Account, now: float) -> Preflight:
+def with_budget(
+    spec: Spec, verdict: Preflight, account: ledger.HoursAccount, now: float
+) -> Preflight:
     """A verdict with what the budget says."""
-    spent, most = ledger.spent(account.days), account.budget
-    cores = budgets.cores(spec, usage.USUAL_CORES)
+    spent, most = ledger.daily_sums(account.days), account.budget
+    cores = budgets.total_cores(spec, ledger.DEFAULT_CORES)
     found = budgets.problems(spec, cores, most, spent, now)
     warned = budgets.warnings(most, spent, now) if not found else []
-    told = budgets.told(most, spent, now)
+    told = budgets.remaining_text(most, spent, now)
     return Preflight(
         (*found, *verdict.problems),
         (*warned, *verdict.warnings),

@@ -1,9 +1,10 @@
-"""The records of all runs as folders: `<state>/runs/<cluster>/<n>/`, one for each run.
+"""Records of all runs as folders, `<state>/runs/<cluster>/<n>/`, and the lock that launches take.
 
 A folder with a `record.json` is a run, a damaged one if the record cannot be read; everything else
-(half-made, foreign) is passed over. Both launchers hold the launch lock, so that names and numbers
-of two launches never collide. Only the holder of a run's `lock` writes its status. This module
-never starts or ends a process.
+(half-made, foreign) is passed over. Every launch, deletion and sweep holds the launch lock, so that
+names and numbers of two launches never collide; waiting for it is bounded, and the kernel gives it
+back when its holder dies. Only the holder of a run's `lock` writes its status. This module never
+starts or ends a process.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import astuple, replace
 
 from ... import paths, state_files
-from ...errors import BackendUnavailable
+from ...errors import BackendUnavailable, TFClusterError
 from ...i18n import _
 from ...lifecycle import messages
 from ...spec import (
@@ -42,17 +43,76 @@ from ...spec import (
     names,
     to_json,
 )
-from .. import run_names
-from ..run_names import expired
-from . import launch_lock, processes
+from .. import names_and_numbers
+from ..names_and_numbers import expired
+from . import processes
 
 if TYPE_CHECKING:
-    from .quota import Book
+    from .quota import HoursFile
+
+LOCK_TIMEOUT = 60.0
+"""Seconds that a launch waits for others; each holds the lock for a fraction of one."""
+
+
+@contextlib.contextmanager
+def hold_launch_lock(state_dir: Path) -> Iterator[None]:
+    """Hold the lock of a state folder.
+
+    Raises:
+        BackendUnavailable: another one has held it for PATIENCE seconds.
+        TFClusterError: the state folder cannot be written.
+    """
+    try:
+        fd = state_files.lock_file(state_dir / "launch.lock")
+    except OSError as error:
+        raise TFClusterError(
+            _(
+                "cannot write in the state folder {state_dir}: {why}; "
+                "make it writable, or name another one in TFCLUSTER_STATE_DIR"
+            ).format(state_dir=state_dir, why=error.strerror)
+        ) from None
+    try:
+        _take_lock(fd, LOCK_TIMEOUT, state_dir)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _take_lock(fd: int, seconds: float, state_dir: Path) -> None:
+    """Take the lock, and leave our pid in it for those who wait."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                pid = os.pread(fd, 20, 0).decode("ascii", "replace") or "unknown"
+                raise BackendUnavailable(
+                    _(
+                        "another launch or deletion (process {pid}) has not come to its end for "
+                        "{seconds:g} s: look what it waits for, or end it, and try again"
+                    ).format(pid=pid, seconds=seconds)
+                ) from None
+            time.sleep(0.01)  # the kernel's own wait for a lock has no time-out
+        except OSError as error:
+            raise TFClusterError(
+                _(
+                    "the state folder {state_dir} is on a volume without locks ({why}): "
+                    "name another one in TFCLUSTER_STATE_DIR"
+                ).format(state_dir=state_dir, why=error.strerror)
+            ) from None
+    with contextlib.suppress(OSError):  # a full disk: nobody needs it to go on
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, str(os.getpid()).encode(), 0)
+
+
+# -- records ---------------------------------------------------------------------------------------
 
 SPARES = 4
 """On a full disk a run writes four times: a stop request, the stop, its end, and the clean-up."""
 MOST_TASKS = 100_000
-_MARK = "uid-"
+_UID_PREFIX = "uid-"
 _UID = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
 
 
@@ -151,7 +211,7 @@ class RunFolder:
             state_files.read(self.task_file, dict[str, Any])
         )
         desired = {t: c.desired for t, c in status.counts.items()} or self._counts_by_log()
-        found = _stat(self.path)
+        found = _stat_or_none(self.path)
         metadata = Metadata(
             name=names.run_name(cluster, run),
             cluster=cluster,
@@ -200,7 +260,7 @@ class RunFolder:
         """Store the uid in the name of a file, which no damage to the contents of files affects.
         Raises OSError.
         """
-        state_files.write(self.path / f"{_MARK}{uid}", b"")
+        state_files.write(self.path / f"{_UID_PREFIX}{uid}", b"")
 
     def uids(self) -> set[str]:
         """Return every uid that processes of this run may carry, even if its record is damaged:
@@ -211,7 +271,7 @@ class RunFolder:
         """
         with contextlib.suppress(FileNotFoundError, state_files.Unreadable):
             return {self.load_record().metadata.uid}
-        told = {mark.name.removeprefix(_MARK) for mark in self.path.glob(f"{_MARK}*")}
+        told = {mark.name.removeprefix(_UID_PREFIX) for mark in self.path.glob(f"{_UID_PREFIX}*")}
         told |= processes.uids_of(self.tasks)
         told.add(str((state_files.read(self.task_file, dict[str, Any]) or {}).get("uid", "")))
         return {uid for uid in told if _UID.fullmatch(uid)} - self._uids_elsewhere()
@@ -235,7 +295,7 @@ class RunFolder:
         """
         text = to_json(status)
         if spare and len(text) > state_files.SPARE_BYTES and state_files.is_full(self.path):
-            text = to_json(_short(status))
+            text = to_json(_shortened(status))
         state_files.write(self.status_file, text, spares=self.spares if spare else ())
         return text
 
@@ -290,7 +350,7 @@ class RunFolder:
             os.close(fd)
 
 
-def _stat(path: Path) -> os.stat_result | None:
+def _stat_or_none(path: Path) -> os.stat_result | None:
     try:
         return os.stat(path)
     except OSError:
@@ -320,13 +380,13 @@ def _is_sound(status: Status) -> bool:
     return types <= known and all(0 <= number <= MOST_TASKS for number in numbers)
 
 
-def _short(status: Status) -> Status:
+def _shortened(status: Status) -> Status:
     """Return a shorter status for a full disk; the sentence and the counts stay."""
     return replace(status, failures=(), attention=(), addresses={}, events=status.events[-10:])
 
 
 @lru_cache(maxsize=1000)
-def _folder(runs_dir: Path, cluster: str, run: int) -> RunFolder:
+def _run_folder(runs_dir: Path, cluster: str, run: int) -> RunFolder:
     """Names only, so that it can be kept: a watch asks for each five times a second."""
     return RunFolder(runs_dir / cluster / str(run))
 
@@ -340,11 +400,11 @@ class Store:
 
     def folder(self, cluster: str, run: int) -> RunFolder:
         """The folder of one run, whether it exists or not."""
-        return _folder(self.runs_dir, cluster, run)
+        return _run_folder(self.runs_dir, cluster, run)
 
     def numbers(self, cluster: str) -> list[int]:
         """The run numbers of a cluster that have a folder, newest first."""
-        return sorted(run_names.numbers(self.runs_dir / cluster), reverse=True)
+        return sorted(names_and_numbers.run_numbers(self.runs_dir / cluster), reverse=True)
 
     def folders(self) -> Iterator[RunFolder]:
         """Every folder that may be a run. Raises BackendUnavailable."""
@@ -371,16 +431,19 @@ class Store:
             TFClusterError: the state folder cannot be written.
         """
         paths.private(self.runs_dir)
-        return launch_lock.held(self.state_dir)
+        return hold_launch_lock(self.state_dir)
 
     def allocate(self, cluster: str, log_dir: Path) -> tuple[int, RunFolder]:
         """Make the folder of the next run, under the launch lock.
 
         A number whose logs still lie in `log_dir` is not given again. Raises OSError.
         """
-        used = {*run_names.numbers(self.runs_dir / cluster), *run_names.numbers(log_dir / cluster)}
+        used = {
+            *names_and_numbers.run_numbers(self.runs_dir / cluster),
+            *names_and_numbers.run_numbers(log_dir / cluster),
+        }
         paths.private(self.runs_dir / cluster)
-        run = run_names.next_number(used)
+        run = names_and_numbers.next_number(used)
         while True:
             folder = self.folder(cluster, run)
             try:
@@ -413,11 +476,11 @@ class Store:
             folder.path.parent.rmdir()
 
     @cached_property
-    def hours(self) -> Book:
+    def hours(self) -> HoursFile:
         """The ledger of their hours."""
-        from .quota import Book  # supervisors remove nothing, and stay small
+        from .quota import HoursFile  # supervisors remove nothing, and stay small
 
-        return Book(self.state_dir)
+        return HoursFile(self.state_dir)
 
     def uids(self) -> set[str]:
         """The runs that have a record."""

@@ -1,17 +1,25 @@
-"""The supervisor of one run: feeds what it sees to the lifecycle and carries out what that decides.
+"""The supervisor of one run: gives what it observes to the lifecycle and carries out its decisions.
 
-Promises to be the only writer of `status.json`, to hold the run's lock as long as it lives, to take
-every task with it when it dies, and to leave nothing behind when the run is over. It sleeps until
-something happens or a time that was asked for has come. It never runs the user's code and decides
-nothing itself.
+It is the only writer of `status.json`, holds the run's lock as long as it lives, takes every task
+with it when it dies, and leaves nothing behind when the run is over. It sleeps until something
+happens or a time that was asked for has come. It never runs the user's code and decides nothing
+itself.
+
+At every turn it checks whether the run's folder is still the run's and undamaged; a volume that
+fails for the moment counts as one that still has the run. Damaged files are written again, because
+other programs read them while the run goes on. A full disk never ends a run: a status that could
+not be written is tried again, and the end of the run is written to reserved space. If the folder is
+gone, nothing is written any more.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 import traceback
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -20,21 +28,245 @@ from msgspec.structs import replace
 from ... import state_files
 from ...i18n import _, mark
 from ...lifecycle import Decision, Observation, decide
-from ...progress.checkpoint_state import newest_checkpoint
-from ...spec import Spec, Status, Stop
-from . import clock, ports
-from .crew import Crew
-from .presence import Presence
-from .publisher import Publisher
-from .recorder import Recorder
+from ...progress.run_progress import newest_checkpoint
+from ...spec import Model, Phase, Spec, Status, Stop
+from . import lost_supervisor, supervisor_events, task_processes
 from .store import RunFolder
-from .wakeups import Wakeups
+from .supervisor_events import SupervisorEvents
+from .task_processes import TaskGroup
+
+
+class FolderIntegrity:
+    """The folder of one run. `lock_fd` holds the run's lock."""
+
+    def __init__(self, folder: RunFolder, uid: str, lock_fd: int) -> None:
+        """Raises OSError, Unreadable."""
+        self._folder, self._uid, self._lock_fd = folder, uid, lock_fd
+        # Kept open, so that no later folder gets its inode number.
+        self._fd = os.open(folder.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._contents: dict[Path, tuple[state_files.Stamp | None, bytes]] = {}
+        self.remember(folder.record_file, state_files.read_bytes(folder.record_file))
+
+    @property
+    def is_lost(self) -> bool:
+        """Return whether the folder or the record is gone, or belongs to another run of the same
+        number.
+        """
+        try:
+            here = os.stat(self._folder.path)
+            os.lstat(self._folder.record_file)
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+        if not os.path.samestat(here, os.fstat(self._fd)):
+            return True
+        record = self._folder.record_file
+        if state_files.stamp(record) == self._contents[record][0]:
+            return False  # a record is written once
+        with contextlib.suppress(FileNotFoundError, state_files.Unreadable):
+            return self._folder.load_record().metadata.uid != self._uid
+        return False
+
+    def remember(self, file: Path, content: bytes) -> None:
+        """Remember what was written to one of the files, to write it again if it is damaged."""
+        self._contents[file] = state_files.stamp(file), content
+
+    def restore(self) -> None:
+        """Write damaged files again, and retake the lock if its file was replaced."""
+        if self.is_lost:
+            return
+        for file, (stamp, content) in self._contents.items():
+            if state_files.stamp(file) != stamp:
+                with contextlib.suppress(OSError):  # the disk fails: try again next time
+                    state_files.write(file, content, spares=self._folder.spares)
+                    self._contents[file] = state_files.stamp(file), content
+        with contextlib.suppress(OSError):
+            self._folder.tasks.mkdir(mode=0o700, exist_ok=True)
+        self._lock_again()
+
+    def _lock_again(self) -> None:
+        try:
+            if os.path.samestat(os.lstat(self._folder.lock_file), os.fstat(self._lock_fd)):
+                return
+        except FileNotFoundError:
+            pass
+        except OSError:
+            return
+        fresh = self._folder.lock()
+        if fresh is not None:  # otherwise a reader holds it for a moment
+            lost_supervisor.write_boot_id(fresh)
+            os.close(self._lock_fd)
+            self._lock_fd = fresh
+
+
+# -- the status file -------------------------------------------------------------------------------
+
+WRITE_INTERVAL = 0.2
+WRITE_RETRY = 1.0
+_RECORD_REMOVED = "the record of the run was removed"
+
+
+class StatusFileWriter:
+    """The status file of one run, as its only writer sees it."""
+
+    def __init__(self, folder: RunFolder, integrity: FolderIntegrity) -> None:
+        self._folder, self._integrity = folder, integrity
+        self._written: Status | None = None
+        self._wanted: Status | None = None
+        self._not_before = 0.0
+        self._failed = False
+
+    def put(self, status: Status, urgent: bool = False) -> None:
+        """Make `status` the published one, now or by `due`."""
+        self._wanted = status
+        if status == self._written:
+            return
+        now = supervisor_events.steady_now()
+        waits = self._failed or not (urgent or _is_significant(self._written, status))
+        if waits and now < self._not_before:
+            return
+        try:
+            if self._integrity.is_lost:
+                raise FileNotFoundError(
+                    errno.ENOENT, _RECORD_REMOVED
+                )  # another run's folder is there
+            self._write(status, last=urgent or _begins_to_end(self._written, status))
+        except OSError as error:
+            if not self._failed:
+                log_line(f"cannot write the status, will try again: {error}")
+            self._failed, self._not_before = True, now + WRITE_RETRY
+        else:
+            self._written, self._failed, self._not_before = status, False, now + WRITE_INTERVAL
+
+    def _write(self, status: Status, *, last: bool) -> None:
+        """Write a status. One that nobody may miss is written even on a full disk, and names that
+        disk.
+        """
+        try:
+            text = self._folder.write_status(status, spare=False)
+            self._folder.reserve()
+        except OSError as error:
+            if error.errno not in state_files.FULL or not last:
+                raise
+            text = self._folder.write_status(
+                lost_supervisor.with_full_disks(self._folder, status, full=True)
+            )
+        self._integrity.remember(self._folder.status_file, text)
+
+    @property
+    def settled(self) -> bool:
+        """Whether what was put is written, or nobody can read it any more."""
+        return self._written == self._wanted or self._integrity.is_lost
+
+    @property
+    def due(self) -> float | None:
+        """When `put` must be called again (epoch seconds); None when everything is written."""
+        return None if self._written == self._wanted else self._not_before
+
+
+def log_line(text: str) -> None:
+    """Write a line to the supervisor's log."""
+    # The log lies on the same disk, which may be full.
+    with contextlib.suppress(OSError):
+        print(text, flush=True)
+
+
+def _begins_to_end(before: Status | None, after: Status) -> bool:
+    """Return whether the run begins to end, or has ended."""
+    ending = after.phase.is_final or after.phase is Phase.STOPPING
+    return ending and (before is None or before.phase is not after.phase)
+
+
+def _is_significant(before: Status | None, after: Status) -> bool:
+    """Whether somebody waits for this change: another phase or reason, or a task that ended."""
+    if before is None or (before.phase, before.reason) != (after.phase, after.reason):
+        return True
+    return _ended_counts(before) != _ended_counts(after)
+
+
+def _ended_counts(status: Status) -> list[tuple[int, int, int]]:
+    return [(c.succeeded, c.failed, c.stopped) for c in status.counts.values()]
+
+
+# -- recorded decisions ----------------------------------------------------------------------------
+#
+# A recording is JSON lines: one header, then a step for each decision that changed something.
+# TFCLUSTER_RECORD=1 asks for it; `replay` decides each step again (`tests/data/replay/`).
+
+
+class RecordingHeader(Model, frozen=True):
+    """What a recording starts from."""
+
+    name: str
+    spec: Spec
+    status: Status
+
+
+class RecordedStep(Model, frozen=True):
+    """One decision: at `now` (epoch seconds), with `stop` as asked for by then, from `seen`."""
+
+    now: float
+    seen: Observation
+    decision: Decision
+    stop: Stop | None = None
+
+
+def recorded_line(entry: RecordingHeader | RecordedStep) -> bytes:
+    """One line of a recording."""
+    return msgspec.json.encode(entry) + b"\n"
+
+
+def replay(lines: Iterable[bytes]) -> Iterator[tuple[RecordedStep, Decision]]:
+    """Each recorded step with the decision of today. Raises msgspec errors on foreign lines."""
+    source = iter(lines)
+    header = msgspec.json.decode(next(source), type=RecordingHeader)
+    status = header.status
+    for line in source:
+        step = msgspec.json.decode(line, type=RecordedStep)
+        spec = msgspec.structs.replace(header.spec, stop=step.stop)
+        today = decide(spec, header.name, status, step.seen, step.now)
+        yield step, today
+        status = step.decision.status
+
+
+RECORD_VARIABLE = "TFCLUSTER_RECORD"
+
+
+class DecisionRecorder:
+    """The `decisions.jsonl` of one run; does nothing unless the environment asks for it."""
+
+    def __init__(self, folder: RunFolder, name: str, spec: Spec, status: Status) -> None:
+        self._path = folder.decisions_file if os.environ.get(RECORD_VARIABLE) == "1" else None
+        self._last: tuple[object, ...] = (status, (), (), False)
+        self._write(RecordingHeader(name=name, spec=spec, status=status))
+
+    def note(self, now: float, seen: Observation, stop: Stop | None, decision: Decision) -> None:
+        """Write a decision that is not the one before again."""
+        made = (decision.status, decision.start, decision.stop, decision.done)
+        if self._path is not None and made != self._last:
+            self._last = made
+            self._write(RecordedStep(now=now, seen=seen, decision=decision, stop=stop))
+
+    def _write(self, entry: RecordingHeader | RecordedStep) -> None:
+        if self._path is None:
+            return
+        try:
+            how = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
+            with os.fdopen(os.open(self._path, how | os.O_CLOEXEC, 0o600), "ab") as file:
+                file.write(recorded_line(entry))
+        except OSError as error:
+            self._path = None
+            log_line(f"the recording ends here: {error}")
+
+
+# -- the supervisor --------------------------------------------------------------------------------
 
 TERMINATED = mark(
     "its supervisor was asked to end (SIGTERM: the machine shuts down, or somebody sent it)"
 )
 REMOVED = mark("its record was removed")
-PATROL = 5.0
+PATROL_INTERVAL = 5.0
 """Seconds after which it looks round although nothing happened: nobody tells when its folder is
 removed, or that a client wrote a stop and died, and the kernel takes no sleep of weeks.
 """
@@ -51,23 +283,23 @@ class Supervisor:
         if cluster is None or not os.path.samestat(os.stat(folder.lock_file), os.fstat(lock_fd)):
             raise RuntimeError(f"{folder.record_file} is not the record of this run")
         self._folder, self._name = folder, cluster.metadata.name
-        self._integrity = Presence(folder, cluster.metadata.uid, lock_fd)
+        self._integrity = FolderIntegrity(folder, cluster.metadata.uid, lock_fd)
         self._spec: Spec = cluster.spec
-        self._wakeups = Wakeups(folder.control)
-        addresses, self._held_ports = ports.reserve(self._spec.replicas.counts)
+        self._wakeups = SupervisorEvents(folder.control)
+        addresses, self._held_ports = task_processes.reserve_ports(self._spec.replicas.counts)
         described = state_files.load(folder.task_file, dict[str, object])
         text = msgspec.json.encode({**described, "addresses": addresses})
         state_files.write(folder.task_file, text)
         self._integrity.remember(folder.task_file, text)
         with contextlib.suppress(FileNotFoundError):  # there are no GPUs
-            self._integrity.remember(folder.gpus_file, state_files.content(folder.gpus_file))
+            self._integrity.remember(folder.gpus_file, state_files.read_bytes(folder.gpus_file))
         self._status: Status = replace(cluster.status, addresses=addresses)
         self._output = Path(self._status.paths["output"])
-        self._task_group = Crew(
+        self._task_group = TaskGroup(
             folder, cluster.metadata.uid, self._spec, self._output, self._wakeups.report_fd
         )
-        self._publisher = Publisher(folder, self._integrity)
-        self._recorder = Recorder(folder, self._name, self._spec, self._status)
+        self._publisher = StatusFileWriter(folder, self._integrity)
+        self._recorder = DecisionRecorder(folder, self._name, self._spec, self._status)
         self._integrity.remember(folder.status_file, folder.write_status(self._status))
 
     def run(self) -> None:
@@ -94,7 +326,7 @@ class Supervisor:
                 cores=self._task_group.cores,
                 used=self._task_group.used,
             )
-            now = clock.now()
+            now = supervisor_events.steady_now()
             decision = decide(self._spec, self._name, self._status, seen, now)
             self._recorder.note(now, seen, self._spec.stop, decision)
             self._status = decision.status
@@ -105,7 +337,12 @@ class Supervisor:
                 return decision
 
     def _sleep(self, wake_at: float | None) -> None:
-        due = (clock.now() + PATROL, wake_at, self._task_group.due, self._publisher.due)
+        due = (
+            supervisor_events.steady_now() + PATROL_INTERVAL,
+            wake_at,
+            self._task_group.due,
+            self._publisher.due,
+        )
         woken = self._wakeups.wait(min(at for at in due if at is not None))
         self._task_group.take_reports(woken.reports)
         if woken.children:
@@ -114,9 +351,13 @@ class Supervisor:
         self._integrity.restore()
         self._wakeups.renew()
         if woken.terminate:
-            self._take_stop(Stop(reason=_(TERMINATED), by=_("this machine"), at=clock.now()))
+            self._take_stop(
+                Stop(reason=_(TERMINATED), by=_("this machine"), at=supervisor_events.steady_now())
+            )
         elif self._integrity.is_lost:
-            self._take_stop(Stop(reason=_(REMOVED), by=_("this machine"), at=clock.now()))
+            self._take_stop(
+                Stop(reason=_(REMOVED), by=_("this machine"), at=supervisor_events.steady_now())
+            )
         else:  # also without a knock: who wrote a stop may have died before it could knock
             self._take_stop(woken.stop)
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import click
 
-from .audit import audit_command
 from .clusters import clusters_command, leaks_command, logs_command, stop_command
-from .common import Group
-from .hours import hours_command
-from .site import override_command
-from .storage import storage_command
+from .hub_api import AdminGroup
+from .site import audit_command, hours_command, override_command, storage_command
 from .users import servers_command, users_command
 
 
-@click.group("admin", cls=Group)
+@click.group("admin", cls=AdminGroup)
 def admin_command() -> None:
     """For administrators of a hub: clusters and users of everyone, leaks, the audit log.
 

@@ -11,15 +11,23 @@ from click.shell_completion import CompletionItem
 
 from ...errors import TFClusterError
 from ...i18n import _
-from ...output.text import age, clean, table
+from ...output.text import age, one_line, table
 from ...spec import Phase
 from ...spec.quantities import format_bytes
 from .. import grammar
-from ..ending import YES
+from ..group import Command
+from ..runs import yes_option
 from ..terminal import Terminal
-from ..wording import Command
-from .common import FORMS, document, hub_options, note_missed, owned, page_options, show
-from .hub_api import HubAPI
+from .hub_api import (
+    FORMS,
+    HubAPI,
+    document,
+    hub_options,
+    note_unreadable,
+    owner_and_run,
+    page_options,
+    show_page,
+)
 
 
 def _complete_runs(
@@ -69,19 +77,19 @@ def clusters_command(
         _("MESSAGE"),
     )
     none = _("No cluster fits.") if told["all"] else _("There are no clusters.")
-    show(terminal, told, form, head, lambda row: _row(terminal, row), none)
+    show_page(terminal, told, form, head, lambda row: _row(terminal, row), none)
 
 
 def _row(terminal: Terminal, row: dict[str, Any]) -> tuple[str, ...]:
     return (
-        clean(row["owner"]),
-        clean(row["name"]),
+        one_line(row["owner"]),
+        one_line(row["name"]),
         terminal.paint.state(Phase(row["phase"])),
         age(time.time() - row["createdAt"]),
         f"{row['cpu']:g}" if row["cpu"] else "-",
         format_bytes(row["memory"]) if row["memory"] else "-",
         str(row["gpu"] or "-"),
-        clean(f"{row['reason']}: {row['message']}"),
+        one_line(f"{row['reason']}: {row['message']}"),
     )
 
 
@@ -90,7 +98,7 @@ def _row(terminal: Terminal, row: dict[str, Any]) -> tuple[str, ...]:
     "runs", metavar="OWNER/RUN...", nargs=-1, required=True, shell_complete=_complete_runs
 )
 @click.option("--reason", required=True, help="why; each owner reads it")
-@YES
+@yes_option
 @grammar.output_option(FORMS)
 @hub_options
 @click.pass_obj
@@ -104,7 +112,7 @@ def stop_command(
     token_file: str | None,
 ) -> None:
     """Stop clusters of anybody, with a reason that each owner reads."""
-    meant = [{"owner": owner, "name": name} for owner, name in map(owned, runs)]
+    meant = [{"owner": owner, "name": name} for owner, name in map(owner_and_run, runs)]
     api = HubAPI.of(hub, token_file)
     action = _("stop {names}").format(names=", ".join(runs))
     if not terminal.confirm(action, yes, command="admin stop"):
@@ -117,7 +125,7 @@ def stop_command(
         name = f"{one['owner']}/{one['name']}"
         if not one["ok"]:
             terminal.exit_code = 1
-            terminal.note(_("{label}: {value}").format(label=name, value=clean(one["detail"])))
+            terminal.note(_("{label}: {value}").format(label=name, value=one_line(one["detail"])))
         elif form == "table":
             terminal.say(_("{name} is being stopped").format(name=name))
 
@@ -142,12 +150,12 @@ def logs_command(
     path = f"clusters/{quote(owner, safe='')}/{quote(run, safe='')}/logs"
     told = HubAPI.of(hub, token_file).ask("GET", path, {"task": task, "lines": lines})
     for line in told["lines"]:
-        terminal.emit(clean(line))
+        terminal.emit(one_line(line))
 
 
 @click.command("leaks", cls=Command)
 @click.option("--remove", metavar="OWNER/ID", help="remove this one")
-@YES
+@yes_option
 @grammar.output_option(FORMS)
 @hub_options
 @click.pass_obj
@@ -162,7 +170,7 @@ def leaks_command(
     """List what no cluster owns any more, or remove one of it."""
     api = HubAPI.of(hub, token_file)
     if remove is not None:
-        owner, name = owned(remove)
+        owner, name = owner_and_run(remove)
         action = _("remove {name}").format(name=remove)
         if terminal.confirm(action, yes, command=f"admin leaks --remove {remove}"):
             api.ask("DELETE", "leaks", body={"owner": owner, "id": name})
@@ -172,8 +180,8 @@ def leaks_command(
     if form != "table":
         terminal.emit(document(told, form))
     elif told["items"]:
-        rows = [(f"{one['owner']}/{one['id']}", clean(one["what"])) for one in told["items"]]
+        rows = [(f"{one['owner']}/{one['id']}", one_line(one["what"])) for one in told["items"]]
         terminal.emit(table((_("LEAK"), _("MESSAGE")), rows, terminal.paint, terminal.columns))
     else:
         terminal.say(_("There are no leaks."))
-    note_missed(terminal, told)
+    note_unreadable(terminal, told)

@@ -1,7 +1,7 @@
-"""The admin console's API for the command line: where the hub is, with which token, one request.
+"""The admin console's API, and the options and tables that all `admin` verbs share.
 
-Promises that the token goes to the hub that was named and nowhere else (no redirect is followed),
-that it is never printed, and that who has none is told how to make one.
+The token goes to the hub that was named and nowhere else (no redirect is followed) and is never
+printed; without one, the error says how to make one.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ import json
 import os
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode, urlsplit
+
+import click
 
 from ... import paths, state_files
 from ...errors import (
@@ -27,8 +29,12 @@ from ...errors import (
     UsageError,
 )
 from ...i18n import _
+from ...output.documents import to_yaml
+from ...output.text import one_line, table
+from ..group import Command, paragraphs
+from ..terminal import Terminal
 
-HUB, TOKEN = "TFCLUSTER_HUB_URL", "TFCLUSTER_HUB_TOKEN"
+HUB_VARIABLE, TOKEN_VARIABLE = "TFCLUSTER_HUB_URL", "TFCLUSTER_HUB_TOKEN"
 SCOPE = "access:services!service=admin"
 WITHIN = 60.0
 _BLOCK = 1024 * 1024
@@ -44,12 +50,12 @@ _BY_STATUS: dict[int, type[TFClusterError]] = {
 }
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
+class _RefuseRedirects(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_args: Any, **_words: Any) -> None:
         return None
 
 
-_OPENER = urllib.request.build_opener(_NoRedirect)
+_OPENER = urllib.request.build_opener(_RefuseRedirects)
 
 
 @dataclass(frozen=True)
@@ -69,11 +75,11 @@ class HubAPI:
             UsageError: nothing says where the hub is, or there is no token.
         """
         env = os.environ if environ is None else environ
-        where = (url or env.get(HUB) or _here()).rstrip("/").removesuffix("/hub")
+        where = (url or env.get(HUB_VARIABLE) or _local_hub_url()).rstrip("/").removesuffix("/hub")
         if urlsplit(where).scheme not in ("http", "https"):
             text = _("say where the hub is: --hub https://… or {variable}; none runs here")
-            raise UsageError(text.format(variable=HUB))
-        token = env.get(TOKEN, "")
+            raise UsageError(text.format(variable=HUB_VARIABLE))
+        token = env.get(TOKEN_VARIABLE, "")
         if token_file:
             try:
                 token = Path(token_file).read_text(encoding="utf-8")
@@ -81,7 +87,7 @@ class HubAPI:
                 text = _("the token cannot be read from {file}: {why}")
                 raise UsageError(text.format(file=token_file, why=error.strerror)) from None
         if not token.strip():
-            raise UsageError(no_token(where))
+            raise UsageError(token_help(where))
         return cls(where, token.strip())
 
     def ask(
@@ -101,7 +107,7 @@ class HubAPI:
     ) -> Iterator[bytes]:
         """The same in pieces, as they come."""
         query = "?" + urlencode(words, doseq=True) if words else ""
-        base, host = _reached(self.url)
+        base, host = _connect_address(self.url)
         request = urllib.request.Request(  # noqa: S310 - http and https, see `of`
             f"{base}/services/admin/api/{path}{query}",
             data=None if body is None else json.dumps(body).encode(),
@@ -132,19 +138,19 @@ class HubAPI:
             return BackendUnavailable(text.format(url=self.url, **status))
         if error.code == 401:
             text = _("the hub does not know this token, or it has expired. {how}")
-            return NotAllowed(text.format(how=no_token(self.url)))
+            return NotAllowed(text.format(how=token_help(self.url)))
         return _BY_STATUS.get(error.code, TFClusterError)(detail)
 
 
-def no_token(url: str) -> str:
+def token_help(url: str) -> str:
     """How an administrator gets a token."""
     return _(
         "A token of yours is needed: make one at {page} with the scope {scope}, and set {variable} "
         "or --token-file"
-    ).format(page=f"{url}/hub/token", scope=SCOPE, variable=TOKEN)
+    ).format(page=f"{url}/hub/token", scope=SCOPE, variable=TOKEN_VARIABLE)
 
 
-def _reached(url: str) -> tuple[str, str]:
+def _connect_address(url: str) -> tuple[str, str]:
     """Return where to connect for an address, and the host to ask for. Names below localhost are
     this machine, as in browsers; not every resolver knows that.
     """
@@ -155,9 +161,108 @@ def _reached(url: str) -> tuple[str, str]:
     return parts._replace(netloc=f"127.0.0.1{port}").geturl(), parts.netloc
 
 
-def _here() -> str:
+def _local_hub_url() -> str:
     """Where the hub of this machine is, as it told its own folder; nothing when it told nothing."""
     try:
-        return state_files.content(paths.state_dir() / "hub" / "url", most=4096).decode().strip()
+        return state_files.read_bytes(paths.state_dir() / "hub" / "url", most=4096).decode().strip()
     except (FileNotFoundError, state_files.Unreadable, UnicodeDecodeError):
         return ""
+
+
+# What the verbs of `admin` share: groups of verbs, options, pages of tables
+
+F = TypeVar("F", bound=Callable[..., Any])
+FORMS = ("table", "json", "yaml")
+
+
+class AdminGroup(Command, click.Group):
+    """A group whose help is in the person's language."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Each with the first paragraph of its help."""
+        helps = ((name, next(paragraphs(one.help or ""))[0]) for name, one in self.commands.items())
+        with formatter.section("Verbs"):
+            formatter.write_dl(list(helps))
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """In the order in which they were added."""
+        return list(self.commands)
+
+
+def hub_options(command: F) -> F:
+    """`--hub` and `--token-file`: which console, and as whom."""
+    options = (
+        click.option(
+            "--hub", metavar="URL", help="where the hub is [TFCLUSTER_HUB_URL, else here]"
+        ),
+        click.option(
+            "--token-file",
+            type=click.Path(),
+            help="file with a token of the hub [the variable TFCLUSTER_HUB_TOKEN]",
+        ),
+    )
+    for option in options:
+        command = option(command)
+    return command
+
+
+def page_options(first: str) -> Callable[[F], F]:
+    """`--sort`, `--limit` and `--offset` of a table that is sorted by `first` unless asked."""
+
+    def add(command: F) -> F:
+        for option in (
+            click.option("--offset", type=click.IntRange(0), default=0, help=_OFFSET),
+            click.option("--limit", type=click.IntRange(1, 1000), default=100, help=_LIMIT),
+            click.option("--sort", help=f"{_SORT} [{first}]"),
+        ):
+            command = option(command)
+        return command
+
+    return add
+
+
+_SORT = "by this column, -COLUMN for the other way round"
+_LIMIT = "at most so many [100]"
+_OFFSET = "leave out so many before"
+
+
+def show_page(
+    terminal: Terminal,
+    told: dict[str, Any],
+    form: str,
+    head: Sequence[str],
+    row: Callable[[dict[str, Any]], Sequence[str]],
+    none: str,
+) -> None:
+    """Print one page of a table of the console, or say `none`; and what is not on it."""
+    if form != "table":
+        terminal.emit(document(told, form))
+    elif told["items"]:
+        rows = [tuple(row(each)) for each in told["items"]]
+        terminal.emit(table(tuple(head), rows, terminal.paint, terminal.columns))
+    else:
+        terminal.say(none)
+    if (more := told["total"] - len(told["items"])) and form == "table":
+        terminal.note(_("{count} more; see --limit and --offset").format(count=more))
+    note_unreadable(terminal, told)
+
+
+def owner_and_run(run: str) -> tuple[str, str]:
+    """The two parts of OWNER/RUN. Raises UsageError."""
+    owner, slash, name = run.partition("/")
+    if not (owner and slash and name):
+        text = _("{run} does not say whose it is: write OWNER/RUN, such as ada/digits-2")
+        raise UsageError(text.format(run=run))
+    return owner, name
+
+
+def document(told: Any, form: str) -> str:
+    """What the console told, as JSON or YAML."""
+    return json.dumps(told, indent=2, ensure_ascii=False) if form == "json" else to_yaml(told)
+
+
+def note_unreadable(terminal: Terminal, told: dict[str, Any]) -> None:
+    """Say what could not be read."""
+    for one in told.get("missed", ()):
+        words = {"label": one["owner"], "value": one_line(one["detail"])}
+        terminal.note(_("{label}: {value}").format(**words))

@@ -1,4 +1,4 @@
-"""`admin override`: what one user may have for a time."""
+"""`admin override`, `hours`, `storage` and `audit`: limits and use of the whole site."""
 
 from __future__ import annotations
 
@@ -8,19 +8,30 @@ from typing import Any
 from urllib.parse import quote
 
 import click
+import msgspec
 
 from ...errors import InvalidRequest, Problem
 from ...i18n import _
-from ...output.text import clean, table
-from ...spec.quantities import parse_duration
+from ...output.text import clock, one_line, table
+from ...quota.ledger import GROUPINGS, Grouping, HoursRow
+from ...spec.quantities import format_bytes, parse_duration
 from .. import grammar
+from ..group import Command
+from ..runs import HOURS_FORMS, show_hours, window_options
 from ..terminal import Terminal
-from ..wording import Command
-from .common import FORMS, Group, document, hub_options
-from .hub_api import HubAPI
+from .hub_api import (
+    FORMS,
+    AdminGroup,
+    HubAPI,
+    document,
+    hub_options,
+    note_unreadable,
+    page_options,
+    show_page,
+)
 
 
-@click.group("override", cls=Group)
+@click.group("override", cls=AdminGroup)
 def override_command() -> None:
     """Allow one user something else than their group has, for a time."""
 
@@ -40,7 +51,7 @@ def override_command() -> None:
 @click.option("--reason", required=True, help="why; the user reads it")
 @hub_options
 @click.pass_obj
-def set_command(
+def set_override_command(
     terminal: Terminal,
     /,
     user: str,
@@ -56,52 +67,62 @@ def set_command(
         return {key: words[word] for word, key in keys.items() if words[word] is not None}
 
     body = {
-        "until": _time(until),
+        "until": _parse_until(until),
         "reason": reason,
         "quota": part(cpu="cpu", memory="memory", gpu="gpu", pods="pods"),
         "storage": part(workspace="workspace", data="data", log="log"),
         "budget": part(cpu_hours="cpuHours", gpu_hours="gpuHours"),
     }
     told = HubAPI.of(hub, token_file).ask("PUT", f"overrides/{quote(user, safe='')}", body=body)
-    when = _clock(told["override"]["until"])
-    terminal.say(_("{user} has it until {time}").format(user=clean(told["user"]), time=when))
+    when = _local_time(told["override"]["until"])
+    terminal.say(_("{user} has it until {time}").format(user=one_line(told["user"]), time=when))
 
 
 @override_command.command("list", cls=Command)
 @grammar.output_option(FORMS)
 @hub_options
 @click.pass_obj
-def list_command(terminal: Terminal, form: str, hub: str | None, token_file: str | None) -> None:
+def list_overrides_command(
+    terminal: Terminal, form: str, hub: str | None, token_file: str | None
+) -> None:
     """List the overrides that count now."""
     told = HubAPI.of(hub, token_file).ask("GET", "overrides")
     if form != "table":
         terminal.emit(document(told, form))
     elif told["items"]:
         head = (_("USER"), _("WHAT"), _("UNTIL"), _("WHO"), _("REASON"))
-        rows = [_row(one["user"], one["override"]) for one in told["items"]]
+        rows = [_override_row(one["user"], one["override"]) for one in told["items"]]
         terminal.emit(table(head, rows, terminal.paint, terminal.columns))
     else:
         terminal.say(_("There are no overrides."))
 
 
-def _row(user: str, override: dict[str, Any]) -> tuple[str, ...]:
+def _override_row(user: str, override: dict[str, Any]) -> tuple[str, ...]:
     words = {**override["quota"], **override["storage"], **override["budget"]}
     what = ", ".join(f"{key} {value}" for key, value in words.items())
-    until = _clock(override["until"])
-    return clean(user), clean(what), until, clean(override["by"]), clean(override["reason"])
+    until = _local_time(override["until"])
+    return (
+        one_line(user),
+        one_line(what),
+        until,
+        one_line(override["by"]),
+        one_line(override["reason"]),
+    )
 
 
 @override_command.command("clear", cls=Command)
 @click.argument("user", metavar="USER")
 @hub_options
 @click.pass_obj
-def clear_command(terminal: Terminal, user: str, hub: str | None, token_file: str | None) -> None:
+def clear_override_command(
+    terminal: Terminal, user: str, hub: str | None, token_file: str | None
+) -> None:
     """End the override of USER now."""
     HubAPI.of(hub, token_file).ask("DELETE", f"overrides/{quote(user, safe='')}")
     terminal.say(_("{user} has what the group has").format(user=user))
 
 
-def _time(text: str) -> float:
+def _parse_until(text: str) -> float:
     """When that is, in Unix seconds; a day counts to its end."""
     try:
         return time.time() + parse_duration(text)
@@ -119,5 +140,114 @@ def _time(text: str) -> float:
     return found.timestamp()
 
 
-def _clock(seconds: float) -> str:
+def _local_time(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+
+
+# `admin hours`: who used how many CPU- and GPU-hours
+
+
+@click.command("hours", cls=Command)
+@window_options
+@click.option(
+    "--by", type=click.Choice(GROUPINGS), default="user", help="a row for each of these [user]"
+)
+@grammar.output_option(HOURS_FORMS)
+@hub_options
+@click.pass_obj
+def hours_command(
+    terminal: Terminal,
+    first: str,
+    last: str,
+    by: Grouping,
+    form: str,
+    hub: str | None,
+    token_file: str | None,
+) -> None:
+    """Say how many CPU- and GPU-hours everyone's clusters have held, deleted ones too.
+
+    Clusters that have not ended count until now. Days are those of UTC, such as 2026-11-22.
+    """
+    words = {"by": by, "from": first, "to": last}
+    asked = {key: text for key, text in words.items() if text}
+    told = HubAPI.of(hub, token_file).ask("GET", "hours", asked)
+    rows = msgspec.convert(told["items"], list[HoursRow])
+    show_hours(terminal, rows, by, form, {key: told[key] for key in words})
+    note_unreadable(terminal, told)
+
+
+# `admin storage`: what lies in everyone's folders or claims
+
+
+@click.command("storage", cls=Command)
+@click.option("--filter", "text", help="only where user, folder or path has this")
+@click.option("--owner", help="only of this user")
+@click.option("--full", is_flag=True, help="only what is full to 80 % or more")
+@page_options("-share")
+@grammar.output_option(FORMS)
+@hub_options
+@click.pass_obj
+def storage_command(
+    terminal: Terminal, /, form: str, hub: str | None, token_file: str | None, **words: Any
+) -> None:
+    """Say how full everyone's folders are, beside what the policy allows."""
+    words["q"], words["full"] = words.pop("text"), "true" if words["full"] else None
+    asked = {key: value for key, value in words.items() if value is not None}
+    told = HubAPI.of(hub, token_file).ask("GET", "storage", asked)
+    head = (_("USER"), _("FOLDER"), _("USED"), _("ALLOWED"), _("FULL"), _("MESSAGE"))
+    none = _("Nothing fits.")
+    show_page(terminal, told, form, head, _storage_row, none)
+
+
+def _storage_row(row: dict[str, Any]) -> tuple[str, ...]:
+    used, allowed = row["used"], row["allowed"]
+    largest = ", ".join(f"{one['name']} {format_bytes(one['used'])}" for one in row["largest"][:3])
+    known = used is not None and allowed is not None
+    return (
+        one_line(row["owner"]),
+        one_line(row["name"]),
+        "-" if used is None else ("≥" if row["atLeast"] else "") + format_bytes(used),
+        "-" if allowed is None else format_bytes(allowed),
+        f"{int(100 * row['share'])} %" if known else "-",
+        one_line(row["note"] or largest),
+    )
+
+
+# `admin audit`: who did what
+
+
+@click.command("audit", cls=Command)
+@click.option("--limit", type=click.IntRange(1, 1000), default=100, help="at most so many [100]")
+@click.option("--export", is_flag=True, help="the whole log as it is, JSON lines, oldest first")
+@grammar.output_option(FORMS)
+@hub_options
+@click.pass_obj
+def audit_command(
+    terminal: Terminal,
+    limit: int,
+    export: bool,
+    form: str,
+    hub: str | None,
+    token_file: str | None,
+) -> None:
+    """Show who changed what, and who looked into whose log, newest first."""
+    api = HubAPI.of(hub, token_file)
+    if export:
+        terminal.emit(api.raw("GET", "audit/export").decode().rstrip("\n"))
+        return
+    told = api.ask("GET", "audit", {"limit": limit})
+    if form != "table":
+        terminal.emit(document(told, form))
+        return
+    head = (_("WHEN"), _("WHO"), _("WHAT"), _("WHOSE"), _("WHICH"), _("RESULT"), _("REASON"))
+    rows = [
+        (
+            clock(one["at"], seconds=True),
+            *(one_line(one[key]) for key in ("who", "what", "owner", "target", "result", "reason")),
+        )
+        for one in told["items"]
+    ]
+    if rows:
+        terminal.emit(table(head, rows, terminal.paint, terminal.columns))
+    else:
+        terminal.say(_("Nothing was done yet."))

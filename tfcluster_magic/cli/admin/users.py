@@ -1,29 +1,176 @@
-"""`admin users` and `admin servers`: who is there, a class that comes, servers."""
+"""`admin users` and `admin servers`: list and import users, archive their data, run servers."""
 
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
+import os
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import click
 
-from ...errors import UsageError
+from ...errors import Conflict, TFClusterError, UsageError
 from ...i18n import _
-from ...output.text import age, clean, spreadsheet_cell
+from ...output.text import age, clock, one_line, spreadsheet_cell, table
 from ...spec.quantities import format_bytes
 from .. import grammar
-from ..ending import YES
+from ..group import Command
+from ..runs import yes_option
 from ..terminal import Terminal
-from ..wording import Command
-from .archives import archive_command, archives_command, delete_command
-from .common import FORMS, Group, document, hub_options, page_options, show
-from .hub_api import HubAPI
+from .hub_api import FORMS, AdminGroup, HubAPI, document, hub_options, page_options, show_page
+
+EVERY = 1.0
+"""Seconds between two looks at an archive that is being made."""
 
 
-@click.group("users", cls=Group, invoke_without_command=True)
+@click.command("archive", cls=Command)
+@click.argument("user", metavar="USER")
+@click.option("--to", "target", type=click.Path(), help="bring the archive to this new file, too")
+@click.option("--reason", help="why; the user reads it [the term is over]")
+@click.option("--remove", is_flag=True, help="remove user and account when all is packed")
+@yes_option
+@grammar.output_option(FORMS)
+@hub_options
+@click.pass_obj
+def archive_command(
+    terminal: Terminal,
+    /,
+    user: str,
+    target: str | None,
+    yes: bool,
+    form: str,
+    hub: str | None,
+    token_file: str | None,
+    **words: Any,
+) -> None:
+    """End what USER runs, and pack their data into the hub's archives.
+
+    Server and clusters are ended, workspace and records packed with checksums and read again.
+    """
+    api = HubAPI.of(hub, token_file)
+    action = _("archive {name}").format(name=user)
+    if not terminal.confirm(action, yes, command=f"admin users archive {user}"):
+        terminal.note(_("nothing was changed"))
+        return
+    if target is not None and os.path.lexists(target):
+        raise UsageError(_("{file} is there already: name another").format(file=target))
+    reason = words["reason"] or _("the term is over")
+    body = {"user": user, "reason": reason, "remove": words["remove"]}
+    told, said = api.ask("POST", "archives", body=body), ""
+    while told["state"] == "packing":
+        if told["detail"] and told["detail"] != said:
+            said = told["detail"]
+            terminal.note(_("waiting: {why}").format(why=one_line(said)))
+        time.sleep(EVERY)
+        every = api.ask("GET", "archives")["items"]
+        told = next((one for one in every if one["file"] == told["file"]), None)
+        if told is None:
+            raise TFClusterError(_("the console started again meanwhile: archive again"))
+    if told["state"] != "done":
+        raise Conflict(one_line(told["detail"]))
+    if target is not None:
+        _download(api, told, Path(target))
+    if form != "table":
+        terminal.emit(document(told, form))
+        return
+    text = _("{file}: {files} files, {size}, sha256 {sha256}")
+    size = format_bytes(told["size"])
+    words = {"file": target or told["file"], "files": told["files"], "sha256": told["sha256"]}
+    terminal.say(text.format(size=size, **words))
+    if told["missed"]:
+        text = _("{count} could not be packed: MANIFEST.json in the archive names them")
+        terminal.note(text.format(count=told["missed"]))
+    if told["detail"]:
+        raise Conflict(one_line(told["detail"]))
+
+
+def _download(api: HubAPI, told: dict[str, Any], target: Path) -> None:
+    digest = hashlib.sha256()
+    try:
+        fd = os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    except OSError as error:
+        raise UsageError(str(error)) from None
+    try:
+        with os.fdopen(fd, "wb") as out:
+            for block in api.blocks("GET", f"archives/{quote(told['file'], safe='')}"):
+                digest.update(block)
+                out.write(block)
+        if digest.hexdigest() != told["sha256"]:
+            raise TFClusterError(_("what arrived is not what was packed: try again"))
+    except BaseException as error:
+        target.unlink()
+        if isinstance(error, OSError):
+            raise UsageError(str(error)) from None
+        raise
+
+
+@click.command("archives", cls=Command)
+@grammar.output_option(FORMS)
+@hub_options
+@click.pass_obj
+def archives_command(
+    terminal: Terminal, form: str, hub: str | None, token_file: str | None
+) -> None:
+    """List the archives of users' data."""
+    told = HubAPI.of(hub, token_file).ask("GET", "archives")
+    if form != "table":
+        terminal.emit(document(told, form))
+    elif told["items"]:
+        head = (_("USER"), _("WHEN"), _("STATE"), _("SIZE"), _("FILE"))
+        rows = [
+            (
+                one_line(one["user"]),
+                clock(one["at"], seconds=True),
+                one_line(one["detail"] or one["state"]),
+                format_bytes(one["size"]),
+                one_line(one["file"]),
+            )
+            for one in told["items"]
+        ]
+        terminal.emit(table(head, rows, terminal.paint, terminal.columns))
+    else:
+        terminal.say(_("There are no archives."))
+
+
+@click.command("delete-archives", cls=Command)
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@yes_option
+@grammar.output_option(FORMS)
+@hub_options
+@click.pass_obj
+def delete_archives_command(
+    terminal: Terminal,
+    files: tuple[str, ...],
+    yes: bool,
+    form: str,
+    hub: str | None,
+    token_file: str | None,
+) -> None:
+    """Delete archives for good.
+
+    FILE is as `archives` shows it. What users have is not touched.
+    """
+    api = HubAPI.of(hub, token_file)
+    action = _("delete for good {names}").format(names=", ".join(files))
+    if not terminal.confirm(action, yes, command="admin users delete-archives"):
+        terminal.note(_("nothing was changed"))
+        return
+    for file in files:
+        told = api.ask("DELETE", f"archives/{quote(file, safe='')}")
+        if form != "table":
+            terminal.emit(document(told, form))
+        else:
+            terminal.say(_("Deleted {file}.").format(file=one_line(file)))
+
+
+# `admin users` and `admin servers`: list users, import a class, control servers
+
+
+@click.group("users", cls=AdminGroup, invoke_without_command=True)
 @click.option("--filter", "text", help="only where name, group or account has this")
 @click.option("--group", help="only of this group")
 @click.option(
@@ -59,15 +206,15 @@ def users_command(
         _("OVERRIDE"),
     )
     none = _("No user fits.") if told["all"] else _("There are no users.")
-    show(terminal, told, form, head, _row, none)
+    show_page(terminal, told, form, head, _user_row, none)
 
 
-def _row(row: dict[str, Any]) -> tuple[str, ...]:
-    name = clean(row["name"]) + (" *" if row["admin"] else "")
+def _user_row(row: dict[str, Any]) -> tuple[str, ...]:
+    name = one_line(row["name"]) + (" *" if row["admin"] else "")
     groups = [f"[{group}]" if group == row["group"] else group for group in row["groups"]]
     used, allowed, override = row["used"], row["allowed"], row["override"]
     shown = {
-        key: _part(used[key], allowed[key], show)
+        key: _used_of_allowed(used[key], allowed[key], show)
         for key, show in (
             ("cpu", "{:g}".format),
             ("memory", format_bytes),
@@ -78,10 +225,10 @@ def _row(row: dict[str, Any]) -> tuple[str, ...]:
     until = ""
     if override:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(override["until"]))
-        until = _("until {time}: {reason}").format(time=when, reason=clean(override["reason"]))
+        until = _("until {time}: {reason}").format(time=when, reason=one_line(override["reason"]))
     return (
         name,
-        clean(", ".join(groups)) or "-",
+        one_line(", ".join(groups)) or "-",
         age(time.time() - row["lastSeen"]) if row["lastSeen"] else "-",
         row["server"],
         str(row["clusters"]),
@@ -90,7 +237,7 @@ def _row(row: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _part(used: float | None, allowed: float | None, show: Any) -> str:
+def _used_of_allowed(used: float | None, allowed: float | None, show: Any) -> str:
     text = "-" if used is None else show(used)
     return text if allowed is None else f"{text}/{show(allowed)}"
 
@@ -140,7 +287,7 @@ def import_command(
     if form != "table":
         terminal.emit(document(told, form))
     else:
-        _tell(terminal, told, links=target is None)
+        _show_import(terminal, told, links=target is None)
     if told["wrong"]:
         terminal.exit_code = 1
 
@@ -155,16 +302,16 @@ def _links(lines: list[dict[str, Any]]) -> str:
     return out.getvalue()
 
 
-def _tell(terminal: Terminal, told: dict[str, Any], *, links: bool) -> None:
+def _show_import(terminal: Terminal, told: dict[str, Any], *, links: bool) -> None:
     for line in told["lines"]:
         where = _("line {number}").format(number=line["line"])
         if not line["ok"]:
-            text = _("{label}: {value}").format(label=where, value=clean(line["detail"]))
+            text = _("{label}: {value}").format(label=where, value=one_line(line["detail"]))
             terminal.note(text)
             continue
         what = ", ".join(line["steps"]) or _("nothing to do")
         link = f" {line['link']}" if line["link"] and links else ""
-        terminal.emit(clean(f"{line['name']}: {what}") + link)
+        terminal.emit(one_line(f"{line['name']}: {what}") + link)
     text = _("{count} of {all} lines were imported; {wrong} wrong")
     if told["dryRun"]:
         text = _("{count} of {all} lines would be imported; {wrong} wrong")
@@ -172,7 +319,7 @@ def _tell(terminal: Terminal, told: dict[str, Any], *, links: bool) -> None:
     terminal.say(text.format(**counts))
 
 
-@click.group("servers", cls=Group)
+@click.group("servers", cls=AdminGroup)
 def servers_command() -> None:
     """Start, stop or delete notebook servers of users."""
 
@@ -180,7 +327,7 @@ def servers_command() -> None:
 def _server_command(what: str, text: str) -> click.Command:
     @click.argument("users", metavar="USER...", nargs=-1, required=True)
     @click.option("--server", default="", help="the one of this name [the one that all have]")
-    @YES
+    @yes_option
     @grammar.output_option(FORMS)
     @hub_options
     @click.pass_obj
@@ -205,7 +352,7 @@ def _server_command(what: str, text: str) -> click.Command:
         for one in told["results"]:
             if not one["ok"]:
                 terminal.exit_code = 1
-                value = {"label": one["user"], "value": clean(one["detail"])}
+                value = {"label": one["user"], "value": one_line(one["detail"])}
                 terminal.note(_("{label}: {value}").format(**value))
             elif form == "table":
                 terminal.say(_("{user}: asked to {what}").format(user=one["user"], what=what))
@@ -223,4 +370,4 @@ for _what, _text in (
 
 users_command.add_command(archive_command)
 users_command.add_command(archives_command)
-users_command.add_command(delete_command)
+users_command.add_command(delete_archives_command)

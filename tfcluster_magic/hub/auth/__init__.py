@@ -1,7 +1,8 @@
 """Accounts of the hub's own, with passwords: for one machine, and for small sites on Kubernetes.
 
-`configure` hands them to JupyterHub. `store` keeps them, `passwords` hashes, `throttle` slows down
-who guesses, `authenticator` and `pages` are JupyterHub's side, `commands` an administrator's.
+`configure` hands them to JupyterHub. `accounts` keeps them and hashes passwords, `authenticator`
+and `pages` are JupyterHub's side, `revocation` ends sessions, `commands` are an administrator's.
+`sign_in` decides between them and a provider (`openid`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""JupyterHub's side of accounts with passwords.
+"""JupyterHub's side of signing in with a password, and the throttle against guessing.
 
-A wrong name and a wrong password look and take the same. Guessing is slowed down for each account
-and each address, hashing never holds up the hub's loop, and a user who is removed or gets another
-password is signed out everywhere. It gives no rights: a link may make its user an administrator
-once, and from then on the hub's own database says who is one.
+Passwords are compared in threads, in queues that do not hold up each other. Nobody can lock the
+owner of an account out by guessing.
 """
 
 from __future__ import annotations
@@ -14,8 +12,12 @@ import os
 import secrets
 import sys
 import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from enum import Enum
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -29,9 +31,138 @@ from traitlets import Bool, Float, Integer, Unicode
 
 from ...errors import InvalidRequest
 from ...i18n import _, ngettext
-from . import pages, passwords, revoking
-from .store import AccountStore, AccountsUnreadable, PasswordReplaced, allowed_name, normal
-from .throttle import Queue, TooManyTries, Tries
+from . import accounts, pages, revocation
+from .accounts import AccountStore, AccountsUnreadable, PasswordReplaced, allowed_name, normal
+
+KEYS = 10_000
+"""Keys that are remembered; the one tried longest ago goes first."""
+
+
+class Throttle:
+    """Tries of keys: accounts, or addresses.
+
+    Args:
+        tries: how many are allowed within the window.
+        window: in seconds.
+        clock: seconds, never backwards.
+    """
+
+    def __init__(
+        self, tries: int, window: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.tries = tries
+        self.window = window
+        self._clock = clock
+        self._times: OrderedDict[str, deque[float]] = OrderedDict()
+
+    def wait(self, key: str) -> float:
+        """Seconds until the next try of this key is allowed, 0 for now."""
+        times = self._times.get(key)
+        if times is None or len(times) < self.tries:
+            return 0.0
+        return max(0.0, times[0] + self.window - self._clock())
+
+    def begin(self, key: str) -> None:
+        """Count a try."""
+        times = self._times.setdefault(key, deque(maxlen=self.tries))
+        times.append(self._clock())
+        self._times.move_to_end(key)
+        if len(self._times) > KEYS:
+            self._times.popitem(last=False)
+
+    def forgive(self, key: str) -> None:
+        """Take one try back: it was no guess."""
+        if times := self._times.get(key):
+            times.pop()
+
+    def forget(self, key: str) -> None:
+        """Take all of them back: the password is known there."""
+        self._times.pop(key, None)
+
+
+class Queue(Enum):
+    """The queue in which a password waits to be compared; no queue holds up another."""
+
+    KNOWN = "known"
+    """Browsers in which the account has signed in before."""
+    NEW = "new"
+    NOISY = "noisy"
+    """Addresses that many wrong passwords came from: one at a time for all of them."""
+
+
+class TooManyTries(Exception):
+    """A try is refused for `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
+
+
+class Tries:
+    """Counts of sign-ins.
+
+    Args:
+        each: tries for an account from one address or known browser, within `window`.
+        strangers: tries for an account from all unknown browsers, within `long_window`.
+        noisy: tries from an address within `window`, after which it has to queue apart.
+        window, long_window: in seconds.
+        clock: seconds, never backwards.
+    """
+
+    def __init__(
+        self,
+        each: int,
+        strangers: int,
+        noisy: int,
+        window: float,
+        long_window: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._known = Throttle(each, window, clock)
+        self._pair = Throttle(each, window, clock)
+        self._account = Throttle(strangers, long_window, clock)
+        self._address = Throttle(noisy, window, clock)
+
+    def begin(self, name: str, address: str, browser: str | None) -> tuple[Queue, Try]:
+        """Count a try; `browser` is one in which this account has signed in before.
+
+        Raises:
+            TooManyTries: the try has to wait, even with the right password.
+        """
+        if browser is not None and not self._known.wait(browser):
+            self._known.begin(browser)
+            return Queue.KNOWN, Try(forget=((self._known, browser),))
+        pair = f"{address}\0{name}"
+        if wait := max(self._pair.wait(pair), self._account.wait(name)):
+            raise TooManyTries(wait)
+        noisy = self._address.wait(address) > 0
+        self._pair.begin(pair)
+        self._account.begin(name)
+        self._address.begin(address)
+        # Not all counts of the account: a guesser would start again with each sign-in of its owner.
+        forgive = ((self._account, name), (self._address, address))
+        return Queue.NOISY if noisy else Queue.NEW, Try(((self._pair, pair),), forgive)
+
+
+class Try:
+    """One try, until it is known whether its password was right."""
+
+    def __init__(
+        self,
+        forget: tuple[tuple[Throttle, str], ...] = (),
+        forgive: tuple[tuple[Throttle, str], ...] = (),
+    ) -> None:
+        self._forget, self._forgive = forget, forgive
+
+    def right(self) -> None:
+        """Note that the password was right."""
+        for throttle, key in self._forget:
+            throttle.forget(key)
+        for throttle, key in self._forgive:
+            throttle.forgive(key)
+
+
+# -- signing in
 
 LONGEST_QUEUE = 256
 """Most passwords that wait to be compared; more are refused."""
@@ -101,7 +232,9 @@ class AccountsAuthenticator(Authenticator):
         stored = await self.check(handler, name, typed)
         if stored is None:
             return None
-        if self.administers(handler.db, name) and passwords.problem(typed, name, admin=True):
+        if self.administers(handler.db, name) and accounts.password_problem(
+            typed, name, admin=True
+        ):
             try:
                 await self._replace(handler, name, stored)
             except PasswordReplaced:  # reset meanwhile: what was typed is the old one
@@ -160,7 +293,7 @@ class AccountsAuthenticator(Authenticator):
 
     def _matches(self, password: str, stored: str | None) -> bool:
         try:
-            return passwords.matches(password, stored)
+            return accounts.password_matches(password, stored)
         except ValueError as problem:
             self.log.error("A stored password is not ours: %s", problem)
             raise refused(503, unreadable()) from None
@@ -223,7 +356,7 @@ class AccountsAuthenticator(Authenticator):
 
     def get_handlers(self, app: Any) -> list[tuple[str, type]]:
         """The hub's own sign-in page, and ours; the hub is there from now on."""
-        self.revoking = revoking.Revoking(app, self.store)
+        self.revoking = revocation.Revocation(app, self.store)
         self.revoking.begin()  # before anybody is answered
         self._following = asyncio.ensure_future(self.revoking.follow())
         return pages.handlers()

@@ -20,7 +20,7 @@ from ...i18n import _
 from ...paths import private, state_dir
 from ..common import DATABASE, base_url, is_open, subdomain_host
 from . import FILE
-from .store import LINK_HOURS, Account, AccountStore, normal
+from .accounts import LINK_HOURS, AccountStore, HubAccount, normal
 
 URL = "url"
 """The file of the state folder in which the hub of this machine says where it is."""
@@ -107,7 +107,7 @@ def remove(place: tuple[Path, str | None], name: str, with_data: bool) -> None:
     click.echo(text.format(name=known))
 
 
-def state_of(account: Account | None) -> str:
+def state_of(account: HubAccount | None) -> str:
     """In a few words, whether somebody can sign in."""
     if account and account.link and account.link.expires > time.time():
         until = time.strftime("%Y-%m-%d %H:%M", time.localtime(account.link.expires))

@@ -16,7 +16,7 @@ from traitlets import Unicode, default
 
 from ...errors import TFClusterError
 from ...i18n import _
-from .allow_list import HANDLERS, AllowList
+from .sign_in import ALLOW_LIST_HANDLERS, AllowList
 
 
 class OpenIDAuthenticator(GenericOAuthenticator):
@@ -46,7 +46,7 @@ class OpenIDAuthenticator(GenericOAuthenticator):
 
     def get_handlers(self, app: Any) -> list[tuple[str, type]]:
         """oauthenticator's, and those of the list."""
-        return [*super().get_handlers(app), *HANDLERS]
+        return [*super().get_handlers(app), *ALLOW_LIST_HANDLERS]
 
     @default("login_service")
     def _login_service_name(self) -> str:

@@ -20,18 +20,18 @@ from tornado import web
 
 from ...errors import InvalidRequest, TFClusterError
 from ...i18n import _
-from . import passwords
+from . import accounts
+from .accounts import LINK_HOURS, LinkRefused, PasswordReplaced, allowed_name
 from .commands import link, state_of
-from .store import LINK_HOURS, LinkRefused, PasswordReplaced, allowed_name
 
 
 def handlers() -> list[tuple[str, type]]:
     """Paths below the hub's own, and who answers."""
     return [
-        (r"/login", SignIn),
+        (r"/login", SignInPage),
         (r"/set-password", SetPassword),
         (r"/change-password", ChangePassword),
-        (r"/accounts", Accounts),
+        (r"/accounts", AccountsPage),
         (r"/api/accounts", AccountsAPI),
         (r"/api/accounts/links", LinksAPI),
         (r"/api/accounts/([^/]+)/link", LinkAPI),
@@ -57,14 +57,14 @@ class _Page(BaseHandler):
             ValueError: it is not taken; says why.
         """
         password: str = self.get_body_argument("password", "", strip=False)
-        if why := passwords.problem(password, name, admin=admin):
+        if why := accounts.password_problem(password, name, admin=admin):
             raise ValueError(why)
         if password != self.get_body_argument("again", "", strip=False):
             raise ValueError(_("The two passwords differ: type the same one twice."))
         return password
 
 
-class SignIn(LoginHandler):
+class SignInPage(LoginHandler):
     """JupyterHub's sign-in page, which by itself answers 500 to a form without a name."""
 
     async def post(self) -> None:
@@ -86,7 +86,7 @@ class SetPassword(_Page):
         code = self.get_body_argument("code", "")
         authenticator = self.authenticator
         try:
-            hashed = await authenticator.in_thread(passwords.hashed, await self._typed(code))
+            hashed = await authenticator.in_thread(accounts.hash_password, await self._typed(code))
             name, admin = await authenticator.in_thread(authenticator.store.redeem, code, hashed)
         except ValueError as problem:
             await self._ask(code, error=str(problem))
@@ -116,7 +116,7 @@ class SetPassword(_Page):
         except LinkRefused as problem:
             await self.show("link-refused.html", 404, error=str(problem))
             return
-        asked = passwords.asked(admin=admin)
+        asked = accounts.password_rules(admin=admin)
         words = {"account": name, "code": code, "error": error, **asked}
         await self.show("set-password.html", 400 if error else 200, **words)
 
@@ -146,7 +146,7 @@ class ChangePassword(_Page):
             told = str(getattr(problem, "jupyterhub_message", problem))
             await self._show(problem.status_code, error=told)
             return
-        hashed = await authenticator.in_thread(passwords.hashed, password)
+        hashed = await authenticator.in_thread(accounts.hash_password, password)
         try:
             await authenticator.in_thread(
                 lambda: authenticator.store.set_password(user.name, hashed, instead_of=stored)
@@ -160,11 +160,11 @@ class ChangePassword(_Page):
         await self._show(done=True)
 
     async def _show(self, status: int = 200, **words: object) -> None:
-        asked = passwords.asked(admin=self.current_user.admin)
+        asked = accounts.password_rules(admin=self.current_user.admin)
         await self.show("change-password.html", status, **asked, **words)
 
 
-class Accounts(_Page):
+class AccountsPage(_Page):
     """Where an administrator sees who can sign in, and gets links to hand out."""
 
     @web.authenticated

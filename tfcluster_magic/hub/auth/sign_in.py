@@ -1,24 +1,236 @@
-"""How people sign in: with an account of the hub's own, or at an OpenID Connect provider.
+"""Who may sign in: with an account of the hub's own, or at an OpenID Connect provider.
 
 It promises that a setting that is missing, or that contradicts another, stops the hub with all that
-is wrong at once, and that a provider alone lets nobody in: somebody has to say whom. It reads the
-environment and the provider's description of itself, and never asks for a password.
+is wrong at once, and that a provider alone lets nobody in: somebody has to say whom, by groups or
+by the list of imported users. It reads the environment and the provider's description of itself,
+and never asks for a password.
 """
 
 from __future__ import annotations
 
+import fcntl
+import ipaddress
+import json
 import os
-from collections.abc import Mapping
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, build_opener
 
+import msgspec
+from jupyterhub.apihandlers.base import APIHandler
+from jupyterhub.scopes import needs_scope
+from tornado import web
 from traitlets.config import Config
 
-from ...errors import InvalidRequest, Problem
+from ... import state_files
+from ...errors import BackendUnavailable, InvalidRequest, Problem, TFClusterError
 from ...i18n import _, mark
 from .. import auth
-from . import discovery
-from .allow_list import FILE
+from .accounts import allowed_name
+
+DISCOVERY_PATH = "/.well-known/openid-configuration"
+DISCOVERY_SECONDS = 10.0
+DISCOVERY_LARGEST = 1 << 20
+REQUIRED_ENDPOINTS = ("authorization_endpoint", "token_endpoint")
+
+
+@dataclass(frozen=True)
+class Endpoints:
+    """Where the provider answers, and what it has; `userinfo` is empty where it has none."""
+
+    authorize: str
+    token: str
+    userinfo: str
+    scopes: frozenset[str]
+    basic_auth: bool
+    """Whether the hub's secret goes into a header: the form in the body is not accepted."""
+
+
+def url_problem(url: str, allow_http: bool) -> str:
+    """Why sign-in cannot be at this address; empty when it can."""
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        return _("an address https://… is allowed")
+    if parts.scheme == "http" and not allow_http and not _is_loopback(parts.hostname):
+        return _("https://… is allowed: everybody on the way could read passwords and tokens")
+    if parts.query or parts.fragment:
+        return _("an address without ? and # is allowed")
+    return ""
+
+
+def discover(issuer: str, *, ca_file: str = "", allow_http: bool = False) -> Endpoints:
+    """What the provider at `issuer` says about itself.
+
+    `ca_file` has the certificates (PEM) that may have signed the provider's, instead of the
+    system's. No proxy is used, whatever the environment says: sign-ins use none either.
+
+    Raises:
+        BackendUnavailable: it does not answer, is no provider, or is another one.
+    """
+    url = issuer.rstrip("/") + DISCOVERY_PATH
+    try:
+        found = json.loads(_fetch(url, ca_file))
+    except HTTPError as error:
+        raise _provider_problem(
+            issuer, _("{url} answers {code}").format(url=url, code=error.code)
+        ) from error
+    except (URLError, HTTPException, OSError) as error:
+        why = getattr(error, "reason", error)
+        raise _provider_problem(
+            issuer, _("{url} cannot be reached: {why}").format(url=url, why=why)
+        ) from error
+    except ValueError as error:
+        raise _provider_problem(
+            issuer, _("{url} does not answer with JSON").format(url=url)
+        ) from error
+    return _endpoints(issuer, url, found, allow_http)
+
+
+def _endpoints(issuer: str, url: str, found: Any, allow_http: bool) -> Endpoints:
+    said = found.get("issuer") if isinstance(found, dict) else None
+    if said != issuer:  # section 4.3: else another provider could speak for it
+        text = _("{url} speaks for the issuer {said}: write it exactly so")
+        raise _provider_problem(issuer, text.format(url=url, said=said))
+    for name in (*REQUIRED_ENDPOINTS, "userinfo_endpoint"):
+        address = found.get(name)
+        if not address and name in REQUIRED_ENDPOINTS:
+            raise _provider_problem(issuer, _("{url} names no {what}").format(url=url, what=name))
+        if address and (why := url_problem(str(address).partition("?")[0], allow_http)):
+            raise _provider_problem(issuer, f"{name} {address}: {why}")
+    ways = found.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
+    return Endpoints(
+        authorize=str(found["authorization_endpoint"]),
+        token=str(found["token_endpoint"]),
+        userinfo=str(found.get("userinfo_endpoint") or ""),
+        scopes=frozenset(found.get("scopes_supported") or ("profile", "email")),
+        basic_auth="client_secret_post" not in ways,
+    )
+
+
+def _fetch(url: str, ca_file: str) -> bytes:
+    context = ssl.create_default_context(cafile=ca_file or None)
+    opener = build_opener(ProxyHandler({}), HTTPSHandler(context=context), _NoRedirect)
+    with opener.open(url, timeout=DISCOVERY_SECONDS) as answer:
+        return bytes(answer.read(DISCOVERY_LARGEST))
+
+
+class _NoRedirect(HTTPRedirectHandler):
+    """Another address would not be the issuer's: the redirect becomes the error that it is."""
+
+    def redirect_request(self, *_args: Any, **_words: Any) -> None:
+        return None
+
+
+def _provider_problem(issuer: str, what: str) -> BackendUnavailable:
+    text = _("nobody can sign in at {issuer} (OIDC_ISSUER): {what}")
+    return BackendUnavailable(text.format(issuer=issuer, what=what))
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+# -- those who may sign in at the provider beside members of groups: whom somebody imported.
+# The file is the hub's own and always whole; who is deleted in the hub is out of it.
+
+ALLOW_LIST_FILE = "allowed.json"
+
+
+class AllowList:
+    """Names, in one file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def names(self) -> set[str]:
+        """All of them. Raises TFClusterError."""
+        try:
+            return state_files.load(self.path, set[str], exact=True)
+        except FileNotFoundError:
+            return set()
+        except state_files.Unreadable as error:
+            text = _("who may sign in cannot be read from {file}: {why}")
+            raise TFClusterError(text.format(file=self.path, why=error)) from None
+
+    def add(self, *names: str) -> None:
+        """So many more. Raises TFClusterError; OSError."""
+        with self._change() as found:
+            found.update(names)
+
+    def remove(self, name: str) -> None:
+        """One less. Raises as `add`."""
+        if name in self.names():
+            with self._change() as found:
+                found.discard(name)
+
+    @contextmanager
+    def _change(self) -> Iterator[set[str]]:
+        lock = state_files.lock_file(self.path.with_suffix(".lock"))
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            found = self.names()
+            yield found
+            state_files.write(self.path, msgspec.json.encode(sorted(found)), durable=True)
+        finally:
+            os.close(lock)
+
+
+class AllowedAPI(APIHandler):
+    """The list, for programs that may create users."""
+
+    @needs_scope("admin:users")
+    def get(self) -> None:
+        """Answer with {"allowed": [NAME]}."""
+        self.write({"allowed": sorted(self._list.names())})
+
+    @needs_scope("admin:users")
+    def post(self) -> None:
+        """Let several sign in: {"names": [NAME]}; all of them or none."""
+        said = self.get_json_body() or {}
+        names = said.get("names") if isinstance(said, dict) else None
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise web.HTTPError(400, "names is a list of names")
+        self._add(*names)
+
+    def _add(self, *names: str) -> None:
+        normal = self.authenticator.normalize_username
+        try:
+            self._list.add(*(normal(allowed_name(name)) for name in names))
+        except InvalidRequest as problem:
+            raise web.HTTPError(400, "%s", problem) from None
+        self.set_status(204)
+
+    @property
+    def _list(self) -> AllowList:
+        found: AllowList = self.authenticator.imported
+        return found
+
+
+class OneAllowedAPI(AllowedAPI):
+    """One name."""
+
+    @needs_scope("admin:users")
+    def put(self, name: str) -> None:
+        """Let them sign in."""
+        self._add(name)
+
+
+ALLOW_LIST_HANDLERS = [(r"/api/allowed", AllowedAPI), (r"/api/allowed/([^/]+)", OneAllowedAPI)]
+
+
+# -- the settings of sign-in
 
 KINDS = ("accounts", "oidc")
 EVERYBODY = "*"
@@ -62,15 +274,13 @@ def configure(c: Config, environ: Mapping[str, str] | None = None, *, state: Pat
     if _kind(env) == "accounts":
         auth.configure(c, state=state)
         return
-    settings = read(env)
-    known = discovery.read(
-        settings.issuer, ca_file=settings.ca_file, allow_http=settings.allow_http
-    )
+    settings = provider_settings(env)
+    known = discover(settings.issuer, ca_file=settings.ca_file, allow_http=settings.allow_http)
     _use(c, settings, known)
-    c.OpenIDAuthenticator.allowed_file = str(state / FILE)
+    c.OpenIDAuthenticator.allowed_file = str(state / ALLOW_LIST_FILE)
 
 
-def read(env: Mapping[str, str]) -> Provider:
+def provider_settings(env: Mapping[str, str]) -> Provider:
     """The settings of the provider.
 
     Raises:
@@ -87,12 +297,12 @@ def read(env: Mapping[str, str]) -> Provider:
     problems += [
         Problem(name, url, wrong)
         for name in ("OIDC_ISSUER", "OIDC_CALLBACK_URL")
-        if (url := env.get(name)) and (wrong := discovery.refused(url, allow_http == "1"))
+        if (url := env.get(name)) and (wrong := url_problem(url, allow_http == "1"))
     ]
     if (file := env.get("OIDC_CA_FILE")) and not Path(file).is_file():
         problems.append(Problem("OIDC_CA_FILE", file, _("set it to a file of certificates (PEM)")))
     allowed, admins = _names(env, "OIDC_ALLOWED_GROUPS"), _names(env, "OIDC_ADMIN_GROUPS")
-    problems += _whom(allowed, admins, env.get("OIDC_GROUPS_CLAIM", "groups"))
+    problems += _group_problems(allowed, admins, env.get("OIDC_GROUPS_CLAIM", "groups"))
     if problems:
         raise InvalidRequest(problems, _("the hub's sign-in cannot be set up"))
     return Provider(
@@ -126,7 +336,7 @@ def _kind(env: Mapping[str, str]) -> str:
     return kind
 
 
-def _whom(allowed: frozenset[str], admins: frozenset[str], claim: str) -> list[Problem]:
+def _group_problems(allowed: frozenset[str], admins: frozenset[str], claim: str) -> list[Problem]:
     if not allowed and not admins:
         text = _("name groups whose members may sign in, with commas; * is whoever has an account")
         return [Problem("OIDC_ALLOWED_GROUPS", None, text)]
@@ -144,7 +354,7 @@ def _names(env: Mapping[str, str], name: str) -> frozenset[str]:
     return frozenset(word for part in env.get(name, "").split(",") if (word := part.strip()))
 
 
-def _use(c: Config, settings: Provider, known: discovery.Endpoints) -> None:
+def _use(c: Config, settings: Provider, known: Endpoints) -> None:
     c.JupyterHub.authenticator_class = "tfcluster_magic.hub.auth.openid.OpenIDAuthenticator"
     c.JupyterHub.cookie_max_age_days = COOKIE_DAYS
     use = c.OpenIDAuthenticator

@@ -22,15 +22,15 @@ from ...errors import BackendUnavailable
 from ...i18n import _
 from ...paths import private
 from ...web import MOST_BYTES
-from .. import allowances, forwarded
+from .. import allowances, common
+from ..allowances import LocalSitePolicy, NoSitePolicy, SitePolicy
 from . import service
 from .archives import FOLDER, Archives
 from .audit import FILE, AuditLog
 from .routes import application
-from .routes.state import Console
-from .sites.base import World
-from .sites.here import Here
-from .sites.site import Nowhere, Site, SiteHere
+from .routes.base import Console
+from .sites.base import Site
+from .sites.local import LocalSite
 
 LOOK = 1.0
 """Seconds between two looks whether the hub is there, where no signal tells that it is gone."""
@@ -56,21 +56,21 @@ async def users() -> Iterable[str]:
             return names
 
 
-def server(site: World, state: Path, policy: Site | None = None) -> HTTPServer:
+def server(site: Site, state: Path, policy: SitePolicy | None = None) -> HTTPServer:
     """What answers, with its audit log in this folder."""
     console = Console(
         site=site,
         audit=AuditLog(state / FILE),
         prefix=os.environ["JUPYTERHUB_SERVICE_PREFIX"],
         hub=url_path_join(os.environ["JUPYTERHUB_BASE_URL"], "hub/"),
-        site_policy=policy or Nowhere(),
+        site_policy=policy or NoSitePolicy(),
         archives=Archives(Path(os.environ.get(service.ARCHIVES) or state / FOLDER), site.pack),
     )
-    return forwarded.Server(
+    return common.ForwardedServer(
         application(console),
         max_body_size=MOST_BYTES,
-        route=forwarded.segment(os.environ["JUPYTERHUB_API_TOKEN"]),
-        believed=forwarded.trusted(os.environ),
+        route=common.secret_segment(os.environ["JUPYTERHUB_API_TOKEN"]),
+        believed=common.trusted_networks(os.environ),
     )
 
 
@@ -85,10 +85,10 @@ def asked_to_end() -> asyncio.Future[bool]:
 async def serve() -> None:
     """Serve this machine until the hub ends. Raises OSError when the port cannot be taken."""
     hub = os.getppid()
-    site = Here(os.environ[service.OWNER], users)
+    site = LocalSite(os.environ[service.OWNER], users)
     state = private(Path(os.environ[service.STATE]))
     file = os.environ.get(allowances.VARIABLE)
-    policy = SiteHere(allowances.Allowances(state, Path(file) if file else None))
+    policy = LocalSitePolicy(allowances.Allowances(state, Path(file) if file else None))
     answers = server(site, state, policy)
     # The hub holds the port, so that nobody else gets it.
     answers.listen(int(os.environ[service.PORT]), service.LOOPBACK, reuse_port=True)
@@ -104,7 +104,7 @@ def main() -> None:
     """Serve until somebody says that it is enough."""
     service.become(os.environ)
     if os.environ.get("TFCLUSTER_HUB") == "on_kubernetes":
-        from .in_pod import serve_pod  # a machine need not have Kubernetes' client
+        from .on_kubernetes import serve_pod  # a machine need not have Kubernetes' client
 
         asyncio.run(serve_pod(server, users, asked_to_end))
     else:

@@ -23,7 +23,7 @@ from typing import BinaryIO
 import msgspec
 
 from ... import state_files
-from ...backends.log_files import backwards
+from ...backends.log_files import lines_backwards
 from ...errors import BackendUnavailable
 from ...i18n import _
 from ...spec import Model
@@ -37,7 +37,7 @@ _LOOKAHEAD = 1000
 """A page is longer by so many at most, for not to begin the next with what this one has done."""
 
 
-class Entry(Model, frozen=True, omit_defaults=False):
+class AuditEntry(Model, frozen=True, omit_defaults=False):
     """One line. `source` is the address that the request came from."""
 
     at: float
@@ -54,11 +54,11 @@ class Entry(Model, frozen=True, omit_defaults=False):
 class Entries(Model, frozen=True):
     """Some entries, newest first, and where the next page begins; None at the end."""
 
-    items: tuple[Entry, ...]
+    items: tuple[AuditEntry, ...]
     next: int | None = None
 
 
-_DECODER = msgspec.json.Decoder(Entry)
+_DECODER = msgspec.json.Decoder(AuditEntry)
 
 
 class AuditLog:
@@ -68,7 +68,7 @@ class AuditLog:
         self.path, self._largest = path, largest
         self._lock = threading.Lock()
 
-    def asked(self, entries: Sequence[Entry]) -> None:
+    def asked(self, entries: Sequence[AuditEntry]) -> None:
         """Note what is going to be done; raises BackendUnavailable when that cannot be noted."""
         lines = b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
         try:
@@ -79,7 +79,7 @@ class AuditLog:
             text = _("the audit log cannot be written ({why}), so nothing was done: see {path}")
             raise BackendUnavailable(text.format(why=error.strerror, path=self.path)) from None
 
-    def ended(self, entries: Sequence[Entry], results: Sequence[str]) -> None:
+    def ended(self, entries: Sequence[AuditEntry], results: Sequence[str]) -> None:
         """Note what came of it; raises BackendUnavailable when that cannot be noted."""
         pairs = zip(entries, results, strict=True)
         now = time.time()
@@ -140,7 +140,7 @@ class AuditLog:
 
         A place counts the bytes of all files: it stays right when the newest one gets its number.
         """
-        items: list[Entry] = []
+        items: list[AuditEntry] = []
         ended: set[str] = set()
         for at, line in self._backwards(before):
             try:
@@ -183,15 +183,15 @@ class AuditLog:
 
 def _opened(path: Path) -> BinaryIO:
     try:
-        return os.fdopen(state_files.opened(path), "rb")
+        return os.fdopen(state_files.open_regular(path), "rb")
     except state_files.Unreadable as why:
         text = _("the audit log {file} cannot be read: {why}; put it aside and look into it")
         raise BackendUnavailable(text.format(file=path, why=why)) from None
 
 
-def entry(who: str, what: str, owner: str, target: str, reason: str, source: str) -> Entry:
+def new_entry(who: str, what: str, owner: str, target: str, reason: str, source: str) -> AuditEntry:
     """A new entry, not done yet."""
-    return Entry(
+    return AuditEntry(
         at=time.time(),
         id=uuid.uuid4().hex,
         who=who,
@@ -206,7 +206,7 @@ def entry(who: str, what: str, owner: str, target: str, reason: str, source: str
 
 def _lines(file: BinaryIO, end: int) -> Iterator[tuple[int, bytes]]:
     """Whole lines before `end`, the last one first, with where each begins."""
-    yield from ((at, line) for at, line in backwards(file, end) if line)
+    yield from ((at, line) for at, line in lines_backwards(file, end) if line)
     file.seek(0)
     if end > 0 and (first := file.readline().rstrip(b"\n")):
         yield 0, first

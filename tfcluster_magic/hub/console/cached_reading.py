@@ -1,8 +1,8 @@
-"""Something as it was a moment ago, such as all runs: one reading at a time, however many look.
+"""Cached readings of all runs, all storage, or anything else: one reading at a time.
 
-Promises that at most one reading is under way, that nobody waits for one while a recent one is
-there, that readings take no more than a part of the time of who is read, that `version` tells
-whether anything has changed, and that a reading is forgotten when it is as old as is said.
+At most one reading is under way, however many look; nobody waits for one while a recent one is
+there; readings take no more than a part of the time of who is read. Whoever asks for the newest is
+told what is so now, and nobody who is no user of the hub any more is shown.
 """
 
 from __future__ import annotations
@@ -12,13 +12,18 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
+from ...errors import TFClusterError
+from ...i18n import ngettext
+from ...spec import Model
+from .sites.base import RUNS_KEPT, Site, SiteRuns, SiteStorage
+
 T = TypeVar("T")
 
 REST = 5.0
 """Times as long as a reading took nobody is asked again: a hub of hundreds has others to serve."""
 
 
-class Listing(Generic[T]):
+class CachedReading(Generic[T]):
     """The newest reading; to be used from one loop.
 
     Args:
@@ -108,3 +113,102 @@ class Listing(Generic[T]):
                 self._forgetting.cancel()
             loop = asyncio.get_running_loop()
             self._forgetting = loop.call_later(self._keep, self._kept.clear)
+
+
+# -- all runs: what is so now, or at once what was so at the last look.
+# The last look is told as such, is forgotten after ten minutes, and is gone as soon as the console
+# has changed something. Whoever stops a run asks the site, never these rows.
+
+RUNS_FRESH, RUNS_OLD, RUNS_LAST = 1.5, 3.0, 10.0
+"""Seconds in which a look is new enough; after which another one is waited for; after which nobody
+has looked for a while, and a page has the last one meanwhile.
+"""
+RUNS_PATIENCE = 0.1
+"""Seconds that a page waits for a new look before it has the last one."""
+
+
+class CachedRuns(Model, frozen=True):
+    """Runs, and when they were seen in Unix seconds; `note` says so of those of the last look."""
+
+    seen: SiteRuns
+    at: float
+    note: str = ""
+
+
+class RunCache:
+    """The runs of a site; to be used from one loop."""
+
+    def __init__(self, site: Site, keep: float = RUNS_KEPT) -> None:
+        self._site = site
+        self._listing = CachedReading(site.runs, RUNS_FRESH, RUNS_OLD, keep=keep)
+
+    @property
+    def version(self) -> int:
+        """Another one for other runs."""
+        return self._listing.version
+
+    def expire(self) -> None:
+        """Something was changed: who looks next is told what is so then."""
+        self._listing.expire()
+
+    async def look(self, *, kept: bool = False) -> CachedRuns:
+        """What is so now; with `kept` what was so at the last look, where a new one takes long."""
+        if kept and self._listing.age > RUNS_LAST:
+            seen, age = await self._listing.glance(RUNS_PATIENCE)
+            if age > RUNS_LAST and (still := await self._still(seen)) is not None:
+                return CachedRuns(seen=still, at=time.time() - age, note=_note(round(age)))
+        seen, age = await self._listing.glance(float("inf"))
+        return CachedRuns(seen=seen, at=time.time() - age)
+
+    async def _still(self, seen: SiteRuns) -> SiteRuns | None:
+        try:
+            return await self._site.still(seen)
+        except TFClusterError:  # nobody says who is a user: the new look tells why
+            return None
+
+
+def _note(seconds: int) -> str:
+    text = ngettext(
+        "as of {seconds} second ago; looking again…",
+        "as of {seconds} seconds ago; looking again…",
+        seconds,
+    )
+    return text.format(seconds=seconds)
+
+
+# -- all storage.
+# A disk is not walked more than twice a minute.
+
+STORAGE_FRESH = 30.0
+"""Seconds in which a measuring is new enough."""
+
+
+class StorageCache:
+    """The newest measuring of a site; to be used from one loop."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._task: asyncio.Task[SiteStorage] | None = None
+        self._at = float("-inf")
+
+    def used(self) -> dict[str, float]:
+        """What each user has in all, as far as it was measured; never waits for it."""
+        if self._task is None or not self._task.done() or _failed(self._task):
+            return {}
+        used = {
+            user: [each.used for each in volumes if each.used is not None]
+            for user, volumes in self._task.result().users.items()
+        }
+        return {user: float(sum(amounts)) for user, amounts in used.items() if amounts}
+
+    async def filled(self) -> SiteStorage:
+        """All folders."""
+        late = time.monotonic() - self._at > STORAGE_FRESH
+        if self._task is None or (late and self._task.done()) or _failed(self._task):
+            self._at = time.monotonic()
+            self._task = asyncio.ensure_future(self._site.storage())
+        return await asyncio.shield(self._task)
+
+
+def _failed(task: asyncio.Task[SiteStorage]) -> bool:
+    return task.done() and (task.cancelled() or task.exception() is not None)

@@ -1,30 +1,117 @@
-"""A class comes to the hub: accounts, groups and links, a portion of the lines at a time.
+"""Imports a class: reads its CSV file, then makes accounts, groups and links.
 
-Promises that a line is done as a whole or not at all, that a wrong one keeps none of the others
-from being done, and that a second run changes nothing and says so. The hub is asked a few times for
-each portion, not for each line, and answers others between two.
+A line is whole or told with its number, and is done as a whole or not at all; a wrong one keeps
+none of the others from being done. A second run changes nothing and says so. The hub is asked a few
+times for each portion of lines, and answers others between two.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Sequence
+import csv
+import io
+import re
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from ...errors import InvalidRequest, Problem, TFClusterError
 from ...i18n import _
 from ...spec import Model
-from .class_list import Line
+from ..allowances import SitePolicy
+from ..auth.accounts import allowed_name
 from .hub_users import HubUser, HubUsers
-from .sites.site import Site
+
+MOST_USERS = 2000
+_GROUP = re.compile(r"[^\s/,;]{1,255}")
+_NAMES = ("name", "username", "user")
+
+
+class ClassLine(Model, frozen=True):
+    """One line: a user and a group ("": none), or what is wrong with it."""
+
+    number: int
+    name: str
+    group: str = ""
+    problem: str = ""
+
+
+def read_class(text: str, group: str = "") -> list[ClassLine]:
+    """The lines of a file; `group` is for those that name none.
+
+    Raises:
+        InvalidRequest: the file as a whole is no list of users.
+    """
+    if group and not _GROUP.fullmatch(group):
+        raise _refused("group", group, group_rule())
+    rows = csv.reader(io.StringIO(text.removeprefix("\ufeff")), strict=True)
+    try:
+        head = [cell.strip().casefold() for cell in next(rows, [])]
+        column = next((head.index(word) for word in _NAMES if word in head), None)
+        if column is None:
+            rule = _("the first line names the columns, and one of them is `name`: name,group")
+            raise _refused(_("line {number}").format(number=1), ",".join(head), rule)
+        of_group = head.index("group") if "group" in head else None
+        found = list(_lines(rows, column, of_group, group))
+    except csv.Error as error:
+        where = _("line {number}").format(number=rows.line_num)
+        raise _refused(where, str(error), _("write it as CSV")) from None
+    if not 0 < len(found) <= MOST_USERS:
+        rule = _("a whole number from {least} to {most}").format(least=1, most=MOST_USERS)
+        raise _refused(_("lines with users"), len(found), rule)
+    return found
+
+
+def _lines(
+    rows: Iterator[list[str]], column: int, of_group: int | None, group: str
+) -> Iterator[ClassLine]:
+    seen: dict[str, int] = {}
+    while True:
+        number = rows.line_num + 1  # type: ignore[attr-defined]
+        cells = next(rows, None)
+        if cells is None:
+            return
+        if not any(cell.strip() for cell in cells):
+            continue
+        said = cells[column] if column < len(cells) else ""
+        theirs = cells[of_group].strip() if of_group is not None and of_group < len(cells) else ""
+        try:
+            name = allowed_name(said)
+        except InvalidRequest as error:
+            yield ClassLine(number=number, name=said, problem=str(error.problems[0]))
+            continue
+        if theirs and not _GROUP.fullmatch(theirs):
+            problem = str(Problem("group", theirs, group_rule()))
+            yield ClassLine(number=number, name=name, problem=problem)
+        elif name in seen:
+            text = _(
+                "name: got {name!r}; line {number} has it already: each user stands there once"
+            )
+            yield ClassLine(
+                number=number, name=name, problem=text.format(name=said, number=seen[name])
+            )
+        else:
+            seen[name] = number
+            yield ClassLine(number=number, name=name, group=theirs or group)
+
+
+def group_rule() -> str:
+    """How a group is written."""
+    return _("a group has no spaces, slashes, commas or semicolons")
+
+
+def _refused(field: str, value: object, rule: str) -> InvalidRequest:
+    return InvalidRequest([Problem(field, value, rule)], _("nothing was imported"))
+
+
+# -- doing it
 
 PORTION = 25
 """Lines that are done at once: the hub does nothing else while it makes so many users."""
 
 
-class Imported(Model, frozen=True, omit_defaults=False):
+class ImportedLine(Model, frozen=True, omit_defaults=False):
     """What became of a line, or would: `steps` are `account`, `user`, `allowed`, `group`,
     `namespace`; none: it is all there. `link` sets the password of a new account.
     """
@@ -39,7 +126,7 @@ class Imported(Model, frozen=True, omit_defaults=False):
 
 
 @dataclass
-class Progress:
+class ImportProgress:
     """How many lines of an import are done, and of how many."""
 
     done: int = 0
@@ -50,20 +137,20 @@ class Importing:
     """One import at a time: who comes second looks at what the first has made."""
 
     def __init__(self) -> None:
-        self.progress = Progress()
+        self.progress = ImportProgress()
         self._lock = asyncio.Lock()
 
-    async def __aenter__(self) -> Progress:
+    async def __aenter__(self) -> ImportProgress:
         await self._lock.acquire()
-        self.progress = Progress()
+        self.progress = ImportProgress()
         return self.progress
 
     async def __aexit__(self, *_error: object) -> None:
-        self.progress = Progress()
+        self.progress = ImportProgress()
         self._lock.release()
 
 
-class Import:
+class ClassImport:
     """One import.
 
     Args:
@@ -72,7 +159,7 @@ class Import:
         policy: makes beforehand what a user's notebook needs.
     """
 
-    def __init__(self, hub: HubUsers, address: str, policy: Site) -> None:
+    def __init__(self, hub: HubUsers, address: str, policy: SitePolicy) -> None:
         self._hub, self._address, self._policy = hub, address, policy
         self._users: dict[str, HubUser] = {}
         self._accounts: dict[str, str] | None = None
@@ -80,7 +167,7 @@ class Import:
         self._groups: set[str] = set()
         self._unprepared: frozenset[str] = frozenset()
 
-    async def look(self, lines: Sequence[Line]) -> None:
+    async def look(self, lines: Sequence[ClassLine]) -> None:
         """See what there is.
 
         Raises:
@@ -100,9 +187,9 @@ class Import:
             )
             raise InvalidRequest([Problem("group", named[0], rule)], _("nothing was imported"))
 
-    def plan(self, line: Line) -> Imported:
+    def plan(self, line: ClassLine) -> ImportedLine:
         """What would be done for a line."""
-        told = Imported(line=line.number, name=line.name, group=line.group)
+        told = ImportedLine(line=line.number, name=line.name, group=line.group)
         if line.problem:
             return _replace(told, ok=False, detail=line.problem)
         user, steps = self._users.get(line.name), []
@@ -122,8 +209,8 @@ class Import:
         return _replace(told, steps=tuple(steps))
 
     async def do(
-        self, lines: Sequence[Line], ended: Callable[[Sequence[Imported]], Awaitable[None]]
-    ) -> list[Imported]:
+        self, lines: Sequence[ClassLine], ended: Callable[[Sequence[ImportedLine]], Awaitable[None]]
+    ) -> list[ImportedLine]:
         """Do all of it, a portion at a time; `ended` is told what became of the lines of each."""
         told = [self.plan(line) for line in lines]
         todo = [place for place, one in enumerate(told) if one.ok and one.steps]
@@ -135,7 +222,7 @@ class Import:
             await ended(done)
         return told
 
-    async def _portion(self, plans: Sequence[Imported]) -> list[Imported]:
+    async def _portion(self, plans: Sequence[ImportedLine]) -> list[ImportedLine]:
         """Some lines at once; where that fails, each by itself, so that the others are done."""
         made: set[str] = set()
         try:
@@ -154,7 +241,7 @@ class Import:
                 alone.append(_replace(plan, ok=False, steps=(), detail=str(error)))
         return alone
 
-    async def _together(self, plans: Sequence[Imported], made: set[str]) -> list[Imported]:
+    async def _together(self, plans: Sequence[ImportedLine], made: set[str]) -> list[ImportedLine]:
         """Do these lines as if they were one; `made` becomes whom there was not before."""
         missing = [plan.name for plan in plans if plan.name not in {*self._users, *made}]
         if missing:
@@ -191,10 +278,10 @@ class Import:
         return f"{self._address}set-password?{urlencode({'code': code})}"
 
 
-def _with(plans: Sequence[Imported], step: str) -> list[Imported]:
+def _with(plans: Sequence[ImportedLine], step: str) -> list[ImportedLine]:
     return [plan for plan in plans if step in plan.steps]
 
 
-def _replace(told: Imported, **words: object) -> Imported:
+def _replace(told: ImportedLine, **words: object) -> ImportedLine:
     fields = {name: getattr(told, name) for name in told.__struct_fields__}
-    return Imported(**{**fields, **words})
+    return ImportedLine(**{**fields, **words})

@@ -19,7 +19,7 @@ from tornado.httpclient import AsyncHTTPClient, HTTPClientError
 from ...errors import BackendUnavailable, Conflict, InvalidRequest, NotFound, Problem
 from ...i18n import _
 from ...spec import Model
-from .cached_reading import Listing
+from .cached_reading import CachedReading
 
 PAGE = 50
 """Users in one answer: the hub does nothing else while it writes one, and has others to serve."""
@@ -46,8 +46,8 @@ class HubUsers:
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         self._env = os.environ if environ is None else environ
-        self._users = Listing(self._all, FRESH, OLD, PATIENCE)
-        self._accounts = Listing(self._all_accounts, FRESH, OLD, PATIENCE)
+        self._users = CachedReading(self._all, FRESH, OLD, PATIENCE)
+        self._accounts = CachedReading(self._all_accounts, FRESH, OLD, PATIENCE)
 
     async def all(self) -> list[HubUser]:
         """Every user. Raises BackendUnavailable."""

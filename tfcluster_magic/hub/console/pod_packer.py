@@ -20,7 +20,7 @@ from pathlib import Path
 
 from .packer import pack
 
-PORT = 8889  # ARCHIVE_PORT of `tenancy.objects`, which this program need not import
+PORT = 8889  # ARCHIVE_PORT of `tenancy.namespace_objects`, which this program need not import
 TOKEN = "TFCLUSTER_ARCHIVE_TOKEN"  # noqa: S105 - the name of a variable
 MOUNT = Path("/archive")
 """Where the claims are, each in a folder of its name."""
@@ -52,7 +52,7 @@ class Giver(HTTPServer):
     """Serves one reader. `given` is whether it had all, `why` why not."""
 
     def __init__(self, listening: socket.socket, token: str, mount: Path = MOUNT) -> None:
-        super().__init__(("", 0), _Handler, bind_and_activate=False)
+        super().__init__(("", 0), _ArchiveHandler, bind_and_activate=False)
         self.socket.close()
         self.socket = listening
         self.token, self.mount = token, mount
@@ -69,7 +69,7 @@ class Giver(HTTPServer):
         self.why = str(sys.exc_info()[1])
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _ArchiveHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = SILENCE
     server: Giver

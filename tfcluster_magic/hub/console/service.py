@@ -122,7 +122,7 @@ def _token(state: Path) -> str:
         with os.fdopen(number, "w") as out:
             out.write(secrets.token_hex(32))
     try:
-        token = state_files.content(file, most=4096).decode("ascii", "replace")
+        token = state_files.read_bytes(file, most=4096).decode("ascii", "replace")
     except state_files.Unreadable as why:
         raise OSError(_("{file} cannot be read: {why}").format(file=file, why=why)) from None
     if len(token) != 64:  # a full disk cut it off

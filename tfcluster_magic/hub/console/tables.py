@@ -15,13 +15,13 @@ from msgspec.structs import replace
 
 from ...errors import InvalidRequest, Problem
 from ...i18n import _
-from ...kube.api.amounts import quantity
-from ...quota.limits import Term
-from ...quota.storage import WARN, Part, Volume
+from ...kube.api.resource_amounts import parse_quantity
+from ...quota.limits import OverrideTerm
+from ...quota.storage import WARN_FROM, FolderEntry, FolderUsage
 from ...spec import Model, Phase, Reason
-from ..tenancy.grants import Entitlement, Storage
+from ..tenancy.grants import Entitlement, StorageSizes
 from .hub_users import HubUser
-from .sites.base import Filled, Row
+from .sites.base import SiteRun, SiteStorage
 
 R = TypeVar("R")
 
@@ -216,7 +216,7 @@ KEPT: Filter[Any] = Filter("kept", choices=("true", "false"))
 
 # ---- runs
 
-RUNS: Table[Row] = Table(
+RUNS: Table[SiteRun] = Table(
     columns=(
         Column("owner", lambda row: row.owner, lambda row: (row.owner,)),
         Column("name", lambda row: (row.cluster, row.run), lambda row: (row.name,)),
@@ -256,7 +256,7 @@ RUNS: Table[Row] = Table(
 SERVERS = ("running", "starting", "stopping", "stopped")
 
 
-class Amounts(Model, frozen=True, omit_defaults=False):
+class UserAmounts(Model, frozen=True, omit_defaults=False):
     """Cores, bytes, devices, tasks, bytes of claims; None: not bounded, or nobody could say."""
 
     cpu: float | None = None
@@ -274,13 +274,13 @@ class UserRow(Model, frozen=True, omit_defaults=False):
     account: str
     groups: tuple[str, ...]
     group: str
-    override: Term | None
+    override: OverrideTerm | None
     last_seen: float | None
     server: str
     servers: dict[str, str]
     clusters: int
-    used: Amounts
-    allowed: Amounts
+    used: UserAmounts
+    allowed: UserAmounts
 
 
 USERS: Table[UserRow] = Table(
@@ -318,7 +318,7 @@ def user_rows(
     users: Iterable[HubUser],
     accounts: Mapping[str, str],
     entitlements: Callable[[HubUser], Entitlement],
-    runs: Iterable[Row],
+    runs: Iterable[SiteRun],
     stored: Mapping[str, float],
     *,
     has_claims: bool,
@@ -329,7 +329,7 @@ def user_rows(
     """
     known = {one.name: one for one in users}
     known |= {name: HubUser(name=name) for name in accounts.keys() - known.keys()}
-    of_owner: dict[str, list[Row]] = defaultdict(list)
+    of_owner: dict[str, list[SiteRun]] = defaultdict(list)
     for run in runs:
         if run.active:
             of_owner[run.owner].append(run)
@@ -350,21 +350,21 @@ def _user_row(
     user: HubUser,
     account: str,
     entitled: Entitlement,
-    runs: Sequence[Row],
+    runs: Sequence[SiteRun],
     stored: float | None,
     storage: float | None,
 ) -> UserRow:
     quota = entitled.grant.quota
-    used = Amounts(
+    used = UserAmounts(
         cpu=sum(run.cpu for run in runs),
         memory=sum(run.memory for run in runs),
         gpu=sum(run.gpu for run in runs),
         pods=sum(sum(run.tasks.values()) for run in runs),
         storage=stored,
     )
-    allowed = Amounts(
+    allowed = UserAmounts(
         cpu=quota.cpu,
-        memory=None if quota.memory is None else float(quantity(quota.memory)),
+        memory=None if quota.memory is None else float(parse_quantity(quota.memory)),
         gpu=quota.gpu,
         pods=quota.pods,
         storage=storage,
@@ -386,10 +386,10 @@ def _user_row(
     )
 
 
-def _storage_bound(storage: Storage, *, has_claims: bool) -> float | None:
+def _storage_bound(storage: StorageSizes, *, has_claims: bool) -> float | None:
     """What all folders together may hold; None where one of them is not bounded."""
     sizes = list((storage.claims if has_claims else storage.said).values())
-    bounds = [float(quantity(size)) for size in sizes if size is not None]
+    bounds = [float(parse_quantity(size)) for size in sizes if size is not None]
     return sum(bounds) if len(bounds) == len(sizes) else None
 
 
@@ -406,7 +406,7 @@ class StorageRow(Model, frozen=True, omit_defaults=False):
     allowed: int | None
     share: float
     at_least: bool
-    largest: tuple[Part, ...]
+    largest: tuple[FolderEntry, ...]
     note: str
 
 
@@ -423,7 +423,7 @@ STORAGE: Table[StorageRow] = Table(
     filters=(
         Filter(
             "full",
-            lambda row, values: "true" not in values or row.share >= WARN,
+            lambda row, values: "true" not in values or row.share >= WARN_FROM,
             ("true", "false"),
         ),
         Filter("owner", lambda row, owners: row.owner in owners),
@@ -433,7 +433,7 @@ STORAGE: Table[StorageRow] = Table(
 )
 
 
-def storage_rows(filled: Filled, allowed: Mapping[str, Mapping[str, int]]) -> list[StorageRow]:
+def storage_rows(filled: SiteStorage, allowed: Mapping[str, Mapping[str, int]]) -> list[StorageRow]:
     """Every folder; `allowed` by user and folder where the site itself does not know it."""
     found = []
     for owner, volumes in filled.users.items():
@@ -443,7 +443,7 @@ def storage_rows(filled: Filled, allowed: Mapping[str, Mapping[str, int]]) -> li
     return found
 
 
-def _storage_row(owner: str, volume: Volume) -> StorageRow:
+def _storage_row(owner: str, volume: FolderUsage) -> StorageRow:
     fields = {name: getattr(volume, name) for name in volume.__struct_fields__}
     return StorageRow(owner=owner, share=round(volume.share, 4), **fields)
 
@@ -451,5 +451,5 @@ def _storage_row(owner: str, volume: Volume) -> StorageRow:
 def storage_page(every: Sequence[StorageRow], query: Query) -> dict[str, Any]:
     """The rows that are asked for, how many fit, and how many of all are nearly full."""
     page = STORAGE.page(every, query)
-    nearly_full = sum(row.share >= WARN for row in every)
+    nearly_full = sum(row.share >= WARN_FROM for row in every)
     return {"items": page.items, "total": page.total, "all": page.all, "full": nearly_full}

@@ -1,39 +1,138 @@
 """KubeSpawner for tenants: a notebook pod in its user's own namespace, in the size that is granted.
 
-Promises that a pod is made only in a furnished namespace of this user, that while it does not come
-up the progress page says why within two seconds, and that a failure ends with what to do. It
-watches pods by one watch for all users (KubeSpawner's); events are read of one pod while it starts.
+Promises that a pod is made only in a provisioned namespace of this user, that while it does not
+come up the progress page says why within two seconds, that a failure ends with what to do, and that
+a pod on a lost node is given up and its user told. It watches pods by one watch for all users
+(KubeSpawner's); events are read of one pod while it starts.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from aiohttp import ClientError
 from jupyterhub.spawner import SpawnException
 from jupyterhub.utils import exponential_backoff
 from kubernetes_asyncio.client import ApiException
+from kubespawner import KubeSpawner
 from traitlets import Float, Unicode
 
 from ...i18n import _
-from ..tenancy.policy import Entitlement, Policy, PolicyMistake, for_groups, parse
-from . import pod_trouble, sizes, tenants
-from .ending import EndingSpawner
-from .pod_trouble import Trouble
-from .reading import Reader, words_of
+from ...kube.api.decoding import condition, epoch_seconds
+from ..tenancy.policy import (
+    Entitlement,
+    HubPolicy,
+    PolicyMistake,
+    entitlement_for_groups,
+    parse_policy,
+)
+from . import namespaces, pod_settings, startup_problems
+from .namespaces import HubApi, refusal_message
+from .startup_problems import StartupProblem
+
+PodObject = Mapping[str, Any]
+
+
+def node_silent_since(pod: PodObject) -> float | None:
+    """Since when the node of a notebook that ran has not answered, in seconds since the epoch;
+    None while it does.
+    """
+    every = (pod.get("status") or {}).get("containerStatuses") or ()
+    ready = condition(dict(pod), "Ready")
+    if not every or not all(each.get("ready") for each in every) or ready.get("status") != "False":
+        return None
+    return epoch_seconds(ready.get("lastTransitionTime"))
+
+
+def is_on_lost_node(pod: PodObject | None, now: float, patience: float) -> bool:
+    """Whether a notebook is given up: its node has not answered for so many seconds."""
+    since = node_silent_since(pod) if pod else None
+    return since is not None and now - since >= patience
+
+
+def node_of(pod: PodObject) -> str:
+    """The node that a pod is on."""
+    return str(pod["spec"].get("nodeName") or "")
+
+
+def loss_message(pod: PodObject) -> str:
+    """What its user is told when a notebook was given up."""
+    text = _(
+        "The node {node}, on which your notebook ran, does not answer any more, so the notebook "
+        "was given up. Your files are where they were, and your clusters go on; what its kernels "
+        "had in memory is lost. Started again, it runs on another node."
+    )
+    return text.format(node=node_of(pod))
+
+
+# -- the end of a pod, also where nobody is there to end it.
+# The hub holds a notebook for running as long as `poll` says so.
+# Ref: https://jupyterhub-kubespawner.readthedocs.io/en/latest/spawner.html#kubespawner.KubeSpawner.stop
+
+
+class LostNodeSpawner(KubeSpawner):
+    """KubeSpawner on nodes that may go away."""
+
+    lost_seconds = Float(
+        30.0,
+        config=True,
+        help="After so many seconds a notebook is given up whose node does not answer, or which "
+        "does not end although it should.",
+    )
+    _given_up: dict[str, str] = {}
+    """What is to be told of notebooks whose nodes were lost, by pod, until they start again."""
+
+    @property
+    def _key(self) -> str:
+        return f"{self.namespace}/{self.pod_name}"
+
+    async def poll(self) -> int | None:
+        """None while it runs. One whose node is lost is given up: nobody there can end it, and
+        what Kubernetes still has of it would keep the next one from starting.
+        """
+        await self._start_watching_pods()
+        pod = self.pod_reflector.pods.get(self._key)
+        if pod and is_on_lost_node(pod, time.time(), self.lost_seconds):
+            self.log.warning("%s: its node %s is lost", self._log_name, node_of(pod))
+            self._given_up[self._key] = loss_message(pod)
+            await super().stop(now=True)
+            return 1
+        status: int | None = await super().poll()
+        return status
+
+    async def stop(self, now: bool = False) -> None:
+        """End the pod; without waiting for its node for ever, which may be lost."""
+        try:
+            ends = self.delete_grace_period + self.lost_seconds
+            await asyncio.wait_for(super().stop(now), ends)
+        except (asyncio.TimeoutError, TimeoutError):
+            self.log.warning("%s does not end; it is given up", self.pod_name)
+            await super().stop(now=True)
+
+    @property
+    def what_happened(self) -> str:
+        """Why it does not run, where nobody ended it; for the hub's pages."""
+        return self._given_up.get(self._key, "")
+
+    def told_of_loss(self) -> str:
+        """The same, for the last time: it starts again."""
+        return self._given_up.pop(self._key, "")
+
+
+# -- the spawner
 
 Object = dict[str, Any]
-LOOKS = 1.0
+LOOK_SECONDS = 1.0
 """Seconds between two looks at a pod that starts."""
-ALMOST = 5.0
+MARGIN_SECONDS = 5.0
 """So many seconds before the hub gives a spawn up, it is given up here, with the reason."""
 UNANSWERED = (ApiException, ClientError, asyncio.TimeoutError)
 
 
-class TenantSpawner(EndingSpawner):
+class TenantSpawner(LostNodeSpawner):
     """A notebook server of one user: a pod in the namespace of that user."""
 
     accepted_policy = Unicode(
@@ -53,21 +152,21 @@ class TenantSpawner(EndingSpawner):
         "whose image does not exist.",
     )
 
-    _policy = Policy()
+    _policy = HubPolicy()
     """The newest that was read; one for all users."""
     loses_data = False
     """Whether who removed this user said that the data shall go, whatever the policy says."""
     _said = ""
     _before = ""
-    _trouble: Trouble | None = None
+    _trouble: StartupProblem | None = None
 
     @property
-    def _reader(self) -> Reader:
-        return Reader(self.api)
+    def _reader(self) -> HubApi:
+        return HubApi(self.api)
 
     @property
-    def _tenant(self) -> tenants.Tenant:
-        return tenants.Tenant(self.namespace, self.user.name, self.hub_namespace)
+    def _tenant(self) -> namespaces.Tenant:
+        return namespaces.Tenant(self.namespace, self.user.name, self.hub_namespace)
 
     @property
     def _pod(self) -> Object | None:
@@ -85,17 +184,19 @@ class TenantSpawner(EndingSpawner):
             self.log.warning("There is no ConfigMap %s: does tenancy run?", self.accepted_policy)
         else:
             try:
-                TenantSpawner._policy = parse((found.get("data") or {}).get("policy.yaml", ""))
+                TenantSpawner._policy = parse_policy(
+                    (found.get("data") or {}).get("policy.yaml", "")
+                )
             except PolicyMistake as error:  # accepted by a tenancy that is newer than this hub
                 self.log.warning("The accepted policy is not understood: %s", error)
-        return for_groups(self._policy, [group.name for group in self.user.groups])
+        return entitlement_for_groups(self._policy, [group.name for group in self.user.groups])
 
     async def get_options_form(self) -> str:
         """The sizes and images to choose from; empty where there is no choice."""
         grant = (await self.entitlement()).grant
-        if not sizes.is_a_choice(self._policy, grant):
+        if not pod_settings.is_a_choice(self._policy, grant):
             return ""
-        return str(self._render_options_form(sizes.profiles(self._policy, grant)))
+        return str(self._render_options_form(pod_settings.profiles(self._policy, grant)))
 
     async def load_user_options(self) -> None:
         """Apply what is granted and chosen now; nothing of an earlier choice stays.
@@ -109,15 +210,15 @@ class TenantSpawner(EndingSpawner):
         self.image = self.notebook_image
         self.set_trait("extra_resource_guarantees", {})
         self.set_trait("extra_resource_limits", {})
-        self.volumes, self.volume_mounts = sizes.volumes(grant), sizes.mounts(grant)
+        self.volumes, self.volume_mounts = pod_settings.volumes(grant), pod_settings.mounts(grant)
         self.node_selector = dict(pool.node_selector)
         self.tolerations = [dict(each) for each in pool.tolerations]
         self.image_pull_secrets = list(grant.image_pull_secrets)
-        self.image_pull_policy = sizes.pull_policy(self._policy)
-        self.profile_list = sizes.profiles(self._policy, grant)
+        self.image_pull_policy = pod_settings.pull_policy(self._policy)
+        self.profile_list = pod_settings.profiles(self._policy, grant)
         others = [name for name, each in self.user.spawners.items() if each.active and name]
-        why = sizes.not_offered(self.user_options, self._policy, grant)
-        if why := why or sizes.too_many(self.name, len({*others} - {self.name}), grant):
+        why = pod_settings.not_offered(self.user_options, self._policy, grant)
+        if why := why or pod_settings.too_many(self.name, len({*others} - {self.name}), grant):
             raise SpawnException(why, reason="not-offered")
         await super().load_user_options()
 
@@ -137,7 +238,7 @@ class TenantSpawner(EndingSpawner):
         try:
             await asyncio.wait(
                 {starting, looking},
-                timeout=self.start_timeout - ALMOST,
+                timeout=self.start_timeout - MARGIN_SECONDS,
                 return_when=asyncio.FIRST_COMPLETED,
             )
             if starting.done():
@@ -146,7 +247,7 @@ class TenantSpawner(EndingSpawner):
                 return str(starting.result())
         except SpawnException:
             raise
-        except tenants.NotFurnished as error:
+        except namespaces.NotProvisioned as error:
             raise SpawnException(str(error), reason="namespace") from None
         except ApiException as error:
             raise self._refused(error) from error
@@ -159,10 +260,12 @@ class TenantSpawner(EndingSpawner):
 
     async def prepare(self) -> None:
         """Have the user's namespace before there is a notebook. Raises NotFurnished."""
-        await tenants.prepare(self._reader, self._tenant)
+        await namespaces.prepare_namespace(self._reader, self._tenant)
 
     async def _ensure_namespace(self) -> None:
-        await tenants.ensure(self._reader, self._tenant, self._say, self.furnishing_seconds)
+        await namespaces.ensure_namespace(
+            self._reader, self._tenant, self._say, self.furnishing_seconds
+        )
         if await self._reader.pod(self.namespace, self.pod_name):
             # One of before: quotas count it until it is gone.
             self._say(_("Your earlier notebook is being ended."))
@@ -176,7 +279,7 @@ class TenantSpawner(EndingSpawner):
         """Keep `_trouble` true while the pod starts; return when waiting does not help."""
         since: float | None = None
         while True:
-            await asyncio.sleep(LOOKS)
+            await asyncio.sleep(LOOK_SECONDS)
             pod = self._pod
             if pod is None:
                 continue
@@ -192,24 +295,28 @@ class TenantSpawner(EndingSpawner):
             elif time.monotonic() - since > self.patience_seconds:
                 return
 
-    async def _why(self, pod: Object) -> Trouble | None:
+    async def _why(self, pod: Object) -> StartupProblem | None:
         node = pod["spec"].get("nodeName")
         if node:
             self._say(_("Your notebook starts on the node {node}.").format(node=node))
         claims: dict[str, Object] = {}
-        if pod_trouble.claims_matter(pod):
-            for name in pod_trouble.claims_of(pod):
+        if startup_problems.needs_claims(pod):
+            for name in startup_problems.claims_of(pod):
                 claim = await self._reader.claim(self.namespace, name)
                 if claim is not None:
                     told = await self._reader.events(self.namespace, "PersistentVolumeClaim", name)
-                    said = pod_trouble.newest_words(pod_trouble.of_this(claim, told))
+                    said = startup_problems.newest_message(startup_problems.events_of(claim, told))
                     claims[name] = {**claim, "said": said}
         events = await self._reader.events(self.namespace, "Pod", self.pod_name)
-        return pod_trouble.of_pod(pod, pod_trouble.of_this(pod, events), claims, time.time())
+        return startup_problems.problem_of_pod(
+            pod, startup_problems.events_of(pod, events), claims, time.time()
+        )
 
     def _refused(self, error: ApiException) -> SpawnException:
         if error.status in (403, 422):
-            return SpawnException(pod_trouble.of_refusal(words_of(error)).failed, reason="refused")
+            return SpawnException(
+                startup_problems.problem_of_refusal(refusal_message(error)).failed, reason="refused"
+            )
         return _unanswered(error)
 
     def _verdict(self) -> str:
@@ -267,7 +374,7 @@ class TenantSpawner(EndingSpawner):
             return  # one of several servers: the namespace is the user's
         await self.entitlement()
         with_data = self.loses_data or self._policy.on_removal == "delete"
-        if await tenants.remove(self._reader, self._tenant, with_data=with_data):
+        if await namespaces.mark_removed(self._reader, self._tenant, with_data=with_data):
             self.log.info("Marked the namespace %s as removed", self.namespace)
 
 

@@ -12,11 +12,10 @@ import os
 import sys
 
 from ...errors import TFClusterError
-from ...kube.api import access, account
+from ...kube.api import access
 from ...kube.controller import leader_election, process
-from ...kube.controller.metrics import Numbers, told
-from ...kube.controller.service import Service
-from . import names
+from ...kube.controller.process import ControllerProcess, NumberCollector, metrics_text
+from . import namespace_objects
 from .controller import Tenancy
 
 HOME = "tfcluster-hub"
@@ -33,7 +32,9 @@ def options(words: list[str]) -> argparse.Namespace:
         description="Furnishes the namespaces of the hub's users, and keeps them right.",
     )
     parser.add_argument("--home", default="", help=f"the hub's namespace; else its own, {HOME}")
-    parser.add_argument("--prefix", default="", help=f"of namespaces; else {names.VARIABLE}")
+    parser.add_argument(
+        "--prefix", default="", help=f"of namespaces; else {namespace_objects.PREFIX_VARIABLE}"
+    )
     parser.add_argument(
         "--hub-url",
         default=os.environ.get("TFCLUSTER_HUB_API", ""),
@@ -46,7 +47,7 @@ def options(words: list[str]) -> argparse.Namespace:
 def main(words: list[str]) -> int:
     """Work until somebody says that it is enough."""
     asked = options(words)
-    process.begin(asked)
+    process.apply_options(asked)
     try:
         return service(asked).work()
     except (TFClusterError, OSError) as error:
@@ -54,15 +55,19 @@ def main(words: list[str]) -> int:
         return process.FAILURE
 
 
-def service(asked: argparse.Namespace) -> Service:
+def service(asked: argparse.Namespace) -> ControllerProcess:
     """Connect. Raises BackendUnavailable; UsageError; OSError when the port is taken."""
-    prefix = names.prefix(asked.prefix)
+    prefix = namespace_objects.namespace_prefix(asked.prefix)
     api, own = access.connect(asked.context, asked.home)
-    home = asked.home or (own if account.in_pod() else HOME)
-    lease = leader_election.Leader(api, home, process.identity(asked), process.die, name=LEASE)
+    home = asked.home or (own if access.in_pod() else HOME)
+    lease = leader_election.Leader(
+        api, home, process.lease_identity(asked), process.die, name=LEASE
+    )
     hub = (asked.hub_url, os.environ.get(TOKEN, ""))
     tenancy = Tenancy(api, home, prefix, hub, lease.leads)
-    return Service(api, lease, tenancy, asked.health_port, lambda: metrics(tenancy, lease))
+    return ControllerProcess(
+        api, lease, tenancy, asked.health_port, lambda: metrics(tenancy, lease)
+    )
 
 
 def metrics(tenancy: Tenancy, lease: leader_election.Leader) -> str:
@@ -75,7 +80,7 @@ def metrics(tenancy: Tenancy, lease: leader_election.Leader) -> str:
         "tenancy_leads": lease.leads(),
         "tenancy_groups_known": tenancy.membership.known,
     }
-    return told((Numbers(numbers),))
+    return metrics_text((NumberCollector(numbers),))
 
 
 if __name__ == "__main__":

@@ -22,17 +22,15 @@ from typing import Any
 from ...i18n import _
 from ...kube.api import labels
 from ...kube.api.client import Api, ApiError, path
-from ...kube.api.informer import Informer, pause
-from ...kube.controller.turns import Turns
-from . import names, provisioning, removal, waiting
-from .accepted import Accepted
-from .caches import Caches
+from ...kube.api.informer import Informer, backoff_seconds
+from ...kube.controller.work_queue import KeyedWorkers
+from . import namespace_objects, provisioning
+from .caches import TenancyCaches
+from .entitlement_sources import AcceptedPolicy, Membership, OverridesFollower
 from .grants import Entitlement, task_classes
-from .membership import Membership
-from .objects import ACCOUNT, Place, marks, objects
-from .overrides import entitled
-from .overriding import Overriding
-from .pull_secrets import Pulling
+from .namespace_objects import ACCOUNT, TenantContext, namespace_annotations, tenant_objects
+from .policy import entitled
+from .provisioning import PullSecrets
 
 Object = dict[str, Any]
 
@@ -40,7 +38,7 @@ RESYNC = 600.0
 """Seconds after which a tenant is looked at although nothing changed."""
 SOON = 15.0
 """The same for one in trouble."""
-FURNISHED, TROUBLE = f"{labels.GROUP}/furnished", f"{labels.GROUP}/trouble"
+PROVISIONED, TROUBLE = f"{labels.GROUP}/furnished", f"{labels.GROUP}/trouble"
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 
 log = logging.getLogger(__name__)
@@ -61,12 +59,12 @@ class Tenancy:
         self, api: Api, home: str, prefix: str, hub: tuple[str, str], leads: Callable[[], bool]
     ) -> None:
         self._api, self._home, self._prefix, self._leads = api, home, prefix, leads
-        self.turns: Turns[str] = Turns(self._look, leads, self._tell)
-        self.caches = Caches(api, home, self.turns.work.add, self._wake_all)
-        self.accepted = Accepted(api, home, self._policy_changed)
+        self.turns: KeyedWorkers[str] = KeyedWorkers(self._look, leads, self._tell)
+        self.caches = TenancyCaches(api, home, self.turns.work.add, self._wake_all)
+        self.accepted = AcceptedPolicy(api, home, self._policy_changed)
         self.membership = Membership(*hub, self._user_changed)
-        self.overriding = Overriding(api, home, self._user_changed)
-        self._pulling = Pulling(api, home)
+        self.overriding = OverridesFollower(api, home, self._user_changed)
+        self._pulling = PullSecrets(api, home)
         self._new: dict[str, float] = {}
         """Since when a namespace is seen that is not furnished."""
         self._enough = threading.Event()
@@ -133,7 +131,7 @@ class Tenancy:
         self._wake_all()
 
     def _user_changed(self, user: str) -> None:
-        self.turns.work.add(names.namespace(user, self._prefix))
+        self.turns.work.add(namespace_objects.namespace_of_user(user, self._prefix))
 
     def _keep(self) -> None:
         """Publish the policy as it counts; look whether secrets are others."""
@@ -149,7 +147,7 @@ class Tenancy:
                 digests = self._look_at_secrets(digests)
             except Exception as error:  # noqa: BLE001 - nobody else would publish
                 log.warning("the policy cannot be published: %s", error)
-                self._enough.wait(pause(3))
+                self._enough.wait(backoff_seconds(3))
 
     def _look_at_secrets(self, before: dict[str, str]) -> dict[str, str]:
         policy = self.accepted.policy
@@ -174,15 +172,15 @@ class Tenancy:
             self._new.pop(name, None)
             return None
         head = found["metadata"]
-        notes, removed = head.get("annotations") or {}, removal.is_removed(found)
+        notes, removed = head.get("annotations") or {}, provisioning.is_removed(found)
         if head.get("deletionTimestamp"):
-            self._mark(found, "", [removal.under_way(found)])
-            return SOON if removal.discard_runs(self._api, name) else None
+            self._mark(found, "", [provisioning.deletion_message(found)])
+            return SOON if provisioning.discard_runs(self._api, name) else None
         user = notes.get(labels.USER, "")
-        if not user or names.namespace(user, self._prefix) != name:
+        if not user or namespace_objects.namespace_of_user(user, self._prefix) != name:
             self._mark(found, "", [self._not_its_name(user)])
             return None
-        if notes.get(FURNISHED) or removed:
+        if notes.get(PROVISIONED) or removed:
             self._new.pop(name, None)
         elif rest := self.membership.ask(self._new.setdefault(name, time.monotonic())):
             return rest
@@ -190,10 +188,10 @@ class Tenancy:
         self._mark(found, None if removed else digest, problems, self._of_group(user))
         if removed:
             policy = self.accepted.policy
-            if removal.loses_data(found, by_default=policy.on_removal == "delete"):
-                return removal.clear(self._api, found)
+            if provisioning.loses_data(found, by_default=policy.on_removal == "delete"):
+                return provisioning.delete_tenant(self._api, found)
             reason = _("user {user} was removed from the hub").format(user=user)
-            removal.stop_runs(self._api, name, reason)
+            provisioning.stop_runs(self._api, name, reason)
         if problems or waits:
             return SOON if problems else 2.0
         return RESYNC * random.uniform(0.8, 1.2)
@@ -202,9 +200,9 @@ class Tenancy:
         """What is wrong, the digest of what was made (empty: not all was), what is waited for."""
         head = found["metadata"]
         name, policy = head["name"], self.accepted.policy
-        removed = removal.is_removed(found)
+        removed = provisioning.is_removed(found)
         entitlement = self._entitled(user)
-        place = Place(
+        place = TenantContext(
             home=self._home,
             servers=self.caches.servers(),
             gpu_resource=policy.gpu_resource,
@@ -212,15 +210,15 @@ class Tenancy:
             operator_secrets=policy.operator_secrets,
             task_classes=task_classes(policy),
         )
-        wanted = objects(entitlement, place, namespace=name, removed=removed)
+        wanted = tenant_objects(entitlement, place, namespace=name, removed=removed)
         there = self.caches.there(name)
         problems = self._give_secrets(head, entitlement, there)
         certain = self.membership.known
         classes = {each["metadata"]["name"] for each in self.caches.classes.every()}
-        problems += provisioning.furnish(self._api, name, wanted, there, classes, certain=certain)
+        problems += provisioning.provision(self._api, name, wanted, there, classes, certain=certain)
         there = self.caches.there(name)
         complete = not problems and provisioning.is_complete(wanted, there)
-        late, waits = waiting.problems(self._api, name, there, self.caches.classes)
+        late, waits = provisioning.claim_problems(self._api, name, there, self.caches.classes)
         return problems + late, _digest(wanted) if complete else "", waits or not complete
 
     def _give_secrets(
@@ -243,7 +241,7 @@ class Tenancy:
         """What the namespace says of the user's group; nothing while the groups are not known."""
         if not self.membership.known:
             return {}
-        return marks(self._entitled(user))
+        return namespace_annotations(self._entitled(user))
 
     def _entitled(self, user: str) -> Entitlement:
         groups, override = self.membership.of(user), self.overriding.of(user)
@@ -255,7 +253,7 @@ class Tenancy:
                 key=labels.USER
             )
         text = _("the namespace says that it is of {user}, whose namespace is {name}")
-        return text.format(user=user, name=names.namespace(user, self._prefix))
+        return text.format(user=user, name=namespace_objects.namespace_of_user(user, self._prefix))
 
     def _mark(
         self,
@@ -273,7 +271,7 @@ class Tenancy:
         annotations, there = head.get("annotations") or {}, head.get("labels") or {}
         notes = {**of_group, TROUBLE: problems[0][:500] if problems else None}
         if digest != "":
-            notes[FURNISHED] = digest
+            notes[PROVISIONED] = digest
         notes = {key: value for key, value in notes.items() if annotations.get(key) != value}
         change: Object = {"annotations": notes} if notes else {}
         if any(there.get(key) != value for key, value in RESTRICTED.items()):

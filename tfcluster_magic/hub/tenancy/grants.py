@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from ...kube.objects import network_policy
 from ...quota.budgets import Budget
-from ...quota.limits import Term
+from ...quota.limits import OverrideTerm
 from ...spec import MEMORY_PATTERN, Model, PositiveSeconds
 
 Name = Annotated[
@@ -62,7 +62,7 @@ class Size(Model, frozen=True):
     memory_limit: Amount | None = None
 
 
-class Quota(Model, frozen=True):
+class TaskQuota(Model, frozen=True):
     """What all tasks of a user may have at once, notebooks aside; none: as much as there is."""
 
     cpu: Cores | None = None
@@ -73,7 +73,7 @@ class Quota(Model, frozen=True):
     run_storage: Amount | None = None
 
 
-class Amounts(Model, frozen=True):
+class ContainerAmounts(Model, frozen=True):
     """Amounts of one container; none: not said."""
 
     cpu: Cores | None = None
@@ -81,15 +81,15 @@ class Amounts(Model, frozen=True):
     ephemeral_storage: Amount | None = None
 
 
-class Limits(Model, frozen=True):
+class ContainerLimits(Model, frozen=True):
     """What a container may use at most, and what one gets that says nothing."""
 
-    max: Amounts = Amounts()
-    default: Amounts = Amounts(ephemeral_storage="10Gi")
-    request: Amounts = Amounts(ephemeral_storage="100Mi")
+    max: ContainerAmounts = ContainerAmounts()
+    default: ContainerAmounts = ContainerAmounts(ephemeral_storage="10Gi")
+    request: ContainerAmounts = ContainerAmounts(ephemeral_storage="100Mi")
 
 
-class Storage(Model, frozen=True):
+class StorageSizes(Model, frozen=True):
     """The claims of a user, of this machine the folders; none: not said.
 
     A claim that is there grows with its word and never shrinks. One of which nothing is said has a
@@ -140,9 +140,9 @@ class Grant(Model, frozen=True):
 
     sizes: tuple[Size, ...] = (Size(name="small"),)
     named_servers: Count = 0
-    quota: Quota = Quota()
-    limits: Limits = Limits()
-    storage: Storage = Storage()
+    quota: TaskQuota = TaskQuota()
+    limits: ContainerLimits = ContainerLimits()
+    storage: StorageSizes = StorageSizes()
     shared_data: tuple[SharedData, ...] = ()
     image_pull_secrets: tuple[Name, ...] = ()
     require_digest: bool = False
@@ -174,7 +174,7 @@ class Image(Model, frozen=True):
     title: str = ""
 
 
-class Policy(Model, frozen=True):
+class HubPolicy(Model, frozen=True):
     """The whole file, read: `grants` has each group's words over those of `default`."""
 
     default: Grant = Grant()
@@ -183,12 +183,12 @@ class Policy(Model, frozen=True):
     placement: Placement = Placement()
     images: tuple[Image, ...] = ()
     gpu_resource: str = "nvidia.com/gpu"
-    dns: tuple[network_policy.Resolver, ...] = network_policy.DNS
+    dns: tuple[network_policy.DnsResolver, ...] = network_policy.DEFAULT_DNS
     operator_secrets: bool = True
     on_removal: Literal["keep", "delete"] = "keep"
 
 
-def task_classes(policy: Policy) -> tuple[str, ...]:
+def task_classes(policy: HubPolicy) -> tuple[str, ...]:
     """The priority classes of tasks that any group has: who changes groups has some of each."""
     every = (policy.default, *policy.grants.values())
     return tuple(sorted({grant.priority_class for grant in every} - {""}))
@@ -202,10 +202,10 @@ class Entitlement(msgspec.Struct, frozen=True):
 
     grant: Grant
     group: str = ""
-    override: Term | None = None
+    override: OverrideTerm | None = None
 
 
-def for_groups(policy: Policy, groups: Iterable[str]) -> Entitlement:
+def entitlement_for_groups(policy: HubPolicy, groups: Iterable[str]) -> Entitlement:
     """What a member of these groups may have; groups that the policy does not name do not count."""
     known = sorted(
         (each for each in groups if each in policy.grants),

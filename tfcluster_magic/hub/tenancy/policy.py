@@ -1,32 +1,96 @@
-"""The policy file of the hub's administrators: read strictly, a mistake told with its line. Pure.
+"""The policy file of the hub's administrators, and overrides for single users. Pure.
 
-Promises that what it returns fits together (limits are not below what is reserved, names stand
-there once), that a group's words lie over those of `default`, mappings word by word and lists as a
-whole, and that of a mistake the line, what stands there and what is allowed is told. `grants` has
-the words and their defaults.
+The file is read strictly, and a mistake told with its line, what stands there and what is allowed.
+What is returned fits together: limits are not below what is reserved, names stand there once. A
+group's words lie over those of `default`, mappings word by word and lists as a whole; an override
+lies over both until it ends. `grants` has the words and their defaults.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
 import yaml
 from msgspec import Meta
 
-from ...errors import TFClusterError
+from ...errors import InvalidRequest, Problem, TFClusterError, one_line
 from ...i18n import _
-from ...kube.api.amounts import quantity
+from ...kube.api.resource_amounts import parse_quantity
 from ...kube.objects import images, network_policy
+from ...quota.limits import Limits, OverrideTerm, Quota
 from ...spec import Model
-from ...spec.quantities import number_rule, odd_numbers
-from . import lines
-from .grants import Amounts, Entitlement, Grant, Image, Placement, Policy, for_groups
-from .lines import Step
+from ...spec.quantities import non_finite_numbers, number_rule
+from .grants import (
+    ContainerAmounts,
+    Entitlement,
+    Grant,
+    HubPolicy,
+    Image,
+    Placement,
+    entitlement_for_groups,
+)
 
-__all__ = ["Entitlement", "Grant", "Policy", "PolicyMistake", "for_groups", "parse"]
+Step = str | int
+"""A key of a mapping, or the place in a list."""
+
+
+def line_of(text: str, path: tuple[Step, ...]) -> int:
+    """The line, from 1, of what is at `path` in a text that is YAML."""
+    node = yaml.compose(text, Loader=yaml.SafeLoader)
+    line = 1
+    for step in path:
+        if isinstance(node, yaml.MappingNode):
+            found = next(((k, v) for k, v in node.value if k.value == step), None)
+            if found is None:
+                break
+            key, node = found
+            line = key.start_mark.line + 1
+        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int):
+            if step >= len(node.value):
+                break
+            node = node.value[step]
+            line = node.start_mark.line + 1
+        else:
+            break
+    return line
+
+
+def repeated_key(text: str) -> tuple[int, str] | None:
+    """The first key that stands twice in one mapping, with its line."""
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    for mapping in _mappings(root):
+        seen: set[str] = set()
+        for key, _value in mapping.value:
+            if key.value in seen:
+                return key.start_mark.line + 1, str(key.value)
+            seen.add(key.value)
+    return None
+
+
+def _mappings(node: yaml.Node | None) -> Iterator[yaml.MappingNode]:
+    if isinstance(node, yaml.MappingNode):
+        yield node
+        for _key, value in node.value:
+            yield from _mappings(value)
+    elif isinstance(node, yaml.SequenceNode):
+        for each in node.value:
+            yield from _mappings(each)
+
+
+# -- the policy file
+
+__all__ = [
+    "Entitlement",
+    "Grant",
+    "HubPolicy",
+    "PolicyMistake",
+    "entitlement_for_groups",
+    "parse_policy",
+]
 
 Where = tuple[Step, ...]
 CLAIMS = ("workspace", "data", "log")
@@ -56,7 +120,7 @@ class _File(Model, frozen=True):
     placement: Placement = Placement()
     images: tuple[Image, ...] = ()
     gpu_resource: Annotated[str, Meta(min_length=1)] = "nvidia.com/gpu"
-    dns: tuple[network_policy.Resolver, ...] = network_policy.DNS
+    dns: tuple[network_policy.DnsResolver, ...] = network_policy.DEFAULT_DNS
     operator_secrets: bool = True
     on_removal: Literal["keep", "delete"] = "keep"
 
@@ -67,7 +131,7 @@ class _Group(Grant, frozen=True):
     priority: Annotated[int, Meta(ge=-1_000_000, le=1_000_000)] = 0
 
 
-def parse(text: str) -> Policy:
+def parse_policy(text: str) -> HubPolicy:
     """The policy that a file says; an empty one says the defaults.
 
     Raises:
@@ -75,7 +139,7 @@ def parse(text: str) -> Policy:
     """
     try:
         said = yaml.safe_load(text)
-        twice = lines.repeated(text)
+        twice = repeated_key(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         why = getattr(error, "problem", None) or str(error)
@@ -86,15 +150,15 @@ def parse(text: str) -> Policy:
     if twice:
         line, key = twice
         raise PolicyMistake(line, _("{word} stands here a second time").format(word=key))
-    return _Reader(text).policy({} if said is None else said)
+    return _PolicyReader(text).policy({} if said is None else said)
 
 
-class _Reader:
+class _PolicyReader:
     def __init__(self, text: str) -> None:
         self._text = text
 
-    def policy(self, said: object) -> Policy:
-        for path, text in odd_numbers(said):
+    def policy(self, said: object) -> HubPolicy:
+        for path, text in non_finite_numbers(said):
             what = _("got {value!r}; {why}").format(value=text, why=number_rule())
             raise self._mistake(_steps(f".{path}"), what)
         file = self._convert(said, _File, ())
@@ -111,7 +175,7 @@ class _Reader:
             raise self._mistake(("dns",), why)
         self._unique("images", (each.name for each in file.images), ("images",))
         self._images(file.images, any(g.require_digest for g in (default, *grants.values())))
-        return Policy(
+        return HubPolicy(
             default=default,
             grants=grants,
             priorities=priorities,
@@ -147,7 +211,7 @@ class _Reader:
         """One grant, whose words fit one another. Raises PolicyMistake."""
         grant: Grant = self._convert(said, Grant, where)
         for place, network in enumerate(grant.egress):
-            if why := network_policy.mistake(network):
+            if why := network_policy.network_mistake(network):
                 raise self._mistake((*where, "egress", place), why)
         if not grant.sizes:
             raise self._mistake((*where, "sizes"), _("there must be one size at least"))
@@ -171,7 +235,7 @@ class _Reader:
         for place, each in enumerate(offered):
             why = ""
             try:
-                found = images.parse(each.image)
+                found = images.parse_image(each.image)
             except ValueError as error:
                 why = str(error)
             else:
@@ -187,14 +251,16 @@ class _Reader:
 
     def _limits(self, grant: Grant, where: Where) -> None:
         limits = grant.limits
-        for word in Amounts.__struct_fields__:
-            json = Amounts.__struct_encode_fields__[Amounts.__struct_fields__.index(word)]
+        for word in ContainerAmounts.__struct_fields__:
+            json = ContainerAmounts.__struct_encode_fields__[
+                ContainerAmounts.__struct_fields__.index(word)
+            ]
             default, most = getattr(limits.default, word), getattr(limits.max, word)
             self._most(default, most, (*where, "default", json))
             self._most(getattr(limits.request, word), default or most, (*where, "request", json))
 
     def _most(self, less: object, more: object, where: Where) -> None:
-        if less is not None and more is not None and quantity(less) > quantity(more):
+        if less is not None and more is not None and parse_quantity(less) > parse_quantity(more):
             why = _("{less} is more than {more}").format(less=less, more=more)
             raise self._mistake(where, why)
 
@@ -207,7 +273,7 @@ class _Reader:
             seen.add(name)
 
     def _mistake(self, where: Where, what: str) -> PolicyMistake:
-        line = lines.line_of(self._text, where)
+        line = line_of(self._text, where)
         return PolicyMistake(line, f"{_shown(where)}: {what}" if where else what)
 
 
@@ -236,7 +302,7 @@ def _words(kind: type[Any], path: Where) -> tuple[str, ...]:
 
 def _rule(kind: type[Any], path: Where) -> str:
     """What is allowed at `path`, where the model says it in words."""
-    return _said_of(_type_at(kind, path))
+    return _description(_type_at(kind, path))
 
 
 def _type_at(kind: type[Any], path: Where) -> Any:
@@ -249,13 +315,13 @@ def _type_at(kind: type[Any], path: Where) -> Any:
     return info
 
 
-def _said_of(info: Any) -> str:
+def _description(info: Any) -> str:
     if isinstance(info, msgspec.inspect.Metadata):
         return str((info.extra_json_schema or {}).get("description", ""))
     if isinstance(info, msgspec.inspect.LiteralType):
         return _("it is one of {words}").format(words=", ".join(map(str, info.values)))
     if isinstance(info, msgspec.inspect.UnionType):
-        return next((said for each in info.types if (said := _said_of(each))), "")
+        return next((said for each in info.types if (said := _description(each))), "")
     return ""
 
 
@@ -269,3 +335,115 @@ def _struct(info: Any) -> Any:
 def _shown(where: Where) -> str:
     text = "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in where)
     return text.lstrip(".")
+
+
+# -- overrides: more, or less, for one user until a time
+
+LONGEST = 366 * 86400.0
+"""Seconds from now that an override may count at most: what is for longer belongs in the policy."""
+MOST_REASON = 500
+PARTS = ("quota", "storage", "budget")
+_STORAGE = ("workspace", "data", "log")
+
+
+class Override(Model, frozen=True, omit_defaults=False):
+    """One user's; `until` and `at` are Unix seconds, the parts have words as in the policy."""
+
+    until: float
+    reason: str
+    by: str = ""
+    at: float = 0.0
+    quota: dict[str, Any] = {}
+    storage: dict[str, Any] = {}
+    budget: dict[str, Any] = {}
+
+
+Overrides = Mapping[str, Override]
+_KIND = dict[str, Override]
+
+
+def read_overrides(text: str | bytes) -> dict[str, Override]:
+    """The overrides of a file or a ConfigMap; of nothing none. Raises ValueError."""
+    return msgspec.json.decode(text, type=_KIND) if text.strip() else {}
+
+
+def encode_overrides(overrides: Overrides) -> bytes:
+    """The same as text."""
+    return msgspec.json.format(msgspec.json.encode(dict(sorted(overrides.items()))), indent=1)
+
+
+def checked_override(override: Override, now: float) -> Override:
+    """The same, its reason on one line.
+
+    Raises:
+        InvalidRequest: it says nothing, or what no policy could say, or for no time.
+    """
+    wrong = []
+    reason = one_line(" ".join(override.reason.split())).strip()
+    if not reason or len(reason) > MOST_REASON:
+        rule = _("say why, in at most {most} characters: the user reads it")
+        wrong.append(Problem("reason", override.reason, rule.format(most=MOST_REASON)))
+    if not now < override.until <= now + LONGEST:
+        rule = _("a time within the next 366 days; what is for longer belongs in the policy")
+        wrong.append(Problem("until", override.until, rule))
+    parts = _parts(override)
+    if not parts:
+        rule = _("say what is allowed: words of quota, storage or budget")
+        wrong.append(Problem("quota", None, rule))
+    unknown = sorted(override.storage.keys() - set(_STORAGE))
+    if unknown:
+        rule = _("use {words}").format(words=", ".join(_STORAGE))
+        wrong.append(Problem("storage", unknown[0], rule))
+    try:
+        parse_policy(json.dumps({"default": parts}))
+    except PolicyMistake as mistake:
+        field, _colon, why = mistake.what.removeprefix("default.").partition(": ")
+        wrong.append(Problem(field, None, why or field))
+    if wrong:
+        raise InvalidRequest(wrong, _("nothing was overridden"))
+    return msgspec.structs.replace(override, reason=reason)
+
+
+def entitled(
+    policy: HubPolicy, groups: Iterable[str], override: Override | None, now: float
+) -> Entitlement:
+    """What a member of these groups with this override may have now."""
+    found = entitlement_for_groups(policy, groups)
+    if override is None or override.until <= now:
+        return found
+    below = msgspec.to_builtins(found.grant)
+    above = _parts(override)
+    merged = {**below, **{part: {**below.get(part, {}), **above[part]} for part in above}}
+    try:
+        grant = msgspec.convert(merged, Grant)
+    except msgspec.ValidationError:
+        return found  # of another release, which had other words
+    term = OverrideTerm(until=override.until, reason=override.reason)
+    return Entitlement(grant, found.group, term)
+
+
+def next_end(overrides: Overrides, now: float) -> float | None:
+    """When the next of them ends; None: none will."""
+    return min((each.until for each in overrides.values() if each.until > now), default=None)
+
+
+def limits_of(entitlement: Entitlement) -> Limits:
+    """What a notebook of this machine is told."""
+    grant = entitlement.grant
+    quota = grant.quota
+    return Limits(
+        group=entitlement.group,
+        quota=Quota(cpu=quota.cpu, memory=quota.memory, gpu=quota.gpu, pods=quota.pods),
+        budget=_granted(grant, "budget"),
+        storage={name: size for name, size in grant.storage.said.items() if size is not None},
+        override=entitlement.override,
+    )
+
+
+def _granted(grant: Grant, part: str) -> dict[str, Any]:
+    found = msgspec.to_builtins(getattr(grant, part, None))
+    return found if isinstance(found, dict) else {}
+
+
+def _parts(override: Override) -> dict[str, dict[str, Any]]:
+    return {part: words for part in PARTS if (words := getattr(override, part))}

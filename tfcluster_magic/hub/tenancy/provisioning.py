@@ -1,21 +1,37 @@
-"""Making one namespace what it shall be: what is missing is made, what was altered put right.
+"""Provision a tenant's namespace, and clear that of a removed user.
 
-Promises that what is as it shall be costs no call, that a claim never shrinks and one that has a
-volume is never deleted, and that a refusal is a sentence and does not keep the rest from being
-made. Raises only what may work later: an API server that does not answer.
+Objects are made, changed and removed; pull secrets are copied by name and kept up to date; claims
+that are not there yet are explained. A namespace is deleted only when its annotation says that the
+data shall go, or the policy does, and only after its runs.
 """
 
 from __future__ import annotations
 
+import hashlib
+import logging
+import threading
+import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ...i18n import _
 from ...kube.api import labels
-from ...kube.api.client import Api, ApiError, Object, path
-from ...kube.api.gone import discard, find
-from . import alike
+from ...kube.api.client import (
+    COLLECTOR_FINALIZERS,
+    Api,
+    ApiError,
+    Object,
+    discard_object,
+    find_object,
+    foreign_finalizers,
+    is_deleted,
+    path,
+)
+from ...kube.api.decoding import condition, epoch_seconds
+from ...kube.api.informer import Informer
+from . import caches
 from .caches import RESOURCES
+from .namespace_objects import HUB, MANAGED_BY, MANAGER
 
 There = Mapping[tuple[str, str], Object]
 
@@ -27,7 +43,7 @@ OF_A_GROUP = ("ServiceAccount", "LimitRange", "ResourceQuota", CLAIM)
 NETWORKS = ("NetworkPolicy", "notebook-to-networks")
 
 
-def furnish(
+def provision(
     api: Api,
     namespace: str,
     wanted: Sequence[Object],
@@ -55,7 +71,7 @@ def furnish(
         key = (each["kind"], each["metadata"]["name"])
         found = there.get(key)
         keeps = found is not None and not certain and _of_a_group(key)
-        astray = found is not None and key[0] == CLAIM and alike.is_astray(each, found, classes)
+        astray = found is not None and key[0] == CLAIM and caches.is_astray(each, found, classes)
         if keeps or (found is not None and not astray and _is_right(each, found)):
             continue
         if astray:
@@ -74,7 +90,7 @@ def furnish(
             problems += _tried(
                 lambda key=key, found=found: _discard(api, namespace, key, found), key
             )
-        elif alike.mounted_at(found):
+        elif caches.mounted_at(found):
             problems += _tried(lambda key=key: _unmount(api, namespace, key), key)
     return problems
 
@@ -90,13 +106,13 @@ def _of_a_group(key: tuple[str, str]) -> bool:
 
 
 def _is_right(wanted: Object, found: Object) -> bool:
-    if wanted["kind"] == CLAIM and alike.grows(wanted, found):
+    if wanted["kind"] == CLAIM and caches.must_grow(wanted, found):
         return False
-    return alike.is_as(wanted, found)
+    return caches.is_as_wanted(wanted, found)
 
 
 def _discard(api: Api, namespace: str, key: tuple[str, str], found: Object) -> None:
-    discard(api, path(RESOURCES[key[0]], namespace, key[1]), found["metadata"]["uid"])
+    discard_object(api, path(RESOURCES[key[0]], namespace, key[1]), found["metadata"]["uid"])
 
 
 def _unmount(api: Api, namespace: str, key: tuple[str, str]) -> None:
@@ -125,13 +141,17 @@ def _put_right(api: Api, namespace: str, wanted: Object, found: Object | None) -
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise
-            found = find(api, f"{where}/{name}")  # without our label, or newer than the cache
+            found = find_object(
+                api, f"{where}/{name}"
+            )  # without our label, or newer than the cache
         else:
             return
     if found is None or _is_right(wanted, found):
         return
     if kind == "RoleBinding" and found.get("roleRef") != wanted["roleRef"]:
-        discard(api, f"{where}/{name}", found["metadata"]["uid"])  # a roleRef cannot be changed
+        discard_object(
+            api, f"{where}/{name}", found["metadata"]["uid"]
+        )  # a roleRef cannot be changed
         api.create(where, wanted)
     elif kind in MERGED:
         api.merge(f"{where}/{name}", _change(wanted, found))
@@ -144,7 +164,266 @@ def _change(wanted: Object, found: Object) -> Object:
     change: Object = {"metadata": {"labels": wanted["metadata"]["labels"]}}
     if wanted["kind"] != CLAIM:
         return {**change, "imagePullSecrets": wanted["imagePullSecrets"]}
-    change["metadata"]["annotations"] = {labels.MOUNTED_AT: alike.mounted_at(wanted) or None}
-    if alike.grows(wanted, found):
+    change["metadata"]["annotations"] = {labels.MOUNTED_AT: caches.mounted_at(wanted) or None}
+    if caches.must_grow(wanted, found):
         change["spec"] = {"resources": wanted["spec"]["resources"]}
     return change
+
+
+# -- claims that are not there yet.
+# Nothing is said of one that waits for its first pod, since it shall, or is only just made.
+
+CLAIM_SECONDS = 15.0
+"""Seconds for which a claim may be Pending without a word."""
+
+
+def claim_problems(
+    api: Api, namespace: str, there: There, classes: Informer
+) -> tuple[list[str], bool]:
+    """What keeps claims from being there, and whether any is waited for. Raises ApiError."""
+    found, waits = [], False
+    for (kind, name), claim in sorted(there.items()):
+        if kind != CLAIM or claim.get("phase") not in (None, "", "Pending"):
+            continue
+        said = _claim_problem(api, namespace, name, claim, _by_name(classes))
+        waits = waits or said is not None
+        if said:
+            found.append(said)
+    return found, waits
+
+
+def _by_name(classes: Informer) -> dict[str, Object]:
+    return {each["metadata"]["name"]: each for each in classes.every()}
+
+
+def _claim_problem(
+    api: Api, namespace: str, name: str, claim: Object, classes: Mapping[str, Object]
+) -> str | None:
+    """Why one claim is not there: a sentence, empty for not yet, None for as it shall be."""
+    spec = claim["spec"]
+    wanted = spec.get("storageClassName")
+    if spec.get("volumeName") or wanted == "":
+        text = _("claim {name} waits for the volume {volume}, which is not there or is not free")
+        why = text.format(name=name, volume=spec.get("volumeName") or "-")
+    elif wanted is None:
+        text = _(
+            "claim {name} names no StorageClass, and the cluster has no default: "
+            "an administrator says storage.class in the policy of the hub"
+        )
+        why = text.format(name=name)
+    elif wanted not in classes:
+        text = _(
+            "claim {name} waits for the StorageClass {class_}, which is not there: an "
+            "administrator makes it, or says another in the policy of the hub (storage.class)"
+        )
+        return text.format(name=name, class_=wanted)
+    elif classes[wanted]["waits"]:
+        return None
+    else:
+        why = ""
+    since = epoch_seconds(claim["metadata"].get("creationTimestamp"))
+    age = time.time() - since if since is not None else CLAIM_SECONDS
+    if age < CLAIM_SECONDS:
+        return ""
+    return why or _pending_message(api, namespace, name, age)
+
+
+def _pending_message(api: Api, namespace: str, name: str, age: float) -> str:
+    chosen = f"involvedObject.kind={CLAIM},involvedObject.name={name}"
+    events = api.every(path("events", namespace), fieldSelector=chosen).items
+    own = [each for each in events if (each.get("involvedObject") or {}).get("name") == name]
+    newest = max(own, key=lambda each: str(each.get("lastTimestamp") or ""), default={})
+    text = _("claim {name} is Pending for {seconds} s: {why}")
+    why = str(newest.get("message") or _("nobody says why"))
+    return text.format(name=name, seconds=round(age), why=why)
+
+
+# -- secrets that open registries: copied from the hub's namespace into tenants'.
+# They are read by name, and never listed or watched: a right to list secrets is one to read them
+# all. Nothing of them is logged or kept beyond this process.
+
+SECRET_READ_SECONDS = 10.0
+"""Seconds for which what was read is believed."""
+SECRET_WRITE_SECONDS = 600.0
+"""Seconds after which a copy is written again, for nobody watches whether it was altered."""
+REGISTRY_TYPE = "kubernetes.io/dockerconfigjson"
+REGISTRY_CONTENT = ".dockerconfigjson"
+
+
+class PullSecrets:
+    """Copies of the secrets that the policy names."""
+
+    def __init__(self, api: Api, home: str) -> None:
+        self._api, self._home = api, home
+        self._sources: dict[str, tuple[float, str, str]] = {}
+        self._copies: dict[tuple[str, str], tuple[str, float]] = {}
+        self._lock = threading.Lock()
+
+    def digest(self, name: str) -> str:
+        """What changes with a secret's content; empty for one that cannot be read."""
+        return hashlib.sha256(self._source(name)[0].encode()).hexdigest()
+
+    def give(
+        self, namespace: str, uid: str, names: tuple[str, ...], before: frozenset[str]
+    ) -> list[str]:
+        """Make the copies of a tenant right, and take away those of `before` that no policy names
+        any more; what is wrong, as sentences. Raises ApiError.
+        """
+        problems = []
+        for name in names:
+            content, problem = self._source(name)
+            if problem:
+                problems.append(problem)
+                continue
+            digest = hashlib.sha256(content.encode()).hexdigest()
+            now = time.monotonic()
+            written, at = self._copies.get((uid, name), ("", now))
+            if written != digest or now > at + SECRET_WRITE_SECONDS:
+                self._write(namespace, name, content)
+                self._copies[uid, name] = (digest, now)
+        for name in before.difference(names):
+            self._take(namespace, name)
+            self._copies.pop((uid, name), None)
+        return problems
+
+    def _source(self, name: str) -> tuple[str, str]:
+        with self._lock:
+            at, content, problem = self._sources.get(name, (float("-inf"), "", ""))
+            if time.monotonic() >= at + SECRET_READ_SECONDS:
+                content, problem = self._read(name)
+                self._sources[name] = (time.monotonic(), content, problem)
+            return content, problem
+
+    def _read(self, name: str) -> tuple[str, str]:
+        try:
+            found = self._api.get(path("secrets", self._home, name))
+        except ApiError as error:
+            if error.unanswered:
+                raise
+            text = _("the pull secret {name} of {home} cannot be read: {why}")
+            return "", text.format(name=name, home=self._home, why=error.message)
+        content = (found.get("data") or {}).get(REGISTRY_CONTENT)
+        if found.get("type") != REGISTRY_TYPE or content is None:
+            text = _("the pull secret {name} of {home} is not of type {type}")
+            return "", text.format(name=name, home=self._home, type=REGISTRY_TYPE)
+        return content, ""
+
+    def _write(self, namespace: str, name: str, content: str) -> None:
+        marks = {MANAGED_BY: MANAGER, HUB: self._home, labels.FOR_TASKS: "true"}
+        body: Object = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": REGISTRY_TYPE,
+            "metadata": {"name": name, "labels": marks},
+            "data": {REGISTRY_CONTENT: content},
+        }
+        where = path("secrets", namespace)
+        try:
+            self._api.create(where, body)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+            change = {"metadata": {"labels": marks}, "data": body["data"]}
+            self._api.merge(f"{where}/{name}", change)
+
+    def _take(self, namespace: str, name: str) -> None:
+        try:
+            self._api.delete(path("secrets", namespace, name))
+        except ApiError as error:
+            if not error.gone:
+                raise
+
+
+# -- users who were removed: rights go, runs are stopped, data stays.
+# A namespace that goes before its runs can stay Terminating. One thing that keeps a namespace is
+# removed, the finalizers of TFClusters: no other controller has any business on our kind.
+
+REMOVED, REMOVED_DATA = f"{labels.GROUP}/removed", f"{labels.GROUP}/removed-data"
+REMOVAL_SECONDS = 1.0
+"""Seconds until one looks whether runs and pods have gone."""
+FINAL = ("Succeeded", "Failed", "Stopped")
+
+log = logging.getLogger(__name__)
+
+
+def is_removed(namespace: Object) -> bool:
+    """Whether the hub says that the user of a namespace was removed."""
+    return REMOVED in (namespace["metadata"].get("annotations") or {})
+
+
+def loses_data(namespace: Object, by_default: bool) -> bool:
+    """Whether the data of a removed user shall go: as was asked, else as the policy says."""
+    said = (namespace["metadata"].get("annotations") or {}).get(REMOVED_DATA)
+    return by_default if said is None else said == "true"
+
+
+def deletion_message(namespace: Object) -> str:
+    """Say of a namespace that is being deleted what keeps it, if Kubernetes knows."""
+    told = condition(namespace, "NamespaceFinalizersRemaining")
+    if told.get("status") != "True":
+        return _("the namespace is being deleted")
+    text = _("the namespace is being deleted, and finalizers keep it. Kubernetes says: {why}")
+    return text.format(why=told.get("message", ""))
+
+
+def stop_runs(api: Api, namespace: str, reason: str) -> None:
+    """Stop what still runs, with a reason that its record keeps. Raises ApiError."""
+    where = path("tfclusters", namespace)
+    for run in api.every(where).items:
+        over = (run.get("status") or {}).get("phase") in FINAL
+        if not over and not (run.get("spec") or {}).get("stop"):
+            stop = {"reason": reason, "by": "tfcluster-tenancy", "at": time.time()}
+            api.merge(f"{where}/{run['metadata']['name']}", {"spec": {"stop": stop}})
+
+
+def discard_runs(api: Api, namespace: str) -> bool:
+    """Delete the runs of a namespace; whether there was one. Raises ApiError.
+
+    A namespace that is deleted before them waits for their pods, and these for their Jobs, which
+    make no other pods there any more and let none go that has failed:
+    https://kubernetes.io/docs/concepts/workloads/controllers/job/#backoff-limit-per-index
+    Finalizers that somebody else has set would keep them for ever, and are removed.
+    """
+    where = path("tfclusters", namespace)
+    runs = api.every(where).items
+    for run in runs:
+        name = run["metadata"]["name"]
+        if not is_deleted(run):
+            discard_object(api, f"{where}/{name}", run["metadata"]["uid"])
+        elif foreign_finalizers(run):
+            _release(api, f"{where}/{name}", run)
+    return bool(runs)
+
+
+def _release(api: Api, where: str, run: Object) -> None:
+    """Remove what keeps a deleted run; what somebody changed just now is tried next time.
+
+    Raises ApiError.
+    """
+    head = run["metadata"]
+    left = [each for each in head["finalizers"] if each in COLLECTOR_FINALIZERS]
+    log.info(
+        "%s/%s: released from %s",
+        head["namespace"],
+        head["name"],
+        ", ".join(foreign_finalizers(run)),
+    )
+    change = {"resourceVersion": head["resourceVersion"], "finalizers": left or None}
+    try:
+        api.merge(where, {"metadata": change})
+    except ApiError as error:
+        if not error.gone and error.status != 409:
+            raise
+
+
+def delete_tenant(api: Api, found: Object) -> float | None:
+    """Delete the runs of a namespace, then itself; seconds until the next look, None when it is
+    done. Raises ApiError.
+    """
+    namespace = found["metadata"]["name"]
+    runs = discard_runs(api, namespace)
+    tasks = "app.kubernetes.io/managed-by=tfcluster-operator"
+    if runs or api.every(path("pods", namespace), labelSelector=tasks).items:
+        return REMOVAL_SECONDS
+    discard_object(api, path("namespaces", "", namespace), found["metadata"]["uid"])
+    return None

@@ -1,1 +1,1 @@
-"""TODO."""
+"""The API of Kubernetes: access, client, caches, labels and amounts of resources."""

@@ -1,10 +1,12 @@
-"""The way to an API server and to a namespace in it, and what its refusals mean to a person.
+"""The connection to an API server and its namespace, and what its refusals mean to a person.
 
-Promises a connection with the credentials that kubectl would use in the same place, and for each
-`ApiError` one `TFClusterError` that names the server, what was asked and what to do. Reads
-kubeconfig and the service account's files; never changes them, never talks to the server itself.
+Credentials are those that kubectl would use in the same place: kubeconfig or the pod's service
+account. Each `ApiError` becomes one `TFClusterError` that names the server, what was asked and what
+to do. This module only reads kubeconfig and the service account's files, and imports nothing heavy:
+every command asks `in_pod` before it knows where clusters run.
 
 Ref: https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/
+Ref: https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import (
@@ -24,12 +27,42 @@ from ...errors import (
     TFClusterError,
 )
 from ...i18n import _
-from . import account
 
 if TYPE_CHECKING:
     from kubernetes.client.configuration import Configuration
 
     from .client import Api, ApiError
+
+SERVICE_ACCOUNT_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+def in_pod() -> bool:
+    """Whether this process runs in a pod that may talk to the API server."""
+    return (
+        bool(os.environ.get("KUBERNETES_SERVICE_HOST"))
+        and (SERVICE_ACCOUNT_FOLDER / "token").is_file()
+    )
+
+
+def pod_namespace() -> str:
+    """The namespace of this pod; empty outside of pods."""
+    try:
+        return (SERVICE_ACCOUNT_FOLDER / "namespace").read_text().strip()
+    except OSError:
+        return ""
+
+
+def client_not_installed() -> BackendUnavailable:
+    """What to say where the official client is missing."""
+    return BackendUnavailable(
+        _(
+            "Kubernetes needs a package that is not installed: "
+            "`pip install 'tfcluster-magic[kubernetes]'`"
+        )
+    )
+
+
+# The connection.
 
 DEFAULT_NAMESPACE = "default"
 _FORBIDDEN = re.compile(
@@ -51,11 +84,11 @@ def connect(context: str = "", namespace: str = "") -> tuple[Api, str]:
     try:
         from kubernetes.client.configuration import Configuration
     except ImportError:
-        raise account.not_installed() from None
+        raise client_not_installed() from None
     from .client import Api
 
     configuration = Configuration()
-    if account.in_pod() and not context and not os.environ.get("KUBECONFIG"):
+    if in_pod() and not context and not os.environ.get("KUBECONFIG"):
         found = _from_pod(configuration)
     else:
         found = _from_kubeconfig(configuration, context)
@@ -68,7 +101,7 @@ def _from_pod(configuration: Configuration) -> str:
 
     try:
         load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-        return account.namespace()
+        return pod_namespace()
     except (ConfigException, OSError) as error:
         raise BackendUnavailable(
             _("the service account of this pod cannot be used: {why}").format(why=error)
@@ -113,7 +146,7 @@ def _from_kubeconfig(configuration: Configuration, context: str) -> str:
 # -- refusals ------------------------------------------------------------------------------------
 
 
-def explain(error: ApiError, what: str = "", *, server: str = "") -> TFClusterError:
+def explain_api_error(error: ApiError, what: str = "", *, server: str = "") -> TFClusterError:
     """What `error` means to whoever asked.
 
     Args:
@@ -138,7 +171,9 @@ def explain(error: ApiError, what: str = "", *, server: str = "") -> TFClusterEr
     if error.status == 409:
         return Conflict(_("the API server refuses: {why}").format(why=error.message))
     if error.status == 422:
-        return InvalidRequest(problems(error) or [Problem(what or "spec", None, error.message)])
+        return InvalidRequest(
+            schema_problems(error) or [Problem(what or "spec", None, error.message)]
+        )
     return TFClusterError(
         _("the API server {server} refuses ({status}): {why}").format(
             server=server, status=error.status, why=error.message or error.reason
@@ -163,11 +198,11 @@ def _unanswered(error: ApiError, server: str) -> BackendUnavailable:
             "right cluster, is the network (VPN, proxy) up? `kubectl get --raw /readyz` says the "
             "same"
         )
-    why = _words_of(error.message) or error.reason
+    why = _network_error_text(error.message) or error.reason
     return BackendUnavailable(text.format(server=server, status=error.status, why=why))
 
 
-def _words_of(message: str) -> str:
+def _network_error_text(message: str) -> str:
     """What a network error says to a person: without the names of Python objects."""
     if found := re.search(r"\[Errno -?\d+\] ([^'\")]+)", message):
         return found.group(1)
@@ -222,7 +257,7 @@ def _missing(error: ApiError, what: str) -> TFClusterError:
     return NotFound(_("there is no {what}").format(what=what or f"{kind} {name}"))
 
 
-def problems(error: ApiError) -> list[Problem]:
+def schema_problems(error: ApiError) -> list[Problem]:
     """What a 422 lists, by field: refusals of the schema and of its rules."""
     found: list[Problem] = []
     for cause in error.details.get("causes") or []:

@@ -1,9 +1,9 @@
 """The Kubernetes API as JSON: a few verbs on paths, with time limits, and watches that end.
 
-Promises that every call ends, that an answer is the plain object as the API wrote it, and that a
-refusal is an `ApiError` with the API's own status and words. The official client owns kubeconfig,
-tokens, TLS and proxies; its typed models are not used, because building them for 600 pods costs
-more than all the rest. It interprets nothing: what an error means to people is `access`'s.
+Every call ends, an answer is the plain object as the API wrote it, and a refusal is an `ApiError`
+with the API's own status and message. The official client owns kubeconfig, tokens, TLS and
+proxies; its typed models are not used, because building them for 600 pods costs more than all the
+rest. What an error means to people is explained in `access`.
 
 Ref: https://kubernetes.io/docs/reference/using-api/api-concepts/
 """
@@ -11,7 +11,9 @@ Ref: https://kubernetes.io/docs/reference/using-api/api-concepts/
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
@@ -20,13 +22,72 @@ from urllib.parse import urlencode
 import msgspec
 import urllib3
 
-from .cut import Cut
-from .decoding import WHOLE, Shape
-from .paths import GROUPS as GROUPS  # noqa: PLC0414 - everybody asks for both here
-from .paths import path as path  # noqa: PLC0414
+from .decoding import WHOLE_SHAPE, Shape
 
 if TYPE_CHECKING:
     from kubernetes.client.configuration import Configuration
+
+API_PREFIXES = {
+    "tfclusters": "/apis/tfcluster.dev/v1alpha1",
+    "jobs": "/apis/batch/v1",
+    "networkpolicies": "/apis/networking.k8s.io/v1",
+    "rolebindings": "/apis/rbac.authorization.k8s.io/v1",
+    "endpointslices": "/apis/discovery.k8s.io/v1",
+    "leases": "/apis/coordination.k8s.io/v1",
+    "storageclasses": "/apis/storage.k8s.io/v1",
+    "podgroups": "/apis/scheduling.volcano.sh/v1beta1",
+    "queues": "/apis/scheduling.volcano.sh/v1beta1",
+    "customresourcedefinitions": "/apis/apiextensions.k8s.io/v1",
+    "selfsubjectaccessreviews": "/apis/authorization.k8s.io/v1",
+}
+"""Where a resource lives; what is not here is of the core group."""
+
+
+def path(resource: str, namespace: str = "", name: str = "", subresource: str = "") -> str:
+    """The path of a resource, of one object, or of a part of it.
+
+    `path("pods", "alice", "digits-2-ps-0", "log")`; without a namespace it is cluster-wide.
+    """
+    parts = [API_PREFIXES.get(resource, "/api/v1")]
+    if namespace and resource != "namespaces":
+        parts += ["namespaces", namespace]
+    parts += [resource, name, subresource]
+    return "/".join(filter(None, parts))
+
+
+# Ending a stream from another thread: a reader who waits for the server's next word ends at once,
+# instead of when that word or its time limit comes.
+
+
+class StreamCloser:
+    """Ends a stream that another thread reads: the reader gets an ApiError, or the end."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._response: urllib3.BaseHTTPResponse | None = None
+        self.made = False
+
+    def __call__(self) -> None:
+        """End it, and any later one."""
+        with self._lock:
+            self.made = True
+            self._shut()
+
+    def reach(self, response: urllib3.BaseHTTPResponse | None) -> None:
+        """This is the stream now."""
+        with self._lock:
+            self._response = response
+            if self.made:
+                self._shut()
+
+    def _shut(self) -> None:
+        if self._response is not None:
+            with suppress(OSError, RuntimeError, ValueError):  # it has ended by itself
+                self._response.shutdown()
+
+
+# The client.
+
 
 Object = dict[str, Any]
 
@@ -72,7 +133,7 @@ class Listing:
 
 
 @dataclass(frozen=True)
-class Change:
+class WatchEvent:
     """One event of a watch: `ADDED`, `MODIFIED`, `DELETED` or `BOOKMARK`, and the object."""
 
     kind: str
@@ -117,7 +178,7 @@ class Api:
         *,
         seconds: float = ANSWER_SECONDS,
         keep: Callable[[Object], Object] = lambda found: found,
-        shape: Shape = WHOLE,
+        shape: Shape = WHOLE_SHAPE,
         **query: object,
     ) -> Listing:
         """All objects of this shape as of one moment, in pages, of which only what `keep` returns
@@ -171,10 +232,10 @@ class Api:
         where: str,
         version: str,
         *,
-        cut: Cut | None = None,
-        shape: Shape = WHOLE,
+        cut: StreamCloser | None = None,
+        shape: Shape = WHOLE_SHAPE,
         **query: object,
-    ) -> Iterator[Change]:
+    ) -> Iterator[WatchEvent]:
         """Changes after `version`, until the server ends the watch (after WATCH_SECONDS).
 
         Raises:
@@ -192,10 +253,10 @@ class Api:
             if event.type == "ERROR":
                 told = json.loads(line)["object"]
                 raise _refusal(told.get("code") or 500, told)
-            yield Change(event.type, event.object)
+            yield WatchEvent(event.type, event.object)
 
     def lines(
-        self, where: str, *, silence: float, cut: Cut | None = None, **query: object
+        self, where: str, *, silence: float, cut: StreamCloser | None = None, **query: object
     ) -> Iterator[bytes]:
         """The lines of a streamed answer, without their ends; at most `silence` s between bytes.
 
@@ -299,3 +360,48 @@ def _refusal(status: int, said: bytes | Object) -> ApiError:
     return ApiError(
         status, str(told.get("reason", "")), str(told.get("message", "")), told.get("details")
     )
+
+
+# Reading and deleting what may be gone already, without treating that as an error. An object that
+# is deleted while it has finalizers stays, with a deletionTimestamp, until the last of them is
+# removed.
+# Ref: https://kubernetes.io/docs/concepts/overview/working-with-objects/finalizers/
+
+COLLECTOR_FINALIZERS = ("foregroundDeletion", "orphan")
+"""The finalizers of the garbage collector, which removes them by itself."""
+
+
+def is_deleted(found: Mapping[str, Any]) -> bool:
+    """Return whether somebody has deleted the object, which may stay for its finalizers."""
+    return bool(found["metadata"].get("deletionTimestamp"))
+
+
+def foreign_finalizers(found: Mapping[str, Any]) -> list[str]:
+    """Return the finalizers of an object that Kubernetes does not remove by itself."""
+    return [
+        each
+        for each in found["metadata"].get("finalizers") or ()
+        if each not in COLLECTOR_FINALIZERS
+    ]
+
+
+def find_object(api: Api, where: str) -> Object | None:
+    """One object; None when there is none. Raises ApiError."""
+    try:
+        return api.get(where)
+    except ApiError as error:
+        if error.gone:
+            return None
+        raise
+
+
+def discard_object(api: Api, where: str, uid: str) -> None:
+    """Delete the object of this uid; its name may have gone to another one, which stays.
+
+    Raises ApiError.
+    """
+    try:
+        api.delete(where, uid=uid)
+    except ApiError as error:
+        if not error.gone and error.status != 409:  # 409: another object has its name by now
+            raise

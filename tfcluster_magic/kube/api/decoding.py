@@ -1,8 +1,8 @@
-"""Which fields of objects are read: decoders that skip all others. Pure.
+"""Which fields of an object are decoded, cached and read: shapes, trimming, times. Pure.
 
-Promises plain objects, as the API wrote them, with nothing but what somebody here may read. A pod
-is told three times until it runs, and most of it is what we said ourselves or who wrote which
-field: to skip that costs a tenth of making objects of it. What a field holds is never looked at.
+Decoders return plain objects, as the API wrote them, with only the fields that are read here. A pod
+is sent three times until it runs, and most of it is what we wrote ourselves or who wrote which
+field: to skip that costs a tenth of making objects of it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from datetime import datetime
 from typing import Any, TypedDict
 
 import msgspec
+
+from ...spec import Phase
 
 
 class Shape:
@@ -30,7 +32,7 @@ class Shape:
         self.page: msgspec.json.Decoder[Any] = msgspec.json.Decoder(page)
 
 
-class Head(TypedDict, total=False):
+class ObjectMeta(TypedDict, total=False):
     """An object's metadata without who wrote which field of it."""
 
     name: Any
@@ -75,7 +77,7 @@ class PodSpec(TypedDict, total=False):
 class Pod(TypedDict, total=False):
     """A pod without what its containers are told to do."""
 
-    metadata: Head
+    metadata: ObjectMeta
     spec: PodSpec
     status: Any
 
@@ -91,23 +93,25 @@ class JobSpec(TypedDict, total=False):
 class Job(TypedDict, total=False):
     """A Job as far as it tells of its tasks."""
 
-    metadata: Head
+    metadata: ObjectMeta
     spec: JobSpec
     status: Any
 
 
-class Named(TypedDict, total=False):
+class AnyObject(TypedDict, total=False):
     """An object of which all is read but who wrote it."""
 
-    metadata: Head
+    metadata: ObjectMeta
     spec: Any
     status: Any
 
 
-WHOLE, POD, JOB, NAMED = (Shape(each) for each in (dict[str, Any], Pod, Job, Named))
+WHOLE_SHAPE, POD_SHAPE, JOB_SHAPE, NAMED_SHAPE = (
+    Shape(each) for each in (dict[str, Any], Pod, Job, AnyObject)
+)
 
 
-def seconds(timestamp: str | None) -> float | None:
+def epoch_seconds(timestamp: str | None) -> float | None:
     """Return a time of the API, `2026-01-31T12:00:00Z`, in epoch seconds; None for no time."""
     if not timestamp:
         return None
@@ -118,3 +122,58 @@ def condition(found: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """Return one of an object's conditions, empty when it has none of this kind."""
     every = (found.get("status") or {}).get("conditions") or []
     return next((each for each in every if each["type"] == kind), {})
+
+
+# What caches keep of an object: a cache of 600 pods is a few MiB this way. The object that is given
+# is never changed, and what `status`, `fit` and the waiting reasons read is still there.
+
+Object = dict[str, Any]
+
+_OF_POD = (
+    *("nodeName", "nodeSelector", "volumes", "imagePullSecrets", "overhead", "resources"),
+    *("schedulerName", "priorityClassName"),
+)
+_OF_CONTAINER = ("name", "image", "resources")
+_FINAL = {phase.value for phase in Phase if phase.is_final}
+
+
+def trim_pod(found: Object) -> Object:
+    """A pod without what its containers are told to do."""
+    spec = found.get("spec") or {}
+    kept = {key: spec[key] for key in _OF_POD if key in spec}
+    kept["containers"] = [
+        {key: each[key] for key in _OF_CONTAINER if key in each}
+        for each in spec.get("containers") or []
+    ]
+    return {"metadata": _head(found), "spec": kept, "status": found.get("status") or {}}
+
+
+def trim_job(found: Object) -> Object:
+    """A Job without its pods' template."""
+    kept = {key: value for key, value in found["spec"].items() if key != "template"}
+    return {"metadata": _head(found), "spec": kept, "status": found.get("status") or {}}
+
+
+def trim_node(found: Object) -> Object:
+    """A node without the images it holds."""
+    status = {key: value for key, value in found["status"].items() if key != "images"}
+    return {"metadata": _head(found), "spec": found.get("spec") or {}, "status": status}
+
+
+def trim_tfcluster(found: Object) -> Object:
+    """A TFCluster; one that is over and gave everything back without its program."""
+    kept = {**found, "metadata": _head(found)}
+    status = found.get("status") or {}
+    if status.get("phase") in _FINAL and status.get("releasedAt") is not None:
+        kept["spec"] = {key: value for key, value in found["spec"].items() if key != "program"}
+    return kept
+
+
+def _head(found: Object) -> Object:
+    head = {key: value for key, value in found["metadata"].items() if key != "managedFields"}
+    notes = head.get("annotations")
+    if notes:
+        # What kubectl apply keeps is the whole object once more.
+        last = "kubectl.kubernetes.io/last-applied-configuration"
+        head["annotations"] = {key: value for key, value in notes.items() if key != last}
+    return head

@@ -1,6 +1,6 @@
 """All objects of one kind as they are now, kept up to date by one list and one watch.
 
-Promises that what was deleted while a watch was cut is told like any other deletion, that a watch
+What was deleted while a watch was cut is told like any other deletion, that a watch
 which went silent is taken up again (`api.watch` ends it), that errors are tried again with growing
 pauses and never in a busy loop, and that callbacks come one after the other from one thread. Owns
 its cache; objects in it are shared and must not be changed. It interprets no object.
@@ -18,9 +18,8 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from .client import Api, ApiError, Change, Object
-from .cut import Cut
-from .decoding import WHOLE, Shape
+from .client import Api, ApiError, Object, StreamCloser, WatchEvent
+from .decoding import WHOLE_SHAPE, Shape
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
 """Seconds before the first and at most before any later try again; half of it is random."""
@@ -38,7 +37,7 @@ Key = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Update:
+class CacheUpdate:
     """What changed: `old` is None for a new object, `new` is None for one that is gone."""
 
     old: Object | None
@@ -52,7 +51,7 @@ class Update:
         return found
 
 
-class Informers:
+class InformerGroup:
     """Several that begin and end together."""
 
     all: tuple[Informer, ...]
@@ -78,7 +77,7 @@ class Informer:
 
     Args:
         api: the connection.
-        where: path of a collection, such as `api.path("pods")`.
+        where: path of a collection, such as `client.path("pods")`.
         shape: the fields that are read; all others are skipped while an answer is decoded.
         selector: of labels; empty for all objects.
         fields: of fields, such as `metadata.name=digits-2`; empty for all objects.
@@ -93,13 +92,13 @@ class Informer:
         api: Api,
         where: str,
         *,
-        shape: Shape = WHOLE,
+        shape: Shape = WHOLE_SHAPE,
         selector: str = "",
         fields: str = "",
         optional: bool = False,
         trim: Callable[[Object], Object] = lambda found: found,
         group: Callable[[Object], Hashable] = lambda _found: None,
-        changed: Callable[[Update], None] = lambda _update: None,
+        changed: Callable[[CacheUpdate], None] = lambda _update: None,
     ) -> None:
         self._api, self.where = api, where
         selectors = {"labelSelector": selector, "fieldSelector": fields}
@@ -109,7 +108,7 @@ class Informer:
         self._objects: dict[Key, Object] = {}
         self._groups: dict[Hashable, dict[Key, Object]] = {}
         self._lock = threading.Lock()
-        self._stopped, self._cut = threading.Event(), Cut()
+        self._stopped, self._cut = threading.Event(), StreamCloser()
         self._version, self._shape = "", shape
         self._failures = 0
         self.synced = threading.Event()
@@ -174,7 +173,7 @@ class Informer:
                 log.exception("%s: cannot be followed; listing again", self.where)
                 self._version = ""
             self._failures += 1
-            self._stopped.wait(pause(self._failures))
+            self._stopped.wait(backoff_seconds(self._failures))
 
     def _note(self, error: ApiError, lived: float) -> None:
         causes = error.details.get("causes") or []
@@ -204,7 +203,7 @@ class Informer:
         self._version = listing.version
         self.synced.set()
 
-    def _watch(self) -> Iterator[Change]:
+    def _watch(self) -> Iterator[WatchEvent]:
         found = self._api.watch(
             self.where, self._version, cut=self._cut, shape=self._shape, **self._query
         )
@@ -215,7 +214,7 @@ class Informer:
     def _alright(self) -> None:
         self.problem, self.heard = None, time.monotonic()
 
-    def _take(self, change: Change) -> None:
+    def _take(self, change: WatchEvent) -> None:
         if change.kind != "BOOKMARK":
             key = _key(change.object)
             self._put(key, None if change.kind == "DELETED" else self._trim(change.object))
@@ -235,7 +234,7 @@ class Informer:
         if (old is None and new is None) or (old and new and _version(old) == _version(new)):
             return
         try:
-            self._changed(Update(old, new))
+            self._changed(CacheUpdate(old, new))
         except Exception:  # the others have to be told all the same
             log.exception("%s: a reader failed on %s", self.where, key)
 
@@ -246,7 +245,7 @@ class Informer:
             del self._groups[group]
 
 
-def pause(failures: int) -> float:
+def backoff_seconds(failures: int) -> float:
     """Seconds to wait after so many failures one after the other."""
     longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failures - 1, 10))
     return longest * random.uniform(0.5, 1.0)

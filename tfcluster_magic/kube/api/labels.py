@@ -34,7 +34,7 @@ PRIORITY_CLASS = f"{GROUP}/priority-class"
 """Annotation of a namespace: the priority class of its tasks, in place of the policy's."""
 REQUIRE_DIGEST = f"{GROUP}/require-digest"
 """Annotation of a namespace, "true": images that its runs name need a digest."""
-OF_GROUP = f"{GROUP}/group"
+USER_GROUP = f"{GROUP}/group"
 """Annotation of a namespace: the group of its user whose words of the hub's policy count."""
 BUDGET = f"{GROUP}/budget"
 """Annotation of a namespace: the CPU- and GPU-hours of its user, `budget.Budget` as JSON."""
@@ -77,13 +77,13 @@ def host_name(run: str, task_type: TaskType, index: int) -> str:
     return f"{job_name(run, task_type)}-{index}.{run}"
 
 
-def labels(run: str, uid: str, task_type: TaskType | None = None) -> dict[str, str]:
+def run_labels(run: str, uid: str, task_type: TaskType | None = None) -> dict[str, str]:
     """The labels of an object of a run; without a uid those of one on paper, of no operator."""
     found = {
         "app.kubernetes.io/name": "tfcluster",
         "app.kubernetes.io/instance": run,
         "app.kubernetes.io/managed-by": "tfcluster-operator" if uid else "kubectl",
-        **selector(run, uid),
+        **run_selector(run, uid),
     }
     if task_type is not None:
         found["app.kubernetes.io/component"] = task_type.value
@@ -91,15 +91,15 @@ def labels(run: str, uid: str, task_type: TaskType | None = None) -> dict[str, s
     return found
 
 
-def of_pods(run: str, uid: str, task_type: TaskType) -> dict[str, str]:
+def pod_labels(run: str, uid: str, task_type: TaskType) -> dict[str, str]:
     """The labels of a task's pod: there are hundreds, each written often, so that none says what
     another one says.
     """
     doubled = {f"app.kubernetes.io/{each}" for each in ("name", "instance", "component")}
-    return {k: v for k, v in labels(run, uid, task_type).items() if k not in doubled}
+    return {k: v for k, v in run_labels(run, uid, task_type).items() if k not in doubled}
 
 
-def selector(run: str, uid: str) -> dict[str, str]:
+def run_selector(run: str, uid: str) -> dict[str, str]:
     """The labels by which the pods of a run are found, and those of no other."""
     return {NAME: run, UID: uid} if uid else {NAME: run}
 

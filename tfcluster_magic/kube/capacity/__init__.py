@@ -1,1 +1,1 @@
-"""TODO."""
+"""Whether a run may start here: the policy check, quotas and nodes, and hours that were used."""

@@ -1,31 +1,163 @@
 """Whether a run fits in its namespace and on the nodes, and how many of its tasks would. Pure.
 
-Promises every problem at once, with the number that fits: one that fits every quota and is placed
-task by task on nodes, not only in sum. `Place.empty` answers whether it would ever fit. Limits of
-nodes are checked only where the nodes are known (`nodes` is not None).
+`fit_problems` returns every problem at once, with the number that fits: one that fits every quota
+and is placed task by task on nodes, not only in sum. `NamespaceCapacity.empty` answers whether it
+would ever fit. Limits of nodes are checked only where the nodes are known (`nodes` is not None).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice, permutations
+from typing import Any
 
 from msgspec.structs import replace
 
 from ...errors import Problem
 from ...i18n import _
-from ...quota.preflight import too_many, too_many_tasks
+from ...quota.preflight import too_many_replicas, too_many_tasks
 from ...spec import Model, TaskType
-from ..api.amounts import PODS, Amounts, plus, times
-from ..api.wording import emptiest, held_by, show, show_all
-from .namespace_limits import Bounds, Demand, Quota
-from .packing import Group, place, room_for
+from ..api.resource_amounts import (
+    CPU,
+    MEMORY,
+    PODS,
+    Amounts,
+    format_amount,
+    format_amounts,
+    format_holders,
+    format_largest_node,
+    minus,
+    parse_amounts,
+    plus,
+    pod_resources,
+    times,
+)
+from ..objects.policy import Policy
+from .namespace_quota import ContainerBounds, NamespaceQuota, TaskDemand
 
-Wanted = Mapping[TaskType, tuple[int, Demand]]
+MOST_ORDERS = 6
+_PARTS = 1000
+"""Thousandths, Kubernetes' smallest part of a core; whole numbers add up without an error."""
+
+Whole = dict[str, int]
+Placement = dict[TaskType, dict[int, int]]
+"""How many tasks of a type on which node, by its position."""
+
+
+@dataclass(frozen=True)
+class TaskGroup:
+    """`count` tasks of one type, each asking for `each` (cores, bytes, devices, one pod)."""
+
+    task_type: TaskType
+    count: int
+    each: Amounts
+
+
+def place_tasks(
+    groups: Sequence[TaskGroup], free: Sequence[Mapping[str, float]]
+) -> Placement | None:
+    """A node for every task, when there is one on nodes with so much free; else None."""
+    wanted = [(g, _whole(g.each)) for g in groups if g.count]
+    nodes = [_whole(node) for node in free]
+    totals: Whole = {}
+    for node in nodes:
+        for name, value in node.items():
+            totals[name] = totals.get(name, 0) + value
+    if any(
+        sum(g.count * each.get(name, 0) for g, each in wanted) > totals.get(name, 0)
+        for name in {name for _g, each in wanted for name, value in each.items() if value}
+    ):
+        return None
+
+    def share(each: Whole) -> float:
+        return max((value / totals[name] for name, value in each.items() if value), default=0.0)
+
+    wanted.sort(key=lambda pair: share(pair[1]), reverse=True)
+    small_first = sorted(range(len(nodes)), key=lambda n: _size(nodes[n]))
+    for order in islice(permutations(wanted), MOST_ORDERS):
+        for positions in (small_first, small_first[::-1]):
+            if (found := _fill(order, nodes, positions)) is not None:
+                return found
+    return None
+
+
+def free_after(
+    groups: Sequence[TaskGroup], free: Sequence[Mapping[str, float]]
+) -> list[dict[str, float]]:
+    """What stays free when as many of these tasks as can be are placed."""
+    left_on = [dict(node) for node in free]
+    for group in groups:
+        left, each = group.count, _whole(group.each)
+        for node in left_on:
+            here = min(left, _tasks_on_node(each, _whole(node)))
+            for name, value in group.each.items():
+                if here and value:
+                    node[name] -= value * here
+            left -= here
+            if not left:
+                break
+    return left_on
+
+
+def tasks_on_node(each: Mapping[str, float], free: Mapping[str, float]) -> int:
+    """How many such tasks one node with so much free holds; a task that asks nothing: very many."""
+    return _tasks_on_node(_whole(each), _whole(free))
+
+
+def _fill(
+    order: Sequence[tuple[TaskGroup, Whole]], nodes: Sequence[Whole], positions: Sequence[int]
+) -> Placement | None:
+    left_on = [dict(node) for node in nodes]
+    found: Placement = {}
+    for group, each in order:
+        left, where = group.count, found.setdefault(group.task_type, {})
+        for position in positions:
+            node = left_on[position]
+            if here := min(left, _tasks_on_node(each, node)):
+                where[position] = here
+                left -= here
+                for name, value in each.items():
+                    if value:
+                        node[name] -= value * here
+            if not left:
+                break
+        if left:
+            return None
+    return found
+
+
+_MANY = 10**6
+
+
+def _tasks_on_node(each: Whole, free: Whole) -> int:
+    most = _MANY
+    for name, value in each.items():
+        if value:
+            most = min(most, max(0, free.get(name, 0)) // value)
+    return most
+
+
+def _whole(said: Mapping[str, float]) -> Whole:
+    return {name: round(value * _PARTS) for name, value in said.items()}
+
+
+def _size(node: Whole) -> tuple[int, int, int]:
+    """Nodes without devices first, then small ones: what is rare stays free for who needs it."""
+    return (
+        sum(1 for n, v in node.items() if v and "/" in n),
+        node.get(CPU, 0),
+        node.get(MEMORY, 0),
+    )
+
+
+# The fit of a run in quotas, LimitRanges and on nodes.
+
+DemandByType = Mapping[TaskType, tuple[int, TaskDemand]]
 """How many tasks of each type, and what each asks for."""
 
 
-class Node(Model, frozen=True):
+class NodeCapacity(Model, frozen=True):
     """`count` nodes that take task pods: each has `total`, of which `free` is not asked for."""
 
     total: Amounts
@@ -33,21 +165,21 @@ class Node(Model, frozen=True):
     count: int = 1
 
 
-class Place(Model, frozen=True):
+class NamespaceCapacity(Model, frozen=True):
     """Where a run would run. `held` says what the namespace's own runs hold, for messages."""
 
-    nodes: tuple[Node, ...] | None = None
-    quotas: tuple[Quota, ...] = ()
-    bounds: Bounds = Bounds()
+    nodes: tuple[NodeCapacity, ...] | None = None
+    quotas: tuple[NamespaceQuota, ...] = ()
+    bounds: ContainerBounds = ContainerBounds()
     max_tasks: int = 1000
     held: dict[str, Amounts] = {}
 
-    def empty(self) -> Place:
+    def empty(self) -> NamespaceCapacity:
         """The same when no run holds anything: what does not fit there never fits."""
         nodes = self.nodes
         if nodes is not None:
-            nodes = tuple(Node(total=n.total, free=n.total, count=n.count) for n in nodes)
-        free = tuple(Quota(name=q.name, hard=q.hard) for q in self.quotas)
+            nodes = tuple(NodeCapacity(total=n.total, free=n.total, count=n.count) for n in nodes)
+        free = tuple(NamespaceQuota(name=q.name, hard=q.hard) for q in self.quotas)
         return replace(self, nodes=nodes, quotas=free, held={})
 
 
@@ -67,7 +199,10 @@ class Shortage:
     def __str__(self) -> str:
         if not self.key:
             return _("there is enough in sum, but not on single nodes")
-        told = {"free": show(self.key, self.free), "total": show(self.key, self.total)}
+        told = {
+            "free": format_amount(self.key, self.free),
+            "total": format_amount(self.key, self.total),
+        }
         if not self.quota:
             return _("{free} of {total} is free on the nodes").format(**told)
         return _("quota {quota} has {free} of {total} left ({key})").format(
@@ -75,17 +210,19 @@ class Shortage:
         )
 
 
-def problems(wanted: Wanted, there: Place) -> list[Problem]:
+def fit_problems(wanted: DemandByType, there: NamespaceCapacity) -> list[Problem]:
     """Everything that stands against these tasks there, with the number that fits."""
     total = sum(count for count, _demand in wanted.values())
     found = [too_many_tasks(total, there.max_tasks)] if total > there.max_tasks else []
-    single = [p for t, (_count, demand) in wanted.items() for p in _each(t, demand, there)]
+    single = [
+        p for t, (_count, demand) in wanted.items() for p in _problems_of_one(t, demand, there)
+    ]
     if single:  # what is too large for one task is no question of how many
         return found + single
-    return found + _together(wanted, there)
+    return found + _problems_together(wanted, there)
 
 
-def shortages(wanted: Wanted, there: Place) -> list[Shortage]:
+def shortages(wanted: DemandByType, there: NamespaceCapacity) -> list[Shortage]:
     """What there is too little of for these tasks together."""
     found = []
     for quota in there.quotas:
@@ -93,9 +230,9 @@ def shortages(wanted: Wanted, there: Place) -> list[Shortage]:
             asked = sum(count * demand.counted_as(key) for count, demand in wanted.values())
             if asked > quota.free(key) + _SLACK * max(1.0, asked):
                 found.append(Shortage(key, asked, quota.free(key), quota.hard[key], quota.name))
-    if there.nodes is None or place(_groups(wanted), _free(there)) is not None:
+    if there.nodes is None or place_tasks(_groups(wanted), _free_of_nodes(there)) is not None:
         return found
-    asked_of = plus(*(times(_one(d), n) for n, d in wanted.values()))
+    asked_of = plus(*(times(_amounts_of_one(d), n) for n, d in wanted.values()))
     lacking = []
     for key, asked in asked_of.items():
         free = sum(n.count * n.free.get(key, 0.0) for n in there.nodes)
@@ -105,7 +242,7 @@ def shortages(wanted: Wanted, there: Place) -> list[Shortage]:
     return found + (lacking or [Shortage("")])
 
 
-def fits(wanted: Wanted, there: Place, task_type: TaskType) -> int:
+def most_that_fit(wanted: DemandByType, there: NamespaceCapacity, task_type: TaskType) -> int:
     """The most tasks of this type that fit beside all the others; 0 when none does."""
     low, high = 0, wanted[task_type][0]
     while low < high:
@@ -123,7 +260,7 @@ _SLACK = 1e-9
 """Sums of decimal fractions of a core are not exact."""
 
 
-def _together(wanted: Wanted, there: Place) -> list[Problem]:
+def _problems_together(wanted: DemandByType, there: NamespaceCapacity) -> list[Problem]:
     """One problem for each type that has to give way, with every reason."""
     reasons: dict[TaskType, list[Shortage]] = {}
     for shortage in shortages(wanted, there):
@@ -131,11 +268,13 @@ def _together(wanted: Wanted, there: Place) -> list[Problem]:
     found = []
     for task_type, short in reasons.items():
         count, demand = wanted[task_type]
-        free = "; ".join(map(str, short)) + held_by(there.held)
-        number = fits(wanted, there, task_type)
+        free = "; ".join(map(str, short)) + format_holders(there.held)
+        number = most_that_fit(wanted, there, task_type)
         if number and task_type in MAY_GIVE_WAY:
-            each = show_all(_one(demand))
-            found.append(too_many(task_type, number, count, each, _("less for each"), free))
+            each = format_amounts(_amounts_of_one(demand))
+            found.append(
+                too_many_replicas(task_type, number, count, each, _("less for each"), free)
+            )
         else:
             allowed = _("it does not fit in all, and {free}: use fewer tasks, or less for each")
             where = f"replicas.{task_type.value}.count"
@@ -147,7 +286,7 @@ MAY_GIVE_WAY = (TaskType.WORKER, TaskType.PS)
 """Types of which there may be fewer; of the others there is one."""
 
 
-def _gives_way(wanted: Wanted, shortage: Shortage) -> TaskType:
+def _gives_way(wanted: DemandByType, shortage: Shortage) -> TaskType:
     """The type that asks for most of what is short."""
 
     def most(task_type: TaskType) -> tuple[bool, float, int]:
@@ -158,7 +297,9 @@ def _gives_way(wanted: Wanted, shortage: Shortage) -> TaskType:
     return max(wanted, key=most)
 
 
-def _each(task_type: TaskType, demand: Demand, there: Place) -> list[Problem]:
+def _problems_of_one(
+    task_type: TaskType, demand: TaskDemand, there: NamespaceCapacity
+) -> list[Problem]:
     """What is wrong with a single task of this type."""
     found = _against_bounds(task_type, demand, there.bounds)
     for quota in there.quotas:
@@ -171,42 +312,50 @@ def _each(task_type: TaskType, demand: Demand, there: Place) -> list[Problem]:
     nodes = there.nodes
     if nodes is not None and not nodes:
         return [*found, Problem("nodes", 0, _("no node takes tasks: ask an administrator"))]
-    if nodes and not any(room_for(_one(demand), node.total) for node in nodes):
-        one = _one(demand)
+    if nodes and not any(tasks_on_node(_amounts_of_one(demand), node.total) for node in nodes):
+        one = _amounts_of_one(demand)
         scarce = [k for k, v in one.items() if v > max(n.total.get(k, 0.0) for n in nodes)]
         for key in scarce or list(one)[:1]:
             if "/" in key and not any(n.total.get(key) for n in nodes):
                 allowed = _("no node has {resource}: ask for none").format(resource=key)
             else:
                 allowed = _("no node has so much; {largest}: ask for less").format(
-                    largest=emptiest([n.total for n in nodes], one)
+                    largest=format_largest_node([n.total for n in nodes], one)
                 )
-            found.append(Problem(_field(task_type, key), show(key, one[key]), allowed))
+            found.append(Problem(_field(task_type, key), format_amount(key, one[key]), allowed))
     return found
 
 
-def _against_bounds(task_type: TaskType, demand: Demand, bounds: Bounds) -> list[Problem]:
+def _against_bounds(
+    task_type: TaskType, demand: TaskDemand, bounds: ContainerBounds
+) -> list[Problem]:
     found = []
 
     def refuse(key: str, value: float, allowed: str) -> None:
         where = _(" (LimitRange {name})").format(name=bounds.name)
-        found.append(Problem(_field(task_type, key), show(key, value), allowed + where))
+        found.append(Problem(_field(task_type, key), format_amount(key, value), allowed + where))
 
     for key, most in bounds.most.items():
         value = demand.limits.get(key, demand.requests.get(key, 0.0))
         if value > most:
-            refuse(key, value, _("a task may use at most {most}").format(most=show(key, most)))
+            refuse(
+                key, value, _("a task may use at most {most}").format(most=format_amount(key, most))
+            )
         elif key not in demand.limits:
             refuse(
                 key,
                 0.0,
-                _("a task must say its limit, at most {most}").format(most=show(key, most)),
+                _("a task must say its limit, at most {most}").format(
+                    most=format_amount(key, most)
+                ),
             )
     for key, least in bounds.least.items():
         value = demand.requests.get(key, 0.0)
         if value < least:
             refuse(
-                key, value, _("a task must ask for at least {least}").format(least=show(key, least))
+                key,
+                value,
+                _("a task must ask for at least {least}").format(least=format_amount(key, least)),
             )
     for key, ratio in bounds.ratio.items():
         asked, limit = demand.requests.get(key, 0.0), demand.limits.get(key, 0.0)
@@ -224,14 +373,102 @@ def _field(task_type: TaskType, key: str) -> str:
     return f"replicas.{task_type.value}.resources.{'gpu' if '/' in name else name}"
 
 
-def _one(demand: Demand) -> Amounts:
+def _amounts_of_one(demand: TaskDemand) -> Amounts:
     """What one task takes of a node: also a place for a pod."""
     return {**demand.requests, PODS: 1.0}
 
 
-def _groups(wanted: Wanted) -> list[Group]:
-    return [Group(t, count, _one(demand)) for t, (count, demand) in wanted.items()]
+def _groups(wanted: DemandByType) -> list[TaskGroup]:
+    return [TaskGroup(t, count, _amounts_of_one(demand)) for t, (count, demand) in wanted.items()]
 
 
-def _free(there: Place) -> list[Amounts]:
+def _free_of_nodes(there: NamespaceCapacity) -> list[Amounts]:
     return [node.free for node in there.nodes or () for _i in range(node.count)]
+
+
+# What nodes have for task pods: allocatable less what bound pods request. A node that is only away
+# for a while (not ready, cordoned) counts as one that there is and has nothing free, and not at all
+# one that task pods may never be placed on: its taints are not tolerated, its labels are not the
+# policy's.
+# Ref: https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/
+
+Object = Mapping[str, Any]
+
+_STATE = "node.kubernetes.io/"
+"""Taints by which Kubernetes tells a node's state; others tell whom it is for."""
+_ENDED = ("Succeeded", "Failed")
+_STAYS = ("DaemonSet", "Node")
+"""Owners of pods that belong to their node: what they ask for is never free."""
+
+
+class BoundPod(Model, frozen=True):
+    """A pod on a node: what it asks for, itself as one pod included."""
+
+    node: str
+    asked: Amounts
+    stays: bool = False
+
+
+def bound_pod(pod: Object) -> BoundPod | None:
+    """What a pod takes of its node; None for one that has none, or has ended."""
+    spec = pod["spec"]
+    node = spec.get("nodeName")
+    if not node or (pod.get("status") or {}).get("phase") in _ENDED:
+        return None
+    owners = {each.get("kind") for each in pod["metadata"].get("ownerReferences") or ()}
+    asked = {**pod_resources(spec), PODS: 1.0}
+    return BoundPod(node=node, asked=asked, stays=bool(owners & {*_STAYS}))
+
+
+def task_nodes(
+    found: Iterable[Object], pods: Iterable[BoundPod], policy: Policy
+) -> tuple[NodeCapacity, ...]:
+    """The nodes that task pods may be placed on, with what is free there now."""
+    taken: dict[str, list[BoundPod]] = {}
+    for pod in pods:
+        taken.setdefault(pod.node, []).append(pod)
+    return tuple(
+        _node_capacity(each, taken.get(each["metadata"]["name"], []))
+        for each in found
+        if _for_tasks(each, policy)
+    )
+
+
+def _node_capacity(found: Object, pods: list[BoundPod]) -> NodeCapacity:
+    allocatable = parse_amounts(found["status"].get("allocatable"))
+    total = minus(allocatable, plus(*(pod.asked for pod in pods if pod.stays)))
+    if not _available(found):
+        return NodeCapacity(total=total, free={})
+    return NodeCapacity(total=total, free=minus(allocatable, plus(*(pod.asked for pod in pods))))
+
+
+def _available(node: Object) -> bool:
+    conditions = node["status"].get("conditions") or ()
+    ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+    state = any(
+        taint["key"].startswith(_STATE) and taint["effect"] != "PreferNoSchedule"
+        for taint in node["spec"].get("taints") or ()
+    )
+    return ready and not state and not node["spec"].get("unschedulable")
+
+
+def _for_tasks(node: Object, policy: Policy) -> bool:
+    labels = node["metadata"].get("labels") or {}
+    taints = node["spec"].get("taints") or ()
+    return all(labels.get(key) == value for key, value in policy.node_selector.items()) and all(
+        taint["effect"] == "PreferNoSchedule"
+        or taint["key"].startswith(_STATE)
+        or any(_tolerates(toleration, taint) for toleration in policy.tolerations)
+        for taint in taints
+    )
+
+
+def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+    if toleration.get("effect") not in (None, "", taint["effect"]):
+        return False
+    if toleration.get("operator", "Equal") == "Exists":
+        return toleration.get("key") in (None, "", taint["key"])
+    return bool(
+        toleration.get("key") == taint["key"]
+        and toleration.get("value", "") == taint.get("value", "")
+    )

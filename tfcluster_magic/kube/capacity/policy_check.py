@@ -21,7 +21,7 @@ from ..objects import images
 from ..objects.policy import Policy
 
 MOST_NAMES = 10
-MANY, ONE_POD = ("ReadWriteMany",), "ReadWriteOncePod"
+MANY_NODES, ONE_POD = ("ReadWriteMany",), "ReadWriteOncePod"
 PULL_TYPES = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg")
 _BOUNDS = {
     "max_duration": "max_duration",
@@ -34,24 +34,24 @@ _BOUNDS = {
 """
 
 
-class Claim(Model, frozen=True):
+class ClaimFacts(Model, frozen=True):
     """A PersistentVolumeClaim: its access modes; `obstacle` is what keeps pods from mounting it,
     `size` its bytes, 0 where it has no volume yet.
     """
 
-    modes: tuple[str, ...] = MANY
+    modes: tuple[str, ...] = MANY_NODES
     obstacle: str = ""
     size: float = 0.0
 
 
-class Names(Model, frozen=True):
+class NamespaceObjects(Model, frozen=True):
     """What a run may name in its namespace; None where nobody could look.
 
     `secrets` are those labelled for tasks, with their type, where `asked_for_secrets` says that the
     operator asked for them; `classes` are the storage classes.
     """
 
-    claims: dict[str, Claim] | None = None
+    claims: dict[str, ClaimFacts] | None = None
     secrets: dict[str, str] | None = None
     asked_for_secrets: bool = False
     classes: tuple[str, ...] | None = None
@@ -60,7 +60,7 @@ class Names(Model, frozen=True):
     claim_most: float | None = None
 
 
-def capped(spec: Spec, policy: Policy) -> Spec:
+def cap_durations(spec: Spec, policy: Policy) -> Spec:
     """The spec with the policy's bounds on a run, where the user has left ours."""
     ours = Lifecycle()
     less = {
@@ -79,12 +79,12 @@ def _too_long(spec: Spec, policy: Policy) -> Iterator[tuple[str, float, float]]:
             yield field, asked, most
 
 
-def bounded(cluster: TFCluster, policy: Policy) -> TFCluster:
+def with_capped_durations(cluster: TFCluster, policy: Policy) -> TFCluster:
     """The run with the policy's bounds on it; what is on record stays as the user wrote it."""
-    return replace(cluster, spec=capped(cluster.spec, policy))
+    return replace(cluster, spec=cap_durations(cluster.spec, policy))
 
 
-def problems(spec: Spec, policy: Policy, names: Names) -> list[Problem]:
+def policy_problems(spec: Spec, policy: Policy, names: NamespaceObjects) -> list[Problem]:
     """Everything that this spec may not have."""
     asked = spec.pods or Pods()
     return [
@@ -100,14 +100,14 @@ def problems(spec: Spec, policy: Policy, names: Names) -> list[Problem]:
 
 def _image(spec: Spec, policy: Policy) -> Iterator[Problem]:
     image, patterns = spec.image, policy.images
-    if image is None or images.is_same(image, policy.default_image):
+    if image is None or images.is_same_image(image, policy.default_image):
         return
     try:
-        found = images.parse(image)
+        found = images.parse_image(image)
     except ValueError as error:
         yield Problem("spec.image", image, str(error))
         return
-    if patterns and not any(images.admits(pattern, found) for pattern in patterns):
+    if patterns and not any(images.admits_image(pattern, found) for pattern in patterns):
         allowed = _("the administrator allows {images}").format(
             images=_list([policy.default_image, *patterns])
         )
@@ -122,7 +122,7 @@ def _image(spec: Spec, policy: Policy) -> Iterator[Problem]:
 
 def _durations(spec: Spec, policy: Policy) -> Iterator[Problem]:
     names = {each.name: each.encode_name for each in fields(Lifecycle)}
-    for field, asked, most in _too_long(capped(spec, policy), policy):
+    for field, asked, most in _too_long(cap_durations(spec, policy), policy):
         allowed = _("the administrator allows at most {most}").format(most=format_duration(most))
         yield Problem(f"spec.lifecycle.{names[field]}", format_duration(asked), allowed)
 
@@ -141,7 +141,7 @@ def _workspace(policy: Policy) -> str:
     return policy.workspace_path if policy.workspace_claim else ""
 
 
-def _claims(spec: Spec, asked: Pods, policy: Policy, names: Names) -> Iterator[Problem]:
+def _claims(spec: Spec, asked: Pods, policy: Policy, names: NamespaceObjects) -> Iterator[Problem]:
     used = [
         (f"spec.pods.volumes[{i}].claim", v.claim, not v.read_only)
         for i, v in enumerate(asked.volumes)
@@ -165,11 +165,11 @@ def _claims(spec: Spec, asked: Pods, policy: Policy, names: Names) -> Iterator[P
             yield Problem(field, name, why)
 
 
-def _shared_by(tasks: int, claim: Claim, writes: bool, nodes: int | None) -> str:
+def _shared_by(tasks: int, claim: ClaimFacts, writes: bool, nodes: int | None) -> str:
     """Why so many tasks cannot use a claim of these access modes; empty when they can."""
     modes = set(claim.modes)
     told = _list(sorted(modes))
-    if modes & {*MANY} or ("ReadOnlyMany" in modes and not writes):
+    if modes & {*MANY_NODES} or ("ReadOnlyMany" in modes and not writes):
         return ""
     if modes == {"ReadOnlyMany"}:
         return _("the claim is {modes}: mount it read-only").format(modes=told)
@@ -185,7 +185,9 @@ def _shared_by(tasks: int, claim: Claim, writes: bool, nodes: int | None) -> str
     ).format(modes=told, count=tasks)
 
 
-def _data_claim(claim: DataClaim | None, policy: Policy, names: Names) -> Iterator[Problem]:
+def _data_claim(
+    claim: DataClaim | None, policy: Policy, names: NamespaceObjects
+) -> Iterator[Problem]:
     if claim is None:
         return
     name = claim.storage_class or policy.storage_class
@@ -209,7 +211,7 @@ def names_secrets(spec: Spec) -> bool:
     return spec.pods is not None and bool(spec.pods.secrets or spec.pods.image_pull_secrets)
 
 
-def _secrets(asked: Pods, names: Names) -> Iterator[Problem]:
+def _secrets(asked: Pods, names: NamespaceObjects) -> Iterator[Problem]:
     used = [(f"spec.pods.secrets[{i}].name", s.name, False) for i, s in enumerate(asked.secrets)]
     used += [
         (f"spec.pods.imagePullSecrets[{i}]", s, True)

@@ -1,4 +1,5 @@
-"""What each controller of ours is made of, whatever it looks after: a queue, a Lease, health, logs.
+"""What each of our controllers is made of, whatever it looks after: work queue, leader election,
+process.
 
 Knows no kind of object. The operator and the hub's tenancy are built on it.
 """

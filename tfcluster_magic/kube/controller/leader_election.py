@@ -1,13 +1,19 @@
-"""One controller of its kind acts at a time: whoever holds the Lease.
+"""Leader election by a Lease: one controller of its kind acts at a time, and clients see it.
 
-Promises that this process stops acting before anybody else may begin: it counts from the moment at
-which it *sent* its last renewal, and gives up after `DEADLINE`, five seconds before the Lease is
-free. What a write that hangs in the network could still do, `writer` prevents: it is refused when
-somebody else wrote. A process that ends in order frees the Lease, and one that is started again
-under the same identity (a container in its pod) takes up its own. Times of others are never
-compared with ours for that: a Lease is free when we saw it unchanged for as long as it lasts.
+This process stops acting before anybody else may begin: it counts from the moment at which it
+*sent* its last renewal, and gives up after `DEADLINE`, five seconds before the Lease is free. What
+a write that hangs in the network could still do is refused when somebody else wrote. A process that
+ends in order frees the Lease, and one that is started again under the same identity (a container in
+its pod) takes up its own. Times of others are never compared with ours for that: a Lease is free
+when we saw it unchanged for as long as it lasts.
+
+Every signed-in account may read the operator's Lease, and sees by its age whether the operator
+answers: one older than `SILENT_AFTER` has no operator behind it. The API server alone gives its
+age: it notes the time of each write in the object (managedFields) and that of its own answer. The
+clocks of this machine and of the operator's are not used.
 
 Ref: https://kubernetes.io/docs/concepts/architecture/leases/
+Ref: https://kubernetes.io/docs/reference/using-api/server-side-apply/#managed-fields
 """
 
 from __future__ import annotations
@@ -21,18 +27,57 @@ from collections.abc import Callable
 from datetime import datetime, timezone
 
 from ..api.client import Api, ApiError, Object, path
-from ..api.decoding import seconds
-from ..api.heartbeat import LEASE
+from ..api.decoding import epoch_seconds
 
-LASTS = 15
+OPERATOR_NAMESPACE, OPERATOR_LEASE = "tfcluster-system", "tfcluster-operator"
+"""Namespace and name of the Lease, unless the operator publishes another place."""
+LEASE_KEY = "lease"
+"""Key under which the operator publishes that place beside the options: `namespace/name`."""
+SILENT_AFTER = 15.0
+"""Age in seconds at which no holder of the Lease acts any more: ten, and a margin for clocks."""
+AGE_SECONDS = 3.0
+
+
+def silence_of_holder(api: Api, where: str) -> float | None:
+    """Return for how long the operator has not answered; 0 while it does, None if unknown.
+
+    Raises ApiError when the API server does not answer or the Lease may not be read.
+    """
+    lease, now = api.dated(path("leases", *where.split("/", 1)), seconds=AGE_SECONDS)
+    written = [at for at in map(_write_time, lease["metadata"].get("managedFields") or ()) if at]
+    if now is None or not written:
+        return None
+    age = now - max(written)
+    return age if age > SILENT_AFTER else 0.0
+
+
+def lease_place(published: Object) -> tuple[str, bool]:
+    """Return where the Lease is, `namespace/name`, and whether the operator says so.
+
+    `published` is the ConfigMap of a tenant's namespace.
+    """
+    said = str((published.get("data") or {}).get(LEASE_KEY, ""))
+    namespace, _slash, name = said.partition("/")
+    valid = bool(namespace and name) and "/" not in name
+    return (said, True) if valid else (f"{OPERATOR_NAMESPACE}/{OPERATOR_LEASE}", False)
+
+
+def _write_time(entry: Object) -> float | None:
+    """Return when somebody last wrote the fields of this entry of managedFields."""
+    return epoch_seconds(entry.get("time"))
+
+
+# The election.
+
+LEASE_SECONDS = 15
 """Seconds for which the Lease is its holder's, from each renewal."""
 DEADLINE = 10.0
-"""Seconds after which a holder that could not renew the Lease gives it up; `heartbeat.SILENT`
+"""Seconds after which a holder that could not renew the Lease gives it up; `SILENT_AFTER`
 relies on it.
 """
-EVERY = 2.0
+RENEW_SECONDS = 2.0
 """Seconds between renewals, and between looks at somebody else's Lease."""
-ANSWER = 4.0
+ANSWER_SECONDS = 4.0
 """Seconds for one call: two tries fit before it has to be given up."""
 
 log = logging.getLogger(__name__)
@@ -56,7 +101,7 @@ class Leader:
         identity: str,
         lost: Callable[[], None],
         *,
-        name: str = LEASE,
+        name: str = OPERATOR_LEASE,
     ) -> None:
         self._api, self._namespace, self.identity = api, namespace, identity
         self._name = name
@@ -93,8 +138,8 @@ class Leader:
                     log.info("%s leads; waiting until it has ended", holder)
                 waits = True
             except Exception as error:  # noqa: BLE001 - nobody else would ever try again
-                log.warning("the Lease cannot be had: %s", _words(error))
-            self._ending.wait(EVERY / 2)
+                log.warning("the Lease cannot be had: %s", _error_text(error))
+            self._ending.wait(RENEW_SECONDS / 2)
         return False
 
     def release(self) -> None:
@@ -106,20 +151,20 @@ class Leader:
         self._renewed = float("-inf")
         if led:
             try:
-                lease = self._api.get(self._where(), seconds=ANSWER)
+                lease = self._api.get(self._where(), seconds=ANSWER_SECONDS)
                 if lease["spec"].get("holderIdentity") == self.identity:
                     lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
-                    self._api.replace(self._where(), lease, seconds=ANSWER)
+                    self._api.replace(self._where(), lease, seconds=ANSWER_SECONDS)
             except ApiError as error:
                 log.warning("the Lease is left to end by itself: %s", error.message)
 
     def _keep(self) -> None:
         """Renew it; the process ends where that does not work in time."""
-        while not self._ending.wait(EVERY):
+        while not self._ending.wait(RENEW_SECONDS):
             try:
                 ours = self._try()
             except Exception as error:  # noqa: BLE001 - whatever it is, nothing was renewed
-                log.warning("the Lease is not renewed: %s", _words(error))
+                log.warning("the Lease is not renewed: %s", _error_text(error))
                 ours = self.leads()
             if not ours or not self.leads():
                 log.error("another process may lead now: this one ends")
@@ -131,7 +176,7 @@ class Leader:
         """Make, take or renew it, if it is ours or free. Raises ApiError."""
         sent = time.monotonic()
         try:
-            lease = self._api.get(self._where(), seconds=ANSWER)
+            lease = self._api.get(self._where(), seconds=ANSWER_SECONDS)
         except ApiError as error:
             if not error.gone:
                 raise
@@ -141,14 +186,14 @@ class Leader:
                 "metadata": {"name": self._name, "namespace": self._namespace},
                 "spec": self._spec({}),
             }
-            self._api.create(path("leases", self._namespace), lease, seconds=ANSWER)
+            self._api.create(path("leases", self._namespace), lease, seconds=ANSWER_SECONDS)
         else:
             if not self._is_free(lease):
                 return False
-            before = seconds((lease.get("spec") or {}).get("renewTime"))
+            before = epoch_seconds((lease.get("spec") or {}).get("renewTime"))
             lease["spec"] = self._spec(lease.get("spec") or {})
             try:
-                self._api.replace(self._where(), lease, seconds=ANSWER)
+                self._api.replace(self._where(), lease, seconds=ANSWER_SECONDS)
             except ApiError as error:
                 if error.status == 409:  # somebody was faster
                     return False
@@ -166,14 +211,16 @@ class Leader:
         seen = (holder, spec.get("renewTime"), spec.get("leaseTransitions"))
         if seen != self._seen:
             self._seen, self._seen_at = seen, time.monotonic()
-        return time.monotonic() > self._seen_at + float(spec.get("leaseDurationSeconds") or LASTS)
+        return time.monotonic() > self._seen_at + float(
+            spec.get("leaseDurationSeconds") or LEASE_SECONDS
+        )
 
     def _spec(self, before: Object) -> Object:
         now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         same = before.get("holderIdentity") == self.identity
         return {
             "holderIdentity": self.identity,
-            "leaseDurationSeconds": LASTS,
+            "leaseDurationSeconds": LEASE_SECONDS,
             "acquireTime": before.get("acquireTime", now) if same else now,
             "renewTime": now,
             "leaseTransitions": int(before.get("leaseTransitions") or 0) + (not same),
@@ -188,7 +235,7 @@ def this_process() -> str:
     return f"{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"
 
 
-def _words(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     if isinstance(error, ApiError):
         return error.message or error.reason or str(error.status)
     return f"{type(error).__name__}: {error}"

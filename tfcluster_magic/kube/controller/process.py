@@ -1,16 +1,150 @@
-"""What every controller's process is asked in the same words, and how it ends when it must.
+"""A controller as a process: command line, log, metrics, probes, start and end.
 
-Owns the options that all have and the exit codes; what a controller does stands in its own
-`__main__`.
+Nothing is done before everything was seen and the Lease is held, what stands in the way is told
+once in the log and at /readyz, and SIGTERM ends the turns and frees the Lease. What a controller
+does stands in its own `__main__`.
+
+Ref: https://kubernetes.io/docs/reference/using-api/health-checks/
+Ref: https://prometheus.github.io/client_python/collector/custom/
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import logging
 import os
-from typing import NoReturn
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import NoReturn, Protocol
 
-from . import leader_election, logs
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from ..api.client import Api, ApiError
+from . import leader_election
+from .leader_election import Leader
+
+
+def start_logging(*, as_json: bool) -> None:
+    """Write the process' log from now on, as words or as JSON."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(OneLineFormatter(as_json))
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    logging.getLogger("urllib3").setLevel(logging.ERROR)
+
+
+class OneLineFormatter(logging.Formatter):
+    """Time, level, words; or the same as JSON."""
+
+    def __init__(self, as_json: bool) -> None:
+        super().__init__("%(message)s")
+        self._as_json = as_json
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line, whatever is in it."""
+        at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        at += f".{int(record.msecs):03}Z"
+        said = super().format(record)
+        if self._as_json:
+            entry = {"time": at, "level": record.levelname, "logger": record.name, "message": said}
+            return json.dumps(entry, ensure_ascii=False)
+        return f"{at} {record.levelname} {' | '.join(said.splitlines())}"
+
+
+# Metrics, by Prometheus' own library; what is measured is each controller's own.
+
+METRIC_PREFIX = "tfcluster"
+
+
+def number_metrics(numbers: Mapping[str, float]) -> Iterator[Metric]:
+    """Single numbers; those that are called `…_total` only grow."""
+    for name, value in numbers.items():
+        kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+        words = name.removesuffix("_total").replace("_", " ").capitalize() + "."
+        yield kind(f"{METRIC_PREFIX}_{name}", words, value=value)
+
+
+def labelled_metric(name: str, words: str, label: str, values: Mapping[str, float]) -> Metric:
+    """One number for each value of a label; of these there must be few."""
+    family = GaugeMetricFamily(f"{METRIC_PREFIX}_{name}", words, labels=[label])
+    for value, number in values.items():
+        family.add_metric([value], number)
+    return family
+
+
+class NumberCollector(Collector):
+    """Single numbers as a collector."""
+
+    def __init__(self, numbers: Mapping[str, float]) -> None:
+        self._numbers = numbers
+
+    def collect(self) -> Iterator[Metric]:
+        """All of them."""
+        return number_metrics(self._numbers)
+
+
+def metrics_text(collectors: Iterable[Collector]) -> str:
+    """What Prometheus is told of these."""
+    registry = CollectorRegistry()
+    for each in collectors:
+        registry.register(each)
+    return generate_latest(registry).decode().rstrip("\n")
+
+
+# Probes: what a kubelet and a Prometheus ask: /healthz, /readyz, /metrics. Answers cost nothing and
+# never wait. Healthy: its threads run. Ready: it has seen all there is, and leads.
+
+ProbeAnswer = tuple[bool, str]
+
+
+class ProbeServer:
+    """The small server; port 0 takes a free one, `port` says which.
+
+    Args:
+        port: where it listens.
+        answers: what is said at each path: whether all is well, and the text.
+    """
+
+    def __init__(self, port: int, answers: dict[str, Callable[[], ProbeAnswer]]) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                """Answer a path that is known."""
+                ask = answers.get(self.path.partition("?")[0])
+                well, text = ask() if ask is not None else (False, "there is nothing here")
+                content = (text + "\n").encode()
+                self.send_response(404 if ask is None else 200 if well else 503)
+                self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, *words: object) -> None:
+                """Say nothing: probes come every second."""
+
+        self._server = ThreadingHTTPServer(("", port), Handler)
+        self._server.daemon_threads = True
+        self.port = self._server.server_port
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, name="health", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begin to answer."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Answer no more."""
+        self._server.shutdown()
+        self._server.server_close()
+
+
+# The command line, and the exit codes.
 
 FAILURE, LOST_LEASE = 1, 3
 """Exit codes: it could not begin; it may not act any more."""
@@ -25,14 +159,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--log-format", choices=("text", "json"), default="text")
 
 
-def begin(asked: argparse.Namespace) -> None:
+def apply_options(asked: argparse.Namespace) -> None:
     """Log as asked, and mean the kubeconfig that was named."""
-    logs.begin(as_json=asked.log_format == "json")
+    start_logging(as_json=asked.log_format == "json")
     if asked.kubeconfig:
         os.environ["KUBECONFIG"] = asked.kubeconfig
 
 
-def identity(asked: argparse.Namespace) -> str:
+def lease_identity(asked: argparse.Namespace) -> str:
     """By which it holds a Lease: what was asked, else its pod's, else this process' own."""
     return asked.identity or os.environ.get("POD_UID") or leader_election.this_process()
 
@@ -40,3 +174,113 @@ def identity(asked: argparse.Namespace) -> str:
 def die() -> NoReturn:
     """End at once, because the Lease is lost: a turn that goes on would be a second writer."""
     os._exit(LOST_LEASE)
+
+
+# The process.
+
+log = logging.getLogger("tfcluster")
+
+
+class RunnableController(Protocol):
+    """What a process runs."""
+
+    def follow(self) -> None:
+        """Begin to follow what there is. Raises ApiError: it is asked again."""
+
+    def begin(self) -> None:
+        """Begin to act."""
+
+    def end(self) -> None:
+        """Act no more."""
+
+    @property
+    def synced(self) -> bool:
+        """Whether everything was seen once."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether no thread has died."""
+
+    @property
+    def problems(self) -> list[str]:
+        """Why it cannot see everything."""
+
+
+class ControllerProcess:
+    """The whole process.
+
+    Args:
+        api: the connection.
+        leader: its part in the election.
+        controller: what it runs.
+        port: where it answers; 0 takes a free one. Raises OSError when it is taken.
+        metrics: what Prometheus is told.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        leader: Leader,
+        controller: RunnableController,
+        port: int,
+        metrics: Callable[[], str],
+    ) -> None:
+        self._api, self._leader, self._controller = api, leader, controller
+        self._enough = threading.Event()
+        self._follows = False
+        self._began = time.monotonic()
+        answers = {
+            "/healthz": self._healthy,
+            "/readyz": self._ready,
+            "/metrics": lambda: (True, metrics()),
+        }
+        self._health = ProbeServer(port, answers)
+
+    def work(self) -> int:
+        """Follow, lead, act; then end in order."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self._enough.set())
+        self._health.start()
+        log.info("following %s; health on port %d", self._api.server, self._health.port)
+        threading.Thread(target=self._lead, name="lead", daemon=True).start()
+        while not self._enough.wait(3600):
+            pass
+        log.info("ending")
+        self._controller.end()
+        self._leader.release()
+        self._health.stop()
+        return 0
+
+    def _lead(self) -> None:
+        while not self._followed():
+            if self._enough.wait(1.0):
+                return
+        told: list[str] = []
+        while not self._controller.synced:
+            problems = self._controller.problems
+            if problems and problems != told:
+                log.error("not ready: %s", "; ".join(problems))
+                told = problems
+            if self._enough.wait(0.02):
+                return
+        if self._leader.acquire():
+            self._controller.begin()
+            log.info("ready after %.2f s", time.monotonic() - self._began)
+
+    def _followed(self) -> bool:
+        try:
+            self._controller.follow()
+        except ApiError as error:
+            log.error("not ready: %s", error.message or error.reason)
+            return False
+        self._follows = True
+        return True
+
+    def _healthy(self) -> ProbeAnswer:
+        alive = (self._controller.alive or not self._follows) and self._leader.alive
+        return (True, "ok") if alive else (False, "a thread has died")
+
+    def _ready(self) -> ProbeAnswer:
+        if not self._controller.synced:
+            return False, "; ".join(self._controller.problems) or "it has not seen everything yet"
+        return (True, "ok") if self._leader.leads() else (False, "another process leads")

@@ -1,23 +1,27 @@
-"""What is to be looked at: keys in the order in which they came, each once, each by one worker.
+"""A work queue of keys, and the threads that work it off.
 
-Promises that a key which is added while a worker has it, or while it rests, comes again afterwards,
-that two workers never have the same one, and that a timer wakes it when nothing else does. Keeps
-nothing on disk.
+A key is queued once and handled by one worker at a time; one that is added meanwhile, or while it
+rests, comes again afterwards. Nothing is done unless this process leads, a key that changes all the
+time does not use up a core, and a turn that fails is reported, tried again with growing pauses, and
+holds up no other. Keeps nothing on disk, and never looks at what a turn decides.
 """
 
 from __future__ import annotations
 
+import abc
 import heapq
 import threading
 import time
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
+
+from ..api.informer import backoff_seconds
 
 K = TypeVar("K", bound=Hashable)
 
 
-class Work(Generic[K]):
+class WorkQueue(Generic[K]):
     """A queue of keys with timers."""
 
     def __init__(self) -> None:
@@ -111,3 +115,121 @@ class Work(Generic[K]):
             if self._due.get(key) == at:  # else another timer has taken its place
                 del self._due[key]
                 self._add(key)
+
+
+# The workers of a queue.
+
+WORKERS = 8
+SHARE, LONGEST_REST = 0.05, 0.3
+"""What the turns of one key may take of a core while it changes all the time, and the longest pause
+in seconds that this asks for: hundreds of pods that start are looked at together, not one by one.
+"""
+CHANGING, LONGEST_OF_MANY = 50.0, 1.0
+"""Turns a second for all keys that change all the time, and the longest pause for that."""
+
+
+def rest_seconds(used: float, others: int) -> float:
+    """Seconds for which a key does not come again, after a turn that used so many of a core, while
+    so many others rest.
+    """
+    of_many = min(LONGEST_OF_MANY, others / CHANGING)
+    return max(of_many, min(LONGEST_REST, used * (1 / SHARE - 1)))
+
+
+class KeyedWorkers(Generic[K]):
+    """A queue of keys and its workers.
+
+    Args:
+        look: one turn: seconds until the next is due, None when nothing is left to do.
+        leads: whether this process may act.
+        tell: told of a turn that failed, to log it.
+        took: told how many seconds each turn took.
+    """
+
+    def __init__(
+        self,
+        look: Callable[[K], float | None],
+        leads: Callable[[], bool],
+        tell: Callable[[K, Exception], None],
+        took: Callable[[float], None] = lambda _seconds: None,
+    ) -> None:
+        self.work: WorkQueue[K] = WorkQueue()
+        self._look, self._leads, self._tell, self._took = look, leads, tell, took
+        self._failures: dict[K, int] = {}
+        self.taken = self.failed = 0
+        self._threads = [
+            threading.Thread(target=self._run, name=f"turns {n}", daemon=True)
+            for n in range(WORKERS)
+        ]
+
+    def start(self) -> None:
+        """Begin to take turns."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self, seconds: float) -> None:
+        """Take no more; those under way have so many seconds to end."""
+        self.work.close()
+        deadline = time.monotonic() + seconds
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(max(0.0, deadline - time.monotonic()))
+
+    @property
+    def alive(self) -> bool:
+        """Whether no worker has died."""
+        return all(each.is_alive() for each in self._threads)
+
+    def _run(self) -> None:
+        while (key := self.work.get()) is not None:
+            began = time.thread_time()
+            try:
+                if self._leads():
+                    self._take(key)
+            finally:
+                used = time.thread_time() - began
+                self.work.done(key, rest_seconds(used, self.work.resting))
+
+    def _take(self, key: K) -> None:
+        self.taken += 1
+        began = time.monotonic()
+        try:
+            rest = self._look(key)
+        except Exception as error:  # noqa: BLE001 - the other keys need this thread
+            self.failed += 1
+            failures = self._failures[key] = self._failures.get(key, 0) + 1
+            self._tell(key, error)
+            rest = backoff_seconds(failures)
+        else:
+            self._failures.pop(key, None)
+        self._took(time.monotonic() - began)
+        if rest is not None:
+            self.work.add_in(key, rest)
+
+
+# A thread beside the workers, that does something again and again.
+
+
+class BackgroundThread(abc.ABC):
+    """A thread called `name` that runs `_run` until it returns; that looks at `_enough`."""
+
+    def __init__(self, name: str) -> None:
+        self._enough = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Begin, in a thread of its own."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Do nothing more."""
+        self._enough.set()
+
+    @property
+    def alive(self) -> bool:
+        """Whether its thread runs."""
+        return self._thread.is_alive()
+
+    @abc.abstractmethod
+    def _run(self) -> None:
+        """What it does."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""What a run is in Kubernetes: custom resource, pods, Jobs, NetworkPolicy, manifests."""

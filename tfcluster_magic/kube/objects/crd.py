@@ -1,23 +1,296 @@
 """The CustomResourceDefinition of TFCluster, made of the models. Pure.
 
-Promises that `kubectl apply` refuses what `%tfcluster launch` refuses, in the same words, before
-anything is stored, and that a stored spec changes in nothing but `stop`. What of that a schema
-cannot say are CEL rules; `validation/` has the same once more, and a test holds them together.
+`kubectl apply` refuses what `%tfcluster launch` refuses, in the same words, before anything is
+stored, and a stored spec changes in nothing but `stop`. What a schema cannot say are CEL rules;
+`launch.validation` has the same rules once more, and a test holds the two equal.
 
 Ref: https://kubernetes.io/docs/reference/kubernetes-api/extend-resources/custom-resource-definition-v1/
+Ref: https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/
+Ref: https://kubernetes.io/docs/reference/using-api/cel/
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from msgspec.structs import fields
 
-from ...spec import KIND, Spec, schema
+from ...i18n import language
+from ...launch.validation import MOST_INLINE, MOST_TASKS, RESERVED_ENV, SMALLEST_MEMORY
+from ...launch.validation.rules import (
+    RESERVED_ANNOTATIONS,
+    RESERVED_MOUNTS,
+    SMALLEST_CLAIM,
+    SYSTEM_FOLDERS,
+)
+from ...launch.validation.schema import pattern_rule
+from ...program.snapshots import INLINE_BYTES
+from ...spec import ENV_NAME_PATTERN, KIND, Spec, schema
+from ...spec.names import name_rule
+from ...spec.spec import ANNOTATION_PATTERN
 from ..api.client import Object
-from ..api.labels import GROUP, VERSION
-from .crd_rules import NAME, NO_NUL, RULES
-from .openapi import VALIDATIONS, structural
+from ..api.labels import GROUP, RUN_PATTERN, VERSION
+
+_KEPT = (
+    "type", "enum", "pattern", "minimum", "maximum", "minLength", "maxLength", "maxItems",
+    "maxProperties",
+)  # fmt: skip
+VALIDATIONS = "x-kubernetes-validations"
+
+
+def structural_schema(schema: Mapping[str, Any], name: str, *, strict: bool = True) -> Object:
+    """The definition `name` of a JSON Schema (2020-12) with every reference resolved.
+
+    Not `strict`, it has neither bounds nor defaults: for what only the operator writes, so that an
+    older schema refuses nothing that a newer operator says.
+    """
+    definitions = schema["$defs"]
+    with language("en"):
+        return _node({"$ref": f"#/$defs/{name}"}, definitions, strict)
+
+
+def _node(node: Mapping[str, Any], definitions: Mapping[str, Any], strict: bool) -> Object:
+    """One schema. Structural: `type` stands everywhere, and nothing is hidden in `anyOf`."""
+    told = dict(node)
+    while "$ref" in told or "anyOf" in told:
+        if "anyOf" in told:  # X or null: the API server takes null for absent
+            (inner,) = (each for each in told.pop("anyOf") if each.get("type") != "null")
+        else:
+            inner = definitions[told.pop("$ref").rsplit("/", 1)[-1]]
+        told = {**inner, **told}
+    made: Object = {}
+    if "description" in told:
+        made["description"] = _sentence(told["description"])
+    made |= {key: told[key] for key in _KEPT if key in told and (strict or key == "type")}
+    made.setdefault("type", "string")  # an enum
+    if "exclusiveMinimum" in told and strict:
+        made |= {"minimum": told["exclusiveMinimum"], "exclusiveMinimum": True}
+    if words := pattern_rule(made.get("pattern", "")):
+        made[VALIDATIONS] = [{"rule": cel_matches("self", made.pop("pattern")), "message": words}]
+    if "properties" in told:
+        made["properties"] = {
+            key: _node(each, definitions, strict) for key, each in told["properties"].items()
+        }
+        if told.get("required"):
+            made["required"] = list(told["required"])
+    elif isinstance(told.get("additionalProperties"), Mapping):
+        made["additionalProperties"] = _node(told["additionalProperties"], definitions, strict)
+    if "items" in told:
+        made["items"] = _node(told["items"], definitions, strict)
+    default = told.get("default")
+    if strict and (default or (default == {} and "properties" in made)):
+        made["default"] = default
+    return made
+
+
+def cel_matches(value: str, pattern: str) -> str:
+    """A CEL expression: whether `value` has this pattern, none of which has a quotation mark."""
+    return f"{value}.matches(r'{pattern}')"
+
+
+def _sentence(text: str) -> str:
+    """A description for `kubectl explain`: one paragraph, a capital letter, a full stop."""
+    text = " ".join(text.replace("`", "'").split())
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "?")) else ".")
+
+
+# The rules between fields, in CEL: what `launch.validation` refuses, kubectl is told in the same
+# words. Whatever a rule walks through is bounded in the models, for the API server counts what a
+# rule could cost at most and refuses a schema that may cost too much.
+
+_MANY = ("volumes", "secrets")
+
+
+@dataclass(frozen=True)
+class CelRule:
+    """One rule: the path of the schema where it stands below `spec`, `[]` for each value of a list
+    or map; what must hold; what is said else, and of which field below that path.
+    """
+
+    at: str
+    rule: str
+    message: str
+    field: str = ""
+
+    def as_object(self) -> Object:
+        """As it stands in a schema."""
+        made = {"rule": self.rule, "message": self.message}
+        return made | ({"fieldPath": f".{self.field}"} if self.field else {})
+
+
+def _english(say: Callable[[], str]) -> str:
+    """What the code says in the language of the moment, in that of the schema."""
+    with language("en"):
+        return say()
+
+
+def _free(names: str, taken: tuple[str, ...]) -> str:
+    """That no key of a map begins with what is taken."""
+    return f"{names}.all(k, " + " && ".join(f"!k.startsWith('{each}')" for each in taken) + ")"
+
+
+def _sum(*types: str) -> str:
+    return " + ".join(f"self.replicas.{each}.count" for each in types)
+
+
+def _under(folders: tuple[str, ...]) -> str:
+    return "|".join(folder[1:] for folder in folders)
+
+
+_HIDDEN = (
+    rf"self.path.matches(r'^/(({_under(RESERVED_MOUNTS)})(/.*)?|({_under(SYSTEM_FOLDERS)}))$')"
+)
+_HIDES_MESSAGE = (
+    "it would hide what tasks need: choose another folder, such as /mnt/images, not one below "
+    f"{', '.join(RESERVED_MOUNTS)} nor a folder of the system"
+)
+_PLAIN = "write the path without '.', '..', a doubled '/' or one at the end"
+_TAKEN = "this name is set by TFCluster itself; choose another"
+_TWICE = "it is named twice: once is enough"
+_MOUNTS = (
+    "(has(self.volumes) ? self.volumes.map(v, v.path) : []) + "
+    "(has(self.secrets) ? self.secrets.filter(s, has(s.path) && s.path != '').map(s, s.path) : [])"
+)
+_AS_ENVIRONMENT = "self.filter(s, !has(s.path) || s.path == '').map(s, s.name)"
+
+SPEC_RULES = (
+    *(
+        CelRule("", f"{_sum(each)} <= 1", "there is at most 1", f"replicas.{each}.count")
+        for each in ("chief", "evaluator")
+    ),
+    *(
+        CelRule(
+            "",
+            f"self.mode != 'in-graph' || {_sum(each)} == 0",
+            "in-graph has ps and workers only: 0",
+            f"replicas.{each}.count",
+        )
+        for each in ("chief", "evaluator")
+    ),
+    CelRule(
+        "",
+        f"{_sum('worker', 'chief')} > 0",
+        "at least 1 worker (or a chief) is needed",
+        "replicas.worker.count",
+    ),
+    CelRule(
+        "",
+        f"{_sum('chief', 'worker', 'ps', 'evaluator')} <= {MOST_TASKS}",
+        f"at most {MOST_TASKS} tasks in all",
+        "replicas",
+    ),
+    CelRule(
+        "",
+        "self.mode != 'between-graph' || has(self.program)",
+        "between-graph runs a program: name a file, a folder, a URL or a cell",
+        "program",
+    ),
+    CelRule(
+        "",
+        "self.mode != 'in-graph' || !has(self.program)",
+        "in-graph runs no program: the notebook is the client",
+        "program",
+    ),
+    CelRule(
+        "",
+        "self.mode == 'in-graph' || self.server == 'native'",
+        "only in-graph clusters have servers",
+        "server",
+    ),
+    *(
+        CelRule(
+            f"replicas.{each}.resources",
+            "!has(self.memory) || !isQuantity(self.memory) || "
+            f"quantity(self.memory).compareTo(quantity('{SMALLEST_MEMORY}')) >= 0",
+            f"TensorFlow cannot start below {SMALLEST_MEMORY}",
+            "memory",
+        )
+        for each in ("chief", "worker", "ps", "evaluator")
+    ),
+    CelRule(
+        "env",
+        f"self.all(k, {cel_matches('k', ENV_NAME_PATTERN)})",
+        "a name has letters, digits and '_', and no digit first",
+    ),
+    CelRule("env", _free("self", RESERVED_ENV), _TAKEN),
+    CelRule(
+        "program",
+        "!has(self.files) || "
+        f"self.files.map(k, size(k) + size(self.files[k])).sum() <= {MOST_INLINE}",
+        f"at most {INLINE_BYTES // 1024} KiB travel inside the record: launch a larger program "
+        "with `tfcluster launch`, which puts it into your workspace",
+        "files",
+    ),
+    CelRule(
+        "program",
+        "!has(self.files) || self.entrypoint in self.files",
+        "it is not among the program's files: name one of them",
+        "entrypoint",
+    ),
+    CelRule(
+        "interpreter",
+        r"self.startsWith('/') && !self.contains('\x00')",
+        "name a Python by its full path",
+    ),
+    *(
+        CelRule(f"pods.{each}[]", f"!has(self.path) || !({_HIDDEN})", _HIDES_MESSAGE, "path")
+        for each in _MANY
+    ),
+    *(
+        CelRule(
+            f"pods.{each}[]",
+            r"!has(self.path) || !self.path.matches(r'/\.{0,2}(/|$)')",
+            _PLAIN,
+            "path",
+        )
+        for each in _MANY
+    ),
+    CelRule(
+        "pods.volumes[]",
+        "!has(self.subPath) || self.subPath == '' || "
+        r"!self.subPath.matches(r'(^|/)\.{0,2}(/|$)')",
+        _PLAIN,
+        "subPath",
+    ),
+    CelRule(
+        "pods",
+        f"({_MOUNTS}).all(p, ({_MOUNTS}).exists_one(q, q == p))",
+        "something else is mounted there: use each path once",
+    ),
+    CelRule("pods.imagePullSecrets", "self.all(n, self.exists_one(m, m == n))", _TWICE),
+    CelRule(
+        "pods.secrets",
+        f"{_AS_ENVIRONMENT}.all(n, {_AS_ENVIRONMENT}.exists_one(m, m == n))",
+        _TWICE,
+    ),
+    CelRule(
+        "pods.annotations",
+        f"self.all(k, {cel_matches('k', ANNOTATION_PATTERN)})",
+        _english(lambda: pattern_rule(ANNOTATION_PATTERN)),
+    ),
+    CelRule("pods.annotations", _free("self", RESERVED_ANNOTATIONS), _TAKEN),
+    CelRule(
+        "pods.dataClaim",
+        "!isQuantity(self.size) || "
+        f"quantity(self.size).compareTo(quantity('{SMALLEST_CLAIM}')) >= 0",
+        f"a claim has at least {SMALLEST_CLAIM}",
+        "size",
+    ),
+)
+"""Below `spec`."""
+
+TEXTS_WITHOUT_NUL = ("env[]", "program.arguments[]")
+"""Texts without a NUL character, said by a pattern: in CEL it would cost too much."""
+NAME_RULE = CelRule(
+    "metadata.name",
+    f"{cel_matches('self', RUN_PATTERN)} && !self.matches(r'-[0-9]+-[0-9]+$')",
+    f"name it <cluster>-<run>, such as digits-1; for <cluster>: {_english(name_rule)}",
+)
+
+
+# The definition.
 
 PLURAL = "tfclusters"
 _COLUMNS = (
@@ -29,7 +302,7 @@ _COLUMNS = (
 )
 
 
-def definition() -> Object:
+def crd_object() -> Object:
     """The object that an administrator applies."""
     names = {
         "kind": KIND,
@@ -48,7 +321,7 @@ def definition() -> Object:
         "name": VERSION,
         "served": True,
         "storage": True,
-        "schema": {"openAPIV3Schema": openapi()},
+        "schema": {"openAPIV3Schema": object_schema()},
         "subresources": {"status": {}},
         "additionalPrinterColumns": columns,
     }
@@ -69,16 +342,16 @@ def definition() -> Object:
     }
 
 
-def openapi() -> Object:
+def object_schema() -> Object:
     """The schema of a whole object."""
     whole = schema()
-    spec = structural(whole, "Spec")
-    for rule in RULES:
+    spec = structural_schema(whole, "Spec")
+    for rule in SPEC_RULES:
         _at(spec, rule.at).setdefault(VALIDATIONS, []).append(rule.as_object())
-    for where in NO_NUL:
+    for where in TEXTS_WITHOUT_NUL:
         _at(spec, where)["pattern"] = r"^[^\x00]*$"
     spec[VALIDATIONS] += _unchanging(spec)
-    status = structural(whole, "Status", strict=False)
+    status = structural_schema(whole, "Status", strict=False)
     del status["properties"]["addresses"]  # they follow from the name
     status["properties"]["ready"] = {
         "type": "string",
@@ -93,7 +366,7 @@ def openapi() -> Object:
             "kind": {"type": "string"},
             "metadata": {
                 "type": "object",
-                "properties": {"name": {"type": "string", VALIDATIONS: [NAME.as_object()]}},
+                "properties": {"name": {"type": "string", VALIDATIONS: [NAME_RULE.as_object()]}},
             },
             "spec": spec,
             "status": status,

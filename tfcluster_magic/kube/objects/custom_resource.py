@@ -22,7 +22,7 @@ from msgspec.structs import FieldInfo, fields, replace
 from ...errors import InvalidRequest, Problem
 from ...i18n import _
 from ...launch import validation
-from ...launch.validation.shapes import element_in, model_in
+from ...launch.validation.schema import element_type, model_type
 from ...spec import (
     API_VERSION,
     KIND,
@@ -37,9 +37,8 @@ from ...spec import (
     TFCluster,
     names,
 )
-from ..api.client import Object
-from ..api.decoding import seconds
-from ..api.gone import is_deleted, keepers
+from ..api.client import Object, foreign_finalizers, is_deleted
+from ..api.decoding import epoch_seconds
 from ..api.labels import GROUP, PORT, RUN_PATTERN, host_name
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def read(thing: Mapping[str, Any]) -> TFCluster:
     head, told = thing.get("metadata") or {}, list[str]()
     problems: list[Problem] = []
     name = str(head.get("name", ""))
-    cluster, run = split(name)
+    cluster, run = split_name(name)
     if not cluster:
         problems.append(Problem("metadata.name", name, name_rule()))
     spec = Spec()
@@ -84,20 +83,20 @@ def read(thing: Mapping[str, Any]) -> TFCluster:
             cluster=cluster,
             run=run,
             uid=str(head.get("uid", "")),
-            created_at=seconds(head.get("creationTimestamp")) or 0.0,
+            created_at=epoch_seconds(head.get("creationTimestamp")) or 0.0,
             owner=str(head.get("namespace", "")),
         ),
         spec=_ending(spec, head),
         status=replace(
             status,
-            addresses=addresses(name, spec),
+            addresses=task_addresses(name, spec),
             paths=status.paths or {"output": output, "logs": output},
             warnings=tuple(dict.fromkeys(warned)),
         ),
     )
 
 
-def status(thing: Mapping[str, Any]) -> Status:
+def read_status(thing: Mapping[str, Any]) -> Status:
     """What is written of a run, also of one whose spec nobody can read."""
     return _status(thing.get("status") or {}, [])
 
@@ -115,7 +114,7 @@ def write(cluster: str, run: int, spec: Spec, *, warnings: Sequence[str] = ()) -
     }
 
 
-def status_of(status: Status) -> Object:
+def write_status(status: Status) -> Object:
     """What the operator writes as status: without addresses, which follow from the name, and with
     `ready` for `kubectl get`, which can show no sum.
     """
@@ -125,7 +124,7 @@ def status_of(status: Status) -> Object:
     return {**told, "ready": f"{ready}/{sum(c.desired for c in counts)}"}
 
 
-def addresses(name: str, spec: Spec) -> dict[str, tuple[str, ...]]:
+def task_addresses(name: str, spec: Spec) -> dict[str, tuple[str, ...]]:
     """Where the tasks of a run listen, by type, in the order of TensorFlow's configuration."""
     return {
         t.value: tuple(f"{host_name(name, t, i)}:{PORT}" for i in range(count))
@@ -134,7 +133,7 @@ def addresses(name: str, spec: Spec) -> dict[str, tuple[str, ...]]:
     }
 
 
-def split(name: str) -> tuple[str, int]:
+def split_name(name: str) -> tuple[str, int]:
     """Cluster and run of an object's name: `digits-2` gives ("digits", 2); else ("", 0)."""
     cluster, run = names.parse_ref(name)
     if not re.fullmatch(RUN_PATTERN, name) or run is None or not names.is_valid(cluster):
@@ -157,7 +156,7 @@ def _spec(content: Mapping[str, Any], told: list[str]) -> Spec:
         spec = msgspec.convert(content, Spec)  # a list of thousands has no time for more
     except msgspec.ValidationError:
         return validation.validate(_known(content, Spec, "spec", told))
-    if problems := validation.check(spec):
+    if problems := validation.check_rules(spec):
         raise InvalidRequest(problems)
     return spec
 
@@ -174,9 +173,9 @@ def _known(content: object, kind: type[Model], path: str, told: list[str]) -> An
             told.append(where)
         elif value is None:  # the API server drops these, too
             continue
-        elif model := model_in(known[key].type):
+        elif model := model_type(known[key].type):
             kept[key] = _known(value, model, where, told)
-        elif (element := element_in(known[key].type)) and isinstance(value, (list, tuple)):
+        elif (element := element_type(known[key].type)) and isinstance(value, (list, tuple)):
             kept[key] = [_known(v, element, f"{where}[{i}]", told) for i, v in enumerate(value)]
         else:
             kept[key] = value
@@ -231,9 +230,9 @@ def _ending(spec: Spec, head: Mapping[str, Any]) -> Spec:
     if spec.stop is not None or not is_deleted({"metadata": head}):
         return spec
     reason = ""
-    if names := keepers({"metadata": head}):
+    if names := foreign_finalizers({"metadata": head}):
         reason = _("the finalizer {names} keeps the record").format(names=", ".join(names))
-    at = seconds(head["deletionTimestamp"]) or 0.0
+    at = epoch_seconds(head["deletionTimestamp"]) or 0.0
     return replace(spec, stop=Stop(reason=reason, by=_("the deletion of its record"), at=at))
 
 

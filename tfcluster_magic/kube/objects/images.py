@@ -26,7 +26,7 @@ _LONGEST = 255
 
 
 @dataclass(frozen=True)
-class Reference:
+class ImageReference:
     """An image, or a pattern of images; an empty tag or digest means that none was given."""
 
     registry: str
@@ -40,7 +40,7 @@ class Reference:
         return "/".join((self.registry, *self.repository))
 
 
-def parse(text: str) -> Reference:
+def parse_image(text: str) -> ImageReference:
     """Return an image with its defaults filled in: `python` is `docker.io/library/python:latest`.
 
     Raises ValueError if the text is not an image reference.
@@ -61,10 +61,10 @@ def parse(text: str) -> Reference:
         raise ValueError(
             _("it is not an image reference: write REGISTRY/REPOSITORY:TAG in lower case")
         )
-    return Reference(found.registry, found.repository, tag, found.digest)
+    return ImageReference(found.registry, found.repository, tag, found.digest)
 
 
-def _split(text: str) -> Reference:
+def _split(text: str) -> ImageReference:
     """Split a reference or a pattern into its four parts. Raises ValueError."""
     rest, at, digest = text.partition("@")
     path, slash, last = rest.rpartition("/")
@@ -84,13 +84,13 @@ def _split(text: str) -> Reference:
         registry = DOCKER_HUB
     if registry == DOCKER_HUB and len(others) == 1:
         others = [LIBRARY, *others]
-    return Reference(registry, tuple(others), tag, digest)
+    return ImageReference(registry, tuple(others), tag, digest)
 
 
-def is_same(one: str, other: str) -> bool:
+def is_same_image(one: str, other: str) -> bool:
     """Return whether two texts name the same image."""
     try:
-        return parse(one) == parse(other)
+        return parse_image(one) == parse_image(other)
     except ValueError:
         return False
 
@@ -99,7 +99,7 @@ def pattern_mistake(text: str) -> str:
     """Return why this is not a pattern of images; empty if it is one."""
     try:
         if not _WILD.search(text):
-            parse(text)
+            parse_image(text)
             return ""
         found = _split(text)
     except ValueError as error:
@@ -112,7 +112,7 @@ def pattern_mistake(text: str) -> str:
     return ""
 
 
-def admits(pattern: str, image: Reference) -> bool:
+def admits_image(pattern: str, image: ImageReference) -> bool:
     """Return whether a pattern admits an image, part by part: a wildcard never leaves its part.
 
     `*` stays inside one part of the registry's name and one of the repository's; `**` as a whole
@@ -122,7 +122,7 @@ def admits(pattern: str, image: Reference) -> bool:
     if pattern_mistake(pattern):
         return False
     if not _WILD.search(pattern):
-        wanted = parse(pattern)
+        wanted = parse_image(pattern)
         if wanted.digest:
             return (wanted.name, wanted.digest) == (image.name, image.digest)
         return wanted == image

@@ -1,7 +1,7 @@
-"""A run as manifests for kubectl, in one of two layouts or by somebody's own template. Pure.
+"""A run as manifests for kubectl, in one of two layouts or by a user's own template. Pure.
 
-Promises that what is printed can be applied as it is, in any namespace, and belongs to nobody: a
-run on paper has no uid, no owner and no operator. Needs no cluster; only reads the template.
+What is printed can be applied as it is, in any namespace, and belongs to nobody: a run on paper has
+no uid, no owner and no operator. Needs no cluster; only reads the template.
 """
 
 from __future__ import annotations
@@ -20,58 +20,102 @@ from ...i18n import _
 from ...spec import Mode, Status, TaskType, TFCluster
 from ...spec.names import task_name
 from ..api import labels
-from . import pod, run_objects, templates
-from .per_task import per_task
-from .pod_files import files
+from . import pod_template, run_objects, templates
+from .pod_template import task_files
 from .policy import Policy
 
 Object = dict[str, Any]
 
+PER_TASK_ADDRESS_PATTERN = "{name}-{type}-{index}"
+"""A task's host: its Service's name."""
 
-class Layout(str, enum.Enum):
+
+def objects_per_task(cluster: TFCluster, policy: Policy, *, namespace: str) -> list[Object]:
+    """All objects, tasks in the order in which people read them. Raises as `objects.objects`."""
+    content = task_files(cluster, policy, PER_TASK_ADDRESS_PATTERN)
+    found = run_objects.shared_objects(cluster, policy, content, namespace=namespace)
+    for task_type, count in cluster.spec.replicas.counts.items():
+        for index in range(count):
+            found += _objects_of_task(cluster, policy, task_type, index, content.items, namespace)
+    return found
+
+
+def _objects_of_task(
+    cluster: TFCluster,
+    policy: Policy,
+    task_type: TaskType,
+    index: int,
+    items: Any,
+    namespace: str,
+) -> list[Object]:
+    run, spec = cluster.metadata.name, cluster.spec
+    task = task_name(task_type, index)
+    serves = task_type is TaskType.PS or spec.mode is Mode.IN_GRAPH
+    selector = {**labels.run_selector(run, cluster.metadata.uid), labels.TASK: task}
+    head = run_objects.object_metadata(cluster, namespace, f"{run}-{task}", (), task_type)
+    pods = pod_template.build_pod_template(
+        cluster, policy, task_type, items, index=index, restart="Always" if serves else "Never"
+    )
+    service = templates.render_object(
+        "kubernetes/per-task/service.yaml.j2", metadata=head, selector=selector, port=labels.PORT
+    )
+    workload = templates.render_object(
+        f"kubernetes/per-task/{'deployment' if serves else 'job'}.yaml.j2",
+        metadata=head,
+        selector=selector,
+        retries=spec.lifecycle.restarts + spec.lifecycle.heals,
+        pod=pods,
+    )
+    return [workload] if task_type is TaskType.EVALUATOR else [service, workload]
+
+
+# The native layout, and templates of users.
+
+
+class ManifestLayout(str, enum.Enum):
     """How a run becomes objects."""
 
     NATIVE = "native"
     PER_TASK = "per-task"
 
 
-def manifests(cluster: TFCluster, policy: Policy, layout: Layout) -> str:
+def render_manifests(cluster: TFCluster, policy: Policy, layout: ManifestLayout) -> str:
     """A stream of YAML documents.
 
     Raises:
         InvalidRequest: the run's files are too large, or a large program has no workspace.
         TFClusterError: the program in the record was altered.
     """
-    paper = on_paper(cluster)
-    found = native(paper, policy)
-    if layout is Layout.PER_TASK:
-        found = per_task(paper, policy, namespace="")
-    return templates.documents(found)
+    paper = without_identity(cluster)
+    found = native_objects(paper, policy)
+    if layout is ManifestLayout.PER_TASK:
+        found = objects_per_task(paper, policy, namespace="")
+    return templates.yaml_documents(found)
 
 
-def native(paper: TFCluster, policy: Policy) -> list[Object]:
+def native_objects(paper: TFCluster, policy: Policy) -> list[Object]:
     """What the operator creates, the parameter servers' Job included."""
     ps = run_objects.ps_job(paper, policy, namespace="", owners=())
-    return [*run_objects.objects(paper, policy, namespace=""), *([ps] if ps else [])]
+    return [*run_objects.objects_of_run(paper, policy, namespace=""), *([ps] if ps else [])]
 
 
-def on_paper(cluster: TFCluster) -> TFCluster:
+def without_identity(cluster: TFCluster) -> TFCluster:
     """The same wish as nobody has made it yet."""
     head = replace(cluster.metadata, uid="", owner="", created_at=0.0)
     status = Status(phase=cluster.status.phase, reason=cluster.status.reason)
     return replace(cluster, metadata=head, spec=replace(cluster.spec, stop=None), status=status)
 
 
-def by_template(cluster: TFCluster, policy: Policy, file: Path) -> str:
+def render_template(cluster: TFCluster, policy: Policy, file: Path) -> str:
     """What the template in `file` makes of a run; docs/kubernetes-render.md has its names.
 
     Raises:
         InvalidRequest: it cannot be read or rendered; the message has file and line. As `manifests`
             for the run.
     """
-    paper = on_paper(cluster)
-    names = _names(paper, policy)
-    made = templates.environment(FileSystemLoader(file.parent))
+    paper = without_identity(cluster)
+    names = _template_names(paper, policy)
+    made = templates.template_environment(FileSystemLoader(file.parent))
     try:
         return made.get_template(file.name).render(names)
     except TemplateNotFound as error:
@@ -106,28 +150,28 @@ def _where(error: Exception, file: Path) -> str:
     return lines[-1] if lines else str(file)
 
 
-def _names(paper: TFCluster, policy: Policy) -> Object:
+def _template_names(paper: TFCluster, policy: Policy) -> Object:
     """What a template can speak of: plain values only."""
     head, spec = paper.metadata, paper.spec
-    content = files(paper, policy)
+    content = task_files(paper, policy)
     found: Object = {
         "cluster": _plain(paper),
         "policy": _plain(policy),
         "name": head.name,
         "port": labels.PORT,
-        "labels": labels.labels(head.name, ""),
-        "selector": labels.selector(head.name, ""),
+        "labels": labels.run_labels(head.name, ""),
+        "selector": labels.run_selector(head.name, ""),
         "files": {
             "texts": dict(content.texts),
             "binaries": dict(content.binaries),
             "items": [*map(dict, content.items)],
         },
         "tasks": [],
-        "objects": native(paper, policy),
+        "objects": native_objects(paper, policy),
     }
     for task_type, count in spec.replicas.counts.items():
         for index in range(count):
-            found["tasks"].append(_task(paper, policy, task_type, index, content.items))
+            found["tasks"].append(_task_names(paper, policy, task_type, index, content.items))
     return found
 
 
@@ -139,7 +183,9 @@ def _plain(value: Any) -> Any:
     return msgspec.to_builtins(value)
 
 
-def _task(paper: TFCluster, policy: Policy, task_type: TaskType, index: int, items: Any) -> Object:
+def _task_names(
+    paper: TFCluster, policy: Policy, task_type: TaskType, index: int, items: Any
+) -> Object:
     serves = task_type is TaskType.PS or paper.spec.mode is Mode.IN_GRAPH
     host = labels.host_name(paper.metadata.name, task_type, index)
     return {
@@ -149,5 +195,5 @@ def _task(paper: TFCluster, policy: Policy, task_type: TaskType, index: int, ite
         "host": host,
         "address": f"{host}:{labels.PORT}",
         "serves": serves,
-        "pod": pod.template(paper, policy, task_type, items, index=index),
+        "pod": pod_template.build_pod_template(paper, policy, task_type, items, index=index),
     }

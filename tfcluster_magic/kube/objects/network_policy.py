@@ -3,7 +3,8 @@ DNS, and what stays closed. Pure.
 
 `CLOSED` is the one list of addresses that no grant opens: the metadata services of clouds, which
 give any caller its node's credentials, and everything link-local. Every NetworkPolicy that
-names a network follows from it; `tests/test_egress.py` holds the static ones in k8s/ equal to it.
+names a network follows from it; `tests/unit/kube/objects/test_network_policy.py` holds
+the static ones in k8s/ equal to it.
 
 Ref: https://kubernetes.io/docs/concepts/services-networking/network-policies/
 """
@@ -58,11 +59,11 @@ def _closed() -> tuple[Network, ...]:
     return (*old, *ipaddress.collapse_addresses(new))
 
 
-CLOSED = _closed()
+CLOSED_NETWORKS = _closed()
 """Addresses that no grant opens: disjoint networks of both families, in order."""
 
 
-class Resolver(Model, frozen=True):
+class DnsResolver(Model, frozen=True):
     """A DNS server of the cluster: pods of a namespace by their labels, or a network."""
 
     namespace: str = ""
@@ -77,7 +78,7 @@ class Resolver(Model, frozen=True):
     port: Annotated[int, Meta(ge=1, le=65535, description="pods' port; OpenShift's is 5353")] = 53
 
 
-DNS = (Resolver(namespace="kube-system", pods="k8s-app=kube-dns"),)
+DEFAULT_DNS = (DnsResolver(namespace="kube-system", pods="k8s-app=kube-dns"),)
 """Where most clusters run DNS, CoreDNS as well as kube-dns."""
 
 
@@ -86,14 +87,14 @@ def task_network_policy(
     selector: dict[str, str],
     *,
     in_graph: bool,
-    dns: Sequence[Resolver],
+    dns: Sequence[DnsResolver],
     egress: Sequence[str],
 ) -> Object:
     """Return the NetworkPolicy of a run's pods: who may talk to them, and to whom they may.
 
     The servers of an In-Graph run may reach the notebook that drives them.
     """
-    return templates.value_of(
+    return templates.render_object(
         "kubernetes/network-policy.yaml.j2",
         metadata=metadata,
         selector=selector,
@@ -101,11 +102,11 @@ def task_network_policy(
         port=labels.PORT,
         client=labels.CLIENT_PORTS if in_graph else None,
         dns=dns_rules(dns),
-        networks=[block(each) for each in egress],
+        networks=[ip_block(each) for each in egress],
     )
 
 
-def parse(text: str) -> Network:
+def parse_network(text: str) -> Network:
     """Return a network, ignoring host bits. Raises ValueError."""
     if "%" in text:
         raise ValueError(
@@ -114,22 +115,22 @@ def parse(text: str) -> Network:
     return ipaddress.ip_network(text, strict=False)
 
 
-def block(text: str) -> Object:
+def ip_block(text: str) -> Object:
     """Return the ipBlock of a granted network, with an exception for each closed network in it.
 
     Raises ValueError for what `mistake` refuses.
     """
-    if why := mistake(text):
+    if why := network_mistake(text):
         raise ValueError(why)
-    network = parse(text)
-    inside = [str(each) for each in CLOSED if _within(each, network)]
+    network = parse_network(text)
+    inside = [str(each) for each in CLOSED_NETWORKS if _within(each, network)]
     return {"cidr": str(network), **({"except": inside} if inside else {})}
 
 
-def mistake(text: str) -> str:
+def network_mistake(text: str) -> str:
     """Return why this network cannot be granted; empty if it can."""
     try:
-        network = parse(text)
+        network = parse_network(text)
     except ValueError as error:
         return str(error)
     closed = _closed_around(network)
@@ -145,7 +146,7 @@ def mistake(text: str) -> str:
     ).format(network=text, closed=closed)
 
 
-def dns_mistake(servers: Sequence[Resolver]) -> str:
+def dns_mistake(servers: Sequence[DnsResolver]) -> str:
     """Return why these cannot be the cluster's DNS servers; empty if they can."""
     if not servers:
         return _("there must be one DNS server at least")
@@ -159,15 +160,15 @@ def dns_mistake(servers: Sequence[Resolver]) -> str:
     return ""
 
 
-def _dns_network_mistake(server: Resolver) -> str:
+def _dns_network_mistake(server: DnsResolver) -> str:
     try:
-        network = parse(server.network)
+        network = parse_network(server.network)
     except ValueError as error:
         return str(error)
     if _closed_around(network) is None:
         return ""
     if str(_closed_around(network)) == EMBEDDED:
-        return mistake(server.network)
+        return network_mistake(server.network)
     if network.num_addresses == 1 and server.port == 53:
         return ""  # NodeLocal DNSCache; Google's metadata service is a DNS server, too
     return _(
@@ -175,7 +176,7 @@ def _dns_network_mistake(server: Resolver) -> str:
     ).format(network=_closed_around(network))
 
 
-def dns_rules(servers: Sequence[Resolver]) -> list[Object]:
+def dns_rules(servers: Sequence[DnsResolver]) -> list[Object]:
     """Return the egress rules that let pods ask these servers, one for each port."""
     ports = dict.fromkeys(each.port for each in servers)
     return [
@@ -187,18 +188,18 @@ def dns_rules(servers: Sequence[Resolver]) -> list[Object]:
     ]
 
 
-def _peer(server: Resolver) -> Object:
+def _peer(server: DnsResolver) -> Object:
     if server.network:
-        network = parse(server.network)
+        network = parse_network(server.network)
         own = _closed_around(network) is not None
-        return {"ipBlock": {"cidr": str(network)} if own else block(server.network)}
+        return {"ipBlock": {"cidr": str(network)} if own else ip_block(server.network)}
     labels = dict(each.split("=", 1) for each in server.pods.split(","))
     home = {"kubernetes.io/metadata.name": server.namespace}
     return {"namespaceSelector": {"matchLabels": home}, "podSelector": {"matchLabels": labels}}
 
 
 def _closed_around(network: Network) -> Network | None:
-    return next((each for each in CLOSED if _within(network, each)), None)
+    return next((each for each in CLOSED_NETWORKS if _within(network, each)), None)
 
 
 def _within(inner: Network, outer: Network) -> bool:

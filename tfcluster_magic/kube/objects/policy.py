@@ -1,7 +1,7 @@
-"""What an administrator decides about the tasks of every run, as one YAML file. Pure.
+"""The administrator's policy for the tasks of every run, one YAML file. Pure.
 
-Promises defaults that work without a file, and a refusal that names what is wrong in one. It says
-what is allowed and what is filled in; `allowed` and `objects` apply it.
+Its defaults work without a file, and a refusal names what is wrong in one. It says what is allowed
+and what is filled in; `capacity.policy_check` and the other modules here apply it.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from msgspec import Meta
 from ...errors import InvalidRequest, Problem
 from ...i18n import _
 from ...spec import MEMORY_PATTERN, Model, PositiveSeconds
-from ...spec.quantities import number_rule, odd_numbers
+from ...spec.quantities import non_finite_numbers, number_rule
 from . import images as references
 from . import network_policy as networks
-from .network_policy import DNS, Resolver
+from .network_policy import DEFAULT_DNS, DnsResolver
 
-Claim = Annotated[str, Meta(description='name of a claim in the run\'s namespace; "": none')]
-Path = Annotated[str, Meta(pattern="^/[^:]+$")]
+ClaimName = Annotated[str, Meta(description='name of a claim in the run\'s namespace; "": none')]
+MountPath = Annotated[str, Meta(pattern="^/[^:]+$")]
 
 
-class Shared(Model, frozen=True):
+class SharedClaim(Model, frozen=True):
     """A claim that every task has unasked and read-only, and where."""
 
     claim: Annotated[str, Meta(min_length=1)]
-    path: Path
+    path: MountPath
 
 
 class Policy(Model, frozen=True):
     """What tasks may use and what they get unasked.
 
-    An empty list of `images` allows any, an empty list of `annotations` none. `images.admits`
+    An empty list of `images` allows any, an empty list of `annotations` none. `images.admits_image`
     defines what image patterns mean; patterns of annotations are a shell's.
     """
 
@@ -55,11 +55,11 @@ class Policy(Model, frozen=True):
     python: Annotated[str, Meta(description="what starts process 1 in the tasks' images")] = (
         "python3"
     )
-    data_claim: Claim = "data"
-    data_path: Path = "/data"
+    data_claim: ClaimName = "data"
+    data_path: MountPath = "/data"
     data_read_only: bool = True
-    log_claim: Claim = "log"
-    log_path: Path = "/log"
+    log_claim: ClaimName = "log"
+    log_path: MountPath = "/log"
     log_size: Annotated[
         str,
         Meta(
@@ -67,10 +67,10 @@ class Policy(Model, frozen=True):
             description="most output of a task, if no claim keeps it",
         ),
     ] = "10Gi"
-    workspace_claim: Claim = "workspace"
-    workspace_path: Path = "/home/jovyan"
+    workspace_claim: ClaimName = "workspace"
+    workspace_path: MountPath = "/home/jovyan"
     shared_data: Annotated[
-        tuple[Shared, ...],
+        tuple[SharedClaim, ...],
         Meta(description="claims that every task reads; a namespace's own claims may add some"),
     ] = ()
     storage_class: Annotated[
@@ -111,16 +111,18 @@ class Policy(Model, frozen=True):
         tuple[str, ...],
         Meta(description="networks that tasks may reach beside one another, such as 10.0.0.0/8"),
     ] = ()
-    dns: Annotated[tuple[Resolver, ...], Meta(description="the cluster's DNS servers")] = DNS
+    dns: Annotated[tuple[DnsResolver, ...], Meta(description="the cluster's DNS servers")] = (
+        DEFAULT_DNS
+    )
     require_network_policy: bool = True
 
 
-def gangs(policy: Policy) -> bool:
+def uses_gangs(policy: Policy) -> bool:
     """Whether tasks are made for Volcano: what is left to the cluster (`auto`) is not, on paper."""
     return policy.gang is True
 
 
-def parse(text: str) -> Policy:
+def parse_policy(text: str) -> Policy:
     """The policy that a file says.
 
     Raises:
@@ -135,7 +137,7 @@ def parse(text: str) -> Policy:
     except (ValueError, RecursionError) as error:  # such as a number of thousands of digits
         problem = Problem("policy", str(error), _("it must be YAML"))
         raise InvalidRequest([problem], headline) from None
-    if odd := [Problem(at, text, number_rule()) for at, text in odd_numbers(said)]:
+    if odd := [Problem(at, text, number_rule()) for at, text in non_finite_numbers(said)]:
         raise InvalidRequest(odd, headline)
     try:
         policy = msgspec.convert(said or {}, Policy)
@@ -150,7 +152,7 @@ def parse(text: str) -> Policy:
 def _mistakes(policy: Policy) -> Iterator[Problem]:
     """Yield the mistakes in a policy whose form is right."""
     for network in policy.egress:
-        if why := networks.mistake(network):
+        if why := networks.network_mistake(network):
             yield Problem("egress", network, why)
     if why := networks.dns_mistake(policy.dns):
         yield Problem("dns", None, why)
@@ -158,6 +160,6 @@ def _mistakes(policy: Policy) -> Iterator[Problem]:
         if why := references.pattern_mistake(pattern):
             yield Problem("images", pattern, why)
     try:
-        references.parse(policy.default_image)
+        references.parse_image(policy.default_image)
     except ValueError as error:
         yield Problem("defaultImage", policy.default_image, str(error))

@@ -18,10 +18,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...spec import API_VERSION, KIND, Mode, TaskType, TFCluster
-from ..api import amounts, labels
-from . import network_policy, pod, templates
-from .pod_files import Files, files
-from .policy import Policy, gangs
+from ..api import labels, resource_amounts
+from . import network_policy, pod_template, templates
+from .pod_template import TaskFiles, task_files
+from .policy import Policy, uses_gangs
 
 Object = dict[str, Any]
 
@@ -33,25 +33,27 @@ RETRIES = 1_000_000
 """Failures of an index after which a Job would give it up: no policy of ours."""
 
 
-def objects(cluster: TFCluster, policy: Policy, *, namespace: str) -> list[Object]:
+def objects_of_run(cluster: TFCluster, policy: Policy, *, namespace: str) -> list[Object]:
     """Everything but the parameter servers' Job, whose owners must exist first (`ps_job`).
 
     Raises:
         InvalidRequest: the run's files are too large, or a large program has no workspace.
         TFClusterError: the program in the record was altered.
     """
-    content = files(cluster, policy)
-    first, *others = around(cluster, policy, content, namespace=namespace)
-    found = [first, service(cluster, namespace=namespace), *others]
+    content = task_files(cluster, policy)
+    first, *others = shared_objects(cluster, policy, content, namespace=namespace)
+    found = [first, headless_service(cluster, namespace=namespace), *others]
     owned = (TaskType.CHIEF, TaskType.WORKER, TaskType.EVALUATOR)
     for task_type in owned:
         if task_type in cluster.spec.replicas.counts:
-            pods = pod.template(cluster, policy, task_type, content.items)
+            pods = pod_template.build_pod_template(cluster, policy, task_type, content.items)
             found.append(_job(cluster, task_type, namespace, pods, _owners(cluster)))
     return found
 
 
-def around(cluster: TFCluster, policy: Policy, content: Files, *, namespace: str) -> list[Object]:
+def shared_objects(
+    cluster: TFCluster, policy: Policy, content: TaskFiles, *, namespace: str
+) -> list[Object]:
     """What a run has beside its tasks and their addresses; the ConfigMap is the first."""
     found = [
         _config_map(cluster, content, namespace),
@@ -65,7 +67,7 @@ def around(cluster: TFCluster, policy: Policy, content: Files, *, namespace: str
     ]
     if cluster.spec.pods is not None and cluster.spec.pods.data_claim is not None:
         found.append(_data_claim(cluster, policy, namespace))
-    if gangs(policy):
+    if uses_gangs(policy):
         found.append(pod_group(cluster, policy, namespace))
     return found
 
@@ -84,7 +86,9 @@ def ps_job(
         {**_reference("batch/v1", "Job", each["metadata"]), "controller": each is owners[0]}
         for each in owners
     ]
-    pods = pod.template(cluster, policy, TaskType.PS, files(cluster, policy).items)
+    pods = pod_template.build_pod_template(
+        cluster, policy, TaskType.PS, task_files(cluster, policy).items
+    )
     return _job(cluster, TaskType.PS, namespace, pods, references)
 
 
@@ -118,7 +122,7 @@ def _reference(api_version: str, kind: str, head: Object) -> Object:
     }
 
 
-def head(
+def object_metadata(
     cluster: TFCluster,
     namespace: str,
     name: str,
@@ -129,23 +133,23 @@ def head(
     made: Object = {"name": name}
     if namespace:
         made["namespace"] = namespace
-    made["labels"] = labels.labels(cluster.metadata.name, cluster.metadata.uid, task_type)
+    made["labels"] = labels.run_labels(cluster.metadata.name, cluster.metadata.uid, task_type)
     if references:
         made["ownerReferences"] = list(references)
     return made
 
 
 def _own(cluster: TFCluster, namespace: str, name: str = "") -> Object:
-    return head(cluster, namespace, name or cluster.metadata.name, _owners(cluster))
+    return object_metadata(cluster, namespace, name or cluster.metadata.name, _owners(cluster))
 
 
 def _selector(cluster: TFCluster) -> dict[str, str]:
-    return labels.selector(cluster.metadata.name, cluster.metadata.uid)
+    return labels.run_selector(cluster.metadata.name, cluster.metadata.uid)
 
 
-def _config_map(cluster: TFCluster, content: Files, namespace: str) -> Object:
+def _config_map(cluster: TFCluster, content: TaskFiles, namespace: str) -> Object:
     name = labels.files_name(cluster.metadata.name, cluster.metadata.uid)
-    return templates.value_of(
+    return templates.render_object(
         "kubernetes/config-map.yaml.j2",
         metadata=_own(cluster, namespace, name),
         texts=content.texts,
@@ -153,9 +157,9 @@ def _config_map(cluster: TFCluster, content: Files, namespace: str) -> Object:
     )
 
 
-def service(cluster: TFCluster, *, namespace: str) -> Object:
+def headless_service(cluster: TFCluster, *, namespace: str) -> Object:
     """The tasks' addresses."""
-    return templates.value_of(
+    return templates.render_object(
         "kubernetes/service.yaml.j2",
         metadata=_own(cluster, namespace),
         selector=_selector(cluster),
@@ -167,9 +171,9 @@ def _data_claim(cluster: TFCluster, policy: Policy, namespace: str) -> Object:
     assert cluster.spec.pods is not None
     claim = cluster.spec.pods.data_claim
     assert claim is not None
-    return templates.value_of(
+    return templates.render_object(
         "kubernetes/data-claim.yaml.j2",
-        metadata=_own(cluster, namespace, pod.data_claim_name(cluster)),
+        metadata=_own(cluster, namespace, pod_template.data_claim_name(cluster)),
         storage_class=claim.storage_class or policy.storage_class,
         size=claim.size,
     )
@@ -178,20 +182,27 @@ def _data_claim(cluster: TFCluster, policy: Policy, namespace: str) -> Object:
 def pod_group(cluster: TFCluster, policy: Policy, namespace: str) -> Object:
     """What makes Volcano bind all tasks together, or none."""
     counts = cluster.spec.replicas.counts
-    asked = amounts.plus(
+    asked = resource_amounts.plus(
         *(
-            amounts.times(amounts.amounts(pod.resources(cluster.spec, policy, kind)[0]), count)
+            resource_amounts.times(
+                resource_amounts.parse_amounts(
+                    pod_template.task_resources(cluster.spec, policy, kind)[0]
+                ),
+                count,
+            )
             for kind, count in counts.items()
         )
     )
-    return templates.value_of(
+    return templates.render_object(
         "kubernetes/pod-group.yaml.j2",
         metadata=_own(cluster, namespace),
         count=cluster.spec.replicas.total,
         queue=policy.queue,
         priority_class=policy.priority_class,  # Volcano does not ask the pods for theirs
         resources={
-            name: pod.cores(amount) if name == amounts.CPU else str(round(amount))
+            name: pod_template.cpu_quantity(amount)
+            if name == resource_amounts.CPU
+            else str(round(amount))
             for name, amount in asked.items()
         },
     )
@@ -205,12 +216,12 @@ def _job(
     references: Sequence[Object],
 ) -> Object:
     name = labels.job_name(cluster.metadata.name, task_type)
-    return templates.value_of(
+    return templates.render_object(
         "kubernetes/job.yaml.j2",
-        metadata=head(cluster, namespace, name, references, task_type),
+        metadata=object_metadata(cluster, namespace, name, references, task_type),
         count=cluster.spec.replicas.of(task_type).count,
         retries=RETRIES,
-        counts_apart=pod.counts_apart(cluster),
+        counts_apart=pod_template.counts_disruptions_apart(cluster),
         ttl=TTL_SECONDS if task_type in main_types(cluster) else None,
         pod=pods,
     )

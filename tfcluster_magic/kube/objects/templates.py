@@ -21,17 +21,17 @@ _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 """What JSON prints as it is, and YAML refuses or takes for the end of a line."""
 
 
-class Quoted(str):
+class QuotedText(str):
     """Text that a filter has made: one YAML value, whatever it holds."""
 
     __slots__ = ()
 
 
-def as_json(value: object) -> Quoted:
+def as_json(value: object) -> QuotedText:
     """A value on one line: JSON, which is YAML."""
     _defined(value)
     text = json.dumps(value, ensure_ascii=False)
-    return Quoted(_UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+    return QuotedText(_UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def _defined(value: object) -> None:
@@ -59,19 +59,19 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _text)
 
 
-def as_yaml(value: object) -> Quoted:
+def as_yaml(value: object) -> QuotedText:
     """A value as YAML of several lines, keys in their order."""
     _defined(value)
     text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
-    return Quoted(text.rstrip("\n"))
+    return QuotedText(text.rstrip("\n"))
 
 
-def documents(values: list[dict[str, Any]]) -> str:
+def yaml_documents(values: list[dict[str, Any]]) -> str:
     """Several values as one stream of YAML documents."""
     return "---\n".join(as_yaml(value) + "\n" for value in values)
 
 
-def environment(loader: BaseLoader | None = None) -> Environment:
+def template_environment(loader: BaseLoader | None = None) -> Environment:
     """Where templates are rendered: strict, with the two filters.
 
     Those of a `loader` are somebody else's: they see values, and reach nothing of this process.
@@ -90,18 +90,18 @@ def environment(loader: BaseLoader | None = None) -> Environment:
 
 
 def _only_quoted(value: object) -> object:
-    if not isinstance(value, Quoted):
+    if not isinstance(value, QuotedText):
         raise TypeError(f"{value!r} must pass through `json` or `yaml` to be printed")
     return value
 
 
-def load(text: str) -> Any:
+def load_yaml(text: str) -> Any:
     """The value of one YAML document."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C one is 150 times as fast
     return yaml.load(str(text), Loader=loader)  # noqa: S506
 
 
-def value_of(template: str, **values: object) -> dict[str, Any]:
+def render_object(template: str, **values: object) -> dict[str, Any]:
     """What a template of the package makes of `values`: one YAML mapping."""
     places: list[object] = []
     text = _marking().get_template(template).render(values, **{_PLACES: places})
@@ -118,23 +118,23 @@ _MARK = "\ue000"
 """Of Unicode's private area: no template of ours has it."""
 _PLACES = "values_by_mark"
 
-_read = lru_cache(maxsize=256)(load)
+_read = lru_cache(maxsize=256)(load_yaml)
 
 
 @cache
 def _marking() -> Environment:
-    made = environment()
+    made = template_environment()
     made.finalize = _only_quoted
     made.filters["json"] = _marked
     return made
 
 
 @pass_context
-def _marked(context: Context, value: object) -> Quoted:
+def _marked(context: Context, value: object) -> QuotedText:
     _defined(value)
     places: list[object] = context[_PLACES]
     places.append(json.loads(json.dumps(value)))
-    return Quoted(f'"{_MARK}{len(places) - 1}"')
+    return QuotedText(f'"{_MARK}{len(places) - 1}"')
 
 
 def _filled(read: Any, places: list[object]) -> Any:

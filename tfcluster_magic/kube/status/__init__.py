@@ -1,1 +1,1 @@
-"""TODO."""
+"""What pods, Jobs and events say of a run: exits, observations, reasons for waiting."""

@@ -1,13 +1,16 @@
 """How a pod's task ended: what Kubernetes says of the end first, then the termination message, then
 the exit code. Pure.
 
-Promises that an end which came from outside is never told as the program's own, and that Stopped is
-said only of a task that the run asked to stop.
+An end that came from outside is never told as the program's own, and Stopped is said only of a task
+that the run asked to stop.
+
 Ref: https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions
+Ref: https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,9 +19,37 @@ from msgspec.structs import replace
 
 from ...i18n import _
 from ...spec import Cause, TaskExit
-from ..api.decoding import condition, seconds
-from . import evicted, pod_problems
-from .said import Asked, shortened
+from ..api.decoding import condition, epoch_seconds
+from . import pod_problems
+from .pod_problems import PodContext, shorten_message
+
+_PRESSURE = re.compile(r"The node was low on resource: ([\w.-]+)")
+_VOLUME = re.compile(r'Usage of EmptyDir volume "([^"]+)" exceeds the limit "([^"]+)"')
+_DISK = re.compile(r"ephemeral local storage usage exceeds the total limit of containers (\S+?)\.")
+
+
+def disruption_detail(reason: str, message: str, node: str) -> str:
+    """Reason and message of a disruption, as what happened."""
+    if found := _PRESSURE.search(message):
+        text = _("node {node} was low on {resource}")
+        return text.format(node=node, resource=found.group(1))
+    if found := _VOLUME.search(message):
+        text = _("it filled more than {limit} of {where}")
+        return text.format(where=found.group(1), limit=found.group(2))
+    if found := _DISK.search(message):
+        text = _("it wrote more than {limit} to the disk of its node")
+        return text.format(limit=found.group(1))
+    if reason == "PreemptionByScheduler":
+        text = _("a pod of higher priority took its place")
+        return f"{text}: {shorten_message(message)}" if message else text  # which scheduler did it
+    if reason == "EvictionByEvictionAPI":
+        return _("somebody evicted it, as when a node is emptied")
+    if reason == "DeletionByTaintManager":
+        return _("a taint of its node made it leave")
+    return shorten_message(f"{reason}: {message}").rstrip(": ")
+
+
+# The exit of a task.
 
 Object = dict[str, Any]
 
@@ -35,7 +66,7 @@ _UNSEEN = 255
 _SIGNAL = 128
 
 
-def container(pod: Mapping[str, Any]) -> Object:
+def container_status(pod: Mapping[str, Any]) -> Object:
     """The status of the task's container, empty before there is one."""
     every = (pod.get("status") or {}).get("containerStatuses") or [{}]
     first: Object = every[0]
@@ -44,7 +75,9 @@ def container(pod: Mapping[str, Any]) -> Object:
 
 def is_over(pod: Mapping[str, Any]) -> bool:
     """Whether nothing of the pod runs any more."""
-    return pod["status"].get("phase") in _OVER or "terminated" in container(pod).get("state", {})
+    return pod["status"].get("phase") in _OVER or "terminated" in container_status(pod).get(
+        "state", {}
+    )
 
 
 def disruption(pod: Object) -> tuple[str, str] | None:
@@ -57,12 +90,12 @@ def disruption(pod: Object) -> tuple[str, str] | None:
     return (str(reason), str(pod["status"].get("message", ""))) if reason else None
 
 
-def how_it_ended(pod: Object, *, asked: bool, now: float) -> TaskExit:
+def pod_exit(pod: Object, *, asked: bool, now: float) -> TaskExit:
     """The end of a pod that is over; `asked` whether the run had asked it to stop."""
-    ended = container(pod).get("state", {}).get("terminated") or {}
-    message = _message(ended)
+    ended = container_status(pod).get("state", {}).get("terminated") or {}
+    message = _termination_message(ended)
     code: int | None = ended.get("exitCode")
-    told = message or _from_code(code, _finished(pod, ended, now), ended)
+    told = message or _from_code(code, _finish_time(pod, ended, now), ended)
     out_of_memory = ended.get("reason") == Cause.OOM.value
     # A container whose first process was killed for memory may leave 0, and no message.
     believed = message is not None or not out_of_memory
@@ -88,7 +121,7 @@ def how_it_ended(pod: Object, *, asked: bool, now: float) -> TaskExit:
     return told
 
 
-def vanished(pod: Object | None, *, asked: bool, now: float) -> TaskExit:
+def lost_pod_exit(pod: Object | None, *, asked: bool, now: float) -> TaskExit:
     """The end of a task whose pod is gone, and nobody saw how it ended."""
     if asked:
         return TaskExit(cause=Cause.STOPPED, finished_at=now)
@@ -112,11 +145,11 @@ def _never_ran(told: TaskExit, pod: Object, ended: Object) -> TaskExit:
     """
     image = (pod["spec"].get("containers") or [{}])[0].get("image", "")
     reason, words = str(ended.get("reason", "")), str(ended.get("message", ""))
-    if not pod_problems.is_its_own(words):
-        why = shortened(words.removesuffix(": unknown"))
+    if not pod_problems.is_fault_of_image(words):
+        why = shorten_message(words.removesuffix(": unknown"))
         detail = _("its node could not start it: {why}").format(why=why or reason)
         return replace(told, cause=Cause.LOST, detail=detail, last_lines=())
-    clause = pod_problems.of_state(reason, words, Asked(image=image))
+    clause = pod_problems.container_waiting_problem(reason, words, PodContext(image=image))
     detail = (clause.text if clause else words)[:500]
     return replace(told, cause=Cause.NOT_STARTED, detail=detail, last_lines=())
 
@@ -127,14 +160,14 @@ def _disrupted(told: TaskExit, reason: str, words: str, pod: Object) -> TaskExit
     if reason in _LOST:
         return replace(told, cause=Cause.LOST, detail=_("its node was lost"))
     node = pod["spec"].get("nodeName") or ""
-    return replace(told, cause=Cause.EVICTED, detail=evicted.words(reason, words, node))
+    return replace(told, cause=Cause.EVICTED, detail=disruption_detail(reason, words, node))
 
 
 def _is_from_outside(told: TaskExit) -> bool:
     return told.cause in (Cause.KILLED, Cause.STOPPED)
 
 
-def _message(ended: Object) -> TaskExit | None:
+def _termination_message(ended: Object) -> TaskExit | None:
     """What the task left itself; None when it could not, or something else wrote there."""
     try:
         return msgspec.json.decode(ended.get("message") or "", type=TaskExit)
@@ -161,10 +194,10 @@ def _from_code(code: int | None, at: float, ended: Object) -> TaskExit:
     )
 
 
-def _finished(pod: Object, ended: Object, now: float) -> float:
+def _finish_time(pod: Object, ended: Object, now: float) -> float:
     """When it ended: the container, else when Kubernetes said so of the pod."""
     return (
-        seconds(ended.get("finishedAt"))
-        or seconds(condition(pod, "ContainersReady").get("lastTransitionTime"))
+        epoch_seconds(ended.get("finishedAt"))
+        or epoch_seconds(condition(pod, "ContainersReady").get("lastTransitionTime"))
         or now
     )

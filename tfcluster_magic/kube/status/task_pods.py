@@ -1,25 +1,93 @@
-"""A run's pods by task, and the tasks that have none. Pure.
+"""A run's Jobs and pods by task, and the tasks that have none. Pure.
 
 Owns which pod speaks for a task: its newest; and in which state it keeps silent, so that one pod
 can be asked for all that are in the same.
+
+Ref: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/job-v1/#JobStatus
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from ...spec import TaskType
+from ...spec import Spec, TaskType
 from ...spec.names import parse_task, task_name
 from ..api import labels
-from ..api.decoding import condition, seconds
-from .exit_status import container, is_over
-from .jobs import completed_indexes, is_suspended
-from .said import Object
+from ..api.decoding import condition, epoch_seconds
+from ..api.labels import GROUP
+from .exit_status import container_status, is_over
+from .pod_problems import Object
+
+ATTEMPT = f"{GROUP}/attempt"
+"""Annotation of a Job: the group attempt (`status.attempt`) that its pods belong to."""
+
+
+def is_suspended(job: Object | None) -> bool:
+    """Whether a Job lets no pod run."""
+    return job is not None and bool(job["spec"].get("suspend"))
+
+
+def group_attempt(job: Object) -> int:
+    """The group attempt that a Job's pods belong to."""
+    return int((job["metadata"].get("annotations") or {}).get(ATTEMPT, 1))
+
+
+def completed_indexes(job: Object | None) -> set[int]:
+    """The indexes of a Job that have succeeded: "1,3-5" stands for 1, 3, 4, 5."""
+    text = "" if job is None else (job.get("status") or {}).get("completedIndexes") or ""
+    found: set[int] = set()
+    for part in filter(None, text.split(",")):
+        first, _dash, last = part.partition("-")
+        found |= set(range(int(first), int(last or first) + 1))
+    return found
+
+
+def is_job_complete(job: Object, succeeded: int = 0) -> bool:
+    """Whether a Job makes no more pods; `succeeded` tasks are known to be done."""
+    if any(condition(job, kind).get("status") == "True" for kind in ("Complete", "Failed")):
+        return True
+    done = max(succeeded, len(completed_indexes(job)))
+    return done >= int(job["spec"]["completions"])
+
+
+def may_have_unseen_pods(
+    spec: Spec,
+    seen: Collection[str],
+    jobs: Mapping[TaskType, Object],
+    find: Callable[[TaskType], Object | None],
+) -> bool:
+    """Whether Jobs may have made tasks that nobody has seen: what is followed comes late.
+
+    `seen` are those of the attempt that is wanted. `find` asks for a Job that is not among `jobs`.
+    Of one that is suspended its controller says so when it has asked all pods to end, of which some
+    may be ending still.
+    """
+    if len(seen) == spec.replicas.total:
+        return False
+    for task_type, count in spec.replicas.counts.items():
+        if all(task_name(task_type, index) in seen for index in range(count)):
+            continue
+        job = jobs.get(task_type) or find(task_type)
+        if job is not None and not (is_job_complete(job) or _is_job_empty(job)):
+            return True
+    return False
+
+
+def _is_job_empty(job: Object) -> bool:
+    """Whether a Job has no pods, and its controller will make none."""
+    if job["metadata"].get("deletionTimestamp"):
+        return True
+    status = job.get("status") or {}
+    noted = condition(job, "Suspended").get("status") == "True"
+    return is_suspended(job) and noted and not (status.get("active") or status.get("terminating"))
+
+
+# Pods by task.
 
 T = TypeVar("T")
 
-LOG = "log"
+LOG_QUESTION = "log"
 _PATIENCE = 3.0
 """Seconds for which a pod may be on its way before anybody asks why."""
 _UNPLACED = 3.0
@@ -28,11 +96,11 @@ _QUIET = 4.0
 """Seconds for which a program that runs may keep its port closed before its output is read."""
 _SPEAKING = {"ContainerCreating", "PodInitializing", ""}
 
-State = tuple[str, str, str]
+SilentState = tuple[str, str, str]
 """`Pod` or LOG, task type, node: pods of one state wait for the same thing."""
 
 
-def newest(pods: Iterable[Object]) -> dict[str, Object]:
+def newest_pods(pods: Iterable[Object]) -> dict[str, Object]:
     """The newest pod of each task, in the order in which people read tasks."""
     found: dict[str, Object] = {}
     for pod in sorted(pods, key=lambda each: str(each["metadata"].get("creationTimestamp", ""))):
@@ -48,14 +116,14 @@ def newest(pods: Iterable[Object]) -> dict[str, Object]:
     return {task: found[task] for task in sorted(found, key=place)}
 
 
-def type_of(found: Object) -> str:
+def task_type_of(found: Object) -> str:
     """The task type of a pod or a Job."""
     return str((found["metadata"].get("labels") or {}).get(labels.TASK_TYPE, ""))
 
 
-def without_pod(job: Object, tasks: Mapping[str, Object]) -> list[str]:
+def tasks_without_pod(job: Object, tasks: Mapping[str, Object]) -> list[str]:
     """Tasks of a Job that should have a pod and have none that is not over."""
-    task_type = type_of(job)
+    task_type = task_type_of(job)
     if is_suspended(job) or task_type not in set(TaskType):
         return []
     done = completed_indexes(job)
@@ -69,7 +137,7 @@ def without_pod(job: Object, tasks: Mapping[str, Object]) -> list[str]:
 
 def is_up(pod: Object) -> bool:
     """Whether its container runs and its port, where it has one, is open."""
-    status = container(pod)
+    status = container_status(pod)
     return "running" in (status.get("state") or {}) and bool(status.get("started"))
 
 
@@ -81,29 +149,33 @@ def claims_of(pod: Object) -> list[str]:
     ]
 
 
-def silent(pod: Object, now: float | None = None) -> State | None:
+def silent_state(pod: Object, now: float | None = None) -> SilentState | None:
     """The state in which a pod does not say why it waits; None when it does, or (with `now`) when
     it may only need a moment.
     """
     node = pod["spec"].get("nodeName") or ""
     if is_over(pod) or not node or is_up(pod):
         return None
-    state = container(pod).get("state") or {}
+    state = container_status(pod).get("state") or {}
     if "running" in state:
-        since, patience, kind = seconds(state["running"].get("startedAt")), _QUIET, LOG
+        since, patience, kind = (
+            epoch_seconds(state["running"].get("startedAt")),
+            _QUIET,
+            LOG_QUESTION,
+        )
     elif (state.get("waiting") or {}).get("reason", "") in _SPEAKING:
         told = condition(pod, "PodScheduled").get("lastTransitionTime")
-        since, patience, kind = seconds(told), _PATIENCE, "Pod"
+        since, patience, kind = epoch_seconds(told), _PATIENCE, "Pod"
     else:
         return None
     if now is not None and since is not None and now - since < patience:
         return None
-    return kind, type_of(pod), node
+    return kind, task_type_of(pod), node
 
 
 def needs_claims(pod: Object, now: float) -> bool:
     """Whether only its claims can tell why no node is looked for, or why one is not found."""
-    made = seconds(pod["metadata"].get("creationTimestamp")) or 0.0
+    made = epoch_seconds(pod["metadata"].get("creationTimestamp")) or 0.0
     if pod["spec"].get("nodeName") or is_over(pod):
         return False
     told = condition(pod, "PodScheduled")
@@ -113,12 +185,14 @@ def needs_claims(pod: Object, now: float) -> bool:
     return any(word in words for word in ("PersistentVolume", "persistent volumes"))
 
 
-def read(tasks: Mapping[str, Object], answers: Mapping[str, Sequence[T]]) -> list[Object]:
+def pods_with_answers(
+    tasks: Mapping[str, Object], answers: Mapping[str, Sequence[T]]
+) -> list[Object]:
     """The few pods of which something was read: `answer` looks at no others."""
     return [pod for pod in tasks.values() if pod["metadata"]["uid"] in answers]
 
 
-def answer(
+def answer_for_pod(
     pod: Object, others: Iterable[Object], answers: Mapping[str, Sequence[T]]
 ) -> Sequence[T]:
     """What was read of this pod, else of one in the same state, else of one of its type; `others`
@@ -127,10 +201,10 @@ def answer(
     own = answers.get(pod["metadata"]["uid"])
     if own is not None:
         return own
-    state = silent(pod)
+    state = silent_state(pod)
     near: Sequence[T] = ()
     for other in others:
-        there = silent(other)
+        there = silent_state(other)
         if there is None or state is None:
             continue
         if there == state:

@@ -1,9 +1,9 @@
-"""From untrusted data to a `Spec`: every problem at once, each with its field, its value and what
-is allowed.
+"""Validation of untrusted data: to a `Spec`, or every problem at once, each with its field, its
+value and what is allowed.
 
-Shapes and bounds come from `models/`; the rules between fields are in `rules`. Used by every face,
-so that a form, a YAML file and a command line get the same refusals; the custom resource's schema
-says them once more, for kubectl. Creates nothing and touches no world.
+Shapes and bounds come from `spec/` and are checked by `schema`; the rules between fields are in
+`rules`. Used by every face, so that a form, a YAML file and a command line get the same refusals;
+the custom resource's schema says them once more, for kubectl. Creates nothing.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from ...errors import InvalidRequest, Problem
 from ...i18n import _
 from ...spec import Model, Spec
 from ...spec.names import is_valid, name_rule
-from . import shapes
-from .rules import MOST_INLINE, MOST_TASKS, RESERVED_ENV, SMALLEST_MEMORY, check
+from . import schema
+from .rules import MOST_INLINE, MOST_TASKS, RESERVED_ENV, SMALLEST_MEMORY, check_rules
 
 __all__ = [
     "MOST_INLINE",
     "MOST_TASKS",
     "RESERVED_ENV",
     "SMALLEST_MEMORY",
-    "check",
-    "read",
+    "check_rules",
+    "read_model",
     "validate",
     "validate_name",
 ]
@@ -37,11 +37,11 @@ M = TypeVar("M", bound=Model)
 def validate(data: Mapping[str, Any]) -> Spec:
     """Build a Spec from JSON-like data. Raises InvalidRequest with every problem."""
     problems: list[Problem] = []
-    clean = shapes.check(data, Spec, "spec", problems)
+    clean = schema.check_schema(data, Spec, "spec", problems)
     spec: Spec | None = None
     if not problems:
         spec = msgspec.convert(clean, Spec)
-        problems += check(spec)
+        problems += check_rules(spec)
     if problems or spec is None:
         raise InvalidRequest(problems)
     return spec
@@ -53,10 +53,10 @@ def validate_name(name: str) -> None:
         raise InvalidRequest([Problem("name", name, name_rule())])
 
 
-def read(data: Mapping[str, Any], kind: type[M]) -> M:
+def read_model(data: Mapping[str, Any], kind: type[M]) -> M:
     """Build any other model from JSON-like data. Raises InvalidRequest with every problem."""
     problems: list[Problem] = []
-    clean = shapes.check(data, kind, "", problems)
+    clean = schema.check_schema(data, kind, "", problems)
     if problems:
         raise InvalidRequest(problems, _("the request was refused"))
     return msgspec.convert(clean, kind)

@@ -1,21 +1,102 @@
-"""The rules between fields, for a spec whose shape is right. A rule returns problems, and raises
-nothing.
+"""The rules between the fields of a spec whose schema is right.
+
+A rule returns problems, and raises nothing. Those for pods refuse what a pod could not be made
+with, and what would lie over a folder that every task needs. What an administrator allows is not
+known here.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import PurePosixPath
 
 import msgspec
 
 from ...errors import Problem
 from ...i18n import _
 from ...program.snapshots import INLINE_BYTES
-from ...spec import ENV_NAME_PATTERN, Mode, ServerKind, Spec, TaskType
+from ...spec import ENV_NAME_PATTERN, Mode, Pods, ServerKind, Spec, TaskType
 from ...spec.quantities import parse_memory
 from ...spec.spec import MOST_FILES
-from . import pods
+
+RESERVED_MOUNTS = ("/tfcluster", "/data", "/log", "/proc", "/sys", "/dev")
+"""Nothing may be mounted at or below these."""
+SYSTEM_FOLDERS = (
+    "/bin", "/boot", "/etc", "/home", "/lib", "/lib64", "/opt", "/root", "/run", "/sbin", "/srv",
+    "/tmp", "/usr", "/var",  # noqa: S108 - no temporary file is made here
+)  # fmt: skip
+"""Nothing may be mounted at these: it would hide what the image has there. Below them it may."""
+RESERVED_ANNOTATIONS = ("tfcluster.dev/", "batch.kubernetes.io/")
+SMALLEST_CLAIM = "1Mi"
+
+
+def _pods(spec: Spec) -> list[Problem]:
+    """Everything that is wrong with `spec.pods`."""
+    return (
+        []
+        if spec.pods is None
+        else [*_pod_paths(spec.pods), *_pod_duplicates(spec.pods), *_pod_limits(spec.pods)]
+    )
+
+
+def _pod_paths(pods: Pods) -> Iterator[Problem]:
+    mounts = [(f"spec.pods.volumes[{i}].path", v.path) for i, v in enumerate(pods.volumes)]
+    mounts += [(f"spec.pods.secrets[{i}].path", s.path) for i, s in enumerate(pods.secrets)]
+    seen: set[str] = set()
+    for field, path in mounts:
+        if not path:
+            continue
+        if not _is_plain_path(path[1:]):
+            rule = _("write the path without '.', '..', a doubled '/' or one at the end")
+            yield Problem(field, path, rule)
+        elif path in SYSTEM_FOLDERS or f"/{PurePosixPath(path).parts[1]}" in RESERVED_MOUNTS:
+            rule = _(
+                "it would hide what tasks need: choose another folder, such as /mnt/images, not "
+                "one below {ours} nor a folder of the system"
+            )
+            yield Problem(field, path, rule.format(ours=", ".join(RESERVED_MOUNTS)))
+        elif path in seen:
+            yield Problem(field, path, _("something else is mounted there: use each path once"))
+        seen.add(path)
+    for i, volume in enumerate(pods.volumes):
+        if volume.sub_path and not _is_plain_path(volume.sub_path):
+            rule = _("write the path without '.', '..', a doubled '/' or one at the end")
+            yield Problem(f"spec.pods.volumes[{i}].subPath", volume.sub_path, rule)
+
+
+def _is_plain_path(path: str) -> bool:
+    return not {"", ".", ".."} & {*path.split("/")}
+
+
+def _pod_duplicates(pods: Pods) -> Iterator[Problem]:
+    named = (("imagePullSecrets", "", pods.image_pull_secrets),)
+    as_environment = [s.name if not s.path else "" for s in pods.secrets]
+    for field, end, names in (*named, ("secrets", ".name", as_environment)):
+        for index in _repeated(names):
+            rule = _("it is named twice: once is enough")
+            yield Problem(f"spec.pods.{field}[{index}]{end}", names[index], rule)
+
+
+def _repeated(names: Iterable[str]) -> Iterator[int]:
+    seen: set[str] = set()
+    for index, name in enumerate(names):
+        if name and name in seen:
+            yield index
+        seen.add(name)
+
+
+def _pod_limits(pods: Pods) -> Iterator[Problem]:
+    for key, value in pods.annotations.items():
+        if key.startswith(RESERVED_ANNOTATIONS):
+            rule = _("this name is set by TFCluster itself; choose another")
+            yield Problem(f"spec.pods.annotations.{key}", value, rule)
+    if (claim := pods.data_claim) and parse_memory(claim.size) < parse_memory(SMALLEST_CLAIM):
+        rule = _("a claim has at least {least}").format(least=SMALLEST_CLAIM)
+        yield Problem("spec.pods.dataClaim.size", claim.size, rule)
+
+
+# Rules for every spec.
 
 MOST_TASKS = 1000
 MOST_INLINE = INLINE_BYTES * 4 // 3 + 4 * MOST_FILES
@@ -172,9 +253,9 @@ def _undecodable(value: object, path: str) -> Iterator[Problem]:
         yield Problem(path, value, _("it is not UTF-8 text, and a record holds nothing else"))
 
 
-_RULES = (_counts, _mode, _memory, _env, _files, _arguments, _interpreter, pods.problems, _text)
+_RULES = (_counts, _mode, _memory, _env, _files, _arguments, _interpreter, _pods, _text)
 
 
-def check(spec: Spec) -> list[Problem]:
+def check_rules(spec: Spec) -> list[Problem]:
     """Everything that is wrong between the fields of a spec whose shape is right."""
     return [problem for rule in _RULES for problem in rule(spec)]

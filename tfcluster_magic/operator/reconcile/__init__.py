@@ -1,1 +1,1 @@
-"""TODO."""
+"""Carries out what the lifecycle decides, run by run: objects, Jobs, status, retention."""

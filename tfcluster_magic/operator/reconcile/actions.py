@@ -1,53 +1,83 @@
-"""What a turn does about a decision: objects are made and named, Jobs changed, pods told of.
+"""Applies a lifecycle decision to the cluster: objects, names, Jobs, pods.
 
-Promises that what the API does not take of one kind keeps nothing from the others: tasks that shall
-stop are called back whatever becomes of their names. Owns in words what is in the way. It decides
-nothing, and writes no status.
+What the API does not take of one kind keeps nothing from the others: tasks that shall stop are
+stopped whatever becomes of their names. Owns in words what is in the way. It decides nothing, and
+writes no status.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...errors import InvalidRequest, TFClusterError
 from ...kube.api import access
-from ...kube.api.client import ApiError, Object
-from ...kube.status.observe import Crew
+from ...kube.api.client import Api, ApiError, Object
+from ...kube.objects.policy import Policy
+from ...kube.status.run_observer import RunObserver
 from ...lifecycle import Decision, Observation
 from ...spec import TaskType, TFCluster
-from ..belongings import Sight
-from ..scheduling.volcano import refused
-from .addressing import Addressing
-from .context import World
-from .creation import Maker, StillThere
-from .job_control import Levers, tell_of_pods
+from ..cluster_state import ClusterCaches, ObservedRun
+from ..metrics import OperatorMetrics
+from ..pending_tasks import PendingTaskDiagnosis
+from ..scheduling.admission import Admission
+from ..scheduling.volcano import PodGroups, queue_refusal
+from .creation import EarlierObjectExists, ObjectCreator, ServiceCreation
+from .job_control import JobControl, report_deleted_pods
+from .status_writer import WriteRateLimit
+
+
+@dataclass
+class ReconcileContext:
+    """The Kubernetes cluster as the operator sees and changes it."""
+
+    api: Api
+    caches: ClusterCaches
+    policy: Policy
+    admission: Admission
+    explainer: PendingTaskDiagnosis
+    policy_of: Callable[[str], Policy]
+    """The policy with what a namespace adds to it."""
+    pod_groups: PodGroups
+    unwatched: Callable[[], float]
+    """Seconds for which no operator acted before this one did."""
+    clock: Callable[[], float] = time.time
+    metrics: OperatorMetrics = field(default_factory=OperatorMetrics)
+    write_limit: WriteRateLimit = field(default_factory=WriteRateLimit)
+    cleanup_at: dict[str, float] = field(default_factory=dict)
+    """When what is left of runs that are over is looked for, by uid."""
+
+
+# The actions of one run.
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Ending:
+class FatalProblem:
     """Why a run can never be as it is wanted; `released` when nothing of it is there."""
 
     words: str
     released: bool
 
 
-class Deeds:
+class RunActions:
     """What is done for one run."""
 
-    def __init__(self, context: World, task_group: Crew, creator: Maker) -> None:
+    def __init__(
+        self, context: ReconcileContext, task_group: RunObserver, creator: ObjectCreator
+    ) -> None:
         self.obstacle = ""
         self.queue_problem = ""
         """Why its queue takes nothing."""
         self.service_due: float | None = None
         """In how many seconds its tasks may get their names."""
         self._context, self._task_group, self._creator = context, task_group, creator
-        self._job_control = Levers(context.api, task_group)
-        self._addressing = Addressing(creator)
-        self._ending: Ending | None = None
+        self._job_control = JobControl(context.api, task_group)
+        self._addressing = ServiceCreation(creator)
+        self._ending: FatalProblem | None = None
 
     @property
     def lacks_service(self) -> bool:
@@ -61,8 +91,8 @@ class Deeds:
         }
 
     def apply(
-        self, cluster: TFCluster, decision: Decision, seen: Observation, observed: Sight
-    ) -> Ending | None:
+        self, cluster: TFCluster, decision: Decision, seen: Observation, observed: ObservedRun
+    ) -> FatalProblem | None:
         """Do what is decided; why the run has to end, if so.
 
         Raises:
@@ -79,13 +109,15 @@ class Deeds:
         self.obstacle = self.obstacle or unchanged
         self._repair_pod_group(cluster, decision, seen, observed)
         going = self._task_group.going(observed.jobs)
-        tell_of_pods(self._context.api, observed.pods, going, self._context.caches.lost_nodes())
+        report_deleted_pods(
+            self._context.api, observed.pods, going, self._context.caches.lost_nodes()
+        )
         if unanswered is not None:
             raise unanswered
         return self._ending
 
     def _update_service(
-        self, cluster: TFCluster, decision: Decision, observed: Sight
+        self, cluster: TFCluster, decision: Decision, observed: ObservedRun
     ) -> ApiError | None:
         """Give or take names, before tasks go; the error of one that nobody answered."""
 
@@ -102,25 +134,25 @@ class Deeds:
         """Make something, or know why not. Raises ApiError when nobody answers."""
         try:
             make()
-        except StillThere as obstacle:
+        except EarlierObjectExists as obstacle:
             self.obstacle = self.obstacle or str(obstacle)
         except InvalidRequest as error:
-            self._ending = Ending(str(error), released=True)
+            self._ending = FatalProblem(str(error), released=True)
         except TFClusterError as error:
             self.obstacle = self.obstacle or str(error)
         except ApiError as error:
             if error.unanswered and error.status != 500:  # 500: a webhook that is down
                 raise
-            why = str(access.explain(error, server=self._context.api.server))
+            why = str(access.explain_api_error(error, server=self._context.api.server))
             head = cluster.metadata
             log.warning("%s/%s: %s", head.owner, head.name, why)
             self.obstacle = self.obstacle or why
-            self.queue_problem = self.queue_problem or refused(error.message)
+            self.queue_problem = self.queue_problem or queue_refusal(error.message)
             if error.status == 422:  # it will never be taken
-                self._ending = Ending(why, released=False)
+                self._ending = FatalProblem(why, released=False)
 
     def _repair_pod_group(
-        self, cluster: TFCluster, decision: Decision, seen: Observation, observed: Sight
+        self, cluster: TFCluster, decision: Decision, seen: Observation, observed: ObservedRun
     ) -> None:
         """Keep what its pods wait for to be bound together."""
         if not decision.status.phase.is_active:
@@ -131,4 +163,4 @@ class Deeds:
         except ApiError as error:
             if error.unanswered:
                 raise
-            self.obstacle = str(access.explain(error, server=context.api.server))
+            self.obstacle = str(access.explain_api_error(error, server=context.api.server))

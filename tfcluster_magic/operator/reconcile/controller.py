@@ -1,6 +1,7 @@
-"""All runs of a Kubernetes cluster: which run a turn is of, and what becomes of one that stumbled.
+"""All runs of a Kubernetes cluster: whose turn it is, and what follows a turn that failed.
 
-The loop itself is `control.turns`, and `run` says what a turn decides; neither is looked at here.
+`kube.controller.work_queue` is the loop itself, `run` says what a turn decides, and `Scheduler`
+wires up admission, accounting and published options.
 """
 
 from __future__ import annotations
@@ -11,16 +12,21 @@ from collections.abc import Callable
 from ...errors import InvalidRequest
 from ...kube.api import access
 from ...kube.api.client import Api, ApiError, path
-from ...kube.api.informer import pause
-from ...kube.controller.turns import Turns
+from ...kube.api.informer import backoff_seconds
+from ...kube.controller.work_queue import BackgroundThread, KeyedWorkers
 from ...kube.objects.policy import Policy
-from ..caches import Caches, Key
-from ..pending_tasks import Explainer
-from . import orphans, refusing, retention
-from .context import World
-from .gate import Gate
-from .run import Run, is_over
-from .status_writer import Overtaken
+from ..accounting import Accountant
+from ..cluster_state import ClusterCaches, ClusterState, Key
+from ..pending_tasks import PendingTaskDiagnosis
+from ..policy_enforcement import EnforcementCheck
+from ..scheduling.admission import Admission
+from ..scheduling.published_options import OptionsPublisher
+from ..scheduling.snapshot import Snapshotter
+from ..scheduling.volcano import PodGroups
+from . import retention
+from .actions import ReconcileContext
+from .run import RunReconciler, is_run_over
+from .status_writer import StatusConflict
 
 log = logging.getLogger(__name__)
 
@@ -37,16 +43,18 @@ class Controller:
         policy: Policy,
         unwatched: Callable[[], float],
     ) -> None:
-        self.turns: Turns[Key] = Turns(
+        self.turns: KeyedWorkers[Key] = KeyedWorkers(
             self._reconcile, leads, self._log_failure, self._observe_seconds
         )
-        self.caches = Caches(api, namespace, self.turns.work.add)
+        self.caches = ClusterCaches(api, namespace, self.turns.work.add)
         wake = self.turns.work.add
-        self.scheduler = Gate(api, namespace, home, self.caches, policy, leads, wake, unwatched)
-        explainer = Explainer(
+        self.scheduler = Scheduler(
+            api, namespace, home, self.caches, policy, leads, wake, unwatched
+        )
+        explainer = PendingTaskDiagnosis(
             api, self.caches, free=lambda: self.scheduler.snapshotter.current().free
         )
-        self.context = World(
+        self.context = ReconcileContext(
             api=api,
             caches=self.caches,
             policy=policy,
@@ -56,7 +64,7 @@ class Controller:
             pod_groups=self.scheduler.pod_groups,
             unwatched=unwatched,
         )
-        self._runs: dict[Key, Run] = {}
+        self._runs: dict[Key, RunReconciler] = {}
         self._begun = False
 
     def follow(self) -> None:
@@ -94,19 +102,21 @@ class Controller:
     def problems(self) -> list[str]:
         """Why it cannot see everything: its rights, its custom resource."""
         found = [(each.where, each.problem) for each in self.caches.needed]
-        return [f"{where}: {_words(problem)}" for where, problem in found if problem is not None]
+        return [
+            f"{where}: {_problem_text(problem)}" for where, problem in found if problem is not None
+        ]
 
     def _reconcile(self, key: Key) -> float | None:
         try:
             return self._turn(key)
-        except Overtaken:
+        except StatusConflict:
             log.warning("%s/%s: somebody else wrote its status; reading it again", *key)
             self._runs.pop(key, None)
-            return pause(1)
+            return backoff_seconds(1)
 
     def _log_failure(self, key: Key, error: Exception) -> None:
         if isinstance(error, ApiError):
-            words = access.explain(error, "/".join(key), server=self.context.api.server)
+            words = access.explain_api_error(error, "/".join(key), server=self.context.api.server)
             log.warning("%s/%s: %s", *key, words)
         else:
             log.error("%s/%s: the turn failed", *key, exc_info=error)
@@ -117,21 +127,21 @@ class Controller:
     def _turn(self, key: Key) -> float | None:
         found = self.caches.runs.get(*key)
         run = self._runs.get(key)
-        orphans.end(self.context, key, found["metadata"]["uid"] if found else "")
+        retention.end_orphans(self.context, key, found["metadata"]["uid"] if found else "")
         if found is None:
             self._runs.pop(key, None)  # what it had goes by ownership
             self.context.explainer.forget(key)
             return None
-        if is_over(found) and (run is None or run.uid == found["metadata"]["uid"]):
+        if is_run_over(found) and (run is None or run.uid == found["metadata"]["uid"]):
             self._runs.pop(key, None)
-            return retention.keep(self.context, key, found)
+            return retention.apply_retention(self.context, key, found)
         try:
             if run is None or run.uid != found["metadata"]["uid"]:
-                run = self._runs[key] = Run(self.context, found)
+                run = self._runs[key] = RunReconciler(self.context, found)
             return run.reconcile(found)
         except InvalidRequest as error:
             self._runs.pop(key, None)
-            return refusing.refuse(self.context, key, found, error)
+            return retention.fail_invalid_run(self.context, key, found, error)
         except ApiError as error:
             if error.gone and self._is_gone(key):
                 self._runs.pop(key, None)
@@ -147,10 +157,96 @@ class Controller:
         return False
 
 
-def _words(problem: ApiError) -> str:
+def _problem_text(problem: ApiError) -> str:
     if problem.gone:
         return "the custom resource is not installed: `kubectl apply -k k8s/crds`"
     said = (problem.message or problem.reason or str(problem.status)).strip()
     if problem.status == 403:
         return f"{said}: `kubectl apply -k k8s/overlays/default` gives the operator its rights"
     return said
+
+
+# Scheduler setup: all that decides on launches, put together.
+
+
+class Scheduler:
+    """Admission and options of a Kubernetes cluster, or of one namespace.
+
+    Args:
+        api: the connection.
+        namespace: that of the runs; empty for all.
+        home: the operator's own, where it tries whether NetworkPolicies are enforced.
+        caches: of our own objects and the nodes.
+        policy: the administrator's.
+        leads: whether this process may act.
+        wake: told the run that a change is of.
+        unwatched: seconds for which no operator acted before this one did.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        namespace: str,
+        home: str,
+        caches: ClusterCaches,
+        policy: Policy,
+        leads: Callable[[], bool],
+        wake: Callable[[Key], None],
+        unwatched: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        self._begun = False
+        self.cluster_state = ClusterState(api, namespace)
+        self.pod_groups = PodGroups(api, namespace, wake)
+        self.snapshotter = Snapshotter(caches, self.cluster_state, policy, self.pod_groups)
+        # Where tasks run: other nodes may take none of its pods, or have another network.
+        pool = {"nodeSelector": policy.node_selector, "tolerations": list(policy.tolerations)}
+        self.enforcement = EnforcementCheck(api, home, policy.default_image, leads, pool)
+        self.accountant = Accountant(
+            api, namespace, home, caches, self.cluster_state, leads, unwatched
+        )
+        self.admission = Admission(
+            self.snapshotter, self.cluster_state, self._enforced, self.accountant.budget_problems
+        )
+        self.publisher = OptionsPublisher(
+            api,
+            namespace,
+            self.snapshotter,
+            self.cluster_state,
+            self._enforced,
+            leads,
+            self.accountant.published_text,
+            home,
+        )
+
+    def follow(self) -> None:
+        """Begin to follow what there is."""
+        self.cluster_state.start()
+        self.pod_groups.start()
+
+    def begin(self) -> None:
+        """Begin to act: publish, and try what nobody can read."""
+        for each in self._acting:
+            each.start()
+        self._begun = True
+
+    @property
+    def alive(self) -> bool:
+        """Whether none of its threads has died."""
+        acts = self._acting if self._begun else ()
+        return (
+            self.cluster_state.alive and self.pod_groups.alive and all(each.alive for each in acts)
+        )
+
+    @property
+    def _acting(self) -> tuple[BackgroundThread, ...]:
+        return self.accountant, self.accountant.sampler, self.publisher, self.enforcement
+
+    def end(self) -> None:
+        """Act no more."""
+        for each in self._acting:
+            each.stop()
+        self.cluster_state.stop()
+        self.pod_groups.stop()
+
+    def _enforced(self) -> bool | None:
+        return self.enforcement.enforced

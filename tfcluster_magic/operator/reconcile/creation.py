@@ -1,24 +1,23 @@
-"""Makes the objects of a run, and takes them away an hour after its end.
+"""Creates the objects of a run, and removes them an hour after its end.
 
-Promises that making twice is harmless, that an object of an earlier run of the same name is never
-taken for this run's, and that a Job which somebody deleted is never made a second time: only one
-that was retired here. What is made, and what owns it, is said by `kube.objects`.
+Creating twice is harmless. An object of an earlier run of the same name is never taken for this
+run's, and a Job which somebody deleted is never created a second time: only one that was retired
+here. What is created, and what owns it, is said by `kube.objects`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from ...i18n import _
 from ...kube.api import labels
-from ...kube.api.client import Api, ApiError, Object, path
-from ...kube.api.gone import discard, find
+from ...kube.api.client import Api, ApiError, Object, discard_object, find_object, path
 from ...kube.objects import run_objects
 from ...kube.objects.policy import Policy
-from ...kube.status.jobs import may_come
-from ...spec import TaskType, TFCluster
-from ..belongings import uid_of
-from ..caches import Key
+from ...kube.status.task_pods import may_have_unseen_pods
+from ...spec import Status, TaskType, TFCluster
+from ..cluster_state import Key, owner_uid
 
 _RESOURCE = {
     "ConfigMap": "configmaps",
@@ -30,18 +29,18 @@ _RESOURCE = {
 }
 
 
-def still_there(kind: str, name: str) -> str:
+def earlier_object_message(kind: str, name: str) -> str:
     """What is in the way of a run, or makes it wait."""
     return _("{kind} {name} of an earlier run of this name is still there").format(
         kind=kind, name=name
     )
 
 
-class StillThere(Exception):
+class EarlierObjectExists(Exception):
     """An object of an earlier run of this name has not gone yet; its words are for people."""
 
 
-class Maker:
+class ObjectCreator:
     """The objects of one run."""
 
     def __init__(
@@ -65,7 +64,7 @@ class Maker:
 
         Raises:
             ApiError: the API does not take one of them.
-            StillThere: one of an earlier run is in the way.
+            EarlierObjectExists: one of an earlier run is in the way.
             InvalidRequest: its program does not fit.
         """
         if self._made and not self._anew:
@@ -74,8 +73,10 @@ class Maker:
             policy, self._tried = self._policy_of(cluster.metadata.owner), True
             run, mains = cluster.metadata.name, run_objects.main_types(cluster)
             owning, owners = {labels.job_name(run, each) for each in mains}, []
-            for wanted in run_objects.objects(cluster, policy, namespace=cluster.metadata.owner):
-                if wanted["kind"] == "Service":  # made when there are addresses: `addressing`
+            for wanted in run_objects.objects_of_run(
+                cluster, policy, namespace=cluster.metadata.owner
+            ):
+                if wanted["kind"] == "Service":  # made when there are addresses: `ServiceCreation`
                     self._find(cluster, wanted)
                     continue
                 made = self._create(cluster, wanted)
@@ -91,11 +92,15 @@ class Maker:
 
     def create_service(self, cluster: TFCluster) -> None:
         """Make the Service, if it is not there. Raises as `create`."""
-        self._create(cluster, run_objects.service(cluster, namespace=cluster.metadata.owner))
+        self._create(
+            cluster, run_objects.headless_service(cluster, namespace=cluster.metadata.owner)
+        )
 
     def delete_service(self, cluster: TFCluster) -> None:
         """Delete the Service, if it is there and the run's. Raises ApiError."""
-        delete(self._api, _key(cluster), "Service", cluster.metadata.name, cluster.metadata.uid)
+        delete_owned(
+            self._api, _key(cluster), "Service", cluster.metadata.name, cluster.metadata.uid
+        )
 
     def retire(self, task_type: TaskType, job: Object) -> None:
         """Delete a Job that cannot do any more what it is for; `create` makes it anew.
@@ -103,7 +108,7 @@ class Maker:
         Raises ApiError.
         """
         head = job["metadata"]
-        discard(self._api, path("jobs", head["namespace"], head["name"]), head["uid"])
+        discard_object(self._api, path("jobs", head["namespace"], head["name"]), head["uid"])
         self._retired.add(head["uid"])
         self._anew.add(task_type)
 
@@ -123,7 +128,7 @@ class Maker:
         return [
             each
             for each, name in names.items()
-            if find(self._api, path("jobs", namespace, name)) is None
+            if find_object(self._api, path("jobs", namespace, name)) is None
         ]
 
     def may_come(
@@ -142,12 +147,12 @@ class Maker:
             if not (asks and self._tried):
                 return None
             name = labels.job_name(cluster.metadata.name, task_type)
-            found = find(self._api, path("jobs", cluster.metadata.owner, name))
+            found = find_object(self._api, path("jobs", cluster.metadata.owner, name))
             if found is None or not _is_of(cluster.metadata.uid, found) or self.has_retired(found):
                 return None
             return found
 
-        return may_come(cluster.spec, seen, jobs, find_job)
+        return may_have_unseen_pods(cluster.spec, seen, jobs, find_job)
 
     def remove(self, cluster: TFCluster) -> None:
         """Delete what is left of the run but its record and its own data; ConfigMap and Jobs last.
@@ -158,14 +163,14 @@ class Maker:
             ApiError: the API does not let us.
         """
         namespace = cluster.metadata.owner
-        found = run_objects.objects(cluster, self._policy_of(namespace), namespace=namespace)
+        found = run_objects.objects_of_run(cluster, self._policy_of(namespace), namespace=namespace)
         kept, uid = ("PersistentVolumeClaim", "Job"), cluster.metadata.uid
         for each in reversed(found):
             if each["kind"] not in kept:
-                delete(self._api, _key(cluster), each["kind"], each["metadata"]["name"], uid)
+                delete_owned(self._api, _key(cluster), each["kind"], each["metadata"]["name"], uid)
         for task_type in cluster.spec.replicas.counts:
             name = labels.job_name(cluster.metadata.name, task_type)
-            delete(self._api, _key(cluster), "Job", name, uid)
+            delete_owned(self._api, _key(cluster), "Job", name, uid)
 
     def _create(self, cluster: TFCluster, wanted: Object) -> Object:
         where = path(_RESOURCE[wanted["kind"]], cluster.metadata.owner)
@@ -181,27 +186,96 @@ class Maker:
             return found
 
     def _find(self, cluster: TFCluster, wanted: Object) -> Object | None:
-        """What has the name of `wanted`; None for nothing. Raises StillThere unless it is ours."""
+        """Return what has the name of `wanted`, or None.
+
+        Raises:
+            EarlierObjectExists: it is not ours.
+        """
         name = wanted["metadata"]["name"]
-        found = find(self._api, path(_RESOURCE[wanted["kind"]], cluster.metadata.owner, name))
+        found = find_object(
+            self._api, path(_RESOURCE[wanted["kind"]], cluster.metadata.owner, name)
+        )
         if found is not None and (
             not _is_of(cluster.metadata.uid, found) or self.has_retired(found)
         ):
-            raise StillThere(still_there(wanted["kind"], name))
+            raise EarlierObjectExists(earlier_object_message(wanted["kind"], name))
         return found
 
 
-def delete(api: Api, key: Key, kind: str, name: str, uid: str) -> None:
+def delete_owned(api: Api, key: Key, kind: str, name: str, uid: str) -> None:
     """Delete an object if it is of the run of this uid. Raises ApiError."""
     where = path(_RESOURCE[kind], key[0], name)
-    found = find(api, where)
+    found = find_object(api, where)
     if found is not None and _is_of(uid, found):
-        discard(api, where, found["metadata"]["uid"])
+        discard_object(api, where, found["metadata"]["uid"])
 
 
 def _is_of(uid: str, found: Object) -> bool:
-    return bool(uid) and uid_of(found) == uid
+    return bool(uid) and owner_uid(found) == uid
 
 
 def _key(cluster: TFCluster) -> Key:
     return cluster.metadata.owner, cluster.metadata.name
+
+
+# The Service, which gives the tasks of a run their names.
+# It is made once every task has an address, or as many as come within a moment, and it goes when
+# the run is asked to stop. Kubernetes writes all addresses of a Service anew each time a pod gets
+# or loses one: for 600 tasks that come and go together this was a third of all that their launch
+# costs the control plane, for 50 users with ten tasks each an eighth. Nobody misses the names
+# before: a task's program begins when the tasks that it needs have theirs, and it asks for them so
+# that no name server keeps that they are not there yet (`runtime/existence.py`).
+# Ref: https://kubernetes.io/docs/concepts/services-networking/endpoint-slices/
+
+ADDRESS_PAUSE = 1.0
+"""Seconds without another address after which no more are waited for: a task has no room, say."""
+ADDRESS_WAIT = 10.0
+"""Seconds after the first address for which others are waited for while they still come."""
+
+
+class ServiceCreation:
+    """The Service of one run; `clock` counts seconds that only grow."""
+
+    def __init__(self, creator: ObjectCreator, clock: Callable[[], float] = time.monotonic) -> None:
+        self._creator, self._clock = creator, clock
+        self._there: bool | None = None
+        """Whether the Service is; None when only the API knows."""
+        self.lacking = False
+        """Whether it was tried in vain: tasks that run have no names, and wait for them."""
+        self._count = 0
+        self._first = self._last = 0.0
+
+    def update(self, cluster: TFCluster, status: Status, pods: Sequence[Object]) -> float | None:
+        """Make or delete it when it is time; seconds until that may be, None without need.
+
+        Raises:
+            ApiError: the API does not let us.
+            EarlierObjectExists: one of an earlier run is in the way.
+            InvalidRequest: its program does not fit.
+        """
+        if status.stop_at is not None:
+            if self._there is not False:
+                self._creator.delete_service(cluster)
+                self._there = False
+            return None
+        if self._there or status.phase.is_final:
+            return None
+        left = self._left(cluster, pods)
+        if left is None or left > 0.0:
+            return left
+        self.lacking = True
+        self._creator.create_service(cluster)
+        self._there, self.lacking = True, False
+        return None
+
+    def _left(self, cluster: TFCluster, pods: Sequence[Object]) -> float | None:
+        """Seconds until it is made; None while no task has an address."""
+        count, now = sum(bool(pod["status"].get("podIP")) for pod in pods), self._clock()
+        if not count:
+            return None
+        if count != self._count:
+            self._first = self._first or now
+            self._last, self._count = now, count
+        if count >= cluster.spec.replicas.total:
+            return 0.0
+        return max(0.0, min(self._last + ADDRESS_PAUSE, self._first + ADDRESS_WAIT) - now)

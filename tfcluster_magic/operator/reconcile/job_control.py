@@ -1,37 +1,106 @@
-"""What a decision means for Jobs and pods, and doing it: suspend, resume, and tell Kubernetes of a
-pod what it cannot know.
+"""Suspends and resumes Jobs as a decision wants, and tells Kubernetes of a pod what it cannot know.
 
-Promises that each is harmless when done twice. `spec.suspend` is the one switch for tasks: Jobs
-make pods by themselves, and a suspended one has none.
+Each is harmless when done twice. `spec.suspend` is the one switch for tasks: Jobs make pods by
+themselves, and a suspended one has none.
 Ref: https://kubernetes.io/docs/concepts/workloads/controllers/job/#suspending-a-job
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from datetime import datetime, timezone
 
 from ...i18n import _
-from ...kube.api import access, trimming
+from ...kube.api import access, decoding, labels
 from ...kube.api.client import Api, ApiError, Object, path
 from ...kube.api.decoding import condition
 from ...kube.api.labels import TASK_TYPE
+from ...kube.objects.run_objects import TTL_SECONDS, main_types
 from ...kube.status.exit_status import DELETED_BY_SOMEBODY, DISRUPTION, is_over
-from ...kube.status.jobs import ATTEMPT, completed_indexes, group_attempt, is_complete, is_suspended
-from ...kube.status.observe import Crew
+from ...kube.status.run_observer import RunObserver
+from ...kube.status.task_pods import (
+    ATTEMPT,
+    completed_indexes,
+    group_attempt,
+    is_job_complete,
+    is_suspended,
+)
 from ...lifecycle import Decision, Observation
-from ...spec import TaskType
+from ...spec import Status, TaskType, TFCluster
 from ...spec.names import parse_task
+
+
+def completed_jobs(
+    cluster: TFCluster, status: Status, gone: Iterable[TaskType], *, unseen: float, now: float
+) -> dict[TaskType, Object]:
+    """Those of the types whose tasks have all succeeded, each with its Job as it was at last.
+
+    `unseen` are the seconds for which nobody looked before this; 0 for Jobs that we saw.
+    """
+    found = {}
+    for task_type in gone:
+        count = cluster.spec.replicas.of(task_type).count
+        counted = status.counts.get(task_type.value)
+        known = counted is not None and counted.succeeded >= count
+        if known or (task_type in main_types(cluster) and unseen >= TTL_SECONDS):
+            found[task_type] = _completed_job(count, now - TTL_SECONDS)
+    return found
+
+
+def lost_job_message(
+    cluster: TFCluster,
+    gone: Iterable[TaskType],
+    over: Container[TaskType],
+    seen: Container[TaskType],
+) -> str:
+    """Why a run cannot go on without its Jobs that are gone; empty when it can."""
+    mains = main_types(cluster)
+    missing = [each for each in gone if each not in over]
+    if all(each in over for each in mains):
+        missing = [each for each in missing if each is not TaskType.PS]
+    if not missing:
+        return ""
+    # the others may have gone with it
+    first = next((each for each in mains if each in missing), missing[0])
+    if first in seen:
+        text = _("Somebody deleted the Job {name} while the run was active.")
+    else:
+        text = _(
+            "The Job {name} was deleted, and no operator was there to see how its tasks ended."
+        )
+    return text.format(name=labels.job_name(cluster.metadata.name, first))
+
+
+def unseen_success_message() -> str:
+    """What is said of a success that follows from the Jobs' absence alone."""
+    return _(
+        "Nobody saw when: no operator was there, and Kubernetes has taken its Jobs away, as it "
+        "does an hour after all their tasks have succeeded."
+    )
+
+
+def _completed_job(count: int, at: float) -> Object:
+    ended = datetime.fromtimestamp(at, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    status = {"completedIndexes": f"0-{count - 1}", "completionTime": ended}
+    return {"metadata": {}, "spec": {"completions": count}, "status": status}
+
+
+# What a decision means for Jobs and pods, and doing it: suspend, resume, and tell Kubernetes of a
+# pod what it cannot know.
+#
+# Promises that each is harmless when done twice. `spec.suspend` is the one switch for tasks: Jobs
+# make pods by themselves, and a suspended one has none.
+# Ref: https://kubernetes.io/docs/concepts/workloads/controllers/job/#suspending-a-job
 
 log = logging.getLogger(__name__)
 
 
-class Levers:
+class JobControl:
     """The Jobs of one run, as a decision wants them."""
 
-    def __init__(self, api: Api, task_group: Crew) -> None:
+    def __init__(self, api: Api, task_group: RunObserver) -> None:
         self._api, self._task_group = api, task_group
         self._changed: dict[TaskType, Object] = {}
         """The Jobs as they were after we changed them: the cache may be older."""
@@ -59,7 +128,7 @@ class Levers:
                 # back when the decision says so.
                 counted = status.counts.get(task_type.value)
                 succeeded = 0 if counted is None else counted.succeeded
-                if task_type not in alive and not is_complete(job, succeeded):
+                if task_type not in alive and not is_job_complete(job, succeeded):
                     self._set_suspended(job, task_type, suspend=True, attempt=0)
             else:
                 behind = group_attempt(job) < status.attempt
@@ -69,7 +138,7 @@ class Levers:
 
     def newest(self, task_type: TaskType, cached: Object) -> Object:
         """A Job as it was last seen or changed here."""
-        return newer(cached, self._changed.get(task_type))
+        return latest_job(cached, self._changed.get(task_type))
 
     def unusable_types(
         self, decision: Decision, seen: Observation, jobs: Mapping[TaskType, Object]
@@ -108,12 +177,12 @@ class Levers:
             change["metadata"] = {"annotations": {ATTEMPT: str(attempt)}}
         try:
             where = path("jobs", head["namespace"], head["name"])
-            self._changed[task_type] = trimming.job(self._api.merge(where, change))
+            self._changed[task_type] = decoding.trim_job(self._api.merge(where, change))
         except ApiError as error:
             if error.unanswered:
                 raise
             if not error.gone:
-                self._refused = str(access.explain(error, server=self._api.server))
+                self._refused = str(access.explain_api_error(error, server=self._api.server))
                 log.warning("%s: not changed: %s", head["name"], self._refused)
             return
         if not suspend:
@@ -121,14 +190,14 @@ class Levers:
         log.info("%s: %s", head["name"], "suspended" if suspend else "resumed")
 
 
-def newer(cached: Object, ours: Object | None) -> Object:
+def latest_job(cached: Object, ours: Object | None) -> Object:
     """The later of two states of one object."""
     if ours is None or ours["metadata"]["uid"] != cached["metadata"]["uid"]:
         return cached
     return max(cached, ours, key=lambda job: int(job["metadata"]["resourceVersion"]))
 
 
-def tell_of_pods(
+def report_deleted_pods(
     api: Api,
     pods: Iterable[Object],
     going: AbstractSet[TaskType],
@@ -150,13 +219,13 @@ def tell_of_pods(
         disturbed = condition(pod, DISRUPTION).get("status") == "True"
         if pod["spec"].get("nodeName") in away:
             words = _("its node does not answer any more")
-            told = [] if disturbed else _told(pod, "NodeLost", words)
-            change = [*told, _failed()]
+            told = [] if disturbed else _condition_patch(pod, "NodeLost", words)
+            change = [*told, _failed_patch()]
         elif disturbed or task_type not in going:
             continue
         else:
             words = _("somebody deleted it while the run was active")
-            change = _told(pod, DELETED_BY_SOMEBODY, words)
+            change = _condition_patch(pod, DELETED_BY_SOMEBODY, words)
         try:
             api.patch(path("pods", head["namespace"], head["name"], "status"), change)
         except ApiError as error:
@@ -166,11 +235,11 @@ def tell_of_pods(
                 log.warning("%s: its status is not taken: %s", head["name"], error.message)
 
 
-def _failed() -> Object:
+def _failed_patch() -> Object:
     return {"op": "add", "path": "/status/phase", "value": "Failed"}
 
 
-def _told(pod: Object, reason: str, words: str) -> list[Object]:
+def _condition_patch(pod: Object, reason: str, words: str) -> list[Object]:
     """The change that adds a condition; nothing can be added to a list that is not there."""
     now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     value = {

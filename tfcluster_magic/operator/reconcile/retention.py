@@ -1,7 +1,7 @@
-"""What is left of runs that are over: their objects go after an hour, their records after keepFor.
+"""Removes what is left of runs that are over, orphaned or invalid.
 
-Promises that no Job of such a run makes pods any more, to delete no record but the one that was
-meant (by uid), and to keep none in memory.
+Objects go after an hour, records after keepFor; no record is deleted but the one that was meant (by
+uid), and no Job of such a run makes pods any more.
 """
 
 from __future__ import annotations
@@ -9,19 +9,25 @@ from __future__ import annotations
 import logging
 import math
 import random
+import re
 
-from ...errors import TFClusterError
+from msgspec.structs import replace
+
+from ...errors import InvalidRequest, TFClusterError
 from ...kube.api import labels
-from ...kube.api.client import ApiError, Object, path
-from ...kube.api.gone import discard, find, is_deleted
-from ...kube.capacity.policy_check import capped
+from ...kube.api.client import ApiError, Object, discard_object, find_object, is_deleted, path
+from ...kube.capacity.policy_check import cap_durations
 from ...kube.objects import custom_resource
-from ...kube.status.jobs import is_complete, is_suspended
-from ...spec import Lifecycle, Spec
-from .. import belongings
-from ..caches import Key
-from .context import World
-from .creation import Maker
+from ...kube.status.exit_status import is_over
+from ...kube.status.task_pods import is_job_complete, is_suspended
+from ...spec import Lifecycle, Reason, Spec, Status
+from .. import cluster_state
+from ..cluster_state import Key, objects_of_other_runs, owner_uid
+from . import status_rules
+from .actions import ReconcileContext
+from .creation import ObjectCreator, delete_owned
+from .job_control import report_deleted_pods
+from .status_writer import StatusWriter
 
 OBJECTS_STAY = 3540.0
 """Seconds; a minute less than the TTL of Jobs, which tell us that something is still there."""
@@ -31,7 +37,7 @@ SPREAD = 3600.0
 log = logging.getLogger(__name__)
 
 
-def keep(context: World, key: Key, found: Object) -> float | None:
+def apply_retention(context: ReconcileContext, key: Key, found: Object) -> float | None:
     """Delete what has stayed long enough; seconds until the next time, None for never.
 
     Raises ApiError.
@@ -41,39 +47,42 @@ def keep(context: World, key: Key, found: Object) -> float | None:
     passed = context.clock() - ended
     limits = (found.get("spec") or {}).get("lifecycle") or {}
     asked = Lifecycle(keep_for=float(limits.get("keepFor", Lifecycle().keep_for)))
-    stays = capped(Spec(lifecycle=asked), context.policy).lifecycle.keep_for
+    stays = cap_durations(Spec(lifecycle=asked), context.policy).lifecycle.keep_for
     if is_deleted(found):  # a finalizer keeps it
-        return _clear(context, key, found)
+        return _empty_deleted_record(context, key, found)
     if passed >= stays:
         log.info("%s/%s: its record was kept for %.0f s and is deleted", *key, passed)
         context.cleanup_at.pop(head["uid"], None)
-        discard(context.api, path("tfclusters", *key), head["uid"])
+        discard_object(context.api, path("tfclusters", *key), head["uid"])
         return None
     context.pod_groups.discard(key, head["uid"])
-    left = belongings.of_run(context.caches, key, head["uid"]).jobs
+    left = cluster_state.owned_objects(context.caches, key, head["uid"]).jobs
     for job in left.values():
-        lay_down(context, job, status)
+        suspend_ended_job(context, job, status)
     if passed < OBJECTS_STAY:
         return min(stays, OBJECTS_STAY) - passed
     if left:
-        _remove(context, key, head["uid"])
-    return min(stays - passed, _tidy(context, key, head["uid"]))
+        _remove_objects(context, key, head["uid"])
+    return min(stays - passed, _remove_leftovers(context, key, head["uid"]))
 
 
-def _clear(context: World, key: Key, found: Object) -> float | None:
+def _empty_deleted_record(context: ReconcileContext, key: Key, found: Object) -> float | None:
     """Delete, once, the objects of a record that a finalizer keeps; nothing is left to do then."""
     uid = found["metadata"]["uid"]
     context.pod_groups.discard(key, uid)
-    if belongings.of_run(context.caches, key, uid).jobs or context.cleanup_at.get(uid) != math.inf:
+    if (
+        cluster_state.owned_objects(context.caches, key, uid).jobs
+        or context.cleanup_at.get(uid) != math.inf
+    ):
         log.info("%s/%s: its record is being deleted; what it had beside it is, too", *key)
         context.cleanup_at[uid] = math.inf
-        for job in belongings.of_run(context.caches, key, uid).jobs.values():
-            lay_down(context, job, found["status"])
-        _remove(context, key, uid)
+        for job in cluster_state.owned_objects(context.caches, key, uid).jobs.values():
+            suspend_ended_job(context, job, found["status"])
+        _remove_objects(context, key, uid)
     return None
 
 
-def _tidy(context: World, key: Key, uid: str) -> float:
+def _remove_leftovers(context: ReconcileContext, key: Key, uid: str) -> float:
     """Delete what is left of a run that has no Jobs, as when these were refused, or went before us;
     seconds until it is looked for: once by each operator, and not for all runs at the same time.
     """
@@ -83,14 +92,16 @@ def _tidy(context: World, key: Key, uid: str) -> float:
         return due - now
     context.cleanup_at[uid] = math.inf
     name = labels.files_name(key[1], uid)
-    found = find(context.api, path("configmaps", key[0], name))  # made first, and deleted last
-    if found is not None and belongings.uid_of(found) == uid:
+    found = find_object(
+        context.api, path("configmaps", key[0], name)
+    )  # made first, and deleted last
+    if found is not None and cluster_state.owner_uid(found) == uid:
         log.info("%s/%s: what it had beside its Jobs is deleted", *key)
-        _remove(context, key, uid)
+        _remove_objects(context, key, uid)
     return math.inf
 
 
-def lay_down(context: World, job: Object, status: Object) -> None:
+def suspend_ended_job(context: ReconcileContext, job: Object, status: Object) -> None:
     """Suspend a Job of a run that is over, unless all its tasks have succeeded.
 
     It may have come into the cache after the last turn, or that was not taken to its end: a Job
@@ -98,7 +109,7 @@ def lay_down(context: World, job: Object, status: Object) -> None:
     """
     head = job["metadata"]
     counted = (status.get("counts") or {}).get(head["labels"].get(labels.TASK_TYPE)) or {}
-    if is_suspended(job) or is_complete(job, int(counted.get("succeeded", 0))):
+    if is_suspended(job) or is_job_complete(job, int(counted.get("succeeded", 0))):
         return
     log.info("%s: suspended: its run is over", head["name"])
     try:
@@ -109,11 +120,95 @@ def lay_down(context: World, job: Object, status: Object) -> None:
             raise
 
 
-def _remove(context: World, key: Key, uid: str) -> None:
-    whole = find(context.api, path("tfclusters", *key))  # caches keep no programs of these
+def _remove_objects(context: ReconcileContext, key: Key, uid: str) -> None:
+    whole = find_object(context.api, path("tfclusters", *key))  # caches keep no programs of these
     if whole is None or whole["metadata"]["uid"] != uid:
         return  # of the next run of this name the cache does not know yet
     try:
-        Maker(context.api, context.policy_of).remove(custom_resource.read(whole))
+        ObjectCreator(context.api, context.policy_of).remove(custom_resource.read(whole))
     except TFClusterError as error:  # the record was altered; ownership will see to the rest
         log.warning("%s/%s: what is left of it cannot be told: %s", *key, error)
+
+
+# Orphans: what is left of runs whose record is gone, and that nobody else would ever end.
+# A record that is deleted takes its objects with it, unless somebody asked to orphan them: then
+# they have no owner, and tasks would run for ever. The API is asked whether the run is really gone,
+# and nothing is touched but objects of its name and uid that have no owner. Its data stays.
+# Ref: https://kubernetes.io/docs/concepts/architecture/garbage-collection/#orphaned-dependents
+
+
+def end_orphans(context: ReconcileContext, key: Key, uid: str) -> None:
+    """End what has this name and no record; `uid` is the run's that is there, or empty.
+
+    Raises ApiError.
+    """
+    found = [job for kind, job in objects_of_other_runs(context.caches, key, uid) if kind == "Job"]
+    left = [job for job in found if _is_orphan(job)]
+    if not left or not re.fullmatch(labels.RUN_PATTERN, key[1]):
+        return
+    there = _current_uid(context, key)
+    for gone in {owner_uid(job) for job in left} - {there}:
+        log.info("%s/%s: its record was deleted without its tasks, which are ended", *key)
+        for kind in ("NetworkPolicy", "Service"):
+            delete_owned(context.api, key, kind, key[1], gone)
+        delete_owned(context.api, key, "ConfigMap", labels.files_name(key[1], gone), gone)
+        context.pod_groups.discard(key, gone)
+        for job in left:
+            if owner_uid(job) == gone:
+                delete_owned(context.api, key, "Job", job["metadata"]["name"], gone)
+
+
+def _is_orphan(job: Object) -> bool:
+    head = job["metadata"]
+    going = head.get("deletionTimestamp")
+    return bool(owner_uid(job)) and not head.get("ownerReferences") and not going
+
+
+def _current_uid(context: ReconcileContext, key: Key) -> str:
+    """The uid of the run as the API has it now: the cache may be older than its Jobs."""
+    found = find_object(context.api, path("tfclusters", *key))
+    return str(found["metadata"]["uid"]) if found else ""
+
+
+# Invalid records: nothing is made of them, and what was made of them ends.
+# The history of a run is kept which was one before somebody changed its spec, and its tasks are
+# gone when its record says so. Nothing is touched without the run's uid. A later policy refuses no
+# run that has begun; its `maxDuration` counts for those that left ours.
+
+CHECK_ENDING = 1.0
+"""Seconds between looks at tasks that are ending."""
+
+
+def fail_invalid_run(
+    context: ReconcileContext, key: Key, found: Object, error: InvalidRequest
+) -> float | None:
+    """End it as Failed with every problem; seconds until the next look, None when all is gone.
+
+    Raises:
+        ApiError: the API did not take something: do it again.
+        StatusConflict: somebody else wrote the status.
+    """
+    before = custom_resource.read_status(found)
+    own = cluster_state.owned_objects(context.caches, key, found["metadata"]["uid"])
+    status, now = before, context.clock()
+    if not status.phase.is_final:
+        log.info("%s/%s: refused: %s", *key, error)
+        begun = status.started_at is not None  # then its spec was altered from outside
+        reason = Reason.DISRUPTED if begun else Reason.START_FAILED
+        status = status_rules.failed_status(status, reason, str(error), now, released=False)
+    if all(is_over(pod) for pod in own.pods):
+        status = _released_status(status, now)
+    if status != before:
+        StatusWriter(context.api, found, context.metrics, context.write_limit).write(status, before)
+    for job in own.jobs.values():
+        suspend_ended_job(context, job, custom_resource.write_status(status))
+    report_deleted_pods(context.api, own.pods, frozenset(), context.caches.lost_nodes())
+    return CHECK_ENDING if status.released_at is None else None
+
+
+def _released_status(status: Status, now: float) -> Status:
+    ended = {
+        task_type: replace(c, stopped=c.stopped + c.starting + c.running, starting=0, running=0)
+        for task_type, c in status.counts.items()
+    }
+    return replace(status, released_at=now, counts=ended)

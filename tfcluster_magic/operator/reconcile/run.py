@@ -1,8 +1,8 @@
-"""One run, turn by turn: look, decide, write, act.
+"""Reconciles one run, turn by turn: look, decide, write, act.
 
-Promises that what is written comes before what is done, so that an operator which is killed between
-the two finds in the record what it was about to do; that an error leaves the record as it was; and
-that a turn too many changes nothing. The queue never gives one run to two workers.
+What is written comes before what is done, so that an operator which is killed between the two finds
+in the record what it was about to do. An error leaves the record as it was, and a turn too many
+changes nothing. The queue never gives one run to two workers.
 """
 
 from __future__ import annotations
@@ -14,22 +14,19 @@ from msgspec.structs import replace
 
 from ...errors import InvalidRequest
 from ...i18n import _
-from ...kube.api.client import Object
-from ...kube.api.gone import is_deleted
-from ...kube.capacity.policy_check import bounded
-from ...kube.objects import custom_resource, pod_files
-from ...kube.status.observe import Crew
+from ...kube.api.client import Object, is_deleted
+from ...kube.capacity.policy_check import with_capped_durations
+from ...kube.objects import custom_resource, pod_template
+from ...kube.status.run_observer import RunObserver
 from ...lifecycle import Decision, Observation, decide
 from ...spec import Phase, Reason, Status, TaskType
-from .. import belongings
-from ..belongings import Sight
-from ..caches import Key
+from .. import cluster_state
+from ..cluster_state import Key, ObservedRun
 from ..scheduling.admission import Admitted, Refused, Submitted, Verdict, Waiting
-from . import status_rules, vanished
-from .actions import Deeds
-from .context import World
-from .creation import Maker, still_there
-from .status_writer import Writer
+from . import job_control, status_rules
+from .actions import ReconcileContext, RunActions
+from .creation import ObjectCreator, earlier_object_message
+from .status_writer import StatusWriter
 
 LOOK_AGAIN = 60.0
 """Seconds after which an active run is looked at although nothing happened."""
@@ -41,25 +38,28 @@ ASK_AGAIN = 1.0
 log = logging.getLogger(__name__)
 
 
-class Run:
+class RunReconciler:
     """What is remembered of one TFCluster between its turns; nothing that a restart needs."""
 
-    def __init__(self, context: World, found: Object) -> None:
+    def __init__(self, context: ReconcileContext, found: Object) -> None:
         """Read it. Raises InvalidRequest when it is none that a run may have."""
-        cluster = bounded(custom_resource.read(found), context.policy)
+        cluster = with_capped_durations(custom_resource.read(found), context.policy)
         self._context = context
         self.uid = cluster.metadata.uid
         self._cluster = cluster
-        self._version = _version(found)
+        self._version = _spec_version(found)
         self._status: Status = cluster.status
         if "paths" not in (found.get("status") or {}):
-            output = pod_files.output_dir(cluster.metadata, context.policy)
+            output = pod_template.output_dir(cluster.metadata, context.policy)
             self._status = replace(cluster.status, paths={"output": output, "logs": output})
-        self._task_group = Crew(cluster.spec)
-        was_up, had_pods = self._status.running_at is not None, status_rules.had_pods(self._status)
-        self._creator = Maker(context.api, context.policy_of, was_up, had_pods)
-        self._actions = Deeds(context, self._task_group, self._creator)
-        self._writer = Writer(context.api, found, context.metrics, context.write_limit)
+        self._task_group = RunObserver(cluster.spec)
+        was_up, had_pods = (
+            self._status.running_at is not None,
+            status_rules.types_with_pods(self._status),
+        )
+        self._creator = ObjectCreator(context.api, context.policy_of, was_up, had_pods)
+        self._actions = RunActions(context, self._task_group, self._creator)
+        self._writer = StatusWriter(context.api, found, context.metrics, context.write_limit)
         self._seen: set[TaskType] = set()
         """The types whose Jobs this process has seen."""
         self._unseen_success = False
@@ -74,7 +74,7 @@ class Run:
 
         Raises:
             ApiError: the API did not take or answer something: the turn has to be taken again.
-            Overtaken: somebody else wrote the status; forget this object.
+            StatusConflict: somebody else wrote the status; forget this object.
         """
         self._refresh(found)
         if self._status.released_at is not None:
@@ -87,7 +87,7 @@ class Run:
             return 0.0
         gone = self._lost_types(observed)
         done = self._completed(gone, now)
-        if lost := vanished.lost(self._cluster, gone, done, self._seen):
+        if lost := job_control.lost_job_message(self._cluster, gone, done, self._seen):
             self._end(now, lost, Reason.DISRUPTED, released=False)
             return 0.0
         seen = self._observe(observed, done, verdict, now)
@@ -109,23 +109,23 @@ class Run:
 
     def _refresh(self, found: Object) -> None:
         self._writer.refresh(found)
-        if _version(found) != self._version:
-            changed = bounded(custom_resource.read(found), self._context.policy)
+        if _spec_version(found) != self._version:
+            changed = with_capped_durations(custom_resource.read(found), self._context.policy)
             self._cluster = replace(self._cluster, spec=changed.spec)
-            self._version = _version(found)
+            self._version = _spec_version(found)
 
-    def _observed_run(self) -> Sight:
-        own = belongings.of_run(self._context.caches, self.key, self.uid)
+    def _observed_run(self) -> ObservedRun:
+        own = cluster_state.owned_objects(self._context.caches, self.key, self.uid)
         told = self._status.warnings
-        new = [w for w in map(belongings.warning, own.strangers) if w not in told]
+        new = [w for w in map(cluster_state.foreign_job_warning, own.strangers) if w not in told]
         for words in new:
             log.warning("%s/%s: %s", *self.key, words)
         self._status = replace(self._status, warnings=(*told, *new))
         jobs = {t: job for t, job in own.jobs.items() if not self._creator.has_retired(job)}
         cluster = replace(self._cluster, status=self._status)
-        return Sight(cluster, own.pods, jobs, self._context.pod_groups.of(cluster))
+        return ObservedRun(cluster, own.pods, jobs, self._context.pod_groups.of(cluster))
 
-    def _verdict(self, observed: Sight) -> Verdict | None:
+    def _verdict(self, observed: ObservedRun) -> Verdict | None:
         """Whether it may begin, asked once a turn; None when that is no question any more."""
         if self._status.phase is not Phase.QUEUED or self._cluster.spec.stop is not None:
             return None
@@ -136,23 +136,27 @@ class Run:
         return self._context.admission.decide(observed.cluster)
 
     def _observe(
-        self, observed: Sight, done: Mapping[TaskType, Object], verdict: Verdict | None, now: float
+        self,
+        observed: ObservedRun,
+        done: Mapping[TaskType, Object],
+        verdict: Verdict | None,
+        now: float,
     ) -> Observation:
         away = self._context.caches.lost_nodes()
         jobs = {**observed.jobs, **done}
         seen = self._task_group.observe(self._status, observed.pods, jobs, now, away)
         ends = self._cluster.spec.stop is not None or not self._status.phase.is_active
-        jobs, names = self._actions.newest(jobs), status_rules.met(self._status, seen)
+        jobs, names = self._actions.newest(jobs), status_rules.current_tasks(self._status, seen)
         seen = replace(seen, may_come=self._creator.may_come(self._cluster, names, jobs, asks=ends))
         if verdict is None:
             return self._with_diagnosis(seen, observed)
         if isinstance(verdict, Submitted):
             return self._submitted(seen, observed)
-        waits = status_rules.waiting(verdict) if isinstance(verdict, Waiting) else ""
+        waits = status_rules.waiting_message(verdict) if isinstance(verdict, Waiting) else ""
         reason = self._earlier_run() or waits
         return replace(seen, admitted=not reason, waiting_for=reason)
 
-    def _submitted(self, seen: Observation, observed: Sight) -> Observation:
+    def _submitted(self, seen: Observation, observed: ObservedRun) -> Observation:
         """One whose tasks wait to be bound together, with what is said of that."""
         earlier = self._earlier_run()
         explainer, pod_groups = self._context.explainer, self._context.pod_groups
@@ -167,17 +171,17 @@ class Run:
             return self._actions.queue_problem
         return _("its objects to be made: {why}").format(why=self._actions.obstacle)
 
-    def _with_diagnosis(self, seen: Observation, observed: Sight) -> Observation:
+    def _with_diagnosis(self, seen: Observation, observed: ObservedRun) -> Observation:
         """With why tasks are not up, as far as that is known."""
         explainer = self._context.explainer
-        if not status_rules.misses_tasks(self._status):
+        if not status_rules.has_pending_tasks(self._status):
             explainer.forget(self.key)
             return seen
-        if status_rules.all_up(self._cluster.spec, self._status, seen):
+        if status_rules.are_all_tasks_up(self._cluster.spec, self._status, seen):
             return seen
         return replace(seen, why=explainer.why(observed))
 
-    def _lost_types(self, observed: Sight) -> list[TaskType]:
+    def _lost_types(self, observed: ObservedRun) -> list[TaskType]:
         """The types whose Jobs are gone; nobody makes one a second time."""
         self._seen.update(observed.jobs)
         if not self._status.phase.is_active or self._version[1]:
@@ -187,15 +191,19 @@ class Run:
     def _completed(self, gone: Sequence[TaskType], now: float) -> dict[TaskType, Object]:
         """Those of them whose tasks have all succeeded."""
         unseen = 0.0 if self._seen.intersection(gone) else self._context.unwatched()
-        found = vanished.done(self._cluster, self._status, gone, unseen=unseen, now=now)
-        known = vanished.done(self._cluster, self._status, gone, unseen=0.0, now=now)
+        found = job_control.completed_jobs(
+            self._cluster, self._status, gone, unseen=unseen, now=now
+        )
+        known = job_control.completed_jobs(self._cluster, self._status, gone, unseen=0.0, now=now)
         self._unseen_success = found.keys() != known.keys()
         return found
 
     def _earlier_run(self) -> str:
         """What an earlier run of the same name still has; it is waited for, never adopted."""
-        for kind, each in belongings.of_others(self._context.caches, self.key, self.uid):
-            return still_there(kind, each["metadata"]["name"])
+        for kind, each in cluster_state.objects_of_other_runs(
+            self._context.caches, self.key, self.uid
+        ):
+            return earlier_object_message(kind, each["metadata"]["name"])
         return ""
 
     # -- deciding ----------------------------------------------------------------------------------
@@ -203,7 +211,7 @@ class Run:
     def _decide(self, seen: Observation, now: float) -> Decision:
         name, spec = self._cluster.metadata.name, self._cluster.spec
         status = self._status
-        ended = status_rules.success_at(self._cluster, status, seen, now)
+        ended = status_rules.success_time(self._cluster, status, seen, now)
         if ended is not None:
             # The run was over when its last task ended, whenever we got to see that.
             status = decide(spec, name, status, seen, ended).status
@@ -211,11 +219,13 @@ class Run:
 
     def _with_obstacles(self, decision: Decision) -> Status:
         """The status for people: with what is in the way of making or ending its tasks."""
-        whole = status_rules.is_as_wanted(decision.status) and not self._actions.lacks_service
+        whole = status_rules.is_settled(decision.status) and not self._actions.lacks_service
         if self._actions.obstacle and not whole:
-            return status_rules.explained(decision.status, [self._actions.obstacle])
+            return status_rules.with_sentences(decision.status, [self._actions.obstacle])
         if self._unseen_success and decision.status.phase is Phase.SUCCEEDED:
-            return status_rules.explained(decision.status, [vanished.unseen_success()])
+            return status_rules.with_sentences(
+                decision.status, [job_control.unseen_success_message()]
+            )
         return decision.status
 
     def _end(
@@ -226,7 +236,7 @@ class Run:
         *,
         released: bool = True,
     ) -> None:
-        status = status_rules.failed(self._status, reason, message, now, released=released)
+        status = status_rules.failed_status(self._status, reason, message, now, released=released)
         self._writer.write(status, self._status)
         self._status = status
 
@@ -240,7 +250,7 @@ class Run:
             times.append(decision.wake_at - now)
         status = decision.status
         queued = status.phase is Phase.QUEUED
-        waits = queued or status_rules.misses_tasks(status) or decision.start
+        waits = queued or status_rules.has_pending_tasks(status) or decision.start
         obstructed = bool(self._actions.obstacle)
         if waits and not (queued and obstructed):
             times.append(ASK_AGAIN)
@@ -249,12 +259,12 @@ class Run:
         return min(times)
 
 
-def _version(found: Object) -> tuple[object, bool]:
+def _spec_version(found: Object) -> tuple[object, bool]:
     """Return a value that changes when the spec has to be read again."""
     return found["metadata"].get("generation"), is_deleted(found)
 
 
-def is_over(found: Object) -> bool:
+def is_run_over(found: Object) -> bool:
     """Whether a run has ended and given everything back."""
     status = found.get("status") or {}
     final: Sequence[str] = [phase.value for phase in Phase if phase.is_final]

@@ -28,14 +28,14 @@ CLOCKS_DIFFER = 120.0
 """Seconds by which the clock of a node may be off before its times are not believed."""
 
 
-def waiting(verdict: Waiting) -> str:
+def waiting_message(verdict: Waiting) -> str:
     """What a queued run waits for, and its place."""
     return _("{what} (place {place} in the queue)").format(
         what=verdict.sentence, place=verdict.place
     )
 
 
-def misses_tasks(status: Status) -> bool:
+def has_pending_tasks(status: Status) -> bool:
     """Whether tasks of an active run are not up, or nobody has counted them yet."""
     if status.phase not in (Phase.STARTING, Phase.RUNNING):
         return False
@@ -43,13 +43,13 @@ def misses_tasks(status: Status) -> bool:
     return not counts or any(c.running + c.succeeded < c.desired for c in counts)
 
 
-def had_pods(status: Status) -> set[TaskType]:
+def types_with_pods(status: Status) -> set[TaskType]:
     """The types of which a task was seen: their Jobs were made."""
     counts = status.counts.items()
     return {TaskType(t) for t, c in counts if c != TypeCounts(desired=c.desired)}
 
 
-def met(status: Status, seen: Observation) -> set[str]:
+def current_tasks(status: Status, seen: Observation) -> set[str]:
     """The tasks that are seen as they are wanted: what an earlier attempt came to is none."""
     return {
         each.name
@@ -58,7 +58,7 @@ def met(status: Status, seen: Observation) -> set[str]:
     }
 
 
-def all_up(spec: Spec, status: Status, seen: Observation) -> bool:
+def are_all_tasks_up(spec: Spec, status: Status, seen: Observation) -> bool:
     """Whether every task is seen, and is ready or over: nothing of it is waited for. An end of an
     earlier attempt is none: its next one is waited for.
     """
@@ -69,20 +69,20 @@ def all_up(spec: Spec, status: Status, seen: Observation) -> bool:
     )
 
 
-def is_as_wanted(status: Status) -> bool:
+def is_settled(status: Status) -> bool:
     """Whether all tasks of a run are up, or are gone after its end."""
     if status.phase is Phase.STOPPING or status.phase.is_final:
         return status.released_at is not None
-    return not misses_tasks(status)
+    return not has_pending_tasks(status)
 
 
-def explained(status: Status, sentences: Iterable[str]) -> Status:
+def with_sentences(status: Status, sentences: Iterable[str]) -> Status:
     """The status with these sentences after its own."""
     said = [each for each in sentences if each]
     return replace(status, message="\n".join([status.message, *said])) if said else status
 
 
-def failed(
+def failed_status(
     status: Status, reason: Reason, message: str, now: float, *, released: bool = True
 ) -> Status:
     """The status of a run that cannot go on; `released` when nothing of it exists."""
@@ -97,7 +97,7 @@ def failed(
     )
 
 
-def success_at(cluster: TFCluster, status: Status, seen: Observation, now: float) -> float | None:
+def success_time(cluster: TFCluster, status: Status, seen: Observation, now: float) -> float | None:
     """When the last task whose success is the run's success ended; None before that.
 
     What follows a success is counted from that moment, also when nobody looked then.
@@ -107,7 +107,7 @@ def success_at(cluster: TFCluster, status: Status, seen: Observation, now: float
     if cluster.spec.mode is not Mode.BETWEEN_GRAPH:
         return None
     ends = []
-    for task in _required(cluster):
+    for task in _tasks_required(cluster):
         exit_ = seen.tasks[task].exit if task in seen.tasks else None
         if exit_ is None or exit_.cause is not Cause.COMPLETED:
             return None
@@ -119,7 +119,7 @@ def success_at(cluster: TFCluster, status: Status, seen: Observation, now: float
     return min(max(at, earliest), now)
 
 
-def _required(cluster: TFCluster) -> Sequence[str]:
+def _tasks_required(cluster: TFCluster) -> Sequence[str]:
     counts = cluster.spec.replicas.counts
     trainers = [
         task_name(task_type, index)

@@ -1,21 +1,22 @@
-"""Writes a run's status: at once when somebody waits for it, else at most four times a second, once
-while its tasks come up, and less often when many runs or large ones change together (`pace`).
+"""Writes a run's status: at once when somebody waits for it, else limited in rate.
 
-Promises one patch for each write, and that a write is refused when anybody else changed the object
-since we last saw it: an operator that lost its Lease without noticing can never undo what the next
-one wrote. It decides nothing about what is written.
+At most four times a second, once while its tasks come up, and less often when many runs or large
+ones change together (`WriteRateLimit`). There is one patch for each write, and a write is refused
+when anybody else changed the object since we last saw it: an operator that lost its Lease without
+noticing can never undo what the next one wrote. It decides nothing about what is written.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 import time
+from collections.abc import Callable
 
 from ...kube.api.client import Api, ApiError, Object, path
 from ...kube.objects import custom_resource
 from ...spec import Phase, Status
-from ..metrics import Measures
-from .pace import Pace
+from ..metrics import OperatorMetrics
 
 INTERVAL, COMING_UP = 0.25, 1.0
 """Seconds between two writes that nobody waits for, and the same while tasks come up."""
@@ -23,14 +24,16 @@ INTERVAL, COMING_UP = 0.25, 1.0
 log = logging.getLogger(__name__)
 
 
-class Overtaken(Exception):
+class StatusConflict(Exception):
     """Somebody else wrote the status: what we know of the run is old."""
 
 
-class Writer:
+class StatusWriter:
     """The status of one run; `write_limit` says when a write may be."""
 
-    def __init__(self, api: Api, found: Object, metrics: Measures, write_limit: Pace) -> None:
+    def __init__(
+        self, api: Api, found: Object, metrics: OperatorMetrics, write_limit: WriteRateLimit
+    ) -> None:
         head = found["metadata"]
         self._found, self._metrics, self._write_limit = found, metrics, write_limit
         self._last: Status | None = None
@@ -46,12 +49,12 @@ class Writer:
         """The cache shows this; it may be older than what we wrote ourselves.
 
         Raises:
-            Overtaken: it is newer, and its status is not ours.
+            StatusConflict: it is newer, and its status is not ours.
         """
         version = str(found["metadata"]["resourceVersion"])
         if int(version) > int(self._version):
             if (found.get("status") or None) != (self._there or None):
-                raise Overtaken(self._where)
+                raise StatusConflict(self._where)
             self._version = version
 
     def write(self, status: Status, before: Status) -> float | None:
@@ -59,13 +62,13 @@ class Writer:
 
         Raises:
             ApiError: the API does not take it.
-            Overtaken: the status is not the one that was last written here.
+            StatusConflict: the status is not the one that was last written here.
         """
-        wanted = custom_resource.status_of(status)
+        wanted = custom_resource.write_status(status)
         if wanted == self._written:
             return None
         now = time.monotonic()
-        if self._written is not None and not weighty(before, status):
+        if self._written is not None and not is_urgent(before, status):
             if self._slot is None:
                 tasks = sum(each.desired for each in status.counts.values())
                 self._slot = self._write_limit.slot(tasks)
@@ -98,11 +101,11 @@ class Writer:
     def _read_again(self) -> None:
         found = self._api.get(self._where)
         if (found.get("status") or None) != (self._there or None):
-            raise Overtaken(self._where)
+            raise StatusConflict(self._where)
         self._version = str(found["metadata"]["resourceVersion"])
 
 
-def weighty(before: Status, after: Status) -> bool:
+def is_urgent(before: Status, after: Status) -> bool:
     """Whether somebody waits for this change: a phase, a reason, an attempt, a task that ended."""
     if (before.phase, before.reason, before.restarts) != (
         after.phase,
@@ -110,8 +113,38 @@ def weighty(before: Status, after: Status) -> bool:
         after.restarts,
     ):
         return True
-    return after.released_at != before.released_at or _ended(before) != _ended(after)
+    return after.released_at != before.released_at or _end_counts(before) != _end_counts(after)
 
 
-def _ended(status: Status) -> list[tuple[int, int, int]]:
+def _end_counts(status: Status) -> list[tuple[int, int, int]]:
     return [(c.succeeded, c.failed, c.stopped) for c in status.counts.values()]
+
+
+# The rate limit of writes that nobody waits for, of all runs together.
+# An API server takes milliseconds for each, the more the larger the run, at the very time at which
+# it has pods to make: eleven writes for each of 50 users who launch together were a fifth of its
+# work.
+
+SECONDS_A_WRITE, SECONDS_A_TASK = 0.2, 0.001
+"""Seconds that a write takes of the limit, and each task of its run: five small runs a second, or
+one of 800 tasks.
+"""
+BURST, LONGEST_WAIT = 1.0, 5.0
+"""Seconds that may be used at once after a rest, and that a write waits at the longest."""
+
+
+class WriteRateLimit:
+    """One rate limit for all runs; `clock` counts seconds that only grow."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._next = clock() - BURST
+        self._lock = threading.Lock()
+
+    def slot(self, tasks: int) -> float:
+        """The moment from which a run of so many tasks may be written once; it is this run's."""
+        with self._lock:
+            now = self._clock()
+            slot = min(max(self._next, now - BURST), now + LONGEST_WAIT)
+            self._next = slot + SECONDS_A_WRITE + SECONDS_A_TASK * tasks
+            return slot

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Decides when a run begins: admission, launch queue, gang scheduling, published options."""

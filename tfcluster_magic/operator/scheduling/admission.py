@@ -1,9 +1,9 @@
-"""Who may begin: every check on the live cluster, in the order of the launch queue (`queue`).
+"""Decides which runs may begin, and refuses what can never run.
 
-Promises that two launches never both take the last room (one is admitted at a time, and what was
-admitted is reserved until the record shows it), that what can never run is refused with every
-problem at once, and that what waits is told what for, and its place. Who was told to wait is not
-refused for an offer that changed for a moment. Never writes anything, and holds up nobody while
+Two launches never both take the last room: one is admitted at a time, and what was admitted is
+reserved until the record shows it. What can never run is refused with every problem at once; what
+waits is told what for, and its place in the launch queue (`queue`). A run that was told to wait is
+not refused for an offer that changed for a moment. Never writes anything, and holds up nobody while
 the API answers.
 """
 
@@ -18,16 +18,15 @@ from msgspec.structs import replace
 
 from ...errors import Problem
 from ...i18n import _
-from ...kube.api.amounts import CPU
-from ...kube.api.wording import held_by, show, show_all
+from ...kube.api.resource_amounts import CPU, format_amount, format_amounts, format_holders
 from ...kube.capacity.fit import Shortage, shortages
-from ...kube.capacity.offer import Offer, problems, wanted
+from ...kube.capacity.launch_facts import LaunchFacts, launch_problems, task_demands
 from ...kube.capacity.policy_check import names_secrets
-from ...kube.objects.policy import gangs
+from ...kube.objects.policy import uses_gangs
 from ...spec import TFCluster
-from ..cluster_state import Ground
+from ..cluster_state import ClusterState
 from .queue import QueuedRun, runs_ahead
-from .snapshot import Surveyor
+from .snapshot import Snapshotter
 
 PATIENCE = 600.0
 """Seconds for which a run that waits stays Queued although the offer says that it can never run: a
@@ -61,7 +60,7 @@ class Submitted:
 
 
 Verdict = Admitted | Waiting | Refused | Submitted
-Spent = Callable[[TFCluster, Callable[[TFCluster], float]], Sequence[Problem] | None]
+BudgetCheck = Callable[[TFCluster, Callable[[TFCluster], float]], Sequence[Problem] | None]
 """What a budget has against a run, of which the other function tells the CPU cores."""
 
 
@@ -77,16 +76,16 @@ class Admission:
 
     def __init__(
         self,
-        snapshotter: Surveyor,
-        cluster_state: Ground,
+        snapshotter: Snapshotter,
+        cluster_state: ClusterState,
         enforced: Callable[[], bool | None],
-        spent: Spent = lambda _run, _cores: (),
+        spent: BudgetCheck = lambda _run, _cores: (),
     ) -> None:
         self._spent = spent
         self._snapshotter, self._cluster_state = snapshotter, cluster_state
         self._enforced = enforced
         self._lock = threading.Lock()
-        self._refusals: dict[str, tuple[Offer, tuple[Problem, ...]]] = {}
+        self._refusals: dict[str, tuple[LaunchFacts, tuple[Problem, ...]]] = {}
         self._new: dict[str, float] = {}
         """Since when runs are known that nobody has found possible yet, by uid."""
         self._doubted: dict[str, float] = {}
@@ -126,7 +125,7 @@ class Admission:
 
     def _cores(self, cluster: TFCluster) -> float:
         """CPU cores that its tasks ask for, as the API server completes them."""
-        asked = wanted(cluster.spec, self._snapshotter.published(cluster.metadata.owner))
+        asked = task_demands(cluster.spec, self._snapshotter.published(cluster.metadata.owner))
         return sum(count * demand.requests.get(CPU, 0.0) for count, demand in asked.values())
 
     def _doubt(self, cluster: TFCluster, never: tuple[Problem, ...]) -> Verdict:
@@ -168,9 +167,9 @@ class Admission:
         return Submitted() if self._together(cluster) else Admitted()
 
     def _together(self, cluster: TFCluster) -> bool:
-        return gangs(self._snapshotter.policy_of(cluster.metadata.owner))
+        return uses_gangs(self._snapshotter.policy_of(cluster.metadata.owner))
 
-    def _short(self, cluster: TFCluster, there: Offer) -> Verdict | None:
+    def _short(self, cluster: TFCluster, there: LaunchFacts) -> Verdict | None:
         """What it has to wait for; a run that has just been admitted takes its room itself."""
         if cluster.metadata.uid in self._snapshotter.admitted:
             return self._granted(cluster)
@@ -184,11 +183,11 @@ class Admission:
         known = self._refusals.get(uid)
         if known is None or known[0] != offer:
             self._forget_others()
-            found = problems(cluster.spec, self._with_secrets(offer, cluster))
+            found = launch_problems(cluster.spec, self._with_secrets(offer, cluster))
             known = self._refusals[uid] = offer, tuple(found)
         return known[1]
 
-    def _with_secrets(self, offer: Offer, cluster: TFCluster) -> Offer:
+    def _with_secrets(self, offer: LaunchFacts, cluster: TFCluster) -> LaunchFacts:
         """The offer with the secrets that tasks may use, where this run names any."""
         if not names_secrets(cluster.spec):
             return offer
@@ -207,22 +206,26 @@ class Admission:
                     kept.pop(uid, None)
 
 
-def _short(cluster: TFCluster, there: Offer) -> list[Shortage]:
+def _short(cluster: TFCluster, there: LaunchFacts) -> list[Shortage]:
     place = there.place
-    if not there.policy.nodes_are_fixed or gangs(there.policy):  # who binds them counts himself
+    if not there.policy.nodes_are_fixed or uses_gangs(
+        there.policy
+    ):  # who binds them counts himself
         place = replace(place, nodes=None)
-    return shortages(wanted(cluster.spec, there), place)
+    return shortages(task_demands(cluster.spec, there), place)
 
 
-def _waits_for(short: Sequence[Shortage], cluster: TFCluster, there: Offer) -> str:
+def _waits_for(short: Sequence[Shortage], cluster: TFCluster, there: LaunchFacts) -> str:
     """What is missing, and which runs of the namespace have it."""
-    asked = wanted(cluster.spec, there)
+    asked = task_demands(cluster.spec, there)
     told = []
     for each in short:
-        more = show(each.key, each.asked - each.free) if each.key else ""
+        more = format_amount(each.key, each.asked - each.free) if each.key else ""
         if not each.key:
             largest = max((d.requests for _n, d in asked.values()), key=lambda r: r.get("cpu", 0.0))
-            told.append(_("nodes with {amount} free for a task").format(amount=show_all(largest)))
+            told.append(
+                _("nodes with {amount} free for a task").format(amount=format_amounts(largest))
+            )
         elif each.quota:
             told.append(
                 _("{more} more in quota {quota} ({key})").format(
@@ -231,4 +234,4 @@ def _waits_for(short: Sequence[Shortage], cluster: TFCluster, there: Offer) -> s
             )
         else:
             told.append(_("{more} more on the nodes").format(more=more))
-    return ", ".join(told) + held_by(there.place.held)
+    return ", ".join(told) + format_holders(there.place.held)

@@ -1,8 +1,8 @@
 """Publishes what can be asked for: the ConfigMap `tfcluster-options` in each tenant's namespace.
 
-Promises that a change of what fits is there within ten seconds, that nothing is written that says
-the same as before, and that a busy cluster costs few writes: amounts that are far from their end
-are told in coarse steps, and writes are spread. Clients need no right to look at nodes or quotas.
+A change of what fits is there within ten seconds, nothing is written that says the same as before,
+and a busy cluster costs few writes: amounts that are far from their end are told in coarse steps,
+and writes are spread. Clients need no right to look at nodes or quotas.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from msgspec.structs import replace
 
 from ...kube.api import labels
 from ...kube.api.client import Api, ApiError, Object, path
-from ...kube.api.heartbeat import LEASE, PUBLISHED, SYSTEM
-from ...kube.capacity.ledgers import HOURS
-from ...kube.capacity.offer import OFFER, limits, notes
-from ...kube.controller.background import Background
+from ...kube.capacity.hour_ledgers import HOURS_KEY
+from ...kube.capacity.launch_facts import FACTS_KEY, launch_notes, resource_limits
+from ...kube.controller.leader_election import LEASE_KEY, OPERATOR_LEASE, OPERATOR_NAMESPACE
+from ...kube.controller.work_queue import BackgroundThread
 from ...quota.preflight import Limit, Options
-from ..cluster_state import Ground, is_closed
-from .snapshot import Surveyor
+from ..cluster_state import ClusterState, is_forbidden
+from .snapshot import Snapshotter
 
 OPTIONS = "options.json"
 COMPONENT = {"app.kubernetes.io/component": labels.OPTIONS}
@@ -38,7 +38,7 @@ _STEPS = ((1 / 4, 8), (1 / 16, 32), (0.0, 128))
 log = logging.getLogger(__name__)
 
 
-class Publisher(Background):
+class OptionsPublisher(BackgroundThread):
     """Keeps the options of every tenant's namespace as they are.
 
     Args:
@@ -53,14 +53,14 @@ class Publisher(Background):
         self,
         api: Api,
         namespace: str,
-        snapshotter: Surveyor,
-        cluster_state: Ground,
+        snapshotter: Snapshotter,
+        cluster_state: ClusterState,
         enforced: Callable[[], bool | None],
         leads: Callable[[], bool],
         hours: Callable[[str], str] = lambda _namespace: "",
-        home: str = SYSTEM,
+        home: str = OPERATOR_NAMESPACE,
     ) -> None:
-        self._hours, self._lease = hours, f"{home}/{LEASE}"
+        self._hours, self._lease = hours, f"{home}/{OPERATOR_LEASE}"
         self._api, self._namespace = api, namespace
         self._snapshotter, self._cluster_state = snapshotter, cluster_state
         self._enforced, self._leads = enforced, leads
@@ -93,7 +93,7 @@ class Publisher(Background):
     def _namespaces(self) -> list[tuple[str, str]]:
         if self._namespace:
             return [(self._namespace, "")]
-        if is_closed(self._cluster_state.tenants):
+        if is_forbidden(self._cluster_state.tenants):
             return []
         found = [each["metadata"] for each in self._cluster_state.tenants.every()]
         return sorted((h["name"], h["uid"]) for h in found if not h.get("deletionTimestamp"))
@@ -102,7 +102,9 @@ class Publisher(Background):
         policy = self._snapshotter.policy
         offer = replace(self._snapshotter.published(namespace), enforced=self._enforced())
         now = self._snapshotter.offer(namespace)
-        cpu, memory, gpu = (coarse(each) for each in limits(now.place, policy.gpu_resource))
+        cpu, memory, gpu = (
+            coarse_limit(each) for each in resource_limits(now.place, policy.gpu_resource)
+        )
         options = Options(
             backend="kubernetes",
             cpu=cpu,
@@ -112,10 +114,10 @@ class Publisher(Background):
             images=(policy.default_image, *(i for i in policy.images if not set(i) & {*"*?["})),
             data_dir=policy.data_path if policy.data_claim else "",
             log_dir=policy.log_path if policy.log_claim else "",
-            notes=notes(offer),
+            notes=launch_notes(offer),
         )
-        said = {key: _text(value) for key, value in ((OPTIONS, options), (OFFER, offer))}
-        return {**said, HOURS: self._hours(namespace), PUBLISHED: self._lease}
+        said = {key: _text(value) for key, value in ((OPTIONS, options), (FACTS_KEY, offer))}
+        return {**said, HOURS_KEY: self._hours(namespace), LEASE_KEY: self._lease}
 
     def _write(self, namespace: str, content: Mapping[str, str]) -> bool:
         marks = {"app.kubernetes.io/managed-by": "tfcluster-operator", **COMPONENT}
@@ -140,7 +142,7 @@ class Publisher(Background):
         return True
 
 
-def coarse(limit: Limit) -> Limit:
+def coarse_limit(limit: Limit) -> Limit:
     """The amount with `free` rounded down: the coarser, the more there is left."""
     total, free = limit.total, limit.free
     if not 0 < free < total:

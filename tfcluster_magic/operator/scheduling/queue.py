@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ...kube.api.client import Object
 from ...spec import Phase
-from ..caches import Key
+from ..cluster_state import Key
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""All runs and nodes at one moment: what is reserved for runs, and the launch queues.
+"""All runs and nodes at one moment, and what is reserved for runs that were admitted.
 
-Promises that room counts as taken from the moment a run is admitted until its tasks end: by its
-pods once they are bound, before that by what it asked for. Reads caches alone; decides nothing.
+Room counts as taken from the moment a run is admitted until its tasks end: by its pods once they
+are bound, before that by what it asked for. Reads caches alone; decides nothing.
 """
 
 from __future__ import annotations
@@ -16,56 +16,63 @@ from msgspec.structs import replace
 
 from ...errors import InvalidRequest
 from ...kube.api import labels
-from ...kube.api.amounts import PODS, Amounts, asked_by
 from ...kube.api.client import Object
-from ...kube.capacity.fit import Node, Place
-from ...kube.capacity.namespace_limits import quotas
-from ...kube.capacity.nodes import Bound, nodes
-from ...kube.capacity.offer import Offer, wanted
+from ...kube.api.resource_amounts import PODS, Amounts, plus, pod_resources, times
+from ...kube.capacity.fit import (
+    BoundPod,
+    NamespaceCapacity,
+    NodeCapacity,
+    TaskGroup,
+    free_after,
+    task_nodes,
+)
+from ...kube.capacity.launch_facts import LaunchFacts, task_demands
+from ...kube.capacity.namespace_quota import NamespaceQuota, TaskDemand, namespace_quotas
 from ...kube.objects import custom_resource
 from ...kube.objects.policy import Policy
-from ...spec import Phase, Spec
-from ..belongings import uid_of
-from ..caches import Caches, Key
-from ..cluster_state import Ground, is_closed
-from .promises import Promise, with_promises, without_promised
+from ...spec import Phase, Spec, TaskType
+from ..cluster_state import ClusterCaches, ClusterState, Key, is_forbidden, owner_uid
 from .queue import LaunchQueue, QueuedRun, in_order, phase_of, waits
-from .volcano import Gangs
+from .volcano import PodGroups
 
-AGE = 0.5
+MAX_AGE = 0.5
 """Seconds for which a snapshot is used again."""
 _HOLDS = (Phase.STARTING.value, Phase.RUNNING.value)
 _ENDED = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True)
-class Survey:
+class ClusterSnapshot:
     """One moment."""
 
     at: float
-    nodes: tuple[Node, ...] | None
+    nodes: tuple[NodeCapacity, ...] | None
     free: tuple[Amounts, ...] | None = None
     """What pods that are there leave of each node, whatever was reserved beside them."""
-    reservations: Mapping[str, Sequence[Promise]] = field(default_factory=dict)
+    reservations: Mapping[str, Sequence[Reservation]] = field(default_factory=dict)
     queues: Mapping[str, Sequence[QueuedRun]] = field(default_factory=dict)
 
 
-class Surveyor:
+class Snapshotter:
     """Looks at all runs and nodes, at most twice a second."""
 
     def __init__(
-        self, caches: Caches, cluster_state: Ground, policy: Policy, pod_groups: Gangs
+        self,
+        caches: ClusterCaches,
+        cluster_state: ClusterState,
+        policy: Policy,
+        pod_groups: PodGroups,
     ) -> None:
         self._caches, self._cluster_state = caches, cluster_state
         self.policy, self.pod_groups = policy, pod_groups
         self._lock = threading.RLock()
-        self._snapshot: Survey | None = None
+        self._snapshot: ClusterSnapshot | None = None
         self._specs: dict[str, Spec | None] = {}
         self._asked: dict[str, Amounts] = {}
         self._queue = LaunchQueue()
         self.admitted: set[str] = set()
         """Uids of runs that were admitted, and whose record does not say so yet."""
-        self._published: dict[str, tuple[float, Offer]] = {}
+        self._published: dict[str, tuple[float, LaunchFacts]] = {}
 
     @property
     def settled(self) -> bool:
@@ -75,13 +82,13 @@ class Surveyor:
         """
         nodes = self._caches.nodes
         settled = self._cluster_state.settled and self.pod_groups.known
-        return settled and (nodes.synced.is_set() or is_closed(nodes))
+        return settled and (nodes.synced.is_set() or is_forbidden(nodes))
 
-    def current(self) -> Survey:
+    def current(self) -> ClusterSnapshot:
         """All runs and nodes, as of half a second ago at most."""
         with self._lock:
             known = self._snapshot
-            if known is None or time.monotonic() - known.at > AGE:
+            if known is None or time.monotonic() - known.at > MAX_AGE:
                 known = self._snapshot = self._take()
             return known
 
@@ -89,8 +96,8 @@ class Surveyor:
         self,
         namespace: str,
         found: Sequence[Object] | None = None,
-        reserved: Sequence[Promise] | None = None,
-    ) -> Offer:
+        reserved: Sequence[Reservation] | None = None,
+    ) -> LaunchFacts:
         """What a namespace offers now; `found` are its ResourceQuotas where they are known better
         than by the cache, and `reserved` is what was reserved when they were read.
         """
@@ -98,17 +105,17 @@ class Surveyor:
         limits = self._cluster_state.bounds(namespace)
         reservations = snapshot.reservations.get(namespace, ()) if reserved is None else reserved
         policy = self.policy_of(namespace)
-        counted = quotas(
+        counted = namespace_quotas(
             self._cluster_state.quotas.of(namespace) if found is None else found,
             policy.priority_class,
         )
         count = None if snapshot.nodes is None else len(snapshot.nodes)
-        return Offer(
+        return LaunchFacts(
             policy=policy,
             names=self._cluster_state.names(namespace, count, limits),
-            place=Place(
+            place=NamespaceCapacity(
                 nodes=snapshot.nodes,
-                quotas=tuple(with_promises(quota, reservations) for quota in counted),
+                quotas=tuple(with_reservations(quota, reservations) for quota in counted),
                 bounds=limits,
                 max_tasks=self.policy.max_tasks,
                 held={reservation.key[1]: reservation.held for reservation in reservations},
@@ -129,7 +136,7 @@ class Surveyor:
             require_digest=policy.require_digest or marks.get(labels.REQUIRE_DIGEST) == "true",
         )
 
-    def published(self, namespace: str) -> Offer:
+    def published(self, namespace: str) -> LaunchFacts:
         """What clients are told that it offers; made once for each look."""
         snapshot = self.current()
         known = self._published.get(namespace)
@@ -154,7 +161,7 @@ class Surveyor:
             waiting = [each for each in snapshot.queues.get(key[0], ()) if each.uid != uid]
             self._snapshot = dataclasses.replace(
                 snapshot,
-                nodes=without_promised(snapshot.nodes, {key[0]: (reservation,)}),
+                nodes=without_reserved(snapshot.nodes, {key[0]: (reservation,)}),
                 reservations={**snapshot.reservations, key[0]: (*every, reservation)},
                 queues={**snapshot.queues, key[0]: waiting},
             )
@@ -165,7 +172,7 @@ class Surveyor:
             waiting = filter(None, map(self._queued, self._runs_of(namespace)))
             return in_order(waiting)
 
-    def reservations(self, namespace: str) -> list[Promise]:
+    def reservations(self, namespace: str) -> list[Reservation]:
         """What is reserved for runs of a namespace, at this moment."""
         with self._lock:
             return list(filter(None, map(self._reserved_for, self._runs_of(namespace))))
@@ -176,10 +183,10 @@ class Surveyor:
         every = self._caches.runs.every()
         return [each for each in every if each["metadata"]["namespace"] == namespace]
 
-    def _take(self) -> Survey:
+    def _take(self) -> ClusterSnapshot:
         at = time.monotonic()
         runs = self._caches.runs.every()
-        reservations: dict[str, list[Promise]] = {}
+        reservations: dict[str, list[Reservation]] = {}
         queues: dict[str, list[QueuedRun]] = {}
         uids = {found["metadata"]["uid"] for found in runs}
         for found in runs:
@@ -196,15 +203,15 @@ class Surveyor:
             del self._specs[uid]
         there = self._nodes()
         left = None if there is None else tuple(node.free for node in there)
-        return Survey(
+        return ClusterSnapshot(
             at,
-            without_promised(there, reservations),
+            without_reserved(there, reservations),
             left,
             reservations,
             {namespace: in_order(waiting) for namespace, waiting in queues.items()},
         )
 
-    def _reserved_for(self, found: Object) -> Promise | None:
+    def _reserved_for(self, found: Object) -> Reservation | None:
         """What is reserved for a run; None when it waits, or has had all that it needs."""
         head, queued = found["metadata"], phase_of(found) == Phase.QUEUED.value
         # The Jobs of one that is Queued are made: a scheduler decides when it has room for all.
@@ -222,9 +229,9 @@ class Surveyor:
 
     def _has_jobs(self, head: Object) -> bool:
         jobs = self._caches.jobs.of((head["namespace"], head["name"]))
-        return any(uid_of(job) == head["uid"] for job in jobs)
+        return any(owner_uid(job) == head["uid"] for job in jobs)
 
-    def _reservation(self, found: Object, *, on_nodes: bool) -> Promise | None:
+    def _reservation(self, found: Object, *, on_nodes: bool) -> Reservation | None:
         """What a run has to get; `on_nodes` whether room on nodes is kept for it."""
         spec = self._spec(found)
         if spec is None:
@@ -232,7 +239,9 @@ class Surveyor:
         head, counts = found["metadata"], (found.get("status") or {}).get("counts") or {}
         key = (head["namespace"], head["name"])
         limits = self._cluster_state.bounds(head["namespace"])
-        asked = wanted(spec, Offer(policy=self.policy, place=Place(bounds=limits)))
+        asked = task_demands(
+            spec, LaunchFacts(policy=self.policy, place=NamespaceCapacity(bounds=limits))
+        )
         alive: dict[str, list[Object]] = {}
         for pod in self._caches.pods.of(key):
             if (pod.get("status") or {}).get("phase") not in _ENDED:
@@ -248,7 +257,7 @@ class Surveyor:
             t: sum(1 for pod in alive.get(t.value, ()) if pod["spec"].get("nodeName"))
             for t in asked
         }
-        return Promise(
+        return Reservation(
             key=key,
             demands={t: demand for t, (_count, demand) in asked.items()},
             holding=holding,
@@ -265,20 +274,66 @@ class Surveyor:
                 self._specs[uid] = None  # the controller refuses it
         return self._specs[uid]
 
-    def _nodes(self) -> tuple[Node, ...] | None:
-        if any(is_closed(each) for each in (self._caches.nodes, self._cluster_state.others)):
+    def _nodes(self) -> tuple[NodeCapacity, ...] | None:
+        if any(is_forbidden(each) for each in (self._caches.nodes, self._cluster_state.others)):
             return None
         taken = [each["bound"] for each in self._cluster_state.others.every() if each["bound"]]
-        return nodes(self._caches.nodes.every(), [*taken, *self._own()], self.policy)
+        return task_nodes(self._caches.nodes.every(), [*taken, *self._own()], self.policy)
 
-    def _own(self) -> list[Bound]:
+    def _own(self) -> list[BoundPod]:
         """What pods of runs take of nodes; what one asks for never changes, and is read once."""
         asked: dict[str, Amounts] = {}
         taken = []
         for pod in self._caches.pods.every():
             uid, node = pod["metadata"]["uid"], pod["spec"].get("nodeName")
-            asked[uid] = self._asked.get(uid) or {**asked_by(pod["spec"]), PODS: 1.0}
+            asked[uid] = self._asked.get(uid) or {**pod_resources(pod["spec"]), PODS: 1.0}
             if node and (pod.get("status") or {}).get("phase") not in _ENDED:
-                taken.append(Bound(node=node, asked=asked[uid]))
+                taken.append(BoundPod(node=node, asked=asked[uid]))
         self._asked = asked
         return taken
+
+
+# Reservations: what admitted runs still have to get, and what that leaves to others. Pure.
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """What a run that was admitted still has to get: tasks without a pod, pods without a node."""
+
+    key: Key
+    demands: Mapping[TaskType, TaskDemand]
+    holding: Mapping[TaskType, int]
+    unmade: Mapping[TaskType, int]
+    unbound: Mapping[TaskType, int]
+
+    def counted_as(self, key: str) -> float:
+        """What a quota does not count yet, and will."""
+        return sum(n * self.demands[t].counted_as(key) for t, n in self.unmade.items())
+
+    @property
+    def held(self) -> Amounts:
+        """What its tasks that are not over ask for."""
+        return plus(*(times(self.demands[t].requests, n) for t, n in self.holding.items()))
+
+
+def without_reserved(
+    found: tuple[NodeCapacity, ...] | None, reservations: Mapping[str, Sequence[Reservation]]
+) -> tuple[NodeCapacity, ...] | None:
+    """The nodes without what runs that were admitted have not taken of them yet."""
+    groups = [
+        TaskGroup(t, count, {**reservation.demands[t].requests, PODS: 1.0})
+        for every in reservations.values()
+        for reservation in every
+        for t, count in reservation.unbound.items()
+        if count
+    ]
+    if not groups or found is None:
+        return found
+    free = free_after(groups, [node.free for node in found])
+    return tuple(replace(node, free=left) for node, left in zip(found, free, strict=True))
+
+
+def with_reservations(quota: NamespaceQuota, reservations: Sequence[Reservation]) -> NamespaceQuota:
+    """The quota with what runs that were admitted have not taken of it yet."""
+    reserved = {key: sum(p.counted_as(key) for p in reservations) for key in quota.hard}
+    return replace(quota, used=plus(quota.used, reserved))

@@ -1,9 +1,8 @@
 """Runs whose tasks Volcano binds all together or not at all: their PodGroups, and what it says.
 
-Promises that a cluster with Volcano is told from one without, also when that changes; that a
-PodGroup which went away while pods wait for it is made again; and that one never asks for tasks
-that are done and gone, so that a healed task is bound alone. What Volcano decides shows in pods:
-nothing here admits a run.
+A cluster with Volcano is told from one without, also when that changes; a PodGroup which went away
+while pods wait for it is made again; and one never asks for tasks that are done and gone, so that a
+healed task is bound alone. What Volcano decides shows in pods: nothing here admits a run.
 
 Ref: https://volcano.sh/en/docs/podgroup/
 """
@@ -16,24 +15,20 @@ from collections.abc import Callable, Sequence
 
 from ...i18n import _
 from ...kube.api import labels
-from ...kube.api.client import Api, ApiError, Object, path
-from ...kube.api.gone import discard
-from ...kube.api.informer import Informer, Informers, Update
+from ...kube.api.client import Api, ApiError, Object, discard_object, path
+from ...kube.api.informer import CacheUpdate, Informer, InformerGroup
 from ...kube.objects import run_objects
-from ...kube.objects.pod import VOLCANO
+from ...kube.objects.pod_template import VOLCANO
 from ...kube.objects.policy import Policy
-from ...kube.status.pod_problems import when
-from ...kube.status.unscheduled import REASON
-from ...lifecycle import Observation, Why
+from ...kube.status.pod_problems import UNSCHEDULABLE, event_time
+from ...lifecycle import Observation, WaitingReason
 from ...spec import Cause, TFCluster
-from ..belongings import Sight, uid_of
-from ..caches import OURS, Key, run_of
-from ..cluster_state import is_closed
-from ..pending_tasks import OfGroup
+from ..cluster_state import OWN_OBJECTS, Key, ObservedRun, is_forbidden, owner_uid, run_key
+from ..pending_tasks import PodGroupEvents
 
 OPEN = "Open"
 """The state of a queue that lets PodGroups in."""
-MOST = 300
+MESSAGE_LENGTH = 300
 """Characters of what Volcano says: of 600 tasks it tells much."""
 _QUEUE = re.compile(
     r"queue\S* [`\"]?(?P<name>[^`\"\s]+)[`\"]? (?:not found|status is `(?P<state>\w+)`)"
@@ -44,7 +39,7 @@ _COUNTS = re.compile("tasks? in gang")
 log = logging.getLogger(__name__)
 
 
-class Gangs(Informers):
+class PodGroups(InformerGroup):
     """The PodGroups of our runs.
 
     Args:
@@ -54,19 +49,19 @@ class Gangs(Informers):
     """
 
     def __init__(self, api: Api, namespace: str, wake: Callable[[Key], None]) -> None:
-        def changed(update: Update) -> None:
-            wake(run_of(update.object))
+        def changed(update: CacheUpdate) -> None:
+            wake(run_key(update.object))
 
         self._api = api
         self.groups = Informer(
-            api, path("podgroups", namespace), selector=OURS, optional=True, changed=changed
+            api, path("podgroups", namespace), selector=OWN_OBJECTS, optional=True, changed=changed
         )
         self.all = (self.groups,)
 
     @property
     def known(self) -> bool:
         """Whether it is known if there is Volcano."""
-        return self.groups.synced.is_set() or is_closed(self.groups)
+        return self.groups.synced.is_set() or is_forbidden(self.groups)
 
     @property
     def available(self) -> bool:
@@ -79,11 +74,13 @@ class Gangs(Informers):
         """The PodGroup of a run, as it is now."""
         head = cluster.metadata
         found = self.groups.get(head.owner, head.name)
-        return found if found is not None and uid_of(found) == head.uid else None
+        return found if found is not None and owner_uid(found) == head.uid else None
 
-    def waits_for(self, run: Sight, why: Sequence[Why], told: OfGroup) -> str:
+    def waits_for(
+        self, run: ObservedRun, why: Sequence[WaitingReason], told: PodGroupEvents
+    ) -> str:
         """What the tasks of a run wait for that Volcano shall bind together."""
-        others = [each.text for each in why if each.reason != REASON]
+        others = [each.text for each in why if each.reason != UNSCHEDULABLE]
         if others:  # it has no pods, or they are refused: Volcano cannot know why
             return _("what its tasks lack: {why}").format(why=others[0])
         if not self.available:
@@ -93,8 +90,8 @@ class Gangs(Informers):
         group = run.group or {}
         queue = str((group.get("spec") or {}).get("queue") or "default")
         if told.queue not in ("", OPEN):
-            return _closed(queue, told.queue)
-        words = said(group, told.events)
+            return _queue_closed(queue, told.queue)
+        words = pod_group_message(group, told.events)
         if not words:
             text = _("Volcano's answer (queue {queue}, which must be there and open)")
             return text.format(queue=queue)
@@ -147,31 +144,35 @@ class Gangs(Informers):
             ApiError: nobody answers.
         """
         found = self.groups.get(*key)
-        if found is None or uid_of(found) != uid or not self.available:
+        if found is None or owner_uid(found) != uid or not self.available:
             return
-        discard(self._api, path("podgroups", *key), found["metadata"]["uid"])
+        discard_object(self._api, path("podgroups", *key), found["metadata"]["uid"])
 
 
-def said(group: Object, events: Sequence[Object]) -> str:
+def pod_group_message(group: Object, events: Sequence[Object]) -> str:
     """Volcano's newest words of why a PodGroup waits; empty when it has not looked yet.
 
     Of one that its queue has no room for the condition only counts tasks: an event has the reason.
     """
     status = group.get("status") or {}
-    told = [c for c in status.get("conditions") or [] if c.get("type") == REASON]
+    told = [c for c in status.get("conditions") or [] if c.get("type") == UNSCHEDULABLE]
     words = [str(c.get("message", "")) for c in told[-1:] if c.get("status") == "True"]
     if status.get("phase") == "Pending":
-        queued = [e for e in events if e.get("reason") == REASON and not _COUNTS.search(_text(e))]
-        words += [_text(max(queued, key=when))] if queued else []
+        queued = [
+            e
+            for e in events
+            if e.get("reason") == UNSCHEDULABLE and not _COUNTS.search(_event_message(e))
+        ]
+        words += [_event_message(max(queued, key=event_time))] if queued else []
     whole = "; ".join(" ".join(each.split()).rstrip(".") for each in reversed(words) if each)
-    return whole if len(whole) <= MOST else f"{whole[: MOST - 1]}…"
+    return whole if len(whole) <= MESSAGE_LENGTH else f"{whole[: MESSAGE_LENGTH - 1]}…"
 
 
-def _text(event: Object) -> str:
+def _event_message(event: Object) -> str:
     return str(event.get("message", ""))
 
 
-def refused(words: str) -> str:
+def queue_refusal(words: str) -> str:
     """What it means that a PodGroup is not taken; empty when that is not Volcano's own word."""
     found = _QUEUE.search(words)
     if found is None:
@@ -179,9 +180,9 @@ def refused(words: str) -> str:
     if found["state"] is None:
         text = _("Volcano's queue {queue}, which does not exist: ask the administrator")
         return text.format(queue=found["name"])
-    return _closed(found["name"], found["state"])
+    return _queue_closed(found["name"], found["state"])
 
 
-def _closed(queue: str, state: str) -> str:
+def _queue_closed(queue: str, state: str) -> str:
     text = _("Volcano's queue {queue}, which takes nothing now ({state})")
     return text.format(queue=queue, state=state)

@@ -13,18 +13,16 @@ from typing import Any
 from jupyterhub.utils import url_path_join
 from tornado.web import Application, RequestHandler, StaticFileHandler
 
-from . import archives, audit_routes, clusters, site, storage_routes, users
-from .base import Callback, Nothing
-from .page import PAGES, Page
-from .state import Console
+from . import archives, clusters, reports, users
+from .base import PAGES, Callback, Console, ConsolePage, NoSuchPath
 
-AREAS = (clusters, users, archives, site, storage_routes, audit_routes)
+AREAS = (clusters, users, archives, reports, reports, reports)
 
 
 def application(console: Console) -> Application:
     """All routes below the prefix."""
     console.bar = [
-        (one.title, console.prefix + path) for path, one in _all() if issubclass(one, Page)
+        (one.title, console.prefix + path) for path, one in _all() if issubclass(one, ConsolePage)
     ]
     shared = {"console": console}
     routes: list[tuple[Any, ...]] = [(path, handler, shared) for path, handler in _all()]
@@ -36,7 +34,7 @@ def application(console: Console) -> Application:
     return Application(
         below,
         cookie_secret=secrets.token_bytes(32),
-        default_handler_class=Nothing,
+        default_handler_class=NoSuchPath,
         default_handler_args=shared,
     )
 

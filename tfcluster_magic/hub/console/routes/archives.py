@@ -11,19 +11,17 @@ from __future__ import annotations
 import asyncio
 import time
 
-from ....errors import Conflict, InvalidRequest, NotFound, Problem, TFClusterError
+from ....errors import Conflict, InvalidRequest, NotFound, Problem, TFClusterError, one_line
 from ....i18n import _
 from ....launch import validation
 from ....spec import Model, Stop
-from ....terminal_text import clean
-from ...auth.store import normal
+from ...auth.accounts import normal
 from ..archives import Archives
-from ..audit import Entry
+from ..audit import AuditEntry
 from ..hub_users import HubUser
-from ..sites.base import Row
-from .base import ConsoleHandler, noted
+from ..sites.base import SiteRun
+from .base import ConsoleHandler, ConsolePage, write_audit
 from .clusters import MOST_REASON
-from .page import Page
 
 PATIENCE = 180.0
 """Seconds in which servers and clusters of somebody have ended."""
@@ -38,7 +36,7 @@ class ArchiveRequest(Model, frozen=True):
     remove: bool = False
 
 
-class _Handler(ConsoleHandler):
+class _ArchivesRoute(ConsoleHandler):
     @property
     def archives(self) -> Archives:
         """Those of this site. Raises NotFound."""
@@ -47,14 +45,14 @@ class _Handler(ConsoleHandler):
         return self.console.archives
 
 
-class ArchivesPage(Page):
+class ArchivesPage(ConsolePage):
     """All archives."""
 
     title = "Archives"
     template = "archives.html"
 
 
-class AllArchives(_Handler):
+class AllArchives(_ArchivesRoute):
     """The archives, and a new one."""
 
     async def get(self) -> None:
@@ -63,8 +61,8 @@ class AllArchives(_Handler):
 
     async def post(self) -> None:
         """Begin one: servers and clusters are ended, then the data is packed and read again."""
-        asked = validation.read(self.body(), ArchiveRequest)
-        reason, name = clean(" ".join(asked.reason.split())).strip(), normal(asked.user)
+        asked = validation.read_model(self.body(), ArchiveRequest)
+        reason, name = one_line(" ".join(asked.reason.split())).strip(), normal(asked.user)
         if not reason or len(reason) > MOST_REASON:
             rule = _("say why, in at most {most} characters: the owner reads it")
             wrong = Problem("reason", asked.reason, rule.format(most=MOST_REASON))
@@ -76,7 +74,7 @@ class AllArchives(_Handler):
             raise Conflict(_("an administrator does not remove themselves"))
         what = "archive and remove" if asked.remove else "archive"
         archives = self.archives
-        entries = await noted(self, what, [(name, "")], reason)
+        entries = await write_audit(self, what, [(name, "")], reason)
         stop = Stop(reason=reason, by=_("admin {name}").format(name=self.who))
 
         async def before() -> None:
@@ -93,7 +91,9 @@ class AllArchives(_Handler):
         self.set_status(202)
         self.reply(made)
 
-    async def _after(self, entries: list[Entry], name: str, detail: str, *, remove: bool) -> None:
+    async def _after(
+        self, entries: list[AuditEntry], name: str, detail: str, *, remove: bool
+    ) -> None:
         result = detail or "done"
         try:
             if remove and not detail:
@@ -133,7 +133,7 @@ class AllArchives(_Handler):
                 raise Conflict(text.format(names=names))
             await asyncio.sleep(0.5)
 
-    async def _running(self, name: str) -> tuple[list[Row], bool, str]:
+    async def _running(self, name: str) -> tuple[list[SiteRun], bool, str]:
         """The clusters of somebody that run, whether a server does, and why that is not sure."""
         people = self.console.people
         people.expire()
@@ -155,13 +155,13 @@ class AllArchives(_Handler):
             raise Conflict(text.format(names=names))
 
 
-class OneArchive(_Handler):
+class OneArchive(_ArchivesRoute):
     """An archive as it is."""
 
     async def get(self, file: str) -> None:
         """Its bytes; each look is in the audit log."""
         path = await asyncio.to_thread(self.archives.path, file)
-        entries = await noted(self, "download archive", [("", file)])
+        entries = await write_audit(self, "download archive", [("", file)])
         self.set_header("Content-Type", "application/gzip")
         self.set_header("Content-Length", str(path.stat().st_size))
         self.set_header("Content-Disposition", f'attachment; filename="{file}"')
@@ -174,7 +174,7 @@ class OneArchive(_Handler):
     async def delete(self, file: str) -> None:
         """Remove it for good."""
         path = await asyncio.to_thread(self.archives.path, file)
-        entries = await noted(self, "delete archive", [("", path.name)])
+        entries = await write_audit(self, "delete archive", [("", path.name)])
         try:
             await asyncio.to_thread(self.archives.remove, file)
         except TFClusterError as error:

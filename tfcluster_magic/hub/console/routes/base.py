@@ -1,4 +1,4 @@
-"""What every route of the console shares: who may call, and how an error is told.
+"""What every route of the console shares: who may call, how an error is told, and pages.
 
 Promises that the hub is asked for each request who somebody is and what they may do now, so that a
 former administrator is out at the next one; that only who has the scope `access:services` for this
@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import msgspec
 from jupyterhub.services.auth import (
@@ -21,6 +24,7 @@ from jupyterhub.services.auth import (
     HubOAuthenticated,
     UserNotAllowed,
 )
+from tornado.template import Loader
 from tornado.web import HTTPError
 from traitlets import default
 
@@ -28,10 +32,36 @@ from ....errors import NotAllowed
 from ....i18n import _
 from ....spec import Model
 from ....web import MOST_BYTES, ProblemResponses, StreamedBody
-from ..audit import Entry, entry
+from ...allowances import NoSitePolicy, SitePolicy
+from ..archives import Archives
+from ..audit import AuditEntry, AuditLog, new_entry
+from ..cached_reading import RunCache, StorageCache
+from ..class_import import Importing
+from ..hub_users import HubUsers
+from ..sites.base import Site
 
-if TYPE_CHECKING:
-    from .state import Console
+
+@dataclass
+class Console:
+    """What the routes share. `bar` is title and address of each page."""
+
+    site: Site
+    audit: AuditLog
+    prefix: str
+    hub: str
+    site_policy: SitePolicy = field(default_factory=NoSitePolicy)
+    archives: Archives | None = None
+    started: str = field(default_factory=lambda: secrets.token_hex(8))
+    bar: list[tuple[str, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.run_cache = RunCache(self.site)
+        self.people = HubUsers()
+        self.importing = Importing()
+        self.storage_cache = StorageCache(self.site)
+
+
+# -- any route
 
 POLICY = (
     "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'self'; img-src 'self' data:; "
@@ -41,13 +71,13 @@ POLICY = (
 """Scripts run by their nonce alone: on the hub's origin lie files of users, too."""
 
 
-class SignIn(NotAllowed):
+class SignInNeeded(NotAllowed):
     """Nobody is signed in, or with a token that the hub does not know."""
 
     http_status = 401
 
 
-class Asking(HubOAuth):
+class ConsoleOAuth(HubOAuth):
     """Asks the hub each time: what it remembered could be a former administrator."""
 
     @default("base_url")
@@ -64,13 +94,13 @@ class Asking(HubOAuth):
 class Callback(HubOAuthCallbackHandler):
     """Where the hub sends a browser back to, signed in."""
 
-    hub_auth_class = Asking
+    hub_auth_class = ConsoleOAuth
 
 
 class ConsoleHandler(ProblemResponses, HubOAuthenticated, StreamedBody):
     """A route that only an administrator gets an answer from."""
 
-    hub_auth_class = Asking
+    hub_auth_class = ConsoleOAuth
     is_page = False
     most_bytes = MOST_BYTES
 
@@ -120,7 +150,7 @@ class ConsoleHandler(ProblemResponses, HubOAuthenticated, StreamedBody):
 
     def _sign_in(self) -> None:
         if not self.is_page:
-            raise SignIn(_("sign in to the hub, or send a token that it knows"))
+            raise SignInNeeded(_("sign in to the hub, or send a token that it knows"))
         self.redirect(self.get_login_url())
 
     @property
@@ -140,7 +170,7 @@ class ConsoleHandler(ProblemResponses, HubOAuthenticated, StreamedBody):
         return _("something went wrong inside the console; the hub's log has the cause")
 
 
-class Nothing(ConsoleHandler):
+class NoSuchPath(ConsoleHandler):
     """Any other path."""
 
     async def prepare(self) -> None:
@@ -148,16 +178,50 @@ class Nothing(ConsoleHandler):
         raise HTTPError(404)
 
 
-async def noted(
+async def write_audit(
     handler: ConsoleHandler, what: str, whom: Sequence[tuple[str, str]], reason: str = ""
-) -> list[Entry]:
+) -> list[AuditEntry]:
     """Write into the audit log what is going to be done; raises when that cannot be written."""
     source = str(handler.request.remote_ip)
-    made = [entry(handler.who, what, owner, target, reason, source) for owner, target in whom]
+    made = [new_entry(handler.who, what, owner, target, reason, source) for owner, target in whom]
     await asyncio.to_thread(handler.console.audit.asked, made)
     return made
 
 
-def words(handler: ConsoleHandler) -> dict[str, list[str]]:
+def query_words(handler: ConsoleHandler) -> dict[str, list[str]]:
     """The words of the request's address."""
     return {name: handler.get_query_arguments(name) for name in handler.request.query_arguments}
+
+
+# -- pages: a template, its script, and the bar that leads to the others
+
+PAGES = Path(__file__).parents[1] / "pages"
+
+
+class ConsolePage(ConsoleHandler):
+    """A page; its script asks for everything else. `title` stands in the bar."""
+
+    is_page = True
+    title = ""
+    template = ""
+
+    async def get(self) -> None:
+        """The page, or for who is no administrator one that says so."""
+        self._show(
+            self.template,
+            xsrf=self.xsrf_token.decode("ascii"),
+            user=self.who,
+            most_bytes=self.most_bytes,
+        )
+
+    def send_problem(self, told: dict[str, Any]) -> None:
+        """Show a problem as a page."""
+        self.set_status(told["status"])
+        self._show("refused.html", detail=told["detail"])
+
+    def _show(self, name: str, **words: object) -> None:
+        nonce = secrets.token_urlsafe(16)
+        self.set_header("Content-Security-Policy", POLICY.format(nonce=nonce))
+        words |= {"nonce": nonce, "hub": self.console.hub, "prefix": self.console.prefix}
+        words |= {"title": self.title, "bar": self.console.bar}
+        self.finish(Loader(str(PAGES)).load(name).generate(**words))

@@ -13,28 +13,26 @@ import asyncio
 import hashlib
 from typing import Any
 
-from ....errors import InvalidRequest, Problem, TFClusterError
+from ....errors import InvalidRequest, Problem, TFClusterError, one_line
 from ....i18n import _
 from ....launch import validation
 from ....spec import Model, Phase, Stop
-from ....terminal_text import clean
 from .. import tables
-from .base import ConsoleHandler, noted, words
-from .page import Page
+from .base import ConsoleHandler, ConsolePage, query_words, write_audit
 
 MOST_AT_ONCE = 500
 MOST_REASON = 500
 LINES = 100
 
 
-class ClustersPage(Page):
+class ClustersPage(ConsolePage):
     """The table of clusters, and the leaks."""
 
     title = "Clusters"
     template = "console.html"
 
 
-class Meant(Model, frozen=True):
+class RunToStop(Model, frozen=True):
     """A run that is to be stopped; with `uid` this one and none that has its name since."""
 
     owner: str
@@ -45,11 +43,11 @@ class Meant(Model, frozen=True):
 class StopRequest(Model, frozen=True):
     """Which runs are to be stopped, and why."""
 
-    runs: tuple[Meant, ...]
+    runs: tuple[RunToStop, ...]
     reason: str
 
 
-class LeakMeant(Model, frozen=True):
+class LeakToRemove(Model, frozen=True):
     """A leak that is to be removed."""
 
     owner: str
@@ -61,7 +59,7 @@ class Clusters(ConsoleHandler):
 
     async def get(self) -> None:
         """Rows that fit, and when they were seen; 304 to who has them already."""
-        asked = tables.RUNS.query(words(self))
+        asked = tables.RUNS.query(query_words(self))
         cache = self.console.run_cache
         look = await cache.look(kept=asked.kept)
         self.set_header("Cache-Control", "no-cache")
@@ -84,8 +82,8 @@ class StopClusters(ConsoleHandler):
 
     async def post(self) -> None:
         """What became of each, in the order of the request."""
-        asked = validation.read(self.body(), StopRequest)
-        reason = clean(" ".join(asked.reason.split())).strip()
+        asked = validation.read_model(self.body(), StopRequest)
+        reason = one_line(" ".join(asked.reason.split())).strip()
         if not reason or len(reason) > MOST_REASON:
             rule = _("say why, in at most {most} characters: the owner reads it")
             raise InvalidRequest(
@@ -96,7 +94,9 @@ class StopClusters(ConsoleHandler):
             rule = _("a whole number from {least} to {most}").format(least=1, most=MOST_AT_ONCE)
             raise InvalidRequest([Problem("runs", len(asked.runs), rule)], _("nothing was stopped"))
         stop = Stop(reason=reason, by=_("admin {name}").format(name=self.who))
-        entries = await noted(self, "stop", [(run.owner, run.name) for run in asked.runs], reason)
+        entries = await write_audit(
+            self, "stop", [(run.owner, run.name) for run in asked.runs], reason
+        )
         done = await asyncio.gather(*(self._stop(run, stop) for run in asked.runs))
         self.console.run_cache.expire()
         results = [detail or "done" for detail in done]
@@ -107,7 +107,7 @@ class StopClusters(ConsoleHandler):
         ]
         self.reply({"results": told})
 
-    async def _stop(self, run: Meant, stop: Stop) -> str:
+    async def _stop(self, run: RunToStop, stop: Stop) -> str:
         """Why it was not stopped; nothing when it was."""
         try:
             await self.console.site.stop(run.owner, run.name, run.uid, stop)
@@ -123,7 +123,7 @@ class Logs(ConsoleHandler):
         """The lines."""
         task = self.get_query_argument("task")
         lines = tables.row_limit(self.get_query_argument("lines", str(LINES)))
-        entries = await noted(self, "logs", [(owner, f"{name} {task}")])
+        entries = await write_audit(self, "logs", [(owner, f"{name} {task}")])
         audit = self.console.audit
         try:
             told = await self.console.site.tail(owner, name, task, lines)
@@ -134,7 +134,7 @@ class Logs(ConsoleHandler):
         self.reply({"owner": owner, "name": name, "task": task, "lines": told})
 
 
-class Leaks(ConsoleHandler):
+class LeaksRoute(ConsoleHandler):
     """What nobody owns any more."""
 
     async def get(self) -> None:
@@ -144,8 +144,8 @@ class Leaks(ConsoleHandler):
 
     async def delete(self) -> None:
         """Remove one."""
-        leak = validation.read(self.body(), LeakMeant)
-        entries = await noted(self, "remove leak", [(leak.owner, leak.id)])
+        leak = validation.read_model(self.body(), LeakToRemove)
+        entries = await write_audit(self, "remove leak", [(leak.owner, leak.id)])
         audit = self.console.audit
         try:
             await self.console.site.remove(leak.owner, leak.id)
@@ -161,5 +161,5 @@ HANDLERS = (
     ("api/clusters", Clusters),
     ("api/clusters/stop", StopClusters),
     ("api/clusters/([^/]+)/([^/]+)/logs", Logs),
-    ("api/leaks", Leaks),
+    ("api/leaks", LeaksRoute),
 )

@@ -22,18 +22,17 @@ from ....errors import InvalidRequest, NotFound, Problem, TFClusterError
 from ....i18n import _
 from ....launch import validation
 from ....spec import Model
-from ...auth.store import normal
-from ...tenancy.overrides import Override, checked, entitled
-from .. import class_list, tables
-from ..audit import Entry
-from ..class_import import Import, Imported
+from ...auth.accounts import normal
+from ...tenancy.policy import Override, checked_override, entitled
+from .. import class_import, tables
+from ..audit import AuditEntry
+from ..class_import import ClassImport, ImportedLine
 from ..hub_users import HubUser
-from .base import ConsoleHandler, noted, words
+from .base import ConsoleHandler, ConsolePage, query_words, write_audit
 from .clusters import MOST_AT_ONCE
-from .page import Page
 
 
-class UsersPage(Page):
+class UsersPage(ConsolePage):
     """The table of users, importing, overrides."""
 
     title = "Users"
@@ -45,7 +44,7 @@ class Users(ConsoleHandler):
 
     async def get(self) -> None:
         """Rows that fit; what could not be read is told beside them."""
-        asked = tables.USERS.query(words(self))
+        asked = tables.USERS.query(query_words(self))
         console, now = self.console, time.time()
         (users, accounts), look, policy, overrides = await asyncio.gather(
             console.people.recent(),
@@ -92,10 +91,10 @@ class ImportUsers(ConsoleHandler):
 
     async def post(self) -> None:
         """What became of each line, or would."""
-        asked = validation.read(self.body(), ImportRequest)
-        lines = class_list.read(asked.csv, asked.group)
+        asked = validation.read_model(self.body(), ImportRequest)
+        lines = class_import.read_class(asked.csv, asked.group)
         base = f"{get_browser_protocol(self.request)}://{self.request.host}{self.console.hub}"
-        work = Import(self.console.people, base, self.console.site_policy)
+        work = ClassImport(self.console.people, base, self.console.site_policy)
         if asked.dry_run:
             await work.look(lines)
             self._tell([work.plan(line) for line in lines], dry_run=True)
@@ -104,10 +103,10 @@ class ImportUsers(ConsoleHandler):
             await work.look(lines)
             planned = [one for line in lines if (one := work.plan(line)).ok and one.steps]
             whom = [(one.name, one.group) for one in planned]
-            entries = await noted(self, "import", whom) if whom else []
+            entries = await write_audit(self, "import", whom) if whom else []
             progress.total = len(entries)
 
-            async def ended(told: Sequence[Imported]) -> None:
+            async def ended(told: Sequence[ImportedLine]) -> None:
                 these = entries[progress.done : progress.done + len(told)]
                 results = [one.detail or ", ".join(one.steps) for one in told]
                 await asyncio.to_thread(self.console.audit.ended, these, results)
@@ -115,7 +114,7 @@ class ImportUsers(ConsoleHandler):
 
             self._tell(await work.do(lines, ended), dry_run=False)
 
-    def _tell(self, told: Sequence[Imported], *, dry_run: bool) -> None:
+    def _tell(self, told: Sequence[ImportedLine], *, dry_run: bool) -> None:
         self.reply(
             {
                 "dryRun": dry_run,
@@ -139,7 +138,7 @@ class Servers(ConsoleHandler):
 
     async def post(self) -> None:
         """What became of each, in the order of the request."""
-        asked = validation.read(self.body(), ServersRequest)
+        asked = validation.read_model(self.body(), ServersRequest)
         if not 0 < len(asked.users) <= MOST_AT_ONCE:
             rule = _("a whole number from {least} to {most}").format(least=1, most=MOST_AT_ONCE)
             raise InvalidRequest([Problem("users", len(asked.users), rule)], _("nothing was done"))
@@ -147,7 +146,7 @@ class Servers(ConsoleHandler):
             rule = _("name one: the first server of a user cannot be deleted, stop it")
             raise InvalidRequest([Problem("server", "", rule)], _("nothing was done"))
         whom = [(user, asked.server) for user in asked.users]
-        entries = await noted(self, f"{asked.do} server", whom)
+        entries = await write_audit(self, f"{asked.do} server", whom)
         done = await asyncio.gather(*(self._tried(asked, user) for user in asked.users))
         results = [detail or "done" for detail in done]
         await asyncio.to_thread(self.console.audit.ended, entries, results)
@@ -202,12 +201,14 @@ class OneOverride(ConsoleHandler):
 
     async def put(self, name: str) -> None:
         """Set it, in place of one that is there."""
-        asked = validation.read(self.body(), OverrideRequest)
+        asked = validation.read_model(self.body(), OverrideRequest)
         now = time.time()
         fields = {field: getattr(asked, field) for field in asked.__struct_fields__}
-        override = checked(Override(**fields, by=self.who, at=now), now)
+        override = checked_override(Override(**fields, by=self.who, at=now), now)
         user = await self._user(name)
-        entries = await noted(self, "override", [(user.name, shown(override))], override.reason)
+        entries = await write_audit(
+            self, "override", [(user.name, shown(override))], override.reason
+        )
         await self._do(entries, self.console.site_policy.override(user.name, user.groups, override))
         self.reply({"user": user.name, "override": override})
 
@@ -218,11 +219,11 @@ class OneOverride(ConsoleHandler):
             raise NotFound(_("{name} has no override").format(name=name))
         users = {one.name: one for one in await self.console.people.all()}
         user = users.get(name, HubUser(name=name))
-        entries = await noted(self, "clear override", [(name, "")])
+        entries = await write_audit(self, "clear override", [(name, "")])
         await self._do(entries, self.console.site_policy.override(name, user.groups, None))
         self.reply({"user": name})
 
-    async def _do(self, entries: list[Entry], deed: Awaitable[bool]) -> None:
+    async def _do(self, entries: list[AuditEntry], deed: Awaitable[bool]) -> None:
         audit = self.console.audit
         try:
             await deed

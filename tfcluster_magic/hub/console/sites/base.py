@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from ....quota.ledger import Days
-from ....quota.storage import Volume
-from ....spec import Model, Stop
+import msgspec
 
-KEPT = 600.0
+from ....quota import limits
+from ....quota.ledger import HoursByDay
+from ....quota.storage import FolderUsage
+from ....spec import Model, Stop, TaskState, TaskType, TFCluster
+
+RUNS_KEPT = 600.0
 """Seconds for which the runs of the last look are kept when nobody looks."""
 
 
-class Row(Model, frozen=True, omit_defaults=False):
+class SiteRun(Model, frozen=True, omit_defaults=False):
     """One run in the table. `owner` is whom the hub knows by that name."""
 
     owner: str
@@ -48,24 +51,24 @@ class Missed(Model, frozen=True):
     detail: str
 
 
-class Seen(Model, frozen=True):
+class SiteRuns(Model, frozen=True):
     """All runs at one time."""
 
-    rows: tuple[Row, ...] = ()
+    rows: tuple[SiteRun, ...] = ()
     missed: tuple[Missed, ...] = ()
 
 
-class Held(Model, frozen=True):
+class SiteHours(Model, frozen=True):
     """CPU- and GPU-hours of everyone until now, by day, group and cluster."""
 
-    users: dict[str, Days] = {}
+    users: dict[str, HoursByDay] = {}
     missed: tuple[Missed, ...] = ()
 
 
-class Filled(Model, frozen=True):
+class SiteStorage(Model, frozen=True):
     """The folders or claims of everyone, by user."""
 
-    users: dict[str, tuple[Volume, ...]] = {}
+    users: dict[str, tuple[FolderUsage, ...]] = {}
     missed: tuple[Missed, ...] = ()
 
 
@@ -78,20 +81,20 @@ class Leak(Model, frozen=True, omit_defaults=False):
     what: str
 
 
-class Leaks(Model, frozen=True):
+class SiteLeaks(Model, frozen=True):
     """All leaks at one time."""
 
     items: tuple[Leak, ...] = ()
     missed: tuple[Missed, ...] = ()
 
 
-class World(Protocol):
+class Site(Protocol):
     """One site; every method raises TFClusterErrors only."""
 
-    async def runs(self) -> Seen:
+    async def runs(self) -> SiteRuns:
         """Every run of everyone that is on record."""
 
-    async def still(self, seen: Seen, /) -> Seen:
+    async def still(self, seen: SiteRuns, /) -> SiteRuns:
         """What was seen some minutes ago, of those alone who may be read now; at once."""
 
     async def stop(self, owner: str, name: str, uid: str, stop: Stop) -> None:
@@ -105,10 +108,10 @@ class World(Protocol):
     async def tail(self, owner: str, name: str, task: str, lines: int) -> list[str]:
         """The last lines of a task. Raises NotFound."""
 
-    async def hours(self) -> Held:
+    async def hours(self) -> SiteHours:
         """What everyone's runs have held, also those without a record."""
 
-    async def storage(self) -> Filled:
+    async def storage(self) -> SiteStorage:
         """How much lies in everyone's folders. Takes its time."""
 
     async def pack(self, owner: str, out: int, tell: Callable[[str], None]) -> None:
@@ -117,8 +120,61 @@ class World(Protocol):
         Raises NotFound: there is no such person, or nothing of them; OSError: the file is full.
         """
 
-    async def leaks(self) -> Leaks:
+    async def leaks(self) -> SiteLeaks:
         """What nobody owns."""
 
     async def remove(self, owner: str, leak: str) -> None:
         """Remove a leak, if it is one still. Raises NotFound."""
+
+
+# -- a run as a row of the table
+
+LONGEST, MOST_MESSAGE, MOST_NAMES = 100, 1000, 40
+"""Characters of a text of a row, and of its message; names of nodes and of tasks."""
+
+
+def run_row(cluster: TFCluster, nodes: tuple[str, ...] = ()) -> SiteRun:
+    """A run as a row, of nobody yet; of its resources what it counts for at its owner's quota."""
+    meta, spec, status = cluster.metadata, cluster.spec, cluster.status
+    held = limits.resource_totals(meta.name, spec)
+    failed = [task.name for task in status.attention if task.state is TaskState.FAILED]
+    return SiteRun(
+        owner="",
+        name=meta.name,
+        cluster=meta.cluster,
+        run=meta.run,
+        uid=meta.uid,
+        phase=status.phase.value,
+        reason=status.reason.value,
+        message=status.message,
+        created_at=meta.created_at,
+        finished_at=status.finished_at,
+        active=cluster.active,
+        mode=spec.mode.value,
+        tasks={t.value: count for t, count in spec.replicas.counts.items()},
+        cpu=held.cpu,
+        memory=round(held.memory),
+        gpu=round(held.gpu),
+        nodes=nodes,
+        failed=tuple(dict.fromkeys([*(f.task for f in status.failures), *failed])),
+    )
+
+
+def bounded_row(row: SiteRun) -> SiteRun:
+    """A row of a few KiB at most, whoever said it: those of everyone are kept for a while."""
+    texts = {
+        name: _cut(text)
+        for name in row.__struct_fields__
+        if isinstance(text := getattr(row, name), str)
+    }
+    return msgspec.structs.replace(
+        row,
+        **{**texts, "message": _cut(row.message, MOST_MESSAGE)},
+        tasks={_cut(kind): count for kind, count in list(row.tasks.items())[: len(TaskType)]},
+        nodes=tuple(map(_cut, row.nodes[:MOST_NAMES])),
+        failed=tuple(map(_cut, row.failed[:MOST_NAMES])),
+    )
+
+
+def _cut(text: str, most: int = LONGEST) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"

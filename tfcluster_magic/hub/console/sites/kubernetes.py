@@ -1,9 +1,9 @@
-"""A Kubernetes cluster as a site of the console.
+"""A Kubernetes cluster as a site of the console: runs, hours, storage, archives.
 
 Promises that however often somebody looks, the API server is asked for one list of each kind and
-told changes from then on (`kube/informer`): a look costs no call. What is stopped, read or removed
-is asked of the API server, by uid, so that nothing else is met. Nothing waits for ever: calls have
-their time limits and threads of their own, and what hangs leaves the page as it was.
+told changes from then on (`kube/api/informer`): a look costs no call. What is stopped, read or
+removed is asked of the API server, by uid, so that nothing else is met. Nothing waits for ever:
+calls have their time limits and threads of their own, and what hangs leaves the page as it was.
 """
 
 from __future__ import annotations
@@ -11,38 +11,146 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from ....backends import run_names
-from ....backends.kubernetes.logs import Reader
+from ....backends import names_and_numbers
+from ....backends.kubernetes.log_following import RunLogs
 from ....errors import BackendUnavailable, Conflict, NotFound, TFClusterError
 from ....i18n import _
 from ....kube.api import access, labels
-from ....kube.api.client import Api, ApiError, Object, path
-from ....kube.api.gone import find
+from ....kube.api.client import Api, ApiError, Object, find_object, path
 from ....kube.api.informer import Informer
+from ....kube.api.resource_amounts import parse_amounts
+from ....kube.capacity import hour_ledgers
 from ....kube.objects import custom_resource
+from ....quota import ledger
+from ....quota.ledger import HoursByDay
+from ....quota.storage import FOLDER_NAMES, OWN_VOLUME_FACTOR, FolderUsage
 from ....spec import Stop
-from ...tenancy.grants import Policy
-from ...tenancy.objects import HUB
-from . import (
-    kubernetes_archive,
-    kubernetes_hours,
-    kubernetes_leaks,
-    kubernetes_runs,
-    kubernetes_storage,
-)
-from .base import Filled, Held, Leak, Leaks, Missed, Seen
-from .site import Nowhere
+from ...allowances import NoSitePolicy
+from ...tenancy.grants import HubPolicy
+from ...tenancy.namespace_objects import HUB, OPERATOR
+from . import kubernetes_archive, kubernetes_runs
+from .base import Leak, Missed, SiteHours, SiteLeaks, SiteRuns, SiteStorage
 
-FIRST = 10.0
+
+def site_hours(
+    api: Api,
+    runs: Iterable[Object],
+    users: Mapping[str, str],
+    groups: Mapping[str, str],
+    now: float,
+) -> SiteHours:
+    """What everyone has held until `now`; `runs` as in the console's cache, `users` and `groups` by
+    namespace. Raises ApiError.
+    """
+    found: dict[str, HoursByDay] = {}
+    counted: set[str] = set()
+    missed: list[Missed] = []
+    where = path("configmaps", OPERATOR[0])
+    for each in api.every(where, labelSelector=hour_ledgers.LEDGER_SELECTOR).items:
+        try:
+            namespace, user, kept = hour_ledgers.read_ledger(each)
+        except (msgspec.MsgspecError, KeyError) as error:
+            text = _("{name} cannot be read: {why}")
+            name = each["metadata"]["name"]
+            missed.append(Missed(owner="", detail=text.format(name=name, why=error)))
+            continue
+        owner = users.get(namespace) or (
+            user if user != namespace else kubernetes_runs.owner_of({}, namespace)
+        )
+        found[owner] = ledger.merge_days(found.get(owner, {}), kept.days)
+        counted.update(kept.counted)
+    for each in runs:
+        run, head = each["hours"], each["metadata"]
+        if run is not None and head["uid"] not in counted:
+            owner = kubernetes_runs.owner_of(users, head["namespace"])
+            run = replace(run, group=groups.get(head["namespace"], ""))
+            found[owner] = ledger.add_run(found.get(owner, {}), run, now)
+    return SiteHours(users=found, missed=tuple(missed))
+
+
+# -- storage: how full claims are, by what kubelets say of volumes.
+# Kubelet's summary is asked through the API server, which takes the right `nodes/proxy`; it lets
+# its holder run commands in any pod, so the console has it only where an administrator gave it. Of
+# a class whose volumes are folders of a larger disk kubelet says nothing, or what the whole disk
+# holds, which is not taken for the claim's.
+# Ref: https://kubernetes.io/docs/reference/instrumentation/node-metrics/
+
+_KUBELET_SECONDS = 10.0
+
+
+def site_storage(api: Api, users: Mapping[str, str]) -> SiteStorage:
+    """The claims of everyone, `users` by namespace. Raises ApiError."""
+    missed: list[Missed] = []
+    told: dict[tuple[str, str], Object] = {}
+    unknown = _("not measured: no pod mounts it now, or its storage class tells nothing of it")
+    try:
+        for node in api.every(path("nodes")).items:
+            told |= _of_node(api, node["metadata"]["name"], missed)
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        unknown = _(
+            "not measured: the console may not ask kubelets (docs/admin.md, Storage, says how)"
+        )
+    found: dict[str, tuple[FolderUsage, ...]] = {}
+    for claim in api.every(path("persistentvolumeclaims")).items:
+        head = claim["metadata"]
+        if head["namespace"] in users and head["name"] in FOLDER_NAMES:
+            owner = users[head["namespace"]]
+            volume = _volume(claim, told.get((head["namespace"], head["name"])), unknown)
+            found[owner] = (*found.get(owner, ()), volume)
+    return SiteStorage(users=found, missed=tuple(missed))
+
+
+def _volume(claim: Object, told: Object | None, unknown: str) -> FolderUsage:
+    name = claim["metadata"]["name"]
+    size = parse_amounts((claim.get("status") or {}).get("capacity")).get("storage")
+    allowed = None if size is None else round(size)
+    if allowed is None:
+        return FolderUsage(name=name, note=_("not measured: it has no volume yet"))
+    if told is None:
+        return FolderUsage(name=name, allowed=allowed, note=unknown)
+    if told["capacityBytes"] > allowed * OWN_VOLUME_FACTOR:
+        note = _("not measured: its volume is a folder of a larger disk")
+        return FolderUsage(name=name, allowed=allowed, note=note)
+    return FolderUsage(
+        name=name, allowed=allowed, used=allowed - min(told["availableBytes"], allowed)
+    )
+
+
+def _of_node(api: Api, node: str, missed: list[Missed]) -> dict[tuple[str, str], Object]:
+    """What kubelet says of the volumes that are mounted there, by namespace and claim."""
+    try:
+        summary = api.get(
+            f"{path('nodes', '', node)}/proxy/stats/summary", seconds=_KUBELET_SECONDS
+        )
+    except ApiError as error:
+        if error.status == 403:
+            raise
+        text = _("the volumes of node {node}: {why}")
+        missed.append(Missed(owner="", detail=text.format(node=node, why=error)))
+        return {}
+    found = {}
+    for pod in summary.get("pods") or ():
+        for volume in pod.get("volume") or ():
+            claim = volume.get("pvcRef")
+            if claim and {"capacityBytes", "availableBytes"} <= volume.keys():
+                found[str(claim["namespace"]), str(claim["name"])] = volume
+    return found
+
+
+# -- the site
+
+FIRST_SECONDS = 10.0
 """Seconds that the first look waits for the first list."""
-WITHIN = 60.0
+WITHIN_SECONDS = 60.0
 """Seconds for one thing that is asked of the API server."""
 AT_ONCE = 8
 MOST_LINES = 1000
@@ -50,10 +158,10 @@ _LONGEST_LINE = 4000
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 
 T = TypeVar("T")
-Names = Callable[[], Awaitable[Iterable[str]]]
+UserNames = Callable[[], Awaitable[Iterable[str]]]
 
 
-class Kubernetes:
+class KubernetesSite:
     """All runs of a cluster.
 
     Args:
@@ -63,10 +171,10 @@ class Kubernetes:
         names: tells every user of the hub.
     """
 
-    def __init__(self, api: Api, home: str, prefix: str, names: Names) -> None:
+    def __init__(self, api: Api, home: str, prefix: str, names: UserNames) -> None:
         self._api, self._prefix, self._names = api, prefix, names
         self._home = home
-        self.policy: Callable[[], Awaitable[Policy]] = Nowhere().policy
+        self.policy: Callable[[], Awaitable[HubPolicy]] = NoSitePolicy().policy
         """Tells where notebooks run."""
         self.tenants = Informer(
             api,
@@ -76,17 +184,21 @@ class Kubernetes:
             trim=kubernetes_runs.trim_namespace,
         )
         self.clusters = Informer(
-            api, path("tfclusters"), shape=kubernetes_runs.RUN, trim=kubernetes_runs.run, group=_uid
+            api,
+            path("tfclusters"),
+            shape=kubernetes_runs.RUN,
+            trim=kubernetes_runs.trim_run,
+            group=_uid,
         )
         self.pods = Informer(
             api,
             path("pods"),
-            selector=kubernetes_leaks.OURS,
+            selector=kubernetes_runs.OURS,
             shape=kubernetes_runs.POD,
             trim=kubernetes_runs.trim_pod,
         )
         self.all = (self.tenants, self.clusters, self.pods)
-        self._leaks = kubernetes_leaks.Leaks(
+        self._leaks = kubernetes_runs.LeakFinder(
             api, lambda uid: bool(self.clusters.of(uid)), self._owner
         )
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="console")
@@ -119,55 +231,55 @@ class Kubernetes:
 
     # -- what the console asks ---------------------------------------------------------------------
 
-    async def runs(self) -> Seen:
-        """See `World.runs`."""
+    async def runs(self) -> SiteRuns:
+        """See `Site.runs`."""
         try:
             await asyncio.to_thread(self._wait)
         except TFClusterError as error:
-            return Seen(missed=(Missed(owner="", detail=str(error)),))
-        every = kubernetes_runs.rows(self.clusters.every(), self.pods.every(), self._users())
+            return SiteRuns(missed=(Missed(owner="", detail=str(error)),))
+        every = kubernetes_runs.run_rows(self.clusters.every(), self.pods.every(), self._users())
         missed = (Missed(owner="", detail=text) for text in dict.fromkeys(self.problems))
-        return Seen(rows=every, missed=tuple(missed))
+        return SiteRuns(rows=every, missed=tuple(missed))
 
-    async def still(self, _seen: Seen, /) -> Seen:
-        """See `World.still`: what is so now is there at once."""
+    async def still(self, _seen: SiteRuns, /) -> SiteRuns:
+        """See `Site.still`: what is so now is there at once."""
         return await self.runs()
 
     async def stop(self, owner: str, name: str, uid: str, stop: Stop) -> None:
-        """See `World.stop`."""
+        """See `Site.stop`."""
         await self._asked(lambda: self._stop(owner, name, uid, stop))
 
     async def tail(self, owner: str, name: str, task: str, lines: int) -> list[str]:
-        """See `World.tail`."""
+        """See `Site.tail`."""
         return await self._asked(lambda: self._tail(owner, name, task, lines))
 
-    async def hours(self) -> Held:
-        """See `World.hours`."""
+    async def hours(self) -> SiteHours:
+        """See `Site.hours`."""
         groups = {
-            each["metadata"]["name"]: str(notes.get(labels.OF_GROUP, ""))
+            each["metadata"]["name"]: str(notes.get(labels.USER_GROUP, ""))
             for each in self.tenants.every()
             if (notes := each["metadata"].get("annotations"))
         }
         runs, users, now = self.clusters.every(), self._users(), time.time()
-        return await self._asked(lambda: kubernetes_hours.held(self._api, runs, users, groups, now))
+        return await self._asked(lambda: site_hours(self._api, runs, users, groups, now))
 
-    async def storage(self) -> Filled:
-        """See `World.storage`."""
-        return await self._asked(lambda: kubernetes_storage.filled(self._api, self._users()))
+    async def storage(self) -> SiteStorage:
+        """See `Site.storage`."""
+        return await self._asked(lambda: site_storage(self._api, self._users()))
 
     async def pack(self, owner: str, out: int, tell: Callable[[str], None]) -> None:
-        """See `World.pack`; in a thread of its own, for it may take hours."""
+        """See `Site.pack`; in a thread of its own, for it may take hours."""
         await asyncio.to_thread(self._wait)
         namespace, pool = self._namespace(owner), (await self.policy()).placement.notebooks
         try:
             await asyncio.to_thread(
-                kubernetes_archive.pack, self._api, self._home, namespace, pool, out, tell
+                kubernetes_archive.pack_claims, self._api, self._home, namespace, pool, out, tell
             )
         except ApiError as error:
-            raise access.explain(error, server=self._api.server) from None
+            raise access.explain_api_error(error, server=self._api.server) from None
 
-    async def leaks(self) -> Leaks:
-        """See `World.leaks`."""
+    async def leaks(self) -> SiteLeaks:
+        """See `Site.leaks`."""
         missed: list[Missed] = []
         found: list[Leak] = []
         try:
@@ -180,17 +292,17 @@ class Kubernetes:
             missed.append(Missed(owner="", detail=str(error)))
         else:
             found += self._leaks.namespaces(self.tenants.every(), users)
-        return Leaks(items=tuple(found), missed=tuple(missed))
+        return SiteLeaks(items=tuple(found), missed=tuple(missed))
 
     async def remove(self, owner: str, leak: str) -> None:
-        """See `World.remove`."""
+        """See `Site.remove`."""
         kind, _colon, name = leak.partition(":")
-        if kind != kubernetes_leaks.NAMESPACE:
+        if kind != kubernetes_runs.NAMESPACE:
             await self._asked(lambda: self._leaks.remove(self._namespace(owner), leak))
             return
         found = self.tenants.get("", name)
-        if found is None or not kubernetes_leaks.is_left(found) or self._owner(name) != owner:
-            raise kubernetes_leaks.gone()
+        if found is None or not kubernetes_runs.is_left(found) or self._owner(name) != owner:
+            raise kubernetes_runs.no_such_leak()
         if owner in set(await self._names()):
             raise Conflict(_("{name} is a user of the hub again").format(name=owner))
         await self._asked(lambda: self._leaks.mark(found))
@@ -206,47 +318,49 @@ class Kubernetes:
 
         loop = asyncio.get_running_loop()
         try:
-            return await asyncio.wait_for(loop.run_in_executor(self._threads, ask), WITHIN)
+            return await asyncio.wait_for(loop.run_in_executor(self._threads, ask), WITHIN_SECONDS)
         except ApiError as error:
-            raise access.explain(error, server=self._api.server) from None
+            raise access.explain_api_error(error, server=self._api.server) from None
         except asyncio.TimeoutError:
             text = _("the API server {server} does not answer within {seconds:g} s")
-            words = {"server": self._api.server, "seconds": WITHIN}
+            words = {"server": self._api.server, "seconds": WITHIN_SECONDS}
             raise BackendUnavailable(text.format(**words)) from None
 
     def _stop(self, owner: str, name: str, uid: str, stop: Stop) -> None:
         namespace = self._namespace(owner)
         found = self._meant(namespace, name, uid)
         row = found["row"]
-        kubernetes_runs.refuse(row.name, found)
+        kubernetes_runs.refuse_to_stop(row.name, found)
         wish: dict[str, Any] = {
             "metadata": {"uid": row.uid},  # not another run of that name
             "spec": {"stop": msgspec.to_builtins(replace(stop, at=stop.at or time.time()))},
         }
         where = path("tfclusters", namespace, row.name)
         try:
-            kubernetes_runs.refuse(
-                row.name, {**kubernetes_runs.run(self._api.merge(where, wish)), "stop": None}
+            kubernetes_runs.refuse_to_stop(
+                row.name, {**kubernetes_runs.trim_run(self._api.merge(where, wish)), "stop": None}
             )
         except ApiError as error:
             if error.status not in (404, 409, 422):
                 raise
-            kubernetes_runs.refuse(row.name, self._meant(namespace, row.name, row.uid, fresh=True))
+            kubernetes_runs.refuse_to_stop(
+                row.name, self._meant(namespace, row.name, row.uid, fresh=True)
+            )
             raise
 
     def _tail(self, owner: str, name: str, task: str, lines: int) -> list[str]:
         namespace = self._namespace(owner)
         row = self._meant(namespace, name, "")["row"]
-        whole = find(self._api, path("tfclusters", namespace, row.name))
+        whole = find_object(self._api, path("tfclusters", namespace, row.name))
         if whole is None:
             raise _unknown(row.name)
         cluster = custom_resource.read(whole)
         lines = min(max(lines, 1), MOST_LINES)
-        reader = Reader(self._api, cluster, run_names.tasks_of(cluster, [task]), None)
+        reader = RunLogs(self._api, cluster, names_and_numbers.tasks_of(cluster, [task]), None)
         try:
             texts = [line.text for line in reader.once(lines) if line is not None]
         except NotFound:
-            if not (kept := kubernetes_runs.last_words(cluster, task)):
+            if not (kept := kubernetes_runs.last_lines(cluster, task)):
                 raise
             texts = [_("Its pods are gone; of what it printed the record keeps:"), *kept]
         return [text[:_LONGEST_LINE] for text in texts[-lines:]]
@@ -256,10 +370,10 @@ class Kubernetes:
         found = None if fresh else self.clusters.get(namespace, name)
         if found is None:  # one that was launched a moment ago, or is gone
             possible = re.fullmatch(labels.RUN_PATTERN, name)  # and no other path of the API
-            told = find(self._api, path("tfclusters", namespace, name)) if possible else None
+            told = find_object(self._api, path("tfclusters", namespace, name)) if possible else None
             if told is None:
                 raise _unknown(name)
-            found = kubernetes_runs.run(told)
+            found = kubernetes_runs.trim_run(told)
         if uid and uid != found["row"].uid:
             text = _("{name} is another run by now, and nothing was done to it")
             raise Conflict(text.format(name=name))
@@ -278,7 +392,7 @@ class Kubernetes:
     def _owner(self, namespace: str) -> str:
         found = self.tenants.get("", namespace)
         user = kubernetes_runs.user_of(found, self._prefix) if found else ""
-        return kubernetes_runs.owner({namespace: user}, namespace)
+        return kubernetes_runs.owner_of({namespace: user}, namespace)
 
     def _namespace(self, owner: str) -> str:
         """Where the runs of somebody are. Raises NotFound."""
@@ -296,7 +410,7 @@ class Kubernetes:
         Raises:
             BackendUnavailable: it takes long, or the API server refuses.
         """
-        deadline = time.monotonic() + FIRST
+        deadline = time.monotonic() + FIRST_SECONDS
         for each in self.all:
             while not each.synced.wait(0.05):
                 if each.problem is not None or time.monotonic() > deadline:
@@ -304,7 +418,7 @@ class Kubernetes:
                     raise BackendUnavailable(why[0])
 
     def _told(self, problem: ApiError) -> str:
-        return str(access.explain(problem, server=self._api.server))
+        return str(access.explain_api_error(problem, server=self._api.server))
 
 
 def _unknown(name: str) -> NotFound:

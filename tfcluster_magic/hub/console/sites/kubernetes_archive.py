@@ -1,9 +1,10 @@
-"""A user's claims as one archive: a Job beside them gives them to the console, which asks for them.
+"""A user's claims as one archive: the Job beside them, and how the console fetches its answer.
 
-Promises that a pod which does not come up is given up with its reason, that a Job of an earlier
-try is gone before another is made, that its own is removed however it ends, and that an answer
-without its end is an error. What was read is written into the file that is handed in, and is for
-`archives` to verify. All of it waits, and belongs into a thread.
+The pod is one that Pod Security `restricted` and the user's quotas take; it has the place of a
+notebook, which is stopped meanwhile, mounts the claims read-only, and has no token of Kubernetes.
+k8s/hub/admission-console.yaml lets the console make no other Job. A pod that does not come up is
+given up with its reason, the Job is removed however it ends, and an answer without its end is an
+error. What was read is for `archives` to verify. All of it waits, and belongs into a thread.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -21,21 +22,163 @@ import msgspec
 
 from ....errors import BackendUnavailable, Conflict, NotFound, TFClusterError
 from ....i18n import _
-from ....kube.api.client import Api, ApiError, path
-from ....kube.api.gone import discard
-from ....quota.storage import NAMES
+from ....kube.api.client import Api, ApiError, discard_object, path
+from ....kube.api.decoding import condition
+from ....quota.storage import FOLDER_NAMES
+from ...spawning import startup_problems
+from ...spawning.pod_settings import pod_security
 from ...tenancy.grants import Pool
-from ..pod_packer import PORT, SILENCE
-from . import archive_job
+from ...tenancy.namespace_objects import ARCHIVE, HUB, MANAGED_BY, NOTEBOOKS
+from ..pod_packer import MOUNT, PORT, SILENCE, TOKEN
 
 Object = dict[str, Any]
+
+MANAGER = "tfcluster-console"
+BEGIN = "archive-"
+OURS = f"{MANAGED_BY}={MANAGER},{ARCHIVE}=true"
+CONTAINER = "archive"
+LONGEST = 6 * 3600
+"""Seconds that one archive may take."""
+KEPT = 600
+"""Seconds after which Kubernetes removes a Job that has ended and that no console removed."""
+
+
+def archive_job(
+    name: str, image: str, claims: Sequence[str], token: str, home: str, pool: Pool
+) -> Object:
+    """The Job; `pool` says on which nodes notebooks run."""
+    marks = {
+        "app.kubernetes.io/name": "tfcluster",
+        MANAGED_BY: MANAGER,
+        HUB: home,
+        ARCHIVE: "true",
+    }
+    container = {
+        "name": CONTAINER,
+        "image": image,
+        "args": ["python", "-I", "-m", "tfcluster_magic.hub.console.pod_packer"],
+        "env": [{"name": TOKEN, "value": token}, {"name": "PYTHONDONTWRITEBYTECODE", "value": "1"}],
+        "ports": [{"name": "archive", "containerPort": PORT}],
+        "resources": {
+            "requests": {"cpu": "50m", "memory": "64Mi"},
+            "limits": {"memory": "256Mi"},
+        },
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [
+            {"name": each, "mountPath": f"{MOUNT}/{each}", "readOnly": True} for each in claims
+        ],
+    }
+    pod = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "priorityClassName": NOTEBOOKS,
+        "terminationGracePeriodSeconds": 5,
+        "nodeSelector": dict(pool.node_selector),
+        "tolerations": [dict(each) for each in pool.tolerations],
+        "securityContext": pod_security(),
+        "containers": [container],
+        "volumes": [
+            {"name": each, "persistentVolumeClaim": {"claimName": each, "readOnly": True}}
+            for each in claims
+        ],
+    }
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "labels": marks},
+        "spec": {
+            "backoffLimit": 0,
+            "activeDeadlineSeconds": LONGEST,
+            "ttlSecondsAfterFinished": KEPT,
+            "template": {"metadata": {"labels": marks}, "spec": pod},
+        },
+    }
+
+
+def bound_claims(
+    claims: Sequence[Object], names: Sequence[str]
+) -> tuple[list[str], dict[str, str]]:
+    """Of a user's claims those with a volume; and why the others cannot be packed."""
+    there = {each["metadata"]["name"]: each for each in claims}
+    found, missed = [], {}
+    for name in names:
+        phase = (there[name].get("status") or {}).get("phase", "") if name in there else ""
+        if phase == "Bound":
+            found.append(name)
+        elif phase == "Lost":
+            missed[name] = _("the claim has lost its volume")
+        elif name in there:
+            missed[name] = _("the claim has no volume yet, and so holds nothing")
+        else:
+            missed[name] = _("there is no claim of this name")
+    return found, missed
+
+
+def waiting_message(pod: Object, events: Sequence[Object], now: float) -> str:
+    """What a pod waits for; nothing while it only needs its moment."""
+    told = startup_problems.problem_of_pod(pod, startup_problems.events_of(pod, events), {}, now)
+    if told is not None:
+        return told.text
+    where = condition(pod, "PodScheduled")
+    return str(where.get("message", "")) if where.get("status") == "False" else ""
+
+
+def end_message(pod: Object) -> str | None:
+    """Why a pod has ended, in its own last words; None while it has not."""
+    status = pod.get("status") or {}
+    if status.get("phase") not in ("Succeeded", "Failed"):
+        return None
+    for each in status.get("containerStatuses") or ():
+        if state := (each.get("state") or {}).get("terminated"):
+            said = str(state.get("message") or "").strip().rpartition("\n")[2]
+            if said:
+                return said
+            text = _("its program ended with code {code} ({reason})")
+            return text.format(code=state.get("exitCode"), reason=state.get("reason") or "-")
+    return str(status.get("message") or status.get("reason") or _("nobody knows why"))
+
+
+def refusal(events: Sequence[Object], job_: Mapping[str, Any]) -> str:
+    """Why Kubernetes makes no pod of a Job: a quota, a limit, Pod Security; nothing if it does."""
+    mine = [
+        one
+        for one in startup_problems.events_of(job_, events)
+        if one.get("reason") == "FailedCreate"
+    ]
+    return (
+        startup_problems.problem_of_refusal(
+            _without_prefix(startup_problems.newest_message(mine))
+        ).text
+        if mine
+        else ""
+    )
+
+
+def _without_prefix(said: str) -> str:
+    return said.removeprefix("Error creating: ")
+
+
+def is_of(pod: Object, uid: str) -> bool:
+    """Whether a pod is of the Job of this uid."""
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return any(owner.get("uid") == uid for owner in owners)
+
+
+# -- fetching the archive
+
 Tell = Callable[[str], None]
 
 EVERY = 0.5
 """Seconds between two looks at a pod."""
 PATIENCE = 300.0
 """Seconds in which a pod has come up, or one of before is gone."""
-REFUSED = 30.0
+QUOTA_SECONDS = 30.0
 """Seconds in which a quota that the ending notebook still takes is free."""
 ANSWERS = 30.0
 """Seconds in which a pod that runs answers."""
@@ -44,7 +187,7 @@ _BLOCK = 1024 * 1024
 CONSOLE = "app=tfcluster-console"
 
 
-def pack(
+def pack_claims(
     api: Api, home: str, namespace: str, pool: Pool, out: int, tell: Tell, port: int = PORT
 ) -> None:
     """Write the archive of what lies in a user's namespace; `tell` is told what is waited for.
@@ -57,7 +200,7 @@ def pack(
         OSError: `out` takes no more.
     """
     claims = api.every(path("persistentvolumeclaims", namespace)).items
-    found, missed = archive_job.bound(claims, NAMES)
+    found, missed = bound_claims(claims, FOLDER_NAMES)
     if not found:
         why = "; ".join(f"{name}: {text}" for name, text in missed.items())
         text = _("there is nothing to pack in {name}: {why}")
@@ -67,8 +210,8 @@ def pack(
     asked = msgspec.json.encode({"records": records, "missed": missed})
     _clear(api, namespace)
     token = secrets.token_urlsafe(32)
-    name = f"{archive_job.BEGIN}{secrets.token_hex(4)}"
-    wanted = archive_job.job(name, image(api, home), found, token, home, pool)
+    name = f"{BEGIN}{secrets.token_hex(4)}"
+    wanted = archive_job(name, image(api, home), found, token, home, pool)
     job = api.create(path("jobs", namespace), wanted)
     try:
         pod = _up(api, namespace, job, tell)
@@ -81,7 +224,7 @@ def pack(
             raise BackendUnavailable(text.format(why=why)) from None
     finally:
         with suppress(ApiError):  # Kubernetes removes it by itself, later
-            discard(api, path("jobs", namespace, name), job["metadata"]["uid"])
+            discard_object(api, path("jobs", namespace, name), job["metadata"]["uid"])
 
 
 def image(api: Api, home: str) -> str:
@@ -97,15 +240,12 @@ def _clear(api: Api, namespace: str) -> None:
     """Remove Jobs of earlier tries, of a console that was killed, and wait until all are gone."""
     deadline = time.monotonic() + PATIENCE
     while True:
-        jobs = api.every(path("jobs", namespace), labelSelector=archive_job.OURS).items
+        jobs = api.every(path("jobs", namespace), labelSelector=OURS).items
         for each in jobs:
             if not each["metadata"].get("deletionTimestamp"):
                 where = path("jobs", namespace, each["metadata"]["name"])
-                discard(api, where, each["metadata"]["uid"])
-        if (
-            not jobs
-            and not api.every(path("pods", namespace), labelSelector=archive_job.OURS).items
-        ):
+                discard_object(api, where, each["metadata"]["uid"])
+        if not jobs and not api.every(path("pods", namespace), labelSelector=OURS).items:
             return
         if time.monotonic() > deadline:
             raise Conflict(_("the pod of an earlier archive does not end: look at its node"))
@@ -120,15 +260,15 @@ def _up(api: Api, namespace: str, job: Object, tell: Tell) -> Object:
         events = api.every(path("events", namespace)).items
         late = time.monotonic() - began
         if pod is None:
-            told, patience = archive_job.refused(events, job) or told, REFUSED if told else PATIENCE
+            told, patience = refusal(events, job) or told, QUOTA_SECONDS if told else PATIENCE
         else:
-            if (why := archive_job.ended(pod)) is not None:
+            if (why := end_message(pod)) is not None:
                 text = _("the pod that packs the data has ended: {why}")
                 raise Conflict(text.format(why=why))
             status = pod.get("status") or {}
             if status.get("phase") == "Running" and status.get("podIP"):
                 return pod
-            told, patience = archive_job.waits(pod, events, time.time()) or told, PATIENCE
+            told, patience = waiting_message(pod, events, time.time()) or told, PATIENCE
         tell(told)
         if late > patience:
             text = _("the pod that packs the data does not come up: {why}")
@@ -137,9 +277,9 @@ def _up(api: Api, namespace: str, job: Object, tell: Tell) -> Object:
 
 
 def _pod(api: Api, namespace: str, job: Object) -> Object | None:
-    pods = api.every(path("pods", namespace), labelSelector=archive_job.OURS).items
+    pods = api.every(path("pods", namespace), labelSelector=OURS).items
     uid = job["metadata"]["uid"]
-    return next((pod for pod in pods if archive_job.is_of(pod, uid)), None)
+    return next((pod for pod in pods if is_of(pod, uid)), None)
 
 
 def _last_words(api: Api, namespace: str, job: Object) -> str:
@@ -150,7 +290,7 @@ def _last_words(api: Api, namespace: str, job: Object) -> str:
             pod = _pod(api, namespace, job)
             if pod is None:
                 return _("the pod is gone")
-            if (why := archive_job.ended(pod)) is not None:
+            if (why := end_message(pod)) is not None:
                 return why
             time.sleep(EVERY)
     return ""

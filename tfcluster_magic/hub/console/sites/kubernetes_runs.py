@@ -1,28 +1,31 @@
-"""Runs, pods and namespaces of a Kubernetes cluster as far as the console shows them. Pure.
+"""Runs of a Kubernetes cluster as the console shows them, and leaks: what no run owns any more.
 
-Promises that of an object nothing is decoded or kept but what a row needs, so that thousands of
-runs with their programs and histories cost some megabytes; and a row for every object, also for one
-that nobody can read as a run.
+Of an object nothing is decoded or kept but what a row needs. Nothing is called a leak that the API
+server has not just now said to have no run: an object with our labels and no owner, whose TFCluster
+is gone. Data of removed users is told, too; it is tenancy that deletes it, when it is marked here.
+
+Ref: https://kubernetes.io/docs/concepts/architecture/garbage-collection/#orphaned-dependents
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, TypedDict
 
 import msgspec
 
-from ....errors import Conflict
+from ....errors import Conflict, NotFound
 from ....i18n import _
 from ....kube.api import labels
-from ....kube.api.decoding import Head, Shape
-from ....kube.capacity import ledgers
+from ....kube.api.client import Api, ApiError, find_object, path
+from ....kube.api.decoding import ObjectMeta, Shape
+from ....kube.capacity import hour_ledgers
 from ....kube.objects import custom_resource
 from ....spec import Metadata, Replicas, ReplicaSet, Spec, TFCluster
-from ...tenancy import names
-from .base import Row
-from .rows import row_of
+from ...tenancy import namespace_objects
+from ...tenancy.provisioning import REMOVED_DATA, is_removed
+from .base import Leak, SiteRun, run_row
 
 Object = dict[str, Any]
 OTHERS = "namespace:"
@@ -49,7 +52,7 @@ class _Status(TypedDict, total=False):
 
 
 class _Run(TypedDict, total=False):
-    metadata: Head
+    metadata: ObjectMeta
     spec: _Spec
     status: _Status
 
@@ -59,24 +62,24 @@ class _Where(TypedDict, total=False):
 
 
 class _Pod(TypedDict, total=False):
-    metadata: Head
+    metadata: ObjectMeta
     spec: _Where
 
 
 class _Only(TypedDict, total=False):
-    metadata: Head
+    metadata: ObjectMeta
 
 
 RUN, POD, ONLY = (Shape(each) for each in (_Run, _Pod, _Only))
 
 
-def run(found: Object) -> Object:
+def trim_run(found: Object) -> Object:
     """A TFCluster as its row; whether somebody stops it, whether it holds anything still, and what
     it has held.
     """
     head, spec = found["metadata"], found.get("spec") or {}
     name, stop = str(head["name"]), spec.get("stop")
-    cluster, number = custom_resource.split(name)
+    cluster, number = custom_resource.split_name(name)
     made = str(head.get("creationTimestamp") or "1970-01-01T00:00:00Z").replace("Z", "+00:00")
     read = TFCluster(
         metadata=Metadata(
@@ -87,14 +90,14 @@ def run(found: Object) -> Object:
             created_at=datetime.fromisoformat(made).timestamp(),
         ),
         spec=_spec(spec),
-        status=custom_resource.status(found),
+        status=custom_resource.read_status(found),
     )
     return {
         "metadata": _kept(found),
-        "row": row_of(read),
+        "row": run_row(read),
         "stop": str(stop.get("by") or "") if isinstance(stop, dict) else None,
         "released": read.status.released_at is not None,
-        "hours": ledgers.run_of(found, ""),
+        "hours": hour_ledgers.run_of(found, ""),
     }
 
 
@@ -118,17 +121,19 @@ def user_of(namespace: Object, prefix: str) -> str:
     """Whose a namespace is; empty when it is not called as that user's is, and so is nobody's."""
     head = namespace["metadata"]
     user = str((head.get("annotations") or {}).get(labels.USER, ""))
-    return user if user and names.namespace(user, prefix) == head["name"] else ""
+    return (
+        user if user and namespace_objects.namespace_of_user(user, prefix) == head["name"] else ""
+    )
 
 
-def owner(users: Mapping[str, str], namespace: str) -> str:
+def owner_of(users: Mapping[str, str], namespace: str) -> str:
     """The owner of what is in a namespace; `users` are the hub's by namespace."""
     return users.get(namespace) or f"{OTHERS}{namespace}"
 
 
-def rows(
+def run_rows(
     runs: Iterable[Object], pods: Iterable[Object], users: Mapping[str, str]
-) -> tuple[Row, ...]:
+) -> tuple[SiteRun, ...]:
     """All runs, each with its owner and the nodes that its pods are on."""
     nodes: dict[str, set[str]] = {}
     for pod in pods:
@@ -137,7 +142,7 @@ def rows(
     return tuple(
         msgspec.structs.replace(
             each["row"],
-            owner=owner(users, each["metadata"]["namespace"]),
+            owner=owner_of(users, each["metadata"]["namespace"]),
             nodes=tuple(sorted(nodes.get(each["metadata"]["uid"], ()))),
         )
         for each in runs
@@ -158,7 +163,7 @@ def _spec(told: Object) -> Spec:
         return Spec(replicas=ReplicaSet(worker=Replicas(count=0)))
 
 
-def last_words(cluster: TFCluster, task: str) -> list[str]:
+def last_lines(cluster: TFCluster, task: str) -> list[str]:
     """What the record keeps of what a task printed last."""
     status = cluster.status
     exits = [each.exit for each in status.failures if each.task == task]
@@ -166,7 +171,7 @@ def last_words(cluster: TFCluster, task: str) -> list[str]:
     return list(next((each.last_lines for each in exits if each.last_lines), ()))
 
 
-def refuse(name: str, found: Object) -> None:
+def refuse_to_stop(name: str, found: Object) -> None:
     """Raise Conflict for a run that has ended, or that somebody stops already."""
     if found["released"]:
         text = _("{name} has ended already: {message}")
@@ -174,3 +179,146 @@ def refuse(name: str, found: Object) -> None:
     if found["stop"] is not None:
         by = found["stop"] or _("its owner")
         raise Conflict(_("{name} is being stopped already, by {by}").format(name=name, by=by))
+
+
+# -- leaks
+
+OURS = "app.kubernetes.io/managed-by=tfcluster-operator"
+KINDS = {
+    "Job": "jobs",
+    "Pod": "pods",
+    "Service": "services",
+    "ConfigMap": "configmaps",
+    "NetworkPolicy": "networkpolicies",
+    "PodGroup": "podgroups",
+    "PersistentVolumeClaim": "persistentvolumeclaims",
+}
+"""Of what a run is made; `PodGroup` is there with Volcano alone."""
+NAMESPACE = "Namespace"
+
+
+class LeakFinder:
+    """Finds and removes them.
+
+    Args:
+        api: the connection.
+        is_run: whether there is a run of this uid, as far as is known here.
+        owner: whose the things in a namespace are.
+    """
+
+    def __init__(
+        self, api: Api, is_run: Callable[[str], bool], owner: Callable[[str], str]
+    ) -> None:
+        self._api, self._is_run, self._owner = api, is_run, owner
+
+    def objects(self) -> Iterator[Leak]:
+        """Objects of runs that are gone. Raises ApiError."""
+        for kind in KINDS:
+            for found in self._listed(kind):
+                if _may_be(found) and not self._is_run(_uid(found)) and self._has_no_run(found):
+                    yield self._leak(kind, found)
+
+    def namespaces(self, namespaces: Collection[Object], users: Collection[str]) -> Iterator[Leak]:
+        """Namespaces, with all data, of users who were removed and are not back."""
+        for found in namespaces:
+            head, owner = found["metadata"], self._owner(found["metadata"]["name"])
+            if is_left(found) and owner not in users:
+                text = _(
+                    "the namespace {name} with all data of a user who was removed from the hub"
+                )
+                what = text.format(name=head["name"])
+                yield Leak(owner=owner, id=f"{NAMESPACE}:{head['name']}", kind=NAMESPACE, what=what)
+
+    def remove(self, namespace: str, leak: str) -> None:
+        """Delete an object, if it is a leak still.
+
+        Raises:
+            NotFound: there is no such leak.
+            Conflict: it is another object by now.
+            ApiError: the API does not let us.
+        """
+        kind, _colon, name = leak.partition(":")
+        every = self._listed(kind, namespace, name) if kind in KINDS and name else []
+        found = next((each for each in every if each["metadata"]["name"] == name), None)
+        if found is None or not _may_be(found) or not self._has_no_run(found):
+            raise no_such_leak()
+        head = found["metadata"]
+        try:
+            self._api.delete(path(KINDS[kind], namespace, head["name"]), uid=head["uid"])
+        except ApiError as error:
+            if error.gone:
+                raise no_such_leak() from None
+            if error.status == 409:
+                raise Conflict(_("{what} is another one by now").format(what=leak)) from None
+            raise
+
+    def mark(self, found: Object) -> None:
+        """Have tenancy delete the namespace of a removed user, as it is known here.
+
+        Raises:
+            Conflict: it was changed meanwhile.
+            ApiError: the API does not let us.
+        """
+        head = found["metadata"]
+        kept = {key: head[key] for key in ("uid", "resourceVersion")}
+        change = {"metadata": {**kept, "annotations": {REMOVED_DATA: "true"}}}
+        try:
+            self._api.merge(path("namespaces", "", head["name"]), change)
+        except ApiError as error:
+            if error.gone:
+                raise no_such_leak() from None
+            if error.status == 409:
+                text = _("{name} was changed just now: look again")
+                raise Conflict(text.format(name=head["name"])) from None
+            raise
+
+    def _listed(self, kind: str, namespace: str = "", name: str = "") -> list[Object]:
+        query: dict[str, Any] = {"fieldSelector": f"metadata.name={name}"} if name else {}
+        where = path(KINDS[kind], namespace)
+        try:
+            return self._api.every(where, shape=ONLY, labelSelector=OURS, **query).items
+        except ApiError as error:
+            if kind == "PodGroup" and error.gone:  # there is no Volcano
+                return []
+            raise
+
+    def _has_no_run(self, found: Object) -> bool:
+        head = found["metadata"]
+        name = head["labels"][labels.NAME]
+        run = find_object(self._api, path("tfclusters", head["namespace"], name))
+        return run is None or run["metadata"]["uid"] != _uid(found)
+
+    def _leak(self, kind: str, found: Object) -> Leak:
+        head = found["metadata"]
+        text = _("{kind} {name} in the namespace {namespace}, of the run {run} that is gone")
+        if kind == "PersistentVolumeClaim":
+            text = _("{kind} {name} in the namespace {namespace}, with data of the run {run}")
+        words = {"kind": kind, "name": head["name"], "namespace": head["namespace"]}
+        what = text.format(run=head["labels"][labels.NAME], **words)
+        owner = self._owner(head["namespace"])
+        return Leak(owner=owner, id=f"{kind}:{head['name']}", kind=kind, what=what)
+
+
+def is_left(namespace: Object) -> bool:
+    """Whether a namespace is that of a removed user, and is kept."""
+    head = namespace["metadata"]
+    notes = head.get("annotations") or {}
+    going = head.get("deletionTimestamp") or notes.get(REMOVED_DATA) == "true"
+    return is_removed(namespace) and not going
+
+
+def no_such_leak() -> NotFound:
+    """What was removed by somebody else, or is none."""
+    return NotFound(_("there is no such leak any more"))
+
+
+def _may_be(found: Object) -> bool:
+    """Whether an object says that it is a run's, belongs to nothing, and is not going already."""
+    head = found["metadata"]
+    marks = head.get("labels") or {}
+    ours = bool(marks.get(labels.UID)) and bool(marks.get(labels.NAME))
+    return ours and not head.get("ownerReferences") and not head.get("deletionTimestamp")
+
+
+def _uid(found: Object) -> str:
+    return str(found["metadata"]["labels"][labels.UID])

@@ -1,8 +1,9 @@
-"""The reader of one person, as the console asks it, and the fork server that starts them all.
+"""This machine as a site of the console: one reader process for each person that has runs here.
 
-Promises that a question comes to an end in bounded time, that a reader which does not answer is
-ended and begun again by the next question, and that what it says is taken for rows of whom it was
-asked for, whatever stands in them.
+Promises that root opens nobody's folders: each reader runs under its person's account, is started
+when somebody looks and ends a minute after the last look. A home that hangs holds up its own rows
+alone: they stay as they were, and the answer says so. What a reader says is taken for rows, and the
+owner is who it was asked for, whatever stands in them.
 """
 
 from __future__ import annotations
@@ -12,27 +13,37 @@ import contextlib
 import os
 import socket
 import sys
-from asyncio.subprocess import DEVNULL, Process
-from collections.abc import Mapping
+import time
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from ....errors import BackendUnavailable, TFClusterError
+from ....errors import BackendUnavailable, NotFound, TFClusterError
 from ....i18n import VARIABLE, _
-from ...local_servers import HIDDEN, Person
-from .base import Row
-from .reader import ERRORS, Answer, Ask
-from .rows import bounded
+from ....spec import Stop
+from ...local_servers import HIDDEN, NoServer, Person, account
+from .base import (
+    RUNS_KEPT,
+    Missed,
+    SiteHours,
+    SiteLeaks,
+    SiteRun,
+    SiteRuns,
+    SiteStorage,
+    bounded_row,
+)
+from .reader import ERRORS, ReaderAnswer, ReaderRequest
 
-WITHIN = 15.0
+ANSWER_SECONDS = 15.0
 """Seconds for one answer of a reader, its start on a busy machine included."""
 _MOST_BYTES = 64 * 1024 * 1024
-_DECODER = msgspec.json.Decoder(Answer)
+_DECODER = msgspec.json.Decoder(ReaderAnswer)
 
 
-class Child:
+class ReaderProcess:
     """A reader that was started."""
 
     def __init__(self, pid: int, said: asyncio.StreamReader, asked: asyncio.StreamWriter) -> None:
@@ -59,7 +70,7 @@ class Child:
         self._asked.close()
 
 
-class Nursery:
+class ForkServer:
     """The process that starts readers; it is started itself when one is wanted."""
 
     def __init__(self) -> None:
@@ -67,7 +78,7 @@ class Nursery:
         self._channel: socket.socket | None = None
         self._lock = asyncio.Lock()
 
-    async def begin(self, person: Person | None) -> Child:
+    async def begin(self, person: Person | None) -> ReaderProcess:
         """Start the reader of a person, None: of who runs the hub. Raises OSError."""
         begun = asyncio.ensure_future(self._begin(person))
         try:
@@ -76,7 +87,7 @@ class Nursery:
             begun.add_done_callback(self._unwanted)
             raise
 
-    async def _begin(self, person: Person | None) -> Child:
+    async def _begin(self, person: Person | None) -> ReaderProcess:
         wanted: dict[str, Any] = {"environ": environment(person)}
         if person is not None:
             wanted |= {"uid": person.uid, "gid": person.gid, "groups": person.groups}
@@ -95,13 +106,13 @@ class Nursery:
                 await self.close()  # the next one is started by another
                 raise
         said, asked = await asyncio.open_connection(sock=ours, limit=_MOST_BYTES)
-        return Child(int(told), said, asked)
+        return ReaderProcess(int(told), said, asked)
 
-    def _unwanted(self, begun: asyncio.Task[Child]) -> None:
+    def _unwanted(self, begun: asyncio.Task[ReaderProcess]) -> None:
         if not begun.cancelled() and not begun.exception():
             self.end(begun.result())
 
-    def end(self, child: Child) -> None:
+    def end(self, child: ReaderProcess) -> None:
         """End a reader at once, if it has not ended by itself."""
         child.forget()
         if self._channel is not None:
@@ -123,7 +134,7 @@ class Nursery:
             with theirs:
                 number = theirs.fileno()
                 self._process = await asyncio.create_subprocess_exec(
-                    *program("tfcluster_magic.hub.console.sites.nursery"),
+                    *program("tfcluster_magic.hub.console.sites.reader"),
                     str(number),
                     pass_fds=(number,),
                     env={"PATH": os.defpath},
@@ -136,15 +147,15 @@ class Nursery:
         return self._channel
 
 
-class PersonReader:
+class ReaderClient:
     """The reader of one person; `person` is None for who runs the hub."""
 
-    def __init__(self, name: str, person: Person | None, fork_server: Nursery) -> None:
+    def __init__(self, name: str, person: Person | None, fork_server: ForkServer) -> None:
         self.name = name
-        self.rows: tuple[Row, ...] = ()
+        self.rows: tuple[SiteRun, ...] = ()
         self.why = ""
         self._person, self._fork_server = person, fork_server
-        self._child: Child | None = None
+        self._child: ReaderProcess | None = None
         self._lock = asyncio.Lock()
         self._listing: asyncio.Task[None] | None = None
 
@@ -156,23 +167,27 @@ class PersonReader:
 
     async def _list(self) -> None:
         try:
-            answer = await self.ask(Ask(do="list"))
+            answer = await self.ask(ReaderRequest(do="list"))
         except TFClusterError as error:
             self.why = str(error)
         else:
-            mine = (replace(bounded(row), owner=self.name) for row in answer.rows)
+            mine = (replace(bounded_row(row), owner=self.name) for row in answer.rows)
             self.rows, self.why = tuple(mine), ""
 
-    async def ask(self, ask: Ask) -> Answer:
+    async def ask(self, ask: ReaderRequest) -> ReaderAnswer:
         """One answer; raises what the reader tells, or BackendUnavailable."""
         async with self._lock:
             try:
-                line = await asyncio.wait_for(self._line(msgspec.json.encode(ask)), WITHIN)
+                line = await asyncio.wait_for(self._line(msgspec.json.encode(ask)), ANSWER_SECONDS)
                 answer = _DECODER.decode(line)
             except (asyncio.TimeoutError, OSError, ValueError, asyncio.LimitOverrunError) as error:
                 self._end()
                 slow = isinstance(error, asyncio.TimeoutError)
-                why = _("no answer within {seconds:g} s").format(seconds=WITHIN) if slow else error
+                why = (
+                    _("no answer within {seconds:g} s").format(seconds=ANSWER_SECONDS)
+                    if slow
+                    else error
+                )
                 text = _("the files of {name} cannot be read: {why}")
                 raise BackendUnavailable(text.format(name=self.name, why=why)) from None
         if answer.error:
@@ -222,3 +237,168 @@ def environment(person: Person | None) -> Mapping[str, str]:
     if language := os.environ.get(VARIABLE):
         env[VARIABLE] = language
     return env
+
+
+# -- the site
+
+LISTING_SECONDS = 5.0
+"""Seconds that a listing waits for those who have not answered before."""
+UNUSED_SECONDS = 60.0
+"""Seconds after the last look when readers end; their rows are kept a little longer."""
+_NAMES_KEPT = 30.0
+
+UserNames = Callable[[], Awaitable[Iterable[str]]]
+
+
+class LocalSite:
+    """This machine; as root with everybody who has a system account and is a user of the hub.
+
+    Args:
+        owner: the hub's user who runs the hub.
+        names: tells every user of the hub; asked only as root.
+    """
+
+    def __init__(self, owner: str, names: UserNames) -> None:
+        self._owner, self._names = owner, names
+        self._fork_server = ForkServer()
+        self._readers = {owner: ReaderClient(owner, None, self._fork_server)}
+        self._named_at = float("-inf")
+        self._used_at = 0.0
+        self._naming = asyncio.Lock()
+
+    async def runs(self) -> SiteRuns:
+        """See `Site.runs`."""
+        missed: list[Missed] = []
+        try:
+            await self._people()
+        except TFClusterError as error:
+            missed.append(Missed(owner="", detail=str(error)))
+        readers = list(self._readers.values())
+        tasks = {reader: reader.list() for reader in readers}
+        if waited_for := [task for reader, task in tasks.items() if not reader.why]:
+            await asyncio.wait(waited_for, timeout=LISTING_SECONDS)
+        for reader, task in tasks.items():
+            if not task.done() and not reader.why:
+                reader.why = _("the files of {name} do not answer").format(name=reader.name)
+        missed += [Missed(owner=r.name, detail=r.why) for r in readers if r.why]
+        return SiteRuns(rows=tuple(row for r in readers for row in r.rows), missed=tuple(missed))
+
+    async def still(self, seen: SiteRuns) -> SiteRuns:
+        """See `Site.still`."""
+        await self._people()
+        return SiteRuns(
+            rows=tuple(row for row in seen.rows if row.owner in self._readers),
+            missed=tuple(one for one in seen.missed if one.owner in {"", *self._readers}),
+        )
+
+    async def stop(self, owner: str, name: str, uid: str, stop: Stop) -> None:
+        """See `Site.stop`."""
+        reader = await self._of(owner)
+        await reader.ask(ReaderRequest(do="stop", name=name, uid=uid, stop=stop))
+
+    async def tail(self, owner: str, name: str, task: str, lines: int) -> list[str]:
+        """See `Site.tail`."""
+        reader = await self._of(owner)
+        answer = await reader.ask(ReaderRequest(do="tail", name=name, task=task, lines=lines))
+        return list(answer.lines)
+
+    async def hours(self) -> SiteHours:
+        """See `Site.hours`."""
+        await self._people()
+        answers, missed = await self._all(ReaderRequest(do="hours"))
+        return SiteHours(users={name: answer.hours for name, answer in answers}, missed=missed)
+
+    async def storage(self) -> SiteStorage:
+        """See `Site.storage`."""
+        await self._people()
+        answers, missed = await self._all(ReaderRequest(do="storage"))
+        return SiteStorage(users={name: answer.volumes for name, answer in answers}, missed=missed)
+
+    async def leaks(self) -> SiteLeaks:
+        """See `Site.leaks`."""
+        await self._people()
+        answers, missed = await self._all(ReaderRequest(do="leaks"))
+        replace = msgspec.structs.replace
+        found = [replace(leak, owner=name) for name, answer in answers for leak in answer.leaks]
+        return SiteLeaks(items=tuple(found), missed=missed)
+
+    async def _all(
+        self, ask: ReaderRequest
+    ) -> tuple[list[tuple[str, ReaderAnswer]], tuple[Missed, ...]]:
+        """What every reader answers, and which did not."""
+        readers = list(self._readers.values())
+        asked = (reader.ask(ask) for reader in readers)
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        found: list[tuple[str, ReaderAnswer]] = []
+        missed: list[Missed] = []
+        for reader, answer in zip(readers, answers, strict=True):
+            if isinstance(answer, ReaderAnswer):
+                found.append((reader.name, answer))
+            elif isinstance(answer, TFClusterError):
+                missed.append(Missed(owner=reader.name, detail=str(answer)))
+            else:
+                raise answer
+        return found, tuple(missed)
+
+    async def remove(self, owner: str, leak: str) -> None:
+        """See `Site.remove`."""
+        reader = await self._of(owner)
+        await reader.ask(ReaderRequest(do="remove", leak=leak))
+
+    async def pack(self, owner: str, out: int, tell: Callable[[str], None]) -> None:
+        """See `Site.pack`. Nothing is waited for."""
+        del tell
+        reader = await self._of(owner)
+        packer = "tfcluster_magic.hub.console.packer"
+        process = await reader.begin(packer, stdin=DEVNULL, stdout=out, stderr=PIPE)
+        try:
+            _out, said = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
+        if process.returncode:
+            text = _("the data of {name} cannot be packed: {why}")
+            why = said.decode("utf-8", "replace").strip().rpartition("\n")[2][:500]
+            raise TFClusterError(text.format(name=owner, why=why or process.returncode))
+
+    async def rest(self) -> None:
+        """End the readers when nobody has looked for a while; to be called now and then."""
+        unused = time.monotonic() - self._used_at
+        if unused > UNUSED_SECONDS:
+            await self.close()
+        if unused > RUNS_KEPT:
+            for reader in self._readers.values():
+                reader.rows = ()
+
+    async def close(self) -> None:
+        """End every reader, and what starts them."""
+        await asyncio.gather(*(reader.close() for reader in self._readers.values()))
+        await self._fork_server.close()
+
+    def _reader(self, name: str) -> ReaderClient:
+        """Raises NoServer: they have no account here."""
+        return ReaderClient(name, account(name, 0, self._owner), self._fork_server)
+
+    async def _of(self, owner: str) -> ReaderClient:
+        """The reader of somebody who is a user now, whatever a page still shows."""
+        await self._people()
+        if owner not in self._readers:
+            raise NotFound(_("nobody called {owner} has runs here").format(owner=owner))
+        return self._readers[owner]
+
+    async def _people(self) -> None:
+        """Bring up to date who there is."""
+        self._used_at = time.monotonic()
+        if os.geteuid() != 0:
+            return
+        async with self._naming:  # a page of runs that are stopped asks once who there is
+            now = time.monotonic()
+            if now - self._named_at < _NAMES_KEPT:
+                return
+            names = set(await self._names())
+            self._named_at = now
+            for name in names - self._readers.keys():
+                with contextlib.suppress(NoServer):
+                    self._readers[name] = self._reader(name)
+            for name in self._readers.keys() - names - {self._owner}:
+                await self._readers.pop(name).close()

@@ -1,16 +1,22 @@
-"""One person's runs, read by a process of that person, which the fork server starts.
+"""One person's runs, read by a process of that person; and the fork server that starts these.
 
-Promises one line of JSON for each line that it is asked, and to end with the console that started
-it. It runs under the person's own account, so whatever lies in that person's folders, a symlink
-too, is opened with that person's rights and no others. What it says about owners is not believed.
+A reader answers one line of JSON for each line that it is asked, and ends with the console that
+started it. It runs under the person's own account, so whatever lies in that person's folders, a
+symlink too, is opened with that person's rights and no others. What it says about owners is not
+believed. The fork server is `python -I -m tfcluster_magic.hub.console.sites.reader FD`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import platform
+import signal
+import socket
+import sys
 import time
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -18,17 +24,16 @@ from typing import BinaryIO
 import msgspec
 
 from .... import paths, state_files
-from ....backends import folder_sizes, run_names
-from ....backends.local import processes, repair
+from ....backends import folder_sizes, names_and_numbers
+from ....backends.local import lost_supervisor, processes
 from ....backends.local.backend import LocalBackend
-from ....backends.local.store import RunFolder, Store
+from ....backends.local.store import Record, RunFolder, Store
 from ....errors import Conflict, InvalidRequest, NotFound, TFClusterError
 from ....i18n import _
-from ....quota.ledger import Days
-from ....quota.storage import Volume
-from ....spec import Model, Stop, TFCluster
-from .base import Leak, Row
-from .rows import row_of
+from ....quota.ledger import HoursByDay
+from ....quota.storage import FolderUsage
+from ....spec import Model, Status, Stop, TFCluster
+from .base import Leak, SiteRun, run_row
 
 MOST_LINES = 1000
 _LONGEST_LINE = 4000
@@ -37,7 +42,7 @@ _YOUNG = 60.0
 Stamp = tuple[state_files.Stamp | None, ...]
 
 
-class Ask(Model, frozen=True):
+class ReaderRequest(Model, frozen=True):
     """What is to be done: `list`, `stop`, `tail`, `leaks`, `hours`, `storage` or `remove`."""
 
     do: str
@@ -49,14 +54,14 @@ class Ask(Model, frozen=True):
     stop: Stop = Stop()
 
 
-class Answer(Model, frozen=True):
+class ReaderAnswer(Model, frozen=True):
     """What came of it; `error` is the name of a TFClusterError with `detail`."""
 
-    rows: tuple[Row, ...] = ()
+    rows: tuple[SiteRun, ...] = ()
     lines: tuple[str, ...] = ()
     leaks: tuple[Leak, ...] = ()
-    hours: Days = {}
-    volumes: tuple[Volume, ...] = ()
+    hours: HoursByDay = {}
+    volumes: tuple[FolderUsage, ...] = ()
     error: str = ""
     detail: str = ""
 
@@ -64,56 +69,59 @@ class Answer(Model, frozen=True):
 ERRORS = {kind.__name__: kind for kind in (Conflict, NotFound, TFClusterError)}
 
 
-class Reader:
+class RunsReader:
     """Answers, and keeps what does not change any more: rows of runs that hold nothing."""
 
     def __init__(self) -> None:
         self.backend = LocalBackend()
         self.store = Store(self.backend.state_dir)
-        self._kept: dict[Path, tuple[Stamp, Row]] = {}
+        self._kept: dict[Path, tuple[Stamp, SiteRun]] = {}
 
-    def answer(self, ask: Ask) -> Answer:
+    def answer(self, ask: ReaderRequest) -> ReaderAnswer:
         """Do what is asked."""
         try:
             return getattr(self, f"_{ask.do}")(ask)  # type: ignore[no-any-return]
         except InvalidRequest as error:
-            return Answer(error="TFClusterError", detail=str(error))
+            return ReaderAnswer(error="TFClusterError", detail=str(error))
         except TFClusterError as error:
             kind = type(error).__name__
-            return Answer(error=kind if kind in ERRORS else "TFClusterError", detail=str(error))
+            return ReaderAnswer(
+                error=kind if kind in ERRORS else "TFClusterError", detail=str(error)
+            )
         except OSError as error:
-            return Answer(error="TFClusterError", detail=str(error))
+            return ReaderAnswer(error="TFClusterError", detail=str(error))
 
-    def _list(self, _ask: Ask) -> Answer:
+    def _list(self, _ask: ReaderRequest) -> ReaderAnswer:
         now = time.time()
         rows = (self._row(folder, now) for folder in self.store.folders())
-        return Answer(rows=tuple(row for row in rows if row is not None))
+        return ReaderAnswer(rows=tuple(row for row in rows if row is not None))
 
-    def _row(self, folder: RunFolder, now: float) -> Row | None:
+    def _row(self, folder: RunFolder, now: float) -> SiteRun | None:
         stamp = state_files.stamp(folder.status_file), state_files.stamp(folder.record_file)
         kept = self._kept.get(folder.path)
         if kept is not None and kept[0] == stamp:
             return kept[1]
         self._kept.pop(folder.path, None)
-        cluster = repair.load(folder)
-        if cluster is None or run_names.expired(cluster, now):
+        cluster = lost_supervisor.load_run(folder)
+        if cluster is None or names_and_numbers.expired(cluster, now):
             return None
-        row = row_of(cluster, (platform.node(),))
+        row = run_row(cluster, (platform.node(),))
         if cluster.status.released_at is not None:
             self._kept[folder.path] = stamp, row
         return row
 
-    def _hours(self, _ask: Ask) -> Answer:
-        return Answer(hours=self.backend.hours().days)
+    def _hours(self, _ask: ReaderRequest) -> ReaderAnswer:
+        return ReaderAnswer(hours=self.backend.hours().days)
 
-    def _storage(self, _ask: Ask) -> Answer:
+    def _storage(self, _ask: ReaderRequest) -> ReaderAnswer:
         folders = self.backend.folders
         every = [
-            folder_sizes.Folder(name, path, runs=name == "log") for name, path in folders.items()
+            folder_sizes.MeasuredFolder(name, path, runs=name == "log")
+            for name, path in folders.items()
         ]
-        return Answer(volumes=tuple(folder_sizes.measure(every, self.backend.state_dir)))
+        return ReaderAnswer(volumes=tuple(folder_sizes.measure(every, self.backend.state_dir)))
 
-    def _stop(self, ask: Ask) -> Answer:
+    def _stop(self, ask: ReaderRequest) -> ReaderAnswer:
         cluster = self._meant(ask)
         name = cluster.metadata.name
         if cluster.status.released_at is not None:
@@ -123,16 +131,16 @@ class Reader:
             by = stop.by or _("its owner")
             raise Conflict(_("{name} is being stopped already, by {by}").format(name=name, by=by))
         self.backend.stop(name, ask.stop)
-        return Answer()
+        return ReaderAnswer()
 
-    def _tail(self, ask: Ask) -> Answer:
+    def _tail(self, ask: ReaderRequest) -> ReaderAnswer:
         name = self._meant(ask).metadata.name
         lines = min(max(ask.lines, 1), MOST_LINES)
         told = self.backend.logs(name, [ask.task], tail=lines)
         texts = [line.text[:_LONGEST_LINE] for line in told if line is not None]
-        return Answer(lines=tuple(texts[-lines:]))
+        return ReaderAnswer(lines=tuple(texts[-lines:]))
 
-    def _meant(self, ask: Ask) -> TFCluster:
+    def _meant(self, ask: ReaderRequest) -> TFCluster:
         cluster = self.backend.get(ask.name)
         if ask.uid and ask.uid != cluster.metadata.uid:
             text = _("{name} is another run by now, and nothing was done to it")
@@ -141,9 +149,9 @@ class Reader:
 
     # -- leaks -------------------------------------------------------------------------------------
 
-    def _leaks(self, _ask: Ask) -> Answer:
+    def _leaks(self, _ask: ReaderRequest) -> ReaderAnswer:
         found = [*self._orphans(), *self._left()]
-        return Answer(leaks=tuple(found))
+        return ReaderAnswer(leaks=tuple(found))
 
     def _orphans(self) -> Iterator[Leak]:
         """Processes of runs that nothing supervises and that no record holds."""
@@ -154,7 +162,7 @@ class Reader:
                 of_runs.setdefault(uid, []).append(pid)
         if not of_runs:
             return
-        loaded = [repair.load(folder) for folder in self.store.folders()]
+        loaded = [lost_supervisor.load_run(folder) for folder in self.store.folders()]
         held = {c.metadata.uid for c in loaded if c and c.status.released_at is None}
         for uid, pids in sorted(of_runs.items()):
             if uid in held or any(_supervised(pid, snapshot) for pid in pids):
@@ -180,7 +188,7 @@ class Reader:
                     owner="", id=f"folder:{place}", kind="folder", what=what.format(path=path)
                 )
 
-    def _remove(self, ask: Ask) -> Answer:
+    def _remove(self, ask: ReaderRequest) -> ReaderAnswer:
         leak = next((leak for leak in self._leaks(ask).leaks if leak.id == ask.leak), None)
         if leak is None:
             raise NotFound(_("there is no such leak any more"))
@@ -192,7 +200,7 @@ class Reader:
         else:
             with self.store.launch_lock():
                 state_files.remove_tree(self.store.runs_dir / rest)
-        return Answer()
+        return ReaderAnswer()
 
 
 def _run_of(pid: int) -> str:
@@ -234,10 +242,110 @@ def _is_free(path: Path) -> bool:
     return True
 
 
-def serve(asked: BinaryIO, out: BinaryIO) -> None:
+def answer_requests(asked: BinaryIO, out: BinaryIO) -> None:
     """Answer until the console has ended."""
     paths.state_dir()
-    reader, decoder = Reader(), msgspec.json.Decoder(Ask)
+    reader, decoder = RunsReader(), msgspec.json.Decoder(ReaderRequest)
     for line in asked:
         out.write(msgspec.json.encode(reader.answer(decoder.decode(line))) + b"\n")
         out.flush()
+
+
+# -- the fork server.
+# What all readers have in common is loaded once, so that those of hundreds of people start within
+# seconds and cost a MiB or two each; each has become its person, for good, before it does anything
+# else. It ends no process but readers of its own that have not ended yet.
+
+LONGEST_COMMAND = 256 * 1024
+"""Bytes of what is said to it at once: somebody's environment is the most."""
+
+
+class StartReader(Model, frozen=True):
+    """A reader is wanted; `uid` None is who we are. The socket it answers on comes along."""
+
+    environ: dict[str, str]
+    uid: int | None = None
+    gid: int = 0
+    groups: tuple[int, ...] = ()
+
+
+class StopReader(Model, frozen=True):
+    """This reader is to be ended."""
+
+    pid: int
+
+
+class ForkCommand(Model, frozen=True, omit_defaults=True):
+    """One of both."""
+
+    begin: StartReader | None = None
+    end: StopReader | None = None
+
+
+def _become_person(wanted: StartReader) -> None:
+    if wanted.uid is not None:
+        os.setgroups(wanted.groups)
+        os.setgid(wanted.gid)
+        os.setuid(wanted.uid)
+    os.environ.clear()
+    os.environ.update(wanted.environ)
+
+
+def _run_reader(wanted: StartReader, answers: int) -> None:
+    """What the fork does: it never comes back from here."""
+    code = 1
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the console ends it
+        _become_person(wanted)
+        with socket.socket(fileno=answers) as ours:
+            answer_requests(ours.makefile("rb"), ours.makefile("wb"))
+        code = 0
+    except (BrokenPipeError, ConnectionResetError):  # the console has ended
+        code = 0
+    except BaseException:  # noqa: BLE001 - whatever it is, no fork goes on as the fork server
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def _warm() -> None:
+    """Have ready what each reader would make for itself."""
+    for kind in (Record, Status):
+        with contextlib.suppress(msgspec.MsgspecError):
+            msgspec.json.decode(b"{}", type=kind)
+    gc.collect()
+    gc.freeze()
+
+
+def fork_readers(channel: socket.socket) -> None:
+    """Do what is said until nobody says anything any more."""
+    decoder = msgspec.json.Decoder(ForkCommand)
+    children: set[int] = set()
+    while True:
+        text, sockets, _flags, _sender = socket.recv_fds(channel, LONGEST_COMMAND, 1)
+        children -= {pid for pid in children if os.waitpid(pid, os.WNOHANG)[0]}
+        if not text:
+            return
+        said = decoder.decode(text)
+        if said.begin is not None:
+            pid = os.fork()
+            if not pid:
+                channel.close()
+                _run_reader(said.begin, sockets[0])
+            children.add(pid)
+            os.close(sockets[0])
+            channel.send(str(pid).encode())
+        elif said.end is not None and said.end.pid in children:
+            os.kill(said.end.pid, signal.SIGKILL)
+
+
+def main() -> None:
+    """Serve on the socket whose number was given."""
+    os.dup2(2, 1)  # a stray print is no answer
+    _warm()
+    with socket.socket(fileno=int(sys.argv[1])) as channel:
+        fork_readers(channel)
+
+
+if __name__ == "__main__":
+    main()

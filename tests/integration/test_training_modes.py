@@ -1,0 +1,214 @@
+"""Real TensorFlow clusters of one parameter server and two workers, once in every mode."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import psutil
+import pytest
+from support.real_runs import EXAMPLES, LOOPBACK, PATIENCE, Run, Runs, environment_of, listening
+
+from tfcluster_magic.spec import Phase, Reason, Status
+
+pytestmark = pytest.mark.cluster
+
+PRIVATE = ("JUPYTERHUB_", "JPY_", "JUPYTER_TOKEN")
+
+
+@dataclass
+class Sighting:
+    """What was seen of a run's processes while it lived."""
+
+    environments: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Of each task's program, when it was first seen."""
+    private: set[str] = field(default_factory=set)
+    """Variables of the hub and the kernel, in any process."""
+    sockets: dict[str, set[tuple[str, int]]] = field(default_factory=dict)
+    """What each task ever listened on."""
+
+    def look(self, run: Run) -> None:
+        for process in run.processes():
+            with contextlib.suppress(psutil.Error, OSError, ValueError):  # it has just ended
+                env = environment_of(process)
+                self.private |= {name for name in env if name.startswith(PRIVATE)}
+                self.sockets.setdefault(env["TFCLUSTER_TASK"], set()).update(listening(process))
+                if "TF_CONFIG" in env:
+                    self.environments.setdefault(env["TFCLUSTER_TASK"], env)
+
+
+def watch(run: Run, until: Callable[[Status], bool]) -> Sighting:
+    """Look at the run's processes all the time until something is true of its status."""
+    sighting = Sighting()
+
+    def look(status: Status) -> bool:
+        sighting.look(run)
+        return until(status)
+
+    run.until(look, "the end of the watch")
+    return sighting
+
+
+def watched_to_its_end(run: Run) -> tuple[Sighting, Status]:
+    """What was seen, and the status once nothing is left; the run has succeeded."""
+    sighting = watch(run, lambda status: status.phase.is_final)
+    status = run.until_released()
+    assert (status.phase, status.reason) == (Phase.SUCCEEDED, Reason.COMPLETED), run.story()
+    run.assert_nothing_left()
+    return sighting, status
+
+
+def assert_placed(run: Run, sighting: Sighting, serving: list[str]) -> None:
+    """Every task knew itself and the others, listened on loopback only, and had no secrets."""
+    addresses = {t: list(hosts) for t, hosts in run.status.addresses.items()}
+    cluster = {t: hosts for t, hosts in addresses.items() if t != "evaluator"}
+    assert sorted(sighting.environments) == sorted(run.tasks)
+    for task, environment in sighting.environments.items():
+        task_type, _, index = task.rpartition("-")
+        told = json.loads(environment["TF_CONFIG"])
+        assert told == {"cluster": cluster, "task": {"type": task_type, "index": int(index)}}
+        assert environment["TFCLUSTER_OUTPUT_DIR"] == str(run.output)
+    assert sighting.private == set()
+    assert {ip for found in sighting.sockets.values() for ip, _ in found} <= LOOPBACK
+    for task in serving:
+        task_type, _, index = task.rpartition("-")
+        port = int(addresses[task_type][int(index)].rpartition(":")[2])
+        assert port in {port for _, port in sighting.sockets[task]}, task
+
+
+def assert_learned(run: Run, task: str, least: float = 0.95) -> None:
+    """The program has measured that it reads digits, and left event files in its folder."""
+    found = re.search(r"held-out accuracy: ([01]\.\d+)", run.log(task))
+    assert found, run.story()
+    assert float(found.group(1)) >= least
+    assert list(run.output.rglob("*tfevents*"))
+
+
+def test_between_graph_in_the_style_of_tensorflow_1(runs: Runs) -> None:
+    """A TensorFlow 1 program gets its addresses as flags, trains, and its parameter server is
+    reclaimed: the record says when, and what was freed.
+    """
+    run = runs.launch(
+        EXAMPLES / "between_graph.py",
+        "--steps=200",
+        name="success",
+        workers=2,
+        ps=1,
+        ps_memory="2Gi",
+        ps_cpu=1,
+        reclaim_after=1,
+    )
+    sighting, status = watched_to_its_end(run)
+
+    assert_placed(run, sighting, run.tasks)
+    assert_learned(run, "worker-0", least=0.7)  # a notebook of the examples trains on
+    reclaimed = status.reclaimed
+    assert reclaimed is not None
+    assert (reclaimed.tasks, reclaimed.cpu, reclaimed.memory) == (("ps-0",), 1, 2 << 30)
+    assert status.finished_at + 1 <= reclaimed.at <= status.released_at
+    assert status.counts["ps"].stopped == 1
+    assert sighting.environments["ps-0"]["TF_NUM_INTRAOP_THREADS"] == "1"
+
+
+def test_parameter_server_strategy_with_chief_and_evaluator(runs: Runs) -> None:
+    """A chief coordinates workers and parameter servers, an evaluator outside of the cluster
+    follows its checkpoints, and the chief's success ends the run.
+    """
+    run = runs.launch(
+        EXAMPLES / "parameter_server_keras.py",
+        name="keras",
+        chief=True,
+        evaluator=True,
+        workers=2,
+        ps=1,
+        success_policy="chief",
+        reclaim_after=3,
+    )
+    sighting, status = watched_to_its_end(run)
+
+    assert_placed(run, sighting, ["worker-0", "worker-1", "ps-0"])
+    assert_learned(run, "chief-0")
+    assert status.counts["chief"].succeeded == 1
+    assert status.counts["worker"].stopped == 2
+    assert sighting.sockets["evaluator-0"] == set()
+
+
+def test_multi_worker_mirrored_strategy(runs: Runs) -> None:
+    """Two workers without parameter servers train one model together."""
+    run = runs.launch(EXAMPLES / "multi_worker_mirrored.py", name="mwms", workers=2, ps=0)
+    sighting, status = watched_to_its_end(run)
+
+    assert_placed(run, sighting, run.tasks)
+    assert_learned(run, "worker-0")
+    assert status.counts["worker"].succeeded == 2
+    assert status.reclaimed is None
+
+
+def test_mirrored_strategy_on_one_worker(runs: Runs) -> None:
+    """One worker is a cluster, too: it trains and listens on nothing."""
+    run = runs.launch(EXAMPLES / "mirrored.py", name="mirrored", workers=1, ps=0)
+    sighting, _ = watched_to_its_end(run)
+
+    assert_placed(run, sighting, [])
+    assert_learned(run, "worker-0")
+    assert sighting.sockets["worker-0"] == set()
+
+
+CLIENT = """
+import sys
+import tensorflow.compat.v1 as tf
+
+target, = sys.argv[1:]
+with tf.Graph().as_default() as graph:
+    with tf.device("/job:ps/task:0"):
+        total = tf.get_variable("total", [], initializer=tf.zeros_initializer())
+    steps = []
+    for i in range(2):
+        with tf.device(f"/job:worker/task:{i}"):
+            product = tf.reduce_sum(tf.matmul(tf.ones([50, 50]), tf.ones([50, 50])))
+        steps.append(tf.assign_add(total, product))
+    with tf.Session(target, graph=graph) as session:
+        session.run(tf.global_variables_initializer())
+        for _ in range(10):
+            session.run(steps)
+        print("total", int(session.run(total)))
+        print(sorted(device.name for device in session.list_devices()))
+"""
+
+
+@pytest.mark.parametrize(
+    ("server", "through"), [("native", "serves on"), ("python", "through tf.distribute.Server")]
+)
+def test_in_graph_servers_for_a_session(runs: Runs, server: str, through: str) -> None:
+    """A TensorFlow 1 session of another process runs on the In-Graph servers, whichever kind they
+    are, until they are stopped.
+    """
+    run = runs.launch(None, mode="in-graph", name="in-graph", server=server, workers=2, ps=1)
+    sighting = watch(run, lambda status: status.phase is Phase.RUNNING)
+    target = "grpc://" + run.status.addresses["worker"][0]
+    client = subprocess.run(
+        [sys.executable, str(runs.file(CLIENT)), target],
+        env={**os.environ, "TF_GRPC_DEFAULT_OPTIONS": "grpc.enable_http_proxy=0"},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    sighting.look(run)
+    assert f"total {2 * 10 * 50**3}" in client.stdout, client.stderr[-3000:] + run.story()
+    assert "/job:worker/replica:0/task:1/device:CPU:0" in client.stdout
+    assert_placed(run, sighting, run.tasks)
+    assert all(through in run.log(task) for task in run.tasks)
+    runs.manager.stop(run.name, "seen enough")
+    status = run.until_released()
+
+    assert (status.phase, status.reason) == (Phase.STOPPED, Reason.STOP_REQUESTED)
+    assert status.reclaimed is not None
+    assert sorted(status.reclaimed.tasks) == sorted(run.tasks)
+    run.assert_nothing_left()

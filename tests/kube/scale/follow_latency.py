@@ -1,0 +1,74 @@
+"""How soon `status -f` tells of a task: its pod's change beside the run as the backend follows it.
+
+Both are heard by watches in this process: what is measured is the operator's turn and its write.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from kubenode.errors import NodeError
+
+from benchmarks.rows import Row, bounded
+from tfcluster_magic.backends.kubernetes.backend import KubernetesBackend
+from tfcluster_magic.kube.api.client import path
+
+from .api_watch import PATIENCE, counting, phases
+from .site import Site
+from .variants import PS, RUN, TASKS, WORKERS, record
+
+EXIT = "kwok.tfcluster/exit-code"
+ENDED = "status.phase=Succeeded"
+
+
+class Follower:
+    """What `status -f` shows: how many workers have succeeded, and since when."""
+
+    def __init__(self, namespace: str) -> None:
+        """Follow the run in a thread, which ends with this process."""
+        self.at: dict[int, float] = {}
+        self._namespace = namespace
+        self._told = threading.Condition()
+        threading.Thread(target=self._follow, daemon=True).start()
+
+    def _follow(self) -> None:
+        for run in KubernetesBackend(namespace=self._namespace).watch(RUN):
+            counts = run.status.counts.get("worker") if run else None
+            if counts is not None:
+                with self._told:
+                    self.at.setdefault(counts.succeeded, time.monotonic())
+                    self._told.notify_all()
+
+    def wait(self, count: int) -> float:
+        """Wait until it tells of so many; the moment."""
+        with self._told:
+            if not self._told.wait_for(lambda: count in self.at, PATIENCE):
+                raise NodeError(f"{count} ended workers were not told: {self.at}")
+            return self.at[count]
+
+
+def following(site: Site, rounds: int) -> list[Row]:
+    """End workers of a run of 600 one by one."""
+    changes = 20 if rounds == 1 else 100
+    with site.namespace("follow") as namespace, phases(site.api, namespace) as told:
+        site.api.create(path("tfclusters", namespace), record(RUN, WORKERS, PS))
+        told.wait((namespace, RUN), "Running")
+        follower, late = Follower(namespace), []
+        follower.wait(0)
+        with counting(site.api, namespace, fields=ENDED) as pods:
+            for number, name in enumerate(workers(site, namespace)[:changes], 1):
+                site.api.merge(name, {"metadata": {"annotations": {EXIT: "0"}}})
+                ended = pods.wait(number, "a worker has ended")
+                late.append(max(0.0, follower.wait(number) - ended))
+    late.sort()
+    p95 = late[min(len(late) - 1, int(len(late) * 0.95))]
+    note = f"{TASKS} tasks, {changes} changes: median {late[len(late) // 2]:.3f}"
+    return [bounded("scale_change_told", "s", [p95], at_most=0.5, note=f"p95; {note}")]
+
+
+def workers(site: Site, namespace: str) -> list[str]:
+    """The paths of the workers' pods."""
+    where = path("pods", namespace)
+    found = site.api.every(where, labelSelector="tfcluster.dev/task-type=worker").items
+    return [f"{where}/{each['metadata']['name']}" for each in found]

@@ -1,0 +1,78 @@
+"""Turns of the processes that run the tests on one cluster (tests/support/kube/turns.py)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from support.kube.turns import Turn
+
+
+def soon(take: Callable[[], None]) -> threading.Event:
+    """Take a turn beside the test; set when it is there."""
+    taken = threading.Event()
+
+    def wait() -> None:
+        take()
+        taken.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    return taken
+
+
+def test_who_wants_it_alone_waits_for_those_who_share(tmp_path: Path) -> None:
+    """Two share; a third that wants it alone has it when both gave it back, and not before."""
+    first, second, third = (Turn(tmp_path / "it") for _ in range(3))
+    first.share()
+    second.share()
+    alone = soon(third.alone)
+    first.give()
+    assert not alone.wait(0.2)
+    second.give()
+    assert alone.wait(10)
+    shared = soon(first.share)
+    assert not shared.wait(0.2)
+    third.give()
+    assert shared.wait(10)
+
+
+def test_nobody_goes_before_one_who_waits_to_be_alone(tmp_path: Path) -> None:
+    """Who wants to share after somebody asked to be alone comes after them."""
+    first, second, third = (Turn(tmp_path / "it") for _ in range(3))
+    first.share()
+    alone = soon(second.alone)
+    assert not alone.wait(0.2)
+    shared = soon(third.share)
+    assert not shared.wait(0.2)
+    first.give()
+    assert alone.wait(10)
+    assert not shared.is_set()
+    second.give()
+    assert shared.wait(10)
+
+
+def test_two_who_share_may_both_ask_to_be_alone(tmp_path: Path) -> None:
+    """Neither waits for the other for ever: each gives back what it shares before it asks."""
+    first, second = (Turn(tmp_path / "it") for _ in range(2))
+    first.share()
+    second.share()
+    alone = soon(first.alone)
+    other = soon(second.alone)
+    assert alone.wait(10) or other.wait(10)
+    done, waiting = (first, other) if alone.is_set() else (second, alone)
+    assert not waiting.is_set()
+    done.give()
+    assert waiting.wait(10)
+
+
+def test_who_has_it_alone_and_asks_again_lets_nobody_in_between(tmp_path: Path) -> None:
+    """To ask twice is to ask once: whoever waits to share waits on."""
+    first, second = (Turn(tmp_path / "it") for _ in range(2))
+    first.alone()
+    shared = soon(second.share)
+    assert not shared.wait(0.2)
+    first.alone()
+    assert not shared.wait(0.2)
+    first.share()
+    assert shared.wait(10)

@@ -1,0 +1,39 @@
+"""Pages that are made by the program itself."""
+
+from __future__ import annotations
+
+import click
+from support.project_tools import tool
+
+from tfcluster_magic.cli.group import Command
+
+
+def test_the_page_about_the_command_line_is_what_the_program_says() -> None:
+    """docs/cli.md is current; `python tools/cli_docs.py` makes it so."""
+    made = tool("cli_docs")
+
+    assert made.PAGE.read_text("utf-8") == made.page()
+
+
+def test_the_exported_schema_is_the_one_of_the_models() -> None:
+    """docs/tfcluster.schema.json is current; `python tools/schema.py` makes it so."""
+    made = tool("schema")
+
+    assert made.FILE.read_text("utf-8") == made.text()
+
+
+def test_the_custom_resource_is_the_one_of_the_models() -> None:
+    """k8s/crds is current; `python tools/crd.py` makes it so."""
+    made = tool("crd")
+
+    assert made.FILE.read_text("utf-8") == made.text()
+
+
+def test_a_command_takes_h_however_it_was_first_used() -> None:
+    """The help option that click keeps from a first use has `-h`, with the group and without."""
+    command = Command("verb")
+
+    option = command.get_help_option(click.Context(command))
+
+    assert option is not None
+    assert option.opts == ["-h", "--help"]

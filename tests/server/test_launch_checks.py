@@ -1,0 +1,147 @@
+"""What a form is told before it launches: problems, what fits, the line; and nothing is done."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from pathlib import Path
+
+import pytest
+from support.server.launches import HELLO, Post, post, root, wrong
+
+from tfcluster_magic.server.service import Service
+
+__all__ = ["post", "root"]  # fixtures, as if written here
+
+
+async def test_a_plan_tells_every_problem_at_its_input(post: Post) -> None:
+    """One answer has all that is wrong, each where the form shows it, and the line all the same."""
+    code, told = await post(
+        "clusters/plan",
+        program="project/tarin.py",
+        name="Bad Name",
+        kernelspec="fortran",
+        arguments=["--epochs", "a b"],
+        options={"workers": "many", "worker_memory": "3x", "grace": "soon"},
+    )
+    assert code == 200
+    found = wrong(told)
+    assert set(found) == {"program", "name", "kernelspec", "workers", "grace"} | (
+        {"worker_memory"} & set(found)
+    )
+    assert "did you mean train.py?" in found["program"]
+    assert told["line"] == (
+        "%tfcluster launch --workers many --worker-memory 3x --grace soon --name 'Bad Name' "
+        "tarin.py -- --epochs 'a b'"
+    )
+
+
+async def test_a_plan_says_what_would_fit(post: Post, service: Service) -> None:
+    """Where room is short, the number that fits comes with the sentence, also without a program."""
+    free = service.manager.options().memory.free
+    each = int(free / 4.5 / 2**20)
+    said = {"workers": 6, "worker_memory": f"{each}Mi"}
+    _, told = await post("clusters/plan", options=said)
+    (problem,) = (p for p in told["problems"] if p["option"] == "workers")
+    assert problem["fits"] in (3, 4, 5)
+    assert f"{problem['fits']} workers of {each}Mi fit" in problem["message"]
+    assert "name a file" in wrong(told)["program"]
+    said["workers"] = problem["fits"]
+    _, told = await post("clusters/plan", program="project/train.py", options=said)
+    assert told["problems"] == []
+    assert told["name"] == "train"
+
+
+async def test_a_plan_tells_what_is_left_of_a_budget(
+    post: Post, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before a launch, and without standing against it; with none left it does."""
+    file = tmp_path / "limits.json"
+    monkeypatch.setenv("TFCLUSTER_LIMITS", str(file))
+    file.write_text(json.dumps({"budget": {"cpuHours": 20}}))
+    _, told = await post("clusters/plan", program="project/train.py")
+    assert (told["told"], told["problems"]) == (["20 of 20 CPU·h left this week"], [])
+    file.write_text(json.dumps({"budget": {"cpuHours": 0}}))
+    _, told = await post("clusters/plan", program="project/train.py")
+    assert [problem["field"] for problem in told["problems"]] == ["budget.cpuHours"]
+    code, told = await post("clusters", program="project/train.py")
+    assert code == 409
+    assert "you have no CPU·h at all" in told["detail"]
+
+
+async def test_a_plan_leaves_nothing(post: Post, root: Path, tmp_path: Path) -> None:
+    """A plan stores no snapshot, not even of a large program."""
+    (root / "project" / "train.py").write_text(f"{HELLO}X = '{'x' * 100_000}'\n")
+    code, told = await post("clusters/plan", program="project/train.py")
+    assert (code, told["problems"]) == (200, [])
+    for left in ("state", "tfcluster"):
+        assert not os.path.exists(f"{tmp_path}/{left}")
+
+
+async def test_a_plan_asks_no_url(post: Post) -> None:
+    """While a person types an address, nothing is fetched; what is no address is told."""
+    with socket.create_server(("127.0.0.1", 0)) as site:
+        site.setblocking(False)
+        _, told = await post(
+            "clusters/plan", program=f"http://127.0.0.1:{site.getsockname()[1]}/train.py"
+        )
+        with pytest.raises(BlockingIOError):
+            site.accept()
+    assert told["problems"] == []
+    assert told["name"] == "train"
+    _, told = await post("clusters/plan", program="gopher://h/train.py")
+    assert "gopher:// is not supported" in wrong(told)["program"]
+
+
+async def test_a_name_that_runs_is_refused_by_plan_and_launch(post: Post) -> None:
+    """The plan says in the same words what the launch would be refused for."""
+    words = {"program": "sleep.py", "name": "digits", "options": {"workers": 1}}
+    code, _ = await post("clusters", **words)
+    assert code == 201
+    _, told = await post("clusters/plan", **words)
+    assert wrong(told).keys() == {"name"}
+    code, refused = await post("clusters", **words)
+    assert (code, refused["title"]) == (409, "NameTaken")
+    assert "choose another name" in refused["detail"]
+    assert "choose another name" in wrong(told)["name"]
+
+
+async def test_whether_a_program_speaks_of_parameter_servers_counts(post: Post) -> None:
+    """The line stays short: what the program asks for by itself is not in it."""
+    _, told = await post("clusters/plan", program="project/ps.py", arguments=["{x}"])
+    assert told["line"] == "%tfcluster launch ps.py -- '{{x}}'"
+    assert told["folder"] == "project"
+    _, told = await post("clusters/plan", cell=HELLO, options={"workers": 3})
+    assert told["line"] == "%%tfcluster launch --workers 3"
+    assert told["folder"] == ""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"options": {"env": 5}},
+        {"options": {"env": [["A"]], "workers": [1], "grace": {}, "memory": False}},
+        {"options": {"workers": 10**300, "cpu": 10**300, "grace": 1e308}},
+        {"options": {"workers": "9" * 5000}},
+        {"options": {"file": "/etc/passwd", "within": 1, "folder": "/"}},
+        {"options": {"self": 1}},
+        {"options": {"function": "x", "workspace": "/", "args": [], "words": {}}},
+        {"options": {"python": "\0", "mode": 7}},
+        {"program": "\0", "cell": "x = 1"},
+        {"cell": ""},
+        {"program": "~"},
+        {"arguments": ["\0"]},
+        {"name": "x" * 10_000},
+        {"program": "http://[/x.py", "sha256": "z"},
+    ],
+)
+async def test_no_words_break_a_plan_or_launch_anything(
+    post: Post, service: Service, body: dict[str, object]
+) -> None:
+    """Whatever is asked for is refused in words: problems of a plan, a 4xx of a launch."""
+    code, told = await post("clusters/plan", **body)
+    assert code == 200 and told["problems"] and all(p["allowed"] for p in told["problems"])
+    code, refused = await post("clusters", **body)
+    assert code in (409, 422) and refused["problems"]
+    assert service.manager.list() == []

@@ -1,0 +1,87 @@
+"""What may happen to runs on Kubernetes under chaos: the actions, how often, and the program.
+
+The program reads its words in its own /tmp, where the machine that has the node writes them.
+"""
+
+from __future__ import annotations
+
+from support.chaos.plan import OBEYS
+
+WORD = "tmp/word"
+"""Below the root of a task's container."""
+LINES = 40
+"""So many lines a program prints when it ends well, that all have to be in /log."""
+MEMBER = (
+    f"""
+import os, signal, subprocess, sys, time
+
+uid, task = os.environ["TFCLUSTER_RUN_UID"], os.environ["TFCLUSTER_TASK"]
+print("up", uid, task, flush=True)
+done = ""
+while True:
+    time.sleep(0.2)
+    try:
+        number, word = open("/{WORD}").read().split()
+    except (OSError, ValueError):
+        continue
+    if number == done:
+        continue
+    done = number
+    if word == "finish":
+        for line in range({LINES}):
+            print("end", uid, task, line)
+        sys.stdout.flush()
+"""
+    + OBEYS
+)
+
+SERVERS = (
+    "kube-apiserver",
+    "etcd",
+    "kubelet",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "coredns",
+    "containerd",
+    "operator",
+    "brick",
+    "kubelet-2",
+    "containerd-2",
+    "kube-proxy-2",
+    "node-2",
+)
+"""What is killed and stays away for some steps; one at a time."""
+WEIGHTS = {
+    "launch": 14,
+    "rerun": 5,
+    "stop": 5,
+    "delete": 5,
+    "at_once": 3,
+    "tell": 14,
+    "finish": 12,
+    **{f"lose_{server.replace('-', '_')}": 1 for server in SERVERS},
+    "lose_operator": 4,
+    "cut": 4,
+    "kill_task": 4,
+    "kill_program": 4,
+    "kill_shim": 3,
+    "delete_pod": 4,
+    "force_pod": 3,
+    "delete_job": 3,
+    "meddle": 4,
+    "die_launching": 5,
+    "die_stopping": 3,
+    "die_deleting": 3,
+    "die_reading": 3,
+    "notebook": 4,
+    "kill_cell": 3,
+    "delete_notebook": 3,
+}
+"""Servers die so rarely that runs come to something meanwhile."""
+EVENLY = {action: max(3, weight // 2) for action, weight in WEIGHTS.items()}
+"""The same where there are few steps."""
+ON_TASKS = {
+    *("tell", "finish", "stop", "kill_task", "kill_program", "kill_shim", "delete_pod"),
+    *("force_pod", "delete_job", "meddle", "die_stopping", "die_reading"),
+}
+"""What happens to tasks, or to a run that has some."""

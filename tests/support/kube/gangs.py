@@ -1,0 +1,110 @@
+"""Fake nodes with little room, a user whose tasks run there, and what is said on the namespace.
+
+The operator is a process of its own for that user, so that each test has the policy that it needs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubenode import kwok
+from kubenode.commands import wait_until
+from support.kube.kubectl import Object
+from support.kube.operator import Tenant, policy, spec_of
+from support.kube.operator_modes import Installed, Process
+from support.kube.under_test import UnderTest
+
+from tfcluster_magic.spec import Replicas, ReplicaSet, Resources, Spec
+
+NODES = 4
+CORES = 8
+"""Of each node; tasks of five cores have one each, three of two cores fit on one together."""
+POOL: Object = {
+    "nodeSelector": {"type": "kwok"},
+    "tolerations": [{"key": kwok.KEY, "operator": "Exists"}],
+    "dataClaim": "",
+    "logClaim": "",
+    "workspaceClaim": "",
+    "requireNetworkPolicy": False,
+}
+VOLCANO = ("volcano", "kwok", "node-inside")
+
+
+@pytest.fixture(scope="module")
+def there(
+    cluster: UnderTest, new_tenant: Callable[[], Tenant], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Tenant]:
+    """Fake nodes, and a user whose tasks run on them: an operator of their own looks after that."""
+    assert cluster.own
+    kwok.fake_nodes(cluster.own.first, NODES, str(CORES), "32Gi")
+    tenant = new_tenant()
+    served = tenant.operator
+    served.stop()
+    folder = tmp_path_factory.mktemp("gangs")
+    tenant.operator = Process(tenant.name, tenant.kubectl.kubeconfig, folder)
+    operate(cluster, tenant)
+    yield tenant
+    tenant.kubectl("delete", "tfclusters", "--all")
+    tenant.operator.stop()
+    if isinstance(served, Installed):
+        served.start()
+    cluster.kubectl("delete", "node", "-l", kwok.LABEL)
+
+
+@pytest.fixture(autouse=True)
+def left_clean(there: Tenant) -> Iterator[None]:
+    """No test leaves runs behind that take the next one's room."""
+    yield
+    there.kubectl("delete", "tfclusters", "--all")
+    wait_until(
+        lambda: not there.kubectl.every("pod", "tfcluster.dev/name"), "no pod is left", seconds=120
+    )
+
+
+def operate(cluster: UnderTest, tenant: Tenant, **more: Any) -> None:
+    """Start the operator anew with other words of its policy."""
+    assert isinstance(tenant.operator, Process)
+    tenant.operator.stop()
+    said = policy(cluster, **{**POOL, **more})
+    (tenant.operator.folder / "policy.yaml").write_text(said)
+    tenant.operator.start()
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    """A program that nobody runs: fake pods only say that they do."""
+    file = tmp_path / "waits.py"
+    file.write_text("pass\n")
+    return file
+
+
+def wish(program: Path, workers: int, ps: int, cpu: float) -> Spec:
+    """A cluster whose tasks ask for so many cores each."""
+    each = Resources(cpu=cpu, memory="1Gi")
+    tasks = ReplicaSet(
+        worker=Replicas(count=workers, resources=each), ps=Replicas(count=ps, resources=each)
+    )
+    return spec_of(program, replicas=tasks)
+
+
+def stop(tenant: Tenant, *names: str) -> None:
+    """End runs, and wait until they gave everything back."""
+    for name in names:
+        body = json.dumps({"spec": {"stop": {"reason": "the test is over", "by": "test"}}})
+        tenant.kubectl("patch", "tfcluster", name, "--type=merge", "-p", body)
+    for name in names:
+        tenant.wait(name, lambda s: s.get("releasedAt"), "it gave everything back", seconds=120)
+
+
+def hosts(tenant: Tenant, name: str) -> list[str]:
+    """The nodes of the tasks of a run, of each task one."""
+    return [n for pod in tenant.pods(name) if (n := pod["spec"].get("nodeName"))]
+
+
+def annotate(cluster: UnderTest, tenant: Tenant, *marks: str) -> None:
+    """Say on the namespace how its tasks are placed, as an administrator does."""
+    cluster.kubectl("annotate", "namespace", tenant.name, *marks, "--overwrite")

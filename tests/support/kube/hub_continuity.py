@@ -1,0 +1,77 @@
+"""Somebody who works at the hub while an administrator does something to it: is all as it was?
+
+`begin` has a kernel with a variable and a cluster that goes on. `is_unharmed` asks, with the
+cookies that the browser had then, for everything that must not have noticed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kubenode.commands import wait_until
+from support.hub.visitor import Visitor
+from support.kube.hub import Hub
+
+CELL = """
+%load_ext tfcluster_magic
+open("steady.py", "w").write("import time\\nwhile True:\\n    time.sleep(1)")
+run = %tfcluster launch --workers 1 --name steady --worker-cpu 0.01 --worker-memory 64Mi steady.py
+kept = "as it was"
+"""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What ran when it began."""
+
+    hub: Hub
+    visitor: Visitor
+    kernel: str
+    pods: Mapping[str, str]
+    """The uid and starts of each pod, by its name."""
+
+    def is_unharmed(self) -> bool:
+        """Whether the browser is signed in, and its kernel and the same pods run.
+
+        Raises:
+            AssertionError: something is gone that waiting does not bring back.
+        """
+        found = _pods(self.hub, self.visitor)
+        assert found == self.pods, f"{found} instead of {self.pods}"
+        own = f"user/{self.visitor.name}"
+        if self.visitor.ask("GET", "hub/api/user").status_code != 200:
+            return False
+        if self.visitor.get(f"{own}/api/kernels/{self.kernel}").status_code != 200:
+            return False
+        said = self.visitor.execute(own, self.kernel, "print(kept, run.status.phase.value)")
+        assert said == "as it was Running\n", said
+        return True
+
+
+def begin(hub: Hub, visitor: Visitor) -> Standing:
+    """Have a kernel, and a cluster that has begun, beside a notebook that answers."""
+    own = f"user/{visitor.name}"
+    kernel = visitor.kernel(own)
+    said = visitor.execute(own, kernel, CELL)
+    inside = hub.namespace(visitor.name)
+
+    def runs() -> bool:
+        found = inside.every("tfcluster")
+        assert found, said
+        return any(each.get("status", {}).get("phase") == "Running" for each in found)
+
+    wait_until(runs, "the cluster steady runs", seconds=120)
+    return Standing(hub, visitor, kernel, _pods(hub, visitor))
+
+
+def _pods(hub: Hub, visitor: Visitor) -> dict[str, str]:
+    return {
+        each["metadata"]["name"]: f"{each['metadata']['uid']} {_starts(each)}"
+        for each in hub.namespace(visitor.name).every("pod")
+    }
+
+
+def _starts(pod: Mapping[str, object]) -> list[int]:
+    found = pod["status"]["containerStatuses"]  # type: ignore[index]
+    return [each["restartCount"] for each in found]

@@ -1,0 +1,220 @@
+"""Installs the hub of this clone on the tests' cluster: k8s/overlays/hub-* with images of now.
+
+`rendered` says what an administrator would apply, `apply` applies it. The hub has a service beside
+its own, whose token `hubs.Hub.api` uses; everything else is as the overlays have it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from kubenode import images, paths, registry
+from support.kube.operator import dns, dns_patches
+from support.kube.operator import policy as policy_of_tasks
+
+if TYPE_CHECKING:
+    from support.kube.kubectl import Object
+    from support.kube.under_test import UnderTest
+
+NAMESPACE = "tfcluster-hub"
+STATE, AUDIT, ARCHIVES = "hub-state", "console-audit", "console-archives"
+"""Claims of the hub, and folders of node-1 on which they lie."""
+ROOM = "24m"
+"""Of the volume of archives: a user's data can be more."""
+PREFIX = "/tf/"
+TOKEN = "tests-" + "0" * 32
+SCOPES = ["admin:users", "admin:servers", "admin:groups", "tokens", "access:servers"]
+MISSING = "registry:5000/notebook:is-not-there"
+APPENDED = f"""
+c.TenantSpawner.patience_seconds = 5
+c.TenantSpawner.lost_seconds = 5
+c.Spawner.poll_interval = 5
+c.JupyterHub.services.append({{"name": "tests", "api_token": "{TOKEN}"}})
+c.JupyterHub.load_roles.append({{"name": "tests", "services": ["tests"], "scopes": {SCOPES!r}}})
+c.KubeSpawner.args.append("--LabApp.expose_app_in_browser=True")
+c.JupyterHub.last_activity_interval = 5  # idle notebooks are found within seconds
+c.Spawner.environment.update({{"JUPYTERHUB_ACTIVITY_INTERVAL": "5"}})
+services = c.JupyterHub.services.get_value([])
+(culler,) = [each for each in services if each["name"] == "idle-culler"]
+culler["command"][culler["command"].index("--cull-every=60")] = "--cull-every=5"
+"""
+OWN_DISK = "tests-own-disk"
+"""A group whose claims are of the class of this name, which test_console_measured.py makes."""
+HUGE = {"name": "huge", "title": "Too large", "cpu": 512, "memory": "4Ti"}
+
+
+def policy(cluster: UnderTest) -> str:
+    """What users get on the cluster of the tests."""
+    notebook = cluster.description.images["notebook"]
+    small = {"name": "small", "cpu": 0.01, "memory": "256Mi", "memoryLimit": "2Gi"}
+    storage = {"class": cluster.description.storage_class, "workspace": "200Mi"}
+    said = {
+        "default": {
+            "sizes": [small, HUGE],
+            "storage": {**storage, "data": "100Mi", "log": "100Mi"},
+        },
+        "groups": {
+            "ml": {"sizes": [small, {**small, "name": "large", "title": "Large, of the group ml"}]},
+            "brief": {"idle": {"cull": 5}},
+            OWN_DISK: {
+                "storage": {"class": OWN_DISK, "workspace": "50Mi", "data": "50Mi", "log": "50Mi"}
+            },
+        },
+        "images": [{"name": "notebook", "image": notebook}, {"name": "lost", "image": MISSING}],
+        **dns(cluster),
+    }
+    return yaml.safe_dump(said)
+
+
+def rendered(
+    cluster: UnderTest,
+    folder: Path,
+    way: str = "ingress",
+    prefix: str = PREFIX,
+    *,
+    settings: Sequence[str] = (),
+    files: Mapping[str, str] = MappingProxyType({}),
+    ingress: Sequence[Object] = (),
+    pool: Mapping[str, Any] = MappingProxyType({}),
+) -> str:
+    """What `kubectl kustomize k8s/overlays/hub-<way>` says for the tests' cluster.
+
+    `settings` are more lines of hub-settings, `files` more files of hub-config with their text,
+    `ingress` operations that change the Ingress, `pool` the nodes of all but notebooks, by
+    `nodeSelector` and `tolerations`.
+    """
+    copy = folder / f"hub-{way}-{prefix.strip('/').replace('/', '-')}"
+    for part in ("k8s", "hub_config"):
+        shutil.copytree(paths.ROOT / part, copy / part, ignore=shutil.ignore_patterns("proxy"))
+    with (copy / "hub_config" / "jupyterhub_config.py").open("a") as config:
+        config.write(APPENDED)
+    (copy / "hub_config" / "policy.yaml").write_text(policy(cluster))
+    if files:
+        _add_files(copy / "hub_config", files)
+    (copy / "k8s" / "base" / "policy.yaml").write_text(policy_of_tasks(cluster, **pool))
+    overlay = copy / "k8s" / "overlays" / f"hub-{way}"
+    said = yaml.safe_load((overlay / "kustomization.yaml").read_text())
+    for image in said["images"]:
+        reference = _pushed(cluster, image["name"].removeprefix("tfcluster/"))
+        image["newName"], _colon, image["newTag"] = reference.rpartition(":")
+    said["configMapGenerator"][0]["literals"] = [
+        f"TFCLUSTER_HUB_BASE_URL={prefix}",
+        f"TFCLUSTER_HUB_NOTEBOOK_IMAGE={cluster.description.images['notebook']}",
+        *settings,
+    ]
+    patches = [*_patches(cluster, way), *(_patch("Ingress", "hub", each) for each in ingress)]
+    said["patches"] = [*said.get("patches", []), *patches, *_placed(pool)]
+    (overlay / "kustomization.yaml").write_text(yaml.safe_dump(said))
+    return cluster.kubectl("kustomize", str(overlay))
+
+
+def _add_files(folder: Path, files: Mapping[str, str]) -> None:
+    said = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    for name, text in files.items():
+        (folder / name).write_text(text)
+        said["configMapGenerator"][0]["files"].append(name)
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(said))
+
+
+def _pushed(cluster: UnderTest, name: str) -> str:
+    assert cluster.own, "the hub's images can be brought to our own node alone"
+    image = images.build(name)
+    registry.push(image, cluster.own.first)
+    return image.reference
+
+
+def _patches(cluster: UnderTest, way: str) -> Sequence[Object]:
+    known = cluster.description
+    # The node's own disk, as a site would have it: a database does not belong on GlusterFS.
+    state = {
+        "op": "add",
+        "path": "/spec/storageClassName",
+        "value": "" if cluster.own else known.storage_class,
+    }
+    found = [_patch("PersistentVolumeClaim", name, state) for name in (STATE, AUDIT, ARCHIVES)]
+    found += dns_patches(cluster)
+    if way == "ingress":
+        name = {"op": "add", "path": "/spec/ingressClassName", "value": known.ingress_class}
+        return [*found, _patch("Ingress", "hub", name)]
+    gateway = [{"name": "traefik", "namespace": "kube-system"}]
+    parents = {"op": "replace", "path": "/spec/parentRefs", "value": gateway}
+    return [*found, _patch("HTTPRoute", "hub", parents)]
+
+
+def _placed(pool: Mapping[str, Any]) -> Sequence[Object]:
+    """The patch by which every Deployment runs on these nodes alone."""
+    if not pool:
+        return []
+    inside = "/spec/template/spec"
+    chosen = {"op": "add", "path": f"{inside}/nodeSelector", "value": pool["nodeSelector"]}
+    tolerated = ({"path": f"{inside}/tolerations/-", "value": each} for each in pool["tolerations"])
+    return [_patch("Deployment", ".*", chosen, *({"op": "add", **each} for each in tolerated))]
+
+
+def _patch(kind: str, name: str, *operations: Object) -> Object:
+    return {"target": {"kind": kind, "name": name}, "patch": json.dumps(operations)}
+
+
+def apply(cluster: UnderTest, text: str) -> None:
+    """Apply what `rendered` says, and wait until its four Deployments are ready."""
+    every = ["apply", "--server-side", "--force-conflicts", "-f", "-"]
+    cluster.kubectl(*every, stdin=text, seconds=180)
+    inside = cluster.kubectl.within(NAMESPACE)
+    for name in ("proxy", "hub", "tenancy", "console"):
+        inside("rollout", "status", f"deployment/{name}", "--timeout=60s", seconds=70)
+
+
+def reapply(cluster: UnderTest, text: str) -> None:
+    """As `apply`, but for the policy, to which tests beside add what their groups have."""
+    every = yaml.safe_load_all(text)
+    kept = [each for each in every if each["metadata"]["name"] != "tfcluster-hub-policy"]
+    apply(cluster, yaml.safe_dump_all(kept))
+
+
+def own_disk(cluster: UnderTest, claim: str = STATE) -> Object:
+    """A volume on the disk of node-1, for a claim of the hub, with an empty folder of its own."""
+    assert cluster.own
+    folder = disk(claim)
+    cluster.own.first.run(["install", "-d", "-o1000", "-g100", "-m700", folder])
+    if claim == ARCHIVES:
+        options = f"size={ROOM},uid=1000,gid=100,mode=700"
+        mount = f"mountpoint -q {folder} || mount -t tmpfs -o {options} archives {folder}"
+        cluster.own.first.run(["sh", "-c", mount])
+    term = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-1"]}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": claim},
+        "spec": {
+            "capacity": {"storage": "50Gi" if claim == ARCHIVES else "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "claimRef": {"namespace": NAMESPACE, "name": claim},
+            "local": {"path": folder},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [term]}]}},
+        },
+    }
+
+
+def disk(claim: str) -> str:
+    """The folder of node-1 on which a claim of the hub lies."""
+    return f"/var/lib/tfcluster/{claim}"
+
+
+def bring_secrets(cluster: UnderTest) -> str:
+    """Run the documented command; what it tells an administrator."""
+    environment = {**os.environ, "KUBECONFIG": cluster.kubectl.kubeconfig}
+    words = [sys.executable, "-m", "tfcluster_magic.hub", "secrets"]
+    made = subprocess.run(
+        words, env=environment, cwd=paths.ROOT, capture_output=True, text=True, check=True
+    )
+    cluster.kubectl("apply", "-f", "-", stdin=made.stdout)
+    return made.stderr

@@ -1,0 +1,286 @@
+"""The operator under test, and namespaces of users as the hub makes them.
+
+`operator` installs the custom resource and the operator from `k8s/`, in the image of this clone,
+once for all tests. With TFCLUSTER_KUBE_OPERATOR=process it runs as a process beside the tests, one
+for each tenant's namespace and for nothing else: on a cluster that others use, and while the
+operator itself is being written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from kubenode import images, paths, registry
+from kubenode.commands import locked
+from support.kube.operator_modes import Installed, Process
+from support.kube.tenants import user_rules
+from support.kube.turns import OPERATOR, folder_of_all
+
+from tfcluster_magic import program
+from tfcluster_magic.kube.objects import custom_resource
+from tfcluster_magic.kube.objects.network_policy import DnsResolver, dns_rules
+from tfcluster_magic.spec import Replicas, ReplicaSet, Resources, Spec
+
+if TYPE_CHECKING:
+    from support.kube.kubectl import Kubectl, Object
+    from support.kube.under_test import UnderTest
+
+VARIABLE = "TFCLUSTER_KUBE_OPERATOR"
+SYSTEM = "tfcluster-system"
+CLAIMS = ("data", "log", "workspace")
+SMALL = Resources(memory="1Gi")  # a limit of cores would make each start of Python take seconds
+
+
+@dataclass
+class Tenant:
+    """A user's namespace, and the operator that looks after it."""
+
+    kubectl: Kubectl
+    operator: Process | Installed
+    image: str
+    made: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The namespace."""
+        return self.kubectl.namespace
+
+    def let(self, user: str) -> None:
+        """Give an account what the owner of this namespace may do."""
+        head = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding"}
+        group = "rbac.authorization.k8s.io"
+        role = {"apiGroup": group, "kind": "Role", "name": "tfcluster-user"}
+        subject = {"apiGroup": group, "kind": "User", "name": user}
+        self.kubectl.apply(
+            {**head, "metadata": {"name": user}, "roleRef": role, "subjects": [subject]}
+        )
+
+    def launch(self, name: str, spec: Spec) -> None:
+        """POST a run, `digits-1`, as a client does."""
+        cluster, _dash, run = name.rpartition("-")
+        self.kubectl(
+            "create", "-f", "-", stdin=json.dumps(custom_resource.write(cluster, int(run), spec))
+        )
+
+    def status(self, name: str) -> Object:
+        """The status of a run as it is written."""
+        found: Object = self.kubectl.get("tfcluster", name).get("status", {})
+        return found
+
+    def wait(
+        self, name: str, condition: Callable[[Object], object], what: str, seconds: float = 240
+    ) -> Object:
+        """Wait until something is true of a run's status, and return that."""
+        found = self.kubectl.wait(
+            "tfcluster", name, lambda run: condition(run.get("status") or {}), what, seconds
+        )
+        status: Object = found["status"]
+        return status
+
+    def phase(self, name: str, phase: str, seconds: float = 240) -> Object:
+        """Wait until a run is in this phase, and return its status; another end is an error."""
+        final = {"Succeeded", "Failed", "Stopped"}
+        status = self.wait(name, lambda s: s.get("phase") in {phase, *final}, phase, seconds)
+        assert status["phase"] == phase, status
+        return status
+
+    def pods(self, name: str, task_type: str = "") -> list[Object]:
+        """The pods of a run."""
+        more = f",tfcluster.dev/task-type={task_type}" if task_type else ""
+        return list(self.kubectl.every("pod", f"tfcluster.dev/name={name}{more}"))
+
+    def left_of(self, name: str) -> list[str]:
+        """Everything in the namespace that belongs to a run, as kind/name."""
+        kinds = "tfclusters,pods,jobs,services,configmaps,networkpolicies,pvc,endpointslices"
+        said = self.kubectl("get", kinds, "-l", f"tfcluster.dev/name={name}", "-o", "name")
+        runs = self.kubectl("get", "tfclusters", "-o", "name").split()
+        return said.split() + [run for run in runs if run.endswith(f"/{name}")]
+
+
+def spec_of(
+    source: str | Path, *arguments: str, workers: int = 1, ps: int = 0, **more: Any
+) -> Spec:
+    """A wish to run a program of this clone, with tasks that ask for little."""
+    taken, _warnings = program.snapshot(
+        str(source), arguments=arguments, workspace=Path("/nonexistent"), cwd=paths.ROOT
+    )
+    replicas = ReplicaSet(
+        worker=Replicas(count=workers, resources=SMALL), ps=Replicas(count=ps, resources=SMALL)
+    )
+    return Spec(program=taken, **{"replicas": replicas, **more})
+
+
+def install(cluster: UnderTest, image: str, folder: Path) -> None:
+    """Apply `k8s/overlays/test` with this image of the operator and the tests' policy."""
+    copy = folder / "k8s"
+    shutil.copytree(paths.ROOT / "k8s", copy)
+    test = copy / "overlays" / "test" / "kustomization.yaml"
+    overlay = yaml.safe_load(test.read_text())
+    name, _colon, tag = image.rpartition(":")
+    overlay["patches"] = dns_patches(cluster)
+    overlay["images"] = [{"name": "tfcluster/operator", "newName": name, "newTag": tag}]
+    test.write_text(yaml.safe_dump(overlay))
+    (copy / "base" / "policy.yaml").write_text(policy(cluster))
+    cluster.kubectl("apply", "-k", str(test.parent), "--server-side", "--force-conflicts")
+    system = cluster.kubectl.within(SYSTEM)
+    system("rollout", "status", "deployment/operator", "--timeout=120s", seconds=150)
+
+
+def policy(cluster: UnderTest, **more: Any) -> str:
+    """What tasks get on the cluster of the tests; `more` are other words of the policy."""
+    said = {
+        "defaultImage": cluster.description.images["notebook"],
+        "defaultCpu": 0.01,
+        "priorityClass": "tfcluster-task",
+        "annotations": ["tests.tfcluster.dev/*"],
+        "storageClass": cluster.description.storage_class,
+        # A process tries that in the tenant's own namespace, which takes it most of a minute.
+        "requireNetworkPolicy": "network-policy" in cluster.description.can and not as_processes(),
+        **dns(cluster),
+        # Where the node has Volcano, too, only test_gangs.py asks for it.
+        "gang": False if "volcano" in cluster.description.can else "auto",
+        **more,
+    }
+    return yaml.safe_dump(said)
+
+
+def dns(cluster: UnderTest) -> Object:
+    """Return `dns` for a policy: on our own node the server's address, as for a node-local cache;
+    on another cluster the pods that most clusters have.
+    """
+    return {"dns": [{"network": cluster.own.first.ip}]} if cluster.own else {}
+
+
+def dns_patches(cluster: UnderTest) -> list[Object]:
+    """Return the patches for an overlay of a cluster whose DNS is not in the usual place."""
+    if not cluster.own:
+        return []
+    servers = [DnsResolver(network=cluster.own.first.ip)]
+    said = {"op": "replace", "path": "/spec/egress", "value": dns_rules(servers)}
+    return [{"target": {"kind": "NetworkPolicy", "name": "dns"}, "patch": json.dumps([said])}]
+
+
+def tenancy(name: str, storage_class: str) -> list[Object]:
+    """What a user's namespace is made of."""
+    labels = {
+        "pod-security.kubernetes.io/enforce": "restricted",
+        "tfcluster.dev/tenant": "true",
+        "tfcluster-tests": "true",
+    }
+    claims = [
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": claim, "namespace": name},
+            "spec": {
+                "accessModes": ["ReadWriteMany"],
+                "storageClassName": storage_class,
+                "resources": {"requests": {"storage": "100Mi"}},
+            },
+        }
+        for claim in CLAIMS
+    ]
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role"}
+    denied = {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": "default-deny", "namespace": name},
+        "spec": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]},
+    }
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}},
+        *claims,
+        {**role, "rules": user_rules(), "metadata": {"name": "tfcluster-user", "namespace": name}},
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": "tfcluster-operator-secrets", "namespace": name},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "ClusterRole",
+                "name": "tfcluster-operator-secrets",
+            },
+            "subjects": [{"kind": "ServiceAccount", "name": "operator", "namespace": SYSTEM}],
+        },
+        denied,
+    ]
+
+
+@pytest.fixture(scope="session")
+def installed(
+    cluster: UnderTest, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Installed | None:
+    """The operator for all namespaces; None when it shall run as a process for each."""
+    if not as_processes():
+        assert cluster.own, "the operator's image can be brought to our own node alone"
+        folder = folder_of_all(request.config)
+        with locked(folder / "install.lock", waiting_for="it installs the operator"):
+            if not (done := folder / "installed").exists():
+                image = images.build("operator")
+                registry.push(image, cluster.own.first)
+                install(cluster, image.reference, tmp_path_factory.mktemp("install"))
+                done.touch()
+        return Installed(cluster.kubectl.within(SYSTEM), request.config.stash[OPERATOR])
+    crds, base = paths.ROOT / "k8s" / "crds", paths.ROOT / "k8s" / "base"
+    cluster.kubectl("apply", "-k", str(crds), "--server-side", "--force-conflicts")
+    for each in ("priority.yaml", "admission.yaml"):
+        cluster.kubectl("apply", "-f", str(base / each), "--server-side", "--force-conflicts")
+    return None
+
+
+def as_processes() -> bool:
+    """Whether the operator shall run beside the tests; asked before a test clears the variables."""
+    return _AS_PROCESSES
+
+
+_AS_PROCESSES = os.environ.get(VARIABLE) == "process"
+
+
+@pytest.fixture(scope="session")
+def new_tenant(
+    cluster: UnderTest, installed: Installed | None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[], Tenant]]:
+    """Makes users' namespaces, each looked after by the operator; removes them without waiting."""
+    made: list[Tenant] = []
+
+    def make() -> Tenant:
+        name = f"tenant-{uuid.uuid4().hex[:8]}"
+        cluster.kubectl.apply(*tenancy(name, cluster.description.storage_class))
+        inside = cluster.kubectl.within(name)
+        inside.wait_until_furnished()
+        operator: Process | Installed
+        if installed is None:
+            folder = tmp_path_factory.mktemp("operator")
+            (folder / "policy.yaml").write_text(policy(cluster))
+            operator = Process(name, inside.kubeconfig, folder)
+            operator.start()
+        else:
+            operator = installed
+        made.append(Tenant(inside, operator, cluster.description.images["notebook"]))
+        return made[-1]
+
+    yield make
+    for tenant in made:
+        # Or the namespace stays Terminating: it waits for its pods before it deletes a Job, and a
+        # Job that counts failures by index keeps a failed pod until it could make the next.
+        tenant.kubectl("delete", "tfclusters", "--all", "--wait=false")
+        if isinstance(tenant.operator, Process):
+            tenant.operator.stop()
+    if made:
+        names = [t.name for t in made]
+        cluster.kubectl("delete", "namespace", *names, "--wait=false", "--ignore-not-found")
+
+
+@pytest.fixture(scope="session")
+def tenant(new_tenant: Callable[[], Tenant]) -> Tenant:
+    """A user's namespace that tests share: each launches runs of its own names."""
+    return new_tenant()

@@ -1,0 +1,119 @@
+"""The operator as a test has it: a process beside the tests, or a Deployment of the cluster."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kubenode import paths
+from kubenode.commands import wait_until
+
+if TYPE_CHECKING:
+    from support.kube.kubectl import Kubectl
+    from support.kube.turns import Turn
+
+
+@dataclass
+class Process:
+    """The operator beside the tests, for one namespace."""
+
+    namespace: str
+    kubeconfig: str
+    folder: Path
+    program: subprocess.Popen[bytes] | None = None
+    port: int = 0
+    offset: int = 0
+    """Where in its log the present process begins."""
+
+    def start(self) -> float:
+        """Start it; seconds until it was ready."""
+        began = time.monotonic()
+        self.begin()
+
+        def is_ready() -> bool:
+            assert self.alive, self._said()
+            return self.is_ready()
+
+        wait_until(is_ready, f"the operator for {self.namespace} is ready", seconds=120, every=0.05)
+        return time.monotonic() - began
+
+    def begin(self) -> None:
+        """Start it, and wait for nothing."""
+        log = self.folder / "operator.log"
+        words = [sys.executable, "-m", "tfcluster_magic.operator", f"--namespace={self.namespace}"]
+        words += [f"--policy={self.folder}/policy.yaml", "--health-port=0", "--identity=tests"]
+        environment = {**os.environ, "KUBECONFIG": self.kubeconfig, "TFCLUSTER_LANGUAGE": "en"}
+        with log.open("ab") as to:
+            self.offset, self.port = to.tell(), 0
+            self.program = subprocess.Popen(words, stderr=to, env=environment, cwd=paths.ROOT)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self.program is not None and self.program.poll() is None
+
+    def is_ready(self) -> bool:
+        """Whether it leads, and has seen everything."""
+        found = [line for line in self._said().splitlines() if "health on port" in line]
+        if found:
+            self.port = int(found[0].rpartition(" ")[2])
+        return self.alive and bool(self.port) and answers(f"http://127.0.0.1:{self.port}/readyz")
+
+    def _said(self) -> str:
+        return (self.folder / "operator.log").read_bytes()[self.offset :].decode()
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        """End it, and wait until it has ended."""
+        if self.program is not None and self.program.poll() is None:
+            self.program.send_signal(how)
+            self.program.wait(30)
+
+    def log(self) -> str:
+        """What it has written so far."""
+        return (self.folder / "operator.log").read_text()
+
+
+@dataclass
+class Installed:
+    """The operator as a Deployment, for all namespaces, also those of other processes of tests."""
+
+    kubectl: Kubectl
+    turn: Turn
+
+    def start(self) -> float:
+        """Start it; seconds until it was ready."""
+        began = time.monotonic()
+        self.kubectl("scale", "deployment/operator", "--replicas=1")
+        self.kubectl("rollout", "status", "deployment/operator", "--timeout=120s", seconds=150)
+        self.turn.share()
+        return time.monotonic() - began
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        """End it when nobody else needs it now, and wait until it has ended; SIGKILL gives it no
+        time.
+        """
+        self.turn.alone()
+        self.kubectl("scale", "deployment/operator", "--replicas=0")
+        options = ["--grace-period=0", "--force"] if how is signal.SIGKILL else []
+        self.kubectl("delete", "pod", "-l", "app=tfcluster-operator", *options)
+
+    def log(self) -> str:
+        """What it has written so far."""
+        return self.kubectl("logs", "-l", "app=tfcluster-operator", "--tail=-1")
+
+
+def answers(address: str) -> bool:
+    """Whether somebody answers there that all is well."""
+    try:
+        with urllib.request.urlopen(address, timeout=2) as reply:
+            return bool(reply.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False

@@ -1,0 +1,163 @@
+"""The user of a tenant's namespace: an account with the user's rights, notebook pods, a kubeconfig.
+
+`operators.new_tenant` makes the namespace; here somebody moves in. The rights are those of
+k8s/base/user.yaml, as a Role of the namespace, so that no test changes what is cluster-wide.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import tarfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from kubenode.paths import ROOT
+from support.kube import workloads
+from support.kube.kubectl import Kubectl, Object
+
+ACCOUNT = "notebook"
+POD = "notebook"
+VOLUMES = {"workspace": "/home/jovyan", "data": "/data", "log": "/log"}
+API = "rbac.authorization.k8s.io"
+TASKS = {"matchLabels": {"app.kubernetes.io/managed-by": "tfcluster-operator"}}
+CLIENT = {"port": 2230, "endPort": 2249, "protocol": "TCP"}
+"""Where In-Graph servers reach the client of a strategy, as docs/kubernetes.md tells."""
+CARRIED = "/tmp/carried"
+CELLS = """
+from IPython.core.interactiveshell import InteractiveShell
+
+shell = InteractiveShell.instance()
+for cell in CELLS:
+    shell.run_cell(cell).raise_error()
+"""
+
+
+def user_rules() -> Sequence[Object]:
+    """The rights that k8s/base gives to a user."""
+    said = yaml.safe_load((ROOT / "k8s" / "base" / "user.yaml").read_text())
+    rules: Sequence[Object] = said["rules"]
+    return rules
+
+
+def rights(rules: Sequence[Object], namespace: str, account: str = ACCOUNT) -> list[Object]:
+    """An account of `namespace`, and a Role with these rules that is bound to it."""
+    head = {"name": account}
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": head},
+        {"apiVersion": f"{API}/v1", "kind": "Role", "metadata": head, "rules": list(rules)},
+        {
+            "apiVersion": f"{API}/v1",
+            "kind": "RoleBinding",
+            "metadata": head,
+            "roleRef": {"apiGroup": API, "kind": "Role", "name": account},
+            "subjects": [subject],
+        },
+    ]
+
+
+def move_in(kube: Kubectl) -> None:
+    """Give a tenant's namespace its user, whose notebooks may reach what they ask; return when the
+    operator serves it.
+    """
+    kube.apply(
+        *rights(user_rules(), kube.namespace),
+        {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": {"name": "notebook"},
+            "spec": {
+                "podSelector": {"matchLabels": {"tfcluster.dev/notebook": "true"}},
+                "policyTypes": ["Ingress", "Egress"],
+                "ingress": [{"from": [{"podSelector": TASKS}], "ports": [CLIENT]}],
+                "egress": [{}],
+            },
+        },
+    )
+    kube("wait", "--for=create", "configmap/tfcluster-options", "--timeout=180s", seconds=200)
+
+
+def notebook(image: str, name: str = POD, **more: Any) -> Object:
+    """A pod as the hub starts it for the user: their account, their volumes, and no more rights."""
+    made = workloads.pod(
+        name,
+        image,
+        "sleep",
+        "86400",
+        volumeMounts=[{"name": volume, "mountPath": at} for volume, at in VOLUMES.items()],
+        env=[{"name": "JUPYTER_IMAGE_SPEC", "value": image}],
+        resources={"requests": {"cpu": "10m", "memory": "256Mi"}},
+        **more,
+    )
+    made["metadata"]["labels"]["tfcluster.dev/notebook"] = "true"
+    claims = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in VOLUMES]
+    made["spec"] |= {
+        "serviceAccountName": ACCOUNT,
+        "automountServiceAccountToken": True,
+        "volumes": claims,
+    }
+    return made
+
+
+def carry(kube: Kubectl, pod: str, files: Iterable[tuple[Path, str]]) -> None:
+    """Put files and folders into a pod, below CARRIED: each with the path that it gets there.
+
+    The package of this clone goes so, because the node may have started with an older image.
+    """
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1) as archive:
+        for source, path in files:
+            archive.add(source, path, filter=_worth_it)
+    into = f"mkdir -p {CARRIED} && base64 -d | tar -xz -C {CARRIED}"
+    text = base64.b64encode(packed.getvalue()).decode()
+    kube("exec", "-i", pod, "--", "sh", "-c", into, stdin=text)
+
+
+def our_package() -> tuple[Path, str]:
+    """The package of this clone, for `carry`; PYTHONPATH=CARRIED then means it."""
+    return ROOT / "tfcluster_magic", "tfcluster_magic"
+
+
+def _worth_it(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    """Leave out what was compiled, and what other tests need."""
+    parts = Path(entry.name).parts
+    others = parts[0] == "tests" and parts[1:2] in (("kube",), ("ui",), ("server",), ("data",))
+    return None if others or "__pycache__" in parts or "labextension" in parts else entry
+
+
+def run_cells(kube: Kubectl, cells: Sequence[str], folder: Path) -> str:
+    """What cells print in the notebook pod, run one after the other by one kernel; `folder` is
+    one of the test's own.
+    """
+    script = folder / "cells.py"
+    script.write_text(CELLS.replace("in CELLS", f"in {list(cells)!r}"))
+    carry(kube, POD, [(script, "cells.py")])
+    command = f"cd && PYTHONPATH={CARRIED} python -W ignore {CARRIED}/cells.py"
+    return kube.exec(POD, "sh", "-c", command, seconds=600)
+
+
+def kubeconfig(kube: Kubectl, where: Path, *, seconds: int = 3600) -> Path:
+    """A kubeconfig of a namespace's user, as on a laptop, with a token that expires."""
+    said = json.loads(kube("config", "view", "--raw", "--minify", "-o", "json"))
+    token = kube("create", "token", ACCOUNT, f"--duration={seconds}s").strip()
+    server: Object = said["clusters"][0]["cluster"]
+    return write_kubeconfig(server, {"token": token}, kube.namespace, where)
+
+
+def write_kubeconfig(server: Object, user: Object, namespace: str, where: Path) -> Path:
+    """A kubeconfig for one server and one user."""
+    context = {"cluster": "tests", "user": "user", "namespace": namespace}
+    said = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "tests", "cluster": server}],
+        "users": [{"name": "user", "user": user}],
+        "contexts": [{"name": "tests", "context": context}],
+        "current-context": "tests",
+    }
+    where.write_text(json.dumps(said))
+    return where

@@ -1,0 +1,97 @@
+"""A run told as a story: a spec, a world of tasks that obey, and a clock that the test moves."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tfcluster_magic.lifecycle import Decision, Observation, ObservedTask, WaitingReason, decide
+from tfcluster_magic.spec import (
+    Cause,
+    Lifecycle,
+    Mode,
+    Phase,
+    Program,
+    ProgramKind,
+    Reason,
+    Replicas,
+    ReplicaSet,
+    Spec,
+    Status,
+    TaskExit,
+    TaskState,
+)
+
+PROGRAM = Program(
+    kind=ProgramKind.FILE, source="train.py", entrypoint="train.py", sha256="0" * 64, serves=True
+)
+
+
+def spec_of(
+    mode: Mode = Mode.BETWEEN_GRAPH, lifecycle: Lifecycle | None = None, **counts: int
+) -> Spec:
+    counts = counts or {"ps": 1, "worker": 2}
+    replicas = {"worker": Replicas(count=0)} | {t: Replicas(count=n) for t, n in counts.items()}
+    program = PROGRAM if mode is Mode.BETWEEN_GRAPH else None
+    return Spec(
+        mode=mode,
+        replicas=ReplicaSet(**replicas),
+        program=program,
+        lifecycle=lifecycle or Lifecycle(),
+    )
+
+
+class Story:
+    """A run, a world of tasks that obey, and a clock: the test moves both."""
+
+    def __init__(self, spec: Spec, *, admitted: bool = True, obeys: bool = True) -> None:
+        self.spec, self.now = spec, 1000.0
+        self.status = Status(phase=Phase.QUEUED, reason=Reason.QUEUED)
+        self.tasks: dict[str, ObservedTask] = {}
+        self.admitted, self.obeys = admitted, obeys
+        self.checkpoint: str | None = None
+        self.why: tuple[WaitingReason, ...] = ()
+        self.not_ready = False
+        self.turn()
+
+    def turn(self) -> Decision:
+        """Decide until nothing changes any more; started tasks become ready, stopped ones end."""
+        for _ in range(20):
+            seen = Observation(
+                tasks=dict(self.tasks),
+                admitted=self.admitted,
+                checkpoint=self.checkpoint,
+                nodes_not_ready=self.not_ready,
+                why=self.why,
+            )
+            self.decision = decide(self.spec, "digits-2", self.status, seen, self.now)
+            before, self.status = self.status, self.decision.status
+            for order in self.decision.start:
+                self.tasks[order.task] = ObservedTask(
+                    name=order.task,
+                    attempt=order.attempt,
+                    state=TaskState.RUNNING,
+                    ready=self.obeys,
+                )
+            for name in self.decision.stop:
+                if self.obeys and self.tasks[name].alive:
+                    self.ends(name, Cause.STOPPED, turn=False)
+            if before == self.status and not self.decision.start and not self.decision.stop:
+                break
+        return self.decision
+
+    def ends(self, task: str, cause: Cause, *, turn: bool = True, **how: object) -> None:
+        task_exit = TaskExit(cause=cause, finished_at=self.now, **how)
+        self.tasks[task] = msgspec.structs.replace(self.tasks[task], exit=task_exit, ready=False)
+        if turn:
+            self.turn()
+
+    def passes(self, seconds: float) -> None:
+        self.now += seconds
+        self.turn()
+
+    @property
+    def outcome(self) -> tuple[Phase, Reason, str | None]:
+        return self.status.phase, self.status.reason, self.status.culprit
+
+    def running(self) -> list[str]:
+        return [t.name for t in self.tasks.values() if t.alive]

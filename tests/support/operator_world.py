@@ -1,0 +1,170 @@
+"""An operator before a server that keeps objects, with the hands of a kubelet and of Jobs."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from typing import Any
+
+from support.kube_server import KubeServer, Object
+from support.polling import wait_until
+from support.project import DATA
+from tfcluster_magic import program
+from tfcluster_magic.kube.api.client import path
+from tfcluster_magic.kube.objects import custom_resource
+from tfcluster_magic.kube.objects.policy import Policy
+from tfcluster_magic.operator.reconcile.controller import Controller
+from tfcluster_magic.operator.scheduling.admission import Admitted, Verdict
+from tfcluster_magic.spec import Lifecycle, Replicas, ReplicaSet, Spec
+
+RECORDED = DATA / "pods"
+RUNS = path("tfclusters", "a")
+JOBS = path("jobs", "a")
+PODS = path("pods", "a")
+SERVICE = path("services", "a", "digits-1")
+
+
+class AdmitAll:
+    """Every run may begin."""
+
+    def decide(self, cluster: object) -> Verdict:
+        return Admitted()
+
+
+class Jobs(KubeServer):
+    """With as much of a Job's controller as says of a suspended Job that it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.notes_suspensions = True
+        self.is_followed = True
+        """Whether watches are told of Jobs."""
+
+    def put(self, path: str, found: Object) -> Object:
+        """See `KubeServer.put`."""
+        if path.startswith(f"{JOBS}/") and self.notes_suspensions:
+            now = {"type": "Suspended", "status": str(bool(found["spec"].get("suspend")))}
+            found.setdefault("status", {})["conditions"] = [now]
+        return super().put(path, found)
+
+    def _tell(self, kind: str, path: str, found: Object) -> None:
+        if self.is_followed or not path.startswith(f"{JOBS}/"):
+            super()._tell(kind, path, found)
+
+
+class World:
+    """A server, an operator before it, and the hands of a Job controller and a kubelet."""
+
+    def __init__(self) -> None:
+        self.server = Jobs()
+        self.server.put("/api/v1/nodes/node-1", node(ready=True))
+        self.leads = True
+        self.controller: Controller | None = None
+        self.admission: Any = AdmitAll()
+        self.policy = Policy()
+        self.unwatched = 0.0
+        self.count = 0
+
+    def operate(self) -> None:
+        """Start an operator, in the place of the one that there was."""
+        self.rest()
+        made = Controller(
+            self.server.api(), "", "a", lambda: self.leads, self.policy, lambda: self.unwatched
+        )
+        made.context.admission = self.admission
+        made.scheduler.begin = lambda: None  # type: ignore[method-assign]
+        made.follow()
+        wait_until(lambda: made.caches.synced)
+        made.begin()
+        self.controller = made
+
+    def rest(self) -> None:
+        """End the operator."""
+        if self.controller is not None:
+            self.controller.end()
+            self.controller = None
+
+    def launch(self, name: str, **more: Any) -> None:
+        """POST a run."""
+        cluster, _dash, run = name.rpartition("-")
+        self.server.put(f"{RUNS}/{name}", custom_resource.write(cluster, int(run), spec(**more)))
+
+    def run(self, name: str) -> Object:
+        """A run as it is now."""
+        return self.server.objects[f"{RUNS}/{name}"]
+
+    def status(self, name: str) -> Object:
+        """Its status."""
+        found: Object = self.run(name).get("status") or {}
+        return found
+
+    def job(self, name: str) -> Object:
+        """A Job as it is now."""
+        return self.server.objects[f"{JOBS}/{name}"]
+
+    def pod(self, job: str, recorded: str, index: int = 0, pod: str = "") -> str:
+        """A recorded pod as one of a Job's; over the one called `pod`, if that is given."""
+        found = json.loads((RECORDED / f"{recorded}.json").read_text())
+        head = found["metadata"]
+        head["labels"] = self.job(job)["spec"]["template"]["metadata"]["labels"]
+        head["annotations"]["batch.kubernetes.io/job-completion-index"] = str(index)
+        self.count += 1
+        name = pod or f"{job}-{index}-{self.count}"
+        head["uid"] = name
+        for field in ("resourceVersion", "creationTimestamp", "name", "ownerReferences"):
+            head.pop(field, None)
+        where = f"{PODS}/{name}"
+        now = f"2026-11-21T20:{self.count // 60:02}:{self.count % 60:02}Z"
+        before = self.server.objects.get(where, {"metadata": {"creationTimestamp": now}})
+        head["creationTimestamp"] = before["metadata"]["creationTimestamp"]
+        head["ownerReferences"] = [{"uid": self.job(job)["metadata"]["uid"]}]
+        self.server.put(where, found)
+        return name
+
+    def wait(self, name: str, condition: Callable[[Object], object]) -> Object:
+        """Wait until something is true of a run's status."""
+        wait_until(lambda: f"{RUNS}/{name}" in self.server.objects and condition(self.status(name)))
+        return copy.deepcopy(self.status(name))
+
+    def phase(self, name: str, phase: str) -> Object:
+        """Wait for a phase."""
+        return self.wait(name, lambda status: status.get("phase") == phase)
+
+    def made(self) -> int:
+        """How many objects were asked for, but Services: these come with the tasks' addresses."""
+        made = [where for method, where in self.server.calls if method == "POST"]
+        return len([where for where in made if not where.endswith("/services")])
+
+
+def node(ready: bool) -> Object:
+    return {
+        "spec": {},
+        "status": {"conditions": [{"type": "Ready", "status": "True" if ready else "Unknown"}]},
+    }
+
+
+def spec(workers: int = 1, ps: int = 0, chief: int = 0, **more: Any) -> Spec:
+    taken, _warnings = program.snapshot(__file__, workspace=RECORDED, cwd=RECORDED)
+    counts = {"worker": workers, "ps": ps, "chief": chief}
+    replicas = ReplicaSet(**{kind: Replicas(count=count) for kind, count in counts.items()})
+    return Spec(program=taken, replicas=replicas, lifecycle=Lifecycle(**more))
+
+
+def up(
+    world: World,
+    name: str = "digits-1",
+    workers: int = 1,
+    ps: int = 0,
+    chief: int = 0,
+    **more: Any,
+) -> None:
+    """A run whose tasks all run."""
+    world.launch(name, workers=workers, ps=ps, chief=chief, **more)
+    counts = {"worker": workers, "ps": ps, "chief": chief}
+    for kind, count in counts.items():
+        if count:
+            wait_until(lambda job=f"{name}-{kind}": f"{JOBS}/{job}" in world.server.objects)
+        for index in range(count):
+            world.pod(f"{name}-{kind}", "running", index, f"{name}-{kind}-{index}-first")
+    world.phase(name, "Running")

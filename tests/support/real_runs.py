@@ -1,0 +1,245 @@
+"""Launches real runs for tests, and looks at them from outside: their records through the manager,
+their processes, sockets and control groups as the kernel shows them.
+
+Every run is recorded, and `close` decides each recording again: what the lifecycle decided live
+must come out of what was written down.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from support.project import ROOT
+from support.recordings import keep
+from tfcluster_magic.backends.local.supervisor import replay
+from tfcluster_magic.output.report import headline
+from tfcluster_magic.runs.manager import ClusterManager, Until
+from tfcluster_magic.spec import Phase, Status, TFCluster
+from tfcluster_magic.spec.names import task_name
+
+EXAMPLES = ROOT / "examples"
+PATIENCE = 240.0
+"""Seconds within which anything here must have happened, on a machine that is busy with others."""
+SECRETS = {
+    "JUPYTERHUB_API_TOKEN": "of-the-hub",
+    "JPY_SESSION_NAME": "of-the-kernel",
+    "JUPYTER_TOKEN": "of-the-server",
+    "JUPYTER_TOKEN_FILE": "/of-the-server",
+}
+LOOPBACK = {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
+
+
+class Run:
+    """One launched run."""
+
+    def __init__(self, manager: ClusterManager, record: TFCluster) -> None:
+        self.manager = manager
+        self.name = record.metadata.name
+        self.uid = record.metadata.uid
+        counts = record.spec.replicas.counts
+        self.tasks = [task_name(t, i) for t in counts for i in range(counts[t])]
+        self.output = Path(record.status.paths["output"])
+        self.folder = Path(record.status.paths["logs"]).parent
+
+    # -- what the record says ----------------------------------------------------------------------
+
+    @property
+    def record(self) -> TFCluster:
+        return self.manager.status(self.name)
+
+    @property
+    def status(self) -> Status:
+        return self.record.status
+
+    def until(
+        self, true: Callable[[Status], object], what: str, within: float = PATIENCE
+    ) -> Status:
+        """The first status of which something is true; looked at every 0.2 s at least."""
+        deadline = time.monotonic() + within
+        status = self.status
+        for seen in self.manager.follow(self.name):
+            status = seen.status if seen is not None else status
+            if true(status):
+                return status
+            assert time.monotonic() < deadline, f"{what}: not within {within:g} s\n{self.story()}"
+        raise AssertionError(f"{what}: it never came to that\n{self.story()}")
+
+    def until_phase(self, phase: Phase) -> Status:
+        return self.until(lambda status: status.phase is phase, phase.value)
+
+    def until_released(self) -> Status:
+        """The status once nothing is left of the run."""
+        found = self.manager.wait(self.name, PATIENCE, until=Until.RELEASED)
+        return found.status
+
+    def until_logged(self, task: str, text: str) -> None:
+        """Wait until a task has printed `text`."""
+        deadline = time.monotonic() + PATIENCE
+        for line in self.manager.logs(self.name, [task], follow=True):
+            if line is not None and text in line.text:
+                return
+            assert time.monotonic() < deadline, f"{task} never said {text!r}\n{self.story()}"
+        raise AssertionError(f"{task} never said {text!r}\n{self.story()}")
+
+    def log(self, task: str) -> str:
+        lines = self.manager.logs(self.name, [task])
+        return "\n".join(line.text for line in lines if line is not None)
+
+    def events(self) -> list[str]:
+        return [event.message for event in self.status.events]
+
+    def story(self) -> str:
+        """All that is known, for the message of a failed test."""
+        parts = [headline(self.record), *self.events()]
+        parts += [f"--- {task}\n{self.log(task)[-2500:]}" for task in self.tasks]
+        return "\n".join(parts)
+
+    # -- what the kernel shows ---------------------------------------------------------------------
+
+    def processes(self, task: str | None = None) -> list[psutil.Process]:
+        """Every process of the run, or of one task of it."""
+        mark = {"TFCLUSTER_RUN_UID": self.uid} | ({"TFCLUSTER_TASK": task} if task else {})
+        return list(_carrying(mark))
+
+    def runtime_of(self, task: str) -> psutil.Process:
+        """The task's `task.py`."""
+        return next(p for p in self.processes(task) if _is_runtime(p))
+
+    def program_of(self, task: str) -> psutil.Process:
+        """The task's program: the child of its `task.py`."""
+        runtime = self.runtime_of(task)
+        return next(p for p in self.processes(task) if p.ppid() == runtime.pid)
+
+    def supervisor(self) -> psutil.Process:
+        return psutil.Process(self.runtime_of(self.tasks[0]).ppid())
+
+    def control_groups(self) -> list[Path]:
+        walked = os.walk("/sys/fs/cgroup")  # it goes on where one of somebody else ends meanwhile
+        return [Path(at, name) for at, below, _ in walked for name in below if self.uid in name]
+
+    def assert_nothing_left(self) -> None:
+        """No process and no control group, while the record is there."""
+        assert self.status.released_at is not None
+        assert [p.cmdline() for p in self.processes()] == []
+        assert self.control_groups() == []
+
+
+class Runs:
+    """Launches runs with folders of their own, in an environment like that of a notebook: with
+    secrets of the hub and the kernel. `close` ends what is left.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.manager = ClusterManager(
+            state_dir=str(folder / "state"),
+            log_dir=str(folder / "log"),
+            data_dir=str(folder / "data"),
+        )
+        self.environment = {
+            **SECRETS,
+            "TFCLUSTER_HOME": str(folder),
+            "TFCLUSTER_STATE_DIR": str(folder / "state"),
+            "TFCLUSTER_RECORD": "1",
+        }
+        self.runs: list[Run] = []
+        self._sources = 0
+
+    def launch(self, program: str | Path | Mapping[str, str] | None, *words: str, **options) -> Run:
+        """Launch a file, a program's text, a folder by its files' texts, or servers (None)."""
+        where = program if program is None else str(self.file(program))
+        options = {"grace": 3.0, **options}
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in self.environment.items():
+                patch.setenv(name, value)
+            record = self.manager.launch(where, words, **options)
+        run = Run(self.manager, record)
+        self.runs.append(run)
+        return run
+
+    def adopt(self, ref: str) -> Run:
+        """A run that somebody else launched with this environment."""
+        run = Run(self.manager, self.manager.status(ref))
+        self.runs.append(run)
+        return run
+
+    def say(self, word: str) -> None:
+        """Leave a file of this name in the data folder, for programs that wait for it."""
+        data = self.folder / "data"
+        data.mkdir(exist_ok=True)
+        (data / word).touch()
+
+    def file(self, program: str | Path | Mapping[str, str]) -> Path:
+        """Where a program lies, written if it is given by its text."""
+        if isinstance(program, Path):
+            return program
+        self._sources += 1
+        folder = self.folder / "source" / str(self._sources)
+        folder.mkdir(parents=True)
+        files = {"train.py": program} if isinstance(program, str) else program
+        for name, text in files.items():
+            (folder / name).write_text(text)
+        return folder / "train.py" if isinstance(program, str) else folder
+
+    def close(self) -> None:
+        """End every run that was not deleted; nothing may be left, and recordings must replay."""
+        known = {record.metadata.uid for record in self.manager.list(all_runs=True)}
+        here = [run for run in self.runs if run.uid in known]
+        for run in here:
+            self.manager.stop(run.name, "the test is over")
+        for run in here:
+            run.until_released()
+            run.assert_nothing_left()
+            recording = (run.folder / "decisions.jsonl").read_bytes().splitlines()
+            for step, today in replay(recording):
+                assert today == step.decision
+            keep(run.name, recording, self.folder)
+
+
+@contextmanager
+def runs_in(folder: Path) -> Iterator[Runs]:
+    """Runs below `folder`, ended and checked in the end."""
+    runs = Runs(folder)
+    try:
+        yield runs
+    finally:
+        runs.close()
+
+
+def _carrying(mark: Mapping[str, str]) -> Iterator[psutil.Process]:
+    marks = {f"{name}={value}".encode() for name, value in mark.items()}
+    for pid in psutil.pids():
+        with contextlib.suppress(OSError, psutil.Error):  # gone, or another user's
+            if marks <= set(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")):
+                process = psutil.Process(pid)
+                if process.status() != psutil.STATUS_ZOMBIE:
+                    yield process
+
+
+def _is_runtime(process: psutil.Process) -> bool:
+    return any(word.endswith("/runtime/task.py") for word in process.cmdline())
+
+
+def listening(process: psutil.Process) -> set[tuple[str, int]]:
+    """(address, port) of everything that a process listens on, by /proc/net/tcp and tcp6."""
+    connections = process.net_connections(kind="tcp")
+    return {(c.laddr.ip, c.laddr.port) for c in connections if c.status == psutil.CONN_LISTEN}
+
+
+def environment_of(process: psutil.Process) -> dict[str, str]:
+    """The environment that a process was started with."""
+    raw = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
+    return dict(entry.decode().split("=", 1) for entry in raw if b"=" in entry)
+
+
+def kill(process: psutil.Process) -> None:
+    """End a process from outside, as the kernel or an admin does."""
+    os.kill(process.pid, 9)

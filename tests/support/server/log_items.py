@@ -1,0 +1,17 @@
+"""What a stream of logs has told: its items, and the lines in them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from support.server.calls import Answer
+
+
+def items(answer: Answer) -> list[Any]:
+    assert answer.content_type == "application/x-ndjson"
+    return [json.loads(line) for line in answer.text.removesuffix("\n").split("\n")]
+
+
+def lines(found: list[Any]) -> list[tuple[str, str]]:
+    return [(task, text) for item in found for task, text in item.get("lines", ())]

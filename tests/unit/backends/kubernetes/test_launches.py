@@ -1,0 +1,265 @@
+"""Launches on Kubernetes whose answer is lost, that the cluster does not know, or that lack a
+right: one run for one launch, and a sentence for everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.kube_server import KubeServer, Refusal
+from support.kubernetes_backend import NAMESPACE, backend, publish
+
+from tfcluster_magic import ClusterManager
+from tfcluster_magic.backends.kubernetes.backend import KubernetesBackend
+from tfcluster_magic.backends.local.backend import LocalBackend
+from tfcluster_magic.errors import (
+    BackendUnavailable,
+    Conflict,
+    InvalidRequest,
+    NameTaken,
+    NotAllowed,
+)
+from tfcluster_magic.kube.api import access, labels
+from tfcluster_magic.kube.api.client import API_PREFIXES, path
+from tfcluster_magic.kube.capacity.launch_facts import LaunchFacts
+from tfcluster_magic.kube.objects.policy import Policy
+from tfcluster_magic.launch import LaunchRequest
+from tfcluster_magic.quota.preflight import Limit
+from tfcluster_magic.spec import Mode, Replicas, ReplicaSet, Resources, Spec
+
+SPEC = Spec(mode=Mode.IN_GRAPH)
+RUNS = path("tfclusters", NAMESPACE)
+
+
+@pytest.fixture
+def server() -> Iterator[KubeServer]:
+    running = KubeServer()
+    publish(running)
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def laptop(
+    server: KubeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> KubernetesBackend:
+    """The backend, with no time to lose."""
+    monkeypatch.setattr("tfcluster_magic.backends.kubernetes.backend.RETRY_PAUSES", (0.01, 0.01))
+    return backend(server, tmp_path, monkeypatch)
+
+
+def launch(laptop: KubernetesBackend, name: str = "digits") -> str:
+    return laptop.create(LaunchRequest(cluster=name, spec=SPEC)).metadata.name
+
+
+def posts(server: KubeServer) -> int:
+    return sum(method == "POST" for method, _path in server.calls)
+
+
+def test_a_lost_answer_makes_no_second_run(server: KubeServer, laptop: KubernetesBackend) -> None:
+    """When the connection is cut after the POST was carried out, the run that it made is the
+    answer, and there is one.
+    """
+    server.loses = lambda method, _path: method == "POST"
+    assert launch(laptop) == "digits-1"
+    assert server.names("tfclusters") == ["digits-1"]
+
+
+def test_a_post_that_never_arrived_is_sent_again(
+    server: KubeServer, laptop: KubernetesBackend
+) -> None:
+    """What was refused for a moment is made by the same launch, under the same name."""
+    server.refuses = lambda method, _path: (
+        Refusal(503, "ServiceUnavailable") if method == "POST" and posts(server) < 3 else None
+    )
+    assert launch(laptop) == "digits-1"
+    assert server.names("tfclusters") == ["digits-1"]
+
+
+def test_whether_it_was_launched_is_not_known(
+    server: KubeServer, laptop: KubernetesBackend
+) -> None:
+    """When the server goes away with the POST, the error says that the run may be there."""
+    server.loses = lambda _method, _path: posts(server) > 0
+    with pytest.raises(BackendUnavailable, match="Whether digits-1 was launched is not known"):
+        launch(laptop)
+
+
+def test_a_name_that_somebody_else_was_faster_to_take(
+    server: KubeServer, laptop: KubernetesBackend
+) -> None:
+    """A run of another launch under that name is never taken for one's own."""
+    other = {"metadata": {"name": "digits-1"}, "spec": {"mode": "in-graph"}}
+    added = False
+
+    def meanwhile(method: str, _path: str) -> Refusal | None:
+        nonlocal added
+        if method == "POST" and not added:
+            added = True
+            server.put(f"{RUNS}/digits-1", other)
+        return None
+
+    server.refuses = meanwhile
+    with pytest.raises(NameTaken):
+        launch(laptop)
+    assert server.names("tfclusters") == ["digits-1"]
+
+
+def test_a_field_that_the_cluster_does_not_know_is_refused(
+    server: KubeServer, laptop: KubernetesBackend
+) -> None:
+    """A launch asks for strict checking, and what an older TFCluster does not know is named."""
+    words = 'strict decoding error: unknown field "spec.pods.dataClaim"'
+    server.refuses = lambda method, _path: (
+        Refusal(400, "BadRequest", words) if method == "POST" else None
+    )
+    with pytest.raises(InvalidRequest, match=r"older than this package") as refused:
+        launch(laptop)
+    assert [problem.field for problem in refused.value.problems] == ["spec.pods.dataClaim"]
+    ((_method, _path, query),) = (each for each in server.queries if each[0] == "POST")
+    assert query["fieldValidation"] == ["Strict"]
+
+
+@pytest.fixture
+def pod(server: KubeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod with a service account, and a kubeconfig for the server."""
+    backend(server, tmp_path, monkeypatch)
+    folder = tmp_path / "serviceaccount"
+    folder.mkdir()
+    (folder / "token").write_text("token")
+    (folder / "namespace").write_text(NAMESPACE)
+    monkeypatch.setattr(access, "SERVICE_ACCOUNT_FOLDER", folder)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+
+
+def forbid(server: KubeServer, installed: bool) -> None:
+    """The account of the pod may read nothing; TFCluster is installed on the cluster, or not."""
+    words = (
+        'configmaps "tfcluster-options" is forbidden: User "system:serviceaccount:alice:default" '
+        'cannot get resource "configmaps" in API group "" in the namespace "alice"'
+    )
+
+    def refuse(_method: str, where: str) -> Refusal | None:
+        if where.startswith("/api/v1/namespaces/"):
+            return Refusal(403, "Forbidden", words)
+        return None if installed else Refusal(404, "NotFound")
+
+    server.objects[API_PREFIXES["tfclusters"]] = {"kind": "APIResourceList"}
+    server.refuses = refuse
+
+
+@pytest.mark.usefixtures("pod")
+def test_a_pod_that_may_not_ask_is_told_which_right_it_lacks(server: KubeServer, pod: Path) -> None:
+    """Where TFCluster is installed and the pod's account has no rights, nothing runs in the pod by
+    mistake: the error names the right, who gives it, and how to run there all the same.
+    """
+    forbid(server, installed=True)
+    with pytest.raises(NotAllowed, match="may not get configmaps in namespace alice") as told:
+        ClusterManager().list()
+    assert "ClusterRole tfcluster-user" in str(told.value)
+    assert "TFCLUSTER_BACKEND=local" in str(told.value)
+
+
+@pytest.mark.usefixtures("pod")
+def test_a_pod_of_a_cluster_without_tfcluster_runs_clusters_itself(
+    server: KubeServer,
+) -> None:
+    """Where nobody has installed TFCluster, a pod without rights is a machine as any other."""
+    forbid(server, installed=False)
+    assert isinstance(ClusterManager().backend, LocalBackend)
+
+
+@pytest.mark.usefixtures("pod")
+def test_a_pod_whose_namespace_nobody_serves_runs_clusters_itself(
+    server: KubeServer,
+) -> None:
+    """A namespace without the operator's options is none of its tenants."""
+    assert isinstance(ClusterManager().backend, KubernetesBackend)
+    server.remove(path("configmaps", NAMESPACE, labels.OPTIONS))
+    assert isinstance(ClusterManager().backend, LocalBackend)
+
+
+def test_boards_ask_for_the_log_folder_once(
+    server: KubeServer, laptop: KubernetesBackend, tmp_path: Path
+) -> None:
+    """Opening TensorBoards asks the cluster once where the logs are."""
+    publish(server, log_dir=str(tmp_path))
+    boards = ClusterManager(laptop).boards
+    assert {boards.log_root for _ in range(5)} == {str(tmp_path)}
+    where = path("configmaps", NAMESPACE, labels.OPTIONS)
+    assert [each for each in server.calls if each == ("GET", where)] == [("GET", where)]
+
+
+def test_files_of_another_machine_are_not_read_for_progress(
+    server: KubeServer, laptop: KubernetesBackend, tmp_path: Path
+) -> None:
+    """A folder of this machine that has the path of a run's output says nothing of the run."""
+    log = tmp_path / "worker-0.log"
+    log.write_text("old\n")
+    launch(laptop)
+    now = server.objects[f"{RUNS}/digits-1"]
+    paths = {"output": str(tmp_path), "logs": str(tmp_path)}
+    server.put(f"{RUNS}/digits-1", {**now, "status": {"phase": "Running", "paths": paths}})
+    manager = ClusterManager(laptop)
+    run = manager.status("digits")
+    assert manager.progress(run) is None
+    assert not manager.notes(run)
+    assert manager._observer._readers == {}
+
+
+def told(server: KubeServer, laptop: KubernetesBackend, spec: Spec, **options: object) -> list[str]:
+    """What a launch is warned of where so much is free."""
+    publish(server, LaunchFacts(policy=Policy(nodes_are_fixed=False)), **options)
+    verdict = laptop.preflight(spec)
+    assert verdict.problems == ()
+    return list(verdict.warnings)
+
+
+def workers(count: int, **asked: object) -> Spec:
+    resources = Resources(**asked)  # type: ignore[arg-type]
+    worker = Replicas(count=count, resources=resources)
+    return Spec(mode=Mode.IN_GRAPH, replicas=ReplicaSet(worker=worker))
+
+
+def test_warnings_of_room_count_what_kubernetes_counts(
+    server: KubeServer, laptop: KubernetesBackend
+) -> None:
+    """CPU and memory that may not be free now are told, also where tasks get the administrator's
+    defaults; and amounts that are published in steps are told as such.
+    """
+    (cpu,) = told(server, laptop, workers(8, cpu=2.0), cpu=Limit(total=16, free=12))
+    assert cpu == (
+        "it may have to wait: it asks for 16 CPU in all, and about 12 CPU of 16 CPU is free"
+    )
+    assert told(server, laptop, workers(6, cpu=2.0), cpu=Limit(total=16, free=12)) == []
+    (memory,) = told(server, laptop, workers(4), memory=Limit(total=2**33, free=2**31))
+    assert memory.endswith("4Gi in all, and about 2Gi of 8Gi is free")
+
+
+def test_gpus_that_no_node_has_yet(server: KubeServer, laptop: KubernetesBackend) -> None:
+    """Where nodes come and go, a GPU that is not there is waited for, and nobody speaks of this
+    machine and its driver.
+    """
+    nothing = Limit(total=0, free=0)
+    (gpu,) = told(server, laptop, workers(2, gpu=1), gpu=nothing)
+    assert gpu == "it may have to wait: it asks for 2 GPUs, and no node has nvidia.com/gpu now"
+
+
+def test_a_record_that_stays_is_not_said_to_be_deleted(
+    server: KubeServer, laptop: KubernetesBackend
+) -> None:
+    """`delete` names the finalizer that keeps a run's record, and how to remove it; the record goes
+    when it is removed.
+    """
+    name = launch(laptop)
+    where = f"{RUNS}/{name}"
+    kept = {"metadata": {"finalizers": ["example.com/hold"]}}
+    server.api().merge(where, {**kept, "status": {"phase": "Stopped", "releasedAt": 1.0}})
+    with pytest.raises(Conflict, match=r"example\.com/hold.*kubectl -n .* patch tfcluster") as told:
+        laptop.delete(name)
+    assert '{"metadata":{"finalizers":null}}' in str(told.value)
+    assert laptop.get(name).spec.stop is not None
+    server.api().merge(where, {"metadata": {"finalizers": None}})
+    assert laptop.list() == []

@@ -1,0 +1,249 @@
+"""Logs of runs on Kubernetes: many tasks, some that cannot be read, servers that are away, and the
+last lines.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from support.kube_server import KubeServer, Refusal
+from support.node_logs import NAMESPACE, NodeLog, put_pod, put_run
+
+from tfcluster_magic.backends.base import LogLine
+from tfcluster_magic.backends.kubernetes import log_following
+from tfcluster_magic.backends.kubernetes.log_following import (
+    LONGEST_PAUSE,
+    REQUESTS_PER_SECOND,
+    PollSchedule,
+    RunLogs,
+)
+from tfcluster_magic.kube.api.client import ApiError, path
+
+
+@pytest.fixture
+def server() -> Iterator[KubeServer]:
+    running = KubeServer()
+    yield running
+    running.close()
+
+
+class Together:
+    """Let questions go in groups of `size`: each waits for the others of its group.
+
+    A group that stays small goes as it is. The reader gives lines task by task, and asks only so
+    far ahead: a question that comes late may be left alone with fewer than `size`.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.groups = 0
+        self._size, self._here = size, 0
+        self._told = threading.Condition()
+
+    def wait(self) -> None:
+        """Wait for the others."""
+        with self._told:
+            self._here += 1
+            group = self.groups
+            if self._here < self._size and self._told.wait_for(lambda: self.groups > group, 2):
+                return
+            self._here, self.groups = 0, self.groups + 1
+            self._told.notify_all()
+
+
+class TogetherLog(NodeLog):
+    """A log whose node answers the first question only beside others."""
+
+    def __init__(self, together: Together) -> None:
+        super().__init__()
+        self._together = together
+
+    def __call__(self, query: Mapping[str, str]) -> bytes:
+        if not self.questions:
+            self._together.wait()
+        return super().__call__(query)
+
+
+def reader(server: KubeServer, workers: int, folder: Path | None = None) -> RunLogs:
+    tasks = [f"worker-{i}" for i in range(workers)]
+    return RunLogs(server.api(), put_run(server), tasks, folder)
+
+
+def texts(lines: Iterator[LogLine | None]) -> list[tuple[str, str]]:
+    return [(line.task, line.text) for line in lines if line is not None]
+
+
+@pytest.mark.parametrize("follow", [True, False])
+def test_the_last_lines_of_200_tasks_come_soon(server: KubeServer, follow: bool) -> None:
+    """Many tasks are asked at the same time: 200 of them show their last lines in a quarter at most
+    of the time that one after the other would take.
+    """
+    together = Together(8)
+    for worker in range(200):
+        log = TogetherLog(together)
+        log.say("a", "b")
+        put_pod(server, worker, log)
+    read = reader(server, 200)
+    seen: list[tuple[str, str]] = []
+    for line in read.follow(1) if follow else read.once(1):
+        seen += [(line.task, line.text)] if line else []
+        if len(seen) == 200:
+            break
+    assert sorted(seen) == sorted((f"worker-{i}", "b") for i in range(200))
+    assert together.groups <= 50
+
+
+def test_quiet_tasks_are_asked_seldom() -> None:
+    """Whoever follows 600 tasks asks no more than 40 questions a second, of a quiet one it is every
+    8 s, and a task that begins to print is asked soon again.
+    """
+    turns, asked, now = PollSchedule(600), 0, 0.0
+    while now < 60:
+        due = turns.due(now, 16)
+        asked += len(due)
+        for each in due:
+            turns.answered(each, now, found=True, behind=False)
+        now += 0.02
+    assert 600 < asked <= 600 + 60 * REQUESTS_PER_SECOND
+    few, looks = PollSchedule(4), []
+    for tick in range(6000):
+        now = tick / 100
+        for each in few.due(now, 16):
+            looks += [now] if each == 3 else []
+            few.answered(each, now, found=each == 3 and now > 30, behind=False)
+    quiet = [at for at in looks if at < 30]
+    assert len(quiet) < 10
+    assert max(b - a for a, b in pairwise(looks)) <= LONGEST_PAUSE + 0.1
+    late = [at for at in looks if at > 40]
+    assert max(b - a for a, b in pairwise(late)) < 1.1
+
+
+def test_a_task_whose_pod_changed_is_asked_at_once() -> None:
+    """However long a task was quiet, a pod that begins or ends is asked soon: also one that changed
+    while it was asked.
+    """
+    turns = PollSchedule(1)
+    for now in (0.0, 10.0, 20.0, 30.0):
+        assert turns.due(now, 1) == [0]
+        turns.answered(0, now, found=False, behind=False)
+    assert turns.due(31.0, 1) == []
+    turns.wake(0)
+    assert turns.due(31.0, 1) == [0]
+    turns.wake(0)
+    turns.answered(0, 31.1, found=False, behind=False)
+    assert turns.due(31.1, 1) == [0]
+
+
+def test_more_that_is_there_is_read_at_once() -> None:
+    """A task whose lines were not all read is asked again without a pause, after the others."""
+    turns = PollSchedule(3)
+    assert turns.due(0.0, 2) == [0, 1]
+    assert turns.due(0.0, 2) == [2]
+    turns.answered(0, 1.0, found=True, behind=True)
+    turns.answered(1, 0.5, found=True, behind=True)
+    assert turns.due(1.0, 2) == [1, 0]
+
+
+def test_a_task_that_cannot_be_read_hides_no_other_and_is_named(server: KubeServer) -> None:
+    """Where one node does not answer, all other tasks are shown, and a line says what is missing
+    and why.
+    """
+    for worker in range(3):
+        log = NodeLog()
+        log.say(f"hello from {worker}")
+        put_pod(server, worker, log)
+    server.refuses = lambda _method, where: (
+        Refusal(500, "InternalError", "dial tcp 10.0.0.7:10250: connect: connection refused")
+        if where.endswith("worker-1/log")
+        else None
+    )
+    told = texts(reader(server, 3).once(None))
+    assert told[:2] == [("worker-0", "hello from 0"), ("worker-2", "hello from 2")]
+    ((task, sentence),) = told[2:]
+    assert task == "worker-1"
+    assert sentence.startswith("tfcluster: worker-1 cannot be read: ")
+    assert "connection refused" in sentence
+
+
+def test_no_task_can_be_read(server: KubeServer) -> None:
+    """Where nothing at all can be read, that is an error and no empty log."""
+    put_pod(server, 0, NodeLog())
+    server.refuses = lambda _method, where: (
+        Refusal(503, "ServiceUnavailable") if where.endswith("/log") else None
+    )
+    with pytest.raises(ApiError):
+        list(reader(server, 1).once(None))
+
+
+def test_following_says_when_the_server_is_away_and_goes_on(
+    server: KubeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the API server does not answer, whoever follows is told so once, hears a word again
+    and again, and gets every line when it answers again.
+    """
+    monkeypatch.setattr(log_following, "REPORT_AFTER", 0.3)
+    log = NodeLog()
+    log.say("a")
+    put_pod(server, 0, log)
+    lines = reader(server, 1).follow(None)
+    told: list[str] = []
+    words = 0  # while it is away
+    for line in lines:
+        told += [line.text] if line else []
+        words += line is None and server.refuses("", "") is not None
+        if told == ["a"]:
+            server.refuses = lambda _method, _where: Refusal(503, "ServiceUnavailable", "starting")
+        if len(told) == 2 and words > 2:
+            server.refuses, words = lambda _method, _where: None, 0
+            log.say("b")
+        if "b" in told and len(told) == 4:
+            put_run(server, "Succeeded")
+    assert told[0] == "a"
+    assert told[1].startswith("tfcluster: worker-0 cannot be read: the API server ")
+    assert "starting" in told[1]
+    assert sorted(told[2:]) == ["b", "tfcluster: all tasks can be read again"]
+
+
+def end_while_followed(server: KubeServer, folder: Path | None) -> list[str]:
+    """What a follower is given of a run whose pod goes before its last line was read."""
+    log = NodeLog()
+    log.say("a")
+    put_pod(server, 0, log)
+    told: list[str] = []
+    for line in reader(server, 1, folder).follow(5):
+        if line and line.text == "a":
+            server.remove(path("pods", NAMESPACE, "digits-1-worker-0"))
+            threading.Timer(0.5, lambda: put_run(server, "Succeeded")).start()
+        told += [line.text] if line else []
+    return told
+
+
+def test_the_last_lines_of_a_pod_that_went_are_in_the_copy(
+    server: KubeServer, tmp_path: Path
+) -> None:
+    """Following a run to its end gives the lines that a pod took with it, from the copy in /log."""
+    (tmp_path / "worker-0.log").write_text("a\nb\nno newline")
+    assert end_while_followed(server, tmp_path) == ["a", "b", "no newline"]
+
+
+def test_last_lines_that_nobody_has_are_told(server: KubeServer) -> None:
+    """Where /log is not mounted, whoever follows is told that last lines may be missing, and where
+    they are.
+    """
+    first, second = end_while_followed(server, None)
+    assert first == "a"
+    assert second.startswith("tfcluster: the last lines of worker-0 may be missing")
+    assert "/log/digits/1" in second
+
+
+def test_following_a_run_that_has_ended_shows_its_last_lines(server: KubeServer) -> None:
+    """Following what is over gives the last lines that were asked for, and ends."""
+    log = NodeLog()
+    log.say("a", "b", "c")
+    put_pod(server, 0, log, "Succeeded")
+    read = reader(server, 1)
+    put_run(server, "Succeeded")
+    assert texts(read.follow(2)) == [("worker-0", "b"), ("worker-0", "c")]

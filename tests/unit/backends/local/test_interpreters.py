@@ -1,0 +1,91 @@
+"""Which Python tasks run with, and what stands against one before any task starts."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tfcluster_magic import ClusterManager
+from tfcluster_magic.backends.local import launch_check
+from tfcluster_magic.errors import InvalidRequest, PreflightRefused
+
+TEXT = "print('hello')\n"
+
+
+@pytest.fixture
+def python(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A Python in a folder of its own, beside which the person is."""
+    file = here / "venv" / "bin" / "python"
+    file.parent.mkdir(parents=True)
+    file.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    file.chmod(0o755)
+    monkeypatch.chdir(here)
+    return file
+
+
+@pytest.mark.parametrize("said", ["venv/bin/python", "./venv/../venv/bin/python", "{full}"])
+def test_a_python_is_recorded_by_its_full_path(python: Path, said: str) -> None:
+    """A path is relative to where the person is, as a shell has it; the record is not."""
+    cluster = ClusterManager().plan(cell=TEXT, python=said.format(full=python)).cluster
+    assert cluster.spec.interpreter == str(python)
+
+
+def test_a_python_of_the_path_is_found(python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bare name is looked up as a shell does; one that is not there is refused."""
+    monkeypatch.setenv("PATH", str(python.parent))
+    manager = ClusterManager()
+    assert manager.plan(cell=TEXT, python="python").cluster.spec.interpreter == str(python)
+    with pytest.raises(InvalidRequest, match="--python: got 'python9'; there is no such program"):
+        manager.plan(cell=TEXT, python="python9")
+
+
+def test_a_link_of_a_virtual_environment_stays_a_link(python: Path, here: Path) -> None:
+    """A virtual environment is known by the path of its Python, which is a link to another."""
+    link = here / "link"
+    link.symlink_to(sys.executable)
+    assert ClusterManager().plan(cell=TEXT, python="./link").cluster.spec.interpreter == str(link)
+
+
+def test_the_commands_of_tasks_show_the_python(python: Path) -> None:
+    """`render` prints the command with the Python that was asked for."""
+    manager = ClusterManager()
+    cluster = manager.plan(cell=TEXT, python=str(python)).cluster
+    assert f"{python}" in manager.render(cluster)
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "why"),
+    [
+        (None, 0o755, "there is no such file"),
+        ("", 0o644, "it is not executable"),
+        ("#!/bin/sh\necho 'cannot find libpython' >&2; exit 127\n", 0o755, "cannot find libpython"),
+        ("#!/bin/sh\nexit 3\n", 0o755, "this Python has no TensorFlow"),
+    ],
+)
+def test_a_python_that_cannot_run_tasks_is_refused(
+    here: Path, content: str | None, mode: int, why: str
+) -> None:
+    """What would fail in every task is told before any starts, at the option that caused it."""
+    file = here / "python3"
+    if content is not None:
+        file.write_text(content)
+        file.chmod(mode)
+    with pytest.raises(PreflightRefused, match=why) as refused:
+        ClusterManager().plan(cell=TEXT, python=str(file)).check()
+    assert [problem.field for problem in refused.value.problems] == ["--python"]
+
+
+def test_a_python_is_not_started_for_every_key(python: Path) -> None:
+    """A form may ask as one types: the answer is kept, until the file is another one."""
+    counted = python.parent / "starts"
+    python.write_text(f'#!/bin/sh\necho x >> {counted}\nexec {sys.executable} "$@"\n')
+    for _ in range(3):
+        assert launch_check.interpreter_problem(str(python), wants_tensorflow=True) is None
+    assert counted.read_text() == "x\n"
+    os.utime(python, (time.time(), time.time() + 5))
+    launch_check.interpreter_problem(str(python), wants_tensorflow=True)
+    assert counted.read_text() == "x\nx\n"

@@ -1,0 +1,296 @@
+"""Records as files: names, numbers, locks, and what half a write or a foreign file does to them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tfcluster_magic import state_files
+from tfcluster_magic.backends import names_and_numbers
+from tfcluster_magic.backends.local import lost_supervisor
+from tfcluster_magic.backends.local.store import RunFolder, Store
+from tfcluster_magic.errors import BackendUnavailable, NameTaken, TFClusterError
+from tfcluster_magic.quota import ledger
+from tfcluster_magic.spec import (
+    Lifecycle,
+    Metadata,
+    Phase,
+    Reason,
+    Spec,
+    Status,
+    Stop,
+    TFCluster,
+    Usage,
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """An empty store."""
+    return Store(tmp_path / "state")
+
+
+def record(store: Store, cluster: str = "digits", **status: object) -> RunFolder:
+    """A run on record, ended or not."""
+    run, folder = store.allocate(cluster, Path("/nonexistent"))
+    metadata = Metadata(name=f"{cluster}-{run}", cluster=cluster, run=run, uid="u", created_at=1.0)
+    folder.write_status(Status(**{"phase": Phase.RUNNING, "reason": Reason.RUNNING, **status}))  # type: ignore[arg-type]
+    store.commit(folder, metadata, Spec(lifecycle=Lifecycle(keep_for=60.0)))
+    return folder
+
+
+def loaded(folder: RunFolder) -> TFCluster:
+    """The run in a folder, which there is."""
+    cluster = folder.load()
+    assert cluster is not None
+    return cluster
+
+
+def test_a_run_is_what_was_recorded(store: Store) -> None:
+    """A run is read back as it was written, with a stop request as part of its spec."""
+    folder = record(store)
+    assert loaded(folder).metadata.name == "digits-1"
+    assert loaded(folder).status.phase is Phase.RUNNING
+    state_files.write(folder.stop_file, b'{"reason": "enough"}')
+    assert loaded(folder).spec.stop == Stop(reason="enough")
+
+
+def test_a_folder_without_a_record_is_no_run(store: Store) -> None:
+    """A launch that got half-way is passed over until its record is there."""
+    _, folder = store.allocate("digits", Path("/nonexistent"))
+    folder.write_status(Status(phase=Phase.QUEUED, reason=Reason.QUEUED))
+    assert folder.load() is None
+    assert next(iter(store.folders())).path == folder.path
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"phase": "Flying"}'])
+def test_a_status_that_cannot_be_read(store: Store, content: bytes) -> None:
+    """A damaged status does not hide its run."""
+    folder = record(store)
+    folder.status_file.write_bytes(content)
+    assert not loaded(folder).status.phase.is_final
+
+
+def test_a_run_of_a_newer_version(store: Store) -> None:
+    """What a newer version wrote is read without what this one does not know, at whatever depth."""
+    folder = record(store, phase=Phase.SUCCEEDED, reason=Reason.COMPLETED, released_at=5.0)
+    for file, change in (
+        (folder.record_file, lambda d: d["spec"].update(schedule="daily", mode="pipelined")),
+        (folder.record_file, lambda d: d["spec"]["lifecycle"].update(patience=3)),
+        (folder.status_file, lambda d: d.update(quality="good", heals="many")),
+        (folder.status_file, lambda d: d.update(counts={"worker": {"desired": 1, "asleep": 1}})),
+    ):
+        content = json.loads(file.read_bytes())
+        change(content)
+        file.write_bytes(json.dumps(content).encode())
+    before = folder.status_file.read_bytes()
+    run = lost_supervisor.load_run(folder)
+    assert run is not None
+    assert run.status.phase is Phase.SUCCEEDED
+    assert run.status.released_at == 5.0
+    assert run.spec.lifecycle.keep_for == 60.0
+    assert folder.status_file.read_bytes() == before, "an ended run is not ended again"
+
+
+@pytest.mark.parametrize("kind", [Stop, Status, dict[str, object]])
+@pytest.mark.parametrize("content", ["[]", "3", '{"at": {}}', "{", '"x"'])
+def test_something_else_than_was_written(tmp_path: Path, kind: type, content: str) -> None:
+    """A file with other content than ours is as good as none, and never an error."""
+    (tmp_path / "file").write_text(content)
+    found = state_files.read(tmp_path / "file", kind)
+    assert found in (None, Stop(), {"at": {}})
+
+
+def test_an_ended_run_whose_status_is_damaged(store: Store) -> None:
+    """It is said to be damaged, not that somebody killed its supervisor; its output is known."""
+    folder = record(store)
+    state_files.write(folder.task_file, b'{"outputDir": "/user/log/digits/1"}')
+    folder.status_file.write_bytes(b"{")
+    run = lost_supervisor.load_run(folder)
+    assert run is not None
+    assert "damaged" in run.status.message
+    assert run.status.paths["output"] == "/user/log/digits/1"
+
+
+def test_what_a_lost_run_held_is_counted_to_its_last_sign(store: Store) -> None:
+    """A supervisor that was killed hours ago counts no hours for its tasks, which died with it."""
+    held = Usage(at=1000.0, holding={"worker": 2}, days={"1970-01-01": {"worker": 5.0}})
+    folder = record(store, phase=Phase.RUNNING, reason=Reason.RUNNING, usage=held)
+    folder.tasks.mkdir(exist_ok=True)
+    (folder.tasks / "worker-0.log").write_text("step 1")
+    os.utime(folder.tasks / "worker-0.log", (1060.0, 1060.0))
+    run = lost_supervisor.load_run(folder)
+    assert run is not None
+    assert ledger.seconds_by_type(run.status.usage, 9e9) == {"worker": 125.0}
+
+
+def test_numbers_go_up_and_are_not_given_twice(store: Store, tmp_path: Path) -> None:
+    """A run's number is one above all that exist, those whose logs alone are left included."""
+    assert store.allocate("digits", tmp_path)[0] == 1
+    assert store.allocate("digits", tmp_path)[0] == 2
+    (tmp_path / "digits" / "7").mkdir(parents=True)
+    (tmp_path / "digits" / "checkpoints").mkdir()
+    assert store.allocate("digits", tmp_path)[0] == 8
+    assert store.numbers("digits") == [8, 2, 1]
+
+
+def test_foreign_files_are_no_runs(store: Store) -> None:
+    """What is not named like a run is not looked at."""
+    folder = record(store)
+    (store.runs_dir / "Not a name").mkdir()
+    (store.runs_dir / "file").write_text("")
+    (store.runs_dir / "digits" / "x1").mkdir()
+    (store.runs_dir / "digits" / "٣").mkdir()  # a digit, but not ours
+    assert [found.path for found in store.folders()] == [folder.path]
+    assert [*Store(store.state_dir / "missing").folders()] == []
+
+
+def test_names(store: Store) -> None:
+    """A given name in use is refused; a derived one gets letters, however many are taken."""
+    run = loaded(record(store))
+    assert names_and_numbers.choose_name("other", True, {"digits": run}) == "other"
+    with pytest.raises(NameTaken, match=r"digits-1 is still running: .*tfcluster stop digits"):
+        names_and_numbers.choose_name("digits", True, {"digits": run})
+    taken = {"digits": run}
+    for _ in range(30):
+        taken[names_and_numbers.choose_name("digits", False, taken)] = run
+    assert [*taken][:3] == ["digits", "digits-b", "digits-c"]
+    assert [*taken][25:28] == ["digits-z", "digits-bb", "digits-bc"]
+    long = "a" * 40
+    assert names_and_numbers.choose_name(long, False, {long: run}) == "a" * 38 + "-b"
+
+
+def test_the_launch_lock_is_for_one_at_a_time(store: Store) -> None:
+    """A second launch waits until the first has its name and number."""
+    order = []
+
+    def second() -> None:
+        with store.launch_lock():
+            order.append("second")
+
+    with store.launch_lock():
+        waiting = threading.Thread(target=second)
+        waiting.start()
+        waiting.join(0.2)
+        order.append("first")
+    waiting.join()
+    assert order == ["first", "second"]
+
+
+def test_a_launch_that_hangs_is_named(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits without end for another launch: who holds the lock is said in the end."""
+    monkeypatch.setattr("tfcluster_magic.backends.local.store.LOCK_TIMEOUT", 0.1)
+    with (
+        store.launch_lock(),
+        pytest.raises(BackendUnavailable, match=f"process {os.getpid()}"),
+        store.launch_lock(),
+    ):
+        pass
+
+
+def test_the_launch_lock_of_a_killed_launch_is_free(store: Store) -> None:
+    """A launch that is killed while it holds the lock keeps nobody from launching."""
+    text = f"""
+import os, signal
+from pathlib import Path
+from tfcluster_magic.backends.local.store import Store
+with Store(Path({str(store.state_dir)!r})).launch_lock():
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    subprocess.run([sys.executable, "-c", text], check=False)
+    with store.launch_lock():
+        assert store.state_dir.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_runs_lock_goes_over_to_a_child(store: Store) -> None:
+    """Whoever inherits a run's lock holds it after the one that took it has let go."""
+    folder = record(store)
+    lock_fd = folder.lock()
+    assert lock_fd is not None
+    child = subprocess.Popen(
+        [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=(lock_fd,)
+    )
+    os.close(lock_fd)
+    assert folder.lock() is None
+    child.communicate(b"\n")
+    again = folder.lock()
+    assert again is not None
+    os.close(again)
+
+
+def test_waking_nobody(store: Store) -> None:
+    """Knocking where no supervisor listens is told, and blocks nobody."""
+    folder = record(store)
+    assert not folder.wake()
+    os.mkfifo(folder.control)
+    assert not folder.wake()
+
+
+def test_ended_records_are_kept_as_long_as_asked(store: Store) -> None:
+    """A sweep removes ended runs past their time, and no run that is not over."""
+    now = time.time()
+    old = record(store, phase=Phase.SUCCEEDED, released_at=now - 61)
+    young = record(store, phase=Phase.SUCCEEDED, released_at=now - 59)
+    active = record(store, started_at=now - 10**6)
+    with store.launch_lock():
+        store.sweep(Path("/nonexistent"))
+    assert [f.path.exists() for f in (old, young, active)] == [False, True, True]
+
+
+def test_what_killed_launches_left_is_swept(store: Store) -> None:
+    """A sweep removes what a killed launch or deletion left, and nothing that is not ours."""
+    half = store.allocate("half", Path("/nonexistent"))[1]
+    lock_fd = half.lock()
+    empty = store.allocate("empty", Path("/nonexistent"))[1]
+    foreign = store.allocate("foreign", Path("/nonexistent"))[1]
+    (foreign.path / "notes.txt").write_text("mine")
+    removed = store.runs_dir / "half" / ".removed-9-1"
+    removed.mkdir()
+    with store.launch_lock():
+        store.sweep(Path("/nonexistent"))
+        assert half.path.exists(), "that launch is under way"
+        assert lock_fd is not None
+        os.close(lock_fd)
+        store.sweep(Path("/nonexistent"))
+    assert not half.path.exists()
+    assert not empty.path.exists()
+    assert not removed.exists()
+    assert foreign.path.exists()
+
+
+def test_a_removed_run_takes_its_empty_folder_along(store: Store) -> None:
+    """Removing a run's record, its read-only snapshot included, leaves nothing of it."""
+    folder = record(store)
+    folder.program.mkdir()
+    (folder.program / "train.py").write_text("pass")
+    folder.program.chmod(0o500)
+    store.remove(folder)
+    assert [*store.runs_dir.iterdir()] == []
+
+
+def test_a_write_is_whole_or_not_at_all(tmp_path: Path) -> None:
+    """A write that fails leaves the old content, and nothing beside it."""
+    target = tmp_path / "status.json"
+    state_files.write(target, b"old")
+    assert target.stat().st_mode & 0o777 == 0o600
+    (tmp_path / f".status.json.{os.getpid()}").mkdir()
+    with pytest.raises(OSError, match="directory"):
+        state_files.write(target, b"new")
+    assert target.read_bytes() == b"old"
+
+
+def test_a_state_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    """Where no state folder can be, that is said with the variable that names another one."""
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(TFClusterError, match="TFCLUSTER_STATE_DIR"),
+        Store(tmp_path / "file" / "state").launch_lock(),
+    ):
+        raise AssertionError("it cannot be locked")

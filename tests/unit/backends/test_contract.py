@@ -1,0 +1,264 @@
+"""What every backend promises of runs, tried through the `Backend` interface alone.
+
+Kubernetes is tried where it is used: tests/kube/test_backend_contract.py runs this file, and all
+others of `test_backend_contract*.py`, in notebook pods.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import indent
+
+import pytest
+from support.backend_contract import (
+    SLEEP,
+    Launch,
+    backend,
+    launch,
+    lines,
+    until_phase,
+    until_released,
+)
+
+from tfcluster_magic.backends.base import Backend
+from tfcluster_magic.errors import Conflict, NameTaken, NotFound
+from tfcluster_magic.launch import LaunchRequest
+from tfcluster_magic.spec import (
+    Lifecycle,
+    Phase,
+    Program,
+    Reason,
+    Replicas,
+    ReplicaSet,
+    Resources,
+    Spec,
+    Stop,
+)
+
+__all__ = ["backend", "launch"]  # fixtures, as if written here
+
+TELL = """
+import json, os, sys
+print(json.dumps({"task": os.environ["TFCLUSTER_TASK"], "tf_config": os.environ["TF_CONFIG"],
+                  "arguments": sys.argv[1:], "color": os.environ.get("COLOR"),
+                  "output": os.environ["TFCLUSTER_OUTPUT_DIR"]}))
+"""
+WORKERS_END = """
+import os, time
+if os.environ["TFCLUSTER_TASK_TYPE"] == "ps":
+    time.sleep(600)
+"""
+
+
+def test_a_launch_is_on_record_at_once(backend: Backend, launch: Launch) -> None:
+    """A launch returns with a run that is recorded, named after the cluster, and not over."""
+    run = launch(SLEEP, worker=1)
+    assert run.metadata.name == "digits-1"
+    assert not run.status.phase.is_final
+    assert [r.metadata.uid for r in backend.list()] == [run.metadata.uid]
+    assert backend.get("digits").metadata == backend.get("digits-1").metadata == run.metadata
+
+
+def test_success(backend: Backend, launch: Launch) -> None:
+    """When every worker has ended well the run succeeded, and its logs and folders are known."""
+    run = until_released(backend, launch("print('hello')", worker=2))
+    status = run.status
+    assert (status.phase, status.reason) == (Phase.SUCCEEDED, Reason.COMPLETED)
+    assert status.counts["worker"].succeeded == 2
+    assert lines(backend, "digits") == ["hello", "hello"]
+    assert set(status.paths) == {"output", "logs"}
+    assert len(status.addresses["worker"]) == 2
+    assert status.started_at <= status.running_at <= status.finished_at <= status.released_at
+
+
+def test_each_task_knows_who_and_where_it_is(backend: Backend, launch: Launch) -> None:
+    """A task gets its name, the cluster's addresses, the arguments, and the user's environment."""
+    counts = {"chief": 1, "worker": 1, "evaluator": 1}
+    run = launch(TELL, "--epochs", "3", env={"COLOR": "blue"}, **counts)
+    run = until_released(backend, run)
+    told = {d["task"]: d for d in map(json.loads, lines(backend, "digits"))}
+    assert set(told) == {"chief-0", "worker-0", "evaluator-0"}
+    for task, said in told.items():
+        config = json.loads(said["tf_config"])
+        assert f"{config['task']['type']}-{config['task']['index']}" == task
+        assert config["cluster"]["worker"] == list(run.status.addresses["worker"])
+        assert "evaluator" not in config["cluster"]
+        assert said["arguments"] == ["--epochs", "3"]
+        assert said["color"] == "blue"
+        assert said["output"] == run.status.paths["output"]
+
+
+def test_a_failing_program_is_named_with_its_last_words(backend: Backend, launch: Launch) -> None:
+    """When one task fails the run fails, says which and why, and ends the others."""
+    text = """
+import os, time
+if os.environ["TFCLUSTER_TASK"] == "worker-1":
+    raise ValueError("no such layer")
+time.sleep(600)
+"""
+    run = until_released(backend, launch(text, worker=2, ps=1))
+    assert (run.status.phase, run.status.reason) == (Phase.FAILED, Reason.PROGRAM_FAILED)
+    assert run.status.culprit == "worker-1"
+    assert "ValueError: no such layer" in run.status.message
+    counts = run.status.counts["worker"]
+    assert (counts.failed, counts.stopped) == (1, 1)
+
+
+def test_a_given_name_in_use_is_refused(backend: Backend, launch: Launch) -> None:
+    """A name that the user chose is refused while its run is active; nothing is made."""
+    launch(SLEEP, worker=1)
+    with pytest.raises(NameTaken, match="digits-1"):
+        launch(SLEEP, worker=1)
+    assert len(backend.list()) == 1
+
+
+def test_a_derived_name_in_use_gets_a_letter(backend: Backend, launch: Launch) -> None:
+    """A name that nobody chose becomes the next free one."""
+    found = [launch(SLEEP, worker=1, given=False).metadata.name for _ in range(3)]
+    assert found == ["digits-1", "digits-b-1", "digits-c-1"]
+
+
+def test_a_second_run_of_an_ended_cluster(backend: Backend, launch: Launch) -> None:
+    """A cluster's next launch is its next run, and its bare name means the newest run."""
+    until_released(backend, launch("pass", worker=1))
+    second = launch("pass", worker=1)
+    assert second.metadata.name == "digits-2"
+    assert backend.get("digits").metadata.run == 2
+    assert [run.metadata.name for run in backend.list()] == ["digits-2", "digits-1"]
+    assert backend.get("digits-1").status.phase is Phase.SUCCEEDED
+    until_released(backend, second)
+
+
+def test_stop(backend: Backend, launch: Launch) -> None:
+    """A stop ends every task, and the record says who wanted it and why."""
+    run = until_phase(backend, launch(SLEEP, worker=2, ps=1), Phase.RUNNING)
+    backend.stop("digits", Stop(reason="enough", by="ada"))
+    run = until_released(backend, run)
+    assert (run.status.phase, run.status.reason) == (Phase.STOPPED, Reason.STOP_REQUESTED)
+    assert "enough" in run.status.message
+    assert "ada" in run.status.message
+    assert run.spec.stop is not None
+    assert run.spec.stop.at > 0
+
+
+def test_stopping_twice_keeps_the_first_reason(backend: Backend, launch: Launch) -> None:
+    """Only the first stop counts, and stopping what is over changes nothing."""
+    run = launch(SLEEP, worker=1)
+    backend.stop("digits", Stop(reason="first"))
+    backend.stop("digits", Stop(reason="second"))
+    ended = until_released(backend, run)
+    assert ended.spec.stop is not None
+    assert ended.spec.stop.reason == "first"
+    assert backend.stop("digits", Stop(reason="third")) == ended
+
+
+def test_a_stop_right_after_the_launch(backend: Backend, launch: Launch) -> None:
+    """A stop that comes before anything has started is not lost."""
+    run = launch(SLEEP, worker=2)
+    backend.stop("digits", Stop())
+    assert until_released(backend, run).status.phase is Phase.STOPPED
+
+
+def test_parameter_servers_are_reclaimed(backend: Backend, launch: Launch) -> None:
+    """After the workers' success the parameter servers go, and the record says so."""
+    limits = Lifecycle(reclaim_after=0.5, grace=2.0)
+    held = Resources(memory="512Mi")
+    run = launch(WORKERS_END, worker=1, ps=1, limits=limits, resources=held)
+    run = until_phase(backend, run, Phase.SUCCEEDED)
+    assert run.status.released_at is None
+    run = until_released(backend, run)
+    assert run.status.phase is Phase.SUCCEEDED
+    assert run.status.reclaimed is not None
+    assert run.status.reclaimed.tasks == ("ps-0",)
+    assert run.status.reclaimed.memory == 512 * 2**20
+    assert run.status.released_at >= run.status.finished_at + 0.5
+
+
+def test_a_stop_after_success_reclaims_now(backend: Backend, launch: Launch) -> None:
+    """Stopping a run that has succeeded reclaims at once, and it stays a success."""
+    limits = Lifecycle(reclaim_after=3600.0, grace=2.0)
+    run = launch(WORKERS_END, worker=1, ps=1, limits=limits)
+    until_phase(backend, run, Phase.SUCCEEDED)
+    backend.stop("digits", Stop())
+    assert until_released(backend, run).status.phase is Phase.SUCCEEDED
+
+
+def test_a_task_that_ignores_sigterm_is_killed(backend: Backend, launch: Launch) -> None:
+    """A task that does not end within the grace period is ended."""
+    text = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SLEEP
+    run = launch(text, worker=1, limits=Lifecycle(grace=0.3))
+    follow = backend.logs("digits", follow=True)
+    assert any(line is not None and line.text == "up" for line in follow)
+    backend.stop("digits", Stop())
+    assert until_released(backend, run).status.phase is Phase.STOPPED
+
+
+def test_a_kill_from_outside_is_healed(backend: Backend, launch: Launch) -> None:
+    """A task that was killed is started again without asking, and its log goes on."""
+    text = """
+import os, signal
+print("attempt", os.environ["TFCLUSTER_ATTEMPT"], flush=True)
+if os.environ["TFCLUSTER_ATTEMPT"] == "1":
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    run = until_released(backend, launch(text, worker=1, ps=0))
+    assert run.status.phase is Phase.SUCCEEDED, run.status.message
+    assert run.status.heals == 1
+    assert any("worker-0 was killed from outside" in e.message for e in run.status.events)
+    assert [t for t in lines(backend, "digits") if "attempt" in t] == ["attempt 1", "attempt 2"]
+
+
+def test_too_little_memory_is_told_as_such(backend: Backend, launch: Launch) -> None:
+    """A task above its memory limit is ended, and the message names the limit and what to do."""
+    text = "import time\nheld = bytearray(400 << 20)\nheld[::4096] = b'x' * len(held[::4096])\n"
+    text = f"import os\nif os.environ['TFCLUSTER_TASK'] == 'worker-0':\n{indent(text, ' ')}{SLEEP}"
+    run = launch(text, worker=1, ps=1, resources=Resources(memory="200Mi"))
+    run = until_released(backend, run)
+    assert (run.status.phase, run.status.reason) == (Phase.FAILED, Reason.OOM_KILLED)
+    assert run.status.culprit == "worker-0"
+    assert "200Mi" in run.status.message
+    assert "--worker-memory 400Mi" in run.status.message
+
+
+def test_a_server_that_never_opens_its_port(
+    backend: Backend, program_of: Callable[..., Program]
+) -> None:
+    """A run that does not come up in time fails, naming the task that is missing."""
+    program = program_of(f"if False:\n    tf.distribute.Server()\n{SLEEP}")
+    assert program.serves
+    replicas = ReplicaSet(worker=Replicas(count=1), ps=Replicas(count=1))
+    limits = Lifecycle(start_timeout=1.5, grace=1.0)
+    spec = Spec(program=program, replicas=replicas, lifecycle=limits)
+    run = backend.create(LaunchRequest(cluster="digits", spec=spec))
+    run = until_released(backend, run)
+    assert (run.status.phase, run.status.reason) == (Phase.FAILED, Reason.START_TIMEOUT)
+    assert run.status.culprit in {"worker-0", "ps-0"}
+
+
+def test_a_run_that_takes_too_long(backend: Backend, launch: Launch) -> None:
+    """A run ends at its maximal duration, and says that it did."""
+    run = launch(SLEEP, worker=1, limits=Lifecycle(max_duration=1.0, grace=1.0))
+    run = until_released(backend, run)
+    assert (run.status.phase, run.status.reason) == (Phase.FAILED, Reason.MAX_DURATION)
+
+
+def test_delete(backend: Backend, launch: Launch) -> None:
+    """A record is deleted only when its run is over, and its logs only when asked for."""
+    run = launch(SLEEP, worker=1)
+    with pytest.raises(Conflict, match="tfcluster stop digits-1"):
+        backend.delete("digits-1")
+    until_phase(backend, run, Phase.RUNNING)
+    backend.stop("digits", Stop())
+    output = Path(until_released(backend, run).status.paths["output"])
+    backend.delete("digits-1")
+    assert backend.list() == []
+    assert output.is_dir()
+    with pytest.raises(NotFound):
+        backend.get("digits")
+
+    second = until_released(backend, launch("pass", worker=1))
+    assert second.metadata.run == 2, "the logs of run 1 are still there"
+    backend.delete("digits", with_logs=True)
+    assert not Path(second.status.paths["output"]).exists()

@@ -1,0 +1,235 @@
+"""What every backend answers: logs, what changes, what fits, and all of it from the record."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from support.backend_contract import (
+    SLEEP,
+    Launch,
+    backend,
+    launch,
+    lines,
+    until_phase,
+    until_released,
+)
+
+from tfcluster_magic.backends.base import Backend, LogLine, Removed
+from tfcluster_magic.errors import NotFound, PreflightRefused, Problem
+from tfcluster_magic.launch import LaunchRequest
+from tfcluster_magic.spec import (
+    Phase,
+    Program,
+    Replicas,
+    ReplicaSet,
+    Resources,
+    Spec,
+    Stop,
+    TFCluster,
+)
+
+__all__ = ["backend", "launch"]  # fixtures, as if written here
+
+
+def test_unknown_runs(backend: Backend, launch: Launch) -> None:
+    """Every verb refuses a run that is not there, and names those that are close."""
+    until_released(backend, launch("pass", worker=1))
+    for verb in (
+        lambda: backend.get("digit"),
+        lambda: backend.stop("digit", Stop()),
+        lambda: backend.delete("digit"),
+        lambda: list(backend.logs("digit")),
+        lambda: list(backend.watch("digit")),
+    ):
+        with pytest.raises(NotFound, match="did you mean digits"):
+            verb()
+    with pytest.raises(NotFound, match="digits-1"):
+        backend.get("digits-7")
+    with pytest.raises(NotFound, match="list` shows"):  # the numbers alone are no likeness
+        backend.get("it-1")
+    for nonsense in ("", "..", "a/b", "digits-", "Digits", "digits-1-2", "-1"):
+        with pytest.raises(NotFound):
+            backend.get(nonsense)
+
+
+def test_logs_of_some_tasks_and_only_the_last_lines(backend: Backend, launch: Launch) -> None:
+    """Logs can be had of single tasks and from the end; a task that is not there is refused."""
+    text = "import os\nfor i in range(5): print(os.environ['TFCLUSTER_TASK'], i)\n"
+    until_released(backend, launch(text, worker=2))
+    assert len(lines(backend, "digits")) == 10
+    assert lines(backend, "digits", tasks=["worker-1"], tail=2) == ["worker-1 3", "worker-1 4"]
+    assert lines(backend, "digits", tail=1) == ["worker-0 4", "worker-1 4"]
+    assert lines(backend, "digits", tail=0) == []
+    threes = lines(backend, "digits", tail=1, counts=lambda text: text.endswith("3"))
+    assert threes == ["worker-0 3", "worker-0 4", "worker-1 3", "worker-1 4"]
+    assert len(lines(backend, "digits", tail=100)) == 10
+    with pytest.raises(NotFound, match="worker-0, worker-1"):
+        next(iter(backend.logs("digits", tasks=["ps-0"])))
+
+
+def test_logs_are_followed_to_the_end(backend: Backend, launch: Launch) -> None:
+    """Following gives each line once and whole, whatever its bytes, then ends with the run; in
+    between, while the task is silent, a caller gets the chance to leave.
+    """
+    text = r"""
+import os, sys, time
+out = sys.stdout.buffer
+for piece in (b"one\nhal", b"f\n", b"\xff\xfe bytes\n"):
+    out.write(piece)
+    out.flush()
+    time.sleep(0.3)
+while not os.path.exists(os.environ["TFCLUSTER_OUTPUT_DIR"] + "/end"):
+    time.sleep(0.05)
+out.write(b"no newline")
+"""
+    launch(text, worker=1)
+    told: list[LogLine] = []
+    for line in backend.logs("digits", follow=True):
+        told += [line] if line else []
+        if line is None and told and told[-1].text == "\ufffd\ufffd bytes":
+            Path(backend.get("digits").status.paths["output"], "end").touch()
+    # On a busy machine a name server is slow, which the task says.
+    said = [line.text for line in told if not line.text.startswith("tfcluster:")]
+    assert said == ["one", "half", "\ufffd\ufffd bytes", "no newline"]
+    assert {line.task for line in told} == {"worker-0"}
+
+
+def test_lines_that_keep_coming_are_told_meanwhile(backend: Backend, launch: Launch) -> None:
+    """Also while a task prints all the time a follower hears, again and again, that it has all."""
+    launch(
+        "import time\nfor i in range(6000):\n    print(i, flush=True)\n    time.sleep(0.02)\n",
+        worker=1,
+    )
+    given, chances = 0, 0  # to leave, each of them after a line and before another
+    for before, line in pairwise(backend.logs("digits", follow=True)):
+        given += line is not None
+        chances += line is None and before is not None
+        if chances == 4:
+            backend.stop("digits", Stop(reason="enough was seen"))
+    assert chances >= 4
+    assert given < 6000, "it was told so only at the end"
+
+
+def test_watching_one_run(backend: Backend, launch: Launch) -> None:
+    """Watching tells the run as it is now, then its changes, and ends when it is released."""
+    end = """
+import os, time
+while not os.path.exists(os.environ["TFCLUSTER_OUTPUT_DIR"] + "/end"):
+    time.sleep(0.05)
+"""
+    run = launch(end, worker=1)
+    told: list[TFCluster] = []
+    for cluster in backend.watch("digits"):
+        told += [cluster] if cluster else []
+        if cluster is None and told[-1].status.phase is Phase.RUNNING:  # the chance to leave
+            Path(told[-1].status.paths["output"], "end").touch()
+    assert {cluster.metadata.uid for cluster in told} == {run.metadata.uid}
+    phases = list(dict.fromkeys(cluster.status.phase for cluster in told))
+    assert phases[-2:] == [Phase.RUNNING, Phase.SUCCEEDED]
+    assert told[-1].status.released_at is not None
+    again = [cluster for cluster in backend.watch("digits") if cluster is not None]
+    assert again == [told[-1]]
+
+
+def test_watching_all_runs(backend: Backend, launch: Launch) -> None:
+    """Watching everything tells of runs that are there and of those that come."""
+    first = until_released(backend, launch("pass", worker=1))
+    watch = backend.watch()
+    assert next(watch) == first
+    assert next(watch) is None
+    second = launch("pass", worker=1, name="other")
+    told = next(cluster for cluster in watch if cluster is not None)
+    assert isinstance(told, TFCluster)
+    assert told.metadata == second.metadata
+    until_released(backend, second)
+
+
+def test_watching_all_runs_tells_of_those_that_are_removed(
+    backend: Backend, launch: Launch
+) -> None:
+    """A run whose record is deleted is told by its name, once, to whoever watches everything."""
+    until_released(backend, launch("pass", worker=1))
+    watch = backend.watch()
+    assert isinstance(next(watch), TFCluster)
+    backend.delete("digits")
+    assert next(change for change in watch if change is not None) == Removed("digits-1")
+    assert next(watch) is None
+
+
+def test_watching_ends_with_the_record(backend: Backend, launch: Launch) -> None:
+    """A watch of a run that is deleted comes to its end."""
+    until_released(backend, launch("pass", worker=1))
+    watch = backend.watch("digits")
+    assert next(watch) is not None
+    backend.delete("digits")
+    assert [cluster for cluster in watch if cluster is not None] == []
+
+
+def test_what_does_not_fit_is_refused_whole(
+    backend: Backend, program_of: Callable[..., Program]
+) -> None:
+    """Preflight and launch refuse the same things with the same words, and nothing is made."""
+    there = backend.options()
+    too_much = Resources(memory=f"{int(there.memory.total) + 2**30}")
+    spec = Spec(
+        program=program_of("pass"),
+        replicas=ReplicaSet(worker=Replicas(count=there.max_tasks + 1, resources=too_much)),
+    )
+    verdict = backend.preflight(spec)
+    assert len(verdict.problems) >= 2, "every problem is told at once"
+    with pytest.raises(PreflightRefused) as refused:
+        backend.create(LaunchRequest(cluster="digits", spec=spec))
+    assert [_lasting(each) for each in refused.value.problems] == [
+        _lasting(each) for each in verdict.problems
+    ]
+    assert backend.list() == []
+
+
+def _lasting(problem: Problem) -> tuple[object, ...]:
+    """What is told of a problem, but for how much the machine has free just now."""
+    allowed = re.sub(r"and \S+ of (\S+) is free", r"and some of \1 is free", problem.allowed)
+    return problem.field, problem.value, allowed
+
+
+def test_warnings_are_kept_with_the_run(
+    backend: Backend, program_of: Callable[..., Program]
+) -> None:
+    """What was warned of at the launch, by the face and by the backend, stays in the record."""
+    cpu = Resources(cpu=backend.options().cpu.total + 1)
+    spec = Spec(
+        program=program_of("pass"), replicas=ReplicaSet(worker=Replicas(count=1, resources=cpu))
+    )
+    verdict = backend.preflight(spec)
+    told = [*verdict.warnings, *(problem.allowed for problem in verdict.problems)]
+    assert any("CPU" in text or "cpu" in text for text in told)
+    if verdict.problems:  # cores are not shared here, so that is more than a warning
+        spec = Spec(program=spec.program)
+    request = LaunchRequest(cluster="digits", spec=spec, warnings=("from the face",))
+    run = until_released(backend, backend.create(request))
+    assert run.status.warnings == ("from the face", *backend.preflight(spec).warnings)
+
+
+def test_options_say_what_there_is(
+    backend: Backend, launch: Launch, wait_for: Callable[..., None]
+) -> None:
+    """What a running cluster may use is soon not offered to the next one."""
+    before = backend.options()
+    assert before.cpu.total > 0
+    assert 0 < before.memory.free <= before.memory.total
+    launch(SLEEP, worker=2, resources=Resources(cpu=0.5, memory="1Gi"))
+    about_one = pytest.approx(1.0, abs=0.2)  # where many ask, what is free is told in steps
+    wait_for(lambda: before.cpu.free - backend.options().cpu.free == about_one, "less CPU is free")
+    assert backend.options().memory.free <= before.memory.total - 2 * 2**30
+
+
+def test_answers_come_from_the_record(backend: Backend, launch: Launch) -> None:
+    """Another backend object, as after a restart of the kernel, knows everything and can act."""
+    run = until_phase(backend, launch(SLEEP, worker=1), Phase.RUNNING)
+    other = type(backend)()
+    assert other.get("digits").metadata == run.metadata
+    other.stop("digits", Stop())
+    assert until_released(backend, run).status.phase is Phase.STOPPED

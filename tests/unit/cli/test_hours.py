@@ -1,0 +1,78 @@
+"""`hours` and what a launch and `status` say of a budget, through the real local backend."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.command_line import Run, here, run
+
+__all__ = ["here", "run"]  # fixtures, as if written here
+
+
+@pytest.fixture
+def allow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """What the hub allows from now on."""
+
+    def say(**budget: float) -> None:
+        file = tmp_path / "limits.json"
+        file.write_text(json.dumps({"group": "ml101", "budget": budget}))
+        monkeypatch.setenv("TFCLUSTER_LIMITS", str(file))
+
+    return say
+
+
+def test_hours_are_told_by_cluster_also_of_deleted_runs(
+    here: Path, run: Run, allow: Callable[..., None]
+) -> None:
+    """As a table, as JSON and for a spreadsheet; what was really used stands beside."""
+    assert "Nothing was held" in run("hours").out
+    allow(cpuHours=20)
+    for name in ("digits", "mnist"):
+        done = run("launch", "--name", name, "--worker-cpu", "2", "--wait", "hello.py")
+        assert done.code == 0, done.err
+    before = json.loads(run("hours", "-o", "json").out)
+    assert {row["key"] for row in before["items"]} == {"digits", "mnist"}
+    assert run("delete", "digits", "-y").code == 0
+    after = json.loads(run("hours", "-o", "json").out)
+    assert after["items"] == before["items"]
+    assert after["budget"] == {"cpuHours": 20}
+    assert all(row["used"] > 0 for row in after["items"])
+    shown = run("hours").out
+    assert "in all" in shown
+    assert "20 of 20 CPU·h left this week" in shown
+    (day,) = csv.DictReader(io.StringIO(run("hours", "--by", "day", "-o", "csv").out))
+    assert float(day["cpuHours"]) == pytest.approx(sum(r["cpu"] for r in after["items"]), abs=1e-5)
+    assert "Nothing was held" in run("hours", "--to", "2026-01-01").out
+
+
+def test_days_that_are_none_are_refused(here: Path, run: Run) -> None:
+    """With what a day looks like."""
+    wrong = run("hours", "--from", "yesterday")
+    assert wrong.code == 2
+    assert "a day such as 20" in wrong.err
+    wrong = run("hours", "--from", "2026-11-22", "--to", "2026-11-01")
+    assert "not after 2026-11-01" in wrong.err
+
+
+def test_a_launch_is_told_what_is_left_and_refused_without(
+    here: Path, run: Run, allow: Callable[..., None]
+) -> None:
+    """Before it, and in the refusal; what runs goes on, and its status says so, too."""
+    allow(cpuHours=20, days=30)
+    told = run("launch", "--dry-run", "sleep.py").err
+    assert "20 of 20 CPU·h left in 30 days" in told
+    assert run("launch", "--name", "long", "--worker-cpu", "8", "sleep.py").code == 0
+    assert "CPU·h left in 30 days" in run("status", "long").err
+    allow(cpuHours=1e-9, days=30)
+    refused = run("launch", "hello.py")
+    while refused.code == 0:  # nothing was held yet
+        refused = run("launch", "hello.py")
+    assert refused.code == 3
+    assert "come back on" in refused.err
+    assert "administrator" in refused.err
+    assert "CPU·h left in 30 days" in run("status", "long").err

@@ -1,0 +1,164 @@
+"""What the command line shows of runs: lists, status, logs, what is started, what fits."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+import yaml
+from support.command_line import Run, here, left_behind, run
+from support.event_writer import event, event_file
+
+from tfcluster_magic import ClusterManager
+from tfcluster_magic.runs.manager import Until
+
+__all__ = ["here", "run"]  # fixtures, as if written here
+
+
+def test_list_is_a_table_and_an_empty_one_says_what_to_do(run: Run) -> None:
+    """The first thing a newcomer sees is how to go on."""
+    assert "`tfcluster launch train.py` starts one" in run("list").out
+
+    run("launch", "sleep.py", "--workers", "1")
+    head, row = run("list").out.splitlines()
+
+    assert head.split() == ["NAME", "MODE", "PHASE", "READY", "AGE", "REASON"]
+    assert row.split()[:2] == ["sleep-1", "between-graph"]
+
+
+def test_list_filters_and_says_how_many_it_hides(run: Run) -> None:
+    """Earlier runs of a name are left out unless they are asked for."""
+    for _ in range(2):
+        run("launch", "hello.py", "--workers", "1", "--wait")
+    hidden = run("list")
+
+    assert "hello-1" not in hidden.out
+    assert "1 more with `tfcluster list --all`" in hidden.err
+    assert run("list", "--all", "-o", "name").out.split() == ["hello-2", "hello-1"]
+    assert run("list", "--all", "--active", "-o", "name").out == ""
+    assert run("list", "--all", "--phase", "Failed", "-o", "json").out == "[]\n"
+    assert len(json.loads(run("list", "--all", "-o", "json").out)) == 2
+
+
+def test_status_names_each_task_and_status_f_ends_with_the_run(run: Run) -> None:
+    """Status of a run that goes on, then its changes until nothing is left."""
+    run("launch", "sleep.py", "--workers", "2")
+    ClusterManager().wait("sleep", 30, until=Until.READY)
+    text = run("status", "sleep").out
+    threading.Timer(0.3, lambda: ClusterManager().stop("sleep")).start()
+    followed = run("status", "-f", "sleep")
+
+    assert text.startswith("sleep-1 Running: 2 tasks are running.\n")
+    assert "worker-1  Running  0" in text
+    assert followed.code == 0
+    assert followed.err.endswith("sleep-1 Stopped: Ended by its owner.\n")
+
+
+def test_logs_can_be_limited_to_tasks_and_lines(run: Run, here: Path) -> None:
+    """`--tail` counts for each task; tasks that do not exist are refused with those that do."""
+    (here / "count.py").write_text("for i in range(9): print('line', i)\n")
+    run("launch", "count.py", "--workers", "2", "--wait")
+
+    assert run("logs", "count", "--tail", "1").out.splitlines() == [
+        "worker-0 | line 8",
+        "worker-1 | line 8",
+    ]
+    assert run("logs", "count", "worker-1", "--no-prefix", "--tail", "2").out == "line 7\nline 8\n"
+    refused = run("logs", "count", "worker-7")
+    assert refused.code == 5
+    assert "worker-0, worker-1" in refused.err
+
+
+def test_remarks_of_tensorflows_own_are_left_out_and_counted(run: Run, here: Path) -> None:
+    """What its C++ code remarks is hidden until one asks for all; its errors never are."""
+    said = [
+        "2026-11-21 16:36:34.123456: I tensorflow/core/platform/cpu_feature_guard.cc:210] fast",
+        "2026-11-21 16:36:34.123457: E tensorflow/core/platform/a.cc:1] broken",
+        "step 1",
+    ]
+    (here / "noisy.py").write_text(f"for line in {said!r}: print(line)\n")
+    run("launch", "noisy.py", "--workers", "1", "--wait")
+
+    shown = run("logs", "-f", "noisy")
+    assert shown.out.splitlines() == [f"worker-0 | {line}" for line in said[1:]]
+    assert "1 remark of TensorFlow's own is left out: `tfcluster logs --all noisy-1`" in shown.err
+    for option in ("--all", "--no-prefix"):
+        everything = run("logs", "noisy", option)
+        assert [line.removeprefix("worker-0 | ") for line in everything.out.splitlines()] == said
+        assert "left out" not in everything.err
+
+
+@pytest.mark.parametrize("how", [(), ("-f",)])
+def test_last_lines_are_shown_lines(run: Run, here: Path, how: tuple[str, ...]) -> None:
+    """`--tail 2` shows two lines of a task, however many hidden remarks stand behind them."""
+    remark = "I0000 00:00:1732207594.123456    4711 cpu_device.cc:88] x"
+    said = ["step 1", "step 2", remark, "step 3", *[remark] * 9]
+    (here / "noisy.py").write_text(f"for line in {said!r}: print(line)\n")
+    run("launch", "noisy.py", "--workers", "1", "--wait")
+
+    shown = run("logs", *how, "noisy", "--tail", "2", "--no-color")
+    assert shown.out.splitlines() == ["worker-0 | step 2", "worker-0 | step 3"]
+    everything = run("logs", *how, "noisy", "--all", "--tail", "2")
+    assert everything.out.splitlines() == [f"worker-0 | {remark}"] * 2
+
+
+def test_following_the_logs_of_a_run_again_starts_from_its_first_line(run: Run) -> None:
+    """After a reconnect nothing is missing."""
+    run("launch", "hello.py", "--workers", "1", "--wait")
+
+    assert run("logs", "-f", "hello").out == "worker-0 | hello from worker-0\n"
+    assert run("logs", "-f", "hello").out == "worker-0 | hello from worker-0\n"
+
+
+def test_render_shows_what_the_runtime_really_starts(run: Run, here: Path) -> None:
+    """Command, TF_CONFIG and environment in `render` are those that the program found."""
+    (here / "tell.py").write_text(
+        "import json, os, sys\n"
+        "print(json.dumps({'argv': sys.argv, 'env': dict(os.environ)}))\n"
+        "# --ps_hosts --job_name\nimport argparse\n"
+        "p = argparse.ArgumentParser()\n"
+        "p.add_argument('--ps_hosts'); p.add_argument('--job_name')\n"
+    )
+    line = "launch tell.py --workers 1 --ps 1 --cpu 1.5 --env A=b --wait -- --more x"
+    run(*line.split())
+    found = json.loads(run("logs", "tell", "worker-0", "--no-prefix", "--tail", "1").out)
+    record, *tasks = yaml.safe_load_all(run("render", "tell").out)
+    worker = next(task for task in tasks if task["task"] == "worker-0")
+    expected = {
+        name: value.replace(f"${name}", os.environ.get(name, "")).rstrip(":")
+        for name, value in worker["env"].items()
+    }
+
+    assert record["metadata"]["name"] == "tell-1"
+    assert [task["task"] for task in tasks] == ["worker-0", "ps-0"]
+    assert worker["command"][2:] == found["argv"]
+    assert {name: found["env"].get(name) for name in expected} == expected
+    assert worker["tfConfig"] == json.loads(found["env"]["TF_CONFIG"])
+
+
+def test_render_of_a_launch_creates_nothing(run: Run, own_folders: Path) -> None:
+    """A launch can be looked at task by task before it is one."""
+    done = run("render", "hello.py", "--workers", "1")
+    _, task = yaml.safe_load_all(done.out)
+
+    assert task["tfConfig"]["cluster"] == {"worker": ["127.0.0.1:<port of worker-0>"]}
+    assert left_behind(own_folders) == []
+
+
+def test_status_says_how_far_the_program_is(run: Run, own_folders: Path) -> None:
+    """Step, speed and loss come from the event files in the run's own folder."""
+    run("launch", "sleep.py", "--workers", "1", "--", "--max_steps", "400")
+    events = event_file(own_folders / "tfcluster" / "log" / "sleep" / "1")
+    with open(events, "ab") as file:
+        file.writelines(event(s, {"loss": 0.5}, wall=1000.0 + s / 50) for s in (100, 200))
+
+    assert "progress: step 200/400 · 50 steps/s · loss 0.5" in run("status", "sleep").out
+
+
+def test_options_say_what_fits(run: Run) -> None:
+    """The same numbers for people and for programs."""
+    assert "CPU cores" in run("options").out
+    assert json.loads(run("options", "-o", "json").out)["cpu"]["total"] >= 1

@@ -1,0 +1,110 @@
+"""`launch` and `rerun`: what they say, what they wait for, and how they end."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+import yaml
+from support.command_line import Run, here, left_behind, run
+
+from tfcluster_magic import ClusterManager
+from tfcluster_magic.spec import Phase, TFCluster
+
+__all__ = ["here", "run"]  # fixtures, as if written here
+
+
+def test_launch_returns_at_once_and_says_what_to_do_next(run: Run) -> None:
+    """The report of a launch has the name, the tasks, where output goes, and the next commands."""
+    done = run("launch", "sleep.py", "--workers", "2", "--ps", "0")
+
+    assert done.code == 0
+    assert done.out.startswith("sleep-1 ")
+    for part in ("2 workers", "log/sleep/1", "tfcluster logs -f sleep-1", "tfcluster stop sleep-1"):
+        assert part in done.out
+    assert ClusterManager().status("sleep-1").active
+
+
+def test_arguments_after_two_dashes_are_the_programs_own(run: Run, here: Path) -> None:
+    """What follows ` -- ` reaches the program untouched, even when it looks like an option."""
+    (here / "args.py").write_text("import sys\nprint(sys.argv[1:])\n")
+    done = run("launch", "args.py", "--workers", "1", "--follow", "--", "--workers", "9", "--", "x")
+
+    assert done.code == 0
+    assert "worker-0 | ['--workers', '9', '--', 'x']" in done.out
+
+
+def test_follow_shows_every_line_with_its_task_and_the_outcome(run: Run) -> None:
+    """`--follow` stays until the end and says how it ended."""
+    done = run("launch", "hello.py", "--workers", "2", "--follow")
+
+    assert "worker-0 | hello from worker-0" in done.out
+    assert "worker-1 | hello from worker-1" in done.out
+    assert "hello-1 Succeeded" in done.err
+
+
+def test_waiting_for_a_failing_program_exits_10_with_the_cause(run: Run) -> None:
+    """A script that waits can tell a failed cluster from every other error."""
+    done = run("launch", "fail.py", "--workers", "1", "--ps", "1", "--wait")
+
+    assert done.code == 10
+    assert "fail-1 failed: worker-0 failed with exit code 1: ValueError: no such column" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_wait_that_takes_too_long_exits_11_and_the_run_goes_on(run: Run) -> None:
+    """`--timeout` bounds the wait only."""
+    done = run("launch", "sleep.py", "--workers", "1", "--follow", "--timeout", "0.5s")
+
+    assert done.code == 11
+    assert ClusterManager().status("sleep").active
+
+
+def test_waiting_with_json_prints_the_ended_run_and_nothing_else(run: Run) -> None:
+    """A program that launches and waits reads one document."""
+    done = run("launch", "hello.py", "--workers", "1", "--wait", "-o", "json")
+    ended = msgspec.json.decode(done.out, type=TFCluster)
+
+    assert ended.status.phase is Phase.SUCCEEDED
+    assert done.err == ""
+
+
+def test_in_graph_wait_is_over_when_the_servers_accept(run: Run) -> None:
+    """Servers never end by themselves, so `--wait` waits until they can be used."""
+    done = run("launch", "--mode", "in-graph", "--workers", "1", "--ps", "1", "--wait")
+    said = run("connect", "in-graph")
+
+    assert done.code == 0
+    assert "in-graph-1 Running" in done.err
+    assert re.search(r"worker +127\.0\.0\.1:\d+", said.out)
+    assert 'Cluster("in-graph-1")' in said.out
+
+
+def test_a_dry_run_prints_the_cluster_and_creates_nothing(run: Run, own_folders: Path) -> None:
+    """`--dry-run` shows the TFCluster as YAML, and says that nothing was made."""
+    done = run("launch", "hello.py", "--dry-run", "--workers", "3")
+
+    spec = yaml.safe_load(done.out)["spec"]
+    assert spec["replicas"]["worker"] == {"count": 3}
+    assert re.fullmatch(r"\(\d+ bytes\)", spec["program"]["files"]["hello.py"])
+    assert "nothing was" in done.err
+    assert left_behind(own_folders) == []
+
+
+def test_a_dry_run_without_room_says_so_with_the_code_of_no_room(run: Run) -> None:
+    """The preflight of a dry run counts as that of a launch."""
+    done = run("launch", "hello.py", "--dry-run", "--memory", "100Ti")
+
+    assert done.code == 3
+    assert "100Ti" in done.err
+
+
+def test_a_rerun_is_the_next_run_of_the_name(run: Run) -> None:
+    """`rerun` launches the snapshot again, with what is said otherwise."""
+    run("launch", "hello.py", "--workers", "1", "--wait")
+    done = run("rerun", "hello", "--follow", "--workers", "2")
+
+    assert done.code == 0
+    assert "worker-1 | hello from worker-1" in done.out
+    assert "hello-2 Succeeded" in done.err

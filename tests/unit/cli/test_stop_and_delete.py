@@ -1,0 +1,77 @@
+"""`stop` and `delete`: what they leave, and what they ask before."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from support.command_line import Run, here, run
+
+from tfcluster_magic import ClusterManager
+
+__all__ = ["here", "run"]  # fixtures, as if written here
+
+
+def test_stop_waits_until_nothing_is_left_and_keeps_the_record(run: Run) -> None:
+    """After `stop` returns there is no task, and status says who wanted it."""
+    run("launch", "sleep.py", "--workers", "1")
+    done = run("stop", "sleep", "--reason", "lunch time")
+
+    assert done.code == 0
+    assert "sleep-1 Stopped: Ended by its owner: lunch time" in done.out
+    assert ClusterManager().status("sleep").status.released_at is not None
+
+
+def test_stop_says_which_parameter_servers_it_gave_back(run: Run) -> None:
+    """Of a run that has ended, the sentence says what this stop has done."""
+    Path("half.py").write_text(
+        "import os, time\nif os.environ['TFCLUSTER_TASK_TYPE'] == 'ps': time.sleep(600)\n"
+    )
+    run("launch", "half.py", "--workers", "1", "--ps", "1", "--wait")
+
+    said = run("stop", "half").out
+    assert re.search(r"half-1 Succeeded: .*\(reclaimed at [\d:]+: ps-0\)$", said.strip())
+    assert "(it had already ended)" in run("stop", "half").out
+
+
+def test_stop_all_is_refused_where_nobody_can_confirm_it(run: Run) -> None:
+    """Without a terminal, `--all` needs `--yes`."""
+    run("launch", "sleep.py", "--workers", "1")
+    refused = run("stop", "--all")
+
+    assert refused.code == 2
+    assert "this would stop sleep-1; to do it: `tfcluster stop --all --yes`" in refused.err
+    assert run("stop", "--all", "--yes").code == 0
+    assert run("stop", "--all").out == "Nothing is running.\n"
+
+
+def test_delete_with_logs_needs_a_yes_and_says_what_would_go(run: Run, own_folders: Path) -> None:
+    """Checkpoints are never removed by a slip of the hand."""
+    run("launch", "hello.py", "--workers", "1", "--wait")
+    output = own_folders / "tfcluster" / "log" / "hello"
+    refused = run("delete", "hello", "--with-logs")
+
+    assert refused.code == 2
+    assert f"checkpoints in {output}/1" in refused.err
+    assert output.is_dir()
+    assert run("delete", "hello", "--with-logs", "--yes").out == "deleted hello-1\n"
+    assert not output.exists()
+
+
+def test_delete_of_a_running_cluster_says_that_it_will_be_stopped(run: Run) -> None:
+    """An active run needs a yes as well; then it is stopped first."""
+    run("launch", "sleep.py", "--workers", "1")
+    refused = run("delete", "sleep")
+
+    assert refused.code == 2
+    assert "this would stop sleep-1, delete sleep-1" in refused.err
+    assert run("delete", "sleep", "-y").code == 0
+    assert run("list", "--all", "-o", "name").out == ""
+
+
+def test_delete_of_an_ended_runs_record_asks_nothing(run: Run, own_folders: Path) -> None:
+    """Without `--with-logs` the output stays."""
+    run("launch", "hello.py", "--workers", "1", "--wait")
+
+    assert run("delete", "hello").code == 0
+    assert (own_folders / "tfcluster" / "log" / "hello" / "1").is_dir()

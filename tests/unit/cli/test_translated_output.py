@@ -1,0 +1,88 @@
+"""No text of the command line is left untranslated."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from support.project_tools import tool
+from support.translated_commands import ROOT, here, said
+
+__all__ = ["here"]  # a fixture, as if written here
+
+ASKED: Sequence[Sequence[str]] = (
+    ["--help"],
+    *([verb, "--help"] for verb in ("launch", "list", "status", "logs", "stop", "delete", "rerun")),
+    *([verb, "--help"] for verb in ("connect", "tensorboard", "render", "options", "completion")),
+    ["list"],
+    ["options"],
+    ["stop", "--all"],
+    ["launch"],
+    ["launch", "missing.py"],
+    ["launch", "fail.py", "--workers", "0"],
+    ["launch", "fail.py", "--workers", "many", "--memory", "much", "--start-timeout", "soon"],
+    ["launch", "fail.py", "--workers", "3", "--worker-memory", "9000Gi"],
+    ["launch", "fail.py", "--name", "Not_Good"],
+    ["launch", "fail.py", "--follow", "-o", "json"],
+    ["launch", "fail.py", "--wrokers", "2"],
+    ["launch", "fail.py", "more"],
+    ["launch", "ftp://host/x.py"],
+    ["launch", "--mode", "in-graph", "--chief", "fail.py"],
+    ["launch", "-f", "missing.yaml"],
+    ["launch", "fail.py", "--workers", "2", "--ps", "0", "--wait"],
+    ["list"],
+    ["list", "-o", "what"],
+    ["status", "fail"],
+    ["status"],
+    ["status", "fial-1"],
+    ["logs", "fail", "worker-9"],
+    ["logs", "fail", "--tail", "-1"],
+    ["connect", "fail"],
+    ["rerun", "fail", "--cpu", "x"],
+    ["delete", "fail", "--with-logs"],
+    ["delete", "fail"],
+    ["what"],
+)
+
+
+def test_no_text_of_the_command_line_is_left_untranslated(here: Path, tmp_path: Path) -> None:
+    """In a language that only puts brackets around every message, nothing stands outside them."""
+    package = tmp_path / "package"
+    shutil.copytree(
+        ROOT / "tfcluster_magic",
+        package / "tfcluster_magic",
+        ignore=shutil.ignore_patterns("labextension", "__pycache__"),
+    )
+    bracketed(package / "tfcluster_magic" / "locale" / "xx" / "LC_MESSAGES")
+    outside = {}
+    for words in ASKED:
+        text = said(here, "xx", *words, package=package)
+        if left := untranslated(text):
+            outside[" ".join(words)] = left
+
+    assert outside == {}
+
+
+def bracketed(folder: Path) -> None:
+    """A catalog in which every message is itself, in brackets."""
+    made = tool("translations")
+    catalog = made.template(made.PYTHON)
+    for message in catalog:
+        if isinstance(message.id, str):
+            message.string = f"⟦{message.id}⟧" if message.id else ""
+        else:
+            message.string = tuple(f"⟦{form}⟧" for form in message.id)
+    folder.mkdir(parents=True)
+    (folder / "tfcluster_magic.mo").write_bytes(made.mo(catalog))
+
+
+def untranslated(text: str) -> list[str]:
+    """Lines with two English words side by side that no message has."""
+    while "⟦" in text:
+        text, found = re.subn(r"⟦[^⟦⟧]*⟧", "¤", text)
+        assert found, f"brackets that do not fit: {text}"
+    text = re.sub(r"--[a-z-]+ [a-z-]+\|[a-z|-]+", "¤", text)  # the words that an option takes
+    text = re.sub(r"%?tfcluster( (-f|[a-z]+|[a-z]+-\d+))*|\[OPTIONS\].*|\"[^\"]*\"", "¤", text)
+    return [line for line in text.splitlines() if re.search(r"[a-z]{2,} [a-z]{2,}", line)]

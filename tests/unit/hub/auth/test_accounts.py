@@ -1,0 +1,462 @@
+"""The hub's accounts without a hub: the file, the links, the hashes, and how guessing is slowed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from support.project import ROOT
+from tornado.web import HTTPError
+
+from tfcluster_magic import state_files
+from tfcluster_magic.errors import InvalidRequest, NotFound, TFClusterError
+from tfcluster_magic.hub.auth import accounts, authenticator
+from tfcluster_magic.hub.auth.accounts import (
+    LINK_HOURS,
+    AccountStore,
+    AccountsUnreadable,
+    LinkRefused,
+    PasswordReplaced,
+    allowed_name,
+)
+from tfcluster_magic.hub.auth.authenticator import Queue, Throttle, TooManyTries, Tries
+from tfcluster_magic.hub.auth.commands import state_of
+
+STORED = accounts.hash_password("correct horse")
+IN_THREAD = """
+import asyncio, os, threading
+from tfcluster_magic.hub.auth.authenticator import AccountsAuthenticator
+def priority(): return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+print(asyncio.run(AccountsAuthenticator().in_thread(priority)))
+"""
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: Clock) -> AccountStore:
+    return AccountStore(tmp_path / "accounts.json", clock)
+
+
+@pytest.fixture
+def tries(clock: Clock) -> Tries:
+    return Tries(each=3, strangers=5, noisy=7, window=60.0, long_window=600.0, clock=clock)
+
+
+def test_a_link_sets_a_password_once(store: AccountStore) -> None:
+    """Its code is used up, and brings the right that was given with it."""
+    code = store.invite("Ada", admin=True)
+
+    assert store.invited(code) == ("ada", True)
+    assert store.redeem(code, STORED) == ("ada", True)
+    assert store.password("ada") == STORED
+    with pytest.raises(LinkRefused, match="works once"):
+        store.redeem(code, STORED)
+
+
+def test_links_of_a_class_are_made_at_once(store: AccountStore) -> None:
+    """Each is its own; where one name can have none, nobody has one."""
+    codes = store.invite_all(["Ada", "bob"])
+    assert {name: store.invited(code) for name, code in codes.items()} == {
+        "Ada": ("ada", False),
+        "bob": ("bob", False),
+    }
+    assert store.resets() == {}  # the account has no sessions
+    before = store.path.read_bytes()
+    with pytest.raises(InvalidRequest):
+        store.invite_all(["cyd", "a/b"])
+    assert store.path.read_bytes() == before
+
+
+def test_a_link_ends_with_its_day(store: AccountStore, clock: Clock) -> None:
+    """It works until the last second and not after it."""
+    code = store.invite("ada")
+    clock.now += LINK_HOURS * 3600 - 1
+    assert store.invited(code) == ("ada", False)
+    clock.now += 2
+    with pytest.raises(LinkRefused):
+        store.invited(code)
+
+
+def test_a_newer_link_replaces_an_older_one(store: AccountStore) -> None:
+    """The password ends with a newer link: somebody who knows it could set another one first."""
+    store.redeem(store.invite("ada"), STORED)
+    kept = store.invite("ada", keep=True)
+    assert store.password("ada") == STORED
+    new = store.invite("ada")
+
+    with pytest.raises(LinkRefused):
+        store.invited(kept)
+    assert store.password("ada") is None
+    assert store.invited(new) == ("ada", False)
+
+
+def test_a_reset_is_noted_until_the_hub_has_done_it(store: AccountStore) -> None:
+    """Using a link, changing a password and making a link each note a reset of its own."""
+    store.redeem(store.invite("ada"), STORED)
+    marks = [store.resets()["ada"]]
+    store.set_password("ada", STORED)
+    marks.append(store.resets()["ada"])
+    store.invite("ada")
+    marks.append(store.resets()["ada"])
+    assert len({*marks}) == 3
+    store.reset_done("ada", marks[1])
+    assert store.resets() == {"ada": marks[2]}
+    store.reset_done("ada", marks[2])
+    assert store.resets() == {}
+    store.set_password("ada", STORED)
+    store.dismiss("ada")
+    assert store.resets() == {}  # the user goes with everything
+
+
+def test_a_changed_password_voids_a_link_that_waited(store: AccountStore) -> None:
+    """Who has the account decides, not who asked for a link before."""
+    code = store.invite("ada")
+    store.set_password("ada", STORED)
+    with pytest.raises(LinkRefused):
+        store.invited(code)
+    with pytest.raises(NotFound):
+        store.set_password("nobody", STORED)
+
+
+def test_the_file_holds_no_code_and_is_for_one_user(store: AccountStore) -> None:
+    """Who reads a backup gets no link out of it."""
+    code = store.invite("ada")
+
+    assert code not in store.path.read_text()
+    assert store.path.stat().st_mode & 0o777 == 0o600
+    assert store.path.with_suffix(".lock").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"version": 1, "accounts": {"ada": {"passwd": "x"}}}', "\0" * 40]
+)
+def test_a_file_that_cannot_be_read_is_kept(store: AccountStore, text: str) -> None:
+    """Nothing is written over what may be repaired, and the message names the file."""
+    store.path.write_text(text)
+
+    for act in (store.read, lambda: store.invite("ada"), lambda: store.remove("ada")):
+        with pytest.raises(AccountsUnreadable, match=r"accounts\.json"):
+            act()
+    assert store.path.read_text() == text
+    assert [path.name for path in store.path.parent.iterdir() if path.name.startswith(".")] == []
+
+
+def _invite_many(path: Path, start: int) -> None:
+    for number in range(start, start + 20):
+        AccountStore(path).invite(f"user-{number}")
+
+
+def test_a_file_that_nobody_could_read_is_not_written(
+    store: AccountStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Accounts are refused where the file would be larger than what is read of it."""
+    store.invite("ada")
+    monkeypatch.setattr(state_files, "MOST_BYTES", store.path.stat().st_size)
+    with pytest.raises(TFClusterError, match="no room for more accounts"):
+        store.invite("bob")
+    assert store.read().keys() == {"ada"}
+
+
+def test_writers_lose_nothing_of_each_other(store: AccountStore) -> None:
+    """Three processes at once, and a reader that always finds a whole file."""
+    context = multiprocessing.get_context("fork")
+    writers = [context.Process(target=_invite_many, args=(store.path, n)) for n in (0, 20, 40)]
+    for writer in writers:
+        writer.start()
+    seen = 0
+    while any(writer.is_alive() for writer in writers):
+        found = len(store.read())
+        assert found >= seen
+        seen = found
+    for writer in writers:
+        writer.join()
+    assert len(store.read()) == 60
+
+
+@pytest.mark.parametrize("name", ["", " ", ".", "..", "a/b", "a\nb", "a\0b", "x" * 65])
+def test_names_that_no_account_has(store: AccountStore, name: str) -> None:
+    """A name is a part of addresses, and one that people can read."""
+    with pytest.raises(InvalidRequest, match="a user name has"):
+        store.invite(name)
+
+
+def test_one_name_is_one_account_however_it_is_typed() -> None:
+    """Upper case and the two ways to write é are no differences."""
+    assert allowed_name(" Ren\u00c9 ") == allowed_name("rene\u0301") == "ren\u00e9"
+
+
+def test_a_password_is_known_by_its_hash_alone() -> None:
+    """Two hashes of one password differ; what is stored says how it was made."""
+    assert accounts.password_matches("correct horse", STORED)
+    assert accounts.password_matches(
+        "re\u0301sume\u0301s", accounts.hash_password("r\u00e9sum\u00e9s")
+    )
+    assert not accounts.password_matches("wrong horse", STORED)
+    assert not accounts.password_matches("x", None)
+    assert accounts.hash_password("correct horse") != STORED
+    assert STORED.startswith("scrypt$14$8$5$")
+    with pytest.raises(ValueError, match="bcrypt"):
+        accounts.password_matches("correct horse", STORED.replace("scrypt", "bcrypt"))
+
+
+@pytest.mark.parametrize(
+    ("password", "why"),
+    [
+        ("seven77", "at least 8 characters"),
+        ("12345678", "most common"),
+        ("PassWord", "most common"),
+        ("password2026!", "most common"),
+        ("aaaaaaaa", "repeats"),
+        ("\uff41" * 8, "repeats"),
+        ("abcabcabcabc", "repeats"),
+        ("98765432100", "follows the keyboard"),
+        ("aaaabbbbcccc", "follows the keyboard"),
+        ("yuiopghjkl;", "follows the keyboard"),
+        ("ada-lovelace", "name of the account"),
+        ("Ada-Lovelace1815", "name of the account"),
+        ("tfcluster2026", "name of the account"),
+        ("x" * 1001, "at most"),
+    ],
+)
+def test_what_is_guessed_first_is_no_password(password: str, why: str) -> None:
+    """A common password is refused to anybody, in upper or lower case, with the reason."""
+    for admin in (False, True):
+        told = accounts.password_problem(password, "ada-lovelace", admin=admin)
+        assert told and (why in told or admin)
+
+
+def test_a_password_of_an_administrator_is_longer() -> None:
+    """An administrator needs twelve characters instead of eight, and no mixture of kinds."""
+    assert accounts.password_problem("nine-lamp") is None
+    told = accounts.password_problem("nine-lamp", admin=True)
+    assert told == "An administrator's password has at least 12 characters: choose a longer one."
+    assert accounts.password_problem("nine-lamps-on", admin=True) is None
+    assert accounts.password_problem("the password of ada", "ada", admin=True) is None
+
+
+def test_the_page_tells_how_many_passwords_are_on_the_list() -> None:
+    """The list has its source and its licence, and no password that the length refuses."""
+    listed = accounts._common()
+    assert f"{len(listed):,} most common" in (ROOT / "docs" / "hub.md").read_text()
+    assert min(map(len, listed)) == accounts.SHORTEST
+    assert "MIT License" in accounts.COMMON_PASSWORDS.read_text()
+
+
+def test_a_queue_that_is_full_refuses_its_own_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a bounded number of passwords waits for the processors, however many are tried."""
+    monkeypatch.setattr(authenticator, "LONGEST_QUEUE", 2)
+
+    async def tried() -> None:
+        accounts, go = authenticator.AccountsAuthenticator(), threading.Event()
+        waiting = [
+            asyncio.ensure_future(accounts.in_thread(go.wait, queue=Queue.NOISY)) for _ in range(2)
+        ]
+        await asyncio.sleep(0)
+        with pytest.raises(HTTPError, match="503"):
+            await accounts.in_thread(go.wait, queue=Queue.NOISY)
+        assert await accounts.in_thread(int, "7", queue=Queue.NEW) == 7
+        go.set()
+        assert await asyncio.gather(*waiting) == [True, True]
+        assert await accounts.in_thread(int, "7", queue=Queue.NOISY) == 7
+
+    asyncio.run(tried())
+
+
+def test_tries_are_counted_until_they_are_old(clock: Clock) -> None:
+    """The time to wait is that until the oldest counts no more."""
+    tries = Throttle(3, 60.0, clock)
+    for _ in range(3):
+        assert tries.wait("ada") == 0
+        tries.begin("ada")
+        clock.now += 10
+    assert tries.wait("ada") == 30
+    assert tries.wait("bob") == 0
+    clock.now += 30
+    assert tries.wait("ada") == 0
+
+
+def test_a_right_password_forgets_the_wrong_ones(clock: Clock) -> None:
+    """For its account all of them, for its address one."""
+    tries = Throttle(2, 60.0, clock)
+    for key in ("ada", "ada", "address", "address"):
+        tries.begin(key)
+    tries.forget("ada")
+    tries.forgive("address")
+    tries.forgive("unknown")
+    assert tries.wait("ada") == tries.wait("address") == 0
+    tries.begin("address")
+    assert tries.wait("address") == 60
+
+
+def test_a_shared_address_refuses_nobody(tries: Tries) -> None:
+    """After wrong guesses at made-up names, others at that address queue and get in."""
+    for number in range(7):
+        tries.begin(f"made-up-{number}", "10.0.0.1", None)
+    queue, one = tries.begin("ada", "10.0.0.1", None)
+    assert queue is Queue.NOISY
+    one.right()
+    assert tries.begin("ada", "10.0.0.2", None)[0] is Queue.NEW
+
+
+def test_whose_password_is_guessed_gets_in(tries: Tries, clock: Clock) -> None:
+    """Guesses at an account block their address at once, and all new browsers soon; a browser in
+    which it has signed in before has a count of its own, and nothing more.
+    """
+    for _ in range(3):
+        tries.begin("ada", "10.0.0.1", None)
+    with pytest.raises(TooManyTries):
+        tries.begin("ada", "10.0.0.1", None)
+    for number in range(2, 4):
+        tries.begin("ada", f"10.0.0.{number}", None)
+    with pytest.raises(TooManyTries) as refused:
+        tries.begin("ada", "10.0.0.9", None)
+    assert refused.value.seconds == 600
+
+    for _ in range(3):
+        queue, one = tries.begin("ada", "10.0.0.1", "hers")
+        assert queue is Queue.KNOWN
+    with pytest.raises(TooManyTries):
+        tries.begin("ada", "10.0.0.1", "hers")
+    one.right()
+    assert tries.begin("ada", "10.0.0.1", "hers")[0] is Queue.KNOWN
+    clock.now += 600
+    assert tries.begin("ada", "10.0.0.1", None)[0] is Queue.NEW
+
+
+def test_a_right_password_gives_others_no_more_tries(tries: Tries) -> None:
+    """A guesser gets no new tries when the owner signs in somewhere."""
+    for number in range(4):
+        tries.begin("ada", f"10.0.0.{number}", None)
+    tries.begin("ada", "10.0.0.8", None)[1].right()
+    tries.begin("ada", "10.0.0.9", None)
+    with pytest.raises(TooManyTries):
+        tries.begin("ada", "10.0.0.9", None)
+
+
+def test_many_names_take_no_more_memory(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name tried longest ago is forgotten first."""
+    monkeypatch.setattr(authenticator, "KEYS", 3)
+    tries = Throttle(1, 60.0, clock)
+    for key in "abcd":
+        tries.begin(key)
+    assert [tries.wait(key) > 0 for key in "abcd"] == [False, True, True, True]
+
+
+def test_the_command_makes_lists_and_removes(tmp_path: Path) -> None:
+    """A link on stdout alone, for scripts; what a person needs beside it on stderr."""
+    done = _accounts(tmp_path, "--url", "https://hub.example/tf/", "invite", "Ada", "--admin")
+    assert done.returncode == 0
+    assert done.stdout.startswith("https://hub.example/tf/hub/set-password?code=")
+    assert "ada sets a password here, once, within 24 hours:" in done.stderr
+    assert _accounts(tmp_path, "list").stdout.startswith("ada\tlink until ")
+    said = "ada cannot sign in any more; the hub removes its user at its next start.\n"
+    assert _accounts(tmp_path, "remove", "ADA").stdout == said
+    assert _accounts(tmp_path, "list").stdout == ""
+    gone = _accounts(tmp_path, "remove", "bob")
+    assert gone.returncode == 1 and "there is no account 'bob'" in gone.stderr
+    assert "Traceback" not in gone.stderr
+
+
+def test_the_command_deletes_no_files_of_this_machine(tmp_path: Path) -> None:
+    """What it cannot do it refuses before anything, with what does it."""
+    _accounts(tmp_path, "invite", "ada")
+    refused = _accounts(tmp_path, "remove", "ada", "--with-data")
+    assert refused.returncode == 1 and "userdel --remove" in refused.stderr
+    assert _accounts(tmp_path, "list").stdout.startswith("ada\t")
+
+
+def test_a_hub_that_is_away_has_a_note_of_whom_it_forgets(store: AccountStore) -> None:
+    """It stays until that is done, also where somebody has a new account of that name."""
+    assert not store.dismiss("ada")
+    store.invite("ada")
+    assert store.dismiss("ada", with_data=True)
+    assert store.dismiss("ada")
+    store.invite("ada")
+    assert store.removed() == {"ada": True}
+    store.forgotten("ada")
+    assert store.removed() == {}
+    assert [*store.read()] == ["ada"]
+
+
+def test_the_state_of_an_account_in_words(store: AccountStore) -> None:
+    """Whether there is a password, a link, both, or nothing."""
+    assert state_of(None) == "no password"
+    store.redeem(store.invite("ada"), STORED)
+    assert state_of(store.read()["ada"]) == "has a password"
+
+
+def _accounts(state: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tfcluster_magic.hub", "accounts", "--state", str(state)]
+    return subprocess.run(
+        [*command, *words], capture_output=True, text=True, check=False, env={**os.environ}
+    )
+
+
+def test_the_file_can_be_read_by_people(store: AccountStore) -> None:
+    """Its form is told by a version, and stays."""
+    store.redeem(store.invite("ada"), STORED)
+    store.reset_done("ada", store.resets()["ada"])
+    assert json.loads(store.path.read_text()) == {
+        "version": 1,
+        "accounts": {"ada": {"password": STORED}},
+    }
+
+
+def test_whose_the_file_is_does_not_change(store: AccountStore) -> None:
+    """Root may make a link for the hub of an ordinary user, who reads the file afterwards."""
+    store.invite("ada")
+    owner = 1 if os.geteuid() == 0 else os.geteuid()
+    for hubs in (store.path, store.path.parent):
+        os.chown(hubs, owner, -1)
+    store.invite("bob")
+    assert store.path.stat().st_uid == owner
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a thread has no priority of its own elsewhere")
+@pytest.mark.parametrize("nice", [0, 15])
+def test_a_hub_that_was_started_with_nice_takes_passwords(nice: int) -> None:
+    """Who is not root may give way, and never take it back; hashing has less than the hub has."""
+    plain = ["setpriv", "--bounding-set=-sys_nice", "--inh-caps=-sys_nice"]
+    start = ["nice", "-n", str(nice), *(plain if os.geteuid() == 0 else [])]
+    said = subprocess.run(
+        [*start, sys.executable, "-c", IN_THREAD], capture_output=True, text=True, check=False
+    )
+    own = min(19, os.getpriority(os.PRIO_PROCESS, 0) + nice)
+    assert said.stdout == f"{min(19, own + 10)}\n", said.stderr
+
+
+def test_a_reset_is_not_undone_by_a_password_checked_before_it(tmp_path: Path) -> None:
+    """Neither a change nor a forced change takes effect once the checked password is replaced."""
+    store = AccountStore(tmp_path / "accounts.json")
+    store.redeem(store.invite("ada"), STORED)
+    code = store.invite("ada")  # the reset
+    for _state in ("reset", "redeemed"):
+        with pytest.raises(PasswordReplaced):
+            store.set_password("ada", "the thief's", instead_of=STORED)
+        with pytest.raises(PasswordReplaced):
+            store.invite("ada", keep=True, only_if=STORED)
+        if _state == "reset":
+            store.redeem(code, "the owner's")
+    assert store.password("ada") == "the owner's"
+    store.set_password("ada", STORED, instead_of="the owner's")
+    assert store.password("ada") == STORED

@@ -1,0 +1,69 @@
+"""What JupyterHub's spawners are told when somebody is removed from a shell."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import pytest
+from jupyterhub import orm
+from jupyterhub.auth import DummyAuthenticator
+from jupyterhub.spawner import Spawner
+from jupyterhub.user import UserDict
+
+from tfcluster_magic.hub.auth.revocation import forget
+
+
+class Keeping(Spawner):  # type: ignore[misc]
+    """A spawner whose notebooks run until they are stopped, and which keeps data."""
+
+    loses_data = False
+    stopped: ClassVar[list[str]] = []
+    deleted: ClassVar[list[tuple[str, bool]]] = []
+
+    async def start(self) -> str:
+        return ""
+
+    async def poll(self) -> int | None:
+        return 0 if self.name in self.stopped else None
+
+    async def stop(self, now: bool = False) -> None:
+        self.stopped.append(self.name)
+
+    async def delete_forever(self) -> None:
+        self.deleted.append((self.name, self.loses_data))
+
+
+class Proxy:
+    """JupyterHub's own, whose routes go with the notebooks."""
+
+    async def delete_user(self, _user: Any, _name: str) -> None:
+        """There is no route."""
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_a_spawner_hears_that_the_data_goes(runs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the data goes is said to the spawner that deletes it, also where the notebook ran:
+    JupyterHub has another spawner by then. The user is gone.
+    """
+    for name in ("stopped", "deleted"):
+        monkeypatch.setattr(Keeping, name, [])
+    session = orm.new_session_factory("sqlite:///:memory:")()
+    settings = {"spawner_class": Keeping, "authenticator": DummyAuthenticator()}
+    users = UserDict(lambda: session, settings)
+    session.add(orm.User(name="ada"))
+    session.commit()
+    user = users["ada"]
+    if runs:
+        spawner = user.spawners[""]
+        spawner.api_token = "of no server"
+        spawner.orm_spawner.server = orm.Server()
+        session.commit()
+        assert spawner.active
+    app: Any = SimpleNamespace(users=users, proxy=Proxy(), log=logging.getLogger(__name__))
+    assert asyncio.run(forget(app, "ada", with_data=True))
+    assert Keeping.stopped == [""] * runs
+    assert Keeping.deleted == [("", True)]
+    assert users.get("ada") is None

@@ -1,0 +1,218 @@
+"""The console before a server that keeps objects as the API of Kubernetes does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.kube_server import KubeServer, Object
+from support.kubernetes_console import ADA, BOB, launched, server, tenant, within
+from support.node_logs import NodeLog
+from support.polling import wait_until_async
+
+from tfcluster_magic.errors import Conflict, NotFound, TFClusterError
+from tfcluster_magic.hub.console.sites.kubernetes import KubernetesSite
+from tfcluster_magic.kube.api import labels
+from tfcluster_magic.kube.api.client import path
+from tfcluster_magic.spec import Stop
+
+__all__ = ["server"]  # a fixture, as if written here
+LONG_AGO = "2026-01-01T00:00:00Z"
+
+
+def of(run: Object, kind: str, name: str, task: int | None = None, **more: Any) -> tuple[str, Any]:
+    """Where an object of a run is, and itself."""
+    head = run["metadata"]
+    made: Object = {"labels": labels.run_labels(head["name"], head["uid"])}
+    if task is not None:
+        made["labels"][labels.TASK_TYPE] = "worker"
+        made["annotations"] = {labels.INDEX: str(task)}
+    made |= {key: more.pop(key) for key in ("ownerReferences",) if key in more}
+    return path(kind, head["namespace"], name), {"metadata": made, "kind": kind, **more}
+
+
+def test_runs_of_everyone_by_one_list_however_often_somebody_looks(server: KubeServer) -> None:
+    """With owner, resources, nodes and failed tasks; changes come by the watch."""
+    run = launched(
+        server,
+        ADA,
+        "digits-2",
+        phase="Failed",
+        reason="ProgramFailed",
+        message="worker-1 failed",
+        failures=[{"task": "worker-1", "attempt": 1, "exit": {"cause": "Error", "finishedAt": 5}}],
+    )
+    for task, node in enumerate(("node-b", "node-a")):
+        server.put(*of(run, "pods", f"digits-2-worker-{task}", task, spec={"nodeName": node}))
+    launched(server, BOB, "exam-1", phase="Running", reason="Running")
+    launched(server, "tfcluster-u-not-eves", "exam-1")
+    launched(server, "default", "other-1")
+    odd = {
+        "spec": {"mode": "?", "replicas": 3, "program": {"x": "y" * 1000}},
+        "status": {"phase": 1},
+    }
+    server.put(path("tfclusters", "default", "Odd"), odd)
+
+    async def look(world: KubernetesSite) -> None:
+        for _look in range(20):
+            seen = await world.runs()
+        assert seen.missed == ()
+        rows = {(row.owner, row.name): row for row in seen.rows}
+        assert sorted(rows) == [
+            ("ada", "digits-2"),
+            ("bob", "exam-1"),
+            ("namespace:default", "Odd"),
+            ("namespace:default", "other-1"),
+            ("namespace:tfcluster-u-not-eves", "exam-1"),
+        ]
+        row = rows["ada", "digits-2"]
+        assert (row.cluster, row.run, row.phase, row.reason) == (
+            "digits",
+            2,
+            "Failed",
+            "ProgramFailed",
+        )
+        assert (row.cpu, row.memory, row.tasks) == (1.0, 2 << 30, {"worker": 2})
+        assert (row.nodes, row.failed) == (("node-a", "node-b"), ("worker-1",))
+        launched(server, BOB, "late-1")
+
+        async def is_told() -> bool:
+            return "late-1" in {row.name for row in (await world.runs()).rows}
+
+        await wait_until_async(is_told)
+        lists = [where for method, where in server.calls if method == "GET"]
+        assert sorted(lists) == sorted(path(each) for each in ("namespaces", "pods", "tfclusters"))
+
+    within(server, look)
+
+
+def test_a_run_is_stopped_as_its_owner_would_and_only_the_one_that_is_meant(
+    server: KubeServer,
+) -> None:
+    """With the reason; not another one of that name, not twice, not what has ended."""
+    uid = launched(server, ADA, "digits-1", phase="Running")["metadata"]["uid"]
+    launched(server, BOB, "over-1", phase="Failed", message="It failed.", releasedAt=7.0)
+    stop = Stop(reason="an exam", by="admin eve")
+
+    async def look(world: KubernetesSite) -> None:
+        await world.runs()
+        with pytest.raises(Conflict, match="another run"):
+            await world.stop("ada", "digits-1", "another", stop)
+        with pytest.raises(NotFound):
+            await world.stop("bob", "digits-1", uid, stop)
+        with pytest.raises(NotFound):
+            await world.stop("nobody", "digits-1", uid, stop)
+        with pytest.raises(Conflict, match="It failed"):
+            await world.stop("bob", "over-1", "", stop)
+        for name in ("../../pods/x-1", "digits-1/status", "DIGITS-1", ""):
+            with pytest.raises(NotFound):
+                await world.stop("ada", name, "", stop)
+        for owner in (f"namespace:{ADA}", "namespace:../a", "namespace:"):
+            with pytest.raises(NotFound):
+                await world.stop(owner, "digits-1", "", stop)
+        await world.stop("ada", "digits-1", uid, stop)
+        spec = server.objects[path("tfclusters", ADA, "digits-1")]["spec"]
+        assert spec["stop"]["reason"] == "an exam" and spec["stop"]["by"] == "admin eve"
+        assert spec["stop"]["at"] > 0
+
+        async def is_told() -> bool:
+            try:
+                await world.stop("ada", "digits-1", uid, Stop(reason="again"))
+            except Conflict as error:
+                return "by admin eve" in str(error)
+            return False
+
+        await wait_until_async(is_told)
+
+    within(server, look)
+
+
+def test_the_last_lines_of_a_task_come_from_its_pod_then_from_the_record(
+    server: KubeServer,
+) -> None:
+    """As long as the pod is there all of them, then what the record kept; else it is said why."""
+    exit_ = {"cause": "Error", "finishedAt": 5.0, "lastLines": ["ValueError: no"]}
+    failures = [{"task": "worker-1", "attempt": 1, "exit": exit_}]
+    run = launched(server, ADA, "digits-1", phase="Failed", failures=failures, startedAt=1.0)
+    where, made = of(run, "pods", "digits-1-worker-1", 1, status={"phase": "Failed"})
+    server.put(where, made)
+    server.logs["digits-1-worker-1"] = NodeLog().say("one", "<b>two</b>", "three")
+
+    async def look(world: KubernetesSite) -> None:
+        assert await world.tail("ada", "digits-1", "worker-1", 2) == ["<b>two</b>", "three"]
+        with pytest.raises(NotFound, match="has no task"):
+            await world.tail("ada", "digits-1", "worker-9", 2)
+        server.remove(where)
+        told = await world.tail("ada", "digits-1", "worker-1", 9)
+        assert told[1:] == ["ValueError: no"] and "record" in told[0]
+        with pytest.raises(NotFound, match="pods of worker-0 are gone"):
+            await world.tail("ada", "digits-1", "worker-0", 9)
+
+    within(server, look)
+
+
+def test_what_belongs_to_no_run_is_found_and_removed_and_nothing_else(server: KubeServer) -> None:
+    """Not what has an owner, is of a run that is there, or is nobody's of ours."""
+    run = launched(server, ADA, "digits-1")
+    gone = {"metadata": {**run["metadata"], "uid": "gone", "name": "old-1"}}
+    kept = [
+        of(run, "configmaps", "digits-1"),
+        of(gone, "services", "owned-1", ownerReferences=[{"uid": "x"}]),
+    ]
+    for where, made in (*kept, of(gone, "configmaps", "old-1")):
+        server.put(where, made)
+    server.put(*of(gone, "jobs", "old-1-worker", spec={}))
+    tenant(server, "carol", "tfcluster-u-carol", removed=LONG_AGO)
+    tenant(server, "bob", BOB, removed=LONG_AGO)  # who is a user of the hub again
+
+    async def look(world: KubernetesSite) -> None:
+        await world.runs()
+        found = {leak.id: leak for leak in (await world.leaks()).items}
+        assert sorted(found) == [
+            "ConfigMap:old-1",
+            "Job:old-1-worker",
+            "Namespace:tfcluster-u-carol",
+        ]
+        assert {leak.owner for leak in found.values()} == {"ada", "carol"}
+        for owner, name in (
+            ("ada", "ConfigMap:digits-1"),
+            ("ada", "Service:owned-1"),
+            ("bob", "ConfigMap:old-1"),
+            ("ada", "Secret:old-1"),
+            ("ada", "ConfigMap:"),
+            ("ada", "Namespace:tfcluster-u-carol"),
+            ("ada", f"Namespace:{ADA}"),
+        ):
+            with pytest.raises(NotFound):
+                await world.remove(owner, name)
+        with pytest.raises(Conflict, match="user of the hub again"):
+            await world.remove("bob", f"Namespace:{BOB}")
+        for leak in found.values():
+            await world.remove(leak.owner, leak.id)
+        with pytest.raises(NotFound):
+            await world.remove("ada", "ConfigMap:old-1")
+        notes = server.objects[path("namespaces", "", "tfcluster-u-carol")]["metadata"][
+            "annotations"
+        ]
+        assert notes["tfcluster.dev/removed-data"] == "true"
+        assert server.names("configmaps") == ["digits-1"]
+        assert server.names("jobs") == []
+
+    within(server, look)
+
+
+def test_an_api_server_that_refuses_is_told_beside_what_is_known(server: KubeServer) -> None:
+    """A look never fails, and other verbs say why."""
+    from support.kube_server import Refusal
+
+    launched(server, ADA, "digits-1")
+
+    async def look(world: KubernetesSite) -> None:
+        assert len((await world.runs()).rows) == 1
+        server.refuses = lambda _method, _path: Refusal(403, "Forbidden", "it may not")
+        with pytest.raises(TFClusterError, match="it may not"):
+            await world.stop("ada", "digits-1", "", Stop(reason="an exam"))
+        assert (await world.leaks()).missed[0].detail
+        assert len((await world.runs()).rows) == 1
+
+    within(server, look)

@@ -1,0 +1,106 @@
+"""This machine as the console reads it: by processes of those whose runs they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+import pytest
+from support.blocking_file import Blocking
+from support.local_console import manager, within
+from support.polling import wait_until_async
+
+from tfcluster_magic.errors import Conflict, NotFound
+from tfcluster_magic.hub.console.sites.base import SiteRuns
+from tfcluster_magic.hub.console.sites.local import LocalSite, ReaderClient
+from tfcluster_magic.runs.manager import ClusterManager, Until
+from tfcluster_magic.spec import Stop
+
+__all__ = ["manager"]  # a fixture, as if written here
+FORK_SERVER = "tfcluster_magic.hub.console.sites.reader"
+
+
+async def seen_as(here: LocalSite, missed: list[str]) -> SiteRuns:
+    """The listing in which the run is there and nobody but these is missed."""
+
+    async def seen() -> SiteRuns | None:
+        found = await here.runs()
+        return found if found.rows and [one.owner for one in found.missed] == missed else None
+
+    # A reader that starts on a busy machine tells nobody.
+    found = await wait_until_async(seen, every=0.05)
+    assert found is not None
+    return found
+
+
+def test_runs_are_read_stopped_and_refused_by_their_own_reader(manager: ClusterManager) -> None:
+    """The owner is who was asked, the reason is kept, and a second stop says who was first."""
+    manager.launch("sleep.py", name="digits", workers=2, worker_cpu=0.5, grace=1.0)
+
+    async def look(here: LocalSite) -> None:
+        row = (await seen_as(here, [])).rows[0]
+        assert (row.owner, row.name, row.cpu) == ("ada", "digits-1", 1.0)
+        assert row.tasks == {"worker": 2} and row.active
+        with pytest.raises(Conflict, match="another run"):
+            await here.stop("ada", "digits-1", "another", Stop(reason="an exam"))
+        with pytest.raises(NotFound):
+            await here.stop("nobody", "digits-1", "", Stop(reason="an exam"))
+        await here.stop("ada", "digits-1", row.uid, Stop(reason="an exam", by="admin eve"))
+        with pytest.raises(Conflict, match=r"admin eve|ended already"):
+            await here.stop("ada", "digits-1", row.uid, Stop(reason="again"))
+        with pytest.raises(NotFound, match="has no task"):
+            await here.tail("ada", "digits-1", "worker-9", 5)
+
+    within(look)
+    ended = manager.wait("digits", until=Until.RELEASED)
+    assert ended.status.message == "Ended by admin eve: an exam."
+
+
+def test_what_starts_readers_is_started_again(manager: ClusterManager) -> None:
+    """It knows nothing but a path; when it or a reader is killed, the next look begins anew."""
+    manager.launch("sleep.py", name="digits", workers=1, grace=1.0)
+
+    async def look(here: LocalSite) -> None:
+        for _ in range(2):
+            await seen_as(here, [])
+            (fork_server,) = [
+                one for one in psutil.Process().children() if FORK_SERVER in one.cmdline()
+            ]
+            (reader,) = fork_server.children()
+            assert fork_server.environ().keys() <= {"PATH", "LC_CTYPE"}
+            fork_server.kill()
+            await seen_as(here, [])  # readers go on
+            reader.kill()
+            reader.wait(90)
+            assert [one.owner for one in (await here.runs()).missed] == ["ada"]  # told once
+
+    within(look)
+    manager.stop("digits")
+    manager.wait("digits", until=Until.RELEASED)
+
+
+def test_a_home_that_hangs_holds_up_its_own_rows_alone(
+    manager: ClusterManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others are shown, and the answer says whose files do not answer."""
+    manager.launch("sleep.py", name="digits", workers=1, grace=1.0)
+    hanging = tmp_path / "hanging"
+    (hanging / "runs" / "never" / "1").mkdir(parents=True)
+    (hanging / "runs" / "never" / "1" / "record.json").write_text("{}")
+    blocking = Blocking(hanging / "runs" / "never" / "1" / "record.json")
+
+    async def look(here: LocalSite) -> None:
+        assert [row.name for row in (await seen_as(here, [])).rows] == ["digits-1"]
+        here._readers["slow"] = ReaderClient("slow", None, here._fork_server)
+        monkeypatch.setenv("TFCLUSTER_STATE_DIR", str(hanging))
+        for _ in range(2):
+            seen = await seen_as(here, ["slow"])
+            assert [row.name for row in seen.rows] == ["digits-1"]
+
+    try:
+        within(look)
+    finally:
+        blocking.end()
+    monkeypatch.setenv("TFCLUSTER_STATE_DIR", str(manager.state_dir))
+    manager.stop("digits")
+    manager.wait("digits", until=Until.RELEASED)

@@ -1,0 +1,87 @@
+"""The console's table: what fits, in which order, a page at a time."""
+
+from __future__ import annotations
+
+import pytest
+from support.console_rows import row
+
+from tfcluster_magic.errors import InvalidRequest
+from tfcluster_magic.hub.console.sites.base import run_row
+from tfcluster_magic.hub.console.tables import RUNS
+from tfcluster_magic.spec import (
+    Metadata,
+    Phase,
+    Reason,
+    Replicas,
+    ReplicaSet,
+    Resources,
+    Spec,
+    Status,
+    TFCluster,
+)
+
+COLUMNS, page, query = RUNS.sort_keys, RUNS.page, RUNS.query
+
+ROWS = [
+    row("ada", 2, phase="Failed", reason="OOMKilled", message="worker-0 was killed"),
+    row("ada", 10),
+    row("bob", 3, cpu=4.0, nodes=("node-b",)),
+]
+
+
+def names(**given: str) -> list[str]:
+    """What a look shows, as owner/name."""
+    found = page(ROWS, query({key: [text] for key, text in given.items()}))
+    return [f"{one.owner}/{one.name}" for one in found.items]
+
+
+@pytest.mark.parametrize(
+    ("given", "fits"),
+    [
+        ({}, ["ada/digits-10", "bob/digits-3", "ada/digits-2"]),
+        ({"q": "KILLED"}, ["ada/digits-2"]),
+        ({"q": "node-b"}, ["bob/digits-3"]),
+        ({"owner": "bob"}, ["bob/digits-3"]),
+        ({"reason": "OOMKilled"}, ["ada/digits-2"]),
+        ({"phase": "Failed,Queued"}, ["ada/digits-2"]),
+        ({"sort": "name"}, ["ada/digits-2", "bob/digits-3", "ada/digits-10"]),
+        ({"sort": "-cpu", "limit": "1"}, ["bob/digits-3"]),
+        ({"limit": "1", "offset": "2"}, ["ada/digits-2"]),
+    ],
+)
+def test_rows_are_filtered_sorted_and_paged(given: dict[str, str], fits: list[str]) -> None:
+    """The newest first; runs of a name by their numbers; text in any of the words."""
+    assert names(**given) == fits
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_every_column_sorts_both_ways(column: str) -> None:
+    """All rows are there in each order."""
+    assert sorted(names(sort=column)) == sorted(names(sort=f"-{column}"))
+
+
+def test_phases_are_counted_whatever_phase_is_chosen() -> None:
+    """So that a choice can be widened."""
+    found = page(ROWS, query({"phase": ["Failed"], "owner": ["ada"]}))
+
+    assert (found.total, found.all) == (1, 3)
+    assert found.counts["Failed"] == found.counts["Running"] == 1
+
+
+def test_everything_that_cannot_be_asked_is_named_at_once() -> None:
+    """With what can."""
+    given = {"sort": ["colour"], "limit": ["0"], "offset": ["-1"], "phase": ["Red"], "x": ["1"]}
+    with pytest.raises(InvalidRequest) as refused:
+        query(given)
+
+    assert {p.field for p in refused.value.problems} == {"sort", "limit", "offset", "phase", "x"}
+
+
+def test_a_task_that_names_nothing_counts_as_at_its_owners_quota() -> None:
+    """So that what somebody uses is what a launch of theirs is measured by."""
+    every = ReplicaSet(worker=Replicas(count=3), ps=Replicas(count=1, resources=Resources(cpu=2)))
+    head = Metadata(name="digits-1", cluster="digits", run=1, uid="u", created_at=1.0)
+    starting = Status(phase=Phase.STARTING, reason=Reason.STARTING)
+    found = run_row(TFCluster(metadata=head, spec=Spec(replicas=every), status=starting))
+
+    assert (found.cpu, found.memory, found.gpu) == (3.5, 4 << 30, 0)

@@ -1,0 +1,166 @@
+"""Why a notebook does not come up, and when one is lost: in a sentence with what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tfcluster_magic.hub.spawning import spawner, startup_problems
+
+POD = {
+    "metadata": {"name": "jupyter-ann", "uid": "1"},
+    "spec": {
+        "nodeName": "node-1",
+        "containers": [{"image": "example.com/lab:1", "resources": {"requests": {"cpu": "2"}}}],
+        "volumes": [{"persistentVolumeClaim": {"claimName": "data"}}, {"emptyDir": {}}],
+    },
+}
+NOW = 1_800_000_000.0
+UNBOUND = "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims."
+
+
+def why(pod: Any, claims: Any = None, events: Any = ()) -> startup_problems.StartupProblem | None:
+    """Why this pod waits."""
+    return startup_problems.problem_of_pod({**POD, **pod}, events, claims or {}, NOW)
+
+
+def waiting(reason: str, message: str, **last: Any) -> dict[str, Any]:
+    """A pod whose container waits."""
+    state = {"state": {"waiting": {"reason": reason, "message": message}}, **last}
+    return {"status": {"containerStatuses": [state]}}
+
+
+def unscheduled(message: str) -> dict[str, Any]:
+    """A pod that no node takes."""
+    told = {"type": "PodScheduled", "status": "False", "message": message}
+    spec = {**POD["spec"], "nodeName": None}
+    return {"spec": spec, "status": {"conditions": [told]}}
+
+
+def test_an_image_that_is_missing_is_named() -> None:
+    """A missing image is named, with what to do; waiting for it does not help."""
+    told = why(waiting("ErrImagePull", "manifest unknown: not found"))
+    assert told
+    assert told.for_good
+    assert told.failed == (
+        "Your server did not start: there is no image example.com/lab:1: check its name and tag. "
+        "Choose another image, or ask the administrator."
+    )
+
+
+def test_a_pod_without_room_names_what_is_asked() -> None:
+    """No room is told with the amount, and with the choice of a smaller size."""
+    told = why(unscheduled("0/3 nodes are available: 3 Insufficient cpu."))
+    assert told
+    assert "no node has 2 CPU free" in told.waits
+    assert told.waits.endswith("Choose a smaller size, or try again later.")
+    assert not told.for_good
+
+
+def test_new_claims_are_no_trouble_and_old_ones_are() -> None:
+    """Claims that are being made are told as that; later the class or the maker is at fault."""
+    pod = unscheduled(UNBOUND)
+    made = "2027-01-15T07:59:55Z"  # five seconds before NOW
+    claim = {"metadata": {"name": "data", "creationTimestamp": made}, "spec": {}, "said": ""}
+    young = why(pod, {"data": claim})
+    assert young
+    assert young.waits == "Your server waits: its volumes are being made: data."
+    missing = {**claim, "said": 'storageclass.storage.k8s.io "fast" not found'}
+    told = why(pod, {"data": missing, "log": missing})
+    assert told
+    assert told.waits == (
+        "Your server waits: the claims data, log ask for the storage class fast, which does not "
+        "exist: an administrator makes that class, or names another in the hub's policy "
+        "(storage.class)."
+    )
+    assert not told.for_good
+    again = {"involvedObject": {"uid": "2"}, "message": "of the claim that there is now"}
+    before = {"involvedObject": {"uid": "1"}, "message": "of one before it"}
+    assert startup_problems.events_of({"metadata": {"uid": "2"}}, [before, again]) == [again]
+    bound = {**claim, "status": {"phase": "Bound"}}
+    assert why(pod, {"data": bound}) is None
+    assert startup_problems.needs_claims({**POD, **pod})
+    assert startup_problems.claims_of(POD) == ["data"]
+
+
+def test_a_program_that_keeps_ending_is_told_by_its_end() -> None:
+    """A container that is started again and again is told by how it ended."""
+    ended = {"lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}
+    told = why(waiting("CrashLoopBackOff", "back-off 10s", **ended))
+    assert told
+    assert "used more memory than its size allows" in told.failed
+
+
+def test_events_of_an_earlier_pod_do_not_count() -> None:
+    """What happened to an earlier pod of the same name is not this one's trouble."""
+    old = {"involvedObject": {"uid": "0"}, "reason": "FailedMount", "message": "x"}
+    new = {"involvedObject": {"uid": "1"}, "reason": "FailedMount", "message": "y"}
+    assert startup_problems.events_of(POD, [old, new]) == [new]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            'pods "x" is forbidden: exceeded quota: q, requested: p=1, used: p=2, limited: p=2',
+            "the quota q of your namespace is used up: it asks for p=1, and 2 of p=2",
+        ),
+        ('pods "x" is forbidden: violates PodSecurity "restricted": hostPath', "Pod Security"),
+        (
+            "pods \"x\" is forbidden: ValidatingAdmissionPolicy 'p' denied request: no",
+            "the cluster's rules refuse its pod: no",
+        ),
+        (
+            'pods "x" is forbidden: error looking up service account ns/notebook: not found',
+            "there is no service account notebook in the namespace ns",
+        ),
+    ],
+)
+def test_a_refused_pod_is_explained(words: str, said: str) -> None:
+    """What the API server refuses is said as a sentence that ends with what to do."""
+    told = startup_problems.problem_of_refusal(words)
+    assert said in told.failed
+    assert told.advice
+
+
+def test_a_notebook_is_lost_when_its_node_does_not_answer() -> None:
+    """A notebook whose containers were well and which is not ready has lost its node; one that is
+    well, starts, or is only not answered for a moment has not.
+    """
+    lately = "2027-01-15T07:59:40Z"  # twenty seconds before NOW
+
+    def pod(ready: str, container: bool) -> dict[str, Any]:
+        told = {"type": "Ready", "status": ready, "lastTransitionTime": lately}
+        return {
+            "spec": {"nodeName": "node-2"},
+            "status": {"conditions": [told], "containerStatuses": [{"ready": container}]},
+        }
+
+    silent = pod("False", True)
+    assert spawner.is_on_lost_node(silent, NOW, 20)
+    assert not spawner.is_on_lost_node(silent, NOW, 21)
+    for other in (pod("True", True), pod("False", False), POD, None):
+        assert not spawner.is_on_lost_node(other, NOW, 0)
+    assert spawner.loss_message(silent).startswith(
+        "The node node-2, on which your notebook ran, does not"
+    )
+
+
+def test_a_node_that_goes_away_under_a_start_is_tried_again() -> None:
+    """A pod whose node does not answer before it runs is given up, and can be tried again."""
+    event = {"reason": "NodeNotReady", "message": "Node is not ready", "type": "Warning"}
+    told = why({"status": {}}, events=[event])
+    assert told
+    assert told.for_good
+    assert told.waits == (
+        "Your server waits: its node node-1 does not answer. Try again: it starts on another node."
+    )
+
+
+def test_what_the_administrator_must_mend_needs_no_smaller_size() -> None:
+    """Where no node has the labels of the policy, no other size is advised."""
+    told = why(unscheduled("0/2 nodes are available: 2 node(s) didn't match Pod's node selector."))
+    assert told
+    assert "ask the administrator" in told.waits
+    assert "smaller" not in told.waits

@@ -1,0 +1,194 @@
+"""What the hub's spawner decides without a cluster: whose a namespace is, and what is offered."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from kubespawner import KubeSpawner
+
+from tfcluster_magic.hub.spawning import namespaces, pod_settings
+from tfcluster_magic.hub.spawning.spawner import TenantSpawner
+from tfcluster_magic.hub.tenancy.policy import Grant, entitlement_for_groups, parse_policy
+
+TENANT = namespaces.Tenant("tfcluster-u-ann", "Ann", "tfcluster-hub")
+POLICY = parse_policy(
+    """
+default:
+  sizes: [{name: small, cpu: 1, memory: 2Gi, cpuLimit: 4}]
+  sharedData: [{name: images, path: /mnt/images, volume: images}]
+groups:
+  gpu: {sizes: [{name: small}, {name: gpu, title: One GPU, cpu: 4, memory: 16Gi, gpu: 1}]}
+images: [{name: plain, image: example.com/plain:1}, {name: extra, image: example.com/extra:2}]
+"""
+)
+
+
+class Answers:
+    """The API server as `tenants` asks it: each answer once, the last one again and again."""
+
+    def __init__(self, *namespaces: Any) -> None:
+        self.answers = list(namespaces)
+        self.written: list[Any] = []
+
+    async def namespace(self, _name: str) -> Any:
+        """The next answer."""
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+    async def make_namespace(self, *words: Any) -> None:
+        """Note what would be made."""
+        self.written.append(words)
+
+    async def annotate(self, *words: Any) -> None:
+        """Note what would be written."""
+        self.written.append(words)
+
+
+def found(labels: Any = None, annotations: Any = None, **head: Any) -> dict[str, Any]:
+    """A namespace of TENANT, or one that differs."""
+    return {
+        "metadata": {
+            "labels": TENANT.labels if labels is None else labels,
+            "annotations": {**TENANT.annotations, **(annotations or {})},
+            **head,
+        }
+    }
+
+
+READY = found(annotations={namespaces.PROVISIONED: "1"})
+
+
+def ensure(*seen: Any, seconds: float = 5) -> tuple[Answers, list[str]]:
+    """Wait for the namespace; what was written and what was told."""
+    answers, told = Answers(*seen), []
+    asyncio.run(namespaces.ensure_namespace(answers, TENANT, told.append, seconds))  # type: ignore[arg-type]
+    return answers, told
+
+
+def test_a_namespace_can_be_made_beforehand() -> None:
+    """With labels and owner, once, and waited for by nobody; somebody else's is refused."""
+    answers = Answers(None, found())
+    for _ in range(2):
+        asyncio.run(namespaces.prepare_namespace(answers, TENANT))  # type: ignore[arg-type]
+
+    assert answers.written == [(TENANT.name, TENANT.labels, {namespaces.USER: "Ann"})]
+    theirs = Answers(found(annotations={namespaces.USER: "Anna"}))
+    with pytest.raises(namespaces.NotProvisioned, match="is not of Ann"):
+        asyncio.run(namespaces.prepare_namespace(theirs, TENANT))  # type: ignore[arg-type]
+
+
+def test_a_new_namespace_is_marked_and_waited_for() -> None:
+    """A namespace is made with labels and owner, and used when tenancy has furnished it."""
+    answers, told = ensure(None, found(), READY)
+    assert answers.written == [(TENANT.name, TENANT.labels, {namespaces.USER: "Ann"})]
+    assert told == [
+        "Making your namespace tfcluster-u-ann.",
+        "Your namespace is being furnished: rights, quotas and volumes.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        (found(labels={}), "it was not made by this hub"),
+        (
+            found(labels={**TENANT.labels, namespaces.HUB: "theirs"}),
+            "the hub in the namespace theirs",
+        ),
+        (found(annotations={namespaces.USER: "Anna"}), "it belongs to another user"),
+    ],
+)
+def test_a_foreign_namespace_is_refused(other: Any, why: str) -> None:
+    """A namespace that is not this hub's and this user's is told of, and never written to."""
+    with pytest.raises(namespaces.NotProvisioned, match=why):
+        ensure(other)
+    answers = Answers(other)
+    assert not asyncio.run(namespaces.mark_removed(answers, TENANT, with_data=True))  # type: ignore[arg-type]
+    assert answers.written == []
+
+
+def test_a_namespace_that_is_going_is_waited_for() -> None:
+    """A namespace that is being deleted is waited for, and then made again."""
+    answers, told = ensure(found(deletionTimestamp="2026-11-22T00:00:00Z"), None, READY)
+    assert "is being deleted; a new one follows" in told[0]
+    assert len(answers.written) == 1
+
+
+def test_a_user_who_comes_back_is_no_more_removed() -> None:
+    """The mark of a removed user goes when there is one of that name again whose data was kept."""
+    answers, _told = ensure(found(annotations={namespaces.REMOVED: "2026"}), READY)
+    assert answers.written == [(TENANT.name, {namespaces.REMOVED: None})]
+
+
+def test_tenancy_that_is_late_is_told_with_its_trouble() -> None:
+    """A namespace that is not furnished in time says why, in tenancy's words, and what to do."""
+    with pytest.raises(
+        namespaces.NotProvisioned, match=r"There is no class x\. Ask the administrator"
+    ):
+        ensure(found(annotations={namespaces.TROUBLE: "There is no class x."}), seconds=0)
+    with pytest.raises(namespaces.NotProvisioned, match="whether the hub's tenancy service runs"):
+        ensure(found(), seconds=0)
+
+
+def test_groups_decide_what_is_offered() -> None:
+    """A user chooses among the sizes of their group and the images of all, and nothing else."""
+    grant = entitlement_for_groups(POLICY, ["gpu"]).grant
+    small, gpu = pod_settings.profiles(POLICY, grant)
+    assert small["default"]
+    assert gpu["description"] == "4 CPU, 16Gi of memory, 1 GPU"
+    assert gpu["kubespawner_override"]["mem_limit"] == 16 << 30
+    assert gpu["kubespawner_override"]["extra_resource_limits"] == {"nvidia.com/gpu": "1"}
+    assert list(gpu["profile_options"]["image"]["choices"]) == ["plain", "extra"]
+    plain = entitlement_for_groups(POLICY, []).grant
+    assert pod_settings.described(plain.sizes[0]) == "1 CPU (at most 4), 2Gi of memory"
+    assert "Choose one of: small." in pod_settings.not_offered({"profile": "gpu"}, POLICY, plain)
+    assert "Choose one of: plain, extra." in pod_settings.not_offered({"image": "x"}, POLICY, grant)
+    assert not pod_settings.not_offered({"profile": "gpu", "image": "extra"}, POLICY, grant)
+
+
+def test_servers_with_names_are_granted_by_number() -> None:
+    """Who may have none is told so, who has them all is told to stop one; the one without a name is
+    always granted.
+    """
+    none, two = Grant(), Grant(named_servers=2)
+    assert not pod_settings.too_many("", 5, none)
+    assert "without a name" in pod_settings.too_many("second", 0, none)
+    assert not pod_settings.too_many("second", 1, two)
+    assert "2 servers with names" in pod_settings.too_many("third", 2, two)
+
+
+def test_the_registry_is_asked_for_each_notebook_where_images_are_private() -> None:
+    """If one group has a pull secret, no user gets its images from a node's cache without it."""
+    private = parse_policy("groups: {vision: {imagePullSecrets: [registry]}}")
+    assert (pod_settings.pull_policy(private), pod_settings.pull_policy(POLICY)) == ("Always", None)
+
+
+def test_shared_data_is_read_only() -> None:
+    """Shared data sets are mounted beside the user's claims, and nobody writes to them."""
+    grant = entitlement_for_groups(POLICY, []).grant
+    assert list(pod_settings.volumes(grant)) == ["workspace", "data", "log", "images"]
+    assert pod_settings.mounts(grant)["images"]["readOnly"]
+    assert pod_settings.volumes(grant)["images"]["persistentVolumeClaim"]["readOnly"]
+    assert "readOnly" not in pod_settings.volumes(grant)["data"]["persistentVolumeClaim"]
+    assert pod_settings.mounts(grant)["workspace"] == {
+        "name": "workspace",
+        "mountPath": "/home/jovyan",
+    }
+
+
+def test_nothing_of_kubespawner_is_replaced_by_accident() -> None:
+    """The spawner has no attribute of KubeSpawner's name but those that it means to replace."""
+    own = {name for name in vars(TenantSpawner) if not name.startswith("__")}
+    taken = {
+        name for name in own if name in dir(KubeSpawner) and callable(getattr(KubeSpawner, name))
+    }
+    assert taken == {
+        "_ensure_namespace",
+        "_start",
+        "delete_forever",
+        "get_options_form",
+        "get_url",
+        "load_user_options",
+        "progress",
+    }

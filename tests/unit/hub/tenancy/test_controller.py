@@ -1,0 +1,254 @@
+"""Tenants are furnished, and kept right whatever is done to them."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+from support.kube_server import Refusal
+from support.polling import wait_until
+from support.tenancy_world import ALICE, CLASS, HOME, World, world
+
+from tfcluster_magic.hub.tenancy.controller import PROVISIONED, TROUBLE
+from tfcluster_magic.kube.api.client import path
+
+__all__ = ["world"]  # a fixture, as if written here
+
+
+def test_a_new_namespace_is_furnished_and_an_unchanged_one_costs_nothing(world: World) -> None:
+    """A tenant gets all that it needs at once, and afterwards no call, also by a new process."""
+    world.begin()
+    assert world.user("alice") == ALICE
+    world.furnished(ALICE)
+    assert {
+        kind: len([p for p in world.server.objects if f"/{ALICE}/{kind}/" in p])
+        for kind in ("serviceaccounts", "rolebindings", "resourcequotas", "networkpolicies")
+    } == {"serviceaccounts": 2, "rolebindings": 2, "resourcequotas": 3, "networkpolicies": 5}
+    assert world.server.names("persistentvolumeclaims") == ["data", "log", "workspace"]
+    world.end()
+    before = len(world.server.writes())
+    tenancy = world.begin()
+    wait_until(lambda: tenancy.turns.taken and not len(tenancy.turns.work))
+    world.end()
+    assert world.server.writes()[before:] == []
+
+
+@pytest.mark.parametrize(
+    ("resource", "name"),
+    [
+        ("rolebindings", "tfcluster-user"),
+        ("networkpolicies", "default-deny"),
+        ("resourcequotas", "others"),
+        ("persistentvolumeclaims", "log"),
+        ("serviceaccounts", "notebook"),
+    ],
+)
+def test_what_somebody_deletes_comes_back(world: World, resource: str, name: str) -> None:
+    """An object that is deleted by hand is made again at once."""
+    world.begin()
+    world.user("alice")
+    world.furnished(ALICE)
+    world.server.remove(path(resource, ALICE, name))
+    wait_until(lambda: world.get(resource, ALICE, name))
+
+
+def test_what_somebody_alters_is_put_right(world: World) -> None:
+    """A policy that was opened is closed again; one that lost its label, a role too."""
+    world.begin()
+    world.user("alice")
+    world.furnished(ALICE)
+    where = path("networkpolicies", ALICE, "default-deny")
+    was = copy.deepcopy(world.server.objects[where])
+    world.server.put(where, {**was, "spec": {**was["spec"], "egress": [{}]}})
+    wait_until(lambda: world.server.objects[where]["spec"] == was["spec"])
+    binding = path("rolebindings", ALICE, "tfcluster-user")
+    bound = copy.deepcopy(world.server.objects[binding])
+    world.server.put(binding, {**bound, "roleRef": {**bound["roleRef"], "name": "admin"}})
+    wait_until(
+        lambda: (
+            (world.server.objects.get(binding) or {}).get("roleRef", {}).get("name")
+            == "tfcluster-user"
+        )
+    )
+    namespace = path("namespaces", "", ALICE)
+    labels = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "privileged"}}}
+    world.server.answer("PATCH", namespace, labels)
+    key = "pod-security.kubernetes.io/enforce"
+    wait_until(lambda: world.server.objects[namespace]["metadata"]["labels"][key] == "restricted")
+
+
+def test_a_changed_policy_is_live_and_a_mistake_changes_nothing(world: World) -> None:
+    """Another quota is there without a restart; a mistake is told with its line and keeps it."""
+    world.begin()
+    world.user("alice")
+    first = world.furnished(ALICE)
+    world.say("default:\n  storage: {class: fast}\n  quota: {cpu: 4, gpu: 1}\n")
+    wait_until(lambda: world.get("resourcequotas", ALICE, "tasks"))
+    wait_until(lambda: world.marks(ALICE)[PROVISIONED] != first)
+    hard = {"requests.cpu": "4", "requests.nvidia.com/gpu": "1"}
+    assert world.get("resourcequotas", ALICE, "tasks")["spec"]["hard"] == hard
+    good = world.accepted["policy.yaml"]
+    world.say("default:\n  quota: {cpu: none}\n")
+    wait_until(lambda: world.accepted["error"].startswith("line 2: default.quota.cpu"))
+    assert world.accepted["policy.yaml"] == good
+    world.begin()
+    wait_until(lambda: world.tenancy is not None and world.tenancy.turns.taken > 0)
+    assert world.get("resourcequotas", ALICE, "tasks")["spec"]["hard"] == hard
+    world.say(good.replace(", gpu: 1", ""))
+    wait_until(lambda: world.accepted["error"] == "")
+    wait_until(
+        lambda: (
+            world.get("resourcequotas", ALICE, "tasks")["spec"]["hard"].keys() == {"requests.cpu"}
+        )
+    )
+
+
+def test_a_claim_grows_and_never_shrinks_or_goes(world: World) -> None:
+    """A larger word makes a claim grow, a smaller one leaves it, and no policy deletes one."""
+    shared = "sharedData: [{name: mnist, path: /mnist, class: fast}]"
+    world.say(f"default: {{storage: {{class: fast, log: 5Gi}}, {shared}}}")
+    world.begin()
+    world.user("alice")
+    first = world.furnished(ALICE)
+
+    def marks() -> dict[str, str]:
+        found = world.get("persistentvolumeclaims", ALICE, "mnist")["metadata"]
+        return dict(found.get("annotations") or {})
+
+    assert marks() == {"tfcluster.dev/mounted-at": "/mnist"}
+
+    def size() -> str:
+        found = world.get("persistentvolumeclaims", ALICE, "log")
+        return str(found["spec"]["resources"]["requests"]["storage"])
+
+    world.say("default: {storage: {class: fast, log: 8Gi}}")
+    wait_until(lambda: size() == "8Gi")
+    second = world.furnished(ALICE)
+    world.say("default: {storage: {class: fast, log: 1Gi}}")
+    wait_until(lambda: world.marks(ALICE)[PROVISIONED] not in (first, second))
+    assert size() == "8Gi"
+    wait_until(lambda: not any(marks().values()))  # it stays, and no new task reads it
+
+
+def test_a_namespace_that_is_not_of_this_hub_is_never_touched(world: World) -> None:
+    """One of the right name without the labels stays as it is; one of another user says so."""
+    world.begin()
+    world.server.put(path("namespaces", "", "tfcluster-u-bob"), {"metadata": {}})
+    labels = {"tfcluster.dev/tenant": "true", "tfcluster.dev/hub": "other-hub"}
+    other = {"metadata": {"labels": labels, "annotations": {"tfcluster.dev/user": "dave"}}}
+    world.server.put(path("namespaces", "", "tfcluster-u-dave"), other)
+    labels = {**labels, "tfcluster.dev/hub": HOME}
+    wrong = {"metadata": {"labels": labels, "annotations": {"tfcluster.dev/user": "mallory"}}}
+    world.server.put(path("namespaces", "", "tfcluster-u-eve"), wrong)
+    assert world.trouble("tfcluster-u-eve") == (
+        "the namespace says that it is of mallory, whose namespace is tfcluster-u-mallory"
+    )
+    world.user("alice")
+    world.furnished(ALICE)
+    assert [world.count(f"tfcluster-u-{name}") for name in ("bob", "dave", "eve")] == [0, 0, 0]
+    assert world.marks("tfcluster-u-bob") == {}
+
+
+def test_a_missing_storage_class_is_a_sentence_until_it_is_there(world: World) -> None:
+    """Trouble stands on the namespace while there is some, and goes with it."""
+    world.server.binds = False
+    world.server.remove(CLASS)
+    world.begin()
+    world.user("alice")
+    assert "waits for the StorageClass fast, which is not there" in world.trouble(ALICE)
+    world.server.binds = True
+    for claim in ("data", "log", "workspace"):
+        where = path("persistentvolumeclaims", ALICE, claim)
+        world.server.put(where, {**world.server.objects[where], "status": {"phase": "Bound"}})
+    wait_until(lambda: TROUBLE not in world.marks(ALICE))
+    world.furnished(ALICE)
+
+
+def test_a_claim_that_waits_in_vain_is_made_again_as_the_policy_is_mended(world: World) -> None:
+    """Claims of a class that does not exist get the class that the policy names instead; one that
+    has a volume keeps it, whatever the policy says.
+    """
+    world.server.binds = False
+    world.say("default: {storage: {class: none-such}}")
+    world.begin()
+    world.user("alice")
+    assert "waits for the StorageClass none-such" in world.trouble(ALICE)
+
+    def classes() -> set[str]:
+        every = ("data", "log", "workspace")
+        found = [world.get("persistentvolumeclaims", ALICE, name) for name in every]
+        return {str(each["spec"]["storageClassName"]) if each else "none" for each in found}
+
+    assert classes() == {"none-such"}
+    world.server.binds = True
+    world.say("default: {storage: {class: fast}}")
+    wait_until(lambda: classes() == {"fast"})
+    wait_until(lambda: TROUBLE not in world.marks(ALICE))
+    before = world.furnished(ALICE)
+    world.say("default: {storage: {class: other}}")
+    wait_until(lambda: world.marks(ALICE)[PROVISIONED] != before)
+    assert classes() == {"fast"}
+
+
+def test_a_refusal_is_told_and_keeps_nothing_else_from_being_made(world: World) -> None:
+    """What a quota or an admission policy refuses is one sentence; all others are made."""
+    full = Refusal(403, "Forbidden", "exceeded quota: storage")
+    world.server.refuses = lambda method, where: (
+        full if method == "POST" and where.endswith("/persistentvolumeclaims") else None
+    )
+    world.begin()
+    world.user("alice")
+    assert world.trouble(ALICE) == (
+        "PersistentVolumeClaim workspace cannot be made right: exceeded quota: storage"
+    )
+    assert PROVISIONED not in world.marks(ALICE)
+    assert world.get("networkpolicies", ALICE, "default-deny")
+
+
+def test_an_api_server_that_is_away_is_asked_again(world: World) -> None:
+    """A turn that nobody answers is taken again until it is done."""
+    away = Refusal(503, "ServiceUnavailable")
+    failures = iter([away] * 5)
+    world.server.refuses = lambda method, _where: next(failures, None) if method == "POST" else None
+    world.begin()
+    world.user("alice")
+    world.furnished(ALICE)
+
+
+def test_pull_secrets_are_copied_and_follow_their_source(world: World) -> None:
+    """What the policy names is in the tenant, for its tasks, as new as in the hub's namespace."""
+    source = path("secrets", HOME, "registry")
+    kind = {"type": "kubernetes.io/dockerconfigjson"}
+    world.server.put(source, {**kind, "data": {".dockerconfigjson": "b25l"}})
+    world.say("default: {storage: {class: fast}, imagePullSecrets: [registry]}")
+    tenancy = world.begin()
+    world.user("alice")
+    world.furnished(ALICE)
+    copied = world.get("secrets", ALICE, "registry")
+    assert copied["metadata"]["labels"]["tfcluster.dev/for-tasks"] == "true"
+    for account in ("notebook", "default"):
+        found = world.get("serviceaccounts", ALICE, account)
+        assert found["imagePullSecrets"] == [{"name": "registry"}]
+    world.server.put(source, {**kind, "data": {".dockerconfigjson": "dHdv"}})
+    tenancy._pulling._sources.clear()
+    wait_until(
+        lambda: world.get("secrets", ALICE, "registry")["data"][".dockerconfigjson"] == "dHdv"
+    )
+    world.say("default: {storage: {class: fast}}")
+    wait_until(lambda: world.get("secrets", ALICE, "registry") is None)
+    assert not any(w for w in world.server.calls if w == ("GET", path("secrets", ALICE)))
+
+
+def test_a_changed_policy_reaches_five_hundred_tenants_in_ten_seconds(world: World) -> None:
+    """Another quota is in each of 500 namespaces before ten seconds have passed."""
+    world.say("default: {storage: {class: fast}, quota: {cpu: 4}}")
+    every = [world.user(f"user-{n}") for n in range(500)]
+    for each in every:
+        world.furnish(each)
+    world.begin()
+    wait_until(lambda: all(PROVISIONED in world.marks(each) for each in every))
+    first = {each: world.marks(each)[PROVISIONED] for each in every}
+    world.say("default: {storage: {class: fast}, quota: {cpu: 5}}")
+    wait_until(lambda: all(world.marks(each)[PROVISIONED] != first[each] for each in every))
+    quotas = (world.get("resourcequotas", each, "tasks") for each in every)
+    assert {quota["spec"]["hard"]["requests.cpu"] for quota in quotas} == {"5"}

@@ -1,0 +1,207 @@
+"""What one user may have for a time, whatever their groups say, and how a notebook is told."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tfcluster_magic.errors import InvalidRequest, TFClusterError
+from tfcluster_magic.hub.allowances import Allowances
+from tfcluster_magic.hub.tenancy.grants import CLAIM, Entitlement, Grant, StorageSizes
+from tfcluster_magic.hub.tenancy.policy import (
+    LONGEST,
+    Override,
+    checked_override,
+    encode_overrides,
+    entitled,
+    limits_of,
+    next_end,
+    parse_policy,
+    read_overrides,
+)
+from tfcluster_magic.quota.limits import Limits, OverrideTerm, Quota, ResourceTotals, problems
+
+NOW = 1_000_000.0
+POLICY = """
+default: {quota: {cpu: 8, memory: 32Gi}, storage: {class: nfs, data: 50Gi}}
+groups:
+  ml101: {priority: 5, quota: {cpu: 4}}
+"""
+
+
+def override(**words: object) -> Override:
+    given = {"until": NOW + 10, "reason": "a thesis", "by": "eve", "at": NOW, **words}
+    return Override(**given)  # type: ignore[arg-type]
+
+
+def test_an_override_lies_over_the_group_word_by_word() -> None:
+    """What it does not say stays the group's; it says until when, and why."""
+    found = entitled(
+        parse_policy(POLICY),
+        ["ml101"],
+        override(quota={"cpu": 32, "memory": None}, storage={"data": "80Gi"}),
+        NOW,
+    )
+
+    assert (found.grant.quota.cpu, found.grant.quota.memory) == (32, None)
+    assert (found.grant.storage.class_, found.grant.storage.data) == ("nfs", "80Gi")
+    assert found.group == "ml101"
+    assert found.override == OverrideTerm(until=NOW + 10, reason="a thesis")
+
+
+def test_a_limit_that_says_the_default_is_one() -> None:
+    """A policy or an override that says the size which a claim has anyway bounds a folder of this
+    machine; one that says nothing, or null over it, bounds none.
+    """
+    policy = parse_policy(
+        """
+default: {storage: {log: 10Gi}}
+groups: {free: {storage: {log: null}}, more: {storage: {data: 10Gi}}}
+"""
+    )
+
+    def told(group: str, said: Override | None = None) -> dict[str, object]:
+        return limits_of(entitled(policy, [group], said, NOW)).storage
+
+    assert told("") == {"log": CLAIM}
+    assert told("free") == {}
+    assert told("more") == {"log": CLAIM, "data": CLAIM}
+    assert told("free", override(storage={"workspace": CLAIM})) == {"workspace": CLAIM}
+    assert limits_of(Entitlement(Grant(storage=StorageSizes(log=CLAIM)))).storage == {"log": CLAIM}
+    assert limits_of(entitled(parse_policy(""), [], None, NOW)).storage == {}
+
+
+def test_an_override_ends_at_its_time() -> None:
+    """At that moment the group's words count again."""
+    more = override(quota={"cpu": 32})
+    policy = parse_policy(POLICY)
+
+    assert entitled(policy, ["ml101"], more, NOW + 9.9).grant.quota.cpu == 32
+    assert entitled(policy, ["ml101"], more, NOW + 10) == entitled(policy, ["ml101"], None, NOW)
+    assert next_end({"ada": more, "bob": override(until=NOW - 1)}, NOW) == NOW + 10
+    assert next_end({"ada": more}, NOW + 10) is None
+
+
+def test_an_override_of_another_release_does_not_count() -> None:
+    """Words that this one does not know give nothing, and break nothing."""
+    assert entitled(parse_policy(POLICY), [], override(quota={"qpu": 1}), NOW).grant.quota.cpu == 8
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ({"reason": " "}, "reason"),
+        ({"until": NOW}, "366 days"),
+        ({"until": NOW + LONGEST + 1}, "366 days"),
+        ({}, "words of quota, storage or budget"),
+        ({"quota": {"cpu": "two"}}, "quota.cpu: .*a number of cores above 0"),
+        ({"quota": {"qpu": 1}}, "quota.qpu: .*there is no such word; there are: cpu"),
+        ({"storage": {"class": "fast"}}, "use workspace, data, log"),
+    ],
+)
+def test_what_no_policy_could_say_is_refused(words: dict[str, object], told: str) -> None:
+    """With what is allowed."""
+    with pytest.raises(InvalidRequest, match=told):
+        checked_override(override(**words), NOW)
+
+
+def test_overrides_are_the_same_after_writing() -> None:
+    """As text and back; nothing at all is none."""
+    some = {"ada": override(quota={"cpu": 32, "memory": None}), "zoë": override(budget={"days": 7})}
+
+    assert read_overrides(encode_overrides(some)) == some
+    assert read_overrides("") == {}
+
+
+def test_a_notebook_is_told_what_its_user_may_have(tmp_path: Path) -> None:
+    """Without a policy nothing; then the group's; then the override's, until it ends."""
+    now = [NOW]
+    told = Allowances(tmp_path, clock=lambda: now[0])
+
+    def said() -> dict[str, object]:
+        file = told.tell("a/b", ["ml101"])
+        assert file.stat().st_mode & 0o777 == 0o600
+        assert file.parent == tmp_path / "limits"
+        return dict(json.loads(file.read_bytes()))
+
+    assert said() == {"quota": {}}
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    assert said()["quota"] == {"cpu": 4.0, "memory": "32Gi"}
+    told.overrides.set("a/b", override(until=NOW + 5e9, quota={"gpu": 2}))
+    assert said()["quota"] == {"cpu": 4.0, "memory": "32Gi", "gpu": 2}
+    assert said()["override"] == {"until": NOW + 5e9, "reason": "a thesis"}
+    now[0] = NOW + 5e9
+    assert "override" not in said()
+
+
+def test_a_policy_with_a_mistake_changes_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What counted before counts, and the log says the line; at the start it is an error."""
+    told = Allowances(tmp_path)
+    file = tmp_path / "policy.yaml"
+    file.write_text(POLICY)
+    assert told.of("ada", []).grant.quota.cpu == 8
+    file.write_text("default: {quota: {cpu: two}}")
+
+    assert told.of("ada", []).grant.quota.cpu == 8
+    assert "line 1: default.quota.cpu" in caplog.text
+    with pytest.raises(TFClusterError, match="line 1"):
+        told.policy.load()
+
+
+def test_overrides_that_have_ended_go_with_the_next_change(tmp_path: Path) -> None:
+    """The file is the hub's own, and does not grow without end."""
+    file = Allowances(tmp_path).overrides
+    file.set("ada", override(until=1.0))
+    file.set("bob", override(until=5e9))
+
+    assert list(file.all()) == ["bob"]
+    assert file.path.stat().st_mode & 0o777 == 0o600
+    assert file.clear("bob")
+    assert not file.clear("bob")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root writes for another account")
+def test_an_account_may_read_its_limits_and_not_write_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder of root is closed; what others may read of it is their own file."""
+    monkeypatch.setattr("tfcluster_magic.hub.allowances.OF_ROOT", tmp_path / "open")
+    file = Allowances(tmp_path / "closed").tell("ada", [], gid=65534)
+
+    assert (file.stat().st_uid, file.stat().st_gid) == (0, 65534)
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert file.parent.stat().st_mode & 0o777 == 0o711
+
+
+def test_more_than_is_allowed_is_refused_with_the_way_out() -> None:
+    """What was asked, what is allowed by whom, what is left, who holds the rest."""
+    quota = Quota(cpu=16, memory="8Gi", gpu=1, pods=100)
+    runs = [ResourceTotals("a-1", 8, 2**30, 0, 4), ResourceTotals("b-1", 4, 2**30, 0, 2)]
+    (problem,) = problems(
+        ResourceTotals("", 8, 2**31, 1, 4), runs, Limits(group="ml101", quota=quota)
+    )
+
+    assert str(problem) == (
+        "quota.cpu: got '8 CPU cores'; you may have 16 CPU cores at once (group ml101), and 4 CPU "
+        "cores of it is left (a-1 8 CPU cores, b-1 4 CPU cores): ask for less, wait, or "
+        "`tfcluster stop a-1`; for more, ask an administrator of the hub"
+    )
+    term = OverrideTerm(until=NOW, reason="a thesis")
+    over = problems(ResourceTotals("", 0, 2**40, 2, 101), [], Limits(quota=quota, override=term))
+    assert [each.field for each in over] == ["quota.memory", "quota.gpu", "quota.pods"]
+    assert all("an administrator's exception: a thesis" in each.allowed for each in over)
+    assert problems(ResourceTotals("", 4, 2**30, 1, 4), runs, Limits(quota=quota)) == []
+    assert problems(ResourceTotals("", 999, 2**50, 9, 999), runs, Limits()) == []
+
+
+def test_the_file_is_read_as_it_is_written() -> None:
+    """Both sides have the same words."""
+    said = limits_of(entitled(parse_policy(POLICY), [], override(quota={"pods": 3}), NOW))
+
+    assert msgspec.json.decode(msgspec.json.encode(said), type=Limits) == said

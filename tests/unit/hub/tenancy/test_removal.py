@@ -1,0 +1,109 @@
+"""Users who are removed, and namespaces that go: what ends, what stays, and in which order."""
+
+from __future__ import annotations
+
+from support.polling import wait_until
+from support.tenancy_world import ALICE, World, world
+
+from tfcluster_magic.hub.tenancy.controller import PROVISIONED, TROUBLE
+from tfcluster_magic.kube.api.client import path
+
+__all__ = ["world"]  # a fixture, as if written here
+
+
+def test_a_removed_user_loses_rights_and_runs_and_keeps_the_data(world: World) -> None:
+    """Removal ends what runs with a reason; coming back gives the rights again."""
+    world.begin()
+    world.user("alice")
+    world.furnished(ALICE)
+    run = path("tfclusters", ALICE, "digits-1")
+    world.server.put(run, {"spec": {}, "status": {"phase": "Running"}})
+    over = path("tfclusters", ALICE, "digits-2")
+    world.server.put(over, {"spec": {}, "status": {"phase": "Succeeded"}})
+    world.annotate(ALICE, removed="2026-01-01T00:00:00Z")
+    wait_until(lambda: world.get("rolebindings", ALICE, "tfcluster-user") is None)
+    wait_until(lambda: world.server.objects[run]["spec"].get("stop"))
+    assert world.server.objects[run]["spec"]["stop"]["reason"] == (
+        "user alice was removed from the hub"
+    )
+    assert world.server.objects[over]["spec"] == {}
+    assert world.get("persistentvolumeclaims", ALICE, "workspace")
+    wait_until(lambda: PROVISIONED not in world.marks(ALICE))
+    world.annotate(ALICE, removed=None)
+    world.furnished(ALICE)
+    assert world.get("rolebindings", ALICE, "tfcluster-user")
+
+
+def test_data_goes_only_when_it_was_asked_for_and_after_the_runs(world: World) -> None:
+    """The namespace of a removed user is deleted last, and not while a task of theirs is there."""
+    world.begin()
+    world.user("alice")
+    world.furnished(ALICE)
+    world.server.put(path("tfclusters", ALICE, "digits-1"), {"spec": {}})
+    pod = path("pods", ALICE, "digits-1-worker-0")
+    labels = {"app.kubernetes.io/managed-by": "tfcluster-operator"}
+    world.server.put(pod, {"metadata": {"labels": labels}})
+    world.annotate(ALICE, removed="2026-01-01T00:00:00Z", removed_data="true")
+    wait_until(lambda: world.get("tfclusters", ALICE, "digits-1") is None)
+    assert path("namespaces", "", ALICE) in world.server.objects
+    world.server.remove(pod)
+    wait_until(lambda: path("namespaces", "", ALICE) not in world.server.objects)
+
+
+def test_runs_are_in_no_deleted_namespaces_way(world: World) -> None:
+    """A namespace that somebody deletes while a cluster runs in it would stay Terminating."""
+    world.begin()
+    world.user("alice")
+    world.furnished(ALICE)
+    run = path("tfclusters", ALICE, "digits-1")
+    world.server.put(run, {"spec": {}})
+    found = world.server.objects[path("namespaces", "", ALICE)]
+    head = {**found["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    world.server.put(path("namespaces", "", ALICE), {**found, "metadata": head})
+    wait_until(lambda: run not in world.server.objects)
+
+
+def test_a_finalizer_keeps_no_removed_user(world: World) -> None:
+    """Finalizers that a user has put on clusters keep neither these nor the namespace when the user
+    is removed with the data; the garbage collector removes its own.
+    """
+    world.begin()
+    world.user("alice")
+    world.furnished(ALICE)
+    kept = {
+        "digits-1": ["example.com/hold"],
+        "digits-2": ["example.com/hold", "foregroundDeletion", "kubernetes.io/hold"],
+    }
+    for name, finalizers in kept.items():
+        where = path("tfclusters", ALICE, name)
+        world.server.put(where, {"metadata": {"finalizers": finalizers}, "spec": {}})
+    world.annotate(ALICE, removed="2026-01-01T00:00:00Z", removed_data="true")
+    wait_until(lambda: world.get("tfclusters", ALICE, "digits-1") is None)
+    second = path("tfclusters", ALICE, "digits-2")
+    wait_until(
+        lambda: world.server.objects[second]["metadata"]["finalizers"] == ["foregroundDeletion"]
+    )
+    assert path("namespaces", "", ALICE) in world.server.objects
+    world.server.remove(second)  # what the garbage collector does
+    wait_until(lambda: path("namespaces", "", ALICE) not in world.server.objects)
+
+
+def test_a_finalizer_keeps_no_deleted_namespace(world: World) -> None:
+    """Finalizers do not keep a namespace that an administrator deletes either; in a living
+    namespace, a finalizer on a deleted run stays.
+    """
+    world.begin()
+    world.user("alice")
+    world.furnished(ALICE)
+    run = path("tfclusters", ALICE, "digits-1")
+    world.server.put(run, {"metadata": {"finalizers": ["example.com/hold"]}, "spec": {}})
+    world.server.api().delete(run)
+    assert world.server.objects[run]["metadata"]["finalizers"]
+    found = world.server.objects[path("namespaces", "", ALICE)]
+    head = {**found["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    why = "Some content in the namespace has finalizers remaining: a/b in 1 resource instances"
+    told = {"type": "NamespaceFinalizersRemaining", "status": "True", "message": why}
+    going = {**found, "metadata": head, "status": {"conditions": [told]}}
+    world.server.put(path("namespaces", "", ALICE), going)
+    wait_until(lambda: run not in world.server.objects)
+    wait_until(lambda: why in world.marks(ALICE).get(TROUBLE, ""))

@@ -1,0 +1,74 @@
+"""What decoders leave of an object: all that is read of it, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.kube_server import KubeServer
+from support.project import DATA
+
+from tfcluster_magic.kube.api import decoding
+from tfcluster_magic.kube.api.client import path
+from tfcluster_magic.kube.api.resource_amounts import pod_resources
+from tfcluster_magic.kube.capacity.fit import bound_pod
+
+RECORDED = sorted((DATA / "pods").glob("*.json"))
+
+
+def decoded(shape: decoding.Shape, found: dict[str, Any]) -> dict[str, Any]:
+    """An object as a watch tells it."""
+    event = shape.event.decode(json.dumps({"type": "ADDED", "object": found}))
+    kept: dict[str, Any] = event.object
+    return kept
+
+
+@pytest.mark.parametrize("file", RECORDED, ids=lambda file: str(file.stem))
+def test_a_pod_is_kept_as_one_that_was_read_whole(file: Path) -> None:
+    """Caches hold the same of it, and it asks for the same."""
+    whole = json.loads(file.read_text())
+    kept = decoded(decoding.POD_SHAPE, whole)
+    assert decoding.trim_pod(kept) == decoding.trim_pod(whole)
+    assert pod_resources(kept["spec"]) == pod_resources(whole["spec"])
+    assert bound_pod(kept) == bound_pod(whole)
+    assert "command" not in kept["spec"]["containers"][0]
+    assert "managedFields" not in kept["metadata"]
+
+
+def test_init_containers_count_as_before() -> None:
+    """What a pod asks for hangs on its sidecars, its overhead, and its own amounts."""
+    small, large = ({"resources": {"requests": {"cpu": cpu}}} for cpu in ("100m", "2"))
+    spec = {
+        "containers": [{**small, "args": ["x"]}],
+        "initContainers": [{**large, "restartPolicy": "Always"}, small],
+        "overhead": {"cpu": "10m"},
+    }
+    kept = decoded(decoding.POD_SHAPE, {"metadata": {}, "spec": spec, "status": {}})
+    assert pod_resources(kept["spec"]) == pod_resources(spec) == {"cpu": 2.11}
+
+
+def test_a_bookmark_says_nothing_but_a_version() -> None:
+    """Its object has empty fields where others have lists, and is no error."""
+    told = {
+        "metadata": {"resourceVersion": "7", "creationTimestamp": None},
+        "spec": {"containers": None},
+        "status": {},
+    }
+    assert decoded(decoding.POD_SHAPE, told) == told
+
+
+def test_a_job_is_kept_without_the_template_of_its_pods() -> None:
+    """Of a list as well; what it says of itself is the same."""
+    server = KubeServer()
+    try:
+        spec = {"completions": 3, "parallelism": 3, "suspend": False, "template": {"spec": {}}}
+        where = f"{path('jobs', 'ada')}/digits-1-worker"
+        server.put(where, {"metadata": {"labels": {"a": "b"}}, "spec": spec})
+        [found] = server.api().every(path("jobs", "ada"), shape=decoding.JOB_SHAPE).items
+        whole = server.api().get(where)
+    finally:
+        server.close()
+    assert "template" in whole["spec"] and "template" not in found["spec"]
+    assert decoding.trim_job(found) == decoding.trim_job(whole)

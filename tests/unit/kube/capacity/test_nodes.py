@@ -1,0 +1,84 @@
+"""What nodes have for task pods, from nodes and pods as Kubernetes writes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfcluster_magic.kube.capacity.fit import TaskGroup, bound_pod, free_after, task_nodes
+from tfcluster_magic.kube.objects.policy import Policy
+from tfcluster_magic.spec import TaskType
+
+
+def node(name: str = "node-1", ready: str = "True", **spec: Any) -> dict[str, Any]:
+    """A node of 4 cores and 8 GiB."""
+    return {
+        "metadata": {"name": name, "labels": {"pool": "tasks"}},
+        "spec": spec,
+        "status": {
+            "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"},
+            "conditions": [{"type": "Ready", "status": ready}],
+        },
+    }
+
+
+def taint(key: str, effect: str = "NoSchedule", value: str = "") -> dict[str, str]:
+    """A taint, as a node has it."""
+    return {"key": key, "value": value, "effect": effect}
+
+
+def pod(cpu: str, phase: str = "Running", owner: str = "Job", name: str = "node-1") -> Any:
+    """A pod that was bound to a node."""
+    return {
+        "metadata": {"ownerReferences": [{"kind": owner}]},
+        "spec": {"nodeName": name, "containers": [{"resources": {"requests": {"cpu": cpu}}}]},
+        "status": {"phase": phase},
+    }
+
+
+def test_what_pods_ask_for_is_not_free() -> None:
+    """Bound pods take what they ask for until they end; those of a DaemonSet take it for good."""
+    found = [
+        pod("1"),
+        pod("500m", owner="DaemonSet"),
+        pod("2", phase="Succeeded"),
+        pod("9", name=""),
+    ]
+    taken = [each for each in map(bound_pod, found) if each is not None]
+    (only,) = task_nodes([node()], taken, Policy())
+    assert (only.total["cpu"], only.free["cpu"]) == (3.5, 2.5)
+    assert (only.total["pods"], only.free["pods"]) == (109, 108)
+
+
+def test_nodes_that_are_away() -> None:
+    """A node that is not ready, or cordoned, counts as one that has nothing free for now."""
+    away = taint("node.kubernetes.io/unreachable", "NoExecute")
+    for found in (node(ready="Unknown"), node(unschedulable=True), node(taints=[away])):
+        (only,) = task_nodes([found], [], Policy())
+        assert (only.total["cpu"], only.free) == (4.0, {})
+
+
+def test_nodes_that_are_for_others() -> None:
+    """A node whose taints are not tolerated, or without the labels of the policy, is none."""
+    control = node(taints=[taint("node-role.kubernetes.io/control-plane")])
+    gpus = node(taints=[taint("gpu", value="yes"), taint("rather-not", "PreferNoSchedule")])
+    tolerant = Policy(tolerations=({"key": "gpu", "value": "yes"},))
+    careless = Policy(tolerations=({"operator": "Exists"},))
+    assert [len(task_nodes([control, gpus], [], p)) for p in (Policy(), tolerant, careless)] == [
+        0,
+        1,
+        2,
+    ]
+    for effect, count in (("NoSchedule", 1), ("NoExecute", 0)):
+        tolerations = ({"key": "gpu", "operator": "Exists", "effect": effect},)
+        assert len(task_nodes([gpus], [], Policy(tolerations=tolerations))) == count
+    for label, count in (("tasks", 1), ("hub", 0)):
+        assert len(task_nodes([node()], [], Policy(node_selector={"pool": label}))) == count
+
+
+def test_what_is_promised_is_not_free() -> None:
+    """Room of tasks that wait for a node is taken where they fit; what fits nowhere takes none."""
+    free = [{"cpu": 4.0, "pods": 10.0}, {"cpu": 2.0, "pods": 10.0}]
+    groups = [TaskGroup(TaskType.WORKER, 3, {"cpu": 2.0, "pods": 1.0})]
+    assert [n["cpu"] for n in free_after(groups, free)] == [0.0, 0.0]
+    too_large = [TaskGroup(TaskType.WORKER, 3, {"cpu": 8.0})]
+    assert free_after(too_large, free) == free

@@ -1,0 +1,253 @@
+"""What a spec may name under a policy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from tfcluster_magic.kube.capacity import policy_check
+from tfcluster_magic.kube.capacity.fit import NamespaceCapacity, NodeCapacity
+from tfcluster_magic.kube.capacity.launch_facts import (
+    LaunchFacts,
+    launch_preflight,
+    launch_problems,
+    read_facts,
+)
+from tfcluster_magic.kube.capacity.policy_check import ClaimFacts, NamespaceObjects
+from tfcluster_magic.kube.objects import pod_template
+from tfcluster_magic.kube.objects.policy import Policy
+from tfcluster_magic.spec import (
+    DataClaim,
+    Lifecycle,
+    Metadata,
+    Pods,
+    Replicas,
+    ReplicaSet,
+    Resources,
+    SecretUse,
+    Spec,
+    TaskType,
+    TFCluster,
+    Volume,
+)
+
+STANDARD = {name: ClaimFacts() for name in ("data", "log", "workspace")}
+NAMES = NamespaceObjects(
+    claims={**STANDARD, "images": ClaimFacts(), "mine": ClaimFacts(modes=("ReadWriteOnce",))},
+    secrets={"s3": "Opaque", "registry": "kubernetes.io/dockerconfigjson"},
+    classes=("shared", "local"),
+    nodes=3,
+    claim_most=10 * 2.0**30,
+)
+
+
+def told(spec: Spec, policy: Policy = Policy(), names: NamespaceObjects = NAMES) -> list[str]:  # noqa: B008
+    """The problems as a person reads them."""
+    return [str(problem) for problem in policy_check.policy_problems(spec, policy, names)]
+
+
+def pods(workers: int = 2, **more: Any) -> Spec:
+    """A run that names something of the namespace."""
+    return Spec(replicas=ReplicaSet(worker=Replicas(count=workers)), pods=Pods(**more))
+
+
+def test_a_plain_run_is_allowed() -> None:
+    """A run that names nothing may run, and one that names what is there, too."""
+    assert told(Spec()) == []
+    named = pods(
+        volumes=(Volume(claim="images", path="/mnt/images"),),
+        secrets=(SecretUse(name="s3"),),
+        image_pull_secrets=("registry",),
+        annotations={"prometheus.io/scrape": "true"},
+        data_claim=DataClaim(size="1Gi", storage_class="shared"),
+    )
+    assert told(named, Policy(annotations=("prometheus.io/*",))) == []
+
+
+def test_images() -> None:
+    """An image outside the list is refused with what is allowed; the default always is."""
+    policy = Policy(default_image="hub/notebook:1", images=("hub/team/*",))
+    (text,) = told(Spec(image="docker.io/miner"), policy)
+    assert "spec.image: got 'docker.io/miner'" in text
+    assert "hub/notebook:1, hub/team/*" in text
+    for image in ("hub/team/a:2", "hub/notebook:1", None):
+        assert told(Spec(image=image), policy) == []
+    assert told(Spec(image="anything")) == []
+    assert told(Spec(image="docker.io/hub/notebook:1"), policy) == []  # the default image
+    (text,) = told(Spec(image="python:33/evil/img"), Policy(images=("python:3*",)))
+    assert "the administrator allows" in text
+    (text,) = told(Spec(image="An Image"))
+    assert "it is not an image reference: write REGISTRY/REPOSITORY:TAG" in text
+
+
+def test_a_digest_may_be_required() -> None:
+    """An image with only a tag is refused, with how to find its digest; the default never is."""
+    policy = Policy(default_image="hub/notebook:1", images=("hub/team/*",), require_digest=True)
+    (text,) = told(Spec(image="hub/team/a:2"), policy)
+    assert "requires a digest, as in docker.io/hub/team/a@sha256:" in text
+    assert text.endswith("`docker buildx imagetools inspect hub/team/a:2`")
+    for image in (f"hub/team/a:2@sha256:{'0' * 64}", "hub/notebook:1", None):
+        assert told(Spec(image=image), policy) == []
+
+
+def test_who_has_no_secret_gets_no_image_from_a_nodes_cache() -> None:
+    """A pod asks the registry if its run names a secret or an image of its own; not for the
+    administrator's image, and not where nodes have images that no registry has.
+    """
+    default = "tfcluster/notebook"
+
+    def policy_of(spec: Spec, policy: Policy = Policy()) -> Any:  # noqa: B008
+        run = TFCluster(
+            metadata=Metadata(name="a-1", cluster="a", run=1, uid="u", created_at=0.0), spec=spec
+        )
+        (container,) = pod_template.build_pod_template(run, policy, TaskType.WORKER, ())["spec"][
+            "containers"
+        ]
+        return container.get("imagePullPolicy")
+
+    secret = Pods(image_pull_secrets=("registry",))
+    preloaded = Policy(always_pull=False)
+    assert policy_of(Spec(image="private.example/img")) == "Always"
+    assert policy_of(Spec(pods=secret)) == "Always"
+    assert policy_of(Spec(pods=secret), preloaded) == "Always"
+    assert policy_of(Spec()) is None
+    assert policy_of(Spec(image=f"docker.io/{default}:latest")) is None
+    assert policy_of(Spec(image="private.example/img"), preloaded) is None
+
+
+@pytest.mark.parametrize(
+    ("field", "word", "most"),
+    [
+        ("grace", "grace", "10m"),
+        ("reclaim_after", "reclaimAfter", "1h"),
+        ("keep_for", "keepFor", "365d"),
+    ],
+)
+def test_no_run_stays_for_as_long_as_it_likes(field: str, word: str, most: str) -> None:
+    """How long tasks and records outlive their run is bounded also where the administrator says
+    nothing; a lower bound is kept by runs that ask for nothing themselves.
+    """
+    (text,) = told(Spec(lifecycle=Lifecycle(**{field: 4000 * 86400.0})))
+    assert text.startswith(f"spec.lifecycle.{word}: ")
+    assert f"the administrator allows at most {most}" in text
+    low = replace(Policy(), **{f"max_{field}": 5.0})
+    assert told(Spec(), low) == []
+    assert getattr(policy_check.cap_durations(Spec(), low).lifecycle, field) == 5.0
+
+
+def test_duration() -> None:
+    """A run may last no longer than the policy says; one that says nothing is bounded silently."""
+    policy = Policy(max_duration=3600.0)
+    (text,) = told(Spec(lifecycle=Lifecycle(max_duration=7200.0)), policy)
+    assert "got '2h'; the administrator allows at most 1h" in text
+    assert told(Spec(), policy) == []
+    assert policy_check.cap_durations(Spec(), policy).lifecycle.max_duration == 3600.0
+    short = Spec(lifecycle=Lifecycle(max_duration=60.0))
+    assert policy_check.cap_durations(short, policy) is short
+
+
+def test_claims() -> None:
+    """Only claims that there are can be used, in ways that their access modes allow."""
+    volumes = (
+        Volume(claim="theirs", path="/mnt/a"),
+        Volume(claim="mine", path="/mnt/b"),
+        Volume(claim="once", path="/mnt/c"),
+        Volume(claim="read", path="/mnt/d"),
+        Volume(claim="raw", path="/mnt/e"),
+    )
+    names = replace(
+        NAMES,
+        claims={
+            **(NAMES.claims or {}),
+            "once": ClaimFacts(modes=("ReadWriteOncePod",)),
+            "read": ClaimFacts(modes=("ReadOnlyMany",)),
+            "raw": ClaimFacts(obstacle="it is being deleted"),
+        },
+    )
+    missing, shared, once, read_only, raw = told(pods(volumes=volumes), names=names)
+    assert "spec.pods.volumes[0].claim: got 'theirs'; there is no such" in missing
+    assert "there are: data, images, log" in missing
+    assert "the claim is ReadWriteOnce, for pods of one node, and 2 tasks" in shared
+    assert "ReadWriteOncePod, for one pod" in once
+    assert "mount it read-only" in read_only
+    assert "it is being deleted" in raw
+    one_node = replace(names, nodes=1)
+    assert told(pods(volumes=volumes[1:2]), names=one_node) == []
+    assert told(pods(workers=1, volumes=volumes[1:3]), names=names) == []
+
+
+def test_paths_of_the_policy_are_taken() -> None:
+    """Nothing is mounted where the administrator's file mounts the workspace, data or logs."""
+    policy = Policy(data_path="/datasets", workspace_path="/home/ada")
+    asked = (
+        Volume(claim="images", path="/datasets"),
+        Volume(claim="images", path="/home/ada"),
+        Volume(claim="images", path="/home/jovyan"),
+    )
+    first, second = told(pods(volumes=asked), policy)
+    assert "spec.pods.volumes[0].path: got '/datasets'; something else is mounted there" in first
+    assert "spec.pods.volumes[1].path: got '/home/ada'" in second
+    bare = Policy(workspace_claim="")
+    assert told(pods(volumes=asked[2:]), bare) == []
+
+
+def test_the_claims_of_every_run() -> None:
+    """A namespace without the claims that every run mounts is told before any pod waits."""
+    (text,) = told(
+        Spec(), names=replace(NAMES, claims={"data": ClaimFacts(), "workspace": ClaimFacts()})
+    )
+    assert "the namespace: got 'log'; there is no such PersistentVolumeClaim" in text
+
+
+def test_data_claims() -> None:
+    """A claim of the run's own needs a class that there is, and has at most what is allowed."""
+    own = DataClaim(size="20Gi", storage_class="fast")
+    first, second = told(pods(data_claim=own))
+    assert "there is no such StorageClass; there are: local, shared" in first
+    assert "at most 10Gi" in second
+    (text,) = told(pods(data_claim=DataClaim(size="1Gi")))
+    assert "the cluster has no default StorageClass: name one of local, shared" in text
+    assert told(pods(data_claim=DataClaim(size="1Gi")), Policy(storage_class="shared")) == []
+
+
+def test_secrets() -> None:
+    """Only secrets that are labelled for tasks can be used, of the type that a registry needs."""
+    spec = pods(secrets=(SecretUse(name="admin"),), image_pull_secrets=("s3", "admin"))
+    first, second, third = told(spec)
+    assert "spec.pods.secrets[0].name: got 'admin'; tasks may use secrets that" in first
+    assert "tfcluster.dev/for-tasks=true; there are: registry, s3" in first
+    assert "it has type Opaque" in second
+    assert "imagePullSecrets[1]: got 'admin'" in third
+    unseen = replace(NAMES, secrets=None, asked_for_secrets=True)
+    assert "the operator may not see" in told(spec, names=unseen)[0]
+    assert told(spec, names=replace(NAMES, secrets=None)) == []
+
+
+def test_annotations() -> None:
+    """Annotations are refused unless the policy has a pattern for them."""
+    (text,) = told(pods(annotations={"sidecar.istio.io/inject": "true"}))
+    assert "the administrator allows no annotations" in text
+
+
+def test_an_offer_judges_alike_when_it_was_published() -> None:
+    """A client that reads the published offer comes to the operator's problems; without room for
+    now it has none, since the run waits.
+    """
+    total = {"cpu": 4.0, "memory": 8 * 2.0**30, "pods": 110.0}
+    busy = NodeCapacity(total=total, free={"cpu": 0.0})
+    offer = LaunchFacts(place=NamespaceCapacity(nodes=(busy, busy)), names=NAMES, enforced=False)
+    published = read_facts(msgspec.json.encode(offer.published()).decode())
+    spec = pods(workers=4, secrets=(SecretUse(name="admin"),))
+    spec = replace(
+        spec,
+        replicas=ReplicaSet(worker=Replicas(count=4, resources=Resources(cpu=3, memory="1Gi"))),
+    )
+    assert launch_problems(spec, published) == launch_problems(spec, offer)
+    secret, network, room = map(str, launch_preflight(spec, published).problems)
+    assert "NetworkPolicies are not enforced" in network
+    assert "2 workers of 3 CPU, 1Gi fit, 4 were asked" in room
+    accepted = replace(offer, policy=Policy(require_network_policy=False, nodes_are_fixed=False))
+    assert [str(p) for p in launch_problems(spec, accepted)] == [secret]

@@ -1,0 +1,75 @@
+"""How often all runs together write what nobody waits for, and how often they are looked at."""
+
+from __future__ import annotations
+
+from tfcluster_magic.kube.controller.work_queue import (
+    CHANGING,
+    LONGEST_OF_MANY,
+    LONGEST_REST,
+    WorkQueue,
+    rest_seconds,
+)
+from tfcluster_magic.operator.reconcile.status_writer import (
+    BURST,
+    LONGEST_WAIT,
+    SECONDS_A_TASK,
+    SECONDS_A_WRITE,
+    WriteRateLimit,
+)
+
+
+class Clock:
+    """Seconds that go on when they are told."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        """The moment."""
+        return self.now
+
+
+def test_a_run_alone_is_written_at_once() -> None:
+    """Four times a second, as its writer asks, a small run never waits."""
+    clock = Clock()
+    pace = WriteRateLimit(clock)
+    for _ in range(40):
+        assert pace.slot(10) <= clock.now
+        clock.now += 0.25
+
+
+def test_many_runs_have_a_place_each() -> None:
+    """Fifty that change together: each has its own moment, later than the one before, none after
+    more than the longest; a large run takes the time of several.
+    """
+    clock = Clock()
+    pace = WriteRateLimit(clock)
+    slots = [pace.slot(10) for _ in range(50)]
+    assert slots == sorted(slots)
+    assert sum(1 for slot in slots if slot <= clock.now) == 1 + BURST // (
+        SECONDS_A_WRITE + 10 * SECONDS_A_TASK
+    )
+    assert slots[-1] == clock.now + LONGEST_WAIT
+    clock.now += 60
+    assert pace.slot(600) <= clock.now
+    assert pace.slot(600) <= clock.now
+    assert pace.slot(600) > clock.now
+
+
+def test_the_more_change_the_longer_each_rests() -> None:
+    """A key alone rests for what it used; of many that change, so many a second are looked at."""
+    assert rest_seconds(0.0, 0) == 0.0
+    assert rest_seconds(0.001, 0) == 0.019
+    assert rest_seconds(1.0, 0) == LONGEST_REST
+    assert rest_seconds(0.0, 25) == 25 / CHANGING
+    assert rest_seconds(1.0, 1000) == LONGEST_OF_MANY
+
+
+def test_keys_that_rest_are_counted() -> None:
+    """Those that a worker has given back for a while, and no others."""
+    work: WorkQueue[str] = WorkQueue()
+    for key in ("a", "b", "c"):
+        work.add(key)
+    for key, seconds in (("a", 60.0), ("b", 60.0), ("c", 0.0)):
+        assert work.get() == key
+        work.done(key, seconds)
+    assert work.resting == 2

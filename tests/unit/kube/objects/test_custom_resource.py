@@ -1,0 +1,188 @@
+"""A run as the custom resource, and back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from support.invalid_specs import CELL, NAMES
+
+from tfcluster_magic.errors import InvalidRequest
+from tfcluster_magic.kube.objects import custom_resource
+from tfcluster_magic.spec import (
+    Event,
+    Phase,
+    Pods,
+    Program,
+    ProgramKind,
+    Reason,
+    Replicas,
+    ReplicaSet,
+    Spec,
+    Status,
+    Stop,
+    TypeCounts,
+    Volume,
+    schema,
+)
+
+PROGRAM = Program(kind=ProgramKind.CELL, source="cell", entrypoint="cell.py", sha256="0" * 64)
+SPEC = Spec(
+    program=PROGRAM,
+    replicas=ReplicaSet(worker=Replicas(count=2), ps=Replicas(count=1)),
+    env={"A": "b"},
+    pods=Pods(volumes=(Volume(claim="images", path="/mnt/images", read_only=True),)),
+    stop=Stop(reason="enough", by="alice", at=1.5),
+)
+
+
+def applied(name: str = "digits-2", **parts: Any) -> dict[str, Any]:
+    """An object as the API server gives it."""
+    head = {
+        "name": name,
+        "namespace": "alice",
+        "uid": "7f0e",
+        "creationTimestamp": "2026-01-31T12:00:00Z",
+        "managedFields": [{"manager": "kubectl"}],
+        "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"},
+    }
+    return {"metadata": head, "spec": {"program": CELL}, **parts}
+
+
+def stored(spec: Spec) -> dict[str, Any]:
+    """What a launch writes, as it comes back from the API server."""
+    written = json.loads(json.dumps(custom_resource.write("digits", 2, spec)))
+    return applied(spec=written["spec"]) | {"kind": written["kind"]}
+
+
+def test_a_launch_comes_back_as_it_was_asked_for() -> None:
+    """A spec that is written as an object is read as the same spec."""
+    assert custom_resource.read(stored(SPEC)).spec == SPEC
+
+
+def test_name_namespace_and_time_say_who_a_run_is() -> None:
+    """Cluster and run come from the name, the owner from the namespace, its time from the API."""
+    head = custom_resource.read(applied()).metadata
+
+    assert (head.name, head.cluster, head.run, head.owner) == ("digits-2", "digits", 2, "alice")
+    assert (head.uid, head.created_at) == ("7f0e", 1769860800.0)
+
+
+def test_defaults_may_be_filled_in_or_left_out() -> None:
+    """An object reads the same before and after the API server filled in the defaults."""
+    full = _with_defaults(schema(), "Spec", stored(SPEC)["spec"])
+
+    assert full["lifecycle"]["heals"] == 3
+    assert custom_resource.read(applied(spec=full)) == custom_resource.read(stored(SPEC))
+
+
+def _with_defaults(whole: Any, name: str, content: dict[str, Any]) -> dict[str, Any]:
+    found = dict(content)
+    for key, about in whole["$defs"][name]["properties"].items():
+        if key not in found and about.get("default") is not None:
+            found[key] = about["default"]
+        inner = about.get("$ref", "").rsplit("/", 1)[-1]
+        if isinstance(found.get(key), dict) and "properties" in whole["$defs"].get(inner, {}):
+            found[key] = _with_defaults(whole, inner, found[key])
+    return found
+
+
+@pytest.mark.parametrize("name", [*NAMES, "Digits-1", ""])
+def test_a_name_that_no_run_has_is_refused_with_the_rule(name: str) -> None:
+    """An object that is not called <cluster>-<run> is refused, beside all else that is wrong."""
+    with pytest.raises(InvalidRequest, match="such as digits-1") as refused:
+        custom_resource.read(applied(name, spec={"mode": "between-graph"}))
+    assert [p.field for p in refused.value.problems] == ["metadata.name", "spec.program"]
+
+
+def test_tasks_listen_at_names_that_follow_from_the_run() -> None:
+    """Addresses are computed, never stored; a type without tasks has none."""
+    assert custom_resource.read(stored(SPEC)).status.addresses == {
+        "worker": ("digits-2-worker-0.digits-2:2222", "digits-2-worker-1.digits-2:2222"),
+        "ps": ("digits-2-ps-0.digits-2:2222",),
+    }
+
+
+def test_a_status_comes_back_without_what_is_only_shown() -> None:
+    """A status that the operator wrote is read as it was; `ready` is for kubectl alone."""
+    status = Status(
+        phase=Phase.RUNNING,
+        reason=Reason.RUNNING,
+        counts={"worker": TypeCounts(desired=2, running=1), "ps": TypeCounts(desired=1, running=1)},
+        events=(Event(at=1.0, reason="Started", message="all tasks run"),),
+        addresses={"worker": ("elsewhere:1",)},
+        paths={"output": "/shared/log/digits/2"},
+    )
+    written = custom_resource.write_status(status)
+
+    assert written["ready"] == "2/3"
+    assert "addresses" not in written
+    found = custom_resource.read(stored(SPEC) | {"status": written}).status
+    assert msgspec.structs.replace(found, addresses=status.addresses) == status
+
+
+def test_what_the_launch_warned_of_is_in_the_record() -> None:
+    """Warnings of the launch travel with the object, once, whatever the operator adds."""
+    written = custom_resource.write("digits", 2, SPEC, warnings=("it is slow: 太慢",))
+    status = custom_resource.write_status(
+        Status(phase=Phase.QUEUED, reason=Reason.QUEUED, warnings=("it is slow: 太慢", "no GPU"))
+    )
+
+    assert custom_resource.read(written).status.warnings == ("it is slow: 太慢",)
+    assert custom_resource.read({**written, "status": status}).status.warnings == (
+        "it is slow: 太慢",
+        "no GPU",
+    )
+
+
+@pytest.mark.parametrize("note", ["{", "1", '{"a": 1}', "[1, null]"])
+def test_an_annotation_may_say_anything(note: str) -> None:
+    """An annotation that somebody broke breaks no record."""
+    broken = applied()
+    broken["metadata"]["annotations"] = {custom_resource.WARNINGS: note}
+
+    assert custom_resource.read(broken).status.warnings == ()
+
+
+def test_what_a_newer_version_wrote_is_read_as_far_as_it_is_known() -> None:
+    """Fields, phases and reasons that are not known here break nothing, and the record says so."""
+    newer = applied(
+        spec={
+            "program": {**CELL, "language": "R"},
+            "schedule": "daily",
+            "pods": {"volumes": [{"claim": "a", "path": "/mnt/a", "mode": "fast"}]},
+        },
+        status={
+            "phase": "Paused",
+            "reason": "Holiday",
+            "startedAt": 5.0,
+            "tide": "high",
+            "attention": [{"name": "worker-0", "state": "Asleep"}],
+        },
+    )
+    found = custom_resource.read(newer)
+
+    assert found.spec.pods == Pods(volumes=(Volume(claim="a", path="/mnt/a"),))
+    assert (found.status.phase, found.status.started_at) == (Phase.STARTING, 5.0)
+    assert found.status.attention == ()
+    (told,) = found.status.warnings
+    for field in ("spec.schedule", "spec.program.language", "spec.pods.volumes[0].mode"):
+        assert field in told
+    assert "status.phase=Paused" in told and "status.tide" in told
+
+
+def test_every_problem_of_a_spec_is_told() -> None:
+    """A spec that no schema kept out is refused with all that is wrong, each with its field."""
+    wrong = applied(spec={"mode": "in-graph", "program": CELL, "replicas": {"chief": {"count": 2}}})
+    with pytest.raises(InvalidRequest, match="the TFCluster digits-2 is wrong") as refused:
+        custom_resource.read(wrong)
+    fields = {p.field for p in refused.value.problems}
+    assert fields == {"spec.program", "spec.replicas.chief.count"}
+
+
+def test_an_object_without_anything_is_refused_in_words() -> None:
+    """An object of which nothing is there is refused, not a crash."""
+    with pytest.raises(InvalidRequest, match=r"metadata\.name"):
+        custom_resource.read({})

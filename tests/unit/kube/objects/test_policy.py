@@ -1,0 +1,42 @@
+"""The operator's policy as it is read from YAML."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfcluster_magic.errors import InvalidRequest
+from tfcluster_magic.kube.objects.policy import Policy, parse_policy
+
+
+def test_a_policy_is_read_from_yaml() -> None:
+    """A file says what differs from the defaults; an empty one is the defaults."""
+    assert parse_policy("") == Policy()
+    read = parse_policy("defaultImage: registry/x\negress: [10.0.0.0/8]\ngang: true\n")
+    assert (read.default_image, read.egress, read.gang) == ("registry/x", ("10.0.0.0/8",), True)
+    dns = parse_policy("dns: [{network: 169.254.20.10}, {namespace: a, pods: b=c, port: 5353}]").dns
+    assert [(each.network, each.port) for each in dns] == [("169.254.20.10", 53), ("", 5353)]
+    assert (parse_policy("gang: auto").gang, parse_policy("gang: false").gang) == ("auto", False)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: [", "must be YAML"),
+        ("defualtImage: x", "unknown field `defualtImage`"),
+        ("defaultCpu: -1", "defaultCpu"),
+        ("egress: [nowhere]", "nowhere"),
+        ("egress: [0.0.0.0/0, 169.254.169.254/32]", "169.254.169.254/32 is never opened"),
+        ("dns: []", "one DNS server at least"),
+        ("dns: [{namespace: kube-system, pods: kube-dns}]", "dns[0].pods"),
+        ("dns: [{network: 169.254.0.0/16}]", "only a single address"),
+        ("images: ['registry.example.com/*', 'a b*']", "it is not an image pattern"),
+        ("defaultImage: Notebook", "it is not an image reference"),
+        ("maxDuration: .inf", "maxDuration: got 'inf'; use a finite number"),
+        ("maxTasks: " + "9" * 5000, "must be YAML"),
+    ],
+)
+def test_a_wrong_policy_is_refused(text: str, said: str) -> None:
+    """A policy that cannot be meant is refused with what is wrong in it."""
+    with pytest.raises(InvalidRequest, match="policy cannot be used") as refusal:
+        parse_policy(text)
+    assert said in str(refusal.value)

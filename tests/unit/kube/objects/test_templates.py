@@ -1,0 +1,44 @@
+"""Templates as text with marks: what is put in is read again, and stays a value."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfcluster_magic.kube.objects import templates
+
+
+@given(
+    st.recursive(
+        st.text() | st.integers() | st.booleans() | st.none(),
+        lambda below: st.lists(below) | st.dictionaries(st.text(max_size=40), below),
+        max_leaves=12,
+    )
+)
+def test_what_templates_print_is_read_again(value: object) -> None:
+    """A value that passes through the filter `json` or `yaml` comes out of YAML as it was."""
+    assert templates.load_yaml(templates.as_json(value)) == value
+    assert templates.load_yaml(templates.as_yaml({"a": value})) == {"a": value}
+
+
+def test_values_of_a_template_are_its_own() -> None:
+    """A template's text is read once, and no value of one rendering is in another: not by what the
+    caller does with it, and not by a text that looks like a mark.
+    """
+    words = {"metadata": {"name": "\ue0000"}, "selector": {"a": "\ue0001"}, "port": 7}
+    made = templates.render_object("kubernetes/service.yaml.j2", **words)
+    assert made["metadata"] == {"name": "\ue0000"}
+    assert made["spec"]["selector"] == {"a": "\ue0001"}
+    made["spec"]["selector"]["a"] = "changed"
+    made["spec"].clear()
+    other = templates.render_object("kubernetes/service.yaml.j2", **{**words, "port": 8})
+    assert other["spec"]["selector"] == {"a": "\ue0001"}
+    assert other["spec"]["ports"][0]["port"] == 8
+
+
+def test_templates_print_filtered_values_alone() -> None:
+    """A template that prints a value as it is does not render."""
+    bare = templates._marking().from_string("name: {{ name }}")
+    with pytest.raises(TypeError, match="must pass through"):
+        bare.render(name="x\nkind: Secret")

@@ -1,0 +1,222 @@
+"""Why tasks of a Kubernetes run wait: every recorded cause is one sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.waiting_pods import LATER, RECORDED, recorded, told
+
+from tfcluster_magic.i18n import language
+from tfcluster_magic.kube.status import waiting_reasons
+
+BUSYBOX = "registry:5001/busybox:3937bac03110"
+PRIVATE = (
+    f"the registry does not give the image {BUSYBOX} to whom the secret access names: "
+    "check that the secret exists and its user and password."
+)
+SENTENCES = {
+    "no-cpu": "3 workers wait: no node has 64 CPU; the largest has 2 CPU: use --worker-cpu 2.",
+    "no-memory": "worker-0 waits: no node has 900Gi of memory; the largest has 23Gi: "
+    "use --worker-memory 23Gi.",
+    "no-cpu-and-memory": "worker-0 waits: no node has 3 CPU and 900Gi of memory; the largest has "
+    "2 CPU, 23Gi: use --worker-cpu 2 --worker-memory 23Gi.",
+    "no-gpu": "worker-0 and worker-1 wait: no node has 1 GPU; the largest has none: "
+    "use --worker-gpu 0.",
+    "no-node-selected": "worker-0 waits: no free node has the label pool=gpu, which it must have "
+    "here: ask the administrator.",
+    "quota": "worker-1 waits: the quota small of this namespace is used up (2 CPU of 2 CPU is "
+    "taken and a worker needs 1 CPU): end another run, or ask for fewer or smaller tasks.",
+    "quota-count": "worker-1 and worker-2 wait: the quota small of this namespace is used up "
+    "(1 pod of 1 pod is taken and a worker needs 1 pod): end another run, or ask for fewer or "
+    "smaller tasks.",
+    "quota-unstated": "worker-0 waits: the quota small wants every task to say limits.memory, "
+    "requests.cpu: use --worker-cpu 1 --worker-memory 1Gi.",
+    "limit-range": "worker-0 waits: a task may use at most 1 CPU in this namespace, and 2 CPU is "
+    "asked for; a task may use at most 32Mi in this namespace, and 64Mi is asked for: "
+    "use --worker-cpu 1 --worker-memory 32Mi.",
+    "image-missing": "worker-0 and worker-1 wait: there is no image registry:5000/nothing:1: "
+    "check its name and tag.",
+    "image-tag-missing": "worker-0 waits: there is no image registry:5000/busybox:no-such-tag: "
+    "check its name and tag.",
+    "image-no-registry": "worker-0 waits: the node does not reach the registry of the image "
+    "registry.invalid/team/train:1: dial tcp: lookup registry.invalid on [::1]:53: read udp "
+    "[::1]:57241->[::1]:53: read: connection refused.",
+    "image-name-wrong": "worker-0 waits: 'Registry//Train:1:2' is no name of an image.",
+    "image-private": f"worker-0 waits: the image {BUSYBOX} is private: name a secret that opens it "
+    "with --image-pull-secret.",
+    "image-private-wrong-password": f"worker-0 waits: {PRIVATE}",
+    "image-private-secret-missing": f"worker-0 waits: {PRIVATE}",
+    "image-never": "worker-0 waits: the node has no image registry:5000/nothing:2 and may not "
+    "fetch it.",
+    "claim-missing": "worker-0 and worker-1 wait: there is no claim data in this namespace: "
+    "make it, or name one that exists.",
+    "claim-unbound-no-class": "worker-0 waits: the claim data asks for the storage class "
+    "no-such-class, which does not exist: make the claim again with a class of "
+    "`kubectl get storageclass`.",
+    "claim-unbound-no-provisioner": "worker-0 waits: the claim data has no volume yet: "
+    "example.org/nobody, which makes it, has not done so; ask the administrator whether it runs.",
+    "claim-one-pod-only": "worker-1 waits: the claim data serves one pod at a time "
+    "(ReadWriteOncePod) and another uses it: use a claim that is ReadWriteMany.",
+    "claim-on-another-node": "worker-0 waits: the volume of the claim data is on one node only, "
+    "where no room is for it: use a claim that is ReadWriteMany; no free node has the label "
+    "kubernetes.io/hostname=node-1, which it must have here: ask the administrator.",
+    "claim-mounted-elsewhere": "worker-0 waits: its claim data is in use on another node and "
+    "serves one node at a time (ReadWriteOnce): use a claim that is ReadWriteMany.",
+    "secret-missing": "worker-0 waits: there is no secret keys in this namespace.",
+    "secret-file-missing": "worker-0 waits: there is no secret keys in this namespace.",
+    "webhook-down": "worker-0 waits: the admission webhook pods.policy.example.org, which has to "
+    "agree to each pod, does not answer: it is tried again; ask the administrator (service "
+    '"nobody" not found).',
+    "pod-security": "worker-0 waits: Pod Security restricted:latest of this namespace refuses its "
+    "pod: host namespaces (hostNetwork=true); ask the administrator.",
+    "priority-class-missing": "worker-0 waits: there is no priority class no-such-class, which the "
+    "administrator's policy names.",
+    "service-account-missing": "worker-0 waits: there is no service account nobody in the "
+    "namespace ada, which the administrator's policy names.",
+    "node-lost": "worker-0 waits: its node node-2 does not answer: it starts elsewhere when the "
+    "node stays away.",
+}
+NOTHING = ("running", "oom", "evicted-storage", "evicted-by-api", "no-such-command")
+"""Nothing waits here: what ended is told by its end."""
+
+
+@pytest.mark.parametrize("cause", SENTENCES)
+def test_a_cause_is_one_sentence(cause: str) -> None:
+    """Each recorded cause is told first, with who waits, why, the numbers, and what to do."""
+    assert told(recorded(cause))[0].sentence == SENTENCES[cause]
+
+
+@pytest.mark.parametrize("cause", NOTHING)
+def test_who_runs_or_has_ended_does_not_wait(cause: str) -> None:
+    """Nothing is said of waiting when tasks run, or when their end says more."""
+    assert told(recorded(cause)) == []
+
+
+def test_every_recording_is_told() -> None:
+    """No cause was recorded without a sentence that is looked at here."""
+    assert {path.stem for path in RECORDED.glob("*.json")} == {*SENTENCES, *NOTHING}
+
+
+@pytest.mark.parametrize("cause", SENTENCES)
+def test_every_cause_is_told_in_chinese(cause: str) -> None:
+    """A reader of Chinese gets each sentence in Chinese."""
+    with language("zh_CN"):
+        sentence = told(recorded(cause))[0].sentence
+    assert "等待" in sentence
+    assert "waits" not in sentence
+
+
+class Counted(dict[str, Any]):
+    """Answers that count how often one is looked for."""
+
+    looked_for = 0
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.looked_for += 1
+        return super().get(key, default)
+
+    def __contains__(self, key: object) -> bool:
+        self.looked_for += 1
+        return super().__contains__(key)
+
+
+def test_what_waits_alike_is_one_question() -> None:
+    """600 pods that wait silently on one node are one question, and one answer is for all: none of
+    them looks through all the others for it.
+    """
+    seen = recorded("secret-file-missing")
+    asked, read = seen["pods"][0], seen["events"][seen["pods"][0]["metadata"]["uid"]]
+    pods = []
+    for index in range(600):
+        head = asked["metadata"]
+        notes = {**head["annotations"], "batch.kubernetes.io/job-completion-index": str(index)}
+        pods.append({**asked, "metadata": {**head, "uid": f"u{index}", "annotations": notes}})
+    questions = waiting_reasons.open_questions(pods, [], LATER)
+    assert [each.kind for each in questions] == ["Pod"]
+    answers = Counted({questions[0].uid: read})
+    found = waiting_reasons.explain_waiting(pods, [], answers, waiting_reasons.WaitingFacts())
+    assert [each.sentence for each in found] == [
+        "600 workers wait: there is no secret keys in this namespace."
+    ]
+    assert answers.looked_for < 5 * len(pods)
+    nothing = Counted()
+    assert waiting_reasons.explain_waiting(pods, [], nothing, waiting_reasons.WaitingFacts()) == []
+    assert nothing.looked_for < 5 * len(pods)
+
+
+@pytest.mark.parametrize("cause", ["no-cpu", "image-missing", "claim-missing", "running"])
+def test_a_pod_that_says_why_is_not_asked(cause: str) -> None:
+    """Nothing is read where pods say themselves why they wait, or run."""
+    seen = recorded(cause)
+    assert waiting_reasons.open_questions(seen["pods"], seen["jobs"], LATER) == []
+
+
+@pytest.mark.parametrize("cause", ["quota", "limit-range", "webhook-down", "pod-security"])
+def test_a_job_without_its_pods_is_asked(cause: str) -> None:
+    """A Job that makes no pods is the one that knows why, and is asked once it is a second old."""
+    seen = recorded(cause)
+    assert ("Job", "digits-1-worker") in [
+        (each.kind, each.name)
+        for each in waiting_reasons.open_questions(seen["pods"], seen["jobs"], LATER)
+    ]
+    assert waiting_reasons.open_questions([], seen["jobs"], 0.0) == []
+
+
+def test_unknown_words_are_passed_on() -> None:
+    """What nobody here knows is told in Kubernetes' own words, shortened."""
+    seen = recorded("no-cpu")
+    for pod in seen["pods"]:
+        for each in pod["status"]["conditions"]:
+            each["message"] = "0/2 nodes are available: 2 node(s) had " + "strange weather " * 40
+    sentence = told(seen)[0].sentence
+    assert sentence.startswith("3 workers wait: Kubernetes says: 2 node(s) had strange weather")
+    assert len(sentence) < 400
+
+
+SCHEDULER = {
+    "0/3 nodes are available: 1 node(s) were unschedulable, 2 node(s) had untolerated taint "
+    "{node.kubernetes.io/unreachable: }. preemption: 0/3 nodes are available": "1 node is closed "
+    "to new pods; 2 nodes do not answer",
+    "0/2 nodes are available: 2 node(s) had untolerated taint {team: vision}. no new claims to "
+    "deallocate, preemption: none": "2 nodes are reserved for others (team: vision)",
+    "0/2 nodes are available: 1 Insufficient cpu, 1 Too many pods.": "no node has 64 CPU; the "
+    "largest has 2 CPU: use --worker-cpu 2; every node holds as many pods as it may",
+}
+
+
+@pytest.mark.parametrize("words", SCHEDULER)
+def test_the_scheduler_may_have_several_reasons(words: str) -> None:
+    """Reasons of several nodes are told one after the other, each in words."""
+    seen = recorded("no-cpu")
+    for pod in seen["pods"]:
+        for each in pod["status"]["conditions"]:
+            each["message"] = words
+    assert told(seen)[0].text == SCHEDULER[words]
+
+
+def test_room_that_others_use_is_said_to_be_theirs() -> None:
+    """What would fit on an empty node waits for others; how much is free is told where known."""
+    seen = recorded("no-cpu")
+    for pod in seen["pods"]:
+        pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1500m"}}
+    assert told(seen)[0].text == (
+        "no node has 1.5 CPU free, others use it: it starts when they end, or ask for less"
+    )
+    free = waiting_reasons.WaitingFacts(nodes=seen["nodes"], free=[{"cpu": 0.52}, {"cpu": 0.25}])
+    found = waiting_reasons.explain_waiting(seen["pods"], seen["jobs"], {}, free)
+    assert found[0].text == (
+        "no node has 1.5 CPU free; the largest has 0.52 CPU free: use --worker-cpu 0.5"
+    )
+
+
+def test_a_long_fetch_is_told() -> None:
+    """An image that takes its time is said to be on its way."""
+    seen = recorded("secret-file-missing")
+    uid = seen["pods"][0]["metadata"]["uid"]
+    pulling = {"type": "Normal", "reason": "Pulling", "message": "Pulling image", "count": 1}
+    found = waiting_reasons.explain_waiting(
+        seen["pods"], [], {uid: [pulling]}, waiting_reasons.WaitingFacts()
+    )
+    assert found[0].text.startswith("its image registry:5000/busybox")
+    assert found[0].text.endswith("is being fetched")

@@ -1,0 +1,162 @@
+"""The options as a form has them, and problems at the inputs that they are about."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfcluster_magic import i18n
+from tfcluster_magic.cli.launch import launch_command
+from tfcluster_magic.errors import Problem
+from tfcluster_magic.launch import form
+from tfcluster_magic.launch.options import fill_in_defaults, read_options
+from tfcluster_magic.launch.validation import validate
+from tfcluster_magic.quota import preflight
+from tfcluster_magic.quota.preflight import AvailableResources, Limit
+from tfcluster_magic.spec import Mode, ServerKind
+
+GIB = 2**30
+FIELDS = {field["key"]: field for field in form.form_fields(is_here=False)}
+BESIDE = {"program", "name", "sha256", "file", "backend"}
+BESIDE |= {"wait", "follow", "timeout", "form", "dry_run"}
+"""Words of `launch` that are no options of a cluster: they have inputs or buttons of their own."""
+
+
+def test_every_option_of_the_command_line_is_in_the_form() -> None:
+    """The form asks for what `launch` takes, in the same order, and for nothing else."""
+    options = [param.name for param in launch_command.params if param.name not in BESIDE]
+    assert list(FIELDS) == options
+
+
+def test_a_field_says_what_it_may_hold() -> None:
+    """Bounds are those of the models; the default is written as a person would write it."""
+    workers = FIELDS["workers"]
+    assert (workers["kind"], workers["minimum"], workers["maximum"]) == ("whole", 0, 1000)
+    assert workers["default"] == {"between-graph": "2", "in-graph": "2"}
+    assert FIELDS["ps"]["default"] == {"between-graph": None, "in-graph": "1"}
+    assert FIELDS["cpu"]["exclusiveMinimum"] == 0 and FIELDS["cpu"]["maximum"] == 1024
+    assert FIELDS["gpu"]["maximum"] == 64
+    assert FIELDS["queue_timeout"]["default"]["in-graph"] is None
+    assert FIELDS["grace"]["default"]["in-graph"] == "10s"
+    assert FIELDS["server"]["words"] == [kind.value for kind in ServerKind]
+
+
+def test_defaults_of_the_form_are_what_a_launch_gets() -> None:
+    """Writing every default into the form asks for what an empty form asks for."""
+    for mode in Mode:
+        said = {
+            key: f["default"][mode.value] for key, f in FIELDS.items() if mode.value in f["modes"]
+        }
+        specs = []
+        for options in (said, {}):
+            values = read_options({**options, "mode": mode.value})
+            values.put(("program",), None)
+            fill_in_defaults(values, uses_ps=False)
+            assert not values.problems
+            if mode is Mode.BETWEEN_GRAPH:
+                values.put(("program",), PROGRAM)
+            specs.append(validate(values.spec))
+        assert specs[0] == specs[1]
+
+
+PROGRAM = {"kind": "cell", "source": "cell", "entrypoint": "cell.py", "sha256": "0" * 64}
+
+
+def test_a_field_says_when_it_means_something() -> None:
+    """What a mode refuses or ignores is not offered there."""
+    for key in ("chief", "evaluator", "chief_memory", "restarts", "success_policy"):
+        assert FIELDS[key]["modes"] == ["between-graph"]
+    for key in ("server", "idle_timeout"):
+        assert FIELDS[key]["modes"] == ["in-graph"]
+    assert len(FIELDS["workers"]["modes"]) == 2
+    sections = {field["section"] for field in FIELDS.values()}
+    assert sections == {"basic", "resources", "limits", "pods"}
+
+
+def test_what_only_pods_have_is_offered_on_kubernetes_alone() -> None:
+    """Where tasks are processes of this machine the form asks for no image, claim or secret."""
+    local = {field["key"] for field in form.form_fields(is_here=True)}
+    assert FIELDS.keys() - local == {
+        "image", "image_pull_secret", "volume", "secret", "annotation", "data_claim"
+    }  # fmt: skip
+    assert FIELDS["volume"]["example"] == "CLAIM:PATH[:ro]"
+
+
+def test_the_python_of_pods_is_one_of_their_image() -> None:
+    """On Kubernetes the form asks for it beside the image, and offers none of this machine."""
+    (local,) = (field for field in form.form_fields(is_here=True) if field["key"] == "python")
+    assert (local["section"], FIELDS["python"]["section"]) == ("basic", "pods")
+    assert FIELDS["python"]["example"] == "python3"
+
+
+def test_help_has_no_default_in_brackets() -> None:
+    """The default stands in the input; the sentence does not repeat it."""
+    assert FIELDS["workers"]["help"] == "number of workers"
+    assert all("[" not in field["help"] and field["label"] for field in FIELDS.values())
+
+
+@pytest.mark.parametrize(
+    ("field", "said", "option"),
+    [
+        ("--worker-memory", {}, "worker_memory"),
+        ("--env A", {}, "env"),
+        ("--name", {}, "name"),
+        ("--sha256", {}, "sha256"),
+        ("--python", {}, "python"),
+        ("program", {}, "program"),
+        ("arguments after --", {}, "arguments"),
+        ("tensorflow", {}, "kernelspec"),
+        ("replicas.worker.count", {"workers": 6}, "workers"),
+        ("spec.replicas.ps.count", {}, "ps"),
+        ("replicas.worker.resources.memory", {"memory": "2Gi"}, "memory"),
+        (
+            "replicas.worker.resources.memory",
+            {"memory": "2Gi", "worker_memory": "1Gi"},
+            "worker_memory",
+        ),
+        ("replicas.worker.resources.memory", {}, "worker_memory"),
+        ("replicas.ps.resources.gpu", {"ps_gpu": 1}, "ps_gpu"),
+        ("spec.lifecycle.maxDuration", {}, "max_duration"),
+        ("spec.program.arguments[1]", {}, "arguments"),
+        ("replicas", {"workers": 200}, "workers"),
+        ("--volume 0 path", {}, "volume"),
+        ("pods.secrets[1].name", {}, "secret"),
+        ("image", {}, "image"),
+        ("log folder", {}, None),
+        ("bogus", {}, None),
+    ],
+)
+def test_a_problem_stands_at_its_input(
+    field: str, said: dict[str, object], option: str | None
+) -> None:
+    """Whatever a refusal calls a field, the form knows which input it means."""
+    assert form.option_for(field, said) == option
+
+
+def test_where_room_is_short_the_number_that_fits_can_be_used() -> None:
+    """Of six workers of 2 GiB on 8 GiB, four fit: the form may offer that number."""
+    limit = Limit(total=8.0 * GIB, free=8.0 * GIB)
+    room = AvailableResources(
+        cpu=Limit(total=8, free=8), memory=limit, gpu=Limit(total=0, free=0), max_tasks=9
+    )
+    replicas = {"worker": {"count": 6, "resources": {"memory": "2Gi"}}}
+    spec = validate({"program": PROGRAM, "replicas": replicas})
+    (told,) = form.form_problems(
+        preflight.check_fit(spec, room).problems, {"workers": 6, "memory": "2Gi"}
+    )
+    assert (told["option"], told["value"], told["fits"]) == ("workers", 6, 4)
+    assert "4 workers of 2Gi fit" in told["message"]
+
+
+def test_problems_are_told_as_json_has_it() -> None:
+    """A value that JSON has no word for is told as text."""
+    told = form.form_problems(
+        [Problem("--grace", float("inf"), "x"), Problem("--env", {"A"}, "x")], {}
+    )
+    assert [problem["value"] for problem in told] == ["inf", "{'A'}"]
+
+
+def test_a_form_speaks_the_language_of_the_moment() -> None:
+    """Texts are made when they are asked for, so one server serves several languages."""
+    with i18n.language("zh-CN"):
+        assert len(form.form_fields(is_here=False)) == len(FIELDS)
+        assert form.option_for(i18n._("arguments after --"), {}) == "arguments"

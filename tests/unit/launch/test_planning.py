@@ -1,0 +1,191 @@
+"""What a launch is asked for, in keywords and in files, and what is made of it before it begins."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.run_manager import HELLO, here, left_behind, manager
+
+from tfcluster_magic import ClusterManager
+from tfcluster_magic.errors import InvalidRequest
+from tfcluster_magic.launch import options
+from tfcluster_magic.launch.options import fill_in_defaults, read_options
+from tfcluster_magic.spec import TaskType
+
+__all__ = ["here", "manager"]  # fixtures, as if written here
+
+
+def test_nothing_said_means_two_workers(manager: ClusterManager) -> None:
+    """A program that does not speak of parameter servers gets two workers and none of those."""
+    assert manager.plan("hello.py").cluster.spec.replicas.counts == {TaskType.WORKER: 2}
+
+
+def test_a_program_that_speaks_of_parameter_servers_gets_one(
+    manager: ClusterManager, here: Path
+) -> None:
+    """The program decides whether there is a parameter server, unless the person does."""
+    (here / "tf1.py").write_text(
+        "import argparse\np = argparse.ArgumentParser()\np.add_argument('--ps_hosts')\n"
+    )
+
+    assert manager.plan("tf1.py").cluster.spec.replicas.counts == {
+        TaskType.WORKER: 2,
+        TaskType.PS: 1,
+    }
+    assert TaskType.PS not in manager.plan("tf1.py", ps=0).cluster.spec.replicas.counts
+
+
+def test_in_graph_has_a_parameter_server_and_no_program(manager: ClusterManager) -> None:
+    """Servers for a notebook: two workers and one parameter server, called in-graph."""
+    plan = manager.plan(mode="in-graph")
+
+    assert plan.cluster.metadata.name == "in-graph-1"
+    assert plan.cluster.spec.replicas.counts == {TaskType.WORKER: 2, TaskType.PS: 1}
+    assert plan.cluster.spec.program is None
+
+
+def test_an_option_for_all_tasks_yields_to_that_of_a_type(manager: ClusterManager) -> None:
+    """`--cpu 1 --ps-cpu 0.5` means what it looks like, for the types that have tasks."""
+    replicas = manager.plan("hello.py", ps=1, cpu=1, ps_cpu="0.5", chief=True).cluster.spec.replicas
+
+    assert (replicas.worker.resources.cpu, replicas.ps.resources.cpu) == (1, 0.5)
+    assert replicas.chief.resources.cpu == 1
+    assert replicas.evaluator.resources.cpu is None
+
+
+def test_a_plan_creates_nothing(manager: ClusterManager, own_folders: Path, here: Path) -> None:
+    """A dry run leaves no record, no folder and no snapshot, not even of a large program."""
+    (here / "large.py").write_text(HELLO + "#" * 200_000)
+    plan = manager.plan("large.py")
+
+    assert plan.cluster.metadata.name == "large-1"
+    assert plan.cluster.spec.program is not None
+    assert plan.cluster.spec.program.files is None
+    assert left_behind(own_folders) == []
+
+
+def test_all_problems_come_at_once_and_in_the_persons_words(manager: ClusterManager) -> None:
+    """Wrong values, a wrong name and a missing program are one refusal that names the options."""
+    with pytest.raises(InvalidRequest) as refused:
+        manager.launch(
+            "nowhere.py", name="Bad_Name", workers=-1, mode="sideways", grace="soon", memory="1Gb"
+        )
+
+    fields = {problem.field for problem in refused.value.problems}
+    assert fields == {"program", "--name", "--workers", "--mode", "--grace", "--memory"}
+
+
+def test_a_wrong_environment_variable_is_named(manager: ClusterManager) -> None:
+    """`--env TF_CONFIG=…` is refused with the name of the variable."""
+    with pytest.raises(InvalidRequest, match=r"--env TF_CONFIG: got 'x'"):
+        manager.launch("hello.py", env={"TF_CONFIG": "x"})
+
+
+def test_an_unknown_keyword_is_refused_with_the_one_that_was_meant(manager: ClusterManager) -> None:
+    """Python keywords are checked as the options of the command line are."""
+    with pytest.raises(InvalidRequest, match=r"worker: got 3; did you mean workers\?"):
+        manager.launch("hello.py", worker=3)
+
+
+def test_durations_are_read_as_people_write_them(manager: ClusterManager) -> None:
+    """30, 30s, 10m, 24h and 1h30m are durations, and so is a number."""
+    plan = manager.plan(
+        "hello.py", reclaim_after="30", start_timeout="10m", max_duration="1h30m", grace=2.5
+    )
+    limits = plan.cluster.spec.lifecycle
+
+    assert (limits.reclaim_after, limits.start_timeout) == (30, 600)
+    assert (limits.max_duration, limits.grace) == (5400, 2.5)
+
+
+def test_every_option_reaches_the_field_that_it_names() -> None:
+    """No row of the table of options points beside the model."""
+    good = {
+        options.Kind.WHOLE: 1,
+        options.Kind.NUMBER: 1.5,
+        options.Kind.MEMORY: "128Mi",
+        options.Kind.DURATION: "5s",
+        options.Kind.SWITCH: True,
+        options.Kind.FILE: "/usr/bin/python3",
+        options.Kind.PAIRS: {"A": "b"},
+        options.Kind.IMAGE: "registry:5000/team/image:1",
+        options.Kind.NAMES: "registry",
+        options.Kind.VOLUMES: "images:/mnt/images:ro",
+        options.Kind.SECRETS: "s3:/mnt/s3",
+        options.Kind.ANNOTATIONS: "prometheus.io/scrape=true",
+        options.Kind.CLAIM: "10Gi:shared",
+    }
+    from tfcluster_magic.launch.validation import schema
+    from tfcluster_magic.spec import Spec
+
+    for option in options.OPTIONS:
+        value = option.words[0] if option.words else good[option.kind]
+        values = read_options({option.key: value})
+        fill_in_defaults(values, uses_ps=True)
+        problems: list[Any] = []
+        schema.check_schema(values.spec, Spec, "spec", problems)
+
+        assert not [*values.problems, *problems], option.flag
+
+
+def test_a_file_describes_a_cluster_and_options_go_before_it(
+    manager: ClusterManager, here: Path
+) -> None:
+    """A cluster file in YAML is a launch; what is said beside it wins."""
+    (here / "cluster.yaml").write_text(
+        "apiVersion: tfcluster.dev/v1alpha1\nkind: TFCluster\nmetadata: {cluster: fromfile}\n"
+        "spec:\n  replicas: {worker: {count: 3}}\n  lifecycle: {grace: 3s}\n"
+        "  program: {source: hello.py, arguments: [a, 1]}\n"
+    )
+    spec = manager.plan(file="cluster.yaml", workers=1).cluster.spec
+
+    assert spec.replicas.worker.count == 1
+    assert spec.lifecycle.grace == 3
+    assert spec.program is not None
+    assert spec.program.arguments == ("a", "1")
+    assert manager.plan(file="cluster.yaml").cluster.metadata.cluster == "fromfile"
+
+
+def test_the_record_of_a_run_is_a_cluster_file(manager: ClusterManager, here: Path) -> None:
+    """What `-o yaml` prints can be launched again elsewhere."""
+    from tfcluster_magic.output.documents import document
+
+    first = manager.launch("hello.py", workers=1)
+    manager.wait(first.metadata.name, 180)
+    (here / "again.yaml").write_text(document(manager.status("hello"), "yaml"))
+    second = manager.launch(file="again.yaml")
+
+    assert second.metadata.name == "hello-2"
+    assert manager.wait("hello-2", 180).spec == first.spec
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: [", "it is not YAML"),
+        ("a: " + "[" * 5000, "it is nested too deeply"),
+        ("- 1", "holds a TFCluster or its spec"),
+        ("kind: Pod\napiVersion: v1\n", "describes a TFCluster"),
+        ("spec: 3", "`spec` holds fields"),
+        ("replicas: {worker: {count: 1}}\nsped: 1\n", "sped"),
+    ],
+)
+def test_a_file_that_is_no_cluster_is_refused(
+    manager: ClusterManager, here: Path, text: str, said: str
+) -> None:
+    """Each kind of wrong cluster file has its own message."""
+    (here / "cluster.yaml").write_text(text)
+    with pytest.raises(InvalidRequest, match=said):
+        manager.plan("hello.py", file="cluster.yaml")
+
+
+def test_a_checksum_needs_a_url(manager: ClusterManager) -> None:
+    """`--sha256` for what is not downloaded is refused, not ignored."""
+    checksum = hashlib.sha256(b"").hexdigest()
+    with pytest.raises(InvalidRequest, match="URL"):
+        manager.launch("hello.py", sha256=checksum)
+    with pytest.raises(InvalidRequest, match="URL"):
+        manager.launch(cell=HELLO, sha256=checksum)

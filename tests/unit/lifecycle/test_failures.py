@@ -1,0 +1,179 @@
+"""The lifecycle's rules about failures: who is to blame, what is healed, what is retried."""
+
+from __future__ import annotations
+
+import msgspec
+from support.lifecycle_simulation import PROGRAM, Story, spec_of
+
+from tfcluster_magic.spec import (
+    Cause,
+    Lifecycle,
+    Phase,
+    Reason,
+    Replicas,
+    ReplicaSet,
+    Resources,
+    Spec,
+)
+
+
+def test_a_failing_program_fails_the_cluster_when_the_window_closes() -> None:
+    """The first failure is blamed with its last words; those that followed are only counted."""
+    story = Story(spec_of())
+    story.ends("worker-1", Cause.ERROR, exit_code=1, last_lines=("ValueError: bad shape",))
+    assert story.status.reason is Reason.INVESTIGATING
+    story.passes(1)
+    story.ends("worker-0", Cause.ERROR, exit_code=1, follows=True, last_lines=("UNAVAILABLE: x",))
+    assert story.status.phase is Phase.RUNNING
+    story.passes(5)
+    assert story.outcome == (Phase.FAILED, Reason.PROGRAM_FAILED, "worker-1")
+    assert "ValueError: bad shape" in story.status.message
+    assert "worker-0 ended after it" in story.status.message
+    assert story.decision.done and story.running() == []
+
+
+def test_a_failure_counts_though_the_world_had_begun_the_next_attempt() -> None:
+    """A task that failed counts as failed, also when its next attempt ends with the run."""
+    story = Story(spec_of(worker=2))
+    story.ends("worker-1", Cause.ERROR, exit_code=1)
+    again = msgspec.structs.replace(story.tasks["worker-1"], attempt=2, exit=None, ready=True)
+    story.tasks["worker-1"] = again
+    story.passes(15)
+    assert story.outcome == (Phase.FAILED, Reason.PROGRAM_FAILED, "worker-1")
+    counts = story.status.counts["worker"]
+    assert (counts.failed, counts.stopped) == (1, 1)
+    culprit = story.status.attention[0]
+    assert (culprit.name, culprit.exit and culprit.exit.exit_code) == ("worker-1", 1)
+
+
+def test_a_follower_seen_first_is_not_blamed() -> None:
+    """A task that says it lost its peer is a consequence, even when its end was seen first."""
+    story = Story(spec_of())
+    story.ends("worker-0", Cause.ERROR, exit_code=1, follows=True)
+    story.passes(2)
+    story.ends("worker-1", Cause.ERROR, exit_code=3)
+    story.passes(5)
+    assert story.status.culprit == "worker-1"
+
+
+def test_who_starts_again_is_not_said_to_run() -> None:
+    """A run whose lost tasks take long to start again says which, not that all of them run."""
+    story = Story(spec_of())
+    story.obeys = False
+    story.ends("ps-0", Cause.LOST)
+    story.passes(600)
+    assert story.outcome == (Phase.RUNNING, Reason.RUNNING, None)
+    assert story.status.message == "Waiting for ps-0 to start (2 of 3 ready)."
+
+
+def test_the_window_closes_when_everybody_has_ended() -> None:
+    """A failure is told at once when no task is left whose end could change the verdict."""
+    story = Story(spec_of(worker=2))
+    story.ends("worker-0", Cause.ERROR, exit_code=1, follows=True)
+    story.passes(3)
+    assert story.status.reason is Reason.INVESTIGATING
+    story.ends("worker-1", Cause.ERROR, exit_code=1)
+    assert story.outcome == (Phase.FAILED, Reason.PROGRAM_FAILED, "worker-1")
+    assert story.decision.done
+
+
+def test_out_of_memory_is_the_cause_whatever_came_first() -> None:
+    """OOM is reported as OOM, with the limit and the command that raises it."""
+    memory = Replicas(count=2, resources=Resources(memory="512Mi"))
+    spec = Spec(replicas=ReplicaSet(worker=memory, ps=Replicas(count=1)), program=PROGRAM)
+    story = Story(spec)
+    story.ends("worker-0", Cause.ERROR, exit_code=1)
+    story.passes(1)
+    story.ends("worker-1", Cause.OOM, signal=9)
+    story.passes(5)
+    assert story.outcome == (Phase.FAILED, Reason.OOM_KILLED, "worker-1")
+    assert "its limit of 512Mi" in story.status.message
+    assert "tfcluster rerun digits-2 --worker-memory 1Gi" in story.status.message
+
+
+def test_a_killed_parameter_server_is_restarted_at_once() -> None:
+    """A kill from outside is healed without asking, and the record says from which step training
+    resumes.
+    """
+    story = Story(spec_of())
+    story.checkpoint = "model.ckpt-278"
+    story.ends("ps-0", Cause.KILLED, signal=9)
+    assert story.tasks["ps-0"].attempt == 2 and story.tasks["ps-0"].alive
+    assert story.status.heals == 1
+    assert "checkpoint at step 278" in story.status.events[-1].message
+    story.passes(31)
+    assert story.outcome == (Phase.RUNNING, Reason.RUNNING, None)
+
+
+def test_workers_that_fell_with_a_parameter_server_restart_together() -> None:
+    """Collateral of a disruption restarts all unfinished workers as the next attempt."""
+    story = Story(spec_of())
+    story.ends("ps-0", Cause.KILLED, signal=9)
+    story.passes(1)
+    story.ends("worker-1", Cause.ERROR, exit_code=1, follows=True)
+    assert story.status.attempt == 2
+    assert {t.name: t.attempt for t in story.tasks.values()} == {
+        "ps-0": 2,
+        "worker-0": 2,
+        "worker-1": 2,
+    }
+    assert story.status.heals == 1
+
+
+def test_without_parameter_servers_all_workers_restart_together() -> None:
+    """MultiWorkerMirroredStrategy cannot take a single worker back: the group restarts."""
+    story = Story(spec_of(worker=3))
+    story.ends("worker-2", Cause.KILLED, signal=9)
+    assert {t.attempt for t in story.tasks.values()} == {2}
+    assert story.status.attempt == 2
+
+
+def test_the_fourth_disruption_is_not_healed() -> None:
+    """Disruptions are healed up to three times; then the run fails as Disrupted."""
+    story = Story(spec_of())
+    for _ in range(3):
+        story.ends("worker-0", Cause.KILLED, signal=9)
+        story.passes(31)
+    assert story.status.heals == 3
+    story.ends("worker-0", Cause.KILLED, signal=9)
+    story.passes(6)
+    assert story.outcome == (Phase.FAILED, Reason.DISRUPTED, "worker-0")
+
+
+def test_retries_come_ten_twenty_and_forty_seconds_apart() -> None:
+    """--restarts N retries a failing program, and the failure after the last retry ends the run."""
+    story = Story(spec_of(lifecycle=Lifecycle(restarts=2)))
+    for number, delay in enumerate((10, 20), 1):
+        story.ends("worker-0", Cause.ERROR, exit_code=1)
+        story.passes(5)
+        assert story.status.reason is Reason.BACKING_OFF
+        assert f"Retry {number} of 2 in {delay}s" in story.status.message
+        story.passes(delay - 1)
+        assert not story.tasks["worker-0"].alive
+        story.passes(1)
+        assert story.tasks["worker-0"].attempt == number + 1
+    story.ends("worker-0", Cause.ERROR, exit_code=1)
+    story.passes(5)
+    assert story.status.phase is Phase.FAILED
+
+
+def test_a_lost_node_keeps_the_window_open() -> None:
+    """While a node is NotReady, failures wait up to 90 s for their cause."""
+    story = Story(spec_of())
+    story.not_ready = True
+    story.ends("worker-0", Cause.ERROR, exit_code=1, follows=True)
+    story.passes(80)
+    assert story.status.reason is Reason.INVESTIGATING
+    story.ends("ps-0", Cause.LOST)
+    assert story.tasks["ps-0"].attempt == 2 and story.tasks["worker-0"].attempt == 2
+
+
+def test_tasks_that_fail_alike_are_no_consequence_of_each_other() -> None:
+    """Workers that meet the same error in their own program are said to have failed alike."""
+    story = Story(spec_of(worker=3))
+    for task in ("worker-1", "worker-0"):
+        story.ends(task, Cause.ERROR, exit_code=1, last_lines=("ValueError: bad shape",))
+        story.passes(1)
+    story.ends("worker-2", Cause.ERROR, exit_code=1, follows=True, last_lines=("UNAVAILABLE: x",))
+    story.passes(5)
+    assert "worker-0 failed in the same way. worker-2 ended after it." in story.status.message

@@ -1,0 +1,134 @@
+"""Sentences that people read."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfcluster_magic.lifecycle import messages
+from tfcluster_magic.lifecycle.messages import exit_message
+from tfcluster_magic.spec import Cause, Reason, Spec, TaskExit, TaskFailure
+
+
+def failure(*lines: str, cause: Cause = Cause.ERROR, **how: object) -> TaskFailure:
+    how = {"exit_code": 1} | how
+    task_exit = TaskExit(cause=cause, finished_at=0, last_lines=lines, **how)
+    return TaskFailure(task="worker-0", attempt=1, exit=task_exit)
+
+
+@pytest.mark.parametrize(
+    ("line", "advice"),
+    [
+        ("ModuleNotFoundError: No module named 'foo'", "`python -m pip install foo`"),
+        ("tensorflow...UnknownError: Could not start gRPC server", "a port that is taken"),
+        ("run.sh: line 3: nvcc: command not found", "There is no command nvcc"),
+        ("run.sh: line 1: exec: nvcc: not found", "There is no command nvcc"),
+        ("OSError: [Errno 28] No space left on device", "The disk is full"),
+        ("ValueError: Attempt to convert a value (PerReplica:{", "TF_USE_LEGACY_KERAS=1"),
+        ("PermissionError: [Errno 13] Permission denied: '/x'", "TFCLUSTER_OUTPUT_DIR"),
+        ("train.py: error: unrecognized arguments: --epoch 3", "does not know --epoch 3"),
+    ],
+)
+def test_known_errors_come_with_what_to_do(line: str, advice: str) -> None:
+    """An error that many meet is explained in the record's message."""
+    message = messages.failed(Reason.PROGRAM_FAILED, failure(line), (), Spec(), "digits-2")
+    assert advice in message
+    assert message.endswith("Its output: `tfcluster logs digits-2 worker-0`.")
+
+
+def test_a_syntax_error_comes_with_its_place() -> None:
+    """A program that Python cannot read is failed with the file and the line to look at."""
+    told = (
+        'File "/home/ada/project/main.py", line 12',
+        "    print(",
+        "         ^",
+        "SyntaxError: '(' was never closed",
+    )
+    message = messages.failed(Reason.PROGRAM_FAILED, failure(*told), (), Spec(), "digits-2")
+    assert "SyntaxError: '(' was never closed. It is in line 12 of main.py." in message
+
+
+@pytest.mark.parametrize(
+    ("ended", "sentence"),
+    [
+        (
+            failure(cause=Cause.KILLED, signal=9, detail="killed by SIGKILL from outside"),
+            "worker-0 was killed from outside (SIGKILL)",
+        ),
+        (
+            failure(exit_code=None, signal=11, detail="ended by SIGSEGV"),
+            "worker-0 crashed (SIGSEGV)",
+        ),
+    ],
+)
+def test_what_was_said_is_not_said_again(ended: TaskFailure, sentence: str) -> None:
+    """A detail that repeats the sentence is left out."""
+    assert exit_message(ended, Spec()) == sentence
+
+
+def test_log_noise_is_not_the_reason() -> None:
+    """The line that is quoted is the exception, not TensorFlow's chatter or a caret under a line of
+    code.
+    """
+    ended = failure(
+        "Traceback (most recent call last):",
+        '  File "train.py", line 3, in <module>',
+        "    boom()",
+        "    ^^^^^^",
+        "ValueError: bad shape",
+        "2026-11-01 10:00:00.1: I tensorflow/core/x.cc:1] chatter",
+        "",
+    )
+    assert exit_message(ended, Spec()) == (
+        "worker-0 failed with exit code 1: ValueError: bad shape"
+    )
+
+
+@pytest.mark.parametrize(
+    ("ended", "words"),
+    [
+        (failure(cause=Cause.KILLED, signal=9), "killed from outside (SIGKILL)"),
+        (failure(cause=Cause.KILLED, detail="killed by SIGTERM from outside"), "(SIGTERM)"),
+        (failure(cause=Cause.ERROR, exit_code=None, signal=11), "crashed (SIGSEGV)"),
+        (failure(cause=Cause.OOM), "ran out of memory of this machine"),
+        (failure(cause=Cause.NOT_STARTED, detail="no bash"), "could not be started: no bash"),
+        (failure(cause=Cause.LOST), "was lost"),
+    ],
+)
+def test_every_kind_of_end_has_its_words(ended: TaskFailure, words: str) -> None:
+    """A person can tell a kill from a crash from a lack of memory."""
+    assert words in exit_message(ended, Spec())
+
+
+def test_long_lists_are_shortened() -> None:
+    """Six hundred tasks fit into one sentence."""
+    names = [f"worker-{i}" for i in range(600)]
+    assert messages.shorten(names) == (
+        "worker-0, worker-1, worker-2, worker-3, worker-4 and 595 more"
+    )
+
+
+@pytest.mark.parametrize(
+    ("task", "checkpoint", "words"),
+    [
+        ("ps-0", "model.ckpt-278", "training resumes from the checkpoint at step 278."),
+        ("ps-0", "ckpt-3", "training resumes from its checkpoint ckpt-3."),
+        ("ps-0", None, "no checkpoint was found, so what was not saved starts again."),
+        ("worker-0", "model.ckpt-278", "training resumes from the checkpoint at step 278."),
+        ("worker-1", "model.ckpt-278", "the others go on meanwhile."),
+    ],
+)
+def test_a_restart_says_what_becomes_of_training(
+    task: str, checkpoint: str | None, words: str
+) -> None:
+    """Who reads of a restart knows whether training goes on or resumes, and from where."""
+    lost = TaskFailure(task=task, attempt=1, exit=TaskExit(cause=Cause.LOST, finished_at=0))
+    message = messages.healing(lost, False, 1, checkpoint, Spec())
+    assert message == f"{task} was lost. It is restarted (1 of 3 times); {words}"
+
+
+def test_a_checkpoint_that_nobody_could_look_for_is_not_denied() -> None:
+    """Where the run's folder is out of sight, a restart is not said to begin without one."""
+    lost = failure(cause=Cause.LOST)
+    unseen = messages.healing(lost, True, 1, "", Spec())
+    assert "training resumes from its newest checkpoint, if it saves any" in unseen
+    assert "no checkpoint was found" in messages.healing(lost, True, 1, None, Spec())

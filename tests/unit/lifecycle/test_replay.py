@@ -1,0 +1,33 @@
+"""Recorded decisions of real runs, decided again without a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from support.project import DATA
+
+from tfcluster_magic.backends.local.supervisor import replay
+from tfcluster_magic.lifecycle import Decision
+
+RECORDINGS = sorted((DATA / "replay").glob("*.jsonl"))
+
+
+def meaning(decision: Decision) -> Decision:
+    """A decision without its sentences, which may improve without deciding anything else."""
+    status = decision.status
+    events = tuple(replace(event, message="") for event in status.events)
+    return replace(decision, status=replace(status, message="", events=events))
+
+
+@pytest.mark.parametrize("recording", RECORDINGS, ids=lambda path: path.stem)
+def test_a_recorded_run_is_decided_the_same_way_today(recording: Path) -> None:
+    """Every decision of a recorded run comes out unchanged."""
+    steps = 0
+    for step, today in replay(recording.read_bytes().splitlines()):
+        assert meaning(today) == meaning(step.decision)
+        assert today.status.message
+        steps += 1
+
+    assert steps > 1

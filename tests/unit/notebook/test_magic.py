@@ -1,0 +1,221 @@
+"""`%tfcluster` in IPython; no program needs TensorFlow."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from IPython.core.completer import provisionalcompleter
+from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
+from IPython.testing.globalipapp import start_ipython
+from support.command_line import here
+
+from tfcluster_magic import Cluster
+from tfcluster_magic.errors import ClusterFailed, InvalidRequest, UsageError
+from tfcluster_magic.output.run_view import MIME_TYPE
+from tfcluster_magic.spec import Phase
+
+__all__ = ["here"]  # a fixture, as if written here
+
+
+@pytest.fixture
+def shell(here: Path) -> Iterator[InteractiveShell]:
+    """IPython with the extension loaded."""
+    if not hasattr(start_ipython, "already_called"):
+        InteractiveShell.clear_instance()  # that of a test of widgets before
+    start_ipython()
+    shell = InteractiveShell.instance()
+    shell.extension_manager.load_extension("tfcluster_magic")
+    yield shell
+    shell.extension_manager.unload_extension("tfcluster_magic")
+
+
+def execute(shell: InteractiveShell, cell: str) -> ExecutionResult:
+    """Run a cell as a notebook does."""
+    return shell.run_cell(cell, store_history=True)
+
+
+def test_the_value_of_a_launch_is_the_handle_of_the_run(shell: InteractiveShell) -> None:
+    """`cluster = %tfcluster launch …` can be waited for and read."""
+    execute(shell, "cluster = %tfcluster launch hello.py --workers 1")
+    cluster = shell.user_ns["cluster"]
+
+    assert isinstance(cluster, Cluster)
+    assert cluster.name == "hello-1"
+    assert cluster.wait(60).status.phase is Phase.SUCCEEDED
+    assert cluster.logs("worker-0") == "hello from worker-0"
+    assert cluster.logs() == "worker-0 | hello from worker-0"
+
+
+def test_the_rest_of_a_cell_is_the_program(
+    shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`%%tfcluster launch` takes every option of the line, and the arguments."""
+    line = "%%tfcluster launch --workers 1 --name mine --follow -- a b"
+    result = execute(shell, f"{line}\nimport sys\nprint(sys.argv[1:])")
+
+    assert result.success
+    assert "worker-0 | ['a', 'b']" in capsys.readouterr().out
+
+
+def test_variables_of_the_notebook_are_filled_in(shell: InteractiveShell) -> None:
+    """`{name}` and `$name` work as in other magics."""
+    shell.user_ns.update(count=3, program="hello.py")
+    execute(shell, "cluster = %tfcluster launch $program --workers {count}")
+
+    assert shell.user_ns["cluster"].record.spec.replicas.worker.count == 3
+
+
+def test_a_failed_run_that_was_waited_for_fails_the_cell(shell: InteractiveShell) -> None:
+    """Run All, nbconvert and papermill stop at a failed cluster."""
+    result = execute(shell, "%tfcluster launch fail.py --workers 1 --ps 1 --wait")
+
+    assert isinstance(result.error_in_exec, ClusterFailed)
+    assert "no such column" in str(result.error_in_exec)
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        ("%tfcluster lunch", "did you mean launch?"),
+        ("%tfcluster launch --workers 0 hello.py", "--workers: got 0; at least 1 worker"),
+        ("%tfcluster launch 'hello.py", "a quote or backslash is not closed"),
+        ("%tfcluster status nothing", "there is no run nothing; `%tfcluster list`"),
+        ("%%tfcluster launch\nx = 1\nif x\n", "syntax error in line 3"),
+        ("%%tfcluster launch\n# nothing\n", "is empty"),
+        ("%%tfcluster list\nx = 1", "%%tfcluster runs the rest of the cell as a program"),
+        ("%%tfcluster launch hello.py\nx = 1", "the cell is the program here"),
+    ],
+)
+def test_what_is_wrong_fails_the_cell_with_one_message_and_no_traceback(
+    shell: InteractiveShell,
+    own_folders: Path,
+    capsys: pytest.CaptureFixture[str],
+    cell: str,
+    said: str,
+) -> None:
+    """A wrong line stops Run All, shows its message alone, and leaves nothing behind."""
+    result = execute(shell, cell)
+    shown = capsys.readouterr().out
+
+    assert isinstance(result.error_in_exec, (InvalidRequest, UsageError, Exception))
+    assert said in shown
+    assert "Traceback" not in shown
+    assert "tfcluster_magic/" not in shown
+    assert not [*(own_folders / "state").rglob("record.json")]
+
+
+def test_names_that_a_cell_does_not_define_are_told(
+    shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A task runs only the cell, so a name of the notebook is a warning before it is an error."""
+    execute(shell, "%%tfcluster launch --dry-run\nprint(data_of_the_notebook)")
+
+    assert "data_of_the_notebook" in capsys.readouterr().out
+
+
+def test_the_bare_magic_shows_the_runs_and_how_to_launch(
+    shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who knows nothing but the name of the magic gets on."""
+    execute(shell, "%tfcluster")
+
+    assert "%tfcluster launch train.py" in capsys.readouterr().out
+
+
+def test_deleting_output_is_refused_with_the_line_that_does_it(
+    shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A notebook asks no question: Run All would hang."""
+    execute(shell, "_ = %tfcluster launch hello.py --workers 1 --wait")
+    execute(shell, "%tfcluster delete hello --with-logs")
+
+    assert "to do it: `%tfcluster delete hello --with-logs --yes`" in capsys.readouterr().out
+    assert execute(shell, "%tfcluster delete hello --with-logs --yes").success
+
+
+def test_tab_offers_the_words_of_the_command_line(shell: InteractiveShell) -> None:
+    """After `%tfcluster`, also behind an assignment and a space; and no word of Python."""
+    execute(shell, "_ = %tfcluster launch hello.py --workers 1 --wait")
+    Path("data").mkdir()
+    Path("data", "own.py").touch()
+
+    def offered(line: str) -> list[str]:
+        with provisionalcompleter():
+            found = list(shell.Completer.completions(line, len(line)))
+        return [line[: each.start] + each.text for each in found]
+
+    assert offered("%tfcluster sta") == ["%tfcluster status"]
+    assert offered("x = %tfcluster launch --wor")[0] == "x = %tfcluster launch --workers"
+    assert offered("%%tfcluster launch --mode in") == ["%%tfcluster launch --mode in-graph"]
+    assert offered("%tfcluster launch --mode=in") == ["%tfcluster launch --mode=in-graph"]
+    assert offered("%tfcluster logs he") == ["%tfcluster logs hello-1"]
+    assert offered("%tfcluster status ") == ["%tfcluster status hello-1"]
+    assert offered("%tfcluster logs hello-1 ") == ["%tfcluster logs hello-1 worker-0"]
+    assert offered("%tfcluster launch data/") == ["%tfcluster launch data/own.py"]
+
+
+def test_a_handle_shows_itself_as_of_now(shell: InteractiveShell) -> None:
+    """The bundle of a handle is made from the record each time."""
+    execute(shell, "cluster = %tfcluster launch hello.py --workers 1")
+    cluster = shell.user_ns["cluster"].wait(60)
+    made = cluster._repr_mimebundle_()
+
+    assert made["text/plain"].startswith("hello-1 Succeeded")
+    assert made[MIME_TYPE]["cluster"]["status"]["phase"] == "Succeeded"
+    assert repr(cluster).startswith("hello-1 Succeeded")
+
+
+def test_a_handle_of_a_deleted_run_says_so_once(
+    shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A cell that shows it fails neither once nor for each form of the output."""
+    execute(shell, "cluster = %tfcluster launch hello.py --workers 1 --wait")
+    execute(shell, "%tfcluster delete hello-1")
+    capsys.readouterr()
+    shown = execute(shell, "cluster")
+
+    assert shown.success
+    assert capsys.readouterr().out.count("there is no run hello-1") == 1
+    assert repr(shell.user_ns["cluster"]).startswith("hello-1: there is no run hello-1")
+
+
+def test_a_handle_stops_its_run(shell: InteractiveShell) -> None:
+    """After `cluster.stop()` nothing is left."""
+    execute(shell, "cluster = %tfcluster launch sleep.py --workers 1")
+    cluster = shell.user_ns["cluster"]
+
+    assert cluster.wait_ready(60).stop("enough").status.released_at is not None
+    assert "enough" in cluster.status.message
+
+
+def test_the_configuration_of_the_kernel_reaches_the_manager(
+    shell: InteractiveShell, own_folders: Path
+) -> None:
+    """`c.ClusterManager.log_dir` in ipython_config.py decides where output goes."""
+    shell.config.ClusterManager.log_dir = str(own_folders / "elsewhere")
+    try:
+        execute(shell, "_ = %tfcluster launch hello.py --workers 1 --wait")
+    finally:
+        del shell.config["ClusterManager"]
+
+    assert (own_folders / "elsewhere" / "hello" / "1").is_dir()
+
+
+def test_loading_the_extension_imports_nothing_but_itself(here: Path) -> None:
+    """What a line needs is imported when it is run, so that no notebook starts later."""
+    script = (
+        "import sys\nfrom IPython.core.interactiveshell import InteractiveShell\n"
+        "shell = InteractiveShell.instance()\nbefore = set(sys.modules)\n"
+        "shell.extension_manager.load_extension('tfcluster_magic')\n"
+        "print(sorted(set(sys.modules) - before))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+
+    ours = ["tfcluster_magic", "tfcluster_magic.notebook", "tfcluster_magic.notebook.magic"]
+    assert done.stdout.strip() == str(ours)

@@ -1,0 +1,93 @@
+"""`%tfcluster` in a real kernel: outputs, their HTML, and an interrupt."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbclient import NotebookClient
+from nbconvert import HTMLExporter
+from support.command_line import here
+
+from tfcluster_magic import ClusterManager
+from tfcluster_magic.output.run_view import MIME_TYPE
+from tfcluster_magic.spec import Phase
+
+__all__ = ["here"]  # a fixture, as if written here
+
+
+def test_a_notebook_shows_a_run_once_and_keeps_it_up_to_date(here: Path) -> None:
+    """One output of three forms, brought up to date in place, stdout for the stream of lines."""
+    waited, followed, last, error = _notebook(
+        "%tfcluster launch hello.py --workers 1 --wait",
+        "run = %tfcluster launch hello.py --workers 1 --follow\nrun",
+        "run",
+        "%tfcluster status nothing",
+    )
+
+    assert [output.output_type for output in waited] == ["display_data"]
+    assert waited[0].data[MIME_TYPE]["cluster"]["status"]["phase"] == "Succeeded"
+    assert "as of" in waited[0].data["text/html"]
+    assert [output.output_type for output in followed] == ["display_data", "stream"]
+    assert "hello from worker-0" in followed[1].text
+    assert "\x1b[36mworker-0 |" in followed[1].text
+    assert last[0].data["text/plain"].startswith("hello-2 Succeeded")
+    assert error[0].ename == "NotFound"
+    assert error[0].traceback == ["NotFound: " + error[0].evalue.replace("`tf", "`%tf")]
+
+
+def test_a_notebook_as_html_shows_the_card_with_its_time(here: Path) -> None:
+    """Where no extension draws the run, nbconvert's HTML has the card and not the JSON."""
+    notebook = _make("%load_ext tfcluster_magic", "%tfcluster launch hello.py --workers 1 --wait")
+    NotebookClient(notebook, timeout=180, kernel_name="python3").execute()
+    page, _ = HTMLExporter().from_notebook_node(notebook)
+
+    assert re.search(r"<strong>hello-1</strong>\s*<span[^>]*>Succeeded</span>", page)
+    assert "as of " in page
+    assert "createdAt" not in page
+
+
+def test_interrupting_a_cell_detaches_and_the_run_goes_on(
+    here: Path, wait_for: Callable[..., None]
+) -> None:
+    """The cell ends without an error and says how to come back; the handle is there."""
+    notebook = _make(
+        "%load_ext tfcluster_magic",
+        "run = %tfcluster launch sleep.py --workers 1 --follow",
+        "print(run.name, run.status.phase.value)",
+    )
+    client = NotebookClient(notebook, timeout=180, kernel_name="python3")
+
+    def interrupt_the_cell() -> None:
+        manager = ClusterManager()
+        wait_for(lambda: [r for r in manager.list() if r.status.phase is Phase.RUNNING])
+        wait_for(lambda: "up" in str(notebook.cells[1].outputs), "the cell shows the output")
+        os.kill(client.km.provisioner.pid, signal.SIGINT)
+
+    other = threading.Thread(target=interrupt_the_cell)
+    other.start()
+    client.execute()
+    other.join()
+    _, cell, after = (c.outputs for c in notebook.cells)
+    said = "".join(output.get("text", "") for output in cell)
+
+    assert "detached; sleep-1 goes on: `%tfcluster logs -f sleep-1`" in said
+    assert not [output for output in cell if output.output_type == "error"]
+    assert after[0].text == "sleep-1 Running\n"
+
+
+def _make(*cells: str) -> Any:
+    return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+
+
+def _notebook(*cells: str) -> list[Any]:
+    """The outputs of these cells in a kernel that has the extension."""
+    notebook = _make("%load_ext tfcluster_magic", *cells)
+    NotebookClient(notebook, timeout=180, kernel_name="python3", allow_errors=True).execute()
+    return [cell.outputs for cell in notebook.cells[1:]]

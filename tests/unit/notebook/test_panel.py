@@ -1,0 +1,280 @@
+"""The panel: real runs through its buttons; a browser is not needed for what the kernel does."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.slow_program import SlowProgram
+
+from tfcluster_magic import ClusterManager
+from tfcluster_magic.notebook.panel import MOST_ROWS, Panel, RunRow
+from tfcluster_magic.output.run_view import MIME_TYPE
+from tfcluster_magic.runs.manager import Until
+from tfcluster_magic.runs.watcher import RunWatcher
+from tfcluster_magic.spec import Phase
+
+SLEEP = "import time\nprint('<b>up</b>', flush=True)\ntime.sleep(600)\n"
+WaitFor = Callable[..., None]
+
+
+@pytest.fixture
+def manager(own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ClusterManager]:
+    """A manager in a folder with a program; what is launched is stopped in the end."""
+    folder = own_folders / "work"
+    folder.mkdir()
+    (folder / "sleep.py").write_text(SLEEP)
+    (folder / "hello.py").write_text("print('hello')\n")
+    monkeypatch.chdir(folder)
+    manager = ClusterManager()
+    yield manager
+    for run in manager.list(all_runs=True):
+        manager.stop(run.metadata.name)
+    for run in manager.list(all_runs=True):
+        manager.wait(run.metadata.name, 180, until=Until.RELEASED)
+
+
+@pytest.fixture
+def panel(manager: ClusterManager) -> Iterator[Panel]:
+    """A panel that is closed in the end."""
+    panel = Panel(manager, RunWatcher(manager))
+    yield panel
+    panel.close()
+
+
+def rows(panel: Panel) -> dict[str, RunRow]:
+    """The rows that are shown, by name of the run."""
+    return panel.runs._rows
+
+
+def asked(row: RunRow) -> list[str]:
+    """The words of the question that a row asks."""
+    return [getattr(w, "description", "") or w.value for w in row._question.children]
+
+
+def test_a_form_that_is_filled_in_launches_and_the_run_appears(
+    panel: Panel, manager: ClusterManager, wait_for: WaitFor
+) -> None:
+    """What the form says is what is launched, and it is in the list by itself."""
+    panel.form.program.value = "sleep.py"
+    panel.form.fields["workers"].value = "1"
+    wait_for(lambda: not panel.form.launch.disabled, "the form can be sent")
+    assert "%tfcluster launch --workers 1 sleep.py" in panel.form.line.value
+
+    panel.form.launch.click()
+
+    wait_for(lambda: "sleep-1" in rows(panel), "the run is in the list")
+    assert manager.status("sleep-1").spec.replicas.total == 1
+    wait_for(lambda: "launched sleep-1" in panel._message.value)
+    wait_for(lambda: not panel.form.launch.disabled, "it can be sent again")
+
+
+def test_a_launch_under_way_cannot_be_sent_twice(
+    panel: Panel, manager: ClusterManager, wait_for: WaitFor, slow_program: SlowProgram
+) -> None:
+    """Typing while a program is fetched does not give the button back."""
+    panel.form.program.value = slow_program.url
+    wait_for(lambda: not panel.form.launch.disabled, "a URL is not fetched while one types")
+    panel.form.launch.click()
+    wait_for(slow_program.asked.is_set)
+    panel.form.name.value = "other"
+    wait_for(lambda: "--name other" in panel.form.line.value)
+    assert panel.form.launch.disabled
+
+    slow_program.answer.set()
+    wait_for(lambda: not panel.form.launch.disabled, "it can be sent again")
+    assert len(manager.list()) == 1
+
+
+def test_a_name_that_was_given_again_is_not_stopped_by_an_old_question(
+    panel: Panel, manager: ClusterManager, wait_for: WaitFor
+) -> None:
+    """A question is about the run that it was asked about."""
+    manager.launch("hello.py", workers=1, name="twice")
+    manager.wait("twice-1", 180, until=Until.RELEASED)
+    wait_for(lambda: "twice-1" in rows(panel))
+    row = rows(panel)["twice-1"]
+    row.delete.click()
+    manager.delete("twice-1", with_logs=True)
+    manager.launch("sleep.py", workers=1, name="twice")
+    row._question.children[1].click()
+
+    wait_for(lambda: "twice-1 is another run now" in panel._message.value)
+    assert manager.status("twice-1").active
+
+
+def test_deleting_a_run_that_goes_on_says_that_it_is_stopped(
+    panel: Panel, manager: ClusterManager, wait_for: WaitFor
+) -> None:
+    """Nobody loses a running cluster by a word that sounds harmless."""
+    manager.launch("sleep.py", workers=1)
+    wait_for(lambda: "sleep-1" in rows(panel))
+    row = rows(panel)["sleep-1"]
+    row.delete.click()
+    assert asked(row)[0] == "Delete sleep-1? It still runs: it is stopped first."
+
+
+def test_a_form_that_would_be_refused_says_so_and_cannot_be_sent(
+    panel: Panel, wait_for: WaitFor
+) -> None:
+    """Every problem is shown while one types, and what was typed stays."""
+    panel.form.program.value = "nowhere.py"
+    panel.form.fields["workers"].value = "many"
+    wait_for(lambda: "nowhere.py" in panel.form.verdict.value)
+
+    assert "write a whole number" in panel.form.verdict.value
+    assert panel.form.launch.disabled
+    assert panel.form.program.value == "nowhere.py"
+
+
+def test_no_two_fields_of_the_form_have_the_same_label(panel: Panel) -> None:
+    """The memory of a worker and that of a parameter server are told apart."""
+    labels = [field.description for field in panel.form.fields.values()]
+    assert len(labels) == len(set(labels))
+    assert {"Memory", "worker · Memory", "ps · Memory"} <= set(labels)
+
+
+def test_an_open_quote_in_the_arguments_is_named(panel: Panel, wait_for: WaitFor) -> None:
+    """Arguments are words of a shell."""
+    panel.form.program.value = "hello.py"
+    panel.form.arguments.value = "--name 'x"
+    wait_for(lambda: "is not closed" in panel.form.verdict.value)
+
+
+def test_what_code_launched_is_shown_and_can_be_stopped(
+    panel: Panel, manager: ClusterManager, wait_for: WaitFor
+) -> None:
+    """Stopping asks first; the panel never waits for the run itself."""
+    manager.launch("sleep.py", workers=1)
+    wait_for(lambda: "sleep-1" in rows(panel))
+    row = rows(panel)["sleep-1"]
+
+    row.stop.click()
+    assert asked(row) == ["Stop sleep-1?", "Stop it", "Cancel"]
+    assert manager.status("sleep-1").spec.stop is None
+    row._question.children[1].click()
+
+    wait_for(lambda: manager.status("sleep-1").status.phase is Phase.STOPPED)
+    wait_for(lambda: row.rerun in row._buttons.children, "an ended run can be launched again")
+    assert row._question.children == ()
+
+
+def test_an_answer_no_does_nothing(
+    panel: Panel, manager: ClusterManager, wait_for: WaitFor
+) -> None:
+    """Cancel leaves the run alone."""
+    manager.launch("sleep.py", workers=1)
+    wait_for(lambda: "sleep-1" in rows(panel))
+    row = rows(panel)["sleep-1"]
+    row.delete.click()
+    row._question.children[2].click()
+
+    assert row._question.children == ()
+    assert manager.status("sleep-1").active
+
+
+def test_a_run_that_is_deleted_elsewhere_leaves_every_panel(
+    panel: Panel, manager: ClusterManager, wait_for: WaitFor
+) -> None:
+    """Two panels show the same, whoever changed it."""
+    other = Panel(manager, panel._feed)
+    try:
+        manager.launch("hello.py", workers=1)
+        wait_for(lambda: "hello-1" in rows(panel) and "hello-1" in rows(other))
+        manager.wait("hello-1", 180, until=Until.RELEASED)
+        manager.delete("hello-1")
+        wait_for(lambda: not rows(panel) and not rows(other))
+    finally:
+        other.close()
+
+
+def test_logs_are_shown_as_text(panel: Panel, manager: ClusterManager, wait_for: WaitFor) -> None:
+    """Markup that a program prints is text."""
+    manager.launch("sleep.py", workers=1)
+    wait_for(lambda: "sleep-1" in rows(panel))
+    row = rows(panel)["sleep-1"]
+    row.logs.click()
+
+    wait_for(lambda: "&lt;b&gt;up&lt;/b&gt;" in row._below.value)
+    assert "<b>up" not in row._below.value
+
+
+def test_a_button_that_is_refused_says_why(
+    panel: Panel, manager: ClusterManager, wait_for: WaitFor
+) -> None:
+    """A refusal is a sentence in the panel, never a traceback."""
+    (Path.cwd() / "gone.py").write_text("print(1)\n")
+    manager.launch("gone.py", workers=1)
+    manager.wait("gone-1", 180, until=Until.RELEASED)
+    wait_for(lambda: "gone-1" in rows(panel))
+    row = rows(panel)["gone-1"]
+    panel._end()  # the panel has not heard yet
+    manager.delete("gone-1")
+    row.rerun.click()
+
+    wait_for(lambda: "there is no run gone-1" in panel._message.value)
+    assert not row.rerun.disabled
+
+
+def test_tensorboard_is_shown_as_the_magic_shows_it(
+    panel: Panel, manager: ClusterManager, wait_for: WaitFor
+) -> None:
+    """A page with the extension opens a tab from it, any other has a link."""
+    manager.launch("hello.py", workers=1)
+    wait_for(lambda: "hello-1" in rows(panel))
+    row = rows(panel)["hello-1"]
+    row.board.click()
+    try:
+        wait_for(lambda: row._board.outputs, "TensorBoard is there")
+        (shown,) = row._board.outputs
+        assert shown["data"][MIME_TYPE]["refs"] == ["hello-1"]
+        assert "http://127.0.0.1" in shown["data"]["text/html"]
+    finally:
+        manager.boards.stop()
+
+
+def test_a_long_list_shows_the_newest_and_a_filter_finds_the_others(
+    panel: Panel, manager: ClusterManager, wait_for: WaitFor
+) -> None:
+    """Hundreds of runs make no hundreds of widgets."""
+    count = MOST_ROWS + 3
+    for number in range(count):
+        manager.launch("hello.py", workers=1, name=f"run-{chr(97 + number)}")
+    wait_for(lambda: panel.runs._more.value.startswith("3 more"), within=60)
+    assert len(rows(panel)) == MOST_ROWS
+    assert "run-a-1" not in rows(panel)
+
+    panel.runs.filter.value = "run-a"
+    wait_for(lambda: list(rows(panel)) == ["run-a-1"])
+
+
+def test_a_closed_panel_leaves_no_thread_of_its_own(
+    manager: ClusterManager, wait_for: WaitFor
+) -> None:
+    """The feed ends with the last panel that listens."""
+    panel = Panel(manager, RunWatcher(manager))
+    assert any(t.name.startswith("tfcluster-feed") for t in threading.enumerate())
+    panel.close()
+    wait_for(lambda: not any(t.name.startswith("tfcluster-") for t in threading.enumerate()))
+
+
+def test_an_exported_document_shows_the_table(
+    panel: Panel, manager: ClusterManager, wait_for: WaitFor
+) -> None:
+    """Beside the widget there is text for a page without widgets."""
+    manager.launch("hello.py", workers=1)
+    wait_for(lambda: "hello-1" in rows(panel))
+    shown = panel._repr_mimebundle_()
+
+    assert "application/vnd.jupyter.widget-view+json" in shown
+    assert "hello-1" in shown["text/plain"]
+    assert "hello-1" in shown["text/html"]
+
+
+def test_the_empty_list_says_what_a_cluster_is(panel: Panel) -> None:
+    """The first look teaches."""
+    (hint,) = panel.runs._body.children or [None]
+    assert hint is not None
+    assert "set of TensorFlow processes" in hint.value

@@ -1,0 +1,269 @@
+"""The operator before a server that keeps objects: pods are what a test says that they are."""
+
+from __future__ import annotations
+
+import copy
+import json
+import time
+
+import pytest
+from support.kube_server import Refusal
+from support.operator_world import JOBS, RUNS, World, node, up
+from support.polling import wait_until
+
+from tfcluster_magic.errors import Problem
+from tfcluster_magic.kube.status.exit_status import DELETED_BY_SOMEBODY, DISRUPTION
+from tfcluster_magic.operator.scheduling.admission import Refused, Verdict, Waiting
+
+
+def test_a_run_becomes_its_objects(world: World) -> None:
+    """A launch becomes a few objects, all its own but the ps' Job, which the workers' owns."""
+    up(world, workers=2, ps=1)
+    assert world.server.names("jobs") == ["digits-1-ps", "digits-1-worker"]
+    run, worker = world.run("digits-1"), world.job("digits-1-worker")
+    (of_worker,) = worker["metadata"]["ownerReferences"]
+    (of_ps,) = world.job("digits-1-ps")["metadata"]["ownerReferences"]
+    assert of_worker["uid"] == run["metadata"]["uid"]
+    assert of_ps["uid"] == worker["metadata"]["uid"]
+    assert world.status("digits-1")["paths"]["output"] == "/log/digits/1"
+
+
+def test_a_deleted_run_is_forgotten(world: World) -> None:
+    """A run that is deleted leaves nothing, and nothing is made for it any more."""
+    up(world, ps=1)
+    world.server.remove(f"{RUNS}/digits-1")
+    assert world.server.names("jobs") == world.server.names("pods") == []
+    world.launch("digits-2")
+    wait_until(lambda: "digits-2-worker" in world.server.names("jobs"))
+    assert not any("digits-1" in name for name in world.server.names("jobs"))
+
+
+def test_success_counts_from_the_end_of_the_work(world: World) -> None:
+    """A run that ended while no operator was there is over since then, and its ps goes at once."""
+    up(world, ps=1, reclaim_after=60.0)
+    world.rest()
+    world.pod("digits-1-worker", "succeeded", 0, "digits-1-worker-0-first")
+    at = time.time() + 1.5  # what the recorded end says is older than the run
+    run = world.run("digits-1")
+    run["status"]["startedAt"] = run["status"]["runningAt"] = at - 200
+    run["status"]["events"] = []
+    world.server.put(f"{RUNS}/digits-1", run)
+    pod = copy.deepcopy(world.server.objects["/api/v1/namespaces/a/pods/digits-1-worker-0-first"])
+    ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
+    ended["message"] = json.dumps({"cause": "Completed", "finishedAt": at - 100, "exitCode": 0})
+    world.server.put("/api/v1/namespaces/a/pods/digits-1-worker-0-first", pod)
+    world.operate()
+    status = world.phase("digits-1", "Succeeded")
+    assert status["finishedAt"] == pytest.approx(at - 100)
+    wait_until(lambda: world.job("digits-1-ps")["spec"].get("suspend"))
+
+
+def test_a_failure_ends_everything(world: World) -> None:
+    """A failed program fails the run, which names its last line and suspends what still runs."""
+    up(world, ps=1)
+    world.pod("digits-1-worker", "failed", 0, "digits-1-worker-0-first")
+    status = world.phase("digits-1", "Failed")
+    assert "shapes do not match" in status["message"]
+    wait_until(lambda: world.job("digits-1-ps")["spec"].get("suspend"))
+    world.server.remove("/api/v1/namespaces/a/pods/digits-1-ps-0-first")
+    assert world.wait("digits-1", lambda s: s.get("releasedAt"))["counts"]["ps"]["stopped"] == 1
+
+
+def test_a_group_restarts_by_its_lever(world: World) -> None:
+    """A lost worker of a group without ps: suspended, resumed when all pods are gone, attempt 2."""
+    up(world, workers=2)
+    world.pod("digits-1-worker", "deleted", 0, "digits-1-worker-0-first")
+    wait_until(lambda: world.job("digits-1-worker")["spec"].get("suspend") is True)
+    pods = "/api/v1/namespaces/a/pods"
+    world.server.remove(f"{pods}/digits-1-worker-0-first")
+    time.sleep(0.5)
+    assert world.job("digits-1-worker")["spec"]["suspend"] is True
+    world.server.remove(f"{pods}/digits-1-worker-1-first")
+    wait_until(lambda: world.job("digits-1-worker")["spec"].get("suspend") is False)
+    notes = world.job("digits-1-worker")["metadata"]["annotations"]
+    assert notes["tfcluster.dev/attempt"] == "2"
+    for index in range(2):
+        world.pod("digits-1-worker", "running", index)
+    status = world.wait("digits-1", lambda s: s["counts"]["worker"].get("running") == 2)
+    assert (status["attempt"], status["heals"]) == (2, 1)
+    world.operate()  # a fresh one sees the same
+    time.sleep(1)
+    assert world.status("digits-1")["restarts"] == status["restarts"]
+    assert world.job("digits-1-worker")["spec"]["suspend"] is False
+
+
+def test_a_pod_that_somebody_deletes_is_a_disruption(world: World) -> None:
+    """A pod deleted in an active run gets the condition that says so, which its Job knows."""
+    up(world, workers=2, ps=1)
+    where = "/api/v1/namespaces/a/pods/digits-1-worker-0-first"
+    world.pod("digits-1-worker", "deleting", 0, "digits-1-worker-0-first")
+
+    def told() -> list[str]:
+        conditions = world.server.objects[where]["status"]["conditions"]
+        return [each["reason"] for each in conditions if each["type"] == DISRUPTION]
+
+    wait_until(lambda: told() == [DELETED_BY_SOMEBODY])
+
+
+def test_pods_of_a_lost_node_have_failed(world: World) -> None:
+    """A pod that is deleted on a node which does not answer is marked Failed, its cause Lost."""
+    up(world, workers=2, ps=1)
+    world.server.put("/api/v1/nodes/node-1", node(ready=False))
+    world.pod("digits-1-worker", "deleting", 0, "digits-1-worker-0-first")
+    where = "/api/v1/namespaces/a/pods/digits-1-worker-0-first"
+    wait_until(lambda: world.server.objects[where]["status"]["phase"] == "Failed")
+    status = world.wait("digits-1", lambda s: s.get("heals") == 1)
+    assert "node" in status["events"][-1]["message"]
+
+
+def test_what_an_earlier_run_left_is_waited_for(world: World) -> None:
+    """A run finds objects of an earlier one of its name: it waits, says so, and adopts nothing."""
+    up(world)
+    world.rest()
+    job = copy.deepcopy(world.job("digits-1-worker"))
+    world.server.remove(f"{RUNS}/digits-1")
+    world.server.put(f"{JOBS}/digits-1-worker", job)  # the garbage collector has not come by yet
+    world.launch("digits-1")
+    world.operate()
+    status = world.wait("digits-1", lambda s: s.get("message"))
+    assert status["phase"] == "Queued"
+    assert "Job digits-1-worker of an earlier run" in status["message"]
+    world.server.remove(f"{JOBS}/digits-1-worker")
+    world.phase("digits-1", "Starting")
+
+
+def test_an_object_in_the_way_is_never_adopted(world: World) -> None:
+    """An object of that name which is not this run's is told, and the run goes on without it."""
+    service = "/api/v1/namespaces/a/services/digits-1"
+    world.server.put(service, {"metadata": {"labels": {}}})
+    world.launch("digits-1")
+    world.wait("digits-1", lambda s: "Service digits-1 of an earlier run" in s.get("message", ""))
+    assert world.server.names("jobs") == []
+    world.server.remove(service)
+    wait_until(lambda: world.server.names("jobs") == ["digits-1-worker"])
+
+
+def test_a_job_that_somebody_deletes_is_not_made_again(world: World) -> None:
+    """A run whose Job somebody deleted fails and says so; nobody makes a second one."""
+    up(world, ps=1)
+    world.server.remove(f"{JOBS}/digits-1-ps")
+    status = world.phase("digits-1", "Failed")
+    assert status["message"] == "Somebody deleted the Job digits-1-ps while the run was active."
+    assert world.server.names("jobs") == ["digits-1-worker"]
+    wait_until(lambda: world.job("digits-1-worker")["spec"].get("suspend"))
+
+
+def test_a_resource_that_is_no_run_fails_with_its_problems(world: World) -> None:
+    """What cannot be read as a run is Failed with every problem, and nothing is made of it."""
+    wrong = {"spec": {"replicas": {"worker": {"count": 0}}, "env": {"TF_CONFIG": "x"}}}
+    world.server.put(f"{RUNS}/digits", wrong)
+    status = world.phase("digits", "Failed")
+    assert "metadata.name" in status["message"]
+    assert "TF_CONFIG" in status["message"]
+    assert world.server.names("jobs") == []
+
+
+def test_a_refusal_is_told_and_tried_again(world: World) -> None:
+    """An object that the API does not take is told in the status, and taken when it does."""
+    refusal = Refusal(403, "Forbidden", 'jobs.batch "x" is forbidden: exceeded quota: small')
+    world.server.refuses = lambda method, path: (
+        refusal if method == "POST" and path.endswith("/jobs") else None
+    )
+    world.launch("digits-1")
+    world.wait("digits-1", lambda s: "exceeded quota: small" in s.get("message", ""))
+    world.server.refuses = lambda _method, _path: None
+    wait_until(lambda: world.server.names("jobs") == ["digits-1-worker"])
+
+
+def test_an_api_that_is_away_changes_nothing(world: World) -> None:
+    """While the API answers with errors nothing is lost, and afterwards the run goes on."""
+    up(world, ps=1, reclaim_after=0.0)
+    away = Refusal(503, "ServiceUnavailable", "the database is away")
+    world.server.refuses = lambda method, _path: away if method == "PATCH" else None
+    world.pod("digits-1-worker", "succeeded", 0, "digits-1-worker-0-first")
+    time.sleep(1)
+    assert world.status("digits-1")["phase"] == "Running"
+    world.server.refuses = lambda _method, _path: None
+    world.phase("digits-1", "Succeeded")
+
+
+def test_a_person_may_write_between_two_statuses(world: World) -> None:
+    """A stop that comes between two writes is no conflict: it is seen, and the run stops."""
+    up(world)
+    world.server.answer("PATCH", f"{RUNS}/digits-1", {"spec": {"stop": {"reason": "lunch"}}})
+    wait_until(lambda: world.job("digits-1-worker")["spec"].get("suspend"))
+    world.server.remove("/api/v1/namespaces/a/pods/digits-1-worker-0-first")
+    assert "lunch" in world.phase("digits-1", "Stopped")["message"]
+
+
+def test_another_writer_is_never_overwritten(world: World) -> None:
+    """A status that somebody else wrote is read again instead of being undone."""
+    up(world)
+    run = copy.deepcopy(world.run("digits-1"))
+    run["status"]["heals"] = 2
+    with world.server.changed:  # before the operator can have heard of it
+        world.server.put(f"{RUNS}/digits-1", run)
+        world.pod("digits-1-worker", "failed", 0, "digits-1-worker-0-first")
+    assert world.phase("digits-1", "Failed")["heals"] == 2
+
+
+def test_who_does_not_lead_does_nothing(world: World) -> None:
+    """An operator that lost its Lease writes nothing and makes nothing."""
+    world.leads = False
+    world.launch("digits-1")
+    time.sleep(0.5)
+    assert world.status("digits-1") == {}
+    assert world.server.names("jobs") == []
+
+
+class Says:
+    def __init__(self, verdict: Verdict) -> None:
+        self.verdict = verdict
+
+    def decide(self, cluster: object) -> Verdict:
+        return self.verdict
+
+
+def test_admission_is_asked_before_anything_is_made(world: World) -> None:
+    """A run waits with what for and its place, and fails with all problems when it is refused."""
+    world.admission = Says(Waiting("2 CPU that digits-7 has", 3))
+    world.operate()
+    world.launch("digits-1")
+    status = world.wait("digits-1", lambda s: s.get("message"))
+    assert "2 CPU that digits-7 has (place 3 in the queue)" in status["message"]
+    assert world.server.names("jobs") == []
+    world.admission = Says(Refused((Problem("spec.image", "x", "use one of: y"),)))
+    world.operate()
+    assert "use one of: y" in world.phase("digits-1", "Failed")["message"]
+    assert world.server.names("configmaps") == []
+
+
+def test_records_and_objects_go_in_their_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Objects of a run that is over go first, its record when keepFor is over."""
+    monkeypatch.setattr("tfcluster_magic.operator.reconcile.retention.OBJECTS_STAY", 1.0)
+    up(world, keep_for=600.0)
+    world.pod("digits-1-worker", "succeeded", 0, "digits-1-worker-0-first")
+    world.phase("digits-1", "Succeeded")
+    wait_until(lambda: world.server.names("jobs") == [])
+    assert world.server.names("services") == world.server.names("configmaps") == []
+    run = copy.deepcopy(world.run("digits-1"))
+    assert run["status"]["phase"] == "Succeeded"
+    run["spec"]["lifecycle"]["keepFor"] = 1.0  # which is over
+    world.server.put(f"{RUNS}/digits-1", run)
+    wait_until(lambda: world.server.names("tfclusters") == [])
+
+
+def test_statuses_are_written_together(world: World) -> None:
+    """A hundred pods that come up one by one are a few writes, and the last state is written."""
+    world.launch("digits-1", workers=100)
+    wait_until(lambda: world.server.names("jobs") == ["digits-1-worker"])
+    before = len(world.server.calls)
+    began = time.monotonic()
+    for index in range(100):
+        world.pod("digits-1-worker", "running", index)
+    status = world.phase("digits-1", "Running")
+    assert status["counts"]["worker"] == {"desired": 100, "running": 100}
+    patches = [path for method, path in world.server.calls[before:] if method == "PATCH"]
+    assert len(patches) <= 5 + (time.monotonic() - began) / 0.25

@@ -1,0 +1,63 @@
+"""What the operator deletes when a run's time is over: its own objects, and nobody else's."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+from support.kube_server import Refusal
+from support.operator_world import JOBS, RUNS, SERVICE, World, up
+from support.polling import wait_until
+
+from tfcluster_magic.kube.api.labels import UID
+from tfcluster_magic.operator.reconcile import retention
+
+
+def test_a_job_of_somebody_else_is_not_deleted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Job that has the name of a run's Job, and is not the run's, outlives run and record."""
+    monkeypatch.setattr(retention, "OBJECTS_STAY", 0.5)
+    world.server.put(f"{JOBS}/digits-1-ps", {"metadata": {}, "spec": {"completions": 1}})
+    world.launch("digits-1", ps=1, keep_for=2.0)
+    wait_until(lambda: "digits-1-worker" in world.server.names("jobs"))
+    world.server.answer("PATCH", f"{RUNS}/digits-1", {"spec": {"stop": {"reason": "lunch"}}})
+    wait_until(lambda: world.server.names("jobs") == ["digits-1-ps"])
+    wait_until(lambda: world.server.names("tfclusters") == [])
+    assert world.server.names("jobs") == ["digits-1-ps"]
+
+
+def test_objects_of_the_next_run_of_a_name_are_not_deleted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An operator that has not seen yet that a run was deleted and made again removes nothing."""
+    up(world)
+    world.pod("digits-1-worker", "succeeded", 0, "digits-1-worker-0-first")
+    world.wait("digits-1", lambda s: s.get("releasedAt"))
+    assert world.controller is not None
+    late = world.controller.context
+    old = copy.deepcopy(world.run("digits-1"))
+    world.rest()  # what it knows stays as it is
+    for path in (f"{RUNS}/digits-1", SERVICE):
+        again = copy.deepcopy(world.server.objects[path])
+        again["metadata"] |= {"uid": f"next {path}", "labels": {UID: f"next {RUNS}/digits-1"}}
+        world.server.put(path, again)
+    monkeypatch.setattr(retention, "OBJECTS_STAY", 0.0)
+    retention.apply_retention(late, ("a", "digits-1"), old)
+    assert SERVICE in world.server.objects
+    assert f"{JOBS}/digits-1-worker" in world.server.objects
+
+
+def test_what_a_run_without_jobs_leaves_goes_as_well(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Objects of a run whose Jobs were never taken go in their time, and its record stays."""
+    monkeypatch.setattr(retention, "OBJECTS_STAY", 0.5)
+    monkeypatch.setattr(retention, "SPREAD", 0.5)
+    never = Refusal(422, "Invalid", "no such thing")
+    world.server.refuses = lambda method, path: never if method == "POST" and path == JOBS else None
+    world.launch("digits-1")
+    world.phase("digits-1", "Failed")
+    wait_until(lambda: world.server.names("services") == world.server.names("configmaps") == [])
+    assert world.server.names("networkpolicies") == []
+    assert world.server.names("tfclusters") == ["digits-1"]

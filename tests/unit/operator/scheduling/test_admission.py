@@ -1,0 +1,151 @@
+"""Who may begin, by caches of a server that keeps objects."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from support.admission_cluster import RUNS, Place, there
+
+from tfcluster_magic.kube.objects.policy import Policy
+from tfcluster_magic.operator.scheduling.admission import Admitted, Refused, Waiting
+from tfcluster_magic.spec import Pods, SecretUse
+
+__all__ = ["there"]  # a fixture, as if written here
+
+
+def test_two_launches_never_both_take_the_last_room(there: Place) -> None:
+    """Of launches by two users at the same moment, which the nodes have room for one of, one is
+    admitted; asked again, it still is, and the other still waits.
+    """
+    for user in ("alice", "bob"):
+        there.run(user, "digits-1", 2, 3)
+    there.begin()
+    with ThreadPoolExecutor(8) as pool:
+        asked = [user for _i in range(8) for user in ("alice", "bob")]
+        told = list(zip(asked, pool.map(lambda u: there.decide(u, "digits-1"), asked), strict=True))
+    admitted = {user for user, verdict in told if isinstance(verdict, Admitted)}
+    assert len(admitted) == 1
+    (waits,) = {v.sentence for _u, v in told if isinstance(v, Waiting)}
+    assert waits == "4 CPU more on the nodes"
+    assert len({(user, type(verdict)) for user, verdict in told}) == 2
+
+
+def test_first_in_first_out_with_places(there: Place) -> None:
+    """Within a namespace nobody overtakes, though what comes later would fit; each is told its
+    place, and the first what it waits for and who has it.
+    """
+    there.tenant("alice", quota="4")
+    there.run("alice", "old-1", 1, 3)
+    there.begin()
+    assert there.decide("alice", "old-1") == Admitted()
+    for name, cpu in (("large-1", 2.0), ("small-1", 0.5)):
+        there.run("alice", name, 1, cpu)
+        there.seen()
+    assert there.decide("alice", "small-1") == Waiting("its turn after large-1", 2)
+    first = "1 CPU more in quota tasks (requests.cpu), held by old-1 (3 CPU, 1Gi)"
+    assert there.decide("alice", "large-1") == Waiting(first, 1)
+    there.say("alice", "old-1", phase="Succeeded", releasedAt=1.0)
+    assert there.decide("alice", "large-1") == Admitted()
+    assert there.decide("alice", "small-1") == Admitted()
+
+
+def test_room_is_reserved_until_tasks_end(there: Place) -> None:
+    """What was promised counts once: by what was asked for until pods are on nodes, then by these,
+    and no more when they have ended; an admitted run keeps its room while a pod is replaced.
+    """
+    there.run("alice", "a-1", 2, 3)
+    there.begin()
+    assert there.decide("alice", "a-1") == Admitted()
+    there.say("alice", "a-1", phase="Starting")
+
+    def free() -> float:
+        nodes = there.look().nodes
+        return sum(node.free["cpu"] for node in nodes or ())
+
+    assert free() == 2
+    there.pod("alice", "a-1", 0, "node-1", "3")
+    there.pod("alice", "a-1", 1, "", "3")
+    there.seen()
+    assert free() == 2
+    there.pod("alice", "a-1", 1, "node-2", "3", phase="Failed")
+    there.seen()
+    assert free() == 2
+    done = {"worker": {"desired": 2, "succeeded": 1, "running": 1}}
+    there.pod("alice", "a-1", 1, "node-2", "3", phase="Succeeded")
+    there.say("alice", "a-1", phase="Running", counts=done)
+    assert free() == 5
+
+
+def test_a_record_in_deletion_keeps_the_room_of_its_tasks(there: Place) -> None:
+    """A run that is being deleted uses its room until it has ended: no other run gets it."""
+    there.run("alice", "a-1", 2, 3)
+    there.run("bob", "b-1", 2, 3)
+    there.begin()
+    assert there.decide("alice", "a-1") == Admitted()
+    there.say("alice", "a-1", phase="Starting")
+    where = f"{RUNS.format('alice')}/a-1"
+    api = there.server.api()
+    api.merge(where, {"metadata": {"finalizers": ["example.com/hold"]}})
+    api.delete(where)
+    there.seen()
+    assert isinstance(there.decide("bob", "b-1"), Waiting)
+    there.say("alice", "a-1", phase="Stopped", releasedAt=1.0)
+    assert there.decide("bob", "b-1") == Admitted()
+
+
+def test_what_is_admitted_is_taken_from_what_was_seen(there: Place) -> None:
+    """No admission has all runs and nodes counted anew, and the next one has what this one left."""
+    there.run("alice", "a-1", 2, 3)
+    there.run("bob", "b-1", 1, 3)
+    there.begin()
+    seen = there.snapshotter.current().at
+    assert there.decide("alice", "a-1") == Admitted()
+    left = there.snapshotter.current()
+    assert sum(node.free["cpu"] for node in left.nodes or ()) == 2
+    assert [each.key for each in left.reservations["alice"]] == [("alice", "a-1")]
+    assert isinstance(there.decide("bob", "b-1"), Waiting)
+    assert left.at - seen < 60
+
+
+def test_what_can_never_run_is_refused_at_once(there: Place) -> None:
+    """Four workers of 3 CPU on two nodes of 4 are refused, also by somebody who is not the first in
+    the queue; and a run that names secrets where the operator may not see which it may.
+    """
+    for name in ("full-1", "first-1"):
+        there.run("alice", name, 2, 4)
+    there.run("alice", "large-1", 4, 3)
+    named = Pods(secrets=(SecretUse(name="s3"),))
+    there.run("bob", "named-1", 1, 1, pods=named)
+    there.server.refuses = lambda _method, path: _forbidden(path)
+    there.begin()
+    assert there.decide("alice", "full-1") == Admitted()
+    refused = there.decide("alice", "large-1")
+    assert isinstance(refused, Refused)
+    assert "2 workers of 3 CPU, 1Gi fit, 4 were asked" in str(refused.problems[0])
+    blind = there.decide("bob", "named-1")
+    assert isinstance(blind, Refused)
+    assert "may not see which secrets" in str(blind.problems[0])
+
+
+def _forbidden(path: str) -> Any:
+    from support.kube_server import Refusal
+
+    return Refusal(403, "Forbidden") if "/secrets" in path else None
+
+
+def test_network_policies(there: Place) -> None:
+    """Launches wait for the answer whether policies are enforced, and are refused when not, unless
+    the administrator accepts it.
+    """
+    there.run("alice", "a-1", 1, 1)
+    there.begin()
+    there.enforced = None
+    waits = there.decide("alice", "a-1")
+    assert isinstance(waits, Waiting)
+    assert "NetworkPolicies" in waits.sentence
+    there.enforced = False
+    assert isinstance(there.decide("alice", "a-1"), Refused)
+    there.snapshotter.policy = Policy(require_network_policy=False)
+    there.look()
+    assert there.decide("alice", "a-1") == Admitted()

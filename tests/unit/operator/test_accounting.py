@@ -1,0 +1,249 @@
+"""The operator's ledgers: each run once, whatever is deleted or restarted, and budgets by them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+from support.kube_server import Refusal
+from support.ledger_reader import HOME, LEDGER, Book
+from support.operator_world import RUNS, World, up
+from support.polling import wait_until
+
+from tfcluster_magic.kube.api.client import ApiError
+from tfcluster_magic.kube.api.labels import BUDGET, USER
+from tfcluster_magic.kube.capacity import hour_ledgers
+from tfcluster_magic.kube.objects import custom_resource
+from tfcluster_magic.kube.status import run_observer as kube_held
+from tfcluster_magic.operator import accounting
+from tfcluster_magic.operator.accounting import METRICS_API, Accountant
+from tfcluster_magic.quota import ledger
+from tfcluster_magic.quota.ledger import Ledger
+from tfcluster_magic.spec import TFCluster
+
+
+@pytest.fixture
+def book(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[Book]:
+    """An operator that keeps ledgers, before a namespace of ada's."""
+    monkeypatch.setattr(accounting, "LEDGER_PERIOD", 0.02)
+    monkeypatch.setattr(accounting, "LEDGER_DELAY", 0.1)
+    yield (made := Book(world))
+    made.end()
+
+
+def held(world: World, name: str) -> float:
+    """Core-seconds that a run's record says."""
+    cluster: TFCluster = custom_resource.read(world.run(name))
+    run = ledger.accounted_run(cluster)
+    assert run is not None
+    return 3600 * sum(each.cpu for each in ledger.hours_by_day(run, time.time()).values())
+
+
+def finish(world: World, name: str) -> None:
+    """The run's one worker is done."""
+    world.pod(f"{name}-worker", "succeeded", 0, f"{name}-worker-0-first")
+    world.wait(name, lambda status: status.get("releasedAt"))
+
+
+def test_a_run_is_written_down_when_it_begins_and_when_it_is_over(world: World, book: Book) -> None:
+    """Two writes for each run; what it held is in the ledger of its user, group and cluster."""
+    up(world)
+    wait_until(lambda: list(book.kept.begun.values()))
+    assert book.kept.days == {}
+    finish(world, "digits-1")
+    wait_until(lambda: book.kept.counted)
+    uid = world.run("digits-1")["metadata"]["uid"]
+    assert set(book.kept.counted) == {uid}
+    assert not book.kept.begun
+    assert book.seconds() == pytest.approx(held(world, "digits-1"), abs=1e-3)
+    notes = world.server.objects[LEDGER]["metadata"]["annotations"]
+    assert notes == {hour_ledgers.LEDGER_NAMESPACE: "a", USER: "ada"}
+
+
+def test_a_short_run_is_written_down_once(
+    world: World, book: Book, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fifty that begin at once do not wait for their ledgers; budgets count them, though."""
+    monkeypatch.setattr(accounting, "LEDGER_DELAY", 3600.0)
+    book.say(**{BUDGET: json.dumps({"cpuHours": 1e-9, "days": 7})})
+    up(world)
+    wait_until(book.told)
+    assert book.kept == Ledger()
+    finish(world, "digits-1")
+    wait_until(lambda: book.kept.counted)
+    assert not book.kept.begun
+
+
+def test_hours_outlive_records_and_operators(world: World, book: Book) -> None:
+    """A record that is deleted leaves its hours; an operator that begins anew counts nothing a
+    second time, and goes on from what is there.
+    """
+    up(world)
+    finish(world, "digits-1")
+    wait_until(lambda: book.kept.counted)
+    before = book.seconds()
+    assert before > 0
+    book.restart()
+    up(world, "digits-2")
+    wait_until(lambda: book.kept.begun)
+    assert book.seconds() == before
+    world.server.remove(f"{RUNS}/digits-1")
+    finish(world, "digits-2")
+    wait_until(lambda: len(book.kept.counted) == 2)
+    both = before + held(world, "digits-2")
+    assert book.seconds() == pytest.approx(both, abs=1e-3)
+    world.server.remove(f"{RUNS}/digits-2")
+    book.restart()
+    assert book.seconds() == pytest.approx(both, abs=1e-3)
+
+
+def test_a_run_that_is_deleted_while_it_runs_counts_until_then(world: World, book: Book) -> None:
+    """Whoever takes the record away takes no hours with it."""
+    up(world)
+    wait_until(lambda: book.kept.begun)
+    sure = held(world, "digits-1")
+    world.server.remove(f"{RUNS}/digits-1")
+    wait_until(lambda: book.kept.counted)
+    assert book.seconds() >= sure
+    assert not book.kept.begun
+
+
+def test_a_run_that_is_deleted_while_no_operator_is_there_counts_too(
+    world: World, book: Book
+) -> None:
+    """What it held until the last operator acted, as far as that is known."""
+    up(world)
+    wait_until(lambda: book.kept.begun)
+    sure = held(world, "digits-1")
+    book.end()
+    world.rest()
+    world.server.remove(f"{RUNS}/digits-1")
+    book.restart()
+    wait_until(lambda: book.kept.counted)
+    assert book.seconds() >= sure
+
+
+def test_what_cannot_be_written_is_written_later(world: World, book: Book) -> None:
+    """A refusal of the API, or another writer, loses nothing and doubles nothing."""
+    up(world)
+    wait_until(lambda: book.kept.begun)
+    down = Refusal(503, "ServiceUnavailable", "later")
+    world.server.refuses = lambda method, where: down if where == LEDGER else None
+    finish(world, "digits-1")
+    world.server.remove(f"{RUNS}/digits-1")
+    other = json.loads(json.dumps(world.server.objects[LEDGER]))
+    world.server.put(LEDGER, other)  # its version is another now
+    world.server.refuses = lambda _method, _where: None
+    wait_until(lambda: book.kept.counted)
+    assert book.seconds() > 0
+    assert len(book.kept.counted) == 1
+
+
+def test_a_budget_refuses_by_what_is_held_now(world: World, book: Book) -> None:
+    """What runs counts before it is over, what is over after its record went; without a budget
+    nobody is asked.
+    """
+    up(world)
+    assert book.told() == []
+    book.say(**{BUDGET: json.dumps({"cpuHours": 1e-9, "days": 7})})
+    wait_until(book.told)
+    assert book.kept.counted == {}
+    world.launch("mnist-1")
+    world.server.remove(f"{RUNS}/digits-1")
+    wait_until(lambda: book.kept.counted)
+    assert book.keeper is not None
+    cluster = custom_resource.read(world.run("mnist-1"))
+    (problem,) = book.keeper.budget_problems(cluster, lambda _run: 1.0) or ()
+    assert "administrator" in str(problem)
+    book.say(**{BUDGET: json.dumps({"cpuHours": 100})})
+    wait_until(lambda: not book.keeper.budget_problems(cluster, lambda _run: 1.0))  # type: ignore[union-attr]
+
+
+def test_a_user_is_told_what_is_over_and_what_is_allowed(world: World, book: Book) -> None:
+    """The operator tells of what is over, and a client adds what runs."""
+    book.say(**{BUDGET: json.dumps({"cpuHours": 20, "gpuHours": 0})})
+    up(world)
+    finish(world, "digits-1")
+    wait_until(lambda: book.kept.counted)
+    up(world, "digits-2")
+    assert book.keeper is not None
+    wait_until(lambda: '"days":{"' in book.keeper.published_text("a"))  # type: ignore[union-attr]
+    text = book.keeper.published_text("a")
+    assert text is book.keeper.published_text("a")  # made once
+    both = [custom_resource.read(world.run(name)) for name in ("digits-1", "digits-2")]
+    told = hour_ledgers.read_account(text, both, time.time())
+    assert told.group == "ml101"
+    assert told.budget is not None
+    assert (told.budget.cpu_hours, told.budget.gpu_hours) == (20, 0)
+    (row,) = ledger.hours_rows({"": told.days}, "2000-01-01", "2999-01-01", "cluster")
+    meant = held(world, "digits-1") + held(world, "digits-2")
+    assert row.cpu * 3600 == pytest.approx(meant, abs=5)
+
+
+def test_an_operator_without_the_right_counts_by_records(world: World, book: Book) -> None:
+    """Of an older installation, whose role does not have it: budgets count what is on record."""
+    book.end()
+    no = Refusal(403, "Forbidden", "no")
+    world.server.refuses = lambda _method, where: no if "/configmaps" in where else None
+    world.operate()
+    book.say(**{BUDGET: json.dumps({"cpuHours": 1e-9})})
+    book.begin()
+    world.launch("digits-1")
+    assert book.keeper is not None
+    wait_until(lambda: book.keeper.loaded)  # type: ignore[union-attr]
+    assert book.told() == []
+
+
+def test_what_tasks_really_use_is_told_by_the_clusters_metrics(world: World, book: Book) -> None:
+    """Beside what was held while somebody measured, and not before a task had its room; a cluster
+    without metrics tells nothing.
+    """
+    up(world)
+    assert book.keeper is not None
+    meter, uid = book.keeper.sampler, world.run("digits-1")["metadata"]["uid"]
+    controller = world.controller
+    assert controller is not None
+    wait_until(controller.caches.pods.every)
+    pod = next(iter(controller.caches.pods.every()))
+    name = pod["metadata"]["name"]
+    metrics = f"{METRICS_API}/namespaces/a/pods/{name}"
+    containers = [{"name": "tensorflow", "usage": {"cpu": "250m", "memory": "1Mi"}}]
+    head = {"labels": pod["metadata"]["labels"]}
+    world.server.put(metrics, {"metadata": head, "containers": containers})
+    since = kube_held.bound_since(pod)
+    assert since is not None
+    meter.sample(0.0, since - 40.0)
+    assert meter.usage_of(uid) is None  # since when is not known
+    meter.sample(60.0, since + 20.0)
+    meter.sample(100.0, since + 60.0)
+    assert meter.usage_of(uid) == pytest.approx((15.0, 60 * kube_held.requested_cores(pod)))
+    finish(world, "digits-1")
+    wait_until(lambda: book.kept.counted)
+    (row,) = ledger.hours_rows({"": book.kept.days}, "2000-01-01", "2999-01-01", "user")
+    assert row.used == pytest.approx(15.0 / 3600, abs=1e-6)
+    assert row.measured == pytest.approx(60 * kube_held.requested_cores(pod) / 3600, abs=1e-6)
+    wait_until(lambda: meter.usage_of(uid) is None)  # it is written down
+    no = Refusal(404, "NotFound", "no such kind")
+    world.server.refuses = lambda _method, where: no if where.startswith(METRICS_API) else None
+    with pytest.raises(ApiError):
+        meter.sample(200.0, since + 160.0)
+
+
+def test_ledgers_of_other_operators_are_left_alone(world: World, book: Book) -> None:
+    """An operator of one namespace does not take the runs of another for deleted ones."""
+    up(world)
+    wait_until(lambda: book.kept.begun)
+    before = book.kept
+    book.end()
+    assert world.controller is not None
+    caches, ground = world.controller.caches, world.controller.scheduler.cluster_state
+    other = Accountant(world.server.api(), "b", HOME, caches, ground, lambda: True, lambda: 0.0)
+    world.server.put(
+        LEDGER, hour_ledgers.write_ledger("a", "ada", msgspec.structs.replace(before, days={}))
+    )
+    other._load()
+    assert "a" not in other._books
+    assert other.loaded

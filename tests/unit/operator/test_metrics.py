@@ -1,0 +1,103 @@
+"""What Prometheus is told by an operator that ran launches."""
+
+from __future__ import annotations
+
+import copy
+import re
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from support.operator_world import PODS, RUNS, World, up
+from support.polling import wait_until
+from support.project import ROOT
+
+from tfcluster_magic.operator.__main__ import controller_metrics
+
+POD = f"{PODS}/digits-1-ps-0-first"
+Samples = dict[tuple[str, ...], float]
+
+
+def samples(world: World) -> Samples:
+    """Each number by its name and the values of its labels; of histograms count and sum."""
+    assert world.controller is not None
+    lease: Any = SimpleNamespace(leads=lambda: world.leads)
+    text = controller_metrics(world.controller, lease)
+    return {
+        (each.name.removeprefix("tfcluster_"), *each.labels.values()): each.value
+        for family in text_string_to_metric_families(text + "\n")
+        for each in family.samples
+        if "le" not in each.labels
+    }
+
+
+def test_a_run_is_measured_from_its_post_to_its_release(world: World) -> None:
+    """Queue, first task, all tasks and giving back are observed once, the end by its reason."""
+    up(world, workers=2, reclaim_after=0.0)
+    wait_until(lambda: samples(world)["all_tasks_seconds_count",] == 1)
+    now = samples(world)
+    for name in ("queue_wait", "first_task", "all_tasks"):
+        assert now[f"{name}_seconds_count",] == 1
+        assert now[f"{name}_seconds_sum",] >= 0
+    assert now["runs", "Running"] == 1
+    assert (now["task_pods", "worker"], now["overdue_task_pods", "worker"]) == (2, 0)
+    for index in range(2):
+        name = f"digits-1-worker-{index}-first"
+        world.pod("digits-1-worker", "succeeded", index, name)
+    wait_until(lambda: samples(world)["reclaim_delay_seconds_count",] == 1)
+    now = samples(world)
+    assert now["runs_ended_total", "Succeeded", "Completed"] == 1
+    assert (now["first_task_seconds_count",], now["all_tasks_seconds_count",]) == (1, 1)
+    assert now["turn_seconds_count",] == now["turns_total",] > 0
+    assert now["status_writes_total",] > 0
+    assert now["watch_age_seconds", "pods"] >= 0
+
+
+@pytest.mark.parametrize("record", ["gone", "ended", "active"])
+def test_what_outlives_its_run_is_overdue(world: World, record: str) -> None:
+    """Pods are overdue a minute after their run had to give them back, or is gone."""
+    up(world, ps=1)
+    world.leads = False  # nobody acts
+    if record == "gone":
+        pod = copy.deepcopy(world.server.objects[POD])
+        world.server.remove(f"{RUNS}/digits-1")
+        world.server.put(POD, pod)  # as with --cascade=orphan
+    elif record == "ended":
+        run = copy.deepcopy(world.run("digits-1"))
+        run["status"] |= {"phase": "Failed", "finishedAt": 1.0}
+        world.server.put(f"{RUNS}/digits-1", run)
+    overdue = 0 if record == "active" else 1
+    assert world.controller is not None
+    wait_until(
+        lambda: (
+            samples(world)["overdue_task_pods", "ps"] == overdue
+            and samples(world)["runs", "Running"] == (record == "active")
+        )
+    )
+    assert world.controller.turns.failed == 0
+    assert POD in world.server.objects
+
+
+def test_labels_do_not_grow_with_runs(world: World) -> None:
+    """Twenty runs make as many series as one: no label names a user or a run."""
+    world.launch("digits-1")
+    world.phase("digits-1", "Starting")
+    before = samples(world)
+    for number in range(2, 22):
+        world.launch(f"digits-{number}")
+    wait_until(lambda: samples(world)["records",] == 21)
+    assert samples(world).keys() == before.keys()
+
+
+def test_dashboard_and_alerts_ask_for_what_there_is(world: World) -> None:
+    """Every number that a panel or an alert names is told by the operator."""
+    world.launch("digits-1")
+    world.phase("digits-1", "Starting")
+    told = {name for name, *_labels in samples(world)}
+    told |= {f"{name.removesuffix('_count')}_bucket" for name in told if name.endswith("_count")}
+    told |= {"runs_ended_total"}  # once one has
+    monitoring = ROOT / "k8s" / "monitoring"
+    for name in ("dashboard.json", "rules.yaml"):
+        asked = set(re.findall(r"\btfcluster_([a-z_]+)", (monitoring / name).read_text()))
+        assert asked and asked <= told

@@ -1,0 +1,215 @@
+"""The operator's questions about tasks that are not up: few, remembered, and forgotten."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from support.project import DATA
+
+from tfcluster_magic.kube.api.client import ApiError, Listing
+from tfcluster_magic.kube.status.waiting_reasons import explain_waiting
+from tfcluster_magic.operator import pending_tasks
+from tfcluster_magic.operator.cluster_state import ObservedRun
+from tfcluster_magic.operator.pending_tasks import BURST, READS_A_SECOND, PendingTaskDiagnosis
+from tfcluster_magic.spec import Metadata, Replicas, ReplicaSet, Spec, TaskType, TFCluster
+
+RECORDED = DATA / "waiting"
+
+
+class RecordedApi:
+    """The API as it was when a cause was recorded, and how often it was asked."""
+
+    def __init__(self, seen: dict[str, Any]) -> None:
+        self.seen, self.reads, self.answers = seen, 0, True
+
+    def every(self, where: str, **query: Any) -> Listing:
+        """The events of one object: nothing else is listed."""
+        self._count()
+        assert where.endswith("/events")
+        uid = str(query["fieldSelector"]).removeprefix("involvedObject.uid=")
+        return Listing(self.seen["events"].get(uid, []), "1")
+
+    def get(self, where: str, **_query: Any) -> dict[str, Any]:
+        """A claim."""
+        self._count()
+        name = where.rpartition("/")[2]
+        found = [each for each in self.seen["claims"] if each["metadata"]["name"] == name]
+        if not found:
+            raise ApiError(404, "NotFound", name)
+        claim: dict[str, Any] = found[0]
+        return claim
+
+    def _count(self) -> None:
+        self.reads += 1
+        if not self.answers:
+            raise ApiError(0, "NoAnswer", "nobody is there")
+
+
+class Place:
+    """An explainer before recorded objects, and a clock that the test moves."""
+
+    def __init__(self, cause: str) -> None:
+        self.seen = json.loads((RECORDED / f"{cause}.json").read_text())
+        self.api, self.time = RecordedApi(self.seen), 0.0
+        self.summed_up = 0
+        nodes = SimpleNamespace(nodes=SimpleNamespace(every=lambda: self.seen["nodes"]))
+        self.explainer = PendingTaskDiagnosis(
+            self.api,  # type: ignore[arg-type]
+            nodes,  # type: ignore[arg-type]
+            free=self._free,
+            clock=lambda: self.time,
+            now=lambda: 2e9 + self.time,
+        )
+
+    def _free(self) -> None:
+        self.summed_up += 1
+
+    def sentences(self, run: int = 1, pods: list[Any] | None = None) -> list[str]:
+        """What is told of run `digits-<run>`."""
+        head = Metadata(
+            name=f"digits-{run}",
+            cluster="digits",
+            run=run,
+            uid=f"u{run}",
+            created_at=0,
+            owner="ada",
+        )
+        cluster = TFCluster(metadata=head, spec=Spec(replicas=ReplicaSet(worker=Replicas(count=3))))
+        jobs = {TaskType.WORKER: self.seen["jobs"][0]}
+        sight = ObservedRun(cluster, self.seen["pods"] if pods is None else pods, jobs)
+        return [each.sentence for each in self.explainer.why(sight)]
+
+
+def test_a_quota_is_told_after_one_question() -> None:
+    """A Job's events are read once and remembered; a second later they are read again."""
+    place = Place("quota")
+    assert "the quota small of this namespace is used up" in place.sentences()[0]
+    assert place.api.reads == 1
+    place.sentences()
+    assert place.api.reads == 1
+    place.time += 1.1
+    place.sentences()
+    assert place.api.reads == 2
+
+
+def test_an_old_question_is_asked_less_often() -> None:
+    """What stays the same for minutes is read every ten seconds."""
+    place = Place("quota")
+    place.sentences()
+    for _second in range(200):
+        place.time += 1.0
+        place.sentences()
+    before = place.api.reads
+    for _second in range(20):
+        place.time += 1.0
+        place.sentences()
+    assert place.api.reads - before <= 2
+
+
+def test_many_runs_share_a_few_reads() -> None:
+    """A hundred runs that wait ask no more than all are allowed together; each is told in turn."""
+    place = Place("quota")
+    for run in range(1, 101):
+        place.sentences(run)
+    assert place.api.reads == BURST
+    for _second in range(25):
+        place.time += 1.0
+        for run in range(1, 101):
+            place.sentences(run)
+    assert place.api.reads <= BURST + 25 * READS_A_SECOND
+    assert all(place.sentences(run) for run in range(1, 51))
+
+
+def pods_of(place: Place, count: int) -> list[Any]:
+    """As many pods as the first that was recorded, and a Job that has them."""
+    pod, pods = place.seen["pods"][0], []
+    for index in range(count):
+        head = pod["metadata"]
+        notes = {**head["annotations"], "batch.kubernetes.io/job-completion-index": str(index)}
+        uid = head["uid"] if index == 0 else f"u{index}"
+        pods.append({**pod, "metadata": {**head, "uid": uid, "annotations": notes}})
+    place.seen["jobs"][0]["spec"]["completions"] = count
+    return pods
+
+
+def test_six_hundred_pods_are_one_question() -> None:
+    """Pods of one state are asked once for all; what they mount is asked beside it."""
+    place = Place("secret-file-missing")
+    pods = pods_of(place, 600)
+    assert place.sentences(pods=pods) == [
+        "600 workers wait: there is no secret keys in this namespace."
+    ]
+    assert place.api.reads == 1
+
+
+@pytest.mark.parametrize(("tasks", "looks"), [(20, 50), (600, 2)])
+def test_many_pods_are_looked_through_now_and_then(
+    tasks: int, looks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of 600 pods that start wakes their run: they are explained together, a few at once."""
+    looked = []
+
+    def count(*words: Any) -> list[Any]:
+        looked.append(words)
+        return explain_waiting(*words)
+
+    monkeypatch.setattr(pending_tasks, "explain_waiting", count)
+    place = Place("secret-file-missing")
+    pods = pods_of(place, tasks)
+    for turn in range(50):
+        place.time = turn / 10
+        assert place.sentences(pods=pods) == [
+            f"{tasks} workers wait: there is no secret keys in this namespace."
+        ]
+    assert len(looked) == looks
+    place.explainer.forget(("ada", "digits-1"))
+    place.sentences(pods=pods)
+    assert len(looked) == looks + 1
+
+
+def test_an_api_that_does_not_answer_is_left_alone() -> None:
+    """After a question that nobody answers none is asked for a while; what was known stays."""
+    place = Place("quota")
+    known = place.sentences()
+    place.api.answers = False
+    place.time += 2.0
+    assert place.sentences() == known
+    reads = place.api.reads
+    place.time += 5.0
+    assert place.sentences() == known
+    assert place.api.reads == reads
+    place.api.answers = True
+    place.time += 6.0
+    place.sentences()
+    assert place.api.reads == reads + 1
+
+
+def test_what_does_not_wait_is_forgotten() -> None:
+    """Nothing is kept of a run whose tasks need no explaining."""
+    place = Place("quota")
+    place.sentences()
+    place.explainer.forget(("ada", "digits-1"))
+    place.sentences()
+    assert place.api.reads == 2
+    running = Place("running")
+    assert running.sentences() == []
+    assert running.api.reads == 0
+
+
+def test_a_claim_says_why_it_has_no_volume() -> None:
+    """A pod that waits for a claim leads to the claim and to what was said of that."""
+    place = Place("claim-unbound-no-provisioner")
+    assert "example.org/nobody" in place.sentences()[0]
+    assert place.api.reads == 2
+
+
+def test_what_nodes_have_left_is_summed_up_for_who_has_no_room() -> None:
+    """Hundreds of nodes are not counted again and again for pods that only start."""
+    starting, crowded = Place("image-missing"), Place("no-cpu")
+    assert starting.sentences()
+    assert starting.summed_up == 0
+    assert crowded.sentences()
+    assert crowded.summed_up == 1

@@ -1,0 +1,309 @@
+"""What people and programs see of a run."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import msgspec
+import pytest
+import yaml
+
+from tfcluster_magic.backends.base import Limit, LogLine, Options
+from tfcluster_magic.output import report
+from tfcluster_magic.output.documents import document
+from tfcluster_magic.output.run_view import MIME_TYPE, run_bundle, run_view
+from tfcluster_magic.output.text import (
+    PLAIN,
+    Paint,
+    Prefixer,
+    age,
+    cut,
+    one_line,
+    spreadsheet_cell,
+    table,
+    task_names,
+    width,
+)
+from tfcluster_magic.progress.run_progress import Progress
+from tfcluster_magic.spec import (
+    Cause,
+    Event,
+    Metadata,
+    Phase,
+    Program,
+    ProgramKind,
+    Reason,
+    Reclaimed,
+    Replicas,
+    ReplicaSet,
+    Spec,
+    Status,
+    TaskExit,
+    TaskState,
+    TaskStatus,
+    TFCluster,
+    TypeCounts,
+)
+
+NOW = 1_800_000_000.0
+PROGRESS = Progress(step=300, total=1000, steps_per_second=2.5, loss=0.25, eta_seconds=280, at=NOW)
+
+
+def cluster(name: str = "digits", **status: object) -> TFCluster:
+    """A run of 2 workers and 1 parameter server."""
+    state = {"phase": Phase.RUNNING, "reason": Reason.RUNNING, "message": "3 tasks are running."}
+    state |= {
+        "counts": {
+            "worker": TypeCounts(desired=2, running=2),
+            "ps": TypeCounts(desired=1, running=1),
+        }
+    }
+    return TFCluster(
+        metadata=Metadata(name=f"{name}-2", cluster=name, run=2, uid="0" * 36, created_at=NOW - 60),
+        spec=Spec(replicas=ReplicaSet(worker=Replicas(count=2), ps=Replicas(count=1))),
+        status=Status(**(state | status)),  # type: ignore[arg-type]
+    )
+
+
+def test_the_json_of_a_run_reads_back_as_the_same_run() -> None:
+    """`-o json` is the model's own JSON."""
+    run = cluster()
+
+    assert msgspec.json.decode(document(run, "json"), type=TFCluster) == run
+
+
+def test_yaml_says_what_json_says() -> None:
+    """`-o yaml` and `-o json` hold the same data."""
+    run = cluster()
+
+    assert yaml.safe_load(document(run, "yaml")) == json.loads(document(run, "json"))
+
+
+def test_a_list_as_names_is_one_name_a_line() -> None:
+    """`-o name` of several runs can be read by a shell's loop."""
+    assert document([cluster("a"), cluster("b")], "name") == "a-2\nb-2"
+
+
+def test_status_begins_with_one_sentence_and_has_a_row_for_each_task() -> None:
+    """A person reads first what is going on, then who does what."""
+    text = report.status(cluster(), now=NOW)
+
+    assert text.startswith("digits-2 Running: 3 tasks are running.\n")
+    rows = [line.split()[:3] for line in text.splitlines() if line.startswith(("worker-", "ps-"))]
+    assert rows == [
+        ["worker-0", "Running", "0"],
+        ["worker-1", "Running", "0"],
+        ["ps-0", "Running", "0"],
+    ]
+
+
+def test_a_failed_task_has_its_last_words_in_its_row() -> None:
+    """The row of a failed task says how it ended."""
+    ended = TaskExit(cause=Cause.ERROR, finished_at=NOW, exit_code=1, last_lines=("ValueError: x",))
+    run = cluster(
+        phase=Phase.FAILED,
+        attention=(TaskStatus(name="worker-1", state=TaskState.FAILED, restarts=2, exit=ended),),
+        counts={"worker": TypeCounts(desired=2, failed=1, stopped=1), "ps": TypeCounts(desired=1)},
+    )
+    lines = report.status(run, now=NOW).splitlines()
+
+    assert next(line.split() for line in lines if line.startswith("worker-0")) == [
+        "worker-0", "Stopped", "0",
+    ]  # fmt: skip
+    assert "worker-1  Failed   2         failed with exit code 1: ValueError: x" in lines
+
+
+def test_tasks_whose_states_are_not_told_one_by_one_share_a_row() -> None:
+    """Where the record only counts, status claims no more than the counts."""
+    run = cluster(counts={"worker": TypeCounts(desired=2, running=1, succeeded=1)})
+
+    assert "worker-0, worker-1  1 Running, 1 Succeeded" in report.status(run, now=NOW)
+
+
+def test_status_says_what_was_reclaimed_and_when() -> None:
+    """Freed resources are told with their time."""
+    freed = Reclaimed(at=NOW, tasks=("ps-0",), cpu=1.0, memory=2**29)
+
+    assert report.reclaimed(freed, NOW).endswith(": ps-0 (1 CPU, 512Mi)")
+
+
+def test_reclaimed_tasks_are_not_missing() -> None:
+    """A run that succeeded is complete, though its parameter servers have been given back."""
+    done = {
+        "worker": TypeCounts(desired=2, succeeded=2),
+        "ps": TypeCounts(desired=1, stopped=1),
+    }
+
+    assert report.ready(cluster(phase=Phase.SUCCEEDED, counts=done)) == "2/2"
+    assert report.ready(cluster(phase=Phase.STOPPED, counts=done)) == "2/3"
+
+
+def test_a_program_cannot_move_the_cursor_through_a_message() -> None:
+    """Control characters of a program's last words never reach a terminal by status or list."""
+    run = cluster(
+        message="bad \x1b[2J\x07thing\r\nline",
+        events=(Event(at=NOW, reason="x", message="\x1b]0;title\x07"),),
+    )
+    shown = report.status(run, now=NOW) + report.listing([run], now=NOW)
+
+    assert "\x1b" not in shown
+    assert "\x07" not in shown
+    assert "\r" not in shown
+
+
+class _Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.tags.add(tag)
+
+
+def test_html_escapes_everything_that_is_not_ours() -> None:
+    """A message, a warning, a note or a path with HTML in it is shown as text."""
+    evil = "<script>alert(1)</script><img src=x>"
+    run = cluster(message=evil, warnings=(evil,), paths={"output": evil})
+    parser = _Tags()
+    parser.feed(run_bundle(run, notes=[evil])["text/html"])
+
+    assert parser.tags == {"div", "strong", "span", "code"}
+
+
+def test_the_bundle_says_as_of_when_and_carries_the_run() -> None:
+    """Text, HTML with its time, and for the Lab extension what a page gets from the server."""
+    made = run_bundle(cluster(), PROGRESS, ["no output since 22:41 from worker-0"])
+    drawn = made[MIME_TYPE]
+
+    assert set(made) == {"text/plain", "text/html", MIME_TYPE}
+    assert "as of" in made["text/html"]
+    assert "progress: step 300/1000" in made["text/html"]
+    assert "no output since 22:41 from worker-0" in made["text/html"]
+    assert (drawn.pop("kind"), drawn.pop("at") > NOW - 1e9) == ("Run", True)
+    assert drawn == run_view(cluster(), PROGRESS, ["no output since 22:41 from worker-0"])
+    assert "%tfcluster logs -f digits-2" in made["text/plain"]
+
+
+def test_a_notebook_holds_no_program_and_no_number_that_json_lacks() -> None:
+    """The bundle stays small beside a large program, and a diverged loss does not break it."""
+    program = Program(
+        kind=ProgramKind.CELL,
+        source="cell",
+        entrypoint="cell.py",
+        sha256="0" * 64,
+        files={"cell.py": base64.b64encode(b"x" * 60_000).decode()},
+    )
+    diverged = replace(PROGRESS, loss=math.nan, history=((1, math.inf),))
+    run = msgspec.structs.replace(cluster(), spec=Spec(program=program))
+    drawn = run_bundle(run, diverged)[MIME_TYPE]
+
+    assert len(json.dumps(drawn, allow_nan=False)) < 4000
+    assert "files" not in drawn["cluster"]["spec"]["program"]
+    assert drawn["progress"]["loss"] is None
+
+
+def test_every_line_of_the_stream_names_its_task() -> None:
+    """Names are padded to one width, so that the output stays in columns."""
+    show = Prefixer(["worker-0", "ps-0"], PLAIN)
+
+    assert show(LogLine("ps-0", "step 1")) == "ps-0     | step 1"
+    assert show(LogLine("worker-0", "")) == "worker-0 |"
+
+
+def test_a_progress_bar_is_shown_as_its_last_state() -> None:
+    """A line that rewrites itself with carriage returns does not wipe out its prefix."""
+    show = Prefixer(["worker-0"], PLAIN)
+
+    assert show(LogLine("worker-0", "1/3\r2/3\r3/3\r")) == "worker-0 | 3/3"
+
+
+@pytest.mark.parametrize(
+    ("printed", "shown"),
+    [
+        ("\x1b[31mred\x1b[0m", "\x1b[31mred\x1b[0m"),
+        ("\x1b[1;31mred and open", "\x1b[1;31mred and open\x1b[0m"),
+        ("\x1b[2J\x1b[Hgone\x1b[3A", "gone"),
+        ("\x1b]0;title\x07a\x1b]52;c;aGk=\x1b\\b", "ab"),
+        ("\x1bPq#0\x1b\\a\x1b(0b\x1bc\x9b2Jc\x07\x08", "ab2Jc"),
+        ("\x1b[31", "31"),
+        ("\x1b]8;;http://evil.example\x1b\\a link\x1b]8;;\x1b\\", "a link"),
+        ("a\u202egpj.exe\u2066b\u2069\u200f\u2028c", "agpj.exebc"),
+    ],
+)
+def test_a_line_does_nothing_to_the_terminal_but_colour_itself(printed: str, shown: str) -> None:
+    """What a program prints cannot wipe the screen, set the title or fill the clipboard."""
+    show = Prefixer(["w"], Paint(enabled=False))
+
+    assert show(LogLine("w", printed)) == f"w | {shown}"
+
+
+def test_no_cell_of_a_spreadsheet_is_a_formula() -> None:
+    """Whatever a name begins with, a spreadsheet shows it as text."""
+    for name in ("=1+1", "+1", "-1", "@A1", " =1", "\t=1", "\r=1"):
+        assert spreadsheet_cell(name).startswith("'")
+    assert spreadsheet_cell("ada\x1b[2J") == "ada"
+
+
+def test_without_prefix_a_line_is_as_it_was_printed() -> None:
+    """`--no-prefix` changes nothing."""
+    assert Prefixer(["w"], PLAIN, prefix=False)(LogLine("w", " a\rb ")) == " a\rb "
+
+
+def test_tasks_have_colours_of_their_own() -> None:
+    """Two tasks of a small cluster never have the same colour."""
+    show = Prefixer(task_names(cluster()), Paint(enabled=True))
+    starts = {show(LogLine(task, "x")).split(task)[0] for task in task_names(cluster())}
+
+    assert len(starts) == 3
+
+
+def test_list_is_cut_to_the_terminal_and_only_there() -> None:
+    """A long reason is cut on a terminal and whole in a pipe."""
+    run = cluster(message="word " * 60)
+
+    assert max(map(width, report.listing([run], now=NOW, most=80).splitlines())) <= 80
+    assert "word " * 59 in report.listing([run], now=NOW)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0, "0s"), (119, "119s"), (120, "2m"), (7500, "2h5m"), (7200, "2h"), (200000, "2d")],
+)
+def test_age_is_rough(seconds: float, shown: str) -> None:
+    """An age has one unit or two."""
+    assert age(seconds) == shown
+
+
+def test_wide_characters_take_two_columns() -> None:
+    """A table with Chinese text stays in columns."""
+    lines = table(("A", "B"), [("数字", "x"), ("ab", "y")]).splitlines()
+
+    assert {
+        width(line[: line.index(mark)]) for line, mark in zip(lines[1:], "xy", strict=True)
+    } == {6}
+    assert cut("数字数字", 5) == "数字…"
+
+
+def test_clean_leaves_text_alone() -> None:
+    """Ordinary text, of any language, passes unchanged."""
+    assert one_line("Ein Würfel · 数字") == "Ein Würfel · 数字"
+
+
+def test_options_say_what_is_free() -> None:
+    """Every resource has what is free and what there is."""
+    gib = 2.0**30
+    text = report.options(
+        Options(
+            backend="local",
+            cpu=Limit(total=2, free=1.5),
+            memory=Limit(total=8 * gib, free=2 * gib),
+            gpu=Limit(total=0, free=0),
+        )
+    )
+
+    assert "CPU cores  1.5   2" in text
+    assert "memory     2Gi   8Gi" in text

@@ -1,0 +1,59 @@
+"""Parsing while something else parses."""
+
+from __future__ import annotations
+
+import ast
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tfcluster_magic.program.inspection import parse_python, retry_parsing
+
+CONTENT = Path(__file__).read_bytes() * 4
+
+
+@contextmanager
+def disturbed(times: int) -> Iterator[list[int]]:
+    """Parse something else in the middle of what is parsed now, so many times.
+
+    A collection is where Python lets others run while it makes a tree, as it does for threads.
+    """
+    left = list(range(times))
+
+    def parse(phase: str, _info: object) -> None:
+        if left and phase == "start":
+            left.pop()
+            ast.parse("a = b")
+
+    before = gc.get_threshold()
+    gc.callbacks.append(parse)
+    gc.set_threshold(50)
+    try:
+        yield left
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(parse)
+
+
+def test_a_program_is_parsed_while_others_parse() -> None:
+    """A tree is whole although something else was parsed while it was made."""
+    whole = ast.dump(ast.parse(CONTENT))
+
+    with disturbed(5) as left:
+        tree = parse_python(CONTENT)
+
+    assert not left
+    assert ast.dump(tree) == whole
+
+
+def test_an_error_that_stays_is_not_hidden() -> None:
+    """What fails each time fails in the end."""
+    with pytest.raises(SystemError, match="always"):
+        retry_parsing(_fail)
+
+
+def _fail() -> None:
+    raise SystemError("always")

@@ -1,0 +1,103 @@
+"""Whether a cluster fits, from numbers alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfcluster_magic.errors import Problem
+from tfcluster_magic.quota.preflight import AvailableResources, Limit, check_fit
+from tfcluster_magic.spec import Mode, Replicas, ReplicaSet, Resources, Spec
+
+GIB = 2.0**30
+
+
+def room(
+    cpu: float = 8, memory: float = 10, gpu: float = 0, used: float = 0, **more: object
+) -> AvailableResources:
+    """A machine with so many cores, GiB and GPUs, of which `used` GiB are taken."""
+    return AvailableResources(
+        cpu=Limit(total=cpu, free=cpu),
+        memory=Limit(total=memory * GIB, free=(memory - used) * GIB),
+        gpu=Limit(total=gpu, free=gpu),
+        **{"max_tasks": 20, **more},  # type: ignore[arg-type]
+    )
+
+
+def cluster(resources: Resources, mode: Mode = Mode.BETWEEN_GRAPH, **counts: int) -> Spec:
+    """A cluster of tasks with the same resources each."""
+    replicas = {t: Replicas(count=n, resources=resources) for t, n in counts.items()}
+    return Spec(mode=mode, replicas=ReplicaSet(**replicas))
+
+
+def told(spec: Spec, there: AvailableResources) -> list[str]:
+    """What stands against it, as a person reads it."""
+    return [str(problem) for problem in check_fit(spec, there).problems]
+
+
+def test_what_fits_is_not_refused() -> None:
+    """A cluster that takes exactly what is free goes through without a word."""
+    verdict = check_fit(cluster(Resources(cpu=2, memory="2Gi"), worker=4, ps=1), room(cpu=10))
+    assert verdict.problems == verdict.warnings == ()
+
+
+def test_the_number_that_fits_is_named() -> None:
+    """Memory beyond what is free is refused with the number of workers that would fit."""
+    (text,) = told(cluster(Resources(memory="2Gi"), worker=6), room(memory=9))
+    assert "4 workers of 2Gi fit, 6 were asked" in text
+    assert "use --workers 4, or less memory for each" in text
+
+
+def test_other_tasks_are_counted_first() -> None:
+    """The type that asks for most gives way; what the others need is taken off before."""
+    (text,) = told(cluster(Resources(memory="2Gi"), worker=6, ps=2), room(memory=9))
+    assert "2 workers of 2Gi fit" in text
+    (text,) = told(cluster(Resources(memory="2Gi"), worker=1, ps=6), room(memory=4))
+    assert "1 ps of 2Gi fits, 6 were asked: use --ps 1" in text
+
+
+def test_when_not_even_one_fits() -> None:
+    """When no number fits, the message says what is free, and who has the rest."""
+    held = {"digits-1": 3 * GIB, "idle-1": 0.0}
+    there = room(memory=4, used=3, held=held)
+    (text,) = told(cluster(Resources(memory="2Gi"), worker=1), there)
+    assert "1Gi of 4Gi is free (taken by digits-1 3Gi)" in text
+    assert "idle-1" not in text
+    assert "less memory for each" in text
+
+
+def test_gpus() -> None:
+    """GPUs beyond what is free are refused like memory; where there are none, that is said."""
+    spec = cluster(Resources(gpu=1), worker=3)
+    (text,) = told(spec, room(gpu=2))
+    assert "2 workers of 1 GPU fit, 3 were asked: use --workers 2" in text
+    (text,) = told(spec, room())
+    assert "no GPU" in text
+
+
+def test_cpu_is_only_a_warning() -> None:
+    """CPU is shared, so more than there is goes through, with a warning."""
+    verdict = check_fit(cluster(Resources(cpu=4), worker=3), room(cpu=8))
+    assert verdict.problems == ()
+    assert verdict.warnings[0].startswith("12 CPU cores are asked for and this machine has 8")
+
+
+def test_tasks_without_a_limit_are_warned_of() -> None:
+    """Tasks without a memory limit that TensorFlow alone would not fit for give a warning."""
+    verdict = check_fit(cluster(Resources(), worker=4), room(memory=1))
+    assert verdict.problems == ()
+    assert "4 tasks without a memory limit" in verdict.warnings[0]
+    assert check_fit(cluster(Resources(), Mode.IN_GRAPH, worker=4), room(memory=1)).warnings == ()
+
+
+@pytest.mark.parametrize("count", [21, 1000])
+def test_too_many_tasks(count: int) -> None:
+    """More tasks than run here are refused with the most that do."""
+    (text,) = told(cluster(Resources(), worker=count), room(memory=10**6))
+    assert "at most 20 tasks run here" in text
+
+
+def test_every_problem_is_told_at_once() -> None:
+    """Obstacles of the place and everything scarce are told together."""
+    obstacle = Problem("log folder", "/log", "it cannot be written")
+    spec = cluster(Resources(memory="20Gi", gpu=2), worker=21)
+    assert len(told(spec, room(gpu=1, obstacles=(obstacle,)))) == 4

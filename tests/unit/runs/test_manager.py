@@ -1,0 +1,247 @@
+"""The one door to clusters, through the real local backend; no program needs TensorFlow."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from support.polling import wait_until
+from support.project import ROOT
+from support.run_manager import HELLO, here, left_behind, manager
+from traitlets import TraitError
+
+from tfcluster_magic import ClusterManager
+from tfcluster_magic.errors import (
+    ClusterFailed,
+    Conflict,
+    NameTaken,
+    NotFound,
+    PreflightRefused,
+    WaitTimeout,
+)
+from tfcluster_magic.progress.observer import silence
+from tfcluster_magic.runs.manager import Until
+from tfcluster_magic.spec import Phase, TFCluster
+
+__all__ = ["here", "manager"]  # fixtures, as if written here
+
+
+def test_a_launched_program_runs_on_every_task(manager: ClusterManager) -> None:
+    """Launch, wait, read the output: the whole of the Python interface in three lines."""
+    run = manager.launch("hello.py", workers=2, ps=0)
+    ended = manager.wait(run.metadata.name, 180)
+
+    assert ended.status.phase is Phase.SUCCEEDED
+    lines = {(line.task, line.text) for line in manager.logs("hello") if line}
+    assert lines == {("worker-0", "hello from worker-0"), ("worker-1", "hello from worker-1")}
+
+
+def test_a_large_program_runs_and_its_snapshot_stays(
+    manager: ClusterManager, here: Path, own_folders: Path
+) -> None:
+    """A program beyond what a record holds is kept in the workspace, for reruns."""
+    (here / "large.py").write_text(HELLO + "#" * 200_000)
+    run = manager.launch("large.py", workers=1)
+    manager.wait(run.metadata.name, 180)
+    (here / "large.py").unlink()
+    again = manager.rerun("large")
+
+    assert manager.wait(again.metadata.name, 180).status.phase is Phase.SUCCEEDED
+    assert [*(own_folders / "tfcluster" / ".tfcluster" / "code").iterdir()]
+
+
+def test_a_refused_launch_of_a_large_program_leaves_no_snapshot(
+    manager: ClusterManager, here: Path, own_folders: Path
+) -> None:
+    """A launch without room takes its snapshot with it."""
+    (here / "large.py").write_text(HELLO + "#" * 200_000)
+    with pytest.raises(PreflightRefused, match="GPU"):
+        manager.launch("large.py", gpu=64)
+
+    assert not [path for path in left_behind(own_folders) if "code/" in path]
+    assert manager.list() == []
+
+
+def test_a_name_that_is_taken_is_refused_and_a_derived_one_makes_way(
+    manager: ClusterManager,
+) -> None:
+    """Two launches of one given name collide; of one program they do not."""
+    manager.launch("sleep.py", workers=1, name="mine")
+    with pytest.raises(NameTaken, match="mine"):
+        manager.launch("sleep.py", workers=1, name="mine")
+    first = manager.launch("sleep.py", workers=1)
+    second = manager.launch("sleep.py", workers=1)
+
+    assert first.metadata.cluster == "sleep"
+    assert second.metadata.cluster != "sleep"
+
+
+def test_waiting_for_a_failed_run_raises_with_the_cause(
+    manager: ClusterManager, here: Path
+) -> None:
+    """Who waits learns which task failed and why."""
+    (here / "bad.py").write_text("raise ValueError('no such column')\n")
+    run = manager.launch("bad.py", workers=1)
+    with pytest.raises(ClusterFailed, match=r"bad-1 failed: worker-0 .*no such column"):
+        manager.wait(run.metadata.name, 180)
+
+
+def test_waiting_in_vain_raises_and_the_run_goes_on(manager: ClusterManager) -> None:
+    """A timeout bounds the wait, never the run."""
+    run = manager.launch("sleep.py", workers=1)
+    with pytest.raises(WaitTimeout, match="It goes on"):
+        manager.wait(run.metadata.name, 0.2)
+
+    assert manager.status("sleep").active
+
+
+def test_waiting_for_a_stopped_run_raises_with_the_reason(manager: ClusterManager) -> None:
+    """A run that somebody else stopped is no success to who waits."""
+    run = manager.launch("sleep.py", workers=1)
+    manager.wait(run.metadata.name, 180, until=Until.READY)
+    threading.Timer(0.2, manager.stop, (run.metadata.name, "the room is needed")).start()
+    with pytest.raises(ClusterFailed, match="the room is needed"):
+        manager.wait(run.metadata.name, 180)
+
+
+def test_a_rerun_is_the_same_snapshot_even_when_the_file_changed(
+    manager: ClusterManager, here: Path
+) -> None:
+    """Editing the file does not change what a rerun runs; options of the rerun do."""
+    manager.wait(manager.launch("hello.py", workers=2).metadata.name, 60)
+    (here / "hello.py").write_text("raise SystemExit(1)\n")
+    again = manager.rerun("hello", workers=1, arguments=["x"])
+    ended = manager.wait(again.metadata.name, 180)
+
+    assert ended.metadata.name == "hello-2"
+    assert ended.spec.replicas.worker.count == 1
+    assert ended.spec.program is not None
+    assert ended.spec.program.arguments == ("x",)
+
+
+def test_a_rerun_can_resume_and_take_another_name(manager: ClusterManager) -> None:
+    """`--resume` names the run whose checkpoints are used, `--name` the new cluster."""
+    manager.wait(manager.launch("hello.py", workers=1).metadata.name, 60)
+    plan = manager.plan_rerun("hello", resume=True, name="other")
+
+    assert plan.cluster.spec.resume_from == "hello-1"
+    assert plan.cluster.metadata.name == "other-1"
+
+
+def test_list_shows_the_newest_run_of_each_name_and_all_runs_when_asked(
+    manager: ClusterManager,
+) -> None:
+    """A name that was launched many times takes one line."""
+    for _ in range(2):
+        manager.wait(manager.launch("hello.py", workers=1).metadata.name, 60)
+    manager.launch("sleep.py", workers=1)
+
+    assert _names(manager.list()) == ["sleep-1", "hello-2"]
+    assert _names(manager.list(all_runs=True)) == ["sleep-1", "hello-2", "hello-1"]
+    assert _names(manager.list(["hello"], all_runs=True)) == ["hello-2", "hello-1"]
+
+
+def _names(runs: list[TFCluster]) -> list[str]:
+    return [run.metadata.name for run in runs]
+
+
+def test_following_the_output_ends_with_the_run_and_not_with_its_parameter_servers(
+    manager: ClusterManager, here: Path
+) -> None:
+    """After the workers' success nobody waits 30 s for the parameter servers to be reclaimed."""
+    (here / "train.py").write_text(
+        "import os, time\nprint('start', flush=True)\n"
+        "time.sleep(600 if os.environ['TFCLUSTER_TASK_TYPE'] == 'ps' else 0.5)\nprint('end')\n"
+    )
+    run = manager.launch("train.py", workers=1, ps=1, reclaim_after="10m")
+    lines = [line for line in manager.logs(run.metadata.name, follow=True) if line]
+
+    assert [x.text for x in lines if x.task == "worker-0"] == ["start", "end"]
+    assert manager.status("train").status.released_at is None
+
+
+def test_deleting_a_run_stops_it_first_and_removes_its_output_when_asked(
+    manager: ClusterManager, own_folders: Path
+) -> None:
+    """After delete with logs nothing is left of a run that was going on."""
+    manager.launch("sleep.py", workers=1)
+    manager.delete("sleep", with_logs=True)
+
+    with pytest.raises(NotFound):
+        manager.status("sleep-1")
+    assert not (own_folders / "tfcluster" / "log" / "sleep").exists()
+
+
+def test_a_program_cluster_cannot_be_connected_to(manager: ClusterManager) -> None:
+    """Connect says why not, and what would work."""
+    manager.launch("sleep.py", workers=1)
+    with pytest.raises(Conflict, match=r"--mode in-graph"):
+        manager.reachable("sleep")
+
+
+def test_an_in_graph_cluster_is_reachable_when_all_ports_accept(manager: ClusterManager) -> None:
+    """The addresses of the record are those that a client connects to."""
+    manager.launch(mode="in-graph", workers=1, ps=1)
+    cluster = manager.reachable("in-graph", 60)
+
+    assert {kind: len(hosts) for kind, hosts in cluster.status.addresses.items()} == {
+        "worker": 1,
+        "ps": 1,
+    }
+
+
+def test_an_unknown_backend_is_refused_with_those_there_are() -> None:
+    """A wrong configuration says what is allowed."""
+    with pytest.raises(TraitError, match="local"):
+        ClusterManager(backend_name="cloud")
+
+
+def test_the_managers_folders_go_before_the_environments(own_folders: Path, here: Path) -> None:
+    """`state_dir` and `log_dir` of a configuration decide where runs and their output are."""
+    manager = ClusterManager(
+        state_dir=str(own_folders / "s"), log_dir=str(own_folders / "l"), data_dir="d"
+    )
+    manager.wait(manager.launch("hello.py", workers=1).metadata.name, 60)
+
+    assert (own_folders / "s" / "runs" / "hello").is_dir()
+    assert (own_folders / "l" / "hello" / "1").is_dir()
+    assert manager.options().data_dir == str(here / "d")
+
+
+def test_a_silent_task_is_told(manager: ClusterManager) -> None:
+    """After five minutes without output status says since when, and of whom."""
+    run = manager.launch("sleep.py", workers=2)
+    cluster = manager.wait(run.metadata.name, 180, until=Until.READY)
+    wait_until(lambda: all(_log(cluster, i).stat().st_size for i in (0, 1)))
+    os.utime(_log(cluster, 1), (0, time.time() - 400))
+
+    assert silence(cluster, time.time()) is not None
+    assert "from worker-1" in str(silence(cluster, time.time()))
+    assert silence(cluster, time.time() - 400) is None
+
+
+def _log(cluster: TFCluster, index: int) -> Path:
+    return Path(cluster.status.paths["logs"]) / f"worker-{index}.log"
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    """Neither IPython, TensorFlow, jinja2 nor asyncio is there after the manager is imported."""
+    heavy = "IPython tensorflow jinja2 asyncio yaml http.client tfcluster_magic.program"
+    script = (
+        "import sys; from tfcluster_magic import ClusterManager; ClusterManager(); "
+        f"print([m for m in '{heavy}'.split() if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
+
+    assert done.stdout.strip() == "[]"

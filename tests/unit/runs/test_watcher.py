@@ -1,0 +1,133 @@
+"""What the feed knows when a verb and the watch tell of the same run, in any order."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tfcluster_magic import ClusterManager
+from tfcluster_magic.backends.base import Removed
+from tfcluster_magic.backends.local.backend import LocalBackend
+from tfcluster_magic.runs.watcher import RunWatcher, WatchedRun
+from tfcluster_magic.spec import Metadata, Phase, Reason, Spec, Status, Stop, TFCluster
+
+
+class Told(LocalBackend):
+    """A backend whose watch tells what a test says, when it says it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: queue.Queue[Any] = queue.Queue()
+        self._taken = threading.Semaphore(0)
+
+    def say(self, *changes: TFCluster | Removed | None) -> None:
+        """Tell these, and wait until the last has been taken."""
+        for change in (*changes, None):
+            self._said.put(change)
+        for _ in (*changes, None):
+            assert self._taken.acquire(timeout=120)
+
+    def end(self) -> None:
+        """Let the watch see that nobody listens."""
+        self._said.put(None)
+
+    def watch(self, ref: str | None = None) -> Iterator[Any]:
+        yield None
+        while True:
+            yield self._said.get()
+            self._taken.release()  # the feed is back for more
+
+
+@pytest.fixture
+def backend() -> Told:
+    return Told()
+
+
+@pytest.fixture
+def heard() -> list[tuple[str, WatchedRun | None]]:
+    """What a listener has been told."""
+    return []
+
+
+@pytest.fixture
+def feed(backend: Told, heard: list[tuple[str, WatchedRun | None]]) -> Iterator[RunWatcher]:
+    made = RunWatcher(ClusterManager(backend=backend))
+    end = made.listen(lambda name, known: heard.append((name, known)))
+    backend.say(None)
+    heard.clear()
+    yield made
+    end()
+    backend.end()
+
+
+def run(uid: str = "first", phase: Phase = Phase.RUNNING) -> TFCluster:
+    return TFCluster(
+        metadata=Metadata(name="digits-1", cluster="digits", run=1, uid=uid, created_at=1.0),
+        spec=Spec(),
+        status=Status(phase=phase, reason=Reason.RUNNING),
+    )
+
+
+def asked_to_end(before: TFCluster) -> TFCluster:
+    return replace(before, spec=replace(before.spec, stop=Stop(reason="enough", at=2.0)))
+
+
+def phases(heard: list[tuple[str, WatchedRun | None]]) -> list[str]:
+    return [k.cluster.status.phase.value if k else "removed" for _, k in heard]
+
+
+def test_what_a_verb_answers_is_known_at_once(
+    feed: RunWatcher, backend: Told, heard: list[tuple[str, WatchedRun | None]]
+) -> None:
+    """Who listens hears of a verb's answer before the watch does, and then not again."""
+    feed.learn(run())
+    assert feed.known()["digits-1"].cluster == run()
+    backend.say(run())
+    assert phases(heard) == ["Running"]
+
+
+def test_an_end_is_not_taken_back(
+    feed: RunWatcher, backend: Told, heard: list[tuple[str, WatchedRun | None]]
+) -> None:
+    """A record that the watch had read before a stop, or before the end, changes nothing."""
+    stopping = asked_to_end(run())
+    over = asked_to_end(run(phase=Phase.STOPPED))
+    backend.say(run())
+    feed.learn(stopping)
+    backend.say(run())
+    assert feed.known()["digits-1"].cluster == stopping
+    backend.say(over)
+    feed.learn(stopping)
+    assert feed.known()["digits-1"].cluster == over
+    assert phases(heard) == ["Running", "Running", "Stopped"]
+
+
+def test_a_removed_run_does_not_come_back(
+    feed: RunWatcher, backend: Told, heard: list[tuple[str, WatchedRun | None]]
+) -> None:
+    """A run that a verb has removed stays so, whatever the watch had read of it before."""
+    backend.say(run())
+    feed.removed("digits-1", "first")
+    backend.say(run(phase=Phase.STOPPED), Removed("digits-1"))
+    assert feed.known() == {}
+    assert phases(heard) == ["Running", "removed"]
+
+
+def test_a_name_that_is_used_again_is_another_run(
+    feed: RunWatcher, backend: Told, heard: list[tuple[str, WatchedRun | None]]
+) -> None:
+    """That the first run of a name is gone, told late, does not touch the second."""
+    backend.say(run())
+    feed.removed("digits-1", "first")
+    feed.learn(run("second"))
+    backend.say(Removed("digits-1"), run("second"))
+    feed.removed("digits-1", "first")
+    assert feed.known()["digits-1"].cluster.metadata.uid == "second"
+    assert phases(heard) == ["Running", "removed", "Running"]
+    backend.say(Removed("digits-1"))
+    assert phases(heard)[-1] == "removed"

@@ -1,0 +1,213 @@
+"""TensorFlow listens on loopback only: in tasks, and in a kernel that runs already."""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+import sys
+import textwrap
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from support import elf
+from support.guard_clients import CLIENT
+from support.loopback_attack import NEIGHBOUR
+
+from tfcluster_magic.errors import TFClusterError
+from tfcluster_magic.spec import task_file
+
+SOURCE = Path(task_file.__file__).with_name("runtime") / "loopback_guard.c"
+# What listens, as (address, port) in hexadecimal, of this process alone.
+LISTENING = """
+def listening():
+    import os
+    own = set()
+    for fd in os.listdir("/proc/self/fd"):
+        try: own.add(os.readlink("/proc/self/fd/" + fd)[8:-1])
+        except OSError: pass
+    rows = [row.split() for t in ("tcp", "tcp6") for row in open("/proc/net/" + t)]
+    return [r[1] for r in rows if r[3] == "0A" and r[9] in own]
+"""
+
+
+def python(script: str, **env: str) -> list[object]:
+    """What a fresh Python prints as JSON, one value a line."""
+    import os
+
+    done = subprocess.run(
+        [sys.executable, "-c", LISTENING + textwrap.dedent(script)],
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **env},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines() if line[:1] in '[{"0123456789']
+
+
+@pytest.fixture(scope="module")
+def guard() -> str:
+    """The guard as the package builds it."""
+    path = task_file.guard_path()
+    assert path, "the package is installed without its guard"
+    return path
+
+
+def test_source_is_clean(tmp_path: Path) -> None:
+    """The guard compiles without a warning."""
+    command = ["cc", "-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Werror"]
+    subprocess.run([*command, "-o", str(tmp_path / "g.so"), str(SOURCE), "-ldl"], check=True)
+
+
+@pytest.mark.parametrize(
+    ("family", "asked", "got"),
+    [
+        ("AF_INET", "0.0.0.0", "127.0.0.1"),
+        ("AF_INET", "127.0.0.2", "127.0.0.2"),
+        ("AF_INET6", "::ffff:0.0.0.0", "::ffff:127.0.0.1"),
+        ("AF_INET6", "::1", "::1"),
+    ],
+)
+def test_wildcard_becomes_loopback(guard: str, family: str, asked: str, got: str) -> None:
+    """A socket that asks for every address gets loopback; one that names an address gets it."""
+    script = f"""
+        import json, socket
+        s = socket.socket(socket.{family}); s.bind(({asked!r}, 0))
+        print(json.dumps(s.getsockname()[0]))
+    """
+    assert python(script, LD_PRELOAD=guard) == [got]
+
+
+def test_other_sockets_pass(guard: str) -> None:
+    """Both kinds of v6 wildcard are guarded; datagrams and sockets of the file system are not."""
+    script = """
+        import json, os, socket, tempfile
+        def name(family, kind, address, only=None):
+            s = socket.socket(family, kind)
+            if only is not None: s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, only)
+            s.bind(address); return s.getsockname()
+        print(json.dumps([
+            name(socket.AF_INET6, socket.SOCK_STREAM, ("::", 0), 0)[0],
+            name(socket.AF_INET6, socket.SOCK_STREAM, ("::", 0), 1)[0],
+            name(socket.AF_INET, socket.SOCK_DGRAM, ("0.0.0.0", 0))[0],
+            os.path.basename(name(socket.AF_UNIX, socket.SOCK_STREAM, tempfile.mkdtemp() + "/s")),
+        ]))
+    """
+    assert python(script, LD_PRELOAD=guard) == [["::ffff:127.0.0.1", "::1", "0.0.0.0", "s"]]
+
+
+@pytest.mark.cluster
+def test_kernel_that_runs_already(guard: str) -> None:
+    """After guard_this_process() TensorFlow listens on loopback only, and hears no other account;
+    other sockets do as asked.
+    """
+    script = """
+        import json, os, socket, subprocess, sys
+        assert "LD_PRELOAD" not in os.environ
+        from tfcluster_magic.spec.task_file import guard_this_process
+        print(guard_this_process())
+        import tensorflow as tf
+        print(json.dumps([guard_this_process(), guard_this_process()]))
+        server = tf.distribute.Server({"worker": ["localhost:0"]}, job_name="worker", task_index=0)
+        print(json.dumps([row.rpartition(":")[0] for row in listening()]))
+        links = [os.readlink(link.path) for link in os.scandir("/proc/self/fd") if link.is_symlink()
+                 and os.path.lexists(link.path)]
+        print(json.dumps(sorted({link for link in links if "io_uring" in link})))
+        with tf.compat.v1.Session(server.target, graph=tf.Graph()) as session:
+            with session.graph.as_default():
+                print(session.run(tf.constant(42)))
+        accounts = [os.geteuid()] + [int(os.environ["NEIGHBOUR"])] * (os.geteuid() == 0)
+        client, port = os.environ["CLIENT"], server.target.rpartition(":")[2]
+        print(json.dumps([
+            subprocess.run(
+                [sys.executable, "-I", "-S", "-c", client, str(account), "127.0.0.1", port],
+                stdout=subprocess.PIPE, check=True,
+            ).stdout.strip() != b""
+            for account in accounts
+        ]))
+        own = socket.socket(); own.bind(("0.0.0.0", 0)); print(json.dumps(own.getsockname()[0]))
+        os._exit(0)
+    """
+    told = {"CLIENT": CLIENT, "NEIGHBOUR": str(NEIGHBOUR)}
+    before, after, addresses, rings, answer, hears, own = python(script, **told)
+    assert before == 0
+    assert isinstance(after, list)
+    assert after[0] == after[1] >= 1
+    assert addresses == ["0000000000000000FFFF00000100007F"]
+    assert rings == []
+    assert answer == 42
+    assert hears == [True, False][: len(hears)]
+    assert own == "0.0.0.0"
+
+
+GUARDED = {"bind", "listen", "accept", "accept4"}
+# jump slot, data slot, pointer: what the guard redirects in a running process
+REDIRECTED = {"x86_64": {7, 6, 1}, "aarch64": {1026, 1025, 257}}[platform.machine()]
+# socket, accept, bind, listen, accept4, io_uring_setup, _enter and _register, pidfd_getfd on x86_64
+WAYS_IN = {41, 43, 49, 50, 288, 425, 426, 427, 438}
+
+
+def other_ways_in(path: Path) -> list[str]:
+    """Return how a library could accept connections past the guard."""
+    library = elf.Library(path)
+    found = [
+        f"{name} in a relocation of type {kind} + {addend}"
+        for name in sorted(GUARDED)
+        for _slot, kind, addend in library.slots(name)
+        if kind not in REDIRECTED or addend
+    ]
+    others = ("io_uring_", "__libc_accept", "pidfd_getfd", "socketcall")
+    found += [name for name in library.imports if name.startswith(others)]
+    if library.bytes.find(b"io_uring") >= 0:
+        found.append("the word io_uring")
+    if platform.machine() == "x86_64":
+        numbers = library.calls_by_number()
+        found += [f"syscall({number})" for number in numbers if number is None or number in WAYS_IN]
+        found += ["a system call without the C library"] * library.raw_calls()
+    return found
+
+
+def test_tensorflow_and_grpc_have_no_other_way_in() -> None:
+    """TensorFlow's and gRPC's libraries accept connections only by calls that the guard answers."""
+    packages = [Path(str(find_spec(name).origin)).parent for name in ("tensorflow", "grpc")]  # type: ignore[union-attr]
+    paths = {path for package in packages for path in package.rglob("*.so*")}
+    servers = {path for path in paths if "accept4" in elf.Library(path).imports}
+    assert {path.name.partition(".")[0] for path in servers} >= {"libtensorflow_cc", "cygrpc"}
+    assert {path.name: ways for path in paths if (ways := other_ways_in(path))} == {}
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="reads the code of one machine")
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("syscall(425, 8, 0)", "syscall(425)"),
+        ("syscall(number, 0, 0)", "syscall(None)"),
+        ('({ long r; __asm__("syscall" : "=a"(r) : "0"(43)); r; })', "a system call without"),
+        ("io_uring_setup()", "io_uring_setup"),
+        ("(long)*pointer", "accept in a relocation of type 1 + 8"),
+    ],
+)
+def test_another_way_in_is_found(tmp_path: Path, call: str, said: str) -> None:
+    """The test above finds a way past the guard in a library that has one."""
+    source, library = tmp_path / "way.c", tmp_path / "way.so"
+    pointer = "const char *pointer = (const char *)accept + 8;" if "pointer" in call else ""
+    source.write_text(
+        "long syscall(long, ...); long io_uring_setup(void); int accept(int, void *, void *);"
+        f"{pointer} long way(volatile long *at) {{ long number = *at; return {call} + !number; }}"
+    )
+    subprocess.run(["cc", "-w", "-shared", "-fPIC", "-O2", "-o", library, source], check=True)
+    assert any(way.startswith(said) for way in other_ways_in(library))
+
+
+def test_missing_guard_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without its library the guard is an error that says what is exposed and how to build it."""
+    monkeypatch.setattr(task_file, "_GUARD_LIBRARY", tmp_path / "libloopback_guard.so")
+    assert task_file.guard_path() is None
+    with pytest.raises(TFClusterError, match=r"every network address.*build it: cc -shared"):
+        task_file.guard_this_process()
+    (tmp_path / "libloopback_guard.so").write_text("not a library")
+    with pytest.raises(TFClusterError, match="cannot be used here"):
+        task_file.guard_this_process()

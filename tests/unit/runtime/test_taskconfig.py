@@ -1,0 +1,177 @@
+"""TF_CONFIG, flags and defaults: what they are, and that a task gets what the package shows."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.task_process import RUNTIME
+
+from tfcluster_magic.runtime import tf_config
+
+ADDRESSES = {
+    "chief": ["c:1"],
+    "worker": ["w:1", "w:2"],
+    "ps": ["p:1"],
+    "evaluator": ["e:1"],
+}
+COUNTS = {kind: len(hosts) for kind, hosts in ADDRESSES.items()}
+FLAGS = ("ps_hosts", "worker_hosts", "job_name", "task_index", "data_dir", "log_path")
+
+
+def test_every_type_has_its_place() -> None:
+    """Each task is told the whole cluster and which one of it it is."""
+    told = tf_config.build(ADDRESSES, "worker", 1)
+    assert told == {
+        "cluster": {"chief": ["c:1"], "worker": ["w:1", "w:2"], "ps": ["p:1"]},
+        "task": {"type": "worker", "index": 1},
+    }
+
+
+def test_evaluator_is_not_in_the_cluster() -> None:
+    """An evaluator knows the cluster, and nobody in the cluster knows it."""
+    told = tf_config.build(ADDRESSES, "evaluator", 0)
+    assert told["task"] == {"type": "evaluator", "index": 0}
+    assert "evaluator" not in told["cluster"]
+
+
+def test_types_without_tasks_are_absent() -> None:
+    """A cluster without parameter servers has no empty list of them."""
+    addresses: dict[str, list[str]] = {"worker": ["w:1"], "ps": []}
+    tf_config.check({"worker": 1, "ps": 0}, addresses, "worker", 0)
+    told = tf_config.build(addresses, "worker", 0)
+    assert told["cluster"] == {"worker": ["w:1"]}
+
+
+@pytest.mark.parametrize(
+    ("task", "index", "counts", "said"),
+    [
+        ("worker", 2, COUNTS, "there is no worker-2 among 2 worker tasks"),
+        ("worker", -1, COUNTS, "there is no worker--1"),
+        ("worker", 0, {**COUNTS, "ps": 2}, "2 ps tasks have 1 addresses"),
+        ("master", 0, COUNTS, "'master' is none of the task types"),
+    ],
+)
+def test_what_does_not_fit(task: str, index: int, counts: dict[str, int], said: str) -> None:
+    """A task or an address that does not exist is refused with the numbers."""
+    with pytest.raises(ValueError, match=said):
+        tf_config.check(counts, ADDRESSES, task, index)
+
+
+def test_flags_only_where_wanted() -> None:
+    """A program gets the flags that it mentions, except those that its user gave in either form."""
+    made = tf_config.flags(
+        FLAGS,
+        ["--job_name", "x", "--task_index=9", "-data_dir=/d", "log_path"],
+        ADDRESSES,
+        "ps",
+        0,
+        data_dir="/data",
+        log_path="/log/digits/1",
+    )
+    assert made == ["--ps_hosts=p:1", "--worker_hosts=w:1,w:2", "--log_path=/log/digits/1"]
+
+
+def test_threads_follow_the_limit() -> None:
+    """Threads follow the CPU limit, and servers keep the 8 inter-op threads that clients need."""
+    assert "TF_NUM_INTRAOP_THREADS" not in tf_config.environment_defaults(None, 2)
+    assert tf_config.environment_defaults(2, 64)["TF_NUM_INTRAOP_THREADS"] == "2"
+    assert tf_config.environment_defaults(2, 64)["TF_NUM_INTEROP_THREADS"] == "8"
+    assert tf_config.environment_defaults(16, 2)["TF_NUM_INTEROP_THREADS"] == "16"
+    assert tf_config.environment_defaults(None, 12)["TF_NUM_INTEROP_THREADS"] == "12"
+
+
+class Runtime:
+    """What a task makes of its task.json, in a process of its own as in a task."""
+
+    SCRIPT = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from task_config import TaskConfig
+for line in sys.stdin:
+    data, task = json.loads(line)
+    config = TaskConfig(data, task)
+    print(json.dumps([config.tf_config, config.flags(), config.defaults()]), flush=True)
+"""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-S", "-E", "-c", self.SCRIPT, str(RUNTIME)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def ask(self, data: dict[str, Any], task: str) -> list[Any]:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps([data, task]) + "\n")
+        self.process.stdin.flush()
+        answer: list[Any] = json.loads(self.process.stdout.readline())
+        return answer
+
+
+@pytest.fixture(scope="module")
+def runtime() -> Any:
+    """One process for all questions."""
+    made = Runtime()
+    yield made
+    made.process.communicate()
+
+
+host = st.from_regex(r"[a-z][a-z0-9.-]{0,8}:[1-9][0-9]{0,3}", fullmatch=True)
+counted = st.fixed_dictionaries(
+    {"worker": st.lists(host, min_size=1, max_size=4)},
+    optional={kind: st.lists(host, max_size=3) for kind in ("chief", "ps", "evaluator")},
+)
+argument = st.one_of(
+    st.sampled_from(
+        [f"{dash}{name}{tail}" for dash in ("--", "-", "") for name in FLAGS for tail in ("", "=1")]
+    ),
+    st.text(max_size=5),
+)
+
+
+@given(
+    addresses=counted,
+    wanted=st.lists(st.sampled_from(FLAGS)),
+    arguments=st.lists(argument, max_size=3),
+    threads=st.one_of(st.none(), st.integers(1, 64)),
+    draw=st.data(),
+)
+def test_package_and_runtime_agree(
+    runtime: Runtime,
+    addresses: dict[str, list[str]],
+    wanted: list[str],
+    arguments: list[str],
+    threads: int | None,
+    draw: st.DataObject,
+) -> None:
+    """A task computes exactly what the package shows for it."""
+    counts = {kind: len(hosts) for kind, hosts in addresses.items()}
+    kind = draw.draw(st.sampled_from([kind for kind, count in counts.items() if count]))
+    index = draw.draw(st.integers(0, counts[kind] - 1))
+    program = {"dir": "/p", "entrypoint": "a.py", "arguments": arguments, "flags": wanted}
+    data = {
+        "mode": "between-graph",
+        "counts": counts,
+        "addresses": addresses,
+        "program": program,
+        "dataDir": "/data",
+        "outputDir": "/log",
+        "threads": {kind: threads} if threads else {},
+    }
+    tf_config.check(counts, addresses, kind, index)
+    assert runtime.ask(data, f"{kind}-{index}") == [
+        tf_config.build(addresses, kind, index),
+        tf_config.flags(
+            wanted, arguments, addresses, kind, index, data_dir="/data", log_path="/log"
+        ),
+        tf_config.environment_defaults(threads, len(os.sched_getaffinity(0))),
+    ]

@@ -1,0 +1,196 @@
+"""Which language people are spoken to in, and that it is Chinese where they want it."""
+
+# ruff: noqa: RUF001 - Chinese punctuation is what is looked for
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.translated_commands import ROOT, VARIABLES, here, said
+
+from tfcluster_magic import ClusterManager, i18n
+from tfcluster_magic.output.text import fold, table, width
+from tfcluster_magic.runs.manager import Until
+
+__all__ = ["here"]  # a fixture, as if written here
+
+
+@pytest.fixture
+def speak(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Sets the variables that choose a language, and no other of them."""
+
+    def speak(**variables: str) -> None:
+        for name in VARIABLES:
+            monkeypatch.delenv(name, raising=False)
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+
+    return speak
+
+
+# -- which language --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("variables", "language"),
+    [
+        ({}, "en"),
+        ({"LANG": "C"}, "en"),
+        ({"LANG": "POSIX"}, "en"),
+        ({"LANG": "C.UTF-8"}, "en"),
+        ({"LANG": "en_US.UTF-8"}, "en"),
+        ({"LANG": "zh_CN.UTF-8"}, "zh_CN"),
+        ({"LANG": "zh_SG"}, "zh_CN"),
+        ({"LANG": "zh"}, "zh_CN"),
+        ({"LANG": "zh_TW.UTF-8"}, "en"),
+        ({"LANG": "fr_FR.UTF-8"}, "en"),
+        ({"LANG": "en_US.UTF-8", "LC_MESSAGES": "zh_CN.UTF-8"}, "zh_CN"),
+        ({"LC_MESSAGES": "zh_CN.UTF-8", "LC_ALL": "C"}, "en"),
+        ({"LANG": "en_US.UTF-8", "LANGUAGE": "zh_CN"}, "zh_CN"),
+        ({"LANG": "en_US.UTF-8", "LANGUAGE": "fr:zh_CN:en"}, "zh_CN"),
+        ({"LANG": "zh_CN.UTF-8", "LANGUAGE": "en:zh_CN"}, "en"),
+        ({"LANG": "zh_CN.UTF-8", "TFCLUSTER_LANGUAGE": "en"}, "en"),
+        ({"LANG": "en_US.UTF-8", "TFCLUSTER_LANGUAGE": "zh-CN"}, "zh_CN"),
+        ({"TFCLUSTER_LANGUAGE": "zh-Hans"}, "zh_CN"),
+        ({"TFCLUSTER_LANGUAGE": "../../../tmp"}, "en"),
+    ],
+)
+def test_the_environment_chooses_by_the_rules_of_gettext(
+    variables: dict[str, str], language: str, speak: Callable[..., None]
+) -> None:
+    """TFCLUSTER_LANGUAGE, LANGUAGE, LC_ALL, LC_MESSAGES, LANG, the first that is set."""
+    speak(**variables)
+
+    assert i18n.current_language() == language
+
+
+@pytest.mark.parametrize(
+    ("header", "language"),
+    [
+        ("zh-CN,zh;q=0.9,en;q=0.8", "zh_CN"),
+        ("en-US,en;q=0.9,zh-CN;q=0.8", "en"),
+        ("fr,zh;q=0.5,en;q=0.1", "zh_CN"),
+        ("en;q=0.1, zh-CN", "zh_CN"),
+        ("zh-CN;q=0, en", "en"),
+        ("", "en"),
+        ("*", "en"),
+        (";;q=x,,", "en"),
+    ],
+)
+def test_a_request_chooses_with_accept_language(
+    header: str, language: str, speak: Callable[..., None]
+) -> None:
+    """A browser's wish goes before the environment of the server, by its weights."""
+    speak()
+
+    with i18n.language(i18n.accepted_languages(header)):
+        assert i18n.current_language() == language
+    assert i18n.current_language() == "en"
+
+
+def test_english_costs_nothing() -> None:
+    """Without a wish for another language no catalog is read, and not even gettext is imported."""
+    look = (
+        "import sys; from tfcluster_magic import i18n; i18n._('x'); print('gettext' in sys.modules)"
+    )
+    clean = {name: value for name, value in os.environ.items() if name not in VARIABLES}
+
+    done = subprocess.run(
+        [sys.executable, "-c", look],
+        env=clean,
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
+
+    assert done.stdout.strip() == "False"
+
+
+def test_a_launch_hands_its_language_to_the_supervisor(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a request in Chinese launches is told in Chinese, though the server speaks English."""
+    monkeypatch.chdir(here)
+    manager = ClusterManager()
+
+    with i18n.language("zh-CN"):
+        run = manager.launch("sleep.py", workers=2, ps=0).metadata.name
+    told = manager.wait(run, 180, until=Until.READY).status.message
+
+    assert "个任务正在运行" in told
+
+
+# -- in Chinese ------------------------------------------------------------------------------------
+
+
+def test_a_launch_its_failure_and_its_status_are_told_in_chinese(here: Path) -> None:
+    """The report of a launch, the wait for it, the table of tasks and the list are Chinese."""
+    launched = said(here, "zh_CN", "launch", "fail.py", "--workers", "2", "--ps", "0", "--wait")
+    status = said(here, "zh_CN", "status", "fail")
+    listed = said(here, "zh_CN", "list")
+
+    assert "查看任务的输出" in launched
+    assert "worker-0 失败，退出码为 1：ValueError: broken" in launched.replace(
+        "worker-1", "worker-0"
+    )
+    assert "它的输出：`tfcluster logs fail-1 worker-" in launched
+    assert status.split("\n\n")[1].splitlines()[0].split() == ["任务", "状态", "重启次数", "说明"]
+    assert listed.splitlines()[0].split() == ["名称", "模式", "阶段", "就绪", "时长", "原因"]
+
+
+def test_chinese_tables_stand_in_columns(here: Path) -> None:
+    """A column begins at the same place in every line, counting wide characters as two."""
+    said(here, "zh_CN", "launch", "fail.py", "--workers", "2", "--ps", "0", "--wait")
+    head, first, second = said(here, "zh_CN", "status", "fail").split("\n\n")[1].splitlines()
+
+    begins = [
+        {column(line, word) for line, word in zip((head, first, second), words, strict=True)}
+        for words in (("状态", "Failed", "Failed"),)
+    ]
+
+    assert len(begins[0]) == 1
+    assert table(("名称", "x"), [("ab", "1"), ("中文字", "2")]).splitlines() == [
+        "名称    x",
+        "ab      1",
+        "中文字  2",
+    ]
+
+
+def test_a_refusal_is_told_in_chinese_with_its_words_untouched(here: Path) -> None:
+    """Options, values and commands stay as they are typed."""
+    told = said(here, "zh_CN", "launch", "fail.py", "--memory", "much", "--workers", "x")
+
+    assert "启动被拒绝，原因有 2 个：" in told
+    assert "--memory：得到的是 'much'；请写带 Ki、Mi、Gi 或 Ti 的数字" in told
+
+
+def test_a_terminal_without_chinese_characters_is_spoken_to_in_english(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Question marks in place of every character would help nobody."""
+    monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
+
+    assert said(here, "zh_CN", "list").startswith("No runs yet.")
+
+
+def test_long_chinese_lines_are_folded_to_the_terminal() -> None:
+    """Wide characters count twice, and no line begins with a comma or a full stop."""
+    lines = fold("程序自己的参数写在末尾，" * 8 + "tfcluster launch。", 40)
+
+    assert all(width(line) <= 42 for line in lines)
+    assert "".join(lines).replace(" ", "") == ("程序自己的参数写在末尾，" * 8 + "tfclusterlaunch。")
+    assert not any(line[0] in "，。" for line in lines)
+
+
+# -- nothing is left out ---------------------------------------------------------------------------
+
+
+def column(line: str, word: str) -> int:
+    """The column of the terminal in which `word` begins."""
+    assert word in line
+    return width(line[: line.index(word)])

@@ -1,0 +1,388 @@
+"""Logs of all tasks of a run, once or followed: from pods while these are there, then from /log.
+
+Each line comes once and in order for each task, also while pods come and go; None at least twice a
+second, however long the API server or a node takes; and a sentence where tasks cannot be read. A
+few connections poll the tasks in turn, so that 600 tasks can be followed. Where /log is not
+mounted, what a pod printed in its last moments may go with it, which is reported.
+
+Why polls and no streams (`follow=true`): a stream is a connection here, in the API server and to
+the kubelet for as long as somebody looks, and a thread here: 600 for one look at 600 tasks, and one
+that went silent with its node looks like a task that prints nothing. A poll takes the API server
+about 2 ms. 2000 tasks, four for each of 500 people who all look, are 250 polls a second while they
+are quiet and 2000 when all of them print all the time; asking each task every 0.4 s would be 5000
+in both cases. Whoever follows 600 tasks that print sees lines up to 15 s late, and of few tasks up
+to 1 s.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+
+from ...errors import NotFound
+from ...i18n import _
+from ...kube.api import access, labels
+from ...kube.api.client import Api, ApiError, Object, path
+from ...kube.api.informer import CacheUpdate, Informer
+from ...lifecycle.messages import shorten
+from ...spec import Phase, TFCluster
+from ..base import Counts, LogLine, every_line
+from .pod_log import PodLog
+
+SHORTEST_PAUSE = 1.0
+"""Seconds after which a task that printed is asked again."""
+LONGEST_PAUSE = 8.0
+"""The same of one that was quiet, at most: each time twice as long."""
+REQUESTS_PER_SECOND = 40.0
+"""Questions a second for all tasks together, beside the first ones."""
+
+
+@dataclass
+class _TaskPoll:
+    at: float = 0.0
+    pause: float = 0.0
+    pending: bool = False
+    woken: bool = False
+
+
+class PollSchedule:
+    """The turns of so many tasks, which are numbered."""
+
+    def __init__(self, tasks: int) -> None:
+        self._turns = [_TaskPoll() for _ in range(tasks)]
+
+    def due(self, now: float, most: int) -> list[int]:
+        """Tasks to ask now, those first that wait the longest; each until it was `answered`."""
+        found = [i for i, turn in enumerate(self._turns) if not turn.pending and turn.at <= now]
+        found = sorted(found, key=lambda i: self._turns[i].at)[: max(0, most)]
+        for each in found:
+            self._turns[each].pending = True
+        return found
+
+    def wake(self, task: int) -> None:
+        """Its pod has changed: it is asked at once, perhaps for its first or last lines."""
+        turn = self._turns[task]
+        turn.at, turn.pause, turn.woken = 0.0, 0.0, turn.pending
+
+    def answered(self, task: int, now: float, found: bool, behind: bool) -> None:
+        """The answer is there: whether it had lines, and whether more can be read at once."""
+        turn = self._turns[task]
+        turn.pending = False
+        behind, turn.woken = behind or turn.woken, False
+        turn.pause = (
+            SHORTEST_PAUSE if found else min(LONGEST_PAUSE, 2 * (turn.pause or SHORTEST_PAUSE / 2))
+        )
+        # All of them at this pace are RATE questions a second.
+        turn.at = now if behind else now + max(turn.pause, len(self._turns) / REQUESTS_PER_SECOND)
+
+
+# -- tasks that cannot be read ---------------------------------------------------------------------
+#
+# One sentence for all of them, not at once (a cut of seconds is no news) and not again while
+# nothing else is wrong, and one when all can be read again.
+
+REPORT_AFTER = 3.0
+"""Seconds without an answer before it is told."""
+REPORT_AGAIN_AFTER = 30.0
+"""Seconds after which it is told that further tasks cannot be read."""
+OWN_PREFIX = "tfcluster: "
+"""How a line begins that no task has printed, as those of the runtime do."""
+
+
+class UnreadableTasks:
+    """The tasks that do not answer while they are followed."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, float] = {}
+        self._why = ""
+        self._reported: set[str] = set()
+        self._reported_at = 0.0
+
+    def record(self, task: str, why: str, now: float) -> None:
+        """`why` a task, or "" for the run itself, could not be read; empty when it was."""
+        if why:
+            self._since.setdefault(task, now)
+            self._why = why
+        else:
+            self._since.pop(task, None)
+
+    def next_notice(self, now: float) -> str | None:
+        """What has to be told now, if anything."""
+        if not self._since:
+            had, self._reported = self._reported, set()
+            return OWN_PREFIX + _("all tasks can be read again") if had else None
+        late = {task for task, since in self._since.items() if now - since >= REPORT_AFTER}
+        if late <= self._reported or (
+            self._reported and now - self._reported_at < REPORT_AGAIN_AFTER
+        ):
+            return None
+        self._reported, self._reported_at = self._reported | late, now
+        return unreadable_notice(sorted(late), self._why) + " " + _("(it is tried again)")
+
+
+def unreadable_notice(tasks: Sequence[str], why: str) -> str:
+    """That tasks cannot be read; the run itself is the one without a name."""
+    named = [task for task in tasks if task]
+    what = shorten(named) if named else _("the run")
+    return OWN_PREFIX + _("{what} cannot be read: {why}").format(what=what, why=why)
+
+
+def cut_off_notice(tasks: Sequence[str], folder: str) -> str:
+    """That what tasks printed last went with their pods."""
+    return OWN_PREFIX + _(
+        "the last lines of {tasks} may be missing: their pods are gone, and {folder}, which has "
+        "them, is not mounted here"
+    ).format(tasks=shorten(list(tasks)), folder=folder)
+
+
+# -- the logs of a run -----------------------------------------------------------------------------
+
+HEARTBEAT = 0.3
+"""Seconds without a word, at most."""
+_TICK = 0.1
+CONNECTIONS = 16
+_PART = 1 << 20
+"""Bytes of one task that are read before its lines are shown; of so many tasks at once."""
+REFUSAL_PATIENCE = 10.0
+"""Seconds that a server which refuses is waited for: after its own restart it does so for some."""
+
+QUICK = 2.0
+"""Seconds within which a refusal is a cut connection, and asked again at the end of a run."""
+FINAL_PHASES = {phase.value for phase in Phase if phase.is_final}
+
+Lines = Iterator[LogLine | None]
+
+
+class RunLogs:
+    """The logs of one run.
+
+    Args:
+        api: the connection.
+        cluster: the run.
+        tasks: those to read.
+        folder: the run's output folder, where it is mounted here.
+        counts: whether a line is one of the last ones that are wanted.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        cluster: TFCluster,
+        tasks: Sequence[str],
+        folder: Path | None,
+        counts: Counts = every_line,
+    ) -> None:
+        self._api, self._cluster, self._folder = api, cluster, folder
+        self._namespace = cluster.metadata.owner
+        self._selector = (
+            f"{labels.NAME}={cluster.metadata.name},{labels.UID}={cluster.metadata.uid}"
+        )
+        self._logs = [
+            PodLog(api, self._namespace, task, folder and folder / f"{task}.log", counts)
+            for task in tasks
+        ]
+        self._changed: SimpleQueue[CacheUpdate] = SimpleQueue()
+        self._unsought = {log.task for log in self._logs}
+
+    def once(self, tail: int | None) -> Lines:
+        """Every line that is there, task by task; None while they are waited for.
+
+        Raises:
+            NotFound: nothing of some tasks can be read any more.
+            ApiError: no task could be read.
+        """
+        self._update_pods(self._list_pods(), self._logs)
+        with self._pool() as pool:
+            yield from self._read_all(pool, tail)
+        if all(log.problem is not None and log.empty for log in self._logs):
+            assert self._logs[0].problem is not None
+            raise self._logs[0].problem
+        yield from self._missing_notices()
+        self._check(self._cluster.status.started_at is not None)
+
+    def follow(self, tail: int | None) -> Lines:
+        """Lines as they come, until the run has ended and all of them were given; None at least
+        twice a second.
+        """
+        name = self._cluster.metadata.name
+        collections = [path(kind, self._namespace) for kind in ("tfclusters", "pods")]
+        runs = Informer(self._api, collections[0], fields=f"metadata.name={name}")
+        pods = Informer(
+            self._api, collections[1], selector=self._selector, changed=self._changed.put
+        )
+        with self._pool() as pool:
+            try:
+                for informer in (runs, pods):
+                    informer.start()
+                    self._wait_for(informer)
+                yield from self._poll(pool, runs, pods, tail)
+                self._update_pods(pods.every(), self._logs)
+                started = bool(self._status(runs).get("startedAt"))
+            finally:
+                runs.stop()
+                pods.stop()
+            yield from self._read_all(pool, tail)
+        yield from self._missing_notices()
+        self._check(started)
+
+    # -- following ---------------------------------------------------------------------------------
+
+    def _poll(
+        self, pool: ThreadPoolExecutor, runs: Informer, pods: Informer, tail: int | None
+    ) -> Lines:
+        turns, silent = PollSchedule(len(self._logs)), UnreadableTasks()
+        asked: dict[Future[list[LogLine]], int] = {}
+        said_at = time.monotonic()
+        numbers = {log.task: number for number, log in enumerate(self._logs)}
+        while True:
+            over = self._is_over(runs)
+            while not self._changed.empty():
+                task = labels.task_of(self._changed.get().object)
+                if task in numbers:
+                    turns.wake(numbers[task])
+            now = time.monotonic()
+            due = [] if over else turns.due(now, CONNECTIONS - len(asked))
+            self._update_pods(pods.every() if due else [], [self._logs[each] for each in due])
+            for each in due:
+                asked[pool.submit(self._read_next, self._logs[each], tail)] = each
+            done = wait(asked, _TICK, FIRST_COMPLETED).done if asked else set()
+            for future in done:
+                each = asked.pop(future)
+                log, lines = self._logs[each], future.result()
+                yield from lines
+                turns.answered(each, time.monotonic(), bool(lines), log.behind)
+                silent.record(log.task, self._why(log.problem), time.monotonic())
+            if over and not asked:
+                return
+            silent.record("", self._why(self._problem(runs, pods)), time.monotonic())
+            if news := silent.next_notice(time.monotonic()):
+                yield LogLine(self._logs[0].task, news)
+            if time.monotonic() - said_at >= HEARTBEAT:
+                said_at = time.monotonic()
+                yield None
+            if not done and not asked:
+                time.sleep(_TICK)
+
+    def _problem(self, runs: Informer, pods: Informer) -> ApiError | None:
+        """Why changes are not heard of. Raises it when the server refuses for long."""
+        found = next(((i, i.problem) for i in (runs, pods) if i.problem is not None), None)
+        if found is None:
+            return None
+        informer, problem = found
+        if not problem.unanswered and time.monotonic() - informer.heard > REFUSAL_PATIENCE:
+            raise problem
+        return problem
+
+    def _why(self, problem: ApiError | None) -> str:
+        return (
+            ""
+            if problem is None
+            else str(access.explain_api_error(problem, server=self._api.server))
+        )
+
+    def _is_over(self, runs: Informer) -> bool:
+        """Whether the run has ended; parameter servers that outlive it are not waited for."""
+        status = self._status(runs)
+        return not status or status.get("phase") in FINAL_PHASES
+
+    def _status(self, runs: Informer) -> Object:
+        """The run's status; empty when the run is gone, perhaps launched again since."""
+        head = self._cluster.metadata
+        found = runs.get(self._namespace, head.name)
+        if found is None or found["metadata"]["uid"] != head.uid:
+            return {}
+        return found.get("status") or {"phase": "Queued"}
+
+    def _wait_for(self, informer: Informer) -> None:
+        while not informer.synced.wait(0.05):
+            if informer.problem is not None:
+                raise informer.problem
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    @contextmanager
+    def _pool(self) -> Iterator[ThreadPoolExecutor]:
+        pool = ThreadPoolExecutor(min(CONNECTIONS, len(self._logs)))
+        try:
+            yield pool
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _read_next(self, log: PodLog, tail: int | None) -> list[LogLine]:
+        """The next lines of a task, from the last `tail` ones on."""
+        if tail is not None and log.task in self._unsought:
+            log.seek_last(tail)
+            if log.problem is not None:
+                return []
+        self._unsought.discard(log.task)
+        return list(log.read(_PART))
+
+    def _read_last(self, log: PodLog, tail: int | None) -> list[LogLine]:
+        began = time.monotonic()
+        lines = self._read_next(log, tail)
+        if log.problem is not None and time.monotonic() - began < QUICK:
+            time.sleep(HEARTBEAT)
+            lines += self._read_next(log, tail)
+        return lines
+
+    def _read_all(self, pool: ThreadPoolExecutor, tail: int | None) -> Lines:
+        """All that is there, task by task: while one is given the next ones are asked."""
+        ahead: deque[Future[list[LogLine]]] = deque()
+        coming = iter(self._logs)
+        for log in self._logs:
+            while len(ahead) < CONNECTIONS and (following := next(coming, None)):
+                ahead.append(pool.submit(self._read_last, following, tail))
+            future = ahead.popleft()
+            while not wait([future], HEARTBEAT).done:
+                yield None
+            yield from future.result()
+            while log.behind:
+                yield from log.read(_PART)
+            if log.missing:
+                log.use_copy()
+            if log.is_copied:
+                yield from log.read(last=True)
+
+    def _update_pods(self, pods: Sequence[Object], logs: Sequence[PodLog]) -> None:
+        status = self._cluster.status
+        found: dict[str | None, list[Object]] = {}
+        for pod in sorted(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"])):
+            found.setdefault(labels.task_of(pod), []).append(pod)
+        for log in logs:
+            attempts = status.attempt + status.restarts.get(log.task, 0)
+            log.update_pods(found.get(log.task, []), attempts)
+
+    def _list_pods(self) -> list[Object]:
+        where = path("pods", self._namespace)
+        return self._api.every(where, labelSelector=self._selector).items
+
+    # -- what could not be read --------------------------------------------------------------------
+
+    def _missing_notices(self) -> Iterator[LogLine]:
+        """What is told of tasks whose lines are not all there."""
+        for log in self._logs:
+            if log.problem is not None:
+                told = unreadable_notice([log.task], self._why(log.problem))
+                yield LogLine(log.task, told)
+        cut = [log.task for log in self._logs if log.is_cut_off and not log.empty]
+        if cut:
+            folder = self._cluster.status.paths.get("output", "/log")
+            yield LogLine(cut[0], cut_off_notice(cut, folder))
+
+    def _check(self, started: bool) -> None:
+        """Raise NotFound when what was printed is nowhere that can be reached."""
+        lost = [log.task for log in self._logs if log.missing and log.empty and not log.problem]
+        if not lost or self._folder is not None or not started:
+            return
+        raise NotFound(
+            _(
+                "the pods of {tasks} are gone, and the volume that keeps their output is not "
+                "mounted here: read {folder} in a notebook of the cluster"
+            ).format(tasks=shorten(lost), folder=self._cluster.status.paths.get("output", "/log"))
+        )

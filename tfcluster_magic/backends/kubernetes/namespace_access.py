@@ -1,0 +1,261 @@
+"""What this process sees of the runs' namespace: options that the operator published, whether the
+operator answers, and which volumes are mounted here.
+
+The operator is asked at most once in `CHECK_INTERVAL` seconds, however many callers ask. No
+question holds up a view for longer than `heartbeat.SOON`, and nothing is said against an operator
+whose state is unknown.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from ... import paths
+from ...errors import BackendUnavailable, InvalidRequest, Problem
+from ...i18n import _
+from ...kube.api import access, labels
+from ...kube.api.client import API_PREFIXES, Api, ApiError, path
+from ...kube.capacity.hour_ledgers import HOURS_KEY
+from ...kube.capacity.launch_facts import FACTS_KEY, LaunchFacts
+from ...kube.capacity.launch_facts import read_facts as read_offer
+from ...kube.controller import leader_election
+from ...program.snapshots import INLINE_BYTES
+from ...quota.storage import FolderUsage
+from ...spec import TFCluster
+from .. import folder_sizes, names_and_numbers
+from ..base import Options
+
+OPTIONS_KEY = "options.json"
+REQUEST_TIMEOUT = 5.0
+
+
+def is_served(api: Api, namespace: str) -> bool:
+    """Whether an operator serves the namespace; also when nobody can say at the moment.
+
+    Raises:
+        NotAllowed: TFCluster is installed on the cluster, and this account may not ask.
+        BackendUnavailable: the same, and the account is not accepted at all.
+    """
+    try:
+        api.get(path("configmaps", namespace, labels.OPTIONS), seconds=REQUEST_TIMEOUT)
+    except ApiError as error:
+        if error.status not in (401, 403) or not _is_installed(api):
+            return error.unanswered
+        why = access.explain_api_error(error, server=api.server)
+        # Running them here instead would be what nobody who is missing a right asked for.
+        raise type(why)(
+            _("{why}. To run clusters in this pod itself, say TFCLUSTER_BACKEND=local").format(
+                why=why
+            )
+        ) from None
+    return True
+
+
+def operator_lease(api: Api, namespace: str) -> tuple[str, bool]:
+    """Return where the Lease of the operator is that serves a namespace. Raises ApiError, also if
+    no operator has served it yet.
+    """
+    where = path("configmaps", namespace, labels.OPTIONS)
+    return leader_election.lease_place(api.get(where, seconds=REQUEST_TIMEOUT))
+
+
+def _is_installed(api: Api) -> bool:
+    """Whether the cluster knows TFClusters; everybody who is signed in may ask that."""
+    try:
+        api.get(API_PREFIXES["tfclusters"], seconds=REQUEST_TIMEOUT)
+    except ApiError as error:
+        return not error.gone
+    return True
+
+
+def read_published(api: Api, namespace: str) -> tuple[Options, LaunchFacts, str]:
+    """The options of a namespace, the offer behind them, and what is told of hours.
+
+    Raises:
+        ApiError: of the API server.
+        BackendUnavailable: nothing is published, or it cannot be read.
+    """
+    try:
+        told = api.get(path("configmaps", namespace, labels.OPTIONS))
+    except ApiError as error:
+        if not (error.gone and error.details.get("kind") == "configmaps"):
+            raise
+        raise BackendUnavailable(
+            _(
+                "the operator of TFCluster does not serve namespace {namespace} (it has no "
+                "ConfigMap {name}): ask the cluster's administrator to label it "
+                "{label}=true, or name another one in TFCLUSTER_NAMESPACE"
+            ).format(namespace=namespace, name=labels.OPTIONS, label=labels.TENANT)
+        ) from None
+    said = told.get("data") or {}
+    try:
+        options = msgspec.json.decode(said[OPTIONS_KEY], type=Options)
+        return options, read_offer(said[FACTS_KEY]), str(said.get(HOURS_KEY, ""))
+    except (KeyError, msgspec.MsgspecError) as error:
+        raise BackendUnavailable(
+            _(
+                "what the operator published in {namespace} cannot be read, it may be of another "
+                "version than this package: {why}"
+            ).format(namespace=namespace, why=error)
+        ) from None
+
+
+# -- whether the operator answers ------------------------------------------------------------------
+
+CHECK_INTERVAL = 4.0
+"""Seconds between two questions."""
+CHECK_INTERVAL_WHEN_UNKNOWN = 60.0
+"""The same if the Lease may not be read, or is not where it is only supposed to be."""
+DAY = 86400.0
+
+
+class OperatorStatus:
+    """The operator as a client sees it.
+
+    Args:
+        api: the connection.
+        place: where the operator's Lease is, `namespace/name`, and whether the operator says so;
+            called until it is known. Raises ApiError.
+    """
+
+    def __init__(self, api: Api, place: Callable[[], tuple[str, bool]]) -> None:
+        self._api, self._find_place = api, place
+        self._place, self._certain = "", False
+        self._lock = threading.Lock()
+        self._not_before = 0.0
+        self._away: tuple[float, str] | None = None
+        """Since when the operator has not answered, by this machine's clock, and where its Lease
+        is.
+        """
+
+    def notice(self) -> str:
+        """Return the notice for an operator that does not answer; empty while it answers."""
+        if self._lock.acquire(blocking=False):  # otherwise somebody is asking already
+            try:
+                if time.monotonic() >= self._not_before:
+                    self._check()
+            finally:
+                self._lock.release()
+        away = self._away
+        return "" if away is None else _outage_notice(*away)
+
+    def _check(self) -> None:
+        rest = CHECK_INTERVAL
+        try:
+            if not self._place:
+                self._place, self._certain = self._find_place()
+            silent = leader_election.silence_of_holder(self._api, self._place)
+        except ApiError as error:
+            if error.gone and self._certain:  # an operator makes its Lease before all else
+                self._away = self._away or (time.time(), self._place)
+            elif not error.unanswered:
+                self._away, rest = (
+                    None,
+                    CHECK_INTERVAL_WHEN_UNKNOWN if self._place else CHECK_INTERVAL,
+                )
+        else:
+            if not silent:
+                self._away = None
+            elif self._away is None:  # keep one moment: answers come in whole seconds
+                self._away = time.time() - silent, self._place
+        self._not_before = time.monotonic() + rest
+
+
+def _outage_notice(since: float, place: str) -> str:
+    when = time.localtime(since)
+    at = time.strftime("%H:%M:%S" if time.time() - since < DAY / 2 else "%Y-%m-%d %H:%M", when)
+    return _(
+        "The operator of TFCluster has not answered since {since}: tasks that run go on, launches "
+        "and stops wait for it. Tell your administrator: "
+        "`kubectl -n {namespace} get deployment,pod,lease`"
+    ).format(since=at, namespace=place.partition("/")[0])
+
+
+# -- mounted volumes -------------------------------------------------------------------------------
+#
+# A notebook pod of the namespace mounts its volumes where tasks do; a laptop or a notebook of
+# another namespace does not mount them at all. A folder that happens to have the same path is
+# never taken for one of the runs': `here` is whether this process is in a pod of the runs' own
+# namespace (`mounts_volumes`).
+
+
+def mounts_volumes(context: str, namespace: str) -> bool:
+    """Whether runs of this namespace mount what this process mounts.
+
+    A context or a kubeconfig may mean another cluster, which may have a namespace of that name.
+    """
+    own = not context and not os.environ.get("KUBECONFIG")
+    return own and access.in_pod() and access.pod_namespace() == namespace
+
+
+def logs_folder(here: bool, log_dir: str) -> Path | None:
+    """The folder of all runs' output, where it is mounted here."""
+    return Path(log_dir) if here and log_dir and os.path.isdir(log_dir) else None
+
+
+def output_folder(here: bool, cluster: TFCluster) -> Path | None:
+    """The folder of a run's output, which may not exist, where its volume is mounted here."""
+    path = cluster.status.paths.get("output", "")
+    return (
+        Path(path) if path and logs_folder(here, os.path.dirname(os.path.dirname(path))) else None
+    )
+
+
+def why_not_mounted(here: bool, folder: str) -> str | None:
+    """Why what lies in `folder` of the cluster's volumes cannot be read here; None when it can."""
+    top = folder.strip(os.sep).partition(os.sep)[0]
+    if here and top and os.path.isdir(os.sep + top):
+        return None
+    return _(
+        "{folder} lies on a volume of the cluster that is not mounted here: "
+        "do this in a notebook that runs in the cluster"
+    ).format(folder=folder or "/log")
+
+
+def workspace_folder(here: bool) -> Path:
+    """The folder of the user that tasks mount, too.
+
+    Raises:
+        InvalidRequest: tasks could not see what is put anywhere here.
+    """
+    if here:
+        return Path.home()
+    allowed = _(
+        "it is larger than {limit} KiB, so it has to lie on the workspace volume, which only "
+        "notebooks of the cluster mount: launch it there, or name it by its URL"
+    ).format(limit=INLINE_BYTES // 1024)
+    raise InvalidRequest([Problem("program", None, allowed)])
+
+
+def next_run_number(here: bool, cluster: str, known: Sequence[TFCluster], log_dir: str) -> int:
+    """The number of the next run; one whose logs are still there is not given again."""
+    used = [c.metadata.run for c in known if c.metadata.cluster == cluster]
+    root = logs_folder(here, log_dir)
+    kept = names_and_numbers.run_numbers(root / cluster) if root else ()
+    return names_and_numbers.next_number({*used, *kept})
+
+
+def claim_volumes(offer: LaunchFacts) -> list[FolderUsage]:
+    """How full the claims of the namespace are, of which this process mounts some where tasks do.
+
+    It measures from inside: what kubelet knows of volumes nobody may ask who could not enter any
+    pod, and of classes that are folders of a larger disk it knows nothing.
+    """
+    policy, claims = offer.policy, offer.names.claims or {}
+    places = (
+        ("workspace", policy.workspace_claim, policy.workspace_path),
+        ("data", policy.data_claim, policy.data_path),
+        ("log", policy.log_claim, policy.log_path),
+    )
+    there = [
+        folder_sizes.MeasuredFolder(name, Path(path), round(claims[claim].size), runs=name == "log")
+        for name, claim, path in places
+        if claim in claims and claims[claim].size and os.path.isdir(path)
+    ]
+    return folder_sizes.measure(there, paths.state_dir()) if there else []

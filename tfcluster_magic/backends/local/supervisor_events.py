@@ -1,0 +1,170 @@
+"""What ends a supervisor's sleep: an ended child, SIGTERM, a task's report, a line on `control`;
+and the steady clock by which it lives.
+
+Nothing that happens while the supervisor is busy is missed, and nothing else wakes it. Owns the
+pipes, the FIFO and the signal handlers; knows nothing of tasks. The clock counts epoch seconds that
+go on evenly when the machine's clock is set, also while the machine sleeps.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import stat
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from ... import state_files
+from ...spec import Stop, TaskExit
+
+_STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+_EPOCH = time.time() - time.clock_gettime(_STEADY)
+_JUMP = 1.0
+"""Seconds of difference that are a jump, and not the time between two looks."""
+
+
+def steady_now() -> float:
+    """Epoch seconds, as the machine's clock had them when this process began."""
+    return _EPOCH + time.clock_gettime(_STEADY)
+
+
+def from_wall_clock(at: float) -> float:
+    """A moment of the machine's clock, told just now, as a moment of ours."""
+    jumped = steady_now() - time.time()
+    return at + jumped if abs(jumped) > _JUMP else at
+
+
+# -- events ----------------------------------------------------------------------------------------
+
+_LONGEST_REPORT = 64 * 1024
+"""Largest unterminated report, in bytes; a task's are shorter than 4 KiB."""
+_MOST_READ = 1 << 20
+
+
+class TaskReport(msgspec.Struct):
+    """One line of the report pipe, from a task's `task.py`."""
+
+    task: str
+    attempt: int
+    event: str
+    since: float | None = None
+    exit: TaskExit | None = None
+    problem: str = ""
+
+
+@dataclass
+class EventBatch:
+    """What happened; `stop` is a request that could not be written to the disk."""
+
+    children: bool = False
+    terminate: bool = False
+    knocked: bool = False
+    stop: Stop | None = None
+    reports: tuple[TaskReport, ...] = ()
+
+
+class SupervisorEvents:
+    """The sources of events of one supervisor. `report_fd` is for its tasks to write to."""
+
+    def __init__(self, control: Path) -> None:
+        """Take over the process's signals. Raises OSError."""
+        self._signals, wake = os.pipe()
+        self._reports, self.report_fd = os.pipe()
+        self._path = control
+        self._control = self._open()
+        for fd in (self._signals, wake, self._reports):
+            os.set_blocking(fd, False)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        for number in (signal.SIGCHLD, signal.SIGTERM):
+            signal.signal(number, _ignore_signal)
+        for number in (signal.SIGHUP, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+        self._partial = b""
+        self._selector = selectors.DefaultSelector()
+        for fd in (self._signals, self._reports, self._control):
+            self._selector.register(fd, selectors.EVENT_READ)
+
+    def _open(self) -> int:
+        """Open the pipe for knocks, and put aside anything else in its place. Raises OSError."""
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISFIFO(os.lstat(self._path).st_mode):
+                state_files.put_aside(self._path)
+        with contextlib.suppress(FileExistsError):
+            os.mkfifo(self._path, 0o600)
+        # Open for writing as well, so that it never reaches end of file.
+        how = os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+        return os.open(self._path, how)
+
+    def renew(self) -> None:
+        """Open the pipe again if somebody has removed it or put something else in its place.
+
+        If the disk takes no pipe, SIGTERM and the written stop remain.
+        """
+        with contextlib.suppress(OSError):
+            try:
+                if os.path.samestat(os.lstat(self._path), os.fstat(self._control)):
+                    return
+            except FileNotFoundError:
+                if state_files.is_gone(self._path.parent):
+                    return
+            fresh = self._open()
+            self._selector.unregister(self._control)
+            os.close(self._control)
+            self._control = fresh
+            self._selector.register(fresh, selectors.EVENT_READ)
+
+    def wait(self, until: float) -> EventBatch:
+        """Sleep until something happens, at the latest until `until` (epoch seconds)."""
+        self._selector.select(max(0.0, until - steady_now()))
+        numbers, knocks = _drain(self._signals), _drain(self._control)
+        return EventBatch(
+            children=signal.SIGCHLD in numbers,
+            terminate=signal.SIGTERM in numbers,
+            knocked=bool(knocks),
+            stop=_stop_in(knocks),
+            reports=self._read_reports(),
+        )
+
+    def _read_reports(self) -> tuple[TaskReport, ...]:
+        *lines, self._partial = (self._partial + _drain(self._reports)).split(b"\n")
+        self._partial = self._partial[-_LONGEST_REPORT:]
+        found = []
+        for line in lines:
+            # Whatever else a program writes there is not from task.py.
+            with contextlib.suppress(state_files.Unreadable):
+                found.append(_parse_report(line))
+        return tuple(found)
+
+
+def _parse_report(line: bytes) -> TaskReport:
+    report = state_files.decode(line, TaskReport, exact=True)
+    if report.event == "exit":  # the termination message stands beside the report's own fields
+        fields = state_files.decode(line, dict[str, object])
+        message = {k: v for k, v in fields.items() if k not in TaskReport.__struct_fields__}
+        report.exit = state_files.decode(msgspec.json.encode(message), TaskExit, exact=True)
+    return report
+
+
+def _ignore_signal(number: int, frame: object) -> None:
+    """Nothing: the number is read from the wake-up descriptor."""
+
+
+def _drain(fd: int) -> bytes:
+    drained = b""
+    with contextlib.suppress(BlockingIOError):
+        while len(drained) < _MOST_READ:  # a writer that is faster than us must not hold us up
+            drained += os.read(fd, 65536)
+    return drained
+
+
+def _stop_in(knocks: bytes) -> Stop | None:
+    for line in knocks.splitlines():
+        if line:
+            with contextlib.suppress(state_files.Unreadable):
+                return state_files.decode(line, Stop, exact=True)
+    return None

@@ -1,0 +1,495 @@
+"""Tasks as processes: their ports, environment and start, how each of them exits, and all tasks of
+a run as one group.
+
+Starting or ending a task twice is harmless, nothing of an attempt outlives it (it would keep the
+port of the next), and at the end no process of the run is left. Nothing is decided here: the
+lifecycle decides, and is told what is observed.
+
+Ports belong to one run from before its tasks start until it is over, and no other launch gets one
+of them: each is bound (never listened on) by the supervisor for as long as it lives, with
+SO_REUSEPORT, so that the task, told so by TF_GRPC_REUSE_PORT=true, can bind it as well. The kernel
+never hands out a port that is bound, shared or not, when it is asked for any (port 0).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+import socket
+import stat
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+from msgspec.structs import replace
+
+from ... import state_files
+from ...i18n import _
+from ...lifecycle import ObservedTask, StartTask
+from ...quota.ledger import DEFAULT_CORES
+from ...spec import Cause, Spec, TaskExit, TaskState, TaskType
+from ...spec.names import task_name
+from ...spec.quantities import parse_memory
+from . import memory_limits, processes, supervisor_events
+from .memory_limits import CHECK_INTERVAL, MemoryGuard
+from .processes import TASK_VARIABLE, UID_VARIABLE
+from .store import RunFolder
+from .supervisor_events import TaskReport
+
+LOOPBACK = "127.0.0.1"
+PORT_ENVIRONMENT = {"TF_GRPC_REUSE_PORT": "true"}
+
+
+def reserve_ports(
+    counts: Mapping[TaskType, int],
+) -> tuple[dict[str, tuple[str, ...]], list[socket.socket]]:
+    """One address for each task, by task type, and the sockets that keep them. Raises OSError."""
+    addresses: dict[str, tuple[str, ...]] = {}
+    held: list[socket.socket] = []
+    try:
+        for task_type, count in counts.items():
+            mine = [_bind_port() for _ in range(count)]
+            held += mine
+            addresses[task_type.value] = tuple(f"{LOOPBACK}:{s.getsockname()[1]}" for s in mine)
+    except OSError:
+        for bound in held:
+            bound.close()
+        raise
+    return addresses, held
+
+
+def _bind_port() -> socket.socket:
+    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    bound.bind((LOOPBACK, 0))
+    return bound
+
+
+# -- one task --------------------------------------------------------------------------------------
+#
+# A task runs in a session of its own, dies with the supervisor (parent-death signal), leaves no
+# core file, knows nothing of the notebook server's credentials, and writes to its log file, or
+# to nowhere when that cannot be opened. Forks by hand: the supervisor has one thread, and
+# `subprocess` is bigger than this.
+
+PRIVATE_PREFIXES = ("JUPYTERHUB_", "JPY_", "JUPYTER_TOKEN")
+RUN_VARIABLES = frozenset(
+    f"TFCLUSTER_{name}"
+    for name in (
+        "RUN_UID", "TASK", "TASK_TYPE", "TASK_INDEX", "CLUSTER", "RUN", "NAME", "OUTPUT_DIR",
+        "ATTEMPT", "RESUME_FROM", "REPORT_FD", "TERMINATION_LOG",
+    )
+)  # fmt: skip
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_SUPERVISOR_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGTERM, signal.SIGCHLD)
+
+_prctl: Callable[..., int] | None = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
+
+
+@dataclass
+class TaskProcess:
+    """What the supervisor knows of a task that it started."""
+
+    name: str
+    attempt: int
+    pid: int | None = None
+    since: float | None = None
+    ready: bool = False
+    idle_since: float | None = None
+    exit: TaskExit | None = None
+    reported: TaskExit | None = None
+    kill_at: float | None = None
+    uncopied: str = ""
+    killed: bool = field(default=False, repr=False)
+
+    @property
+    def stop_asked(self) -> bool:
+        """Whether it was asked to end."""
+        return self.kill_at is not None
+
+    @property
+    def state(self) -> TaskState:
+        """What it is doing."""
+        if self.exit is None:
+            return TaskState.RUNNING if self.ready else TaskState.STARTING
+        return _STATES.get(self.exit.cause.value, TaskState.FAILED)
+
+
+_STATES = {"Completed": TaskState.SUCCEEDED, "Stopped": TaskState.STOPPED}
+
+
+def scrubbed(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment without the notebook server's secrets and without another run's identity."""
+    return {
+        name: value
+        for name, value in environ.items()
+        if not name.startswith(PRIVATE_PREFIXES) and name not in RUN_VARIABLES
+    }
+
+
+def task_environment(
+    environ: Mapping[str, str],
+    uid: str,
+    task: TaskProcess,
+    report_fd: int,
+    termination_log: Path,
+    gpus: Sequence[str] | None,
+) -> dict[str, str]:
+    """The environment of a task's `task.py`. `gpus`: device ids, () for none of those there are,
+    None for a machine without any (then the variable is left alone).
+    """
+    env = scrubbed(environ)
+    env.update(PORT_ENVIRONMENT)
+    env.update(
+        {
+            UID_VARIABLE: uid,
+            TASK_VARIABLE: task.name,
+            "TFCLUSTER_ATTEMPT": str(task.attempt),
+            "TFCLUSTER_REPORT_FD": str(report_fd),
+            "TFCLUSTER_TERMINATION_LOG": str(termination_log),
+        }
+    )
+    if gpus is not None:
+        env["CUDA_VISIBLE_DEVICES"] = ",".join(gpus) or "-1"
+    return env
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every process below us whose own parent ends, so that none gets away."""
+    if _prctl is not None:
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def spawn(
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    log: Path,
+    cwd: Path,
+    keep_fd: int,
+    members: Path | None,
+) -> int:
+    """Start a task and return its pid. Raises OSError when not even a process can be made.
+
+    `keep_fd` is inherited; `members` is the file of a control group to join.
+    """
+    parent = os.getpid()
+    # A stop may come before the child has let go of the supervisor's handlers, which would swallow
+    # it: blocked, it waits until the child means what it says.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SUPERVISOR_SIGNALS)
+    try:
+        pid = os.fork()
+        if not pid:
+            _exec_task(argv, env, log, cwd, keep_fd, members, parent, before)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return pid
+
+
+def _exec_task(
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    log: Path,
+    cwd: Path,
+    keep_fd: int,
+    members: Path | None,
+    parent: int,
+    mask: set[int | signal.Signals],
+) -> NoReturn:
+    """In the child: arrange the process and turn into the task. Nothing may return or raise out of
+    here.
+    """
+    try:
+        signal.set_wakeup_fd(-1)
+        for number in _SUPERVISOR_SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        os.setsid()
+        if _prctl is not None:
+            _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # until task.py asks for its own
+        if os.getppid() != parent:
+            os._exit(1)  # it died before the signal was arranged
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        output = _open_log(log)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        if members is not None:
+            with contextlib.suppress(OSError), open(members, "w") as file:
+                file.write(str(os.getpid()))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        with contextlib.suppress(OSError):
+            os.chdir(cwd)
+        os.set_inheritable(keep_fd, True)
+        os.execve(argv[0], list(argv), dict(env))  # noqa: S606 - a shell would be between us
+    except BaseException as error:  # noqa: BLE001 - this must not go on as a second supervisor
+        with contextlib.suppress(OSError):
+            os.write(2, f"tfcluster: cannot start {argv[0]}: {error}\n".encode())
+    finally:
+        os._exit(127)
+
+
+def _open_log(log: Path) -> int:
+    how = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        fd = os.open(log, how, 0o600)
+        if stat.S_ISREG(os.fstat(fd).st_mode):
+            os.set_blocking(fd, True)
+            return fd
+        why = "it is not a regular file"
+    except OSError as error:
+        why = str(error)
+    with contextlib.suppress(OSError):  # the supervisor's log lies on the same disk
+        print(f"cannot write {log}: {why}", file=sys.stderr, flush=True)
+    return os.open(os.devnull, os.O_WRONLY)
+
+
+# -- exit status -----------------------------------------------------------------------------------
+#
+# From the termination message (its file, or the task's report when the disk is full), else from
+# what the kernel says.
+
+_MOST_LINES = 20
+_MOST_CHARACTERS = 500
+
+
+def exit_of(task: TaskProcess, wait_status: int, message: Path, log: Path) -> TaskExit:
+    """The end of `task`, whose `task.py` ended with `wait_status` (wait(2)).
+
+    Stopped is said only of a task that was asked to end; anybody else's signal is a kill from
+    outside.
+    """
+    told = state_files.read(message, TaskExit) or task.reported
+    if told is None:
+        told = _exit_from_wait_status(wait_status, log)
+    else:
+        told = replace(told, finished_at=supervisor_events.from_wall_clock(told.finished_at))
+    if task.killed:
+        return replace(
+            told,
+            cause=Cause.STOPPED,
+            detail=_("it did not end within its grace period and was killed"),
+        )
+    if task.stop_asked and told.cause is Cause.KILLED:
+        return replace(told, cause=Cause.STOPPED)
+    if told.cause is Cause.STOPPED and not task.stop_asked:
+        return replace(told, cause=Cause.KILLED)
+    return told
+
+
+def _exit_from_wait_status(wait_status: int, log: Path) -> TaskExit:
+    code = os.waitstatus_to_exitcode(wait_status)
+    lines = last_log_lines(log)
+    if code == 127 and lines and lines[-1].startswith("tfcluster: cannot start"):
+        return TaskExit(
+            cause=Cause.NOT_STARTED,
+            finished_at=supervisor_events.steady_now(),
+            exit_code=code,
+            detail=lines[-1][11:],
+        )
+    return TaskExit(
+        cause=Cause.KILLED if code < 0 else Cause.ERROR,
+        finished_at=supervisor_events.steady_now(),
+        exit_code=code if code >= 0 else None,
+        signal=-code if code < 0 else None,
+        last_lines=lines,
+    )
+
+
+def last_log_lines(log: Path) -> tuple[str, ...]:
+    """The last lines of a log file, as many and as long as a termination message holds."""
+    text = state_files.read_tail(log, 2 * _MOST_LINES * _MOST_CHARACTERS).decode("utf-8", "replace")
+    return tuple(line[:_MOST_CHARACTERS] for line in text.splitlines()[-_MOST_LINES:])
+
+
+# -- all tasks of a run ----------------------------------------------------------------------------
+
+RUNTIME = Path(__file__).resolve().parents[2] / "runtime" / "task.py"
+KILL_MARGIN = 2.0
+"""Seconds beyond the grace period for a `task.py` to end its child and to say how it ended."""
+
+
+class TaskGroup:
+    """The processes of one run."""
+
+    def __init__(self, folder: RunFolder, uid: str, spec: Spec, cwd: Path, report_fd: int) -> None:
+        """Become the parent that they need. Raises OSError."""
+        self._folder, self._uid, self._spec, self._cwd = folder, uid, spec, cwd
+        self._report_fd = report_fd
+        self._tasks: dict[str, TaskProcess] = {}
+        self._gpus = state_files.read(folder.gpus_file, dict[str, tuple[str, ...]])
+        limits = _memory_limits(spec)
+        parent = memory_limits.find_parent() if limits else None
+        if parent is not None:
+            state_files.write(folder.cgroup_file, os.fsencode(parent.path))  # in case we crash
+        self._memory = MemoryGuard(uid, limits, parent)
+        self._next_memory_check: float | None = None
+        self.used = 0.0
+        """CPU seconds of every process of the run that has ended."""
+        adopt_orphans()
+
+    def observe(self) -> dict[str, ObservedTask]:
+        """Every task that was ever started, as it is now."""
+        return {
+            task.name: ObservedTask(
+                name=task.name,
+                attempt=task.attempt,
+                state=task.state,
+                ready=task.ready,
+                exit=task.exit,
+                idle_since=task.idle_since,
+                since=task.since,
+                uncopied=task.uncopied,
+            )
+            for task in self._tasks.values()
+        }
+
+    @property
+    def cores(self) -> dict[str, float]:
+        """What a task counts for that asks for no CPU."""
+        asked = {t: self._spec.replicas.of(t).resources.cpu for t in self._spec.replicas.counts}
+        return {t.value: DEFAULT_CORES for t, cpu in asked.items() if not cpu}
+
+    @property
+    def has_failures(self) -> bool:
+        """Whether a task ended other than well."""
+        ends = (task.exit for task in self._tasks.values() if task.exit is not None)
+        return any(task_exit.cause is not Cause.COMPLETED for task_exit in ends)
+
+    def start(self, wanted: StartTask) -> None:
+        """Start one attempt of a task."""
+        old = self._tasks.get(wanted.task)
+        if old is not None and (old.exit is None or old.attempt >= wanted.attempt):
+            return
+        task = self._tasks[wanted.task] = TaskProcess(wanted.task, wanted.attempt)
+        message = self._termination_message(task)
+        with contextlib.suppress(OSError):
+            message.unlink()
+        env = task_environment(
+            os.environ, self._uid, task, self._report_fd, message, self._gpus_of(task)
+        )
+        runtime = [sys.executable, "-S", "-E", str(RUNTIME), str(self._folder.task_file), task.name]
+        members = self._memory.admit(task.name)
+        try:
+            task.pid = spawn(runtime, env, self._log(task), self._cwd, self._report_fd, members)
+            task.since = supervisor_events.steady_now()
+        except OSError as error:
+            task.exit = TaskExit(
+                cause=Cause.NOT_STARTED,
+                finished_at=supervisor_events.steady_now(),
+                detail=_("this machine gives no more processes ({why})").format(why=error.strerror),
+            )
+
+    def _gpus_of(self, task: TaskProcess) -> tuple[str, ...] | None:
+        """Its devices; None leaves the choice to the user or, without any GPU, to nobody."""
+        if self._gpus is None:
+            return None
+        given = self._gpus.get(task.name, ())
+        return None if not given and "CUDA_VISIBLE_DEVICES" in self._spec.env else given
+
+    def end(self, names: Iterable[str]) -> None:
+        """Ask tasks to end; `enforce_limits` kills one that does not within the grace period."""
+        for name in names:
+            task = self._tasks[name]
+            if task.exit is None and task.pid is not None and not task.stop_asked:
+                task.kill_at = (
+                    supervisor_events.steady_now() + self._spec.lifecycle.grace + KILL_MARGIN
+                )
+                os.kill(task.pid, signal.SIGTERM)  # not reaped, so the pid is still its own
+
+    def take_reports(self, reports: Iterable[TaskReport]) -> None:
+        """Take down what tasks say of themselves."""
+        for report in reports:
+            task = self._tasks.get(report.task)
+            if task is None or task.attempt != report.attempt:
+                continue
+            if report.event == "ready":
+                task.ready = True
+            elif report.event == "idle":
+                task.idle_since = (
+                    None
+                    if report.since is None
+                    else supervisor_events.from_wall_clock(report.since)
+                )
+            elif report.event == "copy":
+                task.uncopied = report.problem or task.uncopied
+            elif report.event == "exit":
+                task.reported = report.exit
+
+    def reap(self) -> None:
+        """Collect every child that has ended: tasks, and their orphans, which came to us."""
+        ended = {}
+        for pid, wait_status, seconds in _ended_children():
+            ended[pid] = wait_status
+            self.used += seconds
+        for task in self._alive():
+            if task.pid in ended:
+                processes.end_all(self._uid, task.name)
+                message = self._termination_message(task)
+                told = exit_of(task, ended[task.pid], message, self._log(task))
+                task.exit = self._memory.explain(task.name, told)
+
+    @property
+    def due(self) -> float | None:
+        """When `enforce_limits` has something to do (epoch seconds)."""
+        watched = self._memory.watched(task.name for task in self._alive())
+        next_check = self._next_memory_check or supervisor_events.steady_now() + CHECK_INTERVAL
+        self._next_memory_check = next_check if watched else None
+        kills = [task.kill_at for task in self._alive() if task.kill_at is not None]
+        return min(filter(None, [self._next_memory_check, *kills]), default=None)
+
+    def enforce_limits(self) -> None:
+        """Kill what was asked to end and did not, and what uses more memory than it may."""
+        now = supervisor_events.steady_now()
+        if self._next_memory_check is not None and now >= self._next_memory_check:
+            roots = {task.name: task.pid for task in self._alive() if task.pid is not None}
+            self._memory.enforce({name: roots[name] for name in self._memory.watched(roots)})
+            self._next_memory_check = now + CHECK_INTERVAL
+        for task in self._alive():
+            if task.pid is not None and task.kill_at is not None and now >= task.kill_at:
+                task.killed = True
+                task.kill_at = now + 1.0  # again, for what was born meanwhile
+                members = processes.tree(task.pid)
+                processes.kill({*members, *processes.of_run(self._uid, task.name)})
+
+    def clean_up(self) -> None:
+        """Leave no process and no control group of the run."""
+        processes.end_all(self._uid)
+        # What hid its environment is still below us, since we adopt orphans.
+        processes.kill(pid for pid in processes.tree(os.getpid()) if pid != os.getpid())
+        self._memory.close()
+
+    def _alive(self) -> list[TaskProcess]:
+        return [task for task in self._tasks.values() if task.exit is None]
+
+    def _termination_message(self, task: TaskProcess) -> Path:
+        return self._folder.tasks / f"{task.name}.exit.json"
+
+    def _log(self, task: TaskProcess) -> Path:
+        return self._folder.tasks / f"{task.name}.log"
+
+
+def _memory_limits(spec: Spec) -> dict[str, int]:
+    """Bytes by task, for those that have a limit."""
+    return {
+        task_name(task_type, index): parse_memory(memory)
+        for task_type, count in spec.replicas.counts.items()
+        if (memory := spec.replicas.of(task_type).resources.memory)
+        for index in range(count)
+    }
+
+
+def _ended_children() -> Iterable[tuple[int, int, float]]:
+    """Each with how it ended, and the CPU seconds of it and of all that it waited for."""
+    while True:
+        try:
+            pid, wait_status, used = os.wait4(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if not pid:
+            return
+        yield pid, wait_status, used.ru_utime + used.ru_stime

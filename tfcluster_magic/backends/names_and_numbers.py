@@ -1,0 +1,130 @@
+"""The name and the number that a launch gets, and what a user meant by one. Pure, but for
+`run_numbers`.
+
+The choice and the sentences are the same for every backend: a given name is taken or refused, a
+derived one gets the next letter, and a number is never given twice while anything of it is left.
+"""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import os
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from ..errors import Conflict, NameTaken, NotFound
+from ..i18n import _
+from ..lifecycle.messages import shorten
+from ..spec import TFCluster, names
+
+MOST_RUNS = 999_999_999
+_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
+"""The numbers that `names.parse_ref` accepts: `01` is not a run."""
+
+
+def choose_name(wanted: str, given: bool, active: Mapping[str, TFCluster]) -> str:
+    """`wanted`, or for a derived name the next free of `wanted-b`, `wanted-c`, ...
+
+    Raises:
+        NameTaken: the name was given, and its newest run (in `active`) has not ended.
+    """
+    if wanted not in active:
+        return wanted
+    if given:
+        run = active[wanted]
+        raise NameTaken(
+            _(
+                "{name} is still {phase}: "
+                "choose another name, or end it first with `tfcluster stop {wanted}`"
+            ).format(name=run.metadata.name, phase=run.status.phase.value.lower(), wanted=wanted)
+        )
+    return next(name for name in _variants(wanted) if name not in active)
+
+
+def run_numbers(folder: Path) -> list[int]:
+    """The folders of runs in a cluster's folder; none where it cannot be read."""
+    try:
+        return [int(entry) for entry in os.listdir(folder) if _NUMBER.fullmatch(entry)]
+    except OSError:
+        return []
+
+
+def next_number(used: Collection[int]) -> int:
+    """The number of the next run of a cluster; `used` are those of which anything is left."""
+    number = max(used, default=0) + 1
+    if number > MOST_RUNS:  # made by somebody else: no run's number has more digits
+        number = next(free for free in itertools.count(1) if free not in used)
+    return number
+
+
+def unknown_run(ref: str, runs: Sequence[tuple[str, int]]) -> NotFound:
+    """There is no run `ref` among `runs`, each a name and a number; names those that are close."""
+    cluster, run = names.parse_ref(ref)
+    # The names are compared without their numbers, which make any two runs look alike.
+    close = difflib.get_close_matches(cluster, dict.fromkeys(name for name, _number in runs), 3)
+    if run is not None:
+        known = [names.run_name(name, number) for name, number in runs if name in close]
+        close = difflib.get_close_matches(ref, known, 3)
+    if close:
+        return NotFound(
+            _("there is no run {ref}; did you mean {close}?").format(
+                ref=ref, close=_(" or ").join(close)
+            )
+        )
+    return NotFound(
+        _("there is no run {ref}; `tfcluster list` shows those that there are").format(ref=ref)
+    )
+
+
+def tasks_of(cluster: TFCluster, wanted: Sequence[str]) -> list[str]:
+    """The tasks of a run that are `wanted`, all when nothing is. Raises NotFound for others."""
+    counts = cluster.spec.replicas.counts
+    known = [names.task_name(t, i) for t in counts for i in range(counts[t])]
+    if strange := [task for task in wanted if task not in known]:
+        raise NotFound(
+            _("{name} has no task {unknown}; it has {have}").format(
+                name=cluster.metadata.name,
+                unknown=", ".join(strange),
+                have=shorten(known, most=20),
+            )
+        )
+    return [task for task in known if task in wanted or not wanted]
+
+
+def still_has_tasks(cluster: TFCluster) -> Conflict:
+    """What refuses to delete a run of which something is left."""
+    left = [t for t, c in cluster.status.counts.items() if c.running or c.starting]
+    return Conflict(
+        _("{name} still has tasks ({left}): end it first with `tfcluster stop {name}`").format(
+            name=cluster.metadata.name, left=", ".join(left) or _("starting")
+        )
+    )
+
+
+def expired(cluster: TFCluster, now: float) -> bool:
+    """Whether an ended run's record has been kept for as long as it was asked to be."""
+    released = cluster.status.released_at
+    return released is not None and now > released + cluster.spec.lifecycle.keep_for
+
+
+def newest_first(clusters: Sequence[TFCluster]) -> list[TFCluster]:
+    """The order in which runs are listed."""
+    return sorted(clusters, key=lambda c: (c.metadata.created_at, c.metadata.run), reverse=True)
+
+
+def newest(clusters: Sequence[TFCluster]) -> list[TFCluster]:
+    """The newest run of each name, and those that have not ended, in the given order."""
+    last: dict[str, int] = {}
+    for c in clusters:
+        last[c.metadata.cluster] = max(c.metadata.run, last.get(c.metadata.cluster, 0))
+    return [c for c in clusters if c.active or c.metadata.run == last[c.metadata.cluster]]
+
+
+def _variants(name: str) -> Iterator[str]:
+    """`name-b` to `name-z`, then `name-bb` and so on; never longer than a name may be."""
+    for length in range(1, 4):
+        for letters in itertools.product("bcdefghijklmnopqrstuvwxyz", repeat=length):
+            stem = name[: names.MAX_NAME - length - 1].rstrip("-")
+            yield f"{stem}-{''.join(letters)}"

@@ -1,0 +1,187 @@
+"""The console as a pod of its own: the site's policy on Kubernetes, probes, and serving.
+
+Apart from `__main__`, since a machine need not have Kubernetes' client. It writes one ConfigMap and
+nothing else: namespaces are made by the hub, which may, and what an override gives is applied by
+tenancy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import quote
+
+from tornado.httpserver import HTTPServer
+
+from ...errors import BackendUnavailable, TFClusterError
+from ...i18n import _
+from ...kube.api import access
+from ...kube.api.client import Api, ApiError, find_object, path
+from ...kube.controller import process
+from ...kube.controller.process import ProbeAnswer, ProbeServer
+from ..allowances import SitePolicy
+from ..common import base_url
+from ..tenancy import entitlement_sources, namespace_objects
+from ..tenancy.entitlement_sources import ACCEPTED_POLICY_MAP, POLICY_KEY
+from ..tenancy.grants import HubPolicy
+from ..tenancy.policy import Override, PolicyMistake, parse_policy
+from . import service
+from .hub_users import HubUsers
+from .sites.base import Site
+from .sites.kubernetes import KubernetesSite, UserNames
+
+POLICY_FRESH = 5.0
+"""Seconds for which policy and overrides are believed: a page asks every five."""
+T = TypeVar("T")
+
+
+class KubernetesSitePolicy:
+    """One hub's site.
+
+    Args:
+        api: the connection.
+        home: the hub's namespace.
+        prefix: how users' namespaces begin.
+        hub: the hub's API.
+        seen: tells the namespaces of all tenants, as far as they are known.
+    """
+
+    has_claims = True
+
+    def __init__(
+        self,
+        api: Api,
+        home: str,
+        prefix: str,
+        hub: HubUsers,
+        seen: Callable[[], Collection[str]],
+    ) -> None:
+        self._api, self._home, self._prefix = api, home, prefix
+        self._hub, self._seen = hub, seen
+        self._kept: tuple[float, HubPolicy, dict[str, Override]] = (float("-inf"), HubPolicy(), {})
+
+    async def policy(self) -> HubPolicy:
+        """See `SitePolicy.policy`."""
+        return (await self._read())[1]
+
+    async def overrides(self) -> Mapping[str, Override]:
+        """See `SitePolicy.overrides`."""
+        return (await self._read())[2]
+
+    async def override(self, user: str, groups: tuple[str, ...], override: Override | None) -> bool:
+        """See `SitePolicy.override`. Tenancy makes it so."""
+        del groups
+
+        def change() -> bool:
+            return entitlement_sources.change_override(
+                self._api, self._home, user, override, time.time()
+            )
+
+        had = await self._asked(change)
+        self._kept = (float("-inf"), *self._kept[1:])
+        return had
+
+    async def unprepared(self, users: Collection[str]) -> frozenset[str]:
+        """See `SitePolicy.unprepared`."""
+        there = set(self._seen())
+        return frozenset(
+            u for u in users if namespace_objects.namespace_of_user(u, self._prefix) not in there
+        )
+
+    async def prepare(self, user: str) -> None:
+        """See `SitePolicy.prepare`."""
+        await self._hub.ask("POST", f"prepare/{quote(user, safe='')}")
+
+    async def _read(self) -> tuple[float, HubPolicy, dict[str, Override]]:
+        if time.monotonic() - self._kept[0] > POLICY_FRESH:
+            self._kept = await self._asked(self._look)
+        return self._kept
+
+    def _look(self) -> tuple[float, HubPolicy, dict[str, Override]]:
+        began = time.monotonic()
+        found = find_object(self._api, path("configmaps", self._home, ACCEPTED_POLICY_MAP)) or {}
+        policy = parse_policy(str((found.get("data") or {}).get(POLICY_KEY, "")))
+        return began, policy, entitlement_sources.stored_overrides(self._api, self._home)
+
+    async def _asked(self, act: Callable[[], T]) -> T:
+        try:
+            return await asyncio.to_thread(act)
+        except ApiError as error:
+            text = _("the API server says: {why}")
+            raise BackendUnavailable(text.format(why=error.message or error.reason)) from None
+        except PolicyMistake as mistake:
+            text = _("the policy that counts cannot be read here: {why}")
+            raise TFClusterError(text.format(why=mistake)) from None
+        except ValueError as error:
+            text = _("the overrides in {file} cannot be read: {why}")
+            raise TFClusterError(
+                text.format(file=entitlement_sources.OVERRIDES_MAP, why=error)
+            ) from None
+
+
+# -- the process
+
+PORT, HEALTH_PORT = 8090, 8080
+HOME = "tfcluster-hub"
+HUB = "TFCLUSTER_CONSOLE_HUB"
+"""Where the hub is, without its base_url."""
+BEAT, LATE = 1.0, 30.0
+"""Seconds between two turns of the loop that are noted; after which it hangs."""
+
+log = logging.getLogger("tfcluster")
+
+
+async def serve_pod(
+    server: Callable[[Site, Path, SitePolicy], HTTPServer],
+    users: UserNames,
+    asked_to_end: Callable[[], Awaitable[bool]],
+) -> None:
+    """Serve until somebody says that it is enough."""
+    process.start_logging(as_json=True)
+    for name in ("tornado.access", "tornado.application"):  # a page asks every two seconds
+        logging.getLogger(name).setLevel(logging.WARNING)
+    os.environ["JUPYTERHUB_API_URL"] = f"{os.environ[HUB]}{base_url()}hub/api"
+    try:
+        api, own = access.connect()
+    except TFClusterError as error:
+        raise SystemExit(str(error)) from None
+    home = own if access.in_pod() else HOME
+    site = KubernetesSite(api, home, namespace_objects.namespace_prefix(), users)
+    turned = [time.monotonic()]
+
+    def healthy() -> ProbeAnswer:
+        if time.monotonic() - turned[0] > LATE:
+            return False, "its loop hangs"
+        return (True, "ok") if site.alive else (False, "a thread has died")
+
+    def ready() -> ProbeAnswer:
+        return site.synced, "; ".join(site.problems) or "ok"
+
+    site.start()
+    health = ProbeServer(HEALTH_PORT, {"/healthz": healthy, "/readyz": ready})
+    health.start()
+    tenants = site.tenants
+    policy = KubernetesSitePolicy(
+        api,
+        home,
+        namespace_objects.namespace_prefix(),
+        HubUsers(),
+        lambda: [each["metadata"]["name"] for each in tenants.every()],
+    )
+    site.policy = policy.policy
+    answers = server(site, Path(os.environ[service.STATE]), policy)
+    answers.listen(PORT)
+    log.info("following %s; console on port %d", api.server, PORT)
+    asked = asyncio.ensure_future(asked_to_end())
+    while not asked.done():
+        turned[0] = time.monotonic()
+        await asyncio.wait([asked], timeout=BEAT)
+    log.info("ending")
+    answers.stop()
+    health.stop()
+    site.close()

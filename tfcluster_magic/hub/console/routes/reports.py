@@ -1,0 +1,186 @@
+"""Hours of everyone, storage of everyone, and the audit log.
+
+GET    api/hours                          from, to, by (user, group, cluster, day)
+GET    api/hours.csv                      the same for a spreadsheet
+GET    api/storage                        q, owner, full, sort, limit, offset
+GET    api/audit                          limit, before
+GET    api/audit/export                   JSON lines
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, cast
+
+from ....errors import InvalidRequest, Problem, TFClusterError
+from ....i18n import _
+from ....kube.api.resource_amounts import parse_quantity
+from ....output import documents
+from ....quota import budgets, ledger
+from ....quota.ledger import Grouping, HoursByDay, HoursRow
+from ...tenancy.grants import entitlement_for_groups
+from ...tenancy.policy import entitled, limits_of
+from ..sites.base import Missed
+from ..tables import STORAGE, row_limit, storage_page, storage_rows
+from .base import ConsoleHandler, ConsolePage, query_words, write_audit
+
+WEEK = 7
+
+
+class HoursPage(ConsolePage):
+    """Who held how much."""
+
+    title = "Hours"
+    template = "hours.html"
+
+
+class HoursRoute(ConsoleHandler):
+    """Hours of a window, most first."""
+
+    async def get(self) -> None:
+        """Rows, their sum, and whose could not be read."""
+        about, rows, missed = await self.asked()
+        told = {**about, "items": rows, "total": documents.total_hours(rows), "missed": missed}
+        self.reply(told)
+
+    async def asked(self) -> tuple[dict[str, Any], list[HoursRow], tuple[Missed, ...]]:
+        """The window, and what was held in it. Raises InvalidRequest."""
+        known = {"from", "to", "by"}
+        wrong = [
+            Problem(name, None, _("use {words}").format(words=", ".join(sorted(known))))
+            for name in self.request.query_arguments
+            if name not in known
+        ]
+        by = self.get_query_argument("by", "user")
+        if by not in ledger.GROUPINGS:
+            rule = _("use {words}").format(words=", ".join(ledger.GROUPINGS))
+            wrong.append(Problem("by", by, rule))
+        if wrong:
+            raise InvalidRequest(wrong, _("that cannot be asked"))
+        start, end = (self.get_query_argument(name, "") for name in ("from", "to"))
+        first, last = budgets.requested_window(start, end, WEEK, time.time())
+        held = await self.console.site.hours()
+        users, missed = held.users, held.missed
+        if by == "group":
+            try:
+                groups = await self._groups()
+            except TFClusterError as error:
+                missed = (*missed, Missed(owner="", detail=str(error)))
+            else:
+                users = {
+                    name: _of_group(days, groups.get(name, "")) for name, days in users.items()
+                }
+        rows = ledger.hours_rows(users, first, last, cast(Grouping, by))
+        return {"from": first, "to": last, "by": by}, rows, missed
+
+    async def _groups(self) -> dict[str, str]:
+        """The group of each user whose words of the policy count now."""
+        console = self.console
+        users, policy = await asyncio.gather(console.people.all(), console.site_policy.policy())
+        return {user.name: entitlement_for_groups(policy, user.groups).group for user in users}
+
+
+class HoursCsvRoute(HoursRoute):
+    """The same for a spreadsheet."""
+
+    async def get(self) -> None:
+        """A line for each row."""
+        about, rows, _missed = await self.asked()
+        name = f"hours-{about['from']}-{about['to']}-{about['by']}.csv"
+        self.set_header("Content-Type", "text/csv; charset=utf-8")
+        self.set_header("Content-Disposition", f'attachment; filename="{name}"')
+        self.finish(documents.hours_csv(rows, about["by"]) + "\n")
+
+
+def _of_group(days: HoursByDay, group: str) -> HoursByDay:
+    """`days` in which what was written down without a group is of this one."""
+    found: HoursByDay = {}
+    for day, groups in days.items():
+        named = {name: clusters for name, clusters in groups.items() if name}
+        moved = {group: groups[""]} if "" in groups else {}
+        found |= ledger.merge_days({day: named}, {day: moved})
+    return found
+
+
+HOURS_HANDLERS = (
+    ("hours", HoursPage),
+    ("api/hours", HoursRoute),
+    (r"api/hours\.csv", HoursCsvRoute),
+)
+
+
+# -- storage
+
+
+class StoragePage(ConsolePage):
+    """Who has how much, and may have."""
+
+    title = "Storage"
+    template = "storage.html"
+
+
+class StorageRoute(ConsoleHandler):
+    """Folders of everyone, fullest first."""
+
+    async def get(self) -> None:
+        """Rows that fit; what could not be read is told beside them."""
+        asked = STORAGE.query(query_words(self))
+        console, now = self.console, time.time()
+        filled, users, policy, overrides = await asyncio.gather(
+            console.storage_cache.filled(),
+            console.people.all(),
+            console.site_policy.policy(),
+            console.site_policy.overrides(),
+        )
+        allowed = {}
+        for user in users:
+            said = limits_of(entitled(policy, user.groups, overrides.get(user.name), now)).storage
+            allowed[user.name] = {name: round(parse_quantity(text)) for name, text in said.items()}
+        page = storage_page(storage_rows(filled, allowed), asked)
+        self.reply({**page, "missed": filled.missed})
+
+
+STORAGE_HANDLERS = (("storage", StoragePage), ("api/storage", StorageRoute))
+
+
+# -- the audit log
+
+
+class AuditPage(ConsolePage):
+    """Who did what."""
+
+    title = "Audit"
+    template = "audit.html"
+
+
+class AuditRoute(ConsoleHandler):
+    """The audit log, newest first."""
+
+    async def get(self) -> None:
+        """A page of it; `next` is the `before` of the page after it."""
+        limit = row_limit(self.get_query_argument("limit", "100"))
+        said = self.get_query_argument("before", "")
+        before = int(said) if said.isascii() and said.isdigit() and len(said) < 16 else None
+        found = await asyncio.to_thread(self.console.audit.page, limit, before)
+        self.reply({"items": found.items, "next": found.next})
+
+
+class AuditExport(ConsoleHandler):
+    """The audit log as it is."""
+
+    async def get(self) -> None:
+        """Each line of the file."""
+        await write_audit(self, "export audit log", [("", "")])
+        self.set_header("Content-Type", "application/jsonl")
+        self.set_header("Content-Disposition", 'attachment; filename="audit.jsonl"')
+        for block in self.console.audit.export():
+            self.write(block)
+            await self.flush()
+
+
+AUDIT_HANDLERS = (
+    ("audit", AuditPage),
+    ("api/audit", AuditRoute),
+    ("api/audit/export", AuditExport),
+)

@@ -1,0 +1,247 @@
+"""Why a notebook pod does not come up, and what its user can do: sentences. Pure.
+
+Kubernetes' words are read as they are for tasks (`kube/unscheduled`, `unstarted`, `refused`); here
+they are said to somebody who chose a size and an image on a page, not options of a command line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...i18n import _, ngettext
+from ...kube.api.decoding import condition, epoch_seconds
+from ...kube.api.resource_amounts import pod_resources
+from ...kube.status import pod_problems
+from ...kube.status.pod_problems import (
+    BY_ITSELF,
+    BY_SOMEBODY,
+    FOR_GOOD,
+    GOES_ON,
+    PodContext,
+    PodProblem,
+    ProblemRule,
+    first_match,
+)
+
+Object = Mapping[str, Any]
+ENDED, PENDING = "Ended", "ClaimPending"
+_NO_CLASS = re.compile(r'storageclass\S* "([^"]+)" not found')
+_NO_CLAIM = re.compile(r'persistentvolumeclaim "([^"]+)" (?:not found|is being deleted)')
+NEW_SECONDS = 20.0
+"""So old is a claim at most that is only being made."""
+
+
+class _NotebookRequest(PodContext):
+    """A notebook is asked for on a page: there is no option to name."""
+
+    def option(self, name: str, value: str) -> str:
+        return _("a size with {value} of {name}").format(name=name, value=value)
+
+
+@dataclass(frozen=True)
+class StartupProblem:
+    """Why a server waits, without a full stop; `for_good`: waiting does not help."""
+
+    text: str
+    advice: str = ""
+    for_good: bool = False
+    reason: str = ""
+
+    @property
+    def waits(self) -> str:
+        """The sentence while it may still come up."""
+        return self._with(_("Your server waits: {why}."))
+
+    @property
+    def failed(self) -> str:
+        """The sentence when it did not come up; it ends with what to do."""
+        return self._with(_("Your server did not start: {why}."))
+
+    def _with(self, sentence: str) -> str:
+        return f"{sentence.format(why=self.text)} {self.advice}".rstrip()
+
+
+def problem_of_pod(
+    pod: Object, events: Sequence[Object], claims: Mapping[str, Object], now: float
+) -> StartupProblem | None:
+    """Why a pod waits; None while it only needs its moment. `claims` by name, each with the newest
+    words of its events as `said`; `now` in seconds since the epoch.
+    """
+    spec, status = pod["spec"], pod.get("status") or {}
+    asked = _NotebookRequest(
+        task_type="notebook",
+        amounts=pod_resources(spec),
+        selector=spec.get("nodeSelector") or {},
+        claims=claims,
+        image=spec["containers"][0].get("image", ""),
+        pull_secrets=[each["name"] for each in spec.get("imagePullSecrets") or ()],
+        node=spec.get("nodeName") or "",
+    )
+    if not asked.node:
+        told = condition(dict(pod), "PodScheduled")
+        if told.get("status") != "False":
+            return None
+        words = str(told.get("message", ""))
+        if "unbound" in words or _was_remade(words, claims):
+            return _unbound(claims, now)
+        return _problem_of(pod_problems.unschedulable_problem(words, asked))
+    for each in status.get("containerStatuses") or ():
+        state = each.get("state") or {}
+        if ended := state.get("terminated"):
+            return _ended(ended)
+        waits = state.get("waiting") or {}
+        before = (each.get("lastState") or {}).get("terminated")
+        if before and waits.get("reason") == "CrashLoopBackOff":
+            return _ended(before)
+        if clause := pod_problems.container_waiting_problem(
+            waits.get("reason", ""), waits.get("message", ""), asked
+        ):
+            return _problem_of(clause)
+        if "running" in state:
+            return None
+    later = [each for each in events if each.get("reason") != "FailedScheduling"]
+    clause = pod_problems.event_problem(later, asked)
+    return _problem_of(clause) if clause else None
+
+
+def problem_of_refusal(words: str) -> StartupProblem:
+    """Why the API server does not take the pod: a quota, a limit, Pod Security, no account."""
+    asked = _NotebookRequest(task_type="notebook")
+    body = re.sub(r"^pods \"[^\"]*\" is forbidden: ", "", words)
+    return _problem_of(
+        first_match(OWN, body, asked, pod_problems.FAILED_CREATE)
+        or pod_problems.failed_create_problem(body, asked)
+    )
+
+
+def needs_claims(pod: Object) -> bool:
+    """Whether the claims of a pod have to be read to say why it waits."""
+    told = condition(dict(pod), "PodScheduled")
+    words = str(told.get("message", ""))
+    return told.get("status") == "False" and ("laim" in words or "ersistent" in words)
+
+
+def claims_of(pod: Object) -> list[str]:
+    """The claims that a pod mounts."""
+    volumes = pod["spec"].get("volumes") or ()
+    found = [(each.get("persistentVolumeClaim") or {}).get("claimName") for each in volumes]
+    return [name for name in found if name]
+
+
+def events_of(found: Object, events: Sequence[Object]) -> list[Object]:
+    """Those of the events that are this object's, and not those of an earlier one of its name."""
+    uid = found["metadata"]["uid"]
+    return [each for each in events if each["involvedObject"].get("uid") == uid]
+
+
+def newest_message(events: Sequence[Object]) -> str:
+    """What the newest event says; empty without any."""
+    return str(max(events, key=pod_problems.event_time)["message"]) if events else ""
+
+
+def _was_remade(words: str, claims: Mapping[str, Object]) -> bool:
+    """Whether the claim that was missed is there again: the scheduler looks only after a pause."""
+    missed = _NO_CLAIM.search(words)
+    claim = claims.get(missed[1]) if missed else None
+    return claim is not None and not claim["metadata"].get("deletionTimestamp")
+
+
+def _unbound(claims: Mapping[str, Object], now: float) -> StartupProblem | None:
+    """Which claims have no volume: a new one takes its seconds, and is nobody's trouble."""
+    waiting = {
+        name: claim
+        for name, claim in sorted(claims.items())
+        if (claim.get("status") or {}).get("phase") != "Bound"
+    }
+    if not waiting:
+        return None
+    first_one, *others = waiting
+    if told := _missing_class(waiting):
+        return told
+    born = [
+        epoch_seconds(claim["metadata"].get("creationTimestamp")) or now
+        for claim in waiting.values()
+    ]
+    if now - min(born) < NEW_SECONDS:
+        text = _("its volumes are being made: {names}").format(names=", ".join(waiting))
+        return StartupProblem(text, reason=PENDING)
+    text = pod_problems.unbound_claim_text(waiting[first_one])
+    if others:
+        text += _("; the same of {names}").format(names=", ".join(others))
+    advice = "" if "administrator" in text else _("Ask the administrator.")
+    return StartupProblem(text, advice, reason=PENDING)
+
+
+def _missing_class(waiting: Mapping[str, Object]) -> StartupProblem | None:
+    """Claims of a class that does not exist; nobody but an administrator can mend that."""
+    missing: dict[str, list[str]] = {}
+    for name, claim in waiting.items():
+        if found := _NO_CLASS.search(str(claim.get("said"))):
+            missing.setdefault(found[1], []).append(name)
+    if not missing:
+        return None
+    class_, names = min(missing.items())
+    text = ngettext(
+        "the claim {claims} asks for the storage class {name}, which does not exist: an "
+        "administrator makes that class, or names another in the hub's policy (storage.class)",
+        "the claims {claims} ask for the storage class {name}, which does not exist: an "
+        "administrator makes that class, or names another in the hub's policy (storage.class)",
+        len(names),
+    )
+    return StartupProblem(text.format(claims=", ".join(names), name=class_), reason=PENDING)
+
+
+def _ended(state: Object) -> StartupProblem:
+    text = _("its program ended by itself with code {code}").format(code=state.get("exitCode"))
+    if state.get("reason") == "OOMKilled":
+        text = _("its program was ended, because it used more memory than its size allows")
+    advice = _("Choose another size or image; if it stays so, ask the administrator.")
+    return StartupProblem(text, advice, True, state.get("reason") or ENDED)
+
+
+def _problem_of(clause: PodProblem) -> StartupProblem:
+    if clause.reason == "NodeNotReady":
+        advice = _("Try again: it starts on another node.")
+        return StartupProblem(clause.text, advice, True, clause.reason)
+    return StartupProblem(clause.text, _advice(clause), clause.rank == FOR_GOOD, clause.reason)
+
+
+def _advice(clause: PodProblem) -> str:
+    if clause.rank == GOES_ON:
+        return ""
+    if "Image" in clause.reason or clause.reason == "RegistryUnavailable":
+        return _("Choose another image, or ask the administrator.")
+    if clause.reason == pod_problems.UNSCHEDULABLE and "claim" not in clause.text:
+        told = "administrator" in clause.text
+        return "" if told else _("Choose a smaller size, or try again later.")
+    if clause.reason == pod_problems.FAILED_CREATE and clause.rank == BY_ITSELF:
+        return _("Choose a smaller size, or end what uses the quota.")
+    if clause.reason == pod_problems.FAILED_CREATE and "size" in clause.text:
+        return _("Choose another size.")
+    return _("Ask the administrator.")
+
+
+OWN: tuple[ProblemRule, ...] = (
+    (
+        r"exceeded quota: (\S+), requested: (\S+), used: (\S+), limited: (\S+)",
+        BY_ITSELF,
+        lambda m, _a: _(
+            "the quota {name} of your namespace is used up: it asks for {requested}, "
+            "and {used} of {limited} is taken"
+        ).format(
+            name=m.group(1), requested=m.group(2), used=_values(m.group(3)), limited=m.group(4)
+        ),
+    ),
+    (
+        r"(?:denied request|ValidatingAdmissionPolicy '([^']+)'): (.*)",
+        BY_SOMEBODY,
+        lambda m, _a: _("the cluster's rules refuse its pod: {why}").format(why=m.group(2)),
+    ),
+)
+
+
+def _values(pairs: str) -> str:
+    return ", ".join(part.partition("=")[2] for part in pairs.split(","))

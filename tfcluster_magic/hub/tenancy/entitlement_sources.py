@@ -1,0 +1,315 @@
+"""What tenancy follows to know what users may have: the policy, overrides, and groups of the hub.
+
+Promises that a mistake in one of them changes nothing but what is said: what was known last counts,
+of the policy also over a restart. Each change wakes the users whom it concerns. Owns the ConfigMap
+`tfcluster-hub-accepted`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+import urllib3
+
+from ...kube.api.client import Api, ApiError, Object, find_object, path
+from ...kube.api.informer import CacheUpdate, Informer
+from ...kube.controller.work_queue import BackgroundThread
+from .grants import HubPolicy
+from .policy import Override, PolicyMistake, encode_overrides, parse_policy, read_overrides
+
+POLICY_MAP, ACCEPTED_POLICY_MAP = "tfcluster-hub-policy", "tfcluster-hub-accepted"
+POLICY_KEY = "policy.yaml"
+
+log = logging.getLogger(__name__)
+
+
+class AcceptedPolicy:
+    """The policy that counts.
+
+    Args:
+        api: the connection.
+        home: the hub's namespace.
+        changed: called when another policy counts.
+    """
+
+    def __init__(self, api: Api, home: str, changed: Callable[[], None]) -> None:
+        self._api, self._home, self._changed = api, home, changed
+        self.policy = HubPolicy()
+        self._text = ""
+        self._said: dict[str, str] | None = None
+        self._lock = threading.Lock()
+        self.informer = Informer(
+            api,
+            path("configmaps", home),
+            fields=f"metadata.name={POLICY_MAP}",
+            changed=self._written,
+        )
+
+    def recall(self) -> None:
+        """Take up the policy that counted before this process began. Raises ApiError."""
+        found = find_object(self._api, path("configmaps", self._home, ACCEPTED_POLICY_MAP)) or {}
+        self._said = found.get("data")
+        text = str((self._said or {}).get(POLICY_KEY, ""))
+        try:
+            self.policy, self._text = parse_policy(text), text
+        except PolicyMistake as mistake:  # a newer or an older release wrote it
+            log.warning("%s cannot be used any more: %s", ACCEPTED_POLICY_MAP, mistake)
+
+    def publish(self) -> None:
+        """Say what counts, and what is wrong with what was written last. Raises ApiError."""
+        with self._lock:
+            written = self.informer.get(self._home, POLICY_MAP)
+            data = {
+                POLICY_KEY: self._text,
+                "error": self._judged(written),
+                "digest": hashlib.sha256(self._text.encode()).hexdigest(),
+            }
+            if data != self._said:
+                self._write(data)
+                self._said = data
+
+    def _written(self, update: CacheUpdate) -> None:
+        if update.object["metadata"]["name"] == POLICY_MAP:
+            with self._lock:
+                self._judged(update.new)
+
+    def _judged(self, written: Object | None) -> str:
+        """Take what was written, if it has no mistake; else what the mistake is."""
+        if written is None:
+            return (
+                f"there is no ConfigMap {POLICY_MAP}: what counted before, or the defaults, counts"
+            )
+        text = (written.get("data") or {}).get(POLICY_KEY)
+        if text is None:
+            return f"the ConfigMap {POLICY_MAP} has no key {POLICY_KEY}"
+        try:
+            policy = parse_policy(text)
+        except PolicyMistake as mistake:
+            return str(mistake)
+        self._text = text
+        if policy != self.policy:
+            self.policy = policy
+            self._changed()
+        return ""
+
+    def _write(self, data: dict[str, str]) -> None:
+        body: Object = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": ACCEPTED_POLICY_MAP},
+            "data": data,
+        }
+        where = path("configmaps", self._home)
+        try:
+            self._api.merge(f"{where}/{ACCEPTED_POLICY_MAP}", body)
+        except ApiError as error:
+            if not error.gone:
+                raise
+            self._api.create(where, body)
+        if data["error"]:
+            log.warning("the policy keeps what it was: %s", data["error"])
+        else:
+            log.info("the policy %s counts", data["digest"][:12])
+
+
+# -- overrides: the ConfigMap that the admin console writes.
+# One that cannot be read changes nothing but what the log says.
+
+OVERRIDES_MAP = "tfcluster-hub-overrides"
+OVERRIDES_KEY = "overrides.json"
+
+
+class OverridesFollower:
+    """The overrides of one hub.
+
+    Args:
+        api: the connection.
+        home: the hub's namespace.
+        changed: told each user who may have something else now.
+    """
+
+    def __init__(self, api: Api, home: str, changed: Callable[[str], None]) -> None:
+        self._changed = changed
+        self._overrides: dict[str, Override] = {}
+        self._looked_at = 0.0
+        self._lock = threading.Lock()
+        self.informer = Informer(
+            api,
+            path("configmaps", home),
+            fields=f"metadata.name={OVERRIDES_MAP}",
+            changed=self._written,
+        )
+
+    def of(self, user: str) -> Override | None:
+        """A user's override, one that has ended among them."""
+        return self._overrides.get(user)
+
+    def look(self, now: float) -> None:
+        """Tell of those that have ended since the look before."""
+        with self._lock:
+            since, self._looked_at = self._looked_at, now
+            ended = [u for u, each in self._overrides.items() if since < each.until <= now]
+        for user in ended:
+            self._changed(user)
+
+    def _written(self, update: CacheUpdate) -> None:
+        if update.object["metadata"]["name"] != OVERRIDES_MAP:
+            return
+        try:
+            found = _of_config_map(update.new)
+        except ValueError as error:
+            log.warning(
+                "%s cannot be read, and what counted before counts: %s", OVERRIDES_MAP, error
+            )
+            return
+        with self._lock:
+            before, self._overrides = self._overrides, found
+        for user in before.keys() | found.keys():
+            if before.get(user) != found.get(user):
+                self._changed(user)
+
+
+def stored_overrides(api: Api, home: str) -> dict[str, Override]:
+    """All overrides as they are now. Raises ApiError; ValueError."""
+    return _of_config_map(find_object(api, path("configmaps", home, OVERRIDES_MAP)))
+
+
+def change_override(api: Api, home: str, user: str, override: Override | None, now: float) -> bool:
+    """Set a user's override or take it away; whether there was one. Others that ended go.
+
+    Raises:
+        ApiError: it was refused, or somebody else changed it at the same time.
+        ValueError: what is there cannot be read.
+    """
+    where = path("configmaps", home)
+    there = find_object(api, f"{where}/{OVERRIDES_MAP}")
+    found = {name: each for name, each in _of_config_map(there).items() if each.until > now}
+    had = found.pop(user, None) is not None
+    if override is not None:
+        found[user] = override
+    body: Object = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": OVERRIDES_MAP},
+        "data": {OVERRIDES_KEY: encode_overrides(found).decode()},
+    }
+    if there is None:
+        api.create(where, body)
+        return had
+    body["metadata"]["resourceVersion"] = there["metadata"]["resourceVersion"]
+    try:
+        api.merge(f"{where}/{OVERRIDES_MAP}", body)
+    except ApiError as error:
+        if error.gone:
+            api.create(where, body)
+        else:
+            raise
+    return had
+
+
+def _of_config_map(found: Object | None) -> dict[str, Override]:
+    return read_overrides(str(((found or {}).get("data") or {}).get(OVERRIDES_KEY, "")))
+
+
+# -- groups, as the hub's API says them.
+# The whole list is read, in pages: the hub has no word for "of this user" that a service may ask
+# without reading users.
+# Ref: https://jupyterhub.readthedocs.io/en/stable/reference/rest-api.html (GET /groups)
+
+GROUPS_SECONDS = 10.0
+"""Seconds between two looks."""
+NEW_USER_SECONDS = 1.0
+"""The same while somebody new is there."""
+ANSWER_SECONDS = 5.0
+GROUPS_PAGE = 200
+PAGINATION = "application/jupyterhub-pagination+json"
+
+
+class Membership(BackgroundThread):
+    """Groups by user.
+
+    Args:
+        url: of the hub's API, such as `http://hub:8081/hub/api`; empty: nobody is in a group.
+        token: of the service at the hub.
+        changed: told each user whose groups are others now.
+    """
+
+    def __init__(self, url: str, token: str, changed: Callable[[str], None]) -> None:
+        self._url, self._changed = url.rstrip("/"), changed
+        self._headers = {"Authorization": f"token {token}", "Accept": PAGINATION}
+        self._pool = urllib3.PoolManager(retries=False)
+        self._groups: dict[str, frozenset[str]] = {}
+        self._lock = threading.Lock()
+        self._began = float("-inf")
+        super().__init__("groups")
+        self.known = not url
+        """Whether it was ever told."""
+        self.problem = ""
+        """Why the last look told nothing."""
+
+    def of(self, user: str) -> frozenset[str]:
+        """The groups of a user, as far as they are known."""
+        return self._groups.get(user, frozenset())
+
+    def ask(self, since: float) -> float:
+        """Look for one who is there since `since` (monotonic); seconds until that may be done.
+
+        0: a look has begun since then and is over. In vain, too: then counts what was known.
+        """
+        if not self._url:
+            return 0.0
+        with self._lock:
+            pause = (
+                GROUPS_SECONDS if self.problem else NEW_USER_SECONDS
+            )  # one that hangs holds up this turn
+            rest = self._began + pause - time.monotonic()
+            if self._began >= since:
+                return 0.0
+            if rest <= 0:
+                self._look()
+            return max(0.0, rest)
+
+    def _run(self) -> None:
+        while not self._enough.is_set():
+            with self._lock:
+                if self._url and time.monotonic() >= self._began + GROUPS_SECONDS:
+                    self._look()
+            self._enough.wait(max(0.2, self._began + GROUPS_SECONDS - time.monotonic()))
+
+    def _look(self) -> None:
+        self._began = time.monotonic()
+        try:
+            found = self._read()
+        except (urllib3.exceptions.HTTPError, ValueError, KeyError, TypeError) as error:
+            if not self.problem:
+                log.warning("the hub tells no groups: %s", error)
+            self.problem = str(error) or type(error).__name__
+            return
+        before, self._groups = self._groups, found
+        first, self.known, self.problem = not self.known, True, ""
+        for user in before.keys() | found.keys():
+            if first or before.get(user) != found.get(user):
+                self._changed(user)
+
+    def _read(self) -> dict[str, frozenset[str]]:
+        found: dict[str, set[str]] = {}
+        offset: int | None = 0
+        while offset is not None:
+            address = f"{self._url}/groups?limit={GROUPS_PAGE}&offset={offset}"
+            answer = self._pool.request(
+                "GET", address, headers=self._headers, timeout=ANSWER_SECONDS
+            )
+            if answer.status != 200:
+                raise ValueError(f"{address} answers {answer.status}")
+            page = json.loads(answer.data)
+            for group in page["items"]:
+                for user in group["users"]:
+                    found.setdefault(user, set()).add(group["name"])
+            following = page["_pagination"].get("next")
+            offset = following["offset"] if following else None
+        return {user: frozenset(groups) for user, groups in found.items()}

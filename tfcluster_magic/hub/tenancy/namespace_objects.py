@@ -1,0 +1,258 @@
+"""The name of a tenant's namespace, and the objects in it. Pure.
+
+Promises the same objects for the same entitlement and cluster, in the order in which they are made,
+each what a template in `templates/tenancy` says. Default values of the API are written out, so that
+what is there can be compared with what shall be. Creates nothing.
+
+    ServiceAccounts   notebook, and default for tasks: the secrets of their images' registries
+    LimitRange        of one container
+    NetworkPolicies   default-deny, and the exceptions by name
+    claims            workspace, data, log; what all of a group may read
+    ResourceQuotas    tasks, notebooks, others (no pods), claims; after the claims, which a quota
+                      that does not count yet would refuse
+    RoleBindings      the user's rights; by policy the operator's to see secrets
+
+Ref: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-label-names
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from functools import cache, lru_cache
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ...errors import UsageError
+from ...i18n import _
+from ...kube.api import labels
+from ...kube.api.resource_amounts import parse_quantity
+from ...kube.objects import network_policy, templates
+from ...quota.budgets import effective_budget
+from .grants import ContainerAmounts, ContainerLimits, Entitlement, Grant
+
+PREFIX_VARIABLE = "TFCLUSTER_TENANT_PREFIX"
+DEFAULT_PREFIX = "tfcluster-u-"
+SLUG_LENGTH = 48
+"""The longest slug that KubeSpawner makes of a user's name in a template."""
+_PREFIX = re.compile(r"[a-z][-a-z0-9]{0,13}-")
+
+
+def namespace_prefix(asked: str = "") -> str:
+    """How all tenants' namespaces begin: as asked, by TFCLUSTER_TENANT_PREFIX, or the default.
+
+    Raises UsageError.
+    """
+    said = asked or os.environ.get(PREFIX_VARIABLE) or DEFAULT_PREFIX
+    if not _PREFIX.fullmatch(said):
+        text = _(
+            "the prefix of namespaces ({variable}) is {said!r}; it may have at most 15 small "
+            "letters, digits and hyphens, begins with a letter and ends with a hyphen, such as "
+            "{default}"
+        )
+        raise UsageError(text.format(variable=PREFIX_VARIABLE, said=said, default=DEFAULT_PREFIX))
+    return said
+
+
+def namespace_of_user(user: str, start: str = DEFAULT_PREFIX) -> str:
+    """The namespace of the user whom the hub calls `user`, below this prefix."""
+    return f"{start}{_safe_slug()(user, max_length=SLUG_LENGTH)}"
+
+
+@cache
+def _safe_slug() -> Callable[..., str]:
+    """KubeSpawner's function, without KubeSpawner: its package takes seconds and 100 MB."""
+    package = find_spec("kubespawner")
+    assert package is not None
+    assert package.submodule_search_locations
+    file = Path(package.submodule_search_locations[0]) / "slugs.py"
+    spec = spec_from_file_location("kubespawner_slugs", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found: Callable[..., str] = module.safe_slug
+    return found
+
+
+# -- the objects
+
+Object = dict[str, Any]
+
+MANAGER = "tfcluster-tenancy"
+MANAGED_BY = "app.kubernetes.io/managed-by"
+HUB = f"{labels.GROUP}/hub"
+"""Label of namespaces and of all that is made in them: the namespace of the hub they belong to."""
+TASKS, NOTEBOOKS = "tfcluster-task", "tfcluster-notebook"
+"""Priority classes; quotas are scoped to them."""
+ACCOUNT = "notebook"
+USER_ROLE, SECRETS_ROLE = "tfcluster-user", "tfcluster-operator-secrets"
+OPERATOR = ("tfcluster-system", "operator")
+"""Namespace and name of the operator's service account."""
+NOTEBOOK = {labels.NOTEBOOK: "true"}
+ARCHIVE = f"{labels.GROUP}/archive"
+"""Label of the pod that gives a user's data to the console: "true"."""
+NOTEBOOK_PORT, HUB_PORT, ARCHIVE_PORT = 8888, 8081, 8889
+HUB_APP, PROXY_APP, CONSOLE_APP = "tfcluster-hub", "tfcluster-proxy", "tfcluster-console"
+"""Label `app` of their pods."""
+
+
+class ApiServerAddress(msgspec.Struct, frozen=True):
+    """One address of the API server: a network of one address, and a port."""
+
+    network: str
+    port: int
+
+
+class TenantContext(msgspec.Struct, frozen=True):
+    """The cluster around all tenants: the hub's namespace, and where the API server is."""
+
+    home: str
+    servers: tuple[ApiServerAddress, ...] = ()
+    gpu_resource: str = "nvidia.com/gpu"
+    dns: tuple[network_policy.DnsResolver, ...] = network_policy.DEFAULT_DNS
+    operator_secrets: bool = True
+    task_classes: tuple[str, ...] = ()
+    """Priority classes of tasks beside `TASKS`, of whichever group."""
+
+
+def tenant_objects(
+    entitlement: Entitlement, place: TenantContext, *, namespace: str, removed: bool = False
+) -> list[Object]:
+    """Everything that a tenant has, but for copies of secrets; of one who was removed no rights."""
+    found: list[Object] = []
+    for shared in entitlement.grant.shared_data:
+        volume = shared.volume.replace("{namespace}", namespace)
+        claim = {"class": shared.class_, "volume": volume, "size": shared.size}
+        made = _made("claim", place, shared.name, mode="ReadOnlyMany", **claim)
+        made["metadata"]["annotations"] = {labels.MOUNTED_AT: shared.path}  # in tasks, too
+        found.append(made)
+    found += _common(entitlement.grant, place)
+    if place.operator_secrets:
+        home, account = OPERATOR
+        words = {"role": SECRETS_ROLE, "account": account, "namespace": home}
+        found.append(_made("role-binding", place, SECRETS_ROLE, **words))
+    if not removed:
+        words = {"role": USER_ROLE, "account": ACCOUNT, "namespace": namespace}
+        found.append(_made("role-binding", place, USER_ROLE, **words))
+    return found
+
+
+def namespace_annotations(entitlement: Entitlement) -> dict[str, str | None]:
+    """What a tenant's namespace tells the operator of its tasks; none: as its own policy says."""
+    grant, budget = entitlement.grant, effective_budget(entitlement.grant.budget)
+    return {
+        labels.USER_GROUP: entitlement.group or None,
+        labels.BUDGET: None if budget is None else msgspec.json.encode(budget).decode(),
+        labels.QUEUE: grant.queue or None,
+        labels.PRIORITY_CLASS: grant.priority_class or None,
+        labels.REQUIRE_DIGEST: "true" if grant.require_digest else None,
+    }
+
+
+@lru_cache(maxsize=64)
+def _common(grant: Grant, place: TenantContext) -> tuple[Object, ...]:
+    """What is the same in all namespaces of a group; shared, and never changed."""
+    accounts = [
+        _made("service-account", place, name, secrets=list(grant.image_pull_secrets))
+        for name in (ACCOUNT, "default")
+    ]
+    claims = [
+        _made("claim", place, name, mode="ReadWriteMany", volume="", size=size, **_class(grant))
+        for name, size in grant.storage.claims.items()
+    ]
+    limits = _limits(grant.limits)
+    ranges = [_made("limit-range", place, "containers", limits=limits)] if limits else []
+    return (*accounts, *ranges, *_policies(grant, place), *claims, *_quotas(grant, place))
+
+
+def _class(grant: Grant) -> Object:
+    return {"class": grant.storage.class_}
+
+
+def _made(template: str, place: TenantContext, name: str, **words: object) -> Object:
+    marks = {"app.kubernetes.io/name": "tfcluster", MANAGED_BY: MANAGER, HUB: place.home}
+    head = {"name": name, "labels": marks}
+    return templates.render_object(f"tenancy/{template}.yaml.j2", metadata=head, **words)
+
+
+def _limits(limits: ContainerLimits) -> dict[str, dict[str, str]]:
+    """A LimitRange's words, with what the API server would fill in by itself."""
+    most, default, request = (_amounts(a) for a in (limits.max, limits.default, limits.request))
+    default = {**most, **default}
+    said = {"max": most, "default": default, "defaultRequest": {**default, **request}}
+    return {word: amounts for word, amounts in said.items() if amounts}
+
+
+def _amounts(said: ContainerAmounts) -> dict[str, str]:
+    named = {"cpu": said.cpu, "memory": said.memory, "ephemeral-storage": said.ephemeral_storage}
+    return {name: _text(value) for name, value in named.items() if value is not None}
+
+
+def _text(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:g}"
+
+
+def _quotas(grant: Grant, place: TenantContext) -> list[Object]:
+    quota = grant.quota
+    tasks = {
+        "requests.cpu": quota.cpu,
+        "requests.memory": quota.memory,
+        f"requests.{place.gpu_resource}": quota.gpu,
+        "pods": quota.pods,
+    }
+    claims: dict[str, float | str | None] = {}
+    if quota.run_claims is not None:
+        claims["persistentvolumeclaims"] = 3 + len(grant.shared_data) + quota.run_claims
+    if quota.run_storage is not None:
+        own = (*grant.storage.claims.values(), quota.run_storage)
+        shared = (each.size for each in grant.shared_data)
+        claims["requests.storage"] = f"{sum(map(parse_quantity, (*own, *shared))):.0f}"
+    of_tasks = [TASKS, *(each for each in place.task_classes if each != TASKS)]
+    hard: list[tuple[str, dict[str, Any], str, list[str]]] = [
+        ("tasks", tasks, "In", of_tasks),
+        ("notebooks", {"pods": 1 + grant.named_servers}, "In", [NOTEBOOKS]),
+        ("others", {"pods": 0}, "NotIn", [*of_tasks, NOTEBOOKS]),
+        ("claims", claims, "", []),
+    ]
+    found = []
+    for name, amounts, operator, classes in hard:
+        said = {key: _text(value) for key, value in amounts.items() if value is not None}
+        words = {"hard": said, "operator": operator, "classes": classes}
+        if said:
+            found.append(_made("resource-quota", place, name, **words))
+    return found
+
+
+def _policies(grant: Grant, place: TenantContext) -> list[Object]:
+    tasks = {"app.kubernetes.io/managed-by": "tfcluster-operator"}
+    servers = [msgspec.to_builtins(each) for each in place.servers]
+    words: dict[str, dict[str, object]] = {
+        "default-deny": {},
+        "notebook-from-hub": {"apps": [PROXY_APP, HUB_APP], "port": NOTEBOOK_PORT},
+        "notebook-and-tasks": {
+            "tasks": tasks,
+            "client": labels.CLIENT_PORTS,
+            "port": labels.PORT,
+        },
+        "archive-to-console": {
+            "archive": {ARCHIVE: "true"},
+            "app": CONSOLE_APP,
+            "port": ARCHIVE_PORT,
+        },
+        "notebook-to-services": {
+            "dns": network_policy.dns_rules(place.dns),
+            "hub": HUB_APP,
+            "port": HUB_PORT,
+            "servers": servers,
+        },
+    }
+    if grant.egress:
+        networks = [network_policy.ip_block(each) for each in grant.egress]
+        words["notebook-to-networks"] = {"networks": networks}
+    more = {"notebook": NOTEBOOK, "home": place.home}
+    return [_made(name, place, name, **more, **said) for name, said in words.items()]

@@ -1,0 +1,144 @@
+"""Amounts of resources: Kubernetes quantities, what a pod requests, and how people read them. Pure.
+
+The sums are Kubernetes' own: containers together, or the largest init container where that is
+more. Amounts are plain numbers by resource name: cores, bytes, devices, pods.
+
+Ref: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
+Ref: https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/#resource-sharing-within-containers
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from ...i18n import _, ngettext
+from ...spec.quantities import format_bytes
+
+Amounts = dict[str, float]
+
+CPU = "cpu"
+MEMORY = "memory"
+PODS = "pods"
+
+_POWERS = {"n": -3, "u": -2, "m": -1, "": 0, "k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
+_SUFFIXES = {
+    **{suffix: 1000.0**power for suffix, power in _POWERS.items()},
+    **{f"{suffix}i": 1024.0**power for power, suffix in enumerate("KMGTPE", 1)},
+}
+_QUANTITY = re.compile(r"([+-]?[0-9.]+)(?:[eE]([+-]?[0-9]+)|(n|u|m|k|[KMGTPE]i|[MGTPE]|))")
+
+
+def parse_quantity(said: object) -> float:
+    """The number of a quantity: "250m" gives 0.25, "1Gi" 2**30. Raises ValueError."""
+    return _number(str(said))
+
+
+@lru_cache(4096)  # of hundreds of pods and nodes the same few words are read
+def _number(said: str) -> float:
+    match = _QUANTITY.fullmatch(said.strip())
+    if not match:
+        raise ValueError(f"{said!r} is no quantity of Kubernetes")
+    number, exponent, suffix = match.groups()
+    try:
+        scale = 10.0 ** int(exponent) if exponent else _SUFFIXES[suffix or ""]
+    except OverflowError:
+        scale = math.inf
+    found = float(number) * scale
+    if not math.isfinite(found):
+        raise ValueError(f"{said!r} is no quantity of Kubernetes: it is too large")
+    return found
+
+
+def parse_amounts(said: Mapping[str, object] | None) -> Amounts:
+    """Quantities by resource name as numbers."""
+    return {name: parse_quantity(value) for name, value in (said or {}).items()}
+
+
+def plus(*parts: Mapping[str, float]) -> Amounts:
+    """The sum of amounts."""
+    return {name: sum(p.get(name, 0.0) for p in parts) for name in _names(parts)}
+
+
+def minus(whole: Mapping[str, float], part: Mapping[str, float]) -> Amounts:
+    """What is left of each resource of `whole`, never below nothing."""
+    return {name: max(0.0, value - part.get(name, 0.0)) for name, value in whole.items()}
+
+
+def times(each: Mapping[str, float], count: float) -> Amounts:
+    """`count` times an amount."""
+    return {name: value * count for name, value in each.items()}
+
+
+def largest(parts: Iterable[Mapping[str, float]]) -> Amounts:
+    """The most of each resource."""
+    every = list(parts)
+    return {name: max(p.get(name, 0.0) for p in every) for name in _names(every)}
+
+
+def pod_resources(spec: Mapping[str, Any], what: str = "requests") -> Amounts:
+    """What a pod of this spec asks for (`requests`), or may use at most (`limits`)."""
+
+    def of(container: Mapping[str, Any]) -> Amounts:
+        return parse_amounts((container.get("resources") or {}).get(what))
+
+    beside: Amounts = {}
+    before: list[Amounts] = []
+    for container in spec.get("initContainers") or ():
+        if container.get("restartPolicy") == "Always":
+            beside = plus(beside, of(container))
+            before.append(beside)
+        else:
+            before.append(plus(beside, of(container)))
+    running = plus(beside, *(of(container) for container in spec.get("containers") or ()))
+    whole = parse_amounts((spec.get("resources") or {}).get(what))
+    return plus({**largest([running, *before]), **whole}, parse_amounts(spec.get("overhead")))
+
+
+def _names(parts: Iterable[Mapping[str, float]]) -> list[str]:
+    return list(dict.fromkeys(name for part in parts for name in part))
+
+
+# Amounts as people read them: "2 CPU, 4Gi, 1 GPU".
+
+MOST_HOLDERS = 5
+
+
+def format_amount(key: str, value: float) -> str:
+    """An amount of a resource, by the name of Kubernetes or by a quota's key."""
+    name = key.partition(".")[2] if key.startswith(("requests.", "limits.")) else key
+    if name == CPU:
+        return _("{cores:g} CPU").format(cores=round(value, 3))
+    if name in (PODS, "count/pods"):
+        return ngettext("{count:g} pod", "{count:g} pods", value).format(count=value)
+    if name.endswith("/gpu"):
+        return ngettext("{count:g} GPU", "{count:g} GPUs", value).format(count=value)
+    if "/" in name or name.startswith("count"):
+        return f"{value:g} {name}"
+    return format_bytes(value)
+
+
+def format_amounts(each: Mapping[str, float]) -> str:
+    """All that one task asks for; that it is one pod goes without saying."""
+    order = sorted(each, key=lambda key: (key != CPU, key != MEMORY, key))
+    return ", ".join(format_amount(key, each[key]) for key in order if each[key] and key != PODS)
+
+
+def format_holders(held: Mapping[str, Amounts]) -> str:
+    """Who holds the rest, the largest first; empty when nobody of this namespace does."""
+    order = sorted(held, key=lambda run: -held[run].get("memory", 0.0))
+    holders = [f"{run} ({format_amounts(held[run])})" for run in order if format_amounts(held[run])]
+    if len(holders) > MOST_HOLDERS:
+        rest = ngettext("{count} other", "{count} others", len(holders) - MOST_HOLDERS)
+        more = rest.format(count=len(holders) - MOST_HOLDERS)
+        holders = [*holders[:MOST_HOLDERS], more]
+    return _(", held by {holders}").format(holders=", ".join(holders)) if holders else ""
+
+
+def format_largest_node(nodes: Sequence[Mapping[str, float]], one: Mapping[str, float]) -> str:
+    """The most that a node has of what a task asks for."""
+    most = {k: max(n.get(k, 0.0) for n in nodes) for k in one}
+    return _("the largest has {amount}").format(amount=format_amounts(most))

@@ -1,0 +1,130 @@
+"""CPU- and GPU-hours on Kubernetes: the objects with users' ledgers, and their accounts. Pure.
+
+The ledger of a namespace is a ConfigMap in the operator's own namespace, where no user has rights;
+its user's account stands beside the options, in the user's own namespace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from ...quota import ledger
+from ...quota.budgets import Budget, effective_budget
+from ...quota.ledger import AccountedRun, HoursAccount, Ledger
+from ...spec import TFCluster, Usage
+from ..api import labels
+from ..objects import custom_resource
+
+Object = dict[str, Any]
+
+HOURS_KEY = "hours.json"
+"""Key of the ConfigMap `labels.OPTIONS`: an `Account` of runs that are over."""
+LEDGER_KEY = "ledger.json"
+COMPONENT = "tfcluster-hours"
+LEDGER_SELECTOR = f"app.kubernetes.io/component={COMPONENT}"
+LEDGER_NAMESPACE = f"{labels.GROUP}/namespace"
+"""Annotation of a ledger: the namespace that it is of."""
+
+
+def ledger_name(namespace: str) -> str:
+    """The ConfigMap with a namespace's ledger."""
+    return f"{COMPONENT}-{namespace}"
+
+
+def write_ledger(namespace: str, user: str, kept: Ledger) -> Object:
+    """A ledger as an object."""
+    marks = {
+        "app.kubernetes.io/managed-by": "tfcluster-operator",
+        "app.kubernetes.io/component": COMPONENT,
+    }
+    notes = {LEDGER_NAMESPACE: namespace, labels.USER: user}
+    text = msgspec.json.encode(kept, order="deterministic").decode()
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": ledger_name(namespace), "labels": marks, "annotations": notes},
+        "data": {LEDGER_KEY: text},
+    }
+
+
+def read_ledger(found: Object) -> tuple[str, str, Ledger]:
+    """Namespace, user and ledger of an object. Raises msgspec.MsgspecError, KeyError."""
+    notes = found["metadata"].get("annotations") or {}
+    kept = ledger.LEDGER_DECODER.decode(found["data"][LEDGER_KEY])
+    return (
+        str(notes[LEDGER_NAMESPACE]),
+        str(notes.get(labels.USER) or notes[LEDGER_NAMESPACE]),
+        kept,
+    )
+
+
+def run_of(found: Object, group: str) -> AccountedRun | None:
+    """A run as the ledger needs it, also one whose spec nobody can read; None: it held nothing."""
+    told = found.get("status") or {}
+    try:
+        held = msgspec.convert(told.get("usage"), Usage | None)
+    except msgspec.ValidationError:
+        held = custom_resource.read_status(found).usage  # of another release
+    if held is None:
+        return None
+    cluster, _run = custom_resource.split_name(found["metadata"]["name"])
+    return AccountedRun(
+        cluster=cluster,
+        usage=held,
+        until=told.get("releasedAt"),
+        gpus=_gpus(found.get("spec") or {}),
+        group=group,
+    )
+
+
+def _gpus(spec: Object) -> dict[str, int]:
+    """Those of one task by type; of what nobody can read, none."""
+    try:
+        asked = msgspec.convert(spec.get("replicas") or {}, dict[str, _ReplicaResources | None])
+    except msgspec.ValidationError:
+        return {}
+    return {t: each.resources.gpu for t, each in asked.items() if each and each.resources.gpu}
+
+
+class _GpuRequest(msgspec.Struct, frozen=True):
+    gpu: int = 0
+
+
+class _ReplicaResources(msgspec.Struct, frozen=True):
+    resources: _GpuRequest = _GpuRequest()
+
+
+def budget_of(marks: Mapping[str, str]) -> Budget | None:
+    """What the annotations of a namespace say; None: no budget, or none that can be read."""
+    said = marks.get(labels.BUDGET)
+    if not said:
+        return None
+    try:
+        return effective_budget(msgspec.json.decode(said, type=Budget))
+    except msgspec.MsgspecError:
+        return None
+
+
+def has_budget(told: str) -> bool:
+    """Whether what the operator told has a budget."""
+    return read_account(told, (), 0.0).budget is not None
+
+
+def read_account(told: str, known: Iterable[TFCluster], now: float) -> HoursAccount:
+    """What a user has held until `now`, by what the operator told and by the runs on record that
+    have not given everything back: the others are in what it told.
+    """
+    try:
+        said = ledger.ACCOUNT_DECODER.decode(told) if told else HoursAccount()
+    except msgspec.MsgspecError:  # of another release
+        return HoursAccount()
+    runs = (
+        run
+        for cluster in known
+        if cluster.status.released_at is None
+        and (run := ledger.accounted_run(cluster, said.group)) is not None
+    )
+    return msgspec.structs.replace(said, days=ledger.add_runs(said.days, runs, now))

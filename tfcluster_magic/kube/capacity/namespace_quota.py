@@ -1,0 +1,138 @@
+"""The quota of a namespace: ResourceQuotas that count task pods, and LimitRanges. Pure.
+
+Counts as Kubernetes does: a quota with scopes counts only pods of these scopes, and a LimitRange
+first gives what a container does not say, then refuses what is too much or too little.
+
+Ref: https://kubernetes.io/docs/concepts/policy/resource-quotas/
+Ref: https://kubernetes.io/docs/concepts/policy/limit-range/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from ...spec import Model
+from ..api.resource_amounts import PODS, Amounts, parse_amounts
+
+Object = Mapping[str, Any]
+
+
+class TaskDemand(Model, frozen=True):
+    """What one task asks for (`requests`), and may use at most (`limits`)."""
+
+    requests: Amounts = {}
+    limits: Amounts = {}
+
+    def counted_as(self, key: str) -> float:
+        """What one such pod counts under a quota's key, such as `requests.cpu` or `pods`."""
+        if key in (PODS, "count/pods"):
+            return 1.0
+        kind, dot, name = key.partition(".")
+        if dot and kind in ("requests", "limits"):
+            return (self.requests if kind == "requests" else self.limits).get(name, 0.0)
+        return self.requests.get(key, 0.0)
+
+    def says(self, key: str) -> bool:
+        """Whether it says what a quota of this key makes every pod say."""
+        kind, dot, name = key.partition(".")
+        if key in ("cpu", "memory") or (dot and kind == "requests" and name in ("cpu", "memory")):
+            return (name or key) in self.requests
+        return not dot or kind != "limits" or name in self.limits
+
+
+class NamespaceQuota(Model, frozen=True):
+    """A ResourceQuota that counts task pods: `hard` there is, `used` is taken."""
+
+    name: str
+    hard: Amounts
+    used: Amounts = {}
+
+    def free(self, key: str) -> float:
+        """What is left under a key."""
+        return max(0.0, self.hard[key] - self.used.get(key, 0.0))
+
+
+class ContainerBounds(Model, frozen=True):
+    """What LimitRanges say of each container (and of each pod: ours have one container)."""
+
+    name: str = ""
+    default_request: Amounts = {}
+    default_limit: Amounts = {}
+    most: Amounts = {}
+    least: Amounts = {}
+    ratio: Amounts = {}
+    """How often the request the limit may be, at most."""
+    claim_most: float | None = None
+    """Bytes that one claim may ask for, at most."""
+
+    def given(self, asked: TaskDemand) -> TaskDemand:
+        """The demand with what it does not say, as the API server completes it."""
+        limits = {**self.default_limit, **asked.limits}
+        # A container that says a limit and no request asks for its limit.
+        requests = {**self.default_request, **asked.limits, **asked.requests}
+        return TaskDemand(requests=requests, limits=limits)
+
+
+def namespace_quotas(
+    found: Iterable[Object], priority_class: str = ""
+) -> tuple[NamespaceQuota, ...]:
+    """The ResourceQuotas that count task pods of this priority class."""
+    return tuple(
+        NamespaceQuota(
+            name=each["metadata"]["name"],
+            hard=parse_amounts((each.get("status") or {}).get("hard") or each["spec"].get("hard")),
+            used=parse_amounts((each.get("status") or {}).get("used")),
+        )
+        for each in found
+        if _counts(each.get("spec") or {}, priority_class)
+    )
+
+
+def _counts(spec: Mapping[str, Any], priority_class: str) -> bool:
+    """Whether every scope of a quota holds for a task pod: it has requests, and no deadline."""
+    scopes = [{"scopeName": name, "operator": "Exists"} for name in spec.get("scopes") or ()]
+    scopes += (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
+    return all(_in_scope(scope, priority_class) for scope in scopes)
+
+
+def _in_scope(scope: Mapping[str, Any], priority_class: str) -> bool:
+    if scope["scopeName"] != "PriorityClass":
+        return scope["scopeName"] in ("NotTerminating", "NotBestEffort")
+    named = scope.get("values") or ()
+    return {
+        "Exists": bool(priority_class),
+        "DoesNotExist": not priority_class,
+        "In": priority_class in named,
+        "NotIn": priority_class not in named,
+    }[scope["operator"]]
+
+
+def container_bounds(found: Iterable[Object]) -> ContainerBounds:
+    """All LimitRanges of a namespace as one: the strictest of each."""
+    whole = ContainerBounds()
+    for each in found:
+        for said in (each.get("spec") or {}).get("limits") or ():
+            if said.get("type") in ("Container", "Pod"):
+                whole = _stricter(whole, said, each["metadata"]["name"])
+            elif said.get("type") == "PersistentVolumeClaim":
+                most = parse_amounts(said.get("max")).get("storage")
+                known = [m for m in (whole.claim_most, most) if m is not None]
+                whole = replace(whole, claim_most=min(known, default=None))
+    return whole
+
+
+def _stricter(known: ContainerBounds, said: Mapping[str, Any], name: str) -> ContainerBounds:
+    most, least = parse_amounts(said.get("max")), parse_amounts(said.get("min"))
+    ratio = parse_amounts(said.get("maxLimitRequestRatio"))
+    return replace(
+        known,
+        name=", ".join(dict.fromkeys(filter(None, (*known.name.split(", "), name)))),
+        default_request={**parse_amounts(said.get("defaultRequest")), **known.default_request},
+        default_limit={**parse_amounts(said.get("default")), **known.default_limit},
+        most={**known.most, **{k: min(v, known.most.get(k, v)) for k, v in most.items()}},
+        least={**known.least, **{k: max(v, known.least.get(k, v)) for k, v in least.items()}},
+        ratio={**known.ratio, **{k: min(v, known.ratio.get(k, v)) for k, v in ratio.items()}},
+    )

@@ -1,0 +1,440 @@
+"""The pod template of a run's tasks, and the files that its pods find below /tfcluster.
+
+Owns what is in a pod before the Job's controller gives it an index: volumes, environment,
+resources, probes. Which claims, secrets and annotations a spec may name was decided before. The
+files (our runtime, `task.json`, the program) fit into one ConfigMap, or an error says what is too
+large; a program that is too large for the record stays in the workspace, where the launch put it.
+Pure but for the package's own files.
+
+Ref: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/
+Ref: https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted
+Ref: https://kubernetes.io/docs/concepts/configuration/configmap/
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import math
+import posixpath
+import re
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ...errors import InvalidRequest, Problem
+from ...i18n import _
+from ...program import snapshots
+from ...spec import Metadata, Mode, Pods, Spec, TaskType, TFCluster, task_file
+from ...spec.names import parse_ref
+from ...spec.quantities import format_bytes
+from ..api import labels
+from . import images, templates
+from .policy import Policy, SharedClaim, uses_gangs
+
+FILES_ROOT = "/tfcluster"
+RUNTIME_FOLDER = Path(__file__).parents[2] / "runtime"
+RUNTIME_FILE = "runtime.zip"
+TASK_FILE = "task.json"
+CONFIG_MAP_LIMIT = 1 << 20
+"""Bytes that a ConfigMap may hold. Ref: concepts/configuration/configmap, "Motivation"."""
+ADDRESS_PATTERN = "{name}-{type}-{index}.{name}"
+BEACON_PORT = 2224
+"""Port on which a task's process 1 listens while its In-Graph server is in use."""
+HOLD_OFF = 7.0
+"""Seconds that a replaced pod waits where all workers have to start together.
+
+The Job's controller replaces a failed pod after 10 s, two seconds late at the most, and the window
+in which its failure is judged is open for 15 s: a program that starts sooner finds the peers of an
+attempt that is about to end.
+"""
+
+
+@dataclass(frozen=True)
+class TaskFiles:
+    """Content by key, and the path below ROOT at which a pod finds each key."""
+
+    texts: Mapping[str, str]
+    binaries: Mapping[str, str]
+    items: tuple[Mapping[str, object], ...]
+
+
+def task_files(cluster: TFCluster, policy: Policy, addresses: str = ADDRESS_PATTERN) -> TaskFiles:
+    """Everything that the ConfigMap of a run holds.
+
+    Args:
+        cluster: the run.
+        policy: of the administrator.
+        addresses: the host of each task, with `{name}`, `{type}` and `{index}`.
+
+    Raises:
+        InvalidRequest: it is larger than a ConfigMap may be, or there is no workspace for a large
+            program.
+        TFClusterError: the program in the record was altered.
+    """
+    texts: dict[str, str] = {}
+    binaries: dict[str, str] = {}
+    items: list[dict[str, object]] = []
+
+    def put(path: str, content: bytes, executable: bool = False) -> None:
+        key = _key(path, len(items))
+        try:
+            texts[key] = content.decode()
+        except UnicodeDecodeError:
+            binaries[key] = base64.b64encode(content).decode()
+        mode = {"mode": 0o555} if executable else {}
+        items.append({"key": key, "path": path, **mode})
+
+    put(TASK_FILE, _described(cluster, policy, addresses))
+    binaries[RUNTIME_FILE] = runtime_archive()
+    items.append({"key": RUNTIME_FILE, "path": RUNTIME_FILE})
+    program = cluster.spec.program
+    if program is not None and program.files is not None:
+        for path, file in snapshots.load(program, Path()).items():
+            put(f"program/{path}", file.content, file.executable)
+    _check_size(cluster.spec, texts, binaries)
+    return TaskFiles(texts, binaries, tuple(items))
+
+
+@cache
+def runtime_archive() -> str:
+    """The runtime's sources as a zip, which Python runs as it is, in base64.
+
+    One file and a third of their size: what a pod has of a ConfigMap stands in it, and each of its
+    changes goes through all of that. Ref: https://docs.python.org/3/library/zipapp.html
+    """
+    found = io.BytesIO()
+    with zipfile.ZipFile(found, "w") as packed:
+        for path in sorted(RUNTIME_FOLDER.rglob("*.py")):
+            # Without a date, so that the same sources are the same bytes.
+            head = zipfile.ZipInfo(path.relative_to(RUNTIME_FOLDER).as_posix())
+            packed.writestr(head, path.read_bytes(), zipfile.ZIP_DEFLATED)
+    return base64.b64encode(found.getvalue()).decode()
+
+
+def output_dir(metadata: Metadata, policy: Policy) -> str:
+    """The run's own folder on the log volume."""
+    return posixpath.join(policy.log_path, metadata.cluster, str(metadata.run))
+
+
+def program_dir(spec: Spec, policy: Policy) -> str:
+    """Where a task finds the snapshot's files.
+
+    Raises:
+        InvalidRequest: it lies in a workspace, and there is none.
+    """
+    program = spec.program
+    if program is None or program.files is not None:
+        return f"{FILES_ROOT}/program"
+    if not policy.workspace_claim:
+        allowed = _(
+            "tasks here see no workspace, so a program has to travel in the record: keep it "
+            "below {limit}, and its data elsewhere"
+        ).format(limit=format_bytes(snapshots.INLINE_BYTES))
+        raise InvalidRequest([Problem("spec.program", program.source, allowed)])
+    return str(snapshots.stored_folder(Path(policy.workspace_path), program.sha256))
+
+
+def _described(cluster: TFCluster, policy: Policy, addresses: str) -> bytes:
+    metadata, spec = cluster.metadata, cluster.spec
+    resume_from = None
+    if spec.resume_from is not None:
+        name, run = parse_ref(spec.resume_from)
+        resume_from = posixpath.join(policy.log_path, name, str(run))
+    described = task_file.task_description(
+        metadata,
+        spec,
+        program_dir=program_dir(spec, policy),
+        data_dir=policy.data_path,
+        output_dir=output_dir(metadata, policy),
+        resume_from=resume_from,
+    )
+    described |= {
+        "addressTemplate": addresses,
+        "port": labels.PORT,
+        "beacon": BEACON_PORT,
+        "ownFolder": True,
+        "holdOff": HOLD_OFF,
+        "interpreter": spec.interpreter,
+        "home": policy.workspace_path if policy.workspace_claim else None,
+    }
+    return (json.dumps(described, ensure_ascii=False, indent=1) + "\n").encode()
+
+
+def _key(path: str, number: int) -> str:
+    """A name that a ConfigMap allows: the path where that can be one, else the file's number."""
+    key = path.replace("/", "--")
+    plain = re.fullmatch(r"[A-Za-z0-9._-]{1,253}", key) and "--" not in path
+    return key if plain else f"file-{number:05}"
+
+
+def _check_size(spec: Spec, texts: Mapping[str, str], binaries: Mapping[str, str]) -> None:
+    sizes = {key: len(text.encode()) for key, text in texts.items()}
+    sizes |= {key: len(text) * 3 // 4 for key, text in binaries.items()}
+    size = sum(sizes.values())
+    if size <= CONFIG_MAP_LIMIT:
+        return
+    of_task = sizes[TASK_FILE]
+    what = "spec.env" if of_task > CONFIG_MAP_LIMIT // 2 else "spec.program"
+    shown = len(spec.env) if what == "spec.env" else (spec.program and spec.program.source)
+    allowed = _(
+        "the files of a run may be {limit} together, and these are {size}: keep large values in "
+        "a file of the data volume"
+    ).format(limit=format_bytes(CONFIG_MAP_LIMIT), size=format_bytes(size))
+    raise InvalidRequest([Problem(what, shown, allowed)])
+
+
+# The pod template.
+
+Object = dict[str, Any]
+
+FILES_VOLUME = "files"
+"""The volume of the ConfigMap."""
+INDEX_REFERENCE = "$(JOB_COMPLETION_INDEX)"
+"""The task's index, as the Job's controller puts it into the environment."""
+PATIENCE = 2**31 - 1
+HEADROOM = 2
+"""Seconds between the end of a task's own grace period and SIGKILL by the kubelet."""
+NODE_LOST_SECONDS = 30
+"""How long a pod stays on a node that does not answer."""
+NODE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+VOLCANO = "volcano"
+GROUP_NAME = "scheduling.k8s.io/group-name"
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A volume, and where the container finds it."""
+
+    source: Mapping[str, object]
+    path: str
+    read_only: bool = False
+    sub_path: str = ""
+
+
+def build_pod_template(
+    cluster: TFCluster,
+    policy: Policy,
+    task_type: TaskType,
+    items: Sequence[Mapping[str, object]],
+    *,
+    index: int | None = None,
+    restart: str = "Never",
+) -> Object:
+    """The pod template of an Indexed Job's tasks, or of the one task of this `index`."""
+    metadata, spec = cluster.metadata, cluster.spec
+    asked = spec.pods or Pods()
+    mounts = _mounts(cluster, policy, items)
+    requests, limits = task_resources(spec, policy, task_type)
+    opens = opens_port(cluster, task_type)
+    gang = {GROUP_NAME: metadata.name} if uses_gangs(policy) else {}
+    name = labels.job_name(metadata.name, task_type)
+    task = f"{task_type.value}-{INDEX_REFERENCE if index is None else index}"
+    return templates.render_object(
+        "kubernetes/pod.yaml.j2",
+        policy=policy,
+        run=metadata.name,
+        hostname=None if index is None else f"{name}-{index}",
+        restart=restart,
+        labels={
+            **labels.pod_labels(metadata.name, metadata.uid, task_type),
+            **({} if index is None else {labels.TASK: task}),
+        },
+        annotations={**asked.annotations, **gang},
+        scheduler=VOLCANO if uses_gangs(policy) else None,
+        grace=math.ceil(spec.lifecycle.grace) + HEADROOM,
+        tolerations=_tolerations(policy),
+        near=_near(cluster, task_type),
+        pull_secrets=[{"name": each} for each in asked.image_pull_secrets],
+        container=labels.CONTAINER,
+        image=spec.image or policy.default_image,
+        always_pull=_always_pulls(spec, policy),
+        command=[
+            *(policy.python, "-S", "-E", f"{FILES_ROOT}/{RUNTIME_FILE}"),
+            *("task", f"{FILES_ROOT}/{TASK_FILE}", task),
+        ],
+        env=_counted(cluster) if index is None else [],
+        env_from=[{"secretRef": {"name": s.name}} for s in asked.secrets if not s.path],
+        requests=requests,
+        limits=limits,
+        port=labels.PORT if opens else None,
+        beacon=BEACON_PORT if spec.mode is Mode.IN_GRAPH else None,
+        patience=PATIENCE,
+        volumes=_volumes(mounts),
+        mounts=_volume_mounts(mounts),
+    )
+
+
+def _always_pulls(spec: Spec, policy: Policy) -> bool:
+    """Return whether the registry is asked for each pod: a node would run an image that it pulled
+    with one user's secret for everybody who knows its name.
+    """
+    if spec.pods is not None and spec.pods.image_pull_secrets:
+        return True
+    own = spec.image is not None and not images.is_same_image(spec.image, policy.default_image)
+    return own and policy.always_pull
+
+
+def opens_port(cluster: TFCluster, task_type: TaskType) -> bool:
+    """Whether such a task is ready only when its port accepts; `runtime/task_config.py` agrees."""
+    spec = cluster.spec
+    peers = spec.replicas.total - spec.replicas.evaluator.count
+    serves = spec.program is not None and spec.program.serves and peers > 1
+    return task_type is not TaskType.EVALUATOR and (spec.mode is Mode.IN_GRAPH or serves)
+
+
+def task_resources(
+    spec: Spec, policy: Policy, task_type: TaskType
+) -> tuple[dict[str, str], dict[str, str]]:
+    """What a task asks for, and its limits: no limit of cores unless the user has set one.
+
+    Ref: https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/
+    """
+    said = spec.replicas.of(task_type).resources
+    limits = {"memory": said.memory or policy.default_memory}
+    if said.cpu:
+        limits = {"cpu": cpu_quantity(said.cpu), **limits}
+    if said.gpu:
+        limits[policy.gpu_resource] = str(said.gpu)
+    return {"cpu": cpu_quantity(policy.default_cpu), **limits}, limits
+
+
+def cpu_quantity(cpu: float) -> str:
+    """Cores as a quantity: 0.5 gives "500m"; no less than Kubernetes can count."""
+    milli = math.ceil(round(cpu * 1000, 6))
+    return f"{milli}m" if milli % 1000 else str(milli // 1000)
+
+
+def counts_disruptions_apart(cluster: TFCluster) -> bool:
+    """Whether a Job counts disruptions apart from failures, for which a group is given time.
+
+    Only then, for each variable of a pod is 4 % of what the pod costs the API server.
+    """
+    return TaskType.PS not in cluster.spec.replicas.counts
+
+
+def _counted(cluster: TFCluster) -> list[Object]:
+    """How often a Job has replaced this pod, which only its annotations know."""
+    said = [("TFCLUSTER_INDEX_FAILURES", labels.INDEX_FAILURES)]
+    if counts_disruptions_apart(cluster):
+        said.append(("TFCLUSTER_INDEX_IGNORED", labels.INDEX_IGNORED_FAILURES))
+    return [
+        {
+            "name": name,
+            "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{annotation}']"}},
+        }
+        for name, annotation in said
+    ]
+
+
+def _mounts(
+    cluster: TFCluster, policy: Policy, items: Sequence[Mapping[str, object]]
+) -> dict[str, list[Mount]]:
+    """Mounts by the name of their volume, which each stands in the pod once."""
+    name = labels.files_name(cluster.metadata.name, cluster.metadata.uid)
+    asked = cluster.spec.pods or Pods()
+    own = {"name": name, "items": list(items), "defaultMode": 0o444}
+    # /tmp is the image's: a volume for it would be a tenth of what a task costs the API server.
+    found = {FILES_VOLUME: [Mount({"configMap": own}, FILES_ROOT, read_only=True)]}
+    for each in _shared(cluster, policy):
+        # Said of the volume, too: the kubelet then changes no owner of files that nobody may write.
+        source = {"persistentVolumeClaim": {"claimName": each.claim, "readOnly": True}}
+        found.setdefault(f"claim-{each.claim}", []).append(Mount(source, each.path, True))
+    data_claim = data_claim_name(cluster) if asked.data_claim else policy.data_claim
+    read_only = policy.data_read_only and not asked.data_claim
+    for claim, path, reads in (
+        (data_claim, policy.data_path, read_only),
+        (policy.log_claim, policy.log_path, False),
+        (policy.workspace_claim, policy.workspace_path, True),
+        *((v.claim, v.path, v.read_only) for v in asked.volumes if not v.sub_path),
+    ):
+        if claim:
+            found.setdefault(f"claim-{claim}", []).append(Mount(_claim(claim), path, reads))
+    if not policy.log_claim:  # the run's folder has to be somewhere, if only as long as the pod
+        found["log"] = [Mount({"emptyDir": {"sizeLimit": policy.log_size}}, policy.log_path)]
+    for volume in asked.volumes:
+        if volume.sub_path:
+            mount = Mount(_claim(volume.claim), volume.path, volume.read_only, volume.sub_path)
+            found.setdefault(f"claim-{volume.claim}", []).append(mount)
+    for secret in asked.secrets:
+        if secret.path:
+            source = {"secret": {"secretName": secret.name, "defaultMode": 0o440}}
+            found.setdefault(f"secret-{secret.name}", []).append(Mount(source, secret.path, True))
+    return found
+
+
+def _shared(cluster: TFCluster, policy: Policy) -> list[SharedClaim]:
+    """What the namespace gives all to read, but where the run has something of its own."""
+    asked = cluster.spec.pods or Pods()
+    taken = {policy.data_path, policy.log_path, policy.workspace_path}
+    taken |= {v.path for v in asked.volumes} | {s.path for s in asked.secrets}
+    writes = {v.claim for v in asked.volumes if not v.read_only}
+    every = [s for s in policy.shared_data if s.path not in taken and s.claim not in writes]
+    return list({each.path: each for each in every}.values())
+
+
+def data_claim_name(cluster: TFCluster) -> str:
+    """The claim that a run has of its own."""
+    return f"{cluster.metadata.name}-data"
+
+
+def _claim(name: str) -> Object:
+    return {"persistentVolumeClaim": {"claimName": name}}
+
+
+def _volumes(mounts: Mapping[str, Sequence[Mount]]) -> list[Object]:
+    names = _volume_names(mounts)
+    return [{"name": names[key], **each[0].source} for key, each in mounts.items()]
+
+
+def _volume_mounts(mounts: Mapping[str, Sequence[Mount]]) -> list[Object]:
+    names = _volume_names(mounts)
+    found = []
+    for key, every in mounts.items():
+        for mount in every:
+            said: Object = {"name": names[key], "mountPath": mount.path}
+            if mount.sub_path:
+                said["subPath"] = mount.sub_path
+            if mount.read_only:
+                said["readOnly"] = True
+            found.append(said)
+    return found
+
+
+def _volume_names(mounts: Mapping[str, Sequence[Mount]]) -> dict[str, str]:
+    """A claim's name may have dots and 253 characters, a volume's may not: those are numbered."""
+    found = {}
+    for number, key in enumerate(mounts):
+        short = len(key) <= 63 and "." not in key
+        found[key] = key if short else f"volume-{number}"
+    return found
+
+
+def _tolerations(policy: Policy) -> list[Object]:
+    lost = [
+        {
+            "key": taint,
+            "operator": "Exists",
+            "effect": "NoExecute",
+            "tolerationSeconds": NODE_LOST_SECONDS,
+        }
+        for taint in NODE_TAINTS
+    ]
+    return [*lost, *policy.tolerations]
+
+
+def _near(cluster: TFCluster, task_type: TaskType) -> Object | None:
+    """The tasks whose node this one prefers: parameter servers and those that use them.
+
+    Of its own type, too: workers that are placed before any parameter server would be spread. By
+    one label, for every pod of a large run carries the words, and the scheduler reads them: an
+    evaluator counts as near, and prefers nobody itself.
+    """
+    if task_type is TaskType.EVALUATOR or TaskType.PS not in cluster.spec.replicas.counts:
+        return None
+    head = cluster.metadata
+    return {"matchLabels": {labels.UID: head.uid} if head.uid else {labels.NAME: head.name}}

@@ -1,0 +1,288 @@
+"""Pods and Jobs of one run as the lifecycle sees them: attempts, readiness, ends. Pure.
+
+Pods of an index are counted as attempts in the order in which they were made, each end is told
+before the next attempt is, also when both are seen at once, and it stays when its pod is gone. A
+fresh `RunObserver` (after a restart of the operator) sees the same from the record, the pods and
+the Jobs. Owns no clock: `now` is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Any
+
+from ...lifecycle import Observation, ObservedTask
+from ...spec import Cause, Mode, Phase, Spec, Status, TaskExit, TaskState, TaskType, TypeCounts
+from ...spec.names import parse_task, task_name
+from ..api.decoding import condition, epoch_seconds
+from ..api.labels import INDEX_FAILURES, INDEX_IGNORED_FAILURES, task_of
+from ..api.resource_amounts import pod_resources
+from .exit_status import container_status, is_over, lost_pod_exit, pod_exit
+from .task_pods import completed_indexes, group_attempt, is_suspended
+
+Object = dict[str, Any]
+
+
+def bound_since(pod: Object) -> float | None:
+    """When it was bound to its node, in epoch seconds; None: not yet."""
+    bound = condition(pod, "PodScheduled")
+    return epoch_seconds(bound.get("lastTransitionTime")) if bound.get("status") == "True" else None
+
+
+def requested_cores(pod: Object) -> float:
+    """CPU cores that it asks for, as completed by the API server."""
+    return pod_resources(pod["spec"]).get("cpu", 0.0)
+
+
+# The observation of a run.
+
+
+@dataclass
+class _SeenTask:
+    """What is remembered of a task: its newest pod, and how that ended."""
+
+    uid: str
+    attempt: int
+    pod: Object | None
+    exit: TaskExit | None = None
+    since: float | None = None
+
+
+class RunObserver:
+    """The tasks of one run, over all attempts."""
+
+    def __init__(self, spec: Spec) -> None:
+        self._spec = spec
+        self._known: dict[str, _SeenTask] = {}
+        self._asked: set[TaskType] = set()
+        self._cores: dict[str, float] = {}
+        counts = spec.replicas.counts
+        self._tasks = [(task_name(t, i), t) for t in counts for i in range(counts[t])]
+
+    def asked_to_stop(self, task_type: TaskType) -> None:
+        """The run has suspended the Job of this type; the cache may not show it yet."""
+        self._asked.add(task_type)
+
+    def asked_to_go_on(self, task_type: TaskType) -> None:
+        """The run has resumed it."""
+        self._asked.discard(task_type)
+
+    def going(self, jobs: Mapping[TaskType, Object]) -> set[TaskType]:
+        """The types whose Jobs nobody has suspended."""
+        return {t for t, job in jobs.items() if t not in self._asked and not is_suspended(job)}
+
+    def set_back(self, tasks: Iterable[str], status: Status) -> None:
+        """These end with an older attempt of their group, though they were of the wanted one."""
+        for task in tasks:
+            self._known[task].attempt = min(self._known[task].attempt, _wanted(task, status) - 1)
+
+    def observe(
+        self,
+        status: Status,
+        pods: Iterable[Object],
+        jobs: Mapping[TaskType, Object],
+        now: float,
+        away: AbstractSet[str] = frozenset(),
+    ) -> Observation:
+        """The run as it stands; `away` are the nodes that are not ready."""
+        every = _by_age(pods, {known.uid for known in self._known.values()})
+        seen = {}
+        for task, task_type in self._tasks:
+            job = jobs.get(task_type)
+            asked = task_type in self._asked or is_suspended(job)
+            pod = self._in_turn(task, every.get(task, ()), status)
+            if pod is not None:
+                known = self._meet(task, pod, job, status)
+                known.pod = pod
+                known.since = known.since or bound_since(pod)
+                if task_type.value not in self._cores:
+                    self._cores[task_type.value] = requested_cores(pod)
+                if known.exit is None and is_over(pod):
+                    known.exit = pod_exit(pod, asked=asked, now=now)
+            elif task in self._known:
+                known = self._known[task]
+                if known.exit is None:
+                    known.exit = _without_pod(task, job) or lost_pod_exit(
+                        known.pod, asked=asked, now=now
+                    )
+                known.pod = None
+            else:
+                past = _without_pod(task, job) or _recorded(task, job, status, now)
+                if past is None:
+                    continue
+                known = self._known[task] = _SeenTask("", _wanted(task, status), None, past)
+            seen[task] = self._shown(task, known, away)
+        nodes = {of_task[-1]["spec"].get("nodeName") for of_task in every.values()}
+        # The volume with the checkpoints is the user's, and mounted by nobody here.
+        return Observation(
+            tasks=seen, nodes_not_ready=bool(nodes & away), checkpoint="", cores=dict(self._cores)
+        )
+
+    def _in_turn(self, task: str, pods: Sequence[Object], status: Status) -> Object | None:
+        """The pod to look at: the newest, once the ends of those before it were told.
+
+        A busy Job is faster than a turn. While a run is judged no end is passed over; None when
+        the pod that was known is gone, and how it ended has to be told first.
+        """
+        known = self._known.get(task)
+        if not pods or status.phase not in (Phase.STARTING, Phase.RUNNING):
+            return pods[-1] if pods else None
+        if known is None:
+            missed = (
+                pods[-2:-1] if pods_counted_before(pods[-1]) > status.restarts.get(task, 0) else ()
+            )
+            untold = [p for p in missed if is_over(p) and _told_attempt(task, p, status) is None]
+            return untold[0] if untold else pods[-1]
+        at = next((n for n, p in enumerate(pods) if p["metadata"]["uid"] == known.uid), None)
+        if known.exit is None:
+            return None if at is None else pods[at]
+        return pods[-1] if at is None else pods[at : at + 2][-1]
+
+    def _meet(self, task: str, pod: Object, job: Object | None, status: Status) -> _SeenTask:
+        """The task with this pod: a pod that was not there before is its next attempt."""
+        uid = str(pod["metadata"]["uid"])
+        known = self._known.get(task)
+        if known is not None and known.uid == uid:
+            return known
+        if known is None:
+            attempt = _attempt_of_found(task, pod, job, status)
+        else:
+            attempt = max(known.attempt + 1, _wanted(task, status))
+        self._known[task] = _SeenTask(uid, attempt, pod)
+        return self._known[task]
+
+    def _shown(self, task: str, known: _SeenTask, away: AbstractSet[str]) -> ObservedTask:
+        if known.exit is not None or known.pod is None:
+            assert known.exit is not None
+            state = _STATES.get(known.exit.cause, TaskState.FAILED)
+            return ObservedTask(
+                name=task,
+                attempt=known.attempt,
+                state=state,
+                exit=known.exit,
+                since=known.since,
+            )
+        state, ready = _state(known.pod)
+        # Of a node that does not answer nobody knows whether it is used.
+        here = known.pod["spec"].get("nodeName") not in away
+        tells = ready and here and self._spec.mode is Mode.IN_GRAPH
+        idle = _idle_since(known.pod) if tells else None
+        return ObservedTask(
+            name=task,
+            attempt=known.attempt,
+            state=state,
+            ready=ready,
+            idle_since=idle,
+            since=known.since,
+        )
+
+
+_STATES = {Cause.COMPLETED: TaskState.SUCCEEDED, Cause.STOPPED: TaskState.STOPPED}
+
+
+def pods_counted_before(pod: Object) -> int:
+    """How many pods of the same index the Job counted before this one."""
+    notes = pod["metadata"].get("annotations") or {}
+    return int(notes.get(INDEX_FAILURES, 0)) + int(notes.get(INDEX_IGNORED_FAILURES, 0))
+
+
+def _by_age(pods: Iterable[Object], known: AbstractSet[str]) -> dict[str, list[Object]]:
+    """The pods of each task; times of creation are whole seconds, so other signs help."""
+
+    def age(pod: Object) -> tuple[object, ...]:
+        head = pod["metadata"]
+        going = is_over(pod) or "deletionTimestamp" in head
+        return (
+            head["creationTimestamp"],
+            pods_counted_before(pod),
+            not going,
+            head["uid"] not in known,
+        )
+
+    found: dict[str, list[Object]] = {}
+    for pod in pods:
+        task = task_of(pod)
+        if task is not None:
+            found.setdefault(task, []).append(pod)
+    for of_task in found.values():
+        if len(of_task) > 1:
+            of_task.sort(key=age)
+    return found
+
+
+def _wanted(task: str, status: Status) -> int:
+    return 1 + status.restarts.get(task, 0)
+
+
+def _told_attempt(task: str, pod: Object, status: Status) -> int | None:
+    """The attempt as which the end of a pod is in the record: ends are written with their times."""
+    ended = pod_exit(pod, asked=False, now=0.0).finished_at
+    same = [f for f in status.failures if f.task == task and f.exit.finished_at == ended]
+    return same[-1].attempt if same else None
+
+
+def _attempt_of_found(task: str, pod: Object, job: Object | None, status: Status) -> int:
+    """The attempt of a pod that was there before us."""
+    wanted = _wanted(task, status)
+    after = max([wanted, *(f.attempt + 1 for f in status.failures if f.task == task)])
+    if is_over(pod):
+        return _told_attempt(task, pod, status) or after
+    flushing = job is not None and (is_suspended(job) or group_attempt(job) < status.attempt)
+    return wanted - 1 if flushing and wanted > 1 and not status.phase.is_final else after
+
+
+def _without_pod(task: str, job: Object | None) -> TaskExit | None:
+    """The end of a task that its Job counts as succeeded."""
+    if job is None or parse_task(task)[1] not in completed_indexes(job):
+        return None
+    at = epoch_seconds(job["status"].get("completionTime")) or epoch_seconds(
+        job["status"].get("startTime")
+    )
+    return TaskExit(cause=Cause.COMPLETED, finished_at=at or 0.0, exit_code=0)
+
+
+def _recorded(task: str, job: Object | None, status: Status, now: float) -> TaskExit | None:
+    """The end of a task whose pod was gone before us: from the record, or by its Job."""
+    for failure in status.failures:
+        if failure.task == task and failure.attempt == _wanted(task, status):
+            return failure.exit
+    for each in status.attention:
+        if each.name == task and each.exit is not None and status.phase.is_final:
+            return each.exit
+    if not is_suspended(job) or (status.stop_at is None and not status.phase.is_final):
+        return None
+    if _never_had_a_pod(task, status):
+        return None
+    assert job is not None
+    since = epoch_seconds(condition(job, "Suspended").get("lastTransitionTime"))
+    return TaskExit(cause=Cause.STOPPED, finished_at=since or now)
+
+
+def _never_had_a_pod(task: str, status: Status) -> bool:
+    """Whether the record says so: then nothing of it ended, and it held nothing."""
+    for each in status.attention:
+        if each.name == task:
+            return each.state is TaskState.PENDING and not each.restarts
+    counted = status.counts.get(parse_task(task)[0].value)
+    return counted is not None and counted == TypeCounts(desired=counted.desired)
+
+
+def _state(pod: Object) -> tuple[TaskState, bool]:
+    """What a pod that is not over does, and whether the task is up."""
+    told = container_status(pod)
+    if "running" not in told.get("state", {}):
+        return TaskState.PENDING, False
+    if told.get("started"):
+        return TaskState.RUNNING, True
+    return TaskState.STARTING, False
+
+
+def _idle_since(pod: Object) -> float | None:
+    """Since when nobody uses a server: its readiness says so, and there is a probe for that."""
+    ready = condition(pod, "Ready")
+    if ready.get("status") != "False":
+        return None
+    began = epoch_seconds(container_status(pod)["state"]["running"].get("startedAt")) or 0.0
+    return max(epoch_seconds(ready.get("lastTransitionTime")) or 0.0, began)

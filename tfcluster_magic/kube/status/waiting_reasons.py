@@ -1,0 +1,309 @@
+"""Why tasks of a run do not run: pods, Jobs and their events in, sentences out. Pure.
+
+There is one sentence for each distinct reason, the most telling first, with the tasks concerned;
+600 pods that wait for the same thing are one question (`open_questions`). It decides nothing and
+remembers nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from ...i18n import _, ngettext
+from ...lifecycle import WaitingReason
+from ...lifecycle.messages import shorten
+from ..api.decoding import condition, epoch_seconds
+from ..api.resource_amounts import Amounts, parse_amounts, pod_resources
+from . import pod_problems, task_pods
+from .exit_status import container_status, is_over
+from .pod_problems import BY_SOMEBODY, GOES_ON, Object, PodContext, PodProblem
+from .task_pods import LOG_QUESTION
+
+PEER_NOT_UP = "PeerNotUp"
+_ADDRESS = re.compile(r"waiting for the address of (.+)$")
+_WAIT_IS_OVER = re.compile(r"every address is there$|going on without the address of ")
+"""What it prints when that wait is over; TensorFlow may be silent for long afterwards."""
+_HOST = re.compile(r"[a-z0-9-]+?-((?:ps|worker|chief|evaluator)-\d+)\.")
+_SESSION = re.compile(r"still waiting for response from worker: /job:(\w+)/replica:\d+/task:(\d+)")
+
+
+def peer_in_output(lines: Sequence[str], tasks: Mapping[str, Object]) -> PodProblem | None:
+    """What the last lines of a task that is not up say of other tasks; the last word counts."""
+    for line in reversed(lines):
+        if found := _SESSION.search(line):
+            peer = f"{found.group(1)}-{found.group(2)}"
+            text = _("TensorFlow in it gets no answer from {peer}").format(peer=peer)
+            return PodProblem(GOES_ON, text, PEER_NOT_UP)
+        if _WAIT_IS_OVER.search(line):
+            break
+        if found := _ADDRESS.search(line):
+            return _no_address(_HOST.findall(found.group(1)), found.group(1), tasks)
+    text = _("it runs and has not opened its port yet: importing TensorFlow takes a while")
+    return PodProblem(GOES_ON, text, "NotReady")
+
+
+def _no_address(peers: Sequence[str], words: str, tasks: Mapping[str, Object]) -> PodProblem:
+    away = [peer for peer in peers if not _is_running(tasks.get(peer))]
+    if peers and not away:
+        text = _(
+            "the name of {peer} does not resolve though it runs: the cluster's DNS does not answer "
+            "its question; ask the administrator"
+        ).format(peer=peers[0])
+        return PodProblem(BY_SOMEBODY, text, "NoAddress")
+    text = _("it waits for the address of {peers}").format(peers=shorten(away) or words)
+    return PodProblem(GOES_ON, text, PEER_NOT_UP)
+
+
+def _is_running(pod: Object | None) -> bool:
+    statuses = (pod["status"].get("containerStatuses") or ()) if pod is not None else ()
+    return any("running" in (each.get("state") or {}) for each in statuses)
+
+
+def missing_peers(
+    tasks: Mapping[str, Object], jobs: Sequence[Object]
+) -> tuple[list[str], list[str]]:
+    """The parameter servers that are not up, and the trainers that run and cannot go on."""
+    counts = {task_pods.task_type_of(job): job["spec"].get("completions") or 0 for job in jobs}
+    servers = [f"ps-{index}" for index in range(counts.get("ps", 0))]
+    away = [name for name in servers if name not in tasks or not task_pods.is_up(tasks[name])]
+    trainers = [
+        name
+        for name, pod in tasks.items()
+        if name.startswith(("worker-", "chief-")) and task_pods.is_up(pod) and not is_over(pod)
+    ]
+    return (away, trainers) if away and trainers else ([], [])
+
+
+# The reasons of all tasks.
+
+MOST_QUESTIONS = 6
+_PATIENCE = 3.0
+"""Seconds for which a Job may make no pod before anybody asks why."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """An object whose events (LOG: whose last lines) have to be read to know more."""
+
+    kind: str
+    name: str
+    uid: str = ""
+
+
+@dataclass(frozen=True)
+class WaitingFacts:
+    """What is known beside pods and Jobs.
+
+    `claims` by name, each with the newest words of its events as `said`; `lines` are last lines of
+    output by a pod's uid; `free` is what each node has left, where that is known.
+    """
+
+    nodes: Sequence[Object] = ()
+    free: Sequence[Amounts] | None = None
+    claims: Mapping[str, Object] = field(default_factory=dict)
+    lines: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+def explain_waiting(
+    pods: Iterable[Object],
+    jobs: Iterable[Object],
+    events: Mapping[str, Sequence[Object]],
+    facts: WaitingFacts,
+) -> list[WaitingReason]:
+    """Why tasks do not run, the most telling first. `events` are those of an object, by its uid."""
+    tasks, jobs = task_pods.newest_pods(pods), list(jobs)
+    asker = _PodContexts(
+        facts,
+        task_pods.pods_with_answers(tasks, events),
+        task_pods.pods_with_answers(tasks, facts.lines),
+    )
+    found: dict[PodProblem, list[str]] = {}
+    for task, pod in tasks.items():
+        told = _of_pod(pod, tasks, events, asker)
+        if told is not None:
+            found.setdefault(told, []).append(task)
+    for job in jobs:
+        missing = task_pods.tasks_without_pod(job, tasks)
+        refusal = _refusal(events.get(job["metadata"]["uid"], ()))
+        if missing and refusal:
+            told = pod_problems.failed_create_problem(
+                refusal, PodContext(task_type=task_pods.task_type_of(job))
+            )
+            found.setdefault(told, []).extend(missing)
+    reasons = [_why_of_problem(clause, names) for clause, names in found.items()]
+    away, waiting = missing_peers(tasks, jobs)
+    if waiting:
+        reasons.append(_why_of_peers(waiting, away))
+    return sorted(reasons, key=lambda each: (each.rank, -len(each.tasks)))
+
+
+def open_questions(
+    pods: Iterable[Object],
+    jobs: Iterable[Object],
+    now: float,
+    events: Mapping[str, Sequence[Object]] | None = None,
+) -> list[Question]:
+    """What has to be read to explain more, at most MOST_QUESTIONS: one object for each state.
+
+    `events` are what was read of pods before: they may lead to their claims.
+    """
+    tasks = task_pods.newest_pods(pods)
+    newest: dict[str, float] = {}
+    """When the last pod of each type was made: a Job that makes one after the other is well."""
+    for pod in tasks.values():
+        made = epoch_seconds(pod["metadata"].get("creationTimestamp")) or 0.0
+        newest[task_pods.task_type_of(pod)] = max(
+            made, newest.get(task_pods.task_type_of(pod), 0.0)
+        )
+    found: dict[object, Question] = {}
+    for job in jobs:
+        head, status = job["metadata"], job.get("status") or {}
+        since = (
+            epoch_seconds(status.get("startTime"))
+            or epoch_seconds(head.get("creationTimestamp"))
+            or now
+        )
+        since = max(since, newest.get(task_pods.task_type_of(job), 0.0))
+        if now - since >= _PATIENCE and task_pods.tasks_without_pod(job, tasks):
+            found["Job", head["name"]] = Question("Job", head["name"], head["uid"])
+    for pod in tasks.values():
+        head, state = pod["metadata"], task_pods.silent_state(pod, now)
+        if state is not None:
+            kind = LOG_QUESTION if state[0] == LOG_QUESTION else "Pod"
+            found.setdefault(state, Question(kind, head["name"], head["uid"]))
+        if task_pods.needs_claims(pod, now) or pod_problems.are_about_claims(
+            (events or {}).get(head["uid"], ())
+        ):
+            for name in task_pods.claims_of(pod):
+                found.setdefault(("claim", name), Question("PersistentVolumeClaim", name))
+    return list(found.values())[:MOST_QUESTIONS]
+
+
+class _PodContexts:
+    """What sentences about pods of one template need, computed once for all; `told` and `printed`
+    are the pods of which events and output were read.
+    """
+
+    def __init__(
+        self, facts: WaitingFacts, told: Sequence[Object], printed: Sequence[Object]
+    ) -> None:
+        self.facts, self.told, self.printed = facts, told, printed
+        self.silent = {
+            node["metadata"]["name"]
+            for node in facts.nodes
+            if condition(node, "Ready").get("status", "True") != "True"
+        }
+
+    @cached_property
+    def _nodes(self) -> list[Amounts]:
+        return [
+            parse_amounts((node.get("status") or {}).get("allocatable"))
+            for node in self.facts.nodes
+            if not (node.get("spec") or {}).get("unschedulable")
+            and node["metadata"]["name"] not in self.silent
+        ]
+
+    def room(self, asked: PodContext) -> PodContext:
+        """With what the nodes have: of hundreds, so only for a pod that has none."""
+        return replace(asked, nodes=self._nodes, free=self.facts.free)
+
+    def about(self, pod: Object) -> PodContext:
+        """The facts that a sentence about this pod may name, but for the nodes'."""
+        spec, known = pod["spec"], self.facts.claims
+        every = spec.get("containers") or [{}]
+        return PodContext(
+            task_type=task_pods.task_type_of(pod),
+            amounts=pod_resources(spec),
+            selector=spec.get("nodeSelector") or {},
+            claims={name: known[name] for name in task_pods.claims_of(pod) if name in known},
+            image=every[0].get("image", ""),
+            pull_secrets=[each["name"] for each in spec.get("imagePullSecrets") or ()],
+            node=spec.get("nodeName") or "",
+        )
+
+
+def _of_pod(
+    pod: Object,
+    tasks: Mapping[str, Object],
+    events: Mapping[str, Sequence[Object]],
+    asker: _PodContexts,
+) -> PodProblem | None:
+    if is_over(pod) or (task_pods.is_up(pod) and not asker.silent):
+        return None
+    asked = asker.about(pod)
+    if not asked.node:
+        return _unscheduled(pod, asked, asker)
+    if asked.node in asker.silent:
+        text = _("its node {node} does not answer: it starts elsewhere when the node stays away")
+        return PodProblem(BY_SOMEBODY, text.format(node=asked.node), "NodeNotReady")
+    state = container_status(pod).get("state") or {}
+    if "running" in state:
+        lines = task_pods.answer_for_pod(pod, asker.printed, asker.facts.lines)
+        return None if task_pods.is_up(pod) or not lines else peer_in_output(lines, tasks)
+    waits = state.get("waiting") or {}
+    told = pod_problems.container_waiting_problem(
+        waits.get("reason", ""), waits.get("message", ""), asked
+    )
+    return told or pod_problems.event_problem(
+        task_pods.answer_for_pod(pod, asker.told, events), asked
+    )
+
+
+def _unscheduled(pod: Object, asked: PodContext, asker: _PodContexts) -> PodProblem | None:
+    told = condition(pod, "PodScheduled")
+    if told.get("status") == "False" and told.get("reason") == "SchedulingGated":
+        text = _("its pod is held back by a scheduling gate")
+        return PodProblem(BY_SOMEBODY, text, "SchedulingGated")
+    if told.get("status") == "False":
+        return pod_problems.unschedulable_problem(str(told.get("message", "")), asker.room(asked))
+    for claim in asked.claims.values():
+        if claim.get("said") and (claim.get("status") or {}).get("phase") != "Bound":
+            return PodProblem(BY_SOMEBODY, pod_problems.unbound_claim_text(claim), "ClaimPending")
+    return None
+
+
+def _refusal(events: Sequence[Object]) -> str:
+    """The words of the newest FailedCreate of a Job."""
+    told = [each for each in events if each.get("reason") == pod_problems.FAILED_CREATE]
+    return str(max(told, key=pod_problems.event_time)["message"]) if told else ""
+
+
+# -- who ---------------------------------------------------------------------------------------
+
+
+def _why_of_problem(clause: PodProblem, tasks: Sequence[str]) -> WaitingReason:
+    one, many = _("{who} waits: {why}."), _("{who} wait: {why}.")
+    text = (one if len(tasks) == 1 else many).format(who=_who(tasks), why=clause.text)
+    return WaitingReason(
+        tasks=tuple(tasks),
+        text=clause.text,
+        sentence=text,
+        reason=clause.reason,
+        rank=clause.rank,
+    )
+
+
+def _why_of_peers(waiting: Sequence[str], away: Sequence[str]) -> WaitingReason:
+    text = _("waits for {peers}").format(peers=shorten(away))
+    one, many = _("{who} waits for {peers}."), _("{who} wait for {peers}.")
+    told = (one if len(waiting) == 1 else many).format(who=_who(waiting), peers=shorten(away))
+    return WaitingReason(
+        tasks=tuple(waiting), text=text, sentence=told, reason=PEER_NOT_UP, rank=GOES_ON
+    )
+
+
+def _who(tasks: Sequence[str]) -> str:
+    """`worker-1`, `3 workers`, or `5 tasks`."""
+    if len(tasks) <= 2:
+        return _(" and ").join(tasks)
+    types = {task.rpartition("-")[0] for task in tasks}
+    count = len(tasks)
+    if types == {"worker"}:
+        return ngettext("{count} worker", "{count} workers", count).format(count=count)
+    if types == {"ps"}:
+        text = ngettext("{count} parameter server", "{count} parameter servers", count)
+        return text.format(count=count)
+    return ngettext("{count} task", "{count} tasks", count).format(count=count)

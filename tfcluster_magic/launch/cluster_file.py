@@ -1,0 +1,141 @@
+"""Cluster files: a TFCluster, or its spec alone, as YAML or JSON, by a person or by `-o yaml`.
+
+Takes the name, the spec and the program's source out of a file of either form; what was a run's own
+(uid, run number, status, a stop request) is left behind. Writes such a file for a run, too.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ..errors import InvalidRequest, Problem
+from ..i18n import _
+from ..spec import API_VERSION, KIND, TFCluster
+from .command_line import portable_source
+
+MOST_BYTES = 4 * 1024 * 1024  # a record with its program inside stays far below
+
+
+@dataclass(frozen=True)
+class ClusterFile:
+    """What a cluster file asks for; `program` is a source, when the file holds no snapshot."""
+
+    name: str | None
+    spec: dict[str, object]
+    program: str | None = None
+    arguments: tuple[str, ...] = ()
+
+
+def read(path: str) -> ClusterFile:
+    """Read a cluster file, or standard input for `-`.
+
+    Raises:
+        InvalidRequest: it is missing, too large, not YAML, or not a TFCluster.
+    """
+    data = _parse(path, _read_text(path))
+    name: str | None = None
+    if "kind" in data or "apiVersion" in data or "spec" in data:
+        kind, version = data.get("kind", KIND), data.get("apiVersion", API_VERSION)
+        if kind != KIND or version != API_VERSION:
+            rule = _("a file describes a {kind} of {version}")
+            raise _refusal(
+                path,
+                _("{kind} of {version}").format(kind=kind, version=version),
+                rule.format(kind=KIND, version=API_VERSION),
+            )
+        metadata = data.get("metadata") or {}
+        if not isinstance(metadata, Mapping):
+            raise _refusal(path, metadata, _("`metadata` holds `cluster: <name>`"))
+        name = metadata.get("cluster") or metadata.get("name")
+        spec = data.get("spec") or {}
+    else:
+        spec = data
+    if not isinstance(spec, Mapping):
+        raise _refusal(path, spec, _("`spec` holds fields such as mode, replicas and program"))
+    spec = {key: value for key, value in spec.items() if key != "stop"}
+    program = spec.get("program")
+    if isinstance(program, Mapping) and "sha256" not in program and program.get("source"):
+        spec = {key: value for key, value in spec.items() if key != "program"}
+        arguments = tuple(str(argument) for argument in program.get("arguments") or ())
+        return ClusterFile(name, spec, _relative_to_file(path, str(program["source"])), arguments)
+    return ClusterFile(name, spec)
+
+
+def cluster_file_of(cluster: TFCluster) -> dict[str, object]:
+    """What a cluster file says that launches `cluster` again, wherever the file lies.
+
+    The program is named by its source where that can be found from anywhere: the file then follows
+    its changes. Else (a cell, a folder named from who knows where) it is the run's own snapshot.
+    """
+    spec: dict[str, Any] = msgspec.to_builtins(cluster.spec)
+    for own in ("stop", "resumeFrom"):
+        spec.pop(own, None)
+    program = cluster.spec.program
+    source = portable_source(program)
+    if program is not None and source is not None:
+        spec["program"] = {"source": source}
+        if program.arguments:
+            spec["program"]["arguments"] = list(program.arguments)
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"cluster": cluster.metadata.cluster},
+        "spec": {"mode": cluster.spec.mode.value, **spec},
+    }
+
+
+def _read_text(path: str) -> str:
+    try:
+        if path == "-":
+            return sys.stdin.read(MOST_BYTES)
+        if Path(path).stat().st_size > MOST_BYTES:
+            raise _refusal(
+                path,
+                _("{count} bytes").format(count=Path(path).stat().st_size),
+                _("a cluster file has at most {count}").format(count=MOST_BYTES),
+            )
+        return Path(path).read_text("utf-8")
+    except OSError as error:
+        raise _refusal(
+            path, path, _("it cannot be read: {why}").format(why=error.strerror)
+        ) from None
+    except UnicodeDecodeError:
+        raise _refusal(path, path, _("it is not text in UTF-8")) from None
+
+
+def _parse(path: str, text: str) -> Mapping[str, object]:
+    import yaml  # here, because it costs every other command its start
+
+    try:
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        text = _("it is not YAML: line {line}: {why}") if mark else _("it is not YAML: {why}")
+        words = {"line": mark.line + 1 if mark else 0, "why": getattr(error, "problem", error)}
+        raise _refusal(path, path, text.format(**words)) from None
+    except ValueError as error:  # such as a number of thousands of digits, or an invalid date
+        raise _refusal(path, path, _("it is not YAML: {why}").format(why=error)) from None
+    except RecursionError:
+        raise _refusal(path, path, _("it is nested too deeply")) from None
+    if not isinstance(data, Mapping):
+        raise _refusal(
+            path, data, _("a file holds a TFCluster or its spec, as `tfcluster render` prints it")
+        )
+    return data
+
+
+def _relative_to_file(path: str, source: str) -> str:
+    """A program named in a file is relative to that file, so that both can be moved."""
+    if path == "-" or "://" in source or Path(source).is_absolute():
+        return source
+    return str(Path(path).parent / source)
+
+
+def _refusal(path: str, value: object, allowed: str) -> InvalidRequest:
+    return InvalidRequest([Problem(f"--file {path}", value, allowed)])

@@ -1,0 +1,245 @@
+"""The launch form of the panel, and the threads in which buttons do their work.
+
+It has the options of the command line and no others, an empty field means what leaving the option
+out means, and a form which would be refused says so before it is sent. What is typed is kept
+whatever happens. It owns no rule: the manager plans and launches.
+"""
+
+from __future__ import annotations
+
+import shlex
+import threading
+from collections.abc import Callable, Mapping
+from html import escape
+from typing import Any
+
+import ipywidgets as widgets
+
+from ..errors import TFClusterError
+from ..i18n import _
+from ..launch.command_line import launch_argv, magic_line
+from ..launch.options import OPTIONS, Kind, Option
+from ..runs.manager import ClusterManager
+from ..spec import Mode
+
+
+class ButtonActions:
+    """Does what buttons ask for; `tell` shows a sentence, an error when its second argument is."""
+
+    def __init__(self, tell: Callable[[str, bool], None]) -> None:
+        self._tell = tell
+
+    def on(
+        self, button: Any, action: Callable[[], str | None], after: Callable[[], None] | None = None
+    ) -> None:
+        """Have `button` do `action`, which may return a sentence to show.
+
+        It cannot be pressed meanwhile; `after` says whether it can be then, else it can.
+        """
+
+        def pressed(_button: Any) -> None:
+            if button.disabled:  # a second press that was under way
+                return
+            button.disabled = True
+            self.do(action, after or (lambda: setattr(button, "disabled", False)))
+
+        button.on_click(pressed)
+
+    def do(
+        self, action: Callable[[], str | None], after: Callable[[], None] = lambda: None
+    ) -> None:
+        """Do `action` in a thread, then `after`, whatever came of it."""
+
+        def work() -> None:
+            try:
+                told = action()
+                if told is not None:
+                    self._tell(told, False)
+            except TFClusterError as refusal:
+                self._tell(str(refusal), True)
+            except Exception as error:  # noqa: BLE001 - a thread's traceback is seen by nobody
+                self._tell(f"{type(error).__name__}: {error}", True)
+            finally:
+                after()
+
+        threading.Thread(target=work, name="tfcluster-panel", daemon=True).start()
+
+
+TYPING_PAUSE = 0.4
+"""Seconds without a key after which the form is looked at."""
+_FIRST = ("workers", "ps")
+_WIDE = widgets.Layout(width="544px", max_width="100%")
+_FIELD = widgets.Layout(width="270px")
+_LABELS = {"description_width": "160px"}
+_OF_TYPE = 4  # replicas, ps, resources, memory
+_SHORT = 12  # characters that a field has room for
+
+
+class LaunchForm:
+    """What to launch."""
+
+    def __init__(self, manager: ClusterManager, background: ButtonActions) -> None:
+        self._manager = manager
+        self._launching = False
+        self._timer: threading.Timer | None = None
+        self._latest = 0
+        self.mode = widgets.ToggleButtons(
+            options=[
+                (_("Each worker runs my program"), Mode.BETWEEN_GRAPH.value),
+                (_("I drive from this notebook"), Mode.IN_GRAPH.value),
+            ],
+            style={"button_width": "220px"},
+        )
+        self.program = widgets.Text(
+            description=_("Program"),
+            placeholder=_("train.py, a folder with run.sh, or a URL"),
+            layout=_WIDE,
+            style=_LABELS,
+            continuous_update=True,
+        )
+        self.arguments = widgets.Text(
+            description=_("Arguments"),
+            placeholder="--epochs 3",
+            layout=_WIDE,
+            style=_LABELS,
+        )
+        self.name = widgets.Text(
+            description=_("Name"), placeholder=_("from the program"), layout=_WIDE, style=_LABELS
+        )
+        self.fields: Mapping[str, Any] = {
+            option.key: _field(option)
+            for option in OPTIONS
+            if option.key != "mode" and not (manager.backend.is_here and option.only_kubernetes)
+        }
+        self.verdict = widgets.HTML()
+        self.line = widgets.HTML()
+        self.launch = widgets.Button(
+            description=_("Launch"), icon="play", button_style="primary", disabled=True
+        )
+        background.on(self.launch, self._launch, self._launch_is_over)
+        for field in (self.mode, self.program, self.arguments, self.name, *self.fields.values()):
+            field.observe(lambda _change: self._changed(), "value")
+        self.widget = widgets.VBox(self._laid_out())
+        self._background = background
+        self._show_program()
+        self._changed()
+
+    def close(self) -> None:
+        """Look at nothing any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._latest += 1
+
+    def launch_request(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Program, arguments and name, and the options, as `ClusterManager.launch` takes them.
+
+        Raises:
+            TFClusterError: the arguments are not words of a shell.
+        """
+        runs_program = self.mode.value == Mode.BETWEEN_GRAPH.value
+        try:
+            arguments = shlex.split(self.arguments.value) if runs_program else []
+        except ValueError as error:
+            raise TFClusterError(
+                _("Arguments: {error}: a quote or backslash is not closed").format(error=error)
+            ) from None
+        what: dict[str, Any] = {
+            "program": (self.program.value.strip() or None) if runs_program else None,
+            "arguments": arguments,
+            "name": self.name.value.strip() or None,
+        }
+        options = {key: said for key, f in self.fields.items() if (said := _field_value(f))}
+        if not runs_program:
+            options["mode"] = self.mode.value
+        return what, options
+
+    def _laid_out(self) -> list[Any]:
+        first = widgets.HBox([self.fields[key] for key in _FIRST])
+        others = [field for key, field in self.fields.items() if key not in _FIRST]
+        more = widgets.Accordion(
+            [widgets.Box(others, layout=widgets.Layout(flex_flow="row wrap"))],
+            titles=(_("More options"),),
+        )
+        more.selected_index = None
+        self._for_programs = (self.program, self.arguments)
+        rows = [self.mode, *self._for_programs, self.name, first, more]
+        return [*rows, self.verdict, self.line, self.launch]
+
+    def _show_program(self) -> None:
+        shown = "" if self.mode.value == Mode.BETWEEN_GRAPH.value else "none"
+        for field in self._for_programs:
+            field.layout.display = shown
+
+    def _changed(self) -> None:
+        """Look at the form once the person has paused."""
+        self._show_program()
+        self.close()
+        self._timer = threading.Timer(TYPING_PAUSE, self._look, (self._latest,))
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _look(self, number: int) -> None:
+        """Show what would come of the form, unless it has changed meanwhile."""
+        can, lines, line = False, [], ""
+        told: tuple[str, ...] = ()
+        try:
+            what, options = self.launch_request()
+            line = magic_line(launch_argv(**what, options=options))
+            made = self._manager.sketch(**what, **options)
+            lines = [str(problem) for problem in made.problems] or list(made.warnings)
+            can, told = not made.problems, made.told
+        except TFClusterError as refused:
+            lines = [str(refused)]
+        if number != self._latest:
+            return
+        self.launch.disabled = self._launching or not can
+        colour = "var(--jp-warn-color0, #b26a00)" if can else "var(--jp-error-color1, #c62828)"
+        self.verdict.value = "".join(f"<div>{escape(text)}</div>" for text in told) + "".join(
+            f'<div role="status" style="color:{colour}">{escape(text)}</div>' for text in lines
+        )
+        self.line.value = f"<code>{escape(line)}</code>" if line else ""
+
+    def _launch(self) -> str:
+        self._launching = True
+        what, options = self.launch_request()
+        made = self._manager.launch(**what, **options)
+        return _("launched {name}").format(name=made.metadata.name)
+
+    def _launch_is_over(self) -> None:
+        self._launching = False
+        self._changed()
+
+
+def _field(option: Option) -> Any:
+    """The widget of an option; empty means that it is not said."""
+    common = {
+        "description": _label(option),
+        "tooltip": option.help,
+        "layout": _FIELD,
+        "style": _LABELS,
+    }
+    if option.kind is Kind.SWITCH:
+        return widgets.Checkbox(value=False, indent=False, **common)
+    if option.words:
+        return widgets.Dropdown(options=[("", ""), *((w, w) for w in option.words)], **common)
+    return widgets.Text(placeholder=_default(option), **common)
+
+
+def _label(option: Option) -> str:
+    """With the task type, where an option is one of several types' own."""
+    has_type = len(option.path) == _OF_TYPE and option.path[2] == "resources"
+    return f"{option.path[1]} · {_(option.label)}" if has_type else _(option.label)
+
+
+def _default(option: Option) -> str:
+    """What help says in brackets: the value where nothing is said."""
+    text = option.help
+    default = text[text.rindex("[") + 1 : -1] if text.endswith("]") else ""
+    return default if len(default) <= _SHORT else ""
+
+
+def _field_value(field: Any) -> Any:
+    if isinstance(field, widgets.Checkbox):
+        return field.value or None
+    text = field.value.strip()
+    return text or None

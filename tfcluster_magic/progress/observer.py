@@ -1,0 +1,135 @@
+"""What can be observed of a running cluster beside its record: how far it is, and who is silent.
+
+Reads what the run's tasks write (event files, log files) and the totals that a program's arguments
+name, and only where this machine sees those files. Never raises for what it finds.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ..i18n import _
+from ..lifecycle.messages import shorten
+from ..spec import Mode, Phase, TaskType, TFCluster
+from ..spec.names import task_name
+from .run_progress import Progress, ProgressReader
+
+# Names as people write them, once `-` is `_`; what they count.
+_TOTAL_PREFIX = r"((num|nb|n|max|total|global)_?)?((train|training)_?)?"
+_TOTAL_ARGUMENTS = (
+    (re.compile(_TOTAL_PREFIX + r"steps_per_epoch$"), "steps_per_epoch"),
+    (re.compile(_TOTAL_PREFIX + r"(steps|iterations)$"), "steps"),
+    (re.compile(_TOTAL_PREFIX + r"epochs$"), "epochs"),
+)
+
+
+class Totals(NamedTuple):
+    """What the program will do in all; None where its arguments do not say."""
+
+    steps: int | None = None
+    epochs: int | None = None
+
+
+def totals_from_arguments(arguments: Sequence[str]) -> Totals:
+    """The totals named by arguments such as `--max_steps 800`, `--train-steps=800`, `--epochs 3`.
+
+    The last one given counts. `--epochs` times `--steps_per_epoch` gives the steps where those are
+    not given themselves.
+    """
+    found: dict[str, int] = {}
+    for argument, after in zip(arguments, [*arguments, ""][1:], strict=True):
+        name, equals, value = argument.partition("=")
+        number = _positive_number(value if equals else after)
+        if name.startswith("-") and number is not None:
+            name = name.lstrip("-").replace("-", "_").lower()
+            found.update({kind: number for rule, kind in _TOTAL_ARGUMENTS if rule.match(name)})
+    if "steps" not in found and "epochs" in found and "steps_per_epoch" in found:
+        found["steps"] = found["epochs"] * found["steps_per_epoch"]
+    return Totals(found.get("steps"), found.get("epochs"))
+
+
+def _positive_number(text: str) -> int | None:
+    """A whole number above 0, also as `1e5` or `10_000`."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return int(number) if 1 <= number < 1e15 and number == int(number) else None
+
+
+# ---- the observer ----
+
+SILENCE = 300.0
+"""Seconds without output after which a running task is told to be silent."""
+
+
+def _all_readable(_folder: str) -> str | None:
+    return None
+
+
+class Observer:
+    """Looks at runs; one for a manager, so that following a run reads each event file once.
+
+    Args:
+        unseen: why a folder of runs' output cannot be read here, `Backend.unseen`: what lies on
+            this machine at the same path is not the run's.
+    """
+
+    def __init__(self, unseen: Callable[[str], str | None] = _all_readable) -> None:
+        self._unseen = unseen
+        self._readers: dict[str, ProgressReader] = {}
+
+    def progress(self, cluster: TFCluster) -> Progress | None:
+        """How far the training is; None when it does not say."""
+        folder = cluster.status.paths.get("output")
+        program = cluster.spec.program
+        if folder is None or self._unseen(folder):
+            return None
+        reader = self._readers.get(cluster.metadata.uid)
+        if reader is None:
+            totals = totals_from_arguments(program.arguments if program else ())
+            reader = ProgressReader(folder, totals.steps, totals.epochs)
+            self._readers[cluster.metadata.uid] = reader
+        return reader.read()
+
+    def forget(self, cluster: TFCluster) -> None:
+        """Give up what is kept for reading a run's progress; it can be read anew."""
+        self._readers.pop(cluster.metadata.uid, None)
+
+    def silence(self, cluster: TFCluster, now: float) -> str | None:
+        """As `silence`, where the run's files can be seen."""
+        folder = cluster.status.paths.get("logs")
+        return None if folder is None or self._unseen(folder) else silence(cluster, now)
+
+
+def silence(cluster: TFCluster, now: float) -> str | None:
+    """`no output since 22:41 from worker-0`, when running programs have been silent for long."""
+    folder = cluster.status.paths.get("logs")
+    if (
+        cluster.status.phase is not Phase.RUNNING
+        or cluster.spec.mode is Mode.IN_GRAPH
+        or not folder
+    ):
+        return None
+    silent: dict[str, float] = {}
+    for task_type in (TaskType.CHIEF, TaskType.WORKER):
+        counts = cluster.status.counts.get(task_type.value)
+        if counts is None or counts.running < counts.desired:
+            continue  # some have finished: their silence says nothing
+        for task in (task_name(task_type, i) for i in range(counts.desired)):
+            try:
+                last = os.stat(os.path.join(folder, f"{task}.log")).st_mtime
+            except OSError:
+                continue
+            if now - last > SILENCE:
+                silent[task] = last
+    if not silent:
+        return None
+    since = time.strftime("%H:%M", time.localtime(max(silent.values())))
+    return _("no output since {since} from {tasks}").format(
+        since=since, tasks=shorten(list(silent))
+    )

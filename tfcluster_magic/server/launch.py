@@ -1,0 +1,318 @@
+"""Routes that start runs: launch, rerun, dry run, and the options and kernels of a launch form.
+
+A path means what it means in the file browser, a dead backend is told within three seconds also to
+a launch, and a dry run creates and fetches nothing. Owns what a launch is in JSON. A program runs
+in its own folder, as a notebook does; a cell in that of its notebook.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from jupyter_core.utils import ensure_async
+
+from ..errors import InvalidRequest, Problem
+from ..i18n import _
+from ..launch import form
+from ..launch.command_line import launch_argv, magic_line
+from ..launch.options import BY_KEY, unknown_options
+from ..program import is_url
+from ..spec import Model
+from .base import TFClusterHandler, guarded
+from .runs import RunHandler, RunsHandler
+from .service import Service, browsed_file, files_root
+from .worker import LAUNCH_WITHIN
+
+_LOCAL_PROVISIONERS = ("", "local-provisioner")
+_SERVER_PYTHONS = (
+    "python",
+    f"python{sys.version_info[0]}",
+    "python{}.{}".format(*sys.version_info[:2]),
+)
+"""Words in a kernelspec for which Jupyter starts its own Python."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernelspec: its `python`, or `why` there is none that tasks could run with."""
+
+    name: str
+    title: str
+    python: str | None
+    why: str | None = None
+
+
+async def list_kernels(service: Service) -> list[Kernel]:
+    """Every kernel of the server, those for Python first; none where tasks run elsewhere."""
+    if not (await service.backend()).is_here:
+        return []
+    manager = service.serverapp.kernel_spec_manager
+    # it reads folders, or is a coroutine that asks a gateway
+    specs: Mapping[str, Any] = await ensure_async(await service.worker.call(manager.get_all_specs))
+    remote = _is_gateway(manager)
+    found = [_kernel_from_spec(name, entry["spec"], remote) for name, entry in specs.items()]
+    return sorted(found, key=lambda kernel: (kernel.python is None, kernel.name))
+
+
+def default_kernel(serverapp: Any) -> str:
+    """The kernel that a new notebook gets."""
+    return str(serverapp.kernel_manager.default_kernel_name)
+
+
+async def kernel_python(service: Service, name: str | None) -> str | None:
+    """The Python of kernel `name`, or of the default kernel; None for the server's own.
+
+    Raises:
+        InvalidRequest: there is no such kernel, or none that tasks could share a Python with.
+    """
+    known = {kernel.name: kernel for kernel in await list_kernels(service)}
+    chosen = known.get(default_kernel(service.serverapp) if name is None else name)
+    if name is not None and chosen is None:
+        allowed = _("there is no such kernel here; there are {names}").format(
+            names=", ".join(known) or _("none")
+        )
+        raise InvalidRequest([Problem("kernelspec", name, allowed)])
+    if name is not None and chosen is not None and chosen.why is not None:
+        raise InvalidRequest([Problem("kernelspec", name, chosen.why)])
+    python = chosen.python if chosen is not None else None
+    return None if python is None or _is_server_python(python) else python
+
+
+def _kernel_from_spec(name: str, spec: Mapping[str, Any], remote: bool) -> Kernel:
+    title = str(spec.get("display_name") or name)
+    metadata = spec.get("metadata") or {}
+    provisioner = (metadata.get("kernel_provisioner") or {}).get("provisioner_name", "")
+    argv = spec.get("argv") or []
+    if remote or provisioner not in _LOCAL_PROVISIONERS:
+        why = _("this kernel runs elsewhere, and the tasks run here: choose another kernel")
+        return Kernel(name, title, None, why)
+    command = str(argv[0]) if argv else ""
+    if not re.fullmatch(r"(python|pypy)[\d.]*", os.path.basename(command)):
+        why = _("this kernel is not started by a Python: choose another one, or name a Python")
+        return Kernel(name, title, None, why)
+    if command in _SERVER_PYTHONS:
+        return Kernel(name, title, sys.executable)
+    path = command if os.path.isabs(command) else shutil.which(command)
+    if path is None:
+        why = _("there is no {command} on the PATH: choose another kernel").format(command=command)
+        return Kernel(name, title, None, why)
+    return Kernel(name, title, path)
+
+
+def _is_gateway(manager: Any) -> bool:
+    return any(kind.__name__ == "GatewayKernelSpecManager" for kind in type(manager).__mro__)
+
+
+def _is_server_python(python: str) -> bool:
+    """Whether it is the Python of this server, perhaps by its other name in the same folder."""
+    same_folder = os.path.dirname(python) == os.path.dirname(sys.executable)
+    return same_folder and os.path.realpath(python) == os.path.realpath(sys.executable)
+
+
+# The routes
+
+
+class LaunchBody(Model, frozen=True):
+    """A launch. Paths are those of the file browser; `options` have the keys of `GET /options`.
+
+    `folder` is where the program runs; without it, a program's own folder.
+    """
+
+    program: str | None = None
+    cell: str | None = None
+    folder: str | None = None
+    name: str | None = None
+    arguments: tuple[str, ...] = ()
+    sha256: str | None = None
+    kernelspec: str | None = None
+    options: dict[str, Any] = {}
+
+
+class RerunBody(Model, frozen=True):
+    """What a rerun changes."""
+
+    resume: bool = False
+    name: str | None = None
+    arguments: tuple[str, ...] | None = None
+    options: dict[str, Any] = {}
+
+
+@dataclass(frozen=True)
+class ResolvedLaunch:
+    """A launch in the manager's words, and what is wrong with it before the manager is asked."""
+
+    program: str | None
+    words: dict[str, Any]
+    problems: tuple[Problem, ...]
+
+    @property
+    def folder(self) -> Path:
+        """Where the program runs."""
+        folder: Path = self.words["folder"]
+        return folder
+
+
+class LaunchRoute(TFClusterHandler):
+    """What the routes of this module share."""
+
+    async def resolve(self, body: LaunchBody) -> ResolvedLaunch:
+        """`body` in the words of `ClusterManager.launch`."""
+        problems: list[Problem] = []
+        said = {key: value for key, value in body.options.items() if value not in (None, "")}
+        options = {key: value for key, value in said.items() if key in BY_KEY}
+        problems += unknown_options(said)
+        if "python" not in options:
+            try:
+                python = await kernel_python(self.service, body.kernelspec)
+            except InvalidRequest as error:
+                problems += error.problems
+            else:
+                options |= {"python": python} if python else {}
+        root = files_root(self.service.serverapp)
+        folder = Path.cwd() if root is None else root
+        program = body.program or None
+        try:
+            if program is not None and not is_url(program):
+                path = browsed_file(root, program, "program")
+                folder = path if path == root else path.parent
+            if body.folder is not None:
+                folder = browsed_file(root, body.folder, "folder")
+            if program is not None and not is_url(program):
+                program = _relative_program(folder, path)
+        except InvalidRequest as error:
+            problems += error.problems
+            program = None
+        words = {
+            "arguments": body.arguments,
+            "cell": body.cell,
+            "name": body.name or None,
+            "sha256": body.sha256 or None,
+            "folder": folder,
+            **options,
+        }
+        return ResolvedLaunch(program, words, tuple(problems))
+
+
+class LaunchHandler(RunsHandler, LaunchRoute):
+    """`/clusters`: the runs, and one more."""
+
+    @guarded
+    async def post(self) -> None:
+        """Launch."""
+        asked = await self.resolve(self.read(LaunchBody))
+        if asked.problems:
+            raise InvalidRequest(asked.problems)
+        manager = self.service.manager
+        await self.call(manager.list)  # a launch may take long: whether anybody is there, may not
+        cluster = await self.call(
+            manager.launch, asked.program, within=LAUNCH_WITHIN, **asked.words
+        )
+        self.service.feed.learn(cluster)
+        self.reply(self.service.view(cluster), 201)
+
+
+class PlanHandler(RunHandler, LaunchRoute):
+    """`/clusters/plan`: for what does not plan, a cluster of that name."""
+
+    @guarded
+    async def post(self, _name: str) -> None:
+        """Everything that stands against a launch, and the line that says the same."""
+        body = self.read(LaunchBody)
+        asked = await self.resolve(body)
+        made = await self.call(self.service.manager.sketch, asked.program, **asked.words)
+        named = {problem.field for problem in asked.problems}
+        problems = [*asked.problems, *(p for p in made.problems if p.field not in named)]
+        said = {key: value for key, value in asked.words.items() if key in BY_KEY}
+        words = launch_argv(
+            asked.program or body.program or None,
+            body.arguments,
+            asked.words["name"],
+            said,
+            asked.words["sha256"],
+        )
+        self.reply(
+            {
+                "name": made.name,
+                "problems": form.form_problems(problems, said),
+                "warnings": list(made.warnings),
+                "told": list(made.told),
+                "line": magic_line(words, cell=body.cell is not None),
+                "folder": self._as_browsed(asked.folder),
+            }
+        )
+
+    def _as_browsed(self, folder: Path) -> str:
+        """A folder as the file browser names it; the root is empty."""
+        root = files_root(self.service.serverapp)
+        path = "." if root is None else os.path.relpath(folder, root)
+        return "" if path == "." else path
+
+
+class RerunHandler(TFClusterHandler):
+    """`/clusters/{ref}/rerun`."""
+
+    @guarded
+    async def post(self, ref: str) -> None:
+        """Launch the snapshot of a run again."""
+        body = self.read(RerunBody)
+        manager = self.service.manager
+        old = await self.call(manager.status, ref)
+        if problems := unknown_options(body.options):
+            raise InvalidRequest(problems)
+        cluster = await self.call(
+            manager.rerun,
+            old.metadata.name,
+            resume=body.resume,
+            name=body.name,
+            arguments=body.arguments,
+            within=LAUNCH_WITHIN,
+            **body.options,
+        )
+        self.service.feed.learn(cluster)
+        self.reply(self.service.view(cluster), 201)
+
+
+async def form_description(service: Service) -> dict[str, Any]:
+    """What `GET /options` says for a form: its fields, the kernels, and what is chosen at first."""
+    kernels = await list_kernels(service)
+    backend = await service.backend()
+    default = default_kernel(service.serverapp)
+    usable = [kernel.name for kernel in kernels if kernel.python is not None]
+    return {
+        "form": form.form_fields(backend.is_here),
+        "kernelspecs": [msgspec.to_builtins(kernel) for kernel in kernels],
+        "defaults": {"kernelspec": default if default in usable else None},
+    }
+
+
+class OptionsHandler(TFClusterHandler):
+    """`/options`."""
+
+    @guarded
+    async def get(self) -> None:
+        """What there is and how much of it is free."""
+        here = await self.call(self.service.manager.options)
+        form = await form_description(self.service)
+        self.reply({"options": msgspec.to_builtins(here), **form})
+
+
+def _relative_program(folder: Path, path: Path) -> str:
+    """The path as it is said in `folder`, so that it is taken for nothing else."""
+    text = os.path.relpath(path, folder)
+    return f"./{text}" if text.startswith(("-", "~")) or is_url(text) else text
+
+
+ROUTES = [
+    (r"options", OptionsHandler),
+    (r"clusters", LaunchHandler),
+    (r"clusters/(plan)", PlanHandler),
+    (r"clusters/([^/]+)/rerun", RerunHandler),
+]

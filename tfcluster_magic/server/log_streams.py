@@ -1,0 +1,142 @@
+"""Logs on their way to browsers: read in threads, in batches of bounded size.
+
+Batches come in the order in which they were read, no faster than the browser takes them. A stream
+has a thread, because reading may block for as long as a volume hangs; their number is bounded, and
+one that hangs counts until it comes back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+from ..backends.base import LogLine
+from ..errors import BackendUnavailable
+from ..i18n import _
+from ..spec import TFCluster
+
+MOST_LINES = 500
+MOST_CHARACTERS = 256 * 1024
+"""Of a batch, beyond its last line."""
+MOST_STREAMS = 32
+HANGS_AFTER = 2.0
+"""Seconds beyond its end."""
+
+Lines = Iterable[LogLine | None]
+Encode = Callable[[list[LogLine]], bytes]
+
+
+class LogStreams:
+    """The streams of one server."""
+
+    def __init__(self, most: int = MOST_STREAMS) -> None:
+        self._most = most
+        self._open: set[LogStream] = set()
+
+    def begin(self, run: TFCluster, read: Callable[[], Lines], encode: Encode) -> LogStream:
+        """Read in a thread. Raises BackendUnavailable when too many do, or one of `run` hangs."""
+        self._open = {stream for stream in self._open if stream.is_alive()}
+        if any(stream.uid == run.metadata.uid and stream.hangs for stream in self._open):
+            raise BackendUnavailable(
+                _(
+                    "the logs of {name} are somewhere that does not answer; they are read when it "
+                    "answers again"
+                ).format(name=run.metadata.name)
+            )
+        if len(self._open) >= self._most:
+            raise BackendUnavailable(
+                _("{count} logs are being read already: close some and try again").format(
+                    count=len(self._open)
+                )
+            )
+        stream = LogStream(asyncio.get_running_loop(), run.metadata.uid, read, encode)
+        self._open.add(stream)
+        stream.start()
+        return stream
+
+    def end(self) -> None:
+        """Let all of them go."""
+        for stream in self._open:
+            stream.close()
+
+
+class LogStream:
+    """One log on its way to a browser: read in a thread, one batch ahead of who takes it."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, uid: str, read: Callable[[], Lines], encode: Encode
+    ) -> None:
+        self.uid = uid
+        self._loop, self._read, self._encode = loop, read, encode
+        self._batches: asyncio.Queue[bytes | BaseException | None] = asyncio.Queue()
+        self._taken = threading.Semaphore(2)
+        self._closed = threading.Event()
+        self._closed_at = math.inf
+        context = contextvars.copy_context()  # with the language of the request
+        self._thread = threading.Thread(
+            target=context.run, args=(self._work,), name="tfcluster-logs", daemon=True
+        )
+        self.start, self.is_alive = self._thread.start, self._thread.is_alive
+
+    def close(self) -> None:
+        """Nobody takes more."""
+        if not self._closed.is_set():
+            self._closed_at = time.monotonic()
+        self._closed.set()
+        self._taken.release()
+
+    @property
+    def hangs(self) -> bool:
+        """Whether it should have ended long since: a reader looks up twice a second."""
+        return self.is_alive() and time.monotonic() > self._closed_at + HANGS_AFTER
+
+    async def next(self, within: float | None) -> bytes | None:
+        """The next batch: b"" when there is nothing new, None after the last.
+
+        Raises:
+            TimeoutError: nothing came in so many seconds, not even that there is nothing.
+        """
+        batch = await asyncio.wait_for(self._batches.get(), within)
+        self._taken.release()
+        if isinstance(batch, BaseException):
+            raise batch
+        return batch
+
+    def _work(self) -> None:
+        try:
+            for batch in _batches(self._read(), self._encode):
+                if not self._put(batch):
+                    return
+            self._put(None)
+        except BaseException as error:  # noqa: BLE001 - handed to whoever reads
+            self._put(error)
+
+    def _put(self, batch: bytes | BaseException | None) -> bool:
+        self._taken.acquire()
+        if self._closed.is_set():
+            return False
+        try:
+            self._loop.call_soon_threadsafe(self._batches.put_nowait, batch)
+        except RuntimeError:
+            return False  # the server has ended meanwhile
+        return True
+
+
+def _batches(lines: Lines, encode: Encode) -> Iterator[bytes]:
+    """The lines in batches; b"" for each look that found nothing new."""
+    batch: list[LogLine] = []
+    characters = 0
+    for line in lines:
+        if line is not None:
+            batch.append(line)
+            characters += len(line.text)
+            if len(batch) < MOST_LINES and characters < MOST_CHARACTERS:
+                continue
+        yield encode(batch) if batch else b""
+        batch, characters = [], 0
+    if batch:
+        yield encode(batch)

@@ -1,0 +1,175 @@
+"""Changes of runs, sent to every page as events of Jupyter Server.
+
+The newest state of a run is told at once when it was quiet, and else a few times a second, however
+often it changes; the events of this server are numbered without a gap; a backend that hangs is
+told, too. Owns the numbers, the rate limit, and one timer. Lives on the server's loop alone: the
+watcher's threads only hand over what they heard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import TFClusterError
+from ..output.run_view import run_view
+from ..runs.watcher import RunWatcher, WatchedRun
+from ..web import problem
+
+if TYPE_CHECKING:
+    from logging import Logger
+
+    from jupyter_events.logger import EventLogger
+
+SCHEMA = Path(__file__).parent / "event_schemas" / "run.yaml"
+SCHEMA_ID = "https://tfcluster.dev/events/run/v1"
+EVERY = 0.25
+"""Seconds between two events of one run, at least."""
+MOST_A_SECOND = 200
+"""Events in all; when more runs than that change all the time, each is told less often."""
+LOOK_EVERY = 1.0
+
+
+def register_schema(logger: EventLogger) -> None:
+    """Make the events known. A page that subscribes before hears none of them, ever."""
+    if SCHEMA_ID not in logger.schemas:
+        logger.register_event_schema(SCHEMA)
+
+
+class RunEvents:
+    """Tells all pages of one server.
+
+    Args:
+        feed: what hears of every change.
+        logger: the server's events, to which ours are registered.
+        log: for what goes wrong.
+        look: called on the loop every second.
+    """
+
+    def __init__(
+        self, feed: RunWatcher, logger: EventLogger, log: Logger, look: Callable[[], None]
+    ) -> None:
+        self.stream = secrets.token_hex(8)
+        self.sequence = 0
+        self._feed, self._logger, self._log, self._look = feed, logger, log, look
+        self._known: dict[str, WatchedRun] = {}
+        self._told_at: dict[str, float] = {}
+        self._waiting: dict[str, asyncio.TimerHandle] = {}
+        self._told_problem: TFClusterError | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._end: Callable[[], None] | None = None
+
+    def start(self) -> None:
+        """Begin, in the running loop."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+            self._end = self._feed.listen(self._listen)
+            self._tick()
+
+    def stop(self) -> None:
+        """Tell nothing any more."""
+        if self._end is not None:
+            self._end()
+            self._end = None
+        for handle in (*self._waiting.values(), self._timer):
+            if handle is not None:
+                handle.cancel()
+        self._waiting.clear()
+
+    # -- from the feed's threads -------------------------------------------------------------------
+
+    def _listen(self, name: str, known: WatchedRun | None) -> None:
+        assert self._loop is not None
+        try:
+            self._loop.call_soon_threadsafe(self._heard, name, known)
+        except RuntimeError:
+            return  # the server has ended meanwhile
+
+    # -- on the loop -------------------------------------------------------------------------------
+
+    def _heard(self, name: str, known: WatchedRun | None) -> None:
+        if self._end is None:
+            return
+        if not name:
+            self._tell_problem()
+        elif known is None:
+            if handle := self._waiting.pop(name, None):
+                handle.cancel()
+            self._told_at.pop(name, None)
+            if self._known.pop(name, None) is not None:
+                self._emit("removed", name)
+        else:
+            self._known[name] = known
+            if name not in self._waiting:
+                self._plan(name)
+
+    def _plan(self, name: str) -> None:
+        """Tell of a run at once, or when its turn has come; what is told is what is known then."""
+        assert self._loop is not None
+        pace = max(EVERY, len(self._waiting) / MOST_A_SECOND)
+        wait = self._told_at.get(name, -pace) + pace - self._loop.time()
+        if wait <= 0:
+            self._tell(name)
+        else:
+            self._waiting[name] = self._loop.call_later(wait, self._tell, name)
+
+    def _tell(self, name: str) -> None:
+        assert self._loop is not None
+        self._waiting.pop(name, None)
+        self._told_at[name] = self._loop.time()
+        known = self._known[name]
+        view = run_view(known.cluster, known.progress, known.notes, away=known.outage)
+        self._emit("changed", name, view)
+
+    def _tell_problem(self) -> None:
+        now = self._feed.problem
+        if str(now) != str(self._told_problem):
+            self._told_problem = now
+            if now is None:
+                self._emit("available")
+            else:
+                self._log.warning("TFCluster: %s", now)
+                self._emit("unavailable", what=problem(now))
+
+    def _tick(self) -> None:
+        """A watch that hangs says nothing: look whether it does."""
+        assert self._loop is not None
+        self._timer = self._loop.call_later(LOOK_EVERY, self._tick)
+        self._tell_problem()
+        self._look()
+
+    def _emit(
+        self,
+        kind: str,
+        name: str = "",
+        run: dict[str, Any] | None = None,
+        what: dict[str, Any] | None = None,
+    ) -> None:
+        self.sequence += 1
+        data = {
+            "type": kind,
+            "name": name,
+            "run": None if run is None else _Uncopied(run),
+            "at": time.time(),
+            "stream": self.stream,
+            "sequence": self.sequence,
+            "problem": None if what is None else _Uncopied(what),
+        }
+        try:
+            self._logger.emit(schema_id=SCHEMA_ID, data=data)
+        except Exception:  # noqa: BLE001 - a listener of somebody else's must not end the push
+            self._log.exception("TFCluster: an event could not be told")
+
+
+class _Uncopied(dict[str, Any]):
+    """Data that nobody changes, made for one event: copying it would cost more than all the
+    rest.
+    """
+
+    def __deepcopy__(self, _memo: object) -> _Uncopied:
+        return self
