@@ -46,7 +46,7 @@ Placement = dict[TaskType, dict[int, int]]
 
 
 @dataclass(frozen=True)
-class TaskGroup:
+class EqualTasks:
     """`count` tasks of one type, each asking for `each` (cores, bytes, devices, one pod)."""
 
     task_type: TaskType
@@ -55,7 +55,7 @@ class TaskGroup:
 
 
 def place_tasks(
-    groups: Sequence[TaskGroup], free: Sequence[Mapping[str, float]]
+    groups: Sequence[EqualTasks], free: Sequence[Mapping[str, float]]
 ) -> Placement | None:
     """A node for every task, when there is one on nodes with so much free; else None."""
     wanted = [(g, _whole(g.each)) for g in groups if g.count]
@@ -83,7 +83,7 @@ def place_tasks(
 
 
 def free_after(
-    groups: Sequence[TaskGroup], free: Sequence[Mapping[str, float]]
+    groups: Sequence[EqualTasks], free: Sequence[Mapping[str, float]]
 ) -> list[dict[str, float]]:
     """What stays free when as many of these tasks as can be are placed."""
     left_on = [dict(node) for node in free]
@@ -106,7 +106,7 @@ def tasks_on_node(each: Mapping[str, float], free: Mapping[str, float]) -> int:
 
 
 def _fill(
-    order: Sequence[tuple[TaskGroup, Whole]], nodes: Sequence[Whole], positions: Sequence[int]
+    order: Sequence[tuple[EqualTasks, Whole]], nodes: Sequence[Whole], positions: Sequence[int]
 ) -> Placement | None:
     left_on = [dict(node) for node in nodes]
     found: Placement = {}
@@ -378,8 +378,8 @@ def _amounts_of_one(demand: TaskDemand) -> Amounts:
     return {**demand.requests, PODS: 1.0}
 
 
-def _groups(wanted: DemandByType) -> list[TaskGroup]:
-    return [TaskGroup(t, count, _amounts_of_one(demand)) for t, (count, demand) in wanted.items()]
+def _groups(wanted: DemandByType) -> list[EqualTasks]:
+    return [EqualTasks(t, count, _amounts_of_one(demand)) for t, (count, demand) in wanted.items()]
 
 
 def _free_of_nodes(there: NamespaceCapacity) -> list[Amounts]:

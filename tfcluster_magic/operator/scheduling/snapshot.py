@@ -20,9 +20,9 @@ from ...kube.api.client import Object
 from ...kube.api.resource_amounts import PODS, Amounts, plus, pod_resources, times
 from ...kube.capacity.fit import (
     BoundPod,
+    EqualTasks,
     NamespaceCapacity,
     NodeCapacity,
-    TaskGroup,
     free_after,
     task_nodes,
 )
@@ -321,7 +321,7 @@ def without_reserved(
 ) -> tuple[NodeCapacity, ...] | None:
     """The nodes without what runs that were admitted have not taken of them yet."""
     groups = [
-        TaskGroup(t, count, {**reservation.demands[t].requests, PODS: 1.0})
+        EqualTasks(t, count, {**reservation.demands[t].requests, PODS: 1.0})
         for every in reservations.values()
         for reservation in every
         for t, count in reservation.unbound.items()

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tfcluster_magic.kube.api.resource_amounts import parse_quantity, pod_resources
 from tfcluster_magic.kube.capacity.fit import (
     DemandByType,
+    EqualTasks,
     NamespaceCapacity,
     NodeCapacity,
-    TaskGroup,
     fit_problems,
     place_tasks,
     shortages,
@@ -203,7 +203,7 @@ wishes = st.dictionaries(
 @given(wishes, nodes)
 def test_what_is_placed_fits(wanted: DemandByType, free: list[dict[str, float]]) -> None:
     """Every task has a place, and no node is given away beyond what it has."""
-    groups = [TaskGroup(t, n, {**d.requests, "pods": 1.0}) for t, (n, d) in wanted.items()]
+    groups = [EqualTasks(t, n, {**d.requests, "pods": 1.0}) for t, (n, d) in wanted.items()]
     found = place_tasks(groups, free)
     if found is None:
         return
@@ -226,7 +226,7 @@ def test_one_type_alone_is_placed_wherever_it_can_be(
         )
         for n in free
     )
-    found = place_tasks([TaskGroup(WORKER, count, {**each, "pods": 1.0})], free)
+    found = place_tasks([EqualTasks(WORKER, count, {**each, "pods": 1.0})], free)
     assert (found is not None) == (count <= most)
 
 

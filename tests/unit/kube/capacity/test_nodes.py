@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfcluster_magic.kube.capacity.fit import TaskGroup, bound_pod, free_after, task_nodes
+from tfcluster_magic.kube.capacity.fit import EqualTasks, bound_pod, free_after, task_nodes
 from tfcluster_magic.kube.objects.policy import Policy
 from tfcluster_magic.spec import TaskType
 
@@ -78,7 +78,7 @@ def test_nodes_that_are_for_others() -> None:
 def test_what_is_promised_is_not_free() -> None:
     """Room of tasks that wait for a node is taken where they fit; what fits nowhere takes none."""
     free = [{"cpu": 4.0, "pods": 10.0}, {"cpu": 2.0, "pods": 10.0}]
-    groups = [TaskGroup(TaskType.WORKER, 3, {"cpu": 2.0, "pods": 1.0})]
+    groups = [EqualTasks(TaskType.WORKER, 3, {"cpu": 2.0, "pods": 1.0})]
     assert [n["cpu"] for n in free_after(groups, free)] == [0.0, 0.0]
-    too_large = [TaskGroup(TaskType.WORKER, 3, {"cpu": 8.0})]
+    too_large = [EqualTasks(TaskType.WORKER, 3, {"cpu": 8.0})]
     assert free_after(too_large, free) == free

@@ -1,0 +1,81 @@
+"""The layout of the package and of its tests, as ARCHITECTURE.md describes it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+from support.project import ROOT, TESTS
+
+PACKAGE = ROOT / "tfcluster_magic"
+TREES = {
+    path.relative_to(ROOT).with_suffix(""): ast.parse(path.read_text("utf-8"))
+    for path in sorted(PACKAGE.rglob("*.py"))
+}
+MODULES = {
+    ".".join(path.parts).removesuffix(".__init__"): tree
+    for path, tree in TREES.items()
+    if "runtime" not in path.parts  # no package: its modules import each other by bare name
+}
+
+
+def imports(module: str, tree: ast.Module) -> set[str]:
+    """The modules of ours that a module imports anywhere, also for its types alone."""
+    is_package = (ROOT / Path(*module.split(".")) / "__init__.py").exists()
+    parts = module.split(".") if is_package else module.split(".")[:-1]
+    found = set()
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ImportFrom):
+            continue
+        base = parts[: len(parts) - node.level + 1] if node.level else []
+        where = ".".join([*base, *([node.module] if node.module else [])])
+        for alias in node.names:
+            name = f"{where}.{alias.name}"
+            found.add(name if name in MODULES else where)
+    return {name for name in found if name in MODULES and name != module}
+
+
+def test_no_two_modules_import_each_other() -> None:
+    """No circle of imports exists, also none inside functions or through TYPE_CHECKING."""
+    graph = {module: imports(module, tree) for module, tree in MODULES.items()}
+    graph[PACKAGE.name] = set()  # the root names what it offers and imports it only when asked
+    TopologicalSorter(graph).prepare()
+
+
+def test_few_modules_lie_loose_at_the_root() -> None:
+    """The root holds what every package uses, and nothing else."""
+    assert len(list(PACKAGE.glob("*.py"))) <= 6
+
+
+def test_a_class_name_is_used_once() -> None:
+    """No two classes of the package have one name."""
+    places = defaultdict(list)
+    for path, tree in TREES.items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(str(path))
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
+
+
+def test_each_large_package_has_a_contract() -> None:
+    """A package with more than eight modules has its layers in pyproject.toml."""
+    sizes: dict[str, int] = defaultdict(int)
+    for module in MODULES:
+        sizes[module.rpartition(".")[0]] += 1
+    contracts = re.findall(
+        r'^containers = \["(.*)"\]$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE
+    )
+    large = {name for name, size in sizes.items() if size > 8 and name}
+    assert large - set(contracts) == set()
+
+
+def test_no_test_imports_a_test() -> None:
+    """What tests share lies in tests/support."""
+    sharing = re.compile(r"^\s*(from|import) (\w+\.)*test_\w+", re.MULTILINE)
+    among = [path for path in TESTS.rglob("*.py") if sharing.search(path.read_text("utf-8"))]
+    assert {path.relative_to(TESTS).as_posix() for path in among} <= {
+        "kube/test_lab.py"  # runs flows of tests/ui once more, on Kubernetes
+    }
