@@ -223,7 +223,7 @@ def _no_hub(state: Path) -> Iterator[None]:
 
 @contextmanager
 def _accounts_lock(state: Path) -> Iterator[None]:
-    """Between two writers of accounts; see auth/store.py."""
+    """Between two writers of accounts; see `auth/accounts.py`."""
     lock = state / Path(ACCOUNTS).with_suffix(".lock")
     with os.fdopen(os.open(lock, os.O_CREAT | os.O_RDWR, 0o600), "rb") as held:
         fcntl.flock(held, fcntl.LOCK_SH)

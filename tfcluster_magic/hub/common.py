@@ -82,7 +82,7 @@ class ForwardedServer(HTTPServer):
     """Tornado's server, which knows our proxy by its path.
 
     `initialize` takes two arguments beside Tornado's: `route`, the proxy's segment, and `believed`,
-    see `source`. It turns off what Tornado believes of every client.
+    see `client_address`. It turns off what Tornado believes of every client.
     """
 
     def initialize(  # type: ignore[override]

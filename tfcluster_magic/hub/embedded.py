@@ -95,7 +95,7 @@ def owner() -> str:
 
 
 def configure(c: Config) -> None:
-    """Set everything for this machine, from the environment (see `Settings`)."""
+    """Set everything for this machine, from the environment (see `LocalHubSettings`)."""
     settings = LocalHubSettings.of(os.environ)
     private(settings.state)
     policy = Path(settings.policy) if settings.policy else None

@@ -53,7 +53,7 @@ class KubernetesHubSettings:
 
 
 def configure(c: Config) -> None:
-    """Set everything for Kubernetes, from the environment (see `Settings`)."""
+    """Set everything for Kubernetes, from the environment (see `KubernetesHubSettings`)."""
     settings = KubernetesHubSettings.of(os.environ)
     common.configure(c, state=settings.state)
     sign_in.configure(c, state=settings.state)

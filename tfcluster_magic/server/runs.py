@@ -1,4 +1,4 @@
-"""Routes of runs: list, status, logs, stop, delete. `launching.py` has those that start one."""
+"""Routes of runs: list, status, logs, stop, delete. `launch.py` has those that start one."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ export type SuccessPolicy = 'all' | 'chief';
  */
 export type Phase = 'Failed' | 'Queued' | 'Running' | 'Starting' | 'Stopped' | 'Stopping' | 'Succeeded';
 /**
- * Why a run is where it is: the closed list, with its sentences in `explain.py`.
+ * Why a run is where it is: the closed list, with its sentences in `lifecycle.messages`.
  */
 export type Reason =
   | 'BackingOff'
@@ -457,7 +457,7 @@ export interface Reclaimed {
   gpu?: number;
 }
 /**
- * How long tasks have held what they ask for: see `usage.py`.
+ * How long tasks have held what they ask for: see `quota.ledger`.
  */
 export interface Usage {
   /**

@@ -52,7 +52,10 @@ def check_launch(
     *,
     here: bool,
 ) -> Preflight:
-    """Everything that stands against `spec`, and what it has to wait for; `here`: see `folders`."""
+    """Everything that stands against `spec`, and what it has to wait for.
+
+    `here` says whether this machine mounts the volumes, so that folders can be looked for.
+    """
     most, spent, now = account.budget, ledger.daily_sums(account.days), time.time()
     asked = task_demands(spec, offer).values()
     cores = sum(count * demand.requests.get(CPU, 0.0) for count, demand in asked)

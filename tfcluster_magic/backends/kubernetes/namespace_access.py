@@ -2,7 +2,7 @@
 operator answers, and which volumes are mounted here.
 
 The operator is asked at most once in `CHECK_INTERVAL` seconds, however many callers ask. No
-question holds up a view for longer than `heartbeat.SOON`, and nothing is said against an operator
+question holds up a view for longer than `REQUEST_TIMEOUT`, and nothing is said against an operator
 whose state is unknown.
 """
 

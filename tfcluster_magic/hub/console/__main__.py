@@ -2,7 +2,7 @@
 
 Promises to listen on loopback alone where the hub started it, and to end with that hub, however it
 ends. On Kubernetes (TFCLUSTER_HUB, as for the hub) it is a pod of its own, which answers probes on
-a port beside (`in_pod`).
+a port beside (`on_kubernetes.serve_pod`).
 """
 
 from __future__ import annotations

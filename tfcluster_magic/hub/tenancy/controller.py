@@ -1,4 +1,4 @@
-"""The turns of tenancy: what changes is queued by namespace (`control.turns`).
+"""The turns of tenancy: what changes is queued by namespace (`kube.controller.work_queue`).
 
 Promises that only namespaces are touched which the hub labelled as its tenants and whose name is
 that of their user, that a new one is furnished by groups that were read after it was made (a claim

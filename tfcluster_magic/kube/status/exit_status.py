@@ -133,7 +133,7 @@ def lost_pod_exit(pod: Object | None, *, asked: bool, now: float) -> TaskExit:
 def _memory_limit(pod: Object) -> str:
     """The limit that the task had: of the spec, or given by policy or namespace."""
     limits = ((pod["spec"].get("containers") or [{}])[0].get("resources") or {}).get("limits") or {}
-    # Not translated: `explain` reads the amount out of it.
+    # Not translated: `lifecycle.messages` reads the amount out of it.
     return f"limit {limits['memory']}" if "memory" in limits else ""
 
 
