@@ -1,9 +1,10 @@
 """Every run as it changes, for views that stay open: the page's push and the panel.
 
-Promises one watch however many listen, the newest state of each run at any time without asking the
-backend, and that a volume that hangs stops nothing but progress. Owns two threads while somebody
-listens: one watches the records, one reads how far the active runs are. Neither keeps a process
-from ending. It never raises for a backend that is away: `problem` says so until it answers again.
+There is one watch however many listen, the newest state of each run is there at any time without
+asking the backend, and a volume that hangs stops nothing but progress. Owns two threads while
+somebody listens: one watches the records, one reads how far the active runs are. Neither keeps a
+process from ending. It never raises for a backend that is away: `problem` says so until it answers
+again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What stands against a launch, by what the operator published; and a launch's image.
 
-Promises the operator's own judgement (`kube.offer`): what can never fit is refused before anything
-exists; of what may not fit now is said that it may have to wait. The operator decides in the end.
+The verdict is the operator's own (`kube.capacity.launch_facts`): what can never fit is refused
+before anything exists; of what may not fit now is said that it may have to wait. The operator
+decides in the end.
 """
 
 from __future__ import annotations
