@@ -1,4 +1,4 @@
-"""Where things lie on this machine: the state directory and the user's folders.
+"""Paths on this machine: the state directory and the user's folders.
 
 Paths are absolute and come from the environment alone, so every process with the same environment
 gets the same answer; an empty variable counts as unset. It owns these four rules and nothing else.

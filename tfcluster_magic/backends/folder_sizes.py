@@ -1,4 +1,4 @@
-"""How much lies in a person's folders, measured by the account that asks.
+"""Sizes of a person's folders, measured by the account that asks.
 
 It ends however much lies there: a file system of its own is asked how full it is, any other folder
 is walked for a bounded time, and what was cut off is told as such. What was measured is kept for a

@@ -1,4 +1,4 @@
-"""Which backend is meant when nobody says so.
+"""The choice of the backend when nobody says which.
 
 A person can predict the rule: what was said (`--backend`, the configuration, TFCLUSTER_BACKEND);
 else Kubernetes in a pod whose namespace the operator serves; else this machine. A pod that may not

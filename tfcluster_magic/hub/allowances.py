@@ -1,4 +1,4 @@
-"""What users of a site may have: its policy, its overrides, a file of limits for each user.
+"""Limits of a site's users: its policy, its overrides, a file of limits for each user.
 
 The console asks the same questions of this machine and of Kubernetes (`SitePolicy`). On this
 machine a mistake in the policy changes nothing but what the log says, overrides are written whole

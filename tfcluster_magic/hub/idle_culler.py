@@ -1,4 +1,4 @@
-"""When the hub ends notebooks that nobody uses, and how many one person may have.
+"""The idle culler: when the hub ends notebooks that nobody uses, and how many a person may have.
 
 Only work in a notebook counts as its use: a running cluster does not, and goes on when its notebook
 is ended. Ending is jupyterhub-idle-culler's, a service of the hub with the rights to see when

@@ -1,4 +1,4 @@
-"""What a cell does with the line after `%tfcluster`: run it, show what comes of it, complete it.
+"""The line after `%tfcluster` in a cell: run it, show what comes of it, complete it.
 
 Words and messages are those of the command line, and the output is right for a notebook: a run is
 shown once and brought up to date in place, nobody is asked anything, and an interrupt only

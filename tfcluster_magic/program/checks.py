@@ -1,4 +1,4 @@
-"""What is wrong with a program before any task starts.
+"""Checks of a program before any task starts.
 
 What is refused could never have run, and a warning names the line. Owns the checks for emptiness,
 syntax, notebook-only lines, undefined names and missing modules. Never imports or runs any of the

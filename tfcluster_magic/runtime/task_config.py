@@ -1,4 +1,4 @@
-"""What task.json tells one task: its addresses, environment and command.
+"""The configuration of one task by task.json: its addresses, environment and command.
 
 Pure but for reading that file: it decides nothing about processes. TF_CONFIG, flags and
 TensorFlow's defaults are those of `tf_config`. Standard library only, Python 3.8 syntax.

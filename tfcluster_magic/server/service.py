@@ -1,4 +1,5 @@
-"""What the routes of one server share: the manager, the worker, events, streams and boards.
+"""The service that the routes of one server share: the manager, the worker, events, streams and
+boards.
 
 Owns the life of these, from the start of the extension to its end; one for each server, however
 many tabs are open. What it knows of a run beside its record was read before: asking is free.

@@ -1,4 +1,4 @@
-"""Where a run is: phase, reason, tasks, failures, history. Written by one writer only: the
+"""The status of a run: phase, reason, tasks, failures, history. Written by one writer only: the
 supervisor, or the operator.
 """
 

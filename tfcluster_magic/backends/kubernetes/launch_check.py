@@ -1,4 +1,4 @@
-"""What stands against a launch, by what the operator published; and a launch's image.
+"""Checks of a launch by what the operator published, and a launch's image.
 
 The verdict is the operator's own (`kube.capacity.launch_facts`): what can never fit is refused
 before anything exists; of what may not fit now is said that it may have to wait. The operator

@@ -1,4 +1,4 @@
-"""Who may sign in: with an account of the hub's own, or at an OpenID Connect provider.
+"""Settings of who may sign in: with an account of the hub's own, or at an OpenID Connect provider.
 
 A setting that is missing, or that contradicts another, stops the hub with all that is wrong at
 once. A provider alone lets nobody in: somebody has to say whom, by groups or by the list of

@@ -1,4 +1,4 @@
-"""What a run is made of in Kubernetes: at most nine objects, whatever its size. Pure.
+"""The objects of a run in Kubernetes: at most nine, whatever its size. Pure.
 
 The same run and policy give the same objects, in the order in which they are created, and each is
 what a template in `templates/kubernetes` says. It never asks whether something is allowed or fits,

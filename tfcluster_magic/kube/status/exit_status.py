@@ -1,5 +1,5 @@
-"""How a pod's task ended: what Kubernetes says of the end first, then the termination message, then
-the exit code. Pure.
+"""The exit status of a pod's task: what Kubernetes says of the end first, then the termination
+message, then the exit code. Pure.
 
 An end that came from outside is never told as the program's own, and Stopped is said only of a task
 that the run asked to stop.

@@ -1,4 +1,4 @@
-"""What every route of the console shares: who may call, how an error is told, and pages.
+"""The base of every route of the console: who may call, how an error is told, and pages.
 
 The hub is asked for each request who somebody is and what they may do now, so that a former
 administrator is out at the next one. Only who has the scope `access:services` for this service,
