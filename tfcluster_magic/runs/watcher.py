@@ -56,7 +56,7 @@ class WatchedRun:
 
 Listener = Callable[[str, WatchedRun | None], None]
 """Called with a run's name and what is known of it now, None when it is removed, in a thread of the
-feed: it must not block. With the name "" when `problem` has changed."""
+watcher: it must not block. With the name "" when `problem` has changed."""
 
 
 class RunWatcher:
@@ -135,7 +135,7 @@ class RunWatcher:
         self._away = ""
         for work in (self._watch, self._look):
             threading.Thread(
-                target=work, args=(ended,), name=f"tfcluster-feed{work.__name__}", daemon=True
+                target=work, args=(ended,), name=f"tfcluster-watcher{work.__name__}", daemon=True
             ).start()
 
     def _watch(self, ended: threading.Event) -> None:

@@ -306,19 +306,19 @@ def test_pages_are_told_beside_each_run_that_waits(
     over = {"phase": "Stopped", "reason": "StopRequested", "releasedAt": time.time()}
     launched(server, "digits-2", **over)
     renew(server, ago=60.0)
-    feed = RunWatcher(ClusterManager(backend=laptop))
+    watcher = RunWatcher(ClusterManager(backend=laptop))
     heard: list[tuple[str, Any]] = []
-    end = feed.listen(lambda name, known: heard.append((name, known)))
+    end = watcher.listen(lambda name, known: heard.append((name, known)))
     try:
-        assert feed.complete(90)
-        wait_until(lambda: feed.known()["digits-1"].notes)
-        assert feed.known()["digits-1"].notes[0].startswith(SAID)
-        assert feed.known()["digits-2"].notes == ()
+        assert watcher.complete(90)
+        wait_until(lambda: watcher.known()["digits-1"].notes)
+        assert watcher.known()["digits-1"].notes[0].startswith(SAID)
+        assert watcher.known()["digits-2"].notes == ()
         launched(server, "digits-3")
-        wait_until(lambda: "digits-3" in feed.known())
-        assert feed.known()["digits-3"].notes[0].startswith(SAID)
+        wait_until(lambda: "digits-3" in watcher.known())
+        assert watcher.known()["digits-3"].notes[0].startswith(SAID)
         renew(server)
-        wait_until(lambda: not any(known.notes for known in feed.known().values()))
+        wait_until(lambda: not any(known.notes for known in watcher.known().values()))
         assert heard[-1][1].notes == ()
     finally:
         end()
