@@ -155,7 +155,7 @@ def test_nobody_is_blamed_whose_lease_cannot_be_read(
     assert "operator" not in laptop.why_it_lingers(run)
     del server.objects[LEASE]["metadata"]["managedFields"]
     server.refuses = lambda _method, _path: None
-    laptop.__dict__.pop("_attendance")
+    laptop.__dict__.pop("_operator")
     assert laptop.outage() == ""
     renew(server)
     assert "operator" not in laptop.why_it_lingers(run)
@@ -226,7 +226,7 @@ def test_the_operator_says_where_its_lease_is(
     assert "kubectl -n labs get deployment" in laptop.outage()
     for wrong in ("labs", "/x", "a/b/c"):
         options["data"][leader_election.LEASE_KEY] = wrong
-        laptop.__dict__.pop("_attendance")
+        laptop.__dict__.pop("_operator")
         renew(server)
         assert laptop.outage() == ""
 
