@@ -54,7 +54,7 @@ export type Cause = 'Completed' | 'Error' | 'Evicted' | 'Killed' | 'Lost' | 'Not
 export type TaskState = 'Failed' | 'Pending' | 'Running' | 'Starting' | 'Stopped' | 'Succeeded';
 
 /**
- * One run of a TFCluster: identity, wish and status.
+ * One run of a TFCluster: identity, spec and status.
  */
 export interface TFCluster {
   apiVersion?: string;
