@@ -1,7 +1,7 @@
 """The language of messages: English as it stands in the code, or a catalog of `locale/`.
 
-Promises that English costs nothing (no file is read, `gettext` is not imported) and that a language
-without a catalog, or a catalog without a text, gives English. Owns the choice of the language: what
+English costs nothing (no file is read, `gettext` is not imported), and a language without a
+catalog, or a catalog without a text, gives English. Owns the choice of the language: what
 `language` says for a block of code, else TFCLUSTER_LANGUAGE, else the variables of gettext. Never
 translates when a module is imported: the language may differ from one request to the next.
 

@@ -1,7 +1,7 @@
-"""Where things lie on this machine: the state directory and the user's folders.
+"""Paths on this machine: the state directory and the user's folders.
 
-Promises absolute paths, from the environment alone, and so the same answer to every process with
-the same environment; an empty variable counts as unset. It owns these four rules and nothing else.
+Paths are absolute and come from the environment alone, so every process with the same environment
+gets the same answer; an empty variable counts as unset. It owns these four rules and nothing else.
 It reads no file, and creates folders only in `private`.
 
     state_dir()   $TFCLUSTER_STATE_DIR, else $XDG_STATE_HOME/tfcluster,

@@ -153,7 +153,7 @@ def _check_numbers(value: object) -> None:
 
 
 def load(path: Path, kind: type[T], *, exact: bool = False) -> T:
-    """Return the content of a state file as a `kind`. Raises as `content` and `decoded`."""
+    """Return the content of a state file as a `kind`. Raises as `read_bytes` and `decode`."""
     return decode(read_bytes(path), kind, exact=exact)
 
 

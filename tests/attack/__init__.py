@@ -1,5 +1,5 @@
 """Attacks on the product: hostile inputs, kills and races, against a hub and runs of their own.
 
-`make attack` runs them (`__main__`); `cases` runs a case, `ground` is its target. Every other
+`make attack` runs them (`__main__`); `cases` runs a case, `target` is what it attacks. Every other
 module is one kind of attack, with a table `CASES`.
 """

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from .cases import attack, rows, say, table
 from .kinds import KINDS
-from .target import Ground
+from .target import Target
 
 DROPPED = ("TFCLUSTER_", "JUPYTER", "JPY_")
 
@@ -49,11 +49,11 @@ def main() -> int:
     os.environ["TFCLUSTER_LANGUAGE"] = "en"
     folder = Path(tempfile.mkdtemp(prefix="tfcluster-attack-"))
     folder.chmod(0o755)  # some cases let another account in
-    ground = Ground(folder)
+    target = Target(folder)
     try:
-        held = attack(ground, chosen, asked.seed, asked.tries, asked.minutes * 60, say)
+        held = attack(target, chosen, asked.seed, asked.tries, asked.minutes * 60, say)
     finally:
-        left = _end(ground)
+        left = _end(target)
         shutil.rmtree(folder, ignore_errors=True)
     print(table(chosen))
     if left:
@@ -61,10 +61,10 @@ def main() -> int:
     return 0 if held and not left else 1
 
 
-def _end(ground: Ground) -> str:
+def _end(target: Target) -> str:
     """End what was started, and return what was left of it."""
     try:
-        ground.close()
+        target.close()
     except AssertionError as error:
         return str(error)
     return ""

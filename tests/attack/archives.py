@@ -21,7 +21,7 @@ from tfcluster_magic.errors import TFClusterError
 from tfcluster_magic.program import snapshot
 
 from .cases import Attempt
-from .target import Ground
+from .target import Target
 
 LIMIT = 200_000
 """Most bytes that a program may have here."""
@@ -29,9 +29,9 @@ MOST = 64 << 20
 """Most memory, in bytes, that the refusal of a program may take."""
 
 
-def _refused(ground: Ground, source: Callable[[Site, Path], str]) -> None:
+def _refused(target: Target, source: Callable[[Site, Path], str]) -> None:
     """Check that a program is refused with a sentence, and that nothing is written anywhere."""
-    with ground.state() as folder:
+    with target.state() as folder:
         here, outside = folder / "here", folder / "outside"
         here.mkdir()
         outside.mkdir()
@@ -71,7 +71,7 @@ def _packed(drawn: random.Random, files: dict[str, bytes]) -> tuple[bytes, str]:
     return tarred(files), drawn.choice((".tgz", ".tar.gz"))
 
 
-def outside(ground: Ground, drawn: random.Random) -> None:
+def outside(target: Target, drawn: random.Random) -> None:
     """An archive is refused if a name in it leads out of its folder."""
     names = (
         *(
@@ -92,23 +92,23 @@ def outside(ground: Ground, drawn: random.Random) -> None:
         ),
     )
     body, ending = _packed(drawn, {"main.py": TRAIN, drawn.choice(names): TRAIN})
-    _refused(ground, _served(body, ending))
+    _refused(target, _served(body, ending))
 
 
-def links(ground: Ground, drawn: random.Random) -> None:
+def links(target: Target, drawn: random.Random) -> None:
     """An archive is refused if it contains a link or a device."""
-    target = drawn.choice(("/etc/passwd", "../outside/secret.py", "main.py", "/dev/zero"))
+    linked = drawn.choice(("/etc/passwd", "../outside/secret.py", "main.py", "/dev/zero"))
     kind = drawn.choice(
         (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE)
     )
     if drawn.random() < 0.3:
-        body = zipped({"main.py": target.encode()}, {"main.py": stat.S_IFLNK | 0o777})
-        _refused(ground, _served(body, ".zip"))
+        body = zipped({"main.py": linked.encode()}, {"main.py": stat.S_IFLNK | 0o777})
+        _refused(target, _served(body, ".zip"))
     else:
-        _refused(ground, _served(tarred({"main.py": b""}, type=kind, linkname=target), ".tgz"))
+        _refused(target, _served(tarred({"main.py": b""}, type=kind, linkname=linked), ".tgz"))
 
 
-def bombs(ground: Ground, drawn: random.Random) -> None:
+def bombs(target: Target, drawn: random.Random) -> None:
     """A small archive with huge content is refused at the limit, in little memory."""
     size = drawn.choice((10, 40)) << 20
     name = drawn.choice(("data.bin", "a/data.bin", "main2.py"))
@@ -122,7 +122,7 @@ def bombs(ground: Ground, drawn: random.Random) -> None:
         lambda: (_overlapping(size), ".zip"),
     )
     body, ending = drawn.choice(forms)()
-    _refused(ground, _served(body, ending))
+    _refused(target, _served(body, ending))
 
 
 def _understated(body: bytes) -> bytes:
@@ -145,7 +145,7 @@ def _overlapping(size: int) -> bytes:
     return stream.getvalue()
 
 
-def damaged(ground: Ground, drawn: random.Random) -> None:
+def damaged(target: Target, drawn: random.Random) -> None:
     """An archive that was cut or altered is refused, or still has its content."""
     body, ending = _packed(drawn, {"main.py": TRAIN, "a/b.py": os.urandom(300).hex().encode()})
     raw = bytearray(body)
@@ -155,13 +155,13 @@ def damaged(ground: Ground, drawn: random.Random) -> None:
         for _ in range(drawn.randint(20, 60)):
             raw[drawn.randrange(len(raw))] = drawn.randrange(256)
     try:
-        _refused(ground, _served(bytes(raw), ending))
+        _refused(target, _served(bytes(raw), ending))
     except AssertionError as error:
         if "it was taken: main.py" not in str(error):  # the altered bytes did not matter
             raise
 
 
-def names(ground: Ground, drawn: random.Random) -> None:
+def names(target: Target, drawn: random.Random) -> None:
     """Names that no file can have, or that are both a file and a folder, are refused."""
     sets: tuple[dict[str, bytes], ...] = (
         {"main.py": TRAIN, "a": b"", "a/b.py": TRAIN},
@@ -171,10 +171,10 @@ def names(ground: Ground, drawn: random.Random) -> None:
         {"main.py": TRAIN, "\x1b]0;x\x07/../../b.py": TRAIN},
     )
     body, ending = _packed(drawn, drawn.choice(sets))
-    _refused(ground, _served(body, ending))
+    _refused(target, _served(body, ending))
 
 
-def downloads(ground: Ground, drawn: random.Random) -> None:
+def downloads(target: Target, drawn: random.Random) -> None:
     """A download is refused if it lies, redirects elsewhere or sends control characters."""
 
     def lies(site: Site, _here: Path) -> str:
@@ -201,10 +201,10 @@ def downloads(ground: Ground, drawn: random.Random) -> None:
     def page(site: Site, _here: Path) -> str:
         return site.add("/main.py", b"<html>\x1b[31m" + bytes(range(256)))
 
-    _refused(ground, drawn.choice((lies, leads, escapes, page)))
+    _refused(target, drawn.choice((lies, leads, escapes, page)))
 
 
-def folders(ground: Ground, drawn: random.Random) -> None:
+def folders(target: Target, drawn: random.Random) -> None:
     """A folder is refused, or left out, if it leads out of itself or contains special files."""
 
     def made(_site: Site, here: Path) -> str:
@@ -222,12 +222,12 @@ def folders(ground: Ground, drawn: random.Random) -> None:
         )()
         return str(folder)
 
-    _refused(ground, made)
+    _refused(target, made)
 
 
-def pipes(ground: Ground, drawn: random.Random) -> None:
+def pipes(target: Target, drawn: random.Random) -> None:
     """A pipe in place of a program or beside it never blocks a launch."""
-    with ground.state() as folder:
+    with target.state() as folder:
         named = folder / "job" / drawn.choice(("main.py", "x.py", "data"))
         named.parent.mkdir()
         (named.parent / "run.sh").write_text("exec python main.py\n")

@@ -15,9 +15,9 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .target import Ground
+    from .target import Target
 
-Attempt = Callable[["Ground", random.Random], None]
+Attempt = Callable[["Target", random.Random], None]
 """One try. It returns if the product held, and raises NotTried or another error otherwise."""
 LIMIT, LIMIT_KUBERNETES = 300, 1000
 """Time limit of a try in seconds; a try that takes longer has not held."""
@@ -60,7 +60,7 @@ def rows(kinds: Mapping[str, Mapping[str, Attempt]], only: Sequence[str] = ()) -
 
 
 def attack(
-    ground: Ground,
+    target: Target,
     chosen: Sequence[Row],
     seed: int,
     tries: int,
@@ -81,7 +81,7 @@ def attack(
                 row.not_tried = "there was no time left: give it more --minutes"
                 continue
             began = time.monotonic()
-            _try(ground, row, seed + number)
+            _try(target, row, seed + number)
             outcome = row.failure or (f"not tried: {row.not_tried}" if row.not_tried else "held")
             took = time.monotonic() - began
             if not number or row.failure:
@@ -89,10 +89,10 @@ def attack(
     return not any(row.failure for row in chosen)
 
 
-def _try(ground: Ground, row: Row, seed: int) -> None:
+def _try(target: Target, row: Row, seed: int) -> None:
     try:
         with _limited(LIMIT_KUBERNETES if row.kind == "kubernetes" else LIMIT):
-            row.attempt(ground, random.Random(f"{row.name} {seed}"))
+            row.attempt(target, random.Random(f"{row.name} {seed}"))
     except NotTried as reason:
         row.not_tried = str(reason)
         return

@@ -18,7 +18,7 @@ from support.task_process import carrying
 
 from .cases import Attempt, NotTried
 from .state_files import launch, tfcluster
-from .target import Ground
+from .target import Target
 
 INSIDE = """
 mount -t tmpfs -o size=6m,mode=755 none "$1" && exec "$2" -m attack.full_disk "$3"
@@ -33,14 +33,14 @@ WITHIN = 60.0
 """Seconds until a task's end must be reported; that only takes reading."""
 
 
-def full(ground: Ground, drawn: random.Random) -> None:
+def full(target: Target, drawn: random.Random) -> None:
     """On a disk without a free byte a task's end is shown, stop and delete work, and status names
     it.
     """
     alone = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
     if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode:
         raise NotTried("this user may make no mount namespace (unshare)")
-    with ground.state() as folder:
+    with target.state() as folder:
         small = folder / "small"
         small.mkdir()
         own = {

@@ -15,7 +15,7 @@ from support.hub.make_run import OWNER
 from support.hub.visitor import Visitor
 
 from .cases import Attempt
-from .target import Ground
+from .target import Target
 from .wire import body, cookies, exchange, request, statuses
 
 EACH = 8
@@ -64,11 +64,11 @@ FIELDS = (
 # -- who may not -----------------------------------------------------------------------------------
 
 
-def without_sign_in(ground: Ground, drawn: random.Random) -> None:
+def without_sign_in(target: Target, drawn: random.Random) -> None:
     """A visitor who has not signed in only gets the sign-in, from every server."""
-    owner = ground.owner
-    doors = ground.doors
-    with ground.calm():
+    owner = target.owner
+    doors = target.doors
+    with target.calm():
         for _ in range(EACH):
             place = drawn.choice((("hub", HUB), ("console", CONSOLE), ("notebook", NOTEBOOK)))
             path = f"{doors[place[0]][1]}/{drawn.choice(place[1])}".replace("{owner}", owner.name)
@@ -95,16 +95,16 @@ def _refused(answer: bytes, what: str, may_lead: bool = False) -> None:
     assert leads or 400 <= status < 500, f"{what}: {status} {body(answer)[:200]!r}"
 
 
-def as_another(ground: Ground, drawn: random.Random) -> None:
+def as_another(target: Target, drawn: random.Random) -> None:
     """A user without rights gets nothing that belongs to the owner, the console or an
     administrator.
     """
-    guest, owner = ground.guest, ground.owner
+    guest, owner = target.guest, target.owner
     mine = ("home", "token", "spawn", "change-password", "api/user")
     theirs = [f"hub/{path}" for path in HUB if path not in mine]
     theirs += [f"services/admin/{path}" for path in CONSOLE]
-    theirs += [f"{ground.own}/{path}" for path in NOTEBOOK]
-    with ground.calm():
+    theirs += [f"{target.own}/{path}" for path in NOTEBOOK]
+    with target.calm():
         for _ in range(EACH):
             path = drawn.choice(theirs).replace("{owner}", owner.name)
             method = drawn.choice(METHODS[:5])
@@ -117,21 +117,21 @@ def as_another(ground: Ground, drawn: random.Random) -> None:
                 assert end.status_code in {403, 404}, f"{path}: {end.status_code} {end.url}"
 
 
-def forged_page(ground: Ground, drawn: random.Random) -> None:
+def forged_page(target: Target, drawn: random.Random) -> None:
     """The owner's cookies change nothing without the page's token, or from another site."""
-    owner = ground.owner
-    guest = ground.guest
+    owner = target.owner
+    guest = target.guest
     tokens = ("", "forged", "2|1:0|10:1700000000|5:_xsrf|4:eA==|0", guest.xsrf("hub/home"))
     for _ in range(EACH):
         method, path = drawn.choice(JSON_ROUTES)
-        path = path.format(own=ground.own, owner=owner.name)
+        path = path.format(own=target.own, owner=owner.name)
         headers = {"Content-Type": drawn.choice(("application/json", "text/plain"))}
         if drawn.random() < 0.5:
             headers["X-XSRFToken"] = drawn.choice(tokens)
         else:
             headers |= {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
         answer = owner.session.request(
-            method, ground.url + path, headers=headers, data="{}", timeout=60, allow_redirects=False
+            method, target.url + path, headers=headers, data="{}", timeout=60, allow_redirects=False
         )
         opened = answer.status_code == 302 and "/oauth2/" in answer.headers["Location"]
         refused = answer.status_code in {401, 403} or opened
@@ -139,9 +139,9 @@ def forged_page(ground: Ground, drawn: random.Random) -> None:
         assert "Access-Control-Allow-Origin" not in answer.headers
 
 
-def sockets(ground: Ground, drawn: random.Random) -> None:
+def sockets(target: Target, drawn: random.Random) -> None:
     """No websocket opens for a stranger, a guest, or a page of another site."""
-    own = ground.own
+    own = target.own
     kinds = (
         f"{own}/api/events/subscribe",
         f"{own}/api/kernels/0/channels",
@@ -149,12 +149,12 @@ def sockets(ground: Ground, drawn: random.Random) -> None:
     )
     for _ in range(3):
         path = drawn.choice(kinds)
-        who = drawn.choice((ground.stranger, lambda: ground.guest, lambda: ground.owner))()
-        origin = {"origin": "https://evil.example"} if who is ground.owner else {}
+        who = drawn.choice((target.stranger, lambda: target.guest, lambda: target.owner))()
+        origin = {"origin": "https://evil.example"} if who is target.owner else {}
         try:
             who.socket(path, redirect_limit=0, **origin).close()
         except websocket.WebSocketBadStatusException as refused:
-            page = who is ground.owner and refused.status_code == 200  # Jupyter's page, no socket
+            page = who is target.owner and refused.status_code == 200  # Jupyter's page, no socket
             assert page or 400 <= refused.status_code < 500, f"{path}: {refused.status_code}"
         except websocket.WebSocketException as led:
             assert "Redirect limit" in str(led), led  # to the sign-in
@@ -162,23 +162,23 @@ def sockets(ground: Ground, drawn: random.Random) -> None:
             raise AssertionError(f"a websocket opened at {path} for {who.name or 'a stranger'}")
 
 
-def next_page(ground: Ground, drawn: random.Random) -> None:
+def next_page(target: Target, drawn: random.Random) -> None:
     """No sign-in link sends anybody to another site."""
     ends = ("evil.example", "evil.example/", "evil.example:80/hub", "127.0.0.1@evil.example")
     starts = ("https://", "//", "/\\", "\\\\", "///", "http:", "/..//", "/%09/", "/\t/", "https:\\")
-    guest = ground.guest
+    guest = target.guest
     for _ in range(4):
         following = drawn.choice(starts) + drawn.choice(ends)
         answer = guest.get("hub/login", params={"next": following}, allow_redirects=False)
-        target = answer.headers.get("Location", "/")
-        local = re.match(r"/(?![/\\])", re.sub(r"[\t\r\n]", "", target))
-        assert answer.status_code < 500 and local, f"{following!r}: {target!r}"
+        location = answer.headers.get("Location", "/")
+        local = re.match(r"/(?![/\\])", re.sub(r"[\t\r\n]", "", location))
+        assert answer.status_code < 500 and local, f"{following!r}: {location!r}"
 
 
 # -- what is no request ----------------------------------------------------------------------------
 
 
-def traversal(ground: Ground, drawn: random.Random) -> None:
+def traversal(target: Target, drawn: random.Random) -> None:
     """No path leads out of what a server serves."""
     ups = ("../", "..%2f", "%2e%2e/", "%2e%2e%2f", "..%5c", "..%252f", "..;/", ".%00./", "....//")
     ends = ("etc/passwd", "etc%2fpasswd", "proc/self/environ", "state/hub/accounts.json")
@@ -189,13 +189,13 @@ def traversal(ground: Ground, drawn: random.Random) -> None:
                      "{own}/tfcluster/tensorboard/0123456789abcdef/", "{own}/static/"),
         "console": ("services/admin/static/", "services/admin/api/archives/"),
     }  # fmt: skip
-    doors = ground.doors
-    with ground.calm():
+    doors = target.doors
+    with target.calm():
         for _ in range(EACH):
             kind = drawn.choice([*below])
-            start = drawn.choice(below[kind]).format(own=ground.own)
+            start = drawn.choice(below[kind]).format(own=target.own)
             path = f"/{start}{drawn.choice(ups) * drawn.randint(1, 12)}{drawn.choice(ends)}"
-            headers = cookies(ground.owner, f"/{start}")
+            headers = cookies(target.owner, f"/{start}")
             door = drawn.choice(("front", kind))
             answer = exchange(doors[door][0], request("GET", path, headers))
             (status,) = statuses(answer) or [0]
@@ -205,7 +205,7 @@ def traversal(ground: Ground, drawn: random.Random) -> None:
             assert not broken and not found, f"{path} at {door}: {status} {found}"
 
 
-def smuggling(ground: Ground, drawn: random.Random) -> None:
+def smuggling(target: Target, drawn: random.Random) -> None:
     """No request hides in another: the next client gets the answer to its own request."""
     token = f"smuggled-{drawn.getrandbits(40):x}"
     hidden = f"GET /hub/{token} HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Rest: "
@@ -231,15 +231,15 @@ def smuggling(ground: Ground, drawn: random.Random) -> None:
     )
     for form in drawn.sample(forms, 4):
         head = "POST /hub/login HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-        answer = exchange(ground.hub.port, (head + form).encode(), quiet=1.0)
+        answer = exchange(target.hub.port, (head + form).encode(), quiet=1.0)
         assert not [s for s in statuses(answer) if s >= 500], f"{form!r}: {answer[:200]!r}"
         for _ in range(4):
-            seen = ground.owner.ask("GET", "hub/api/user")
-            right = seen.status_code == 200 and seen.json()["name"] == ground.owner.name
+            seen = target.owner.ask("GET", "hub/api/user")
+            right = seen.status_code == 200 and seen.json()["name"] == target.owner.name
             assert right, f"{form!r}: the next one got {seen.status_code} {seen.text[:100]}"
 
 
-def lengths(ground: Ground, drawn: random.Random) -> None:
+def lengths(target: Target, drawn: random.Random) -> None:
     """A malformed Content-Length is refused and causes no server error."""
     odd = (
         *(
@@ -259,26 +259,26 @@ def lengths(ground: Ground, drawn: random.Random) -> None:
         ),
         *("99999999999999999999", "9223372036854775808", "0" * 400 + "5", "\x0b5", "5;"),
     )
-    doors = ground.doors
-    with ground.calm():
+    doors = target.doors
+    with target.calm():
         for _ in range(EACH):
             door, length = drawn.choice([*doors]), drawn.choice(odd)
             path = {"front": "/hub/login", "hub": "/hub/login"}.get(door, doors[door][1] + "/x")
-            headers = {"Content-Length": length, **cookies(ground.owner, path)}
+            headers = {"Content-Length": length, **cookies(target.owner, path)}
             answer = exchange(doors[door][0], request("POST", path, headers, b"a=b=c"), quiet=1.0)
             wrong = [status for status in statuses(answer) if status >= 500]
             assert not wrong, f"Content-Length: {length!r} to {path} at {door}: {wrong}"
 
 
-def kept_bodies(ground: Ground, drawn: random.Random) -> None:
+def kept_bodies(target: Target, drawn: random.Random) -> None:
     """A large body from a visitor who is not signed in is refused before it is kept."""
     most, block = 64 << 20, bytes(1 << 20)
-    doors = ground.doors
+    doors = target.doors
     door = drawn.choice(("notebook", "console", "hub"))
     path = doors[door][1] + {"notebook": "/tfcluster/api/clusters", "hub": "/login"}.get(
         door, "/api/users/import"
     )
-    port, server = doors[door][0], ground.listening(door)
+    port, server = doors[door][0], target.listening(door)
     before = server.memory_info().rss
     sent = 0
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
@@ -293,7 +293,7 @@ def kept_bodies(ground: Ground, drawn: random.Random) -> None:
     assert grown < 24 << 20, f"{path} at {door}: {sent >> 20} MiB were taken, {grown >> 20} kept"
 
 
-def head_lines(ground: Ground, drawn: random.Random) -> None:
+def head_lines(target: Target, drawn: random.Random) -> None:
     """Unusual headers cause no server error."""
     long = "x" * drawn.choice((1000, 9000, 70_000))
     odd: tuple[tuple[str, str], ...] = (
@@ -320,14 +320,14 @@ def head_lines(ground: Ground, drawn: random.Random) -> None:
         ("Content-Encoding", "gzip"),
         ("Expect", "200-maybe"),
     )
-    doors = ground.doors
-    with ground.calm():
+    doors = target.doors
+    with target.calm():
         for _ in range(EACH):
             door, header = drawn.choice([*doors]), drawn.choice(odd)
             path = doors[door][1] + drawn.choice(("/", "/api/user", "/login", "/static/x"))
             path = path if door != "front" else "/hub/login"
             method = drawn.choice(("GET", "POST"))
-            pairs = {**cookies(ground.owner, path), header[0]: header[1]}
+            pairs = {**cookies(target.owner, path), header[0]: header[1]}
             answer = exchange(doors[door][0], request(method, path, pairs, b"a=b"), quiet=2.0)
             wrong = [status for status in statuses(answer) if status >= 500]
             assert not wrong, (
@@ -335,13 +335,13 @@ def head_lines(ground: Ground, drawn: random.Random) -> None:
             )
 
 
-def addresses(ground: Ground, drawn: random.Random) -> None:
+def addresses(target: Target, drawn: random.Random) -> None:
     """Paths and queries that are not valid UTF-8 cause no server error."""
     odd = (
         *("%", "%zz", "%00", "%ff%fe", "%ed%a0%80", "%0d%0aX-Injected:%201", "%1b%5b31m"),
         *("\udcff", "a" * 20_000, "%25" * 500, "[[[", "{0.__class__}", "%s%n", "'\"><script>"),
     )
-    doors = ground.doors
+    doors = target.doors
     routes = {
         "hub": ("/login?next={}", "/set-password?code={}", "/user-redirect/{}", "/{}", "/error/{}"),
         "console": ("/api/users?q={}&limit={}", "/api/hours?by={}", "/api/audit?q={}", "/{}"),
@@ -349,12 +349,12 @@ def addresses(ground: Ground, drawn: random.Random) -> None:
                      "/tfcluster/api/clusters?all={}", "/tfcluster/tensorboard/{}", "/{}",
                      "/tfcluster/tensorboard/0123456789abcdef/{}"),
     }  # fmt: skip
-    with ground.calm():
+    with target.calm():
         for _ in range(EACH):
             kind = drawn.choice([*routes])
             path = doors[kind][1] + drawn.choice(routes[kind]).replace("{}", drawn.choice(odd))
             method = drawn.choice(("GET", "GET", "POST", "DELETE"))
-            headers = cookies(ground.owner, doors[kind][1] + "/")
+            headers = cookies(target.owner, doors[kind][1] + "/")
             # The proxy itself answers 500 to an address that is not valid UTF-8, and passes nothing
             # on.
             door = drawn.choice(("front", kind)) if "%" not in path else kind
@@ -364,15 +364,15 @@ def addresses(ground: Ground, drawn: random.Random) -> None:
             assert b"\r\nX-Injected:" not in answer, f"{path!r} writes a header"
 
 
-def verbs(ground: Ground, drawn: random.Random) -> None:
+def verbs(target: Target, drawn: random.Random) -> None:
     """Unknown methods are refused."""
     odd = ("TRACE", "CONNECT", "PROPFIND", "get", "GET\x00", "X" * 3000, "", "POST GET", "DEBUG")
-    doors = ground.doors
-    with ground.calm():
+    doors = target.doors
+    with target.calm():
         for _ in range(EACH):
             door, method = drawn.choice([*doors]), drawn.choice(odd)
             path = doors[door][1] + drawn.choice(("/", "/api/user", "/tfcluster/api/clusters"))
-            sent = request(method, path, cookies(ground.owner, path))
+            sent = request(method, path, cookies(target.owner, path))
             answer = exchange(doors[door][0], sent, quiet=1.0)
             wrong = [status for status in statuses(answer) if status >= 500 and status != 501]
             assert not wrong, f"{method[:20]!r} {path} at {door}: {wrong}"
@@ -382,11 +382,11 @@ def verbs(ground: Ground, drawn: random.Random) -> None:
 # -- what is no JSON -------------------------------------------------------------------------------
 
 
-def _ask(ground: Ground, drawn: random.Random, text: str | bytes, what: str) -> None:
+def _ask(target: Target, drawn: random.Random, text: str | bytes, what: str) -> None:
     """Send a body to one of the routes; check that the answer is a refusal in JSON."""
     method, path = drawn.choice(JSON_ROUTES)
-    path = path.format(own=ground.own, owner=ground.owner.name)
-    owner = ground.owner
+    path = path.format(own=target.own, owner=target.owner.name)
+    owner = target.owner
     headers = {"Content-Type": "application/json", "Sec-Fetch-Mode": "cors"}
     if path.startswith("services"):
         headers["X-XSRFToken"] = _console_token(owner)
@@ -410,7 +410,7 @@ def _not_json(constant: str) -> float:
     raise ValueError(f"the answer has {constant}")
 
 
-def numbers(ground: Ground, drawn: random.Random) -> None:
+def numbers(target: Target, drawn: random.Random) -> None:
     """Infinite and huge numbers are refused, and the refusal is JSON."""
     odd = (
         "1e400",
@@ -424,15 +424,15 @@ def numbers(ground: Ground, drawn: random.Random) -> None:
         "0x10",
         "1" * 30,
     )
-    with ground.calm():
+    with target.calm():
         for _ in range(EACH):
             number = drawn.choice(odd)
             fields = drawn.sample(FIELDS, 4)
             text = ", ".join(f'"{name}": {number}' for name in fields)
-            _ask(ground, drawn, f'{{"no such field": {number}, {text}}}', number[:12])
+            _ask(target, drawn, f'{{"no such field": {number}, {text}}}', number[:12])
 
 
-def depth(ground: Ground, drawn: random.Random) -> None:
+def depth(target: Target, drawn: random.Random) -> None:
     """JSON nested as deeply as a body allows is refused in any place."""
     deep = drawn.choice((900, 5000, 100_000))
     forms = (
@@ -441,26 +441,26 @@ def depth(ground: Ground, drawn: random.Random) -> None:
         '{"a":' * deep + "1" + "}" * deep,
         f'{{"{drawn.choice(FIELDS)}": {"[" * deep}{"]" * deep}, "no such field": 1}}',
     )
-    with ground.calm():
+    with target.calm():
         for form in forms:
-            _ask(ground, drawn, form, f"{form[:14]}… {deep} deep")
+            _ask(target, drawn, form, f"{form[:14]}… {deep} deep")
 
 
-def types(ground: Ground, drawn: random.Random) -> None:
+def types(target: Target, drawn: random.Random) -> None:
     """Values of the wrong types are refused in every field."""
-    with ground.calm():
+    with target.calm():
         for _ in range(EACH):
             made = {name: _value(drawn, 3) for name in drawn.sample(FIELDS, 5)}
             text = json.dumps({**made, "no such field": 1})
-            _ask(ground, drawn, text, text[:80])
+            _ask(target, drawn, text, text[:80])
 
 
-def options(ground: Ground, drawn: random.Random) -> None:
+def options(target: Target, drawn: random.Random) -> None:
     """Launch options with values of the wrong types are refused, or become plain values."""
-    owner, base = ground.owner, f"{ground.own}/tfcluster/api"
+    owner, base = target.owner, f"{target.own}/tfcluster/api"
     keys = sorted(set(re.findall(r'"key": ?"(\w+)"', owner.get(f"{base}/options").text)))
     assert keys, "there are no options"
-    with ground.calm():
+    with target.calm():
         for _ in range(EACH):
             picked = {key: _value(drawn, 2) for key in drawn.sample(keys, 3)}
             text = json.dumps({"cell": "pass", "options": picked}).replace("1e+308", "1e999")
@@ -488,37 +488,37 @@ def _value(drawn: random.Random, levels: int) -> Any:
     return drawn.choice((*plain, *nested) if levels else plain)()
 
 
-def not_json(ground: Ground, drawn: random.Random) -> None:
+def not_json(target: Target, drawn: random.Random) -> None:
     """Bytes that are not JSON are refused."""
     odd = (b"", b"\xff\xfe{\x00", b"{", b"nul", b'{"a":1}}', b"\x00" * 100, b"[]", b'"text"', b"1")
     broken = '{"cell": "\udcff"}'.encode("utf-8", "surrogateescape")
-    with ground.calm():
+    with target.calm():
         for _ in range(EACH):
             text = drawn.choice((*odd[1:], broken))
-            _ask(ground, drawn, text, repr(text[:20]))
+            _ask(target, drawn, text, repr(text[:20]))
 
 
-def framings(ground: Ground, drawn: random.Random) -> None:
+def framings(target: Target, drawn: random.Random) -> None:
     """Bodies without a clear length, huge ones and ones that are not JSON are refused unread."""
     del drawn  # every framing, each time
     path = "/tfcluster/api/clusters"
-    port, base = ground.doors["notebook"]
+    port, base = target.doors["notebook"]
     attacks = [*unclear_lengths("POST", path), *wrong_bodies("POST", path)]
     attacks += huge_bodies("POST", path, frozenset({413}), signed_in=True)
     attacks += huge_bodies("POST", path, frozenset({403}), signed_in=False)
-    with ground.calm():
-        where, known = ("127.0.0.1", port), cookies(ground.owner, f"{base}{path}")
+    with target.calm():
+        where, known = ("127.0.0.1", port), cookies(target.owner, f"{base}{path}")
         found = all_wrong(where, attacks, base, known)
         assert not found, "; ".join(found)
 
 
-def large_csv(ground: Ground, drawn: random.Random) -> None:
+def large_csv(target: Target, drawn: random.Random) -> None:
     """A class list that is far too long is refused with our own message."""
     rows = "".join(f"user{n},{'x' * drawn.randint(20, 40)}\n" for n in range(70_000))
     body = json.dumps({"csv": f"name,group\n{rows}", "dryRun": True})
-    headers = {"X-XSRFToken": _console_token(ground.owner), "Sec-Fetch-Mode": "cors"}
-    with ground.calm():
-        answer = ground.owner.ask(
+    headers = {"X-XSRFToken": _console_token(target.owner), "Sec-Fetch-Mode": "cors"}
+    with target.calm():
+        answer = target.owner.ask(
             "POST", "services/admin/api/users/import", data=body, headers=headers
         )
         told = f"{len(body) >> 20} MiB: {answer.status_code} {answer.text[:200]}"

@@ -18,7 +18,7 @@ from tfcluster_magic.spec import Phase
 
 from .cases import Attempt
 from .races import SLEEP, launch_of, remove, runs_in_chaos
-from .target import Ground
+from .target import Target
 
 KILLS = ("kill_task", "kill_program", "kill_supervisor", "crash", "ambush")
 DEATHS = ("die_launching", "die_stopping", "die_deleting")
@@ -31,18 +31,18 @@ print(os.getpid())
 ON_RUNS = {name: WEIGHTS[name] for name in ("launch", "tell", "stop", "delete", *KILLS, *DEATHS)}
 
 
-def of_runs(ground: Ground, drawn: random.Random) -> None:
+def of_runs(target: Target, drawn: random.Random) -> None:
     """If any process of a run is killed, the run ends with a reason, can be deleted and leaves
     nothing.
     """
-    runs_in_chaos(ground, drawn, 8, ON_RUNS)
+    runs_in_chaos(target, drawn, 8, ON_RUNS)
 
 
-def _during_verbs(ground: Ground, drawn: random.Random, victim: str) -> None:
+def _during_verbs(target: Target, drawn: random.Random, victim: str) -> None:
     """Kill a server while the owner launches, stops and deletes; then check the result."""
-    owner, own = ground.owner, ground.own
+    owner, own = target.owner, target.own
     name = f"k{drawn.getrandbits(32):x}"
-    kept = ground.hub.launch(SLEEP, f"{name}kept", workers=1)
+    kept = target.hub.launch(SLEEP, f"{name}kept", workers=1)
     base = f"{own}/tfcluster/api/clusters"
 
     def use() -> None:
@@ -61,11 +61,11 @@ def _during_verbs(ground: Ground, drawn: random.Random, victim: str) -> None:
     verbs.start()
     time.sleep(drawn.random() * 1.5)  # a random moment, so there is nothing to wait for
     with suppress(psutil.NoSuchProcess):
-        ground.listening(victim).kill()
+        target.listening(victim).kill()
     verbs.join()
-    ground.recover()
+    target.recover()
     assert victim != "console" or 201 in seen, f"without any harm nothing was launched: {seen}"
-    manager = ground.hub.manager
+    manager = target.hub.manager
     assert manager.status(kept.metadata.name).status.phase is Phase.RUNNING, "a run did not go on"
     for run in [
         run for run in manager.list(all_runs=True) if run.metadata.cluster.startswith(name)
@@ -73,44 +73,44 @@ def _during_verbs(ground: Ground, drawn: random.Random, victim: str) -> None:
         answer = owner.ask("POST", f"{base}/{run.metadata.name}/stop", json={})
         assert answer.status_code < 500, f"stop: {answer.status_code} {answer.text[:200]}"
         check_end(manager.wait(run.metadata.name, 120, until=Until.RELEASED).status)
-        remove(ground, run.metadata.cluster)
+        remove(target, run.metadata.cluster)
 
 
-def hub(ground: Ground, drawn: random.Random) -> None:
+def hub(target: Target, drawn: random.Random) -> None:
     """`make run` brings a killed hub back; its users are still signed in, and runs go on."""
-    _during_verbs(ground, drawn, "hub")
+    _during_verbs(target, drawn, "hub")
 
 
-def proxy(ground: Ground, drawn: random.Random) -> None:
+def proxy(target: Target, drawn: random.Random) -> None:
     """The hub starts a killed proxy again."""
-    _during_verbs(ground, drawn, "front")
+    _during_verbs(target, drawn, "front")
 
 
-def console(ground: Ground, drawn: random.Random) -> None:
+def console(target: Target, drawn: random.Random) -> None:
     """A killed console comes back by itself."""
-    _during_verbs(ground, drawn, "console")
+    _during_verbs(target, drawn, "console")
     page = "services/admin/"
-    ground.until(lambda: ground.owner.get(page).status_code == 200, "the console is back")
+    target.until(lambda: target.owner.get(page).status_code == 200, "the console is back")
 
 
-def notebook(ground: Ground, drawn: random.Random) -> None:
+def notebook(target: Target, drawn: random.Random) -> None:
     """A killed notebook can be started again, and its owner's runs go on."""
-    _during_verbs(ground, drawn, "notebook")
+    _during_verbs(target, drawn, "notebook")
 
 
-def kernel(ground: Ground, drawn: random.Random) -> None:
+def kernel(target: Target, drawn: random.Random) -> None:
     """A kernel that is killed while its cell follows a run does not end the run."""
-    owner, own = ground.owner, ground.own
+    owner, own = target.owner, target.own
     name = f"k{drawn.getrandbits(32):x}"
     number = owner.kernel(own)
     begin = LAUNCH.format(cell=SLEEP, name=name)
     said = owner.execute(own, number, begin)
     assert said.strip().isdigit(), said
     psutil.Process(int(said)).kill()
-    run = ground.hub.manager.wait(name, 120, until=Until.READY)
+    run = target.hub.manager.wait(name, 120, until=Until.READY)
     assert run.status.phase is Phase.RUNNING, run.status
     owner.ask("DELETE", f"{own}/api/kernels/{number}")
-    remove(ground, name)
+    remove(target, name)
 
 
 CASES: Mapping[str, Attempt] = {

@@ -13,7 +13,7 @@ from pathlib import Path
 from kubenode.cluster import Cluster
 
 from .cases import Attempt, NotTried
-from .target import Ground
+from .target import Target
 
 ROOT = Path(__file__).parents[2]
 FILES = ROOT / "tests" / "kube"
@@ -50,27 +50,27 @@ def _tests(words: Sequence[str], **variables: str) -> None:
     assert tests.returncode == 0, "\n".join(failed) or said[-1500:]
 
 
-def users(ground: Ground, drawn: random.Random) -> None:
+def users(target: Target, drawn: random.Random) -> None:
     """The API server and the operator refuse what a user's account must not do."""
-    del ground, drawn
+    del target, drawn
     _tests([str(FILES / "test_security.py"), str(FILES / "test_rights.py")])
 
 
-def neighbours(ground: Ground, drawn: random.Random) -> None:
+def neighbours(target: Target, drawn: random.Random) -> None:
     """Other users' pods reach no server of a run."""
-    del ground, drawn
+    del target, drawn
     _tests([str(FILES / "test_isolation.py"), str(FILES / "test_network_policy.py")])
 
 
-def hostile(ground: Ground, drawn: random.Random) -> None:
+def hostile(target: Target, drawn: random.Random) -> None:
     """Attacks on the operator hold: the tests with the marker `hostile` pass."""
-    del ground, drawn
+    del target, drawn
     _tests([str(FILES), "-m", "hostile"])
 
 
-def chaos(ground: Ground, drawn: random.Random) -> None:
+def chaos(target: Target, drawn: random.Random) -> None:
     """If any process of cluster, operator or clients dies, no run is lost and nothing leaks."""
-    del ground
+    del target
     seed = str(drawn.getrandbits(31))
     words = [str(FILES / "test_chaos.py"), "--chaos-steps", "20", "--chaos-seed", seed]
     _tests(words, TFCLUSTER_KUBE_OPERATOR="process")

@@ -14,7 +14,7 @@ from support.loopback_attack import attack
 from tfcluster_magic.spec import task_file
 
 from .cases import Attempt, NotTried
-from .target import Ground
+from .target import Target
 
 OWNER, NEIGHBOUR = 65534, 65533
 TRIES = 10
@@ -142,24 +142,24 @@ def _intrude(form: tuple[str, str], way: str, drawn: random.Random) -> None:
         assert not read, told
 
 
-def reset(ground: Ground, drawn: random.Random) -> None:
+def reset(target: Target, drawn: random.Random) -> None:
     """An intruder that sends and resets at once is not heard."""
     _intrude(drawn.choice(BOUND), "reset", drawn)
 
 
-def connected(ground: Ground, drawn: random.Random) -> None:
+def connected(target: Target, drawn: random.Random) -> None:
     """An intruder that stays, half-closes, forks or exits is not heard."""
     _intrude(drawn.choice(BOUND), drawn.choice((*WAITING, "at-once", "forked")), drawn)
 
 
-def unbound(ground: Ground, drawn: random.Random) -> None:
+def unbound(target: Target, drawn: random.Random) -> None:
     """A server that listens without bind() is guarded as well."""
     _intrude(("127.0.0.1", "4 unbound"), drawn.choice(("reset", *WAITING)), drawn)
 
 
-def tensorflow(ground: Ground, drawn: random.Random) -> None:
+def tensorflow(target: Target, drawn: random.Random) -> None:
     """A real TensorFlow server reads nothing from another account, and serves its own."""
-    del ground
+    del target
     if os.geteuid() != 0:
         raise NotTried("only root can be another account")
     tallies = attack(drawn.randint(10, 40))

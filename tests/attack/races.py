@@ -12,17 +12,17 @@ from support.task_process import carrying
 
 from .accounts import at_once, one_link_twice
 from .cases import Attempt
-from .target import Ground
+from .target import Target
 
 SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(3600)\n"
 CONTENDED = {"launch": 2, "at_once": 6, "rerun": 2, "tell": 2, "stop": 1, "delete": 1}
 
 
 def runs_in_chaos(
-    ground: Ground, drawn: random.Random, steps: int, among: Mapping[str, int]
+    target: Target, drawn: random.Random, steps: int, among: Mapping[str, int]
 ) -> None:
     """Run random steps on the runs of a state folder, and check every invariant after each."""
-    with ground.state() as folder:
+    with target.state() as folder:
         world = Chaos(folder)
         try:
             for step in schedule(drawn.getrandbits(32), steps, among):
@@ -41,36 +41,36 @@ def launch_of(name: str) -> dict[str, object]:
     return {"cell": SLEEP, "name": name, "options": {"workers": 1, "grace": "1s"}}
 
 
-def verbs(ground: Ground, drawn: random.Random) -> None:
+def verbs(target: Target, drawn: random.Random) -> None:
     """Clients that launch, stop and delete at once: no run is lost, and none is there twice."""
-    runs_in_chaos(ground, drawn, 5, CONTENDED)
+    runs_in_chaos(target, drawn, 5, CONTENDED)
 
 
-def one_name(ground: Ground, drawn: random.Random) -> None:
+def one_name(target: Target, drawn: random.Random) -> None:
     """Of several launches of one name at once, by pages and shells, one succeeds."""
     name = f"r{drawn.getrandbits(32):x}"
     body = launch_of(name)
-    browsers = [ground.signed_in_again() for _ in range(3)]
+    browsers = [target.signed_in_again() for _ in range(3)]
 
     def page(visitor: Visitor) -> Callable[[], int]:
-        where = f"{ground.own}/tfcluster/api/clusters"
+        where = f"{target.own}/tfcluster/api/clusters"
         return lambda: int(visitor.ask("POST", where, json=body).status_code)
 
     seen = at_once([page(visitor) for visitor in browsers])
     try:
         assert sorted(seen) == [201, 409, 409], f"three launches of one name at once: {seen}"
-        runs = [run for run in ground.hub.manager.list() if run.metadata.cluster == name]
+        runs = [run for run in target.hub.manager.list() if run.metadata.cluster == name]
         assert len([run for run in runs if run.active]) == 1, runs
     finally:
-        remove(ground, name)
+        remove(target, name)
 
 
-def one_run(ground: Ground, drawn: random.Random) -> None:
+def one_run(target: Target, drawn: random.Random) -> None:
     """A run that is stopped, deleted and run again at once ends up in one of these states."""
     name = f"r{drawn.getrandbits(32):x}"
-    ground.hub.launch(SLEEP, name, workers=1)
-    browsers = [ground.signed_in_again() for _ in range(4)]
-    base = f"{ground.own}/tfcluster/api/clusters/{name}"
+    target.hub.launch(SLEEP, name, workers=1)
+    browsers = [target.signed_in_again() for _ in range(4)]
+    base = f"{target.own}/tfcluster/api/clusters/{name}"
     ways: tuple[tuple[str, str], ...] = (("POST", "/stop"), ("DELETE", ""), ("POST", "/rerun"))
 
     def act(visitor: Visitor) -> Callable[[], tuple[str, int, str]]:
@@ -87,19 +87,19 @@ def one_run(ground: Ground, drawn: random.Random) -> None:
         wrong = [one for one in seen if one[1] >= 500]
         assert not wrong, f"at once: {seen}"
     finally:
-        remove(ground, name)
+        remove(target, name)
 
 
-def remove(ground: Ground, cluster: str) -> None:
+def remove(target: Target, cluster: str) -> None:
     """Stop and delete every run of a name, and check that nothing of them is left."""
-    manager = ground.hub.manager
+    manager = target.hub.manager
     runs = [run for run in manager.list(all_runs=True) if run.metadata.cluster == cluster]
     for run in runs:
         manager.stop(run.metadata.name, "the attack is over")
     for run in runs:
         manager.delete(run.metadata.name, with_logs=True)
         uid = run.metadata.uid
-        ground.until(lambda uid=uid: not carrying(f"TFCLUSTER_RUN_UID={uid}"), f"{uid} has ended")  # type: ignore[misc]
+        target.until(lambda uid=uid: not carrying(f"TFCLUSTER_RUN_UID={uid}"), f"{uid} has ended")  # type: ignore[misc]
     left = [run for run in manager.list(all_runs=True) if run.metadata.cluster == cluster]
     assert not left, f"{cluster} cannot be deleted: {left}"
 

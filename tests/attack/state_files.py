@@ -16,7 +16,7 @@ from tfcluster_magic.runs.manager import ClusterManager, Until
 from tfcluster_magic.spec import TFCluster
 
 from .cases import Attempt
-from .target import Ground
+from .target import Target
 
 SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(3600)\n"
 OF_STATE = ("hours.json", "launch.lock")
@@ -60,8 +60,8 @@ def _little_memory() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
-def _damage(ground: Ground, drawn: random.Random, of_all: bool) -> None:
-    with _little_memory(), ground.state() as folder:
+def _damage(target: Target, drawn: random.Random, of_all: bool) -> None:
+    with _little_memory(), target.state() as folder:
         sound, victim = launch("sound"), launch("victim")
         state = folder / "state"
         files = [state / name for name in OF_STATE] if of_all else files_of(state / "runs/victim/1")
@@ -75,25 +75,25 @@ def _damage(ground: Ground, drawn: random.Random, of_all: bool) -> None:
             tfcluster("status", "victim-1")
             tfcluster("stop", "victim-1")
             mark = f"TFCLUSTER_RUN_UID={victim.metadata.uid}"
-            ground.until(lambda: not carrying(mark), "the tasks of the stopped run have ended")
+            target.until(lambda: not carrying(mark), "the tasks of the stopped run have ended")
             tfcluster("delete", "victim-1")
             assert "victim" not in tfcluster("list", "--all"), "it was deleted and is listed"
             tfcluster("stop", "sound-1")
             mark = f"TFCLUSTER_RUN_UID={sound.metadata.uid}"
-            ground.until(lambda: not carrying(mark), "the tasks of the other run have ended")
+            target.until(lambda: not carrying(mark), "the tasks of the other run have ended")
             tfcluster("delete", "sound-1")
         except AssertionError as error:
             raise AssertionError(f"{file.name}, {kind}: {error}") from error
 
 
-def of_run(ground: Ground, drawn: random.Random) -> None:
+def of_run(target: Target, drawn: random.Random) -> None:
     """One damaged file of a run harms no other run, and the damaged run can be ended."""
-    _damage(ground, drawn, of_all=False)
+    _damage(target, drawn, of_all=False)
 
 
-def of_all(ground: Ground, drawn: random.Random) -> None:
+def of_all(target: Target, drawn: random.Random) -> None:
     """A damaged file that all runs share breaks no command."""
-    _damage(ground, drawn, of_all=True)
+    _damage(target, drawn, of_all=True)
 
 
 CASES: Mapping[str, Attempt] = {"damaged-run": of_run, "damaged-state": of_all}

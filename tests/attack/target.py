@@ -33,7 +33,7 @@ PATIENCE = 120.0
 """Seconds in which everything here must happen, on a machine that is also busy with other work."""
 
 
-class Ground:
+class Target:
     """Targets of attacks, each made when it is first needed.
 
     Args:

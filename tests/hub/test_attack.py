@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from attack.cases import attack, rows, table
 from attack.kinds import KINDS, WITHOUT_HUB
-from attack.target import Ground
+from attack.target import Target
 from support.hub.make_run import Hub
 
 SEED = 1
@@ -20,18 +20,18 @@ QUICK = (
 
 
 @pytest.fixture(scope="module")
-def ground(hub: Hub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+def target(hub: Hub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     """Return the hub of this file as a target."""
-    made = Ground(tmp_path_factory.mktemp("attack"), hub)
+    made = Target(tmp_path_factory.mktemp("attack"), hub)
     yield made
     made.close()
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_attack_is_held(name: str, ground: Ground) -> None:
+def test_attack_is_held(name: str, target: Target) -> None:
     """The product holds, and nothing is left."""
     chosen = rows(KINDS, [name])
-    held = attack(ground, chosen, SEED, 1)
+    held = attack(target, chosen, SEED, 1)
     assert held, table(chosen)
 
 

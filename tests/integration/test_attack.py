@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from attack.cases import NotTried, Row, attack, rows, table
 from attack.kinds import KINDS, WITHOUT_HUB
-from attack.target import Ground
+from attack.target import Target
 
 SEED = 1
 
@@ -16,16 +16,16 @@ SEED = 1
 @pytest.mark.parametrize("name", WITHOUT_HUB)
 def test_attack_is_held(name: str, tmp_path: Path) -> None:
     """The product holds, and nothing is left."""
-    ground = Ground(tmp_path)
+    target = Target(tmp_path)
     chosen = rows(KINDS, [name])
-    held = attack(ground, chosen, SEED, 1)
-    ground.close()
+    held = attack(target, chosen, SEED, 1)
+    target.close()
     if chosen[0].not_tried:
         pytest.skip(chosen[0].not_tried)
     assert held, table(chosen)
 
 
-def sometimes(_ground: Ground, drawn: random.Random) -> None:
+def sometimes(_target: Target, drawn: random.Random) -> None:
     """Hold against some seeds."""
     assert drawn.random() < 0.8, f"{drawn.random()}"
 
@@ -33,29 +33,29 @@ def sometimes(_ground: Ground, drawn: random.Random) -> None:
 def test_failure_is_told_and_repeated_by_its_seed(tmp_path: Path) -> None:
     """The table shows the first failure of a case with a seed that repeats it exactly."""
     chosen = rows({"some": {"odd": sometimes}})
-    assert not attack(Ground(tmp_path), chosen, 8, 100)
+    assert not attack(Target(tmp_path), chosen, 8, 100)
     (row,) = chosen
     assert 1 < row.tries < 100 and row.held == row.tries - 1
     assert f"{'some':12} {1:5} {row.tries:5} {row.held:5}  odd: AssertionError" in table(chosen)
     seed = int(row.again.partition("--seed ")[2].split()[0])
     assert f'make attack ATTACK="--seed {seed} --only odd --tries 1"' in table(chosen)
     (again,) = repeated = rows({"some": {"odd": sometimes}})
-    attack(Ground(tmp_path), repeated, seed, 1)
+    attack(Target(tmp_path), repeated, seed, 1)
     assert again.failure == row.failure
 
 
 def test_what_cannot_be_tried_is_no_failure(tmp_path: Path) -> None:
     """The table says why something was not tried; the rest is tried if there is time."""
 
-    def needs_more(_ground: Ground, _drawn: random.Random) -> None:
+    def needs_more(_target: Target, _drawn: random.Random) -> None:
         raise NotTried("no node is up")
 
     chosen = rows({"cluster": {"away": needs_more}, "some": {"fine": lambda *_: None}})
-    assert attack(Ground(tmp_path), chosen, 1, 3)
+    assert attack(Target(tmp_path), chosen, 1, 3)
     assert [row.tries for row in chosen] == [0, 3]
     assert "not tried: away: no node is up" in table(chosen)
     late: list[Row] = rows({"some": {"fine": lambda *_: None}})
-    assert attack(Ground(tmp_path), late, 1, 3, seconds=-1)
+    assert attack(Target(tmp_path), late, 1, 3, seconds=-1)
     assert "no time left" in table(late)
 
 

@@ -80,7 +80,7 @@ def relay(backend: KubernetesBackend) -> Iterator[Relay]:
 
 
 def stuck(hello: Path) -> Spec:
-    """A wish whose tasks never come up."""
+    """Options of a launch whose tasks never come up."""
     return spec_of(hello, image=NEVER_THERE, lifecycle=Lifecycle(grace=1.0))
 
 

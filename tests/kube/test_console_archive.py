@@ -1,6 +1,6 @@
 """A user's data packed at term's end, on Kubernetes: by a pod beside the claims, for the console.
 
-The volume of archives holds 24 MiB (`hub_installing.ROOM`), which is little enough to be filled.
+The volume of archives holds 24 MiB (`hub_installation.ROOM`), which is little enough to be filled.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ async def test_a_state_folder_that_cannot_be_read(
     assert_problem(await api("GET", "clusters"), 503, "cannot read the state folder")
     told = await events.until(lambda e: e["type"] == "unavailable")
     assert "cannot read the state folder" in told["problem"]["detail"]
-    assert [k.cluster.metadata.name for k in service.feed.known().values()], "it is still known"
+    assert [k.cluster.metadata.name for k in service.watcher.known().values()], "it is still known"
     runs.unlink()
     aside.rename(runs)
     service.manager.delete("other")

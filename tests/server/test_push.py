@@ -25,7 +25,7 @@ Page = Callable[[], Awaitable[Events]]
 
 
 def threads() -> list[str]:
-    return sorted(t.name for t in threading.enumerate() if t.name.startswith("tfcluster-feed"))
+    return sorted(t.name for t in threading.enumerate() if t.name.startswith("tfcluster-watcher"))
 
 
 def assert_gapless(events: Events) -> None:
@@ -94,7 +94,7 @@ async def test_many_pages_share_one_watch(page: Page, launch: Launch) -> None:
     await launch("pass")
     for events in pages:
         await events.phase("Succeeded")
-    assert threads() == ["tfcluster-feed_look", "tfcluster-feed_watch"]
+    assert threads() == ["tfcluster-watcher_look", "tfcluster-watcher_watch"]
     first, *others = pages
     assert all(events.seen == first.seen for events in others)
 

@@ -34,20 +34,20 @@ class Place:
         self.server = KubeServer()
         self.api = self.server.api()
         self.caches = ClusterCaches(self.api, "", lambda _key: None)
-        self.ground = ClusterState(self.api)
-        self.gangs = PodGroups(self.api, "", lambda _key: None)
-        self.snapshotter = Snapshotter(self.caches, self.ground, policy, self.gangs)
+        self.cluster_state = ClusterState(self.api)
+        self.pod_groups = PodGroups(self.api, "", lambda _key: None)
+        self.snapshotter = Snapshotter(self.caches, self.cluster_state, policy, self.pod_groups)
         self.enforced: bool | None = True
-        self.admission = Admission(self.snapshotter, self.ground, lambda: self.enforced)
+        self.admission = Admission(self.snapshotter, self.cluster_state, lambda: self.enforced)
         self.publisher = OptionsPublisher(
-            self.api, "", self.snapshotter, self.ground, lambda: self.enforced, lambda: True
+            self.api, "", self.snapshotter, self.cluster_state, lambda: self.enforced, lambda: True
         )
 
     def begin(self) -> None:
         """Follow what there is, and go on when it was seen."""
         self.caches.start()
-        self.ground.start()
-        self.gangs.start()
+        self.cluster_state.start()
+        self.pod_groups.start()
         self.seen()
 
     def seen(self) -> None:
@@ -57,10 +57,10 @@ class Place:
             return {(o["metadata"]["uid"], o["metadata"]["resourceVersion"]) for o in found}
 
         def everything() -> bool:
-            caches = (*self.caches.all, *self.ground.all)
+            caches = (*self.caches.all, *self.cluster_state.all)
             wanted = [o for path, o in self.server.objects.items() if "/configmaps/" not in path]
             have = marks(each for cache in caches for each in cache.every())
-            told = self.gangs.known and all(c.synced.is_set() for c in caches)
+            told = self.pod_groups.known and all(c.synced.is_set() for c in caches)
             return told and marks(wanted) <= have
 
         wait_until(everything)
@@ -75,8 +75,8 @@ class Place:
     def end(self) -> None:
         """Stop all of it."""
         self.caches.stop()
-        self.ground.stop()
-        self.gangs.stop()
+        self.cluster_state.stop()
+        self.pod_groups.stop()
         self.server.close()
 
     def node(self, name: str, cpu: int) -> None:

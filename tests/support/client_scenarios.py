@@ -1,6 +1,6 @@
 """What notebooks do with a client: `client_scenarios.py NAME JSON` prints what happened as JSON.
 
-Each needs a process in which TensorFlow is not imported yet; `test_client.py` starts them and
+Each needs a process in which TensorFlow is not imported yet; `test_connection.py` starts them and
 checks what they say.
 """
 

@@ -1,4 +1,4 @@
-"""Pods that were recorded on a real node, a Job of them, and the crew that looks at both."""
+"""Pods that were recorded on a real node, a Job of them, and the observer that looks at both."""
 
 from __future__ import annotations
 
@@ -38,5 +38,5 @@ def job(suspend: bool = False, completed: str = "", attempt: int = 1) -> dict[Ta
     }
 
 
-def crew(workers: int = 1, mode: Mode = Mode.BETWEEN_GRAPH) -> RunObserver:
+def observer(workers: int = 1, mode: Mode = Mode.BETWEEN_GRAPH) -> RunObserver:
     return RunObserver(Spec(mode=mode, replicas=ReplicaSet(worker=Replicas(count=workers))))

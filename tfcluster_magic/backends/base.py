@@ -2,7 +2,7 @@
 unchanged.
 
 A backend stores runs and makes the world match them; it never interprets a user's words (the faces
-and the manager do) and never decides what a failure means (`lifecycle.py` does). All methods are
+and the manager do) and never decides what a failure means (`lifecycle/` does). All methods are
 synchronous, safe to call from several threads, answer from the record (never from memory of this
 process), and raise only `TFClusterError`s.
 """

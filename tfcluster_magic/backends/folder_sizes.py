@@ -1,9 +1,9 @@
-"""How much lies in a person's folders, measured by the account that asks.
+"""Sizes of a person's folders, measured by the account that asks.
 
-Promises to come to an end however much lies there: a file system of its own is asked how full it
-is, any other folder is walked for a bounded time, and what was cut off is told as such. What was
-measured is kept for a moment, in memory and in the state folder, since every command is a process
-of its own; of what is nearly full only for a few seconds, for room is made there.
+It ends however much lies there: a file system of its own is asked how full it is, any other folder
+is walked for a bounded time, and what was cut off is told as such. What was measured is kept for a
+moment, in memory and in the state folder, since every command is a process of its own; of what is
+nearly full only for a few seconds, for room is made there.
 """
 
 from __future__ import annotations

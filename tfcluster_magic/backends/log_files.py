@@ -1,9 +1,9 @@
 """Lines of tasks' log files: the last ones first, then those that come, whole and in order for each
 task.
 
-Promises that a line is given once and whole (a part waits for its newline), that bytes that are no
-UTF-8 are replaced, and that the copy in the output folder is read where the state's own file is
-gone. It only reads. Following polls: file systems such as NFS and GlusterFS tell nobody of changes.
+A line is given once and whole (a part waits for its newline), bytes that are no UTF-8 are replaced,
+and the copy in the output folder is read where the state's own file is gone. It only reads.
+Following polls: file systems such as NFS and GlusterFS tell nobody of changes.
 """
 
 from __future__ import annotations

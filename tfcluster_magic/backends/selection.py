@@ -1,9 +1,9 @@
-"""Which backend is meant when nobody says so.
+"""The choice of the backend when nobody says which.
 
-Promises a rule that a person can predict: what was said (`--backend`, the configuration,
-TFCLUSTER_BACKEND); else Kubernetes in a pod whose namespace the operator serves; else this machine.
-A pod that may not ask is told so: what it would run here was perhaps meant to run there.
-A kubeconfig alone never decides, since almost every laptop has one.
+A person can predict the rule: what was said (`--backend`, the configuration, TFCLUSTER_BACKEND);
+else Kubernetes in a pod whose namespace the operator serves; else this machine. A pod that may not
+ask is told so: what it would run here was perhaps meant to run there. A kubeconfig alone never
+decides, since almost every laptop has one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The command line: `tfcluster VERB …`, and the parser behind `%tfcluster VERB …`.
 
-Promises one grammar and one set of messages to the shell and the notebook, every error as one
-message with an exit code that means something, and a start that imports only what the verb needs.
-Owns the group of commands; each lives in its own module and calls one method of the manager.
+Shell and notebook have one grammar and one set of messages. Every error is one message with an exit
+code that means something, and a start imports only what the verb needs. Owns the group of commands;
+each lives in its own module and calls one method of the manager.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def backend_option(command: F) -> F:
 
 
 def launch_options(command: F) -> F:
-    """Every option of `request.OPTIONS`, as it was typed; the manager reads the values."""
+    """Every option of `launch.options.OPTIONS`, as it was typed; the manager reads the values."""
     for option in reversed(OPTIONS):
         settings: dict[str, Any] = {"help": option.help, "default": None}
         if option.kind is Kind.SWITCH:

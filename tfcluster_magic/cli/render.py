@@ -36,7 +36,7 @@ def cluster_manifests(cluster: TFCluster, layout: str, template: str, policy: st
 
     Args:
         cluster: a run, or one that is only planned.
-        layout: of `Layout`; "" for native, or with a template.
+        layout: `native` or `per-task`; "" for native, or with a template.
         template: a file in Jinja's language; "" for our own.
         policy: the administrator's file; "" for the defaults.
 

@@ -1,7 +1,7 @@
-"""Where a command talks to: a shell's two streams here, a notebook's cell in `magic.py`.
+"""The terminal of a command: a shell's two streams here, a notebook's cell in `notebook/cell.py`.
 
-Promises that commands never ask whether they run in a shell or a cell: they say, show, ask and
-detach through this. Owns colours and width of the terminal, and what Ctrl-C means while watching.
+Commands never ask whether they run in a shell or a cell: they say, show, ask and detach through
+this. Owns colours and width of the terminal, and what Ctrl-C means while watching.
 """
 
 from __future__ import annotations

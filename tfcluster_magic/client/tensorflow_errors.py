@@ -1,4 +1,4 @@
-"""What TensorFlow's errors mean to somebody who drives a cluster, and what to do: one table.
+"""TensorFlow's errors as somebody who drives a cluster meets them, and what to do: one table.
 
 Pure: reads an exception's type name and text, never TensorFlow. Every pattern is the text of a
 real error of TensorFlow 2.21 or Keras 3, kept true by `tests/unit/client/test_connection.py`.

@@ -1,6 +1,6 @@
-"""What users of a site may have: its policy, its overrides, a file of limits for each user.
+"""Limits of a site's users: its policy, its overrides, a file of limits for each user.
 
-Promises the console the same questions for this machine and for Kubernetes (`SitePolicy`). On this
+The console asks the same questions of this machine and of Kubernetes (`SitePolicy`). On this
 machine a mistake in the policy changes nothing but what the log says, overrides are written whole
 and by one process at a time, and a user may read their own file of limits (`TFCLUSTER_LIMITS`) and
 write none. Without a policy file nobody has limits.

@@ -1,8 +1,8 @@
 """`python -m tfcluster_magic.hub backup` and `restore`: the hub's state in one file, and back.
 
-It promises a whole database although the hub writes meanwhile, a file that nobody else can read,
-that nothing is replaced under a running hub, and that what is replaced is kept aside. It owns no
-state and knows nothing of users' files: notebooks, data and clusters have their own place.
+The database is whole although the hub writes meanwhile, and nobody else can read the file. Nothing
+is replaced under a running hub, and what is replaced is kept aside. It owns no state and knows
+nothing of users' files: notebooks, data and clusters have their own place.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ def _no_hub(state: Path) -> Iterator[None]:
 
 @contextmanager
 def _accounts_lock(state: Path) -> Iterator[None]:
-    """Between two writers of accounts; see auth/store.py."""
+    """Between two writers of accounts; see `auth/accounts.py`."""
     lock = state / Path(ACCOUNTS).with_suffix(".lock")
     with os.fdopen(os.open(lock, os.O_CREAT | os.O_RDWR, 0o600), "rb") as held:
         fcntl.flock(held, fcntl.LOCK_SH)

@@ -1,4 +1,4 @@
-"""What the hub on this machine and the hub on Kubernetes have in common.
+"""Parts that the hub on this machine and the hub on Kubernetes share.
 
 Both show the same pages, keep their state in one folder, give a notebook's token no more rights
 than the hub itself says a notebook needs, and let nobody sign up alone. Both believe the address
@@ -82,7 +82,7 @@ class ForwardedServer(HTTPServer):
     """Tornado's server, which knows our proxy by its path.
 
     `initialize` takes two arguments beside Tornado's: `route`, the proxy's segment, and `believed`,
-    see `source`. It turns off what Tornado believes of every client.
+    see `client_address`. It turns off what Tornado believes of every client.
     """
 
     def initialize(  # type: ignore[override]

@@ -1,8 +1,8 @@
 """The hub on this machine: what `make run` starts, on 127.0.0.1, with notebooks as local processes.
 
-It promises that nothing listens on anything but loopback, that state lies in one folder of mode
-0700, and that hub, proxy and notebooks find each other on the ports that tools/hub.py has chosen.
-Who may have a notebook is decided in `local_servers`, who signs in by `sign_in`.
+Nothing listens on anything but loopback, state lies in one folder of mode 0700, and hub, proxy and
+notebooks find each other on the ports that tools/hub.py has chosen. Who may have a notebook is
+decided in `local_servers`, who signs in by `sign_in`.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def owner() -> str:
 
 
 def configure(c: Config) -> None:
-    """Set everything for this machine, from the environment (see `Settings`)."""
+    """Set everything for this machine, from the environment (see `LocalHubSettings`)."""
     settings = LocalHubSettings.of(os.environ)
     private(settings.state)
     policy = Path(settings.policy) if settings.policy else None

@@ -1,8 +1,8 @@
 """The idle culler's configuration on Kubernetes: notebooks end as the policy says of their users.
 
-It promises that a change of the policy holds at the next look, that a group's times hold for its
-members, and that nothing is ended when policy or groups cannot be read. It is a configuration file
-of jupyterhub-idle-culler, which asks `arbiter` about each notebook; see `idle_culler`.
+A change of the policy holds at the next look, a group's times hold for its members, and nothing is
+ended when policy or groups cannot be read. It is a configuration file of jupyterhub-idle-culler,
+which asks `arbiter` about each notebook; see `idle_culler`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""When the hub ends notebooks that nobody uses, and how many one person may have.
+"""The idle culler: when the hub ends notebooks that nobody uses, and how many a person may have.
 
-It promises that only work in a notebook counts as its use: a running cluster does not, and goes on
-when its notebook is ended. Ending is jupyterhub-idle-culler's, a service of the hub with the rights
-to see when notebooks were used and to stop them, and no more.
+Only work in a notebook counts as its use: a running cluster does not, and goes on when its notebook
+is ended. Ending is jupyterhub-idle-culler's, a service of the hub with the rights to see when
+notebooks were used and to stop them, and no more.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Notebooks of the hub on this machine: local processes, each under an account of its own.
 
-It promises that no two people's notebooks run under one uid, for they would share files and the
-ports of TensorFlow, which ask nobody who they are; who cannot have one is told why. It promises,
-too, that no process of somebody else is ever taken for a notebook because it has got its number,
-and that no more notebooks start at one time than the machine has cores.
+No two people's notebooks run under one uid, for they would share files and the ports of TensorFlow,
+which ask nobody who they are; who cannot have one is told why. No process of somebody else is ever
+taken for a notebook because it has got its number, and no more notebooks start at one time than the
+machine has cores.
 """
 
 from __future__ import annotations

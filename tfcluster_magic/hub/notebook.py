@@ -1,7 +1,7 @@
 """`python -m tfcluster_magic.hub.notebook`: begins a notebook of the hub.
 
-It promises a workspace with the examples in it before JupyterLab looks, made by the account that
-the notebook runs as and for it alone, never overwrites an example that was changed, and has the
+Before JupyterLab looks, it makes a workspace with the examples in it, by the account that the
+notebook runs as and for it alone. It never overwrites an example that was changed, and has the
 first one opened. It then becomes `jupyterhub-singleuser`, with the same process number. It owns
 `examples/` in the workspace, and the note beside it of what it copied.
 """

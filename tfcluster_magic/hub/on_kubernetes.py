@@ -1,8 +1,8 @@
 """The hub on Kubernetes: what k8s/hub runs. Notebooks are pods, each in its user's own namespace.
 
-It promises that hub, proxy and notebooks find each other by Service names, that notebooks pass Pod
-Security "restricted", and that every secret comes from the environment. Sizes, images and nodes are
-the policy's and read at each spawn (`spawning`); who signs in is decided by `sign_in`.
+Hub, proxy and notebooks find each other by Service names, notebooks pass Pod Security "restricted",
+and every secret comes from the environment. Sizes, images and nodes are the policy's and read at
+each spawn (`spawning`); who signs in is decided by `sign_in`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class KubernetesHubSettings:
 
 
 def configure(c: Config) -> None:
-    """Set everything for Kubernetes, from the environment (see `Settings`)."""
+    """Set everything for Kubernetes, from the environment (see `KubernetesHubSettings`)."""
     settings = KubernetesHubSettings.of(os.environ)
     common.configure(c, state=settings.state)
     sign_in.configure(c, state=settings.state)

@@ -1,4 +1,4 @@
-"""What both sides of the Kubernetes API share: operator and backend import it, it imports neither.
+"""Kubernetes, for both sides of its API: operator and backend import this, it imports neither.
 
 `api` < `objects` < `capacity` < `status` < `controller`, each importing only those before it. Only
 `api` and `controller` touch a network.

@@ -360,7 +360,8 @@ _ITEM_TEXT: Mapping[Kind, Callable[[Mapping[str, Any]], str]] = {
 class OptionValues:
     """Option values as a `spec` in JSON form, the `origin` of its fields, and the problems so far.
 
-    `for_all` holds the resources for every task, until `settle` knows which types there are.
+    `for_all` holds the resources for every task, until `fill_in_defaults` knows which types
+    there are.
     """
 
     spec: dict[str, object] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What a failure leads to: heal a disruption, retry or fail a program, and never fault a task that
+"""The rules of failures: heal a disruption, retry or fail a program, and never fault a task that
 only followed.
 
 Owns the ledger of the open window (`status.failures`, `status.window_opened_at`) and the retry

@@ -1,5 +1,5 @@
-"""What a backend tells the lifecycle, and what it is told to do: plain frozen values, JSON both
-ways for replays.
+"""Observations that a backend gives to the lifecycle, and the decisions that it gets: plain frozen
+values, JSON both ways for replays.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a cell does with the line after `%tfcluster`: run it, show what comes of it, complete it.
+"""The line after `%tfcluster` in a cell: run it, show what comes of it, complete it.
 
 Words and messages are those of the command line, and the output is right for a notebook: a run is
 shown once and brought up to date in place, nobody is asked anything, and an interrupt only
@@ -190,7 +190,7 @@ def run(shell: Any, manager: ClusterManager, line: str, body: str | None) -> Clu
 _panels: dict[str, Any] = {}  # by cell: a panel that is made anew takes the place of the old one
 
 
-def show_panel(shell: Any, manager: ClusterManager, feed: RunWatcher) -> bool:
+def show_panel(shell: Any, manager: ClusterManager, watcher: RunWatcher) -> bool:
     """Show the panel below the cell; False where there are no widgets, or nobody to see them."""
     if not hasattr(shell, "kernel"):
         return False
@@ -202,7 +202,7 @@ def show_panel(shell: Any, manager: ClusterManager, feed: RunWatcher) -> bool:
     where = str(parent.get("metadata", {}).get("cellId") or parent["header"]["msg_id"])
     if where in _panels:
         _panels.pop(where).close()
-    _panels[where] = Panel(manager, feed)
+    _panels[where] = Panel(manager, watcher)
     display(_panels[where])
     return True
 

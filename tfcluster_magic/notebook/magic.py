@@ -1,8 +1,8 @@
 """`%tfcluster` and `%%tfcluster`: the command line's parser in a cell.
 
-Promises that loading the extension costs nothing that a notebook would feel: whatever a line needs
-is imported when it is run. Owns the registration of the magics and of their completion; `cell.py`
-does the rest.
+Loading the extension costs nothing that a notebook would feel: whatever a line needs is imported
+when it is run. Owns the registration of the magics and of their completion; `cell.py` does the
+rest.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class TFClusterMagics(Magics):  # type: ignore[misc]  # IPython's classes are un
         return ClusterManager(parent=self.shell)
 
     @cached_property
-    def feed(self) -> RunWatcher:
+    def watcher(self) -> RunWatcher:
         """Every run as it changes, for the panels of this kernel."""
         from ..runs.watcher import RunWatcher
 
@@ -47,7 +47,7 @@ class TFClusterMagics(Magics):  # type: ignore[misc]  # IPython's classes are un
         """Launch and watch TensorFlow clusters; `%tfcluster --help` says how."""
         from .cell import run, show_panel
 
-        if not line.strip() and cell is None and show_panel(self.shell, self.manager, self.feed):
+        if not line.strip() and cell is None and show_panel(self.shell, self.manager, self.watcher):
             return None
         return run(self.shell, self.manager, line, cell)
 

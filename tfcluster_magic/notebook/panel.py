@@ -175,7 +175,8 @@ class RunList:
 
     def __init__(self, manager: ClusterManager, background: ButtonActions) -> None:
         self._make = partial(RunRow, manager, background)
-        self._drawing = threading.RLock()  # changes come in the feed's thread, keys in the kernel's
+        # changes come in the watcher's thread, keys in the kernel's
+        self._drawing = threading.RLock()
         self._rows: dict[str, RunRow] = {}
         self._known: dict[str, WatchedRun] = {}
         self.filter = widgets.Text(
@@ -270,12 +271,12 @@ class Panel(widgets.VBox):  # type: ignore[misc]  # ipywidgets are untyped
 
     Args:
         manager: the door to the runs.
-        feed: tells of every run; the panels of a kernel share one.
+        watcher: tells of every run; the panels of a kernel share one.
     """
 
-    def __init__(self, manager: ClusterManager, feed: RunWatcher) -> None:
+    def __init__(self, manager: ClusterManager, watcher: RunWatcher) -> None:
         super().__init__()
-        self._feed = feed
+        self._watcher = watcher
         background = ButtonActions(self._tell)
         self._message = widgets.HTML()
         self._away = widgets.HTML()
@@ -284,8 +285,8 @@ class Panel(widgets.VBox):  # type: ignore[misc]  # ipywidgets are untyped
         folded = widgets.Accordion([self.form.widget], titles=(_("Launch a cluster"),))
         folded.selected_index = None
         self.children = (folded, self._message, self._away, self.runs.widget)
-        self._end = feed.listen(self._changed)
-        if feed.complete(PATIENCE) and not feed.known():
+        self._end = watcher.listen(self._changed)
+        if watcher.complete(PATIENCE) and not watcher.known():
             folded.selected_index = 0
 
     def close(self) -> None:
@@ -299,7 +300,7 @@ class Panel(widgets.VBox):  # type: ignore[misc]  # ipywidgets are untyped
         if name:
             self.runs.show(name, known)
             return
-        problem, told = self._feed.problem, ""
+        problem, told = self._watcher.problem, ""
         if problem:
             told = _("As of {time}: {problem}").format(time=clock(time.time()), problem=problem)
         self._away.value = f'<div role="status">{escape(told)}</div>' if told else ""

@@ -1,7 +1,7 @@
 """Starts the operator: `python -m tfcluster_magic.operator`.
 
-Promises to end in order on SIGTERM (turns end, the Lease is freed), and to end at once when it may
-not act any more. Logs go to standard error, one line each.
+It ends in order on SIGTERM (turns end, the Lease is freed), and at once when it may not act any
+more. Logs go to standard error, one line each.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the operator knows of a Kubernetes cluster, and which objects are a run's own.
+"""The operator's caches of a Kubernetes cluster, and which objects are a run's own.
 
 Owns one informer for each kind of object: runs with their pods and Jobs, nodes (`ClusterCaches`),
 and what else decides on launches: other pods, quotas, limits, claims, tenants (`ClusterState`).

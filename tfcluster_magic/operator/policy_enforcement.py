@@ -1,4 +1,5 @@
-"""Whether NetworkPolicies are enforced on this cluster, tried and not read: two pods and a policy.
+"""The test whether NetworkPolicies are enforced on this cluster, tried and not read: two pods and a
+policy.
 
 An answer comes only from a real connection: one pod listens on two ports, a policy opens one of
 them, another pod tries both. The open one must be reached, so that a broken network is no proof.

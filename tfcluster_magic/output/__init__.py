@@ -1,4 +1,4 @@
-"""What a person or a program gets to see: text, documents and MIME bundles made from the models.
+"""Output for people and programs: text, documents and MIME bundles made from the models.
 
 Pure: models in, text out; the faces decide where it goes. Everything that came from a program or a
 user is stripped of control characters in text and escaped in HTML, except the log lines themselves.

@@ -1,4 +1,4 @@
-"""What a run looks like to a person: after a launch, in `status`, in `list`. Pure."""
+"""Reports of a run for people: after a launch, in `status`, in `list`. Pure."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Programs: what the user named, as one snapshot that never changes.
 
-Promises that a snapshot taken twice of the same files has the same checksum, and that whatever
-could not run is refused before any task starts. Owns reading, checking, storing and writing out of
-programs. Never imports or runs them, and never imports TensorFlow.
+A snapshot taken twice of the same files has the same checksum, and whatever could not run is
+refused before any task starts. Owns reading, checking, storing and writing out of programs. Never
+imports or runs them, and never imports TensorFlow.
 
     program, warnings = snapshot("train.py", workspace=home, cwd=here)
     materialise(program, run_folder / "program", home)

@@ -1,8 +1,8 @@
-"""What is wrong with a program before any task starts.
+"""Checks of a program before any task starts.
 
-Promises that what it refuses could never have run, and that what it warns of names the line. Owns
-the checks for emptiness, syntax, notebook-only lines, undefined names and missing modules. Never
-imports or runs any of the program.
+What is refused could never have run, and a warning names the line. Owns the checks for emptiness,
+syntax, notebook-only lines, undefined names and missing modules. Never imports or runs any of the
+program.
 """
 
 from __future__ import annotations

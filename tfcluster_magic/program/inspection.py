@@ -60,7 +60,8 @@ def address_flags(tree: Tree) -> tuple[str, ...]:
 
 
 def uses_distributed_runtime(tree: Tree) -> bool:
-    """Whether the program uses TensorFlow's distributed runtime: one of `SERVERS`, or a `Server`.
+    """Whether the program uses TensorFlow's distributed runtime: a name of SERVING_NAMES or
+    `Server`.
 
     True means that a task listens on its own port if the cluster has more than one task; a
     MultiWorkerMirroredStrategy that is alone opens none.

@@ -1,8 +1,7 @@
 """The four places a program comes from, each read into a tree with its entry point.
 
-Promises to copy only what the program is: a file with what it imports from beside it, a folder, a
-cell, or a download. Owns which file starts a folder and what may be named at all. Never stores
-anything.
+Only what the program is gets copied: a file with what it imports from beside it, a folder, a cell,
+or a download. Owns which file starts a folder and what may be named at all. Never stores anything.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""How far a run's training is, read from the files that its tasks write."""
+"""Progress of a run's training, read from the files that its tasks write."""

@@ -1,4 +1,4 @@
-"""What can be observed of a running cluster beside its record: how far it is, and who is silent.
+"""Observation of a running cluster beside its record: its progress, and silent tasks.
 
 Reads what the run's tasks write (event files, log files) and the totals that a program's arguments
 name, and only where this machine sees those files. Never raises for what it finds.

@@ -1,4 +1,4 @@
-"""How far a run is, from the files in its folder: step, speed, loss, time left, newest checkpoint.
+"""Progress of a run by the files in its folder: step, speed, loss, time left, newest checkpoint.
 
 Answers within milliseconds and a few MiB, without TensorFlow; every step that it names was written.
 It owns which of several event files speaks for the run, and how that is said in a line. It writes

@@ -1,8 +1,7 @@
 """CPU- and GPU-hours that a user may hold within so many days, and what is left of them. Pure.
 
-Promises a window that rolls by whole days (UTC), so that it can be said on which day how much comes
-back; and that whoever judges, a client before a launch or the control plane, says the same. It
-counts nothing: `ledger` does.
+The window rolls by whole days (UTC), so that it can be said on which day how much comes back.
+Client and control plane come to the same answer. It counts nothing: `ledger` does.
 """
 
 from __future__ import annotations

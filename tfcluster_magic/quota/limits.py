@@ -1,8 +1,8 @@
-"""What one user may have at once on this machine, as the hub told their notebook. Pure.
+"""Limits of one user on this machine, as the hub told their notebook. Pure.
 
-Promises that everybody reads the same words: the hub writes a JSON file for each user and names it
-in TFCLUSTER_LIMITS, and whatever checks a launch reads `Limits` of it. It is no security boundary:
-a user's own account can start any process without asking anybody.
+Everybody reads the same words: the hub writes a JSON file for each user and names it in
+TFCLUSTER_LIMITS, and whatever checks a launch reads `Limits` of it. It is no security boundary: a
+user's own account can start any process without asking anybody.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Whether a cluster fits: what is asked against what there is. Pure: numbers in, problems and
-warnings out.
+"""The preflight check: what a cluster asks for against what there is. Pure: numbers in, problems
+and warnings out.
 
-Promises that memory and GPUs beyond what is free are refused with the number that would fit, and
-that CPU beyond the machine is only a warning, since it is shared. It never looks at a machine or a
-cluster itself.
+Memory and GPUs beyond what is free are refused with the number that would fit. CPU beyond the
+machine is only a warning, since it is shared. It never looks at a machine or a cluster itself.
 """
 
 from __future__ import annotations

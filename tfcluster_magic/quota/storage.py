@@ -1,7 +1,8 @@
-"""How full a person's folders are beside what they may hold: a warning from 80 %, a refusal. Pure.
+"""Storage used in a person's folders beside what they may hold: a warning from 80 %, a refusal.
+Pure.
 
-Promises that whoever is warned or refused reads how much there is, how much is allowed, and what is
-the largest that could go. What was not measured stands against nothing.
+A warning or refusal says how much there is, how much is allowed, and what is the largest that could
+go. What was not measured stands against nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The handle of one run in Python: what `cluster = %tfcluster launch …` gives.
 
-Promises an answer from the record each time it is asked, so that a handle that was kept over a
-kernel's restart or a rerun is never wrong. Owns nothing: the run goes on when the handle is gone.
+It answers from the record each time it is asked, so that a handle that was kept over a kernel's
+restart or a rerun is never wrong. Owns nothing: the run goes on when the handle is gone.
 """
 
 from __future__ import annotations

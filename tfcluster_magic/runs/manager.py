@@ -203,7 +203,7 @@ class ClusterManager(LoggingConfigurable):
             sha256: checksum that a program from a URL must have.
             file: a cluster file in YAML; `options` go before what it says.
             folder: where the person works, and the program runs; without it this process's.
-            options: as on the command line, `worker_cpu=2` for `--worker-cpu 2`; `request.OPTIONS`.
+            options: as on the command line, `worker_cpu=2` for `--worker-cpu 2`; `OPTIONS`.
 
         Raises:
             InvalidRequest: something is wrong with what was asked for; all of it is named.
@@ -371,7 +371,7 @@ class ClusterManager(LoggingConfigurable):
         return TensorBoards(self.backend, self.state_dir or None)
 
     def tensorboard(self, *refs: str) -> Board:
-        """TensorBoard on these runs, beside each other, or on all runs. Raises as `Boards.view`."""
+        """TensorBoard on these runs side by side, or on all. Raises as `TensorBoards.view`."""
         return self.boards.open(self.boards.view(*refs))
 
     def render(self, cluster: TFCluster) -> str:

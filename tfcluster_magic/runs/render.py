@@ -1,7 +1,7 @@
 """A run as documents: its record, and each task as this machine runs it. Pure.
 
-Promises that what is printed is what `runtime/task.py` computes (a test keeps the two equal), and
-YAML that any program can read. Creates nothing.
+What is printed is what `runtime/task.py` computes (a test keeps the two equal), in YAML that any
+program can read. Creates nothing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Every run as it changes, for views that stay open: the page's push and the panel.
 
-Promises one watch however many listen, the newest state of each run at any time without asking the
-backend, and that a volume that hangs stops nothing but progress. Owns two threads while somebody
-listens: one watches the records, one reads how far the active runs are. Neither keeps a process
-from ending. It never raises for a backend that is away: `problem` says so until it answers again.
+There is one watch however many listen, the newest state of each run is there at any time without
+asking the backend, and a volume that hangs stops nothing but progress. Owns two threads while
+somebody listens: one watches the records, one reads how far the active runs are. Neither keeps a
+process from ending. It never raises for a backend that is away: `problem` says so until it answers
+again.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class WatchedRun:
 
 Listener = Callable[[str, WatchedRun | None], None]
 """Called with a run's name and what is known of it now, None when it is removed, in a thread of the
-feed: it must not block. With the name "" when `problem` has changed."""
+watcher: it must not block. With the name "" when `problem` has changed."""
 
 
 class RunWatcher:
@@ -134,7 +135,7 @@ class RunWatcher:
         self._away = ""
         for work in (self._watch, self._look):
             threading.Thread(
-                target=work, args=(ended,), name=f"tfcluster-feed{work.__name__}", daemon=True
+                target=work, args=(ended,), name=f"tfcluster-watcher{work.__name__}", daemon=True
             ).start()
 
     def _watch(self, ended: threading.Event) -> None:

@@ -1,4 +1,4 @@
-"""How a task ended and how that is told: cause, code, signal and last lines (TaskExit in JSON).
+"""The report of a task's exit: cause, code, signal and last lines (TaskExit in JSON).
 
 Owns the tail of the output in memory and the patterns that read it, the kernel's counters of memory
 kills, and the two places where a report goes: the backend's pipe and the termination message.

@@ -1,4 +1,4 @@
-"""Whether an In-Graph server idles, and the port by which a pod tells that to Kubernetes.
+"""Idle detection of an In-Graph server, and the port by which a pod tells Kubernetes of it.
 
 A server idles while nobody from outside is connected and it uses hardly any CPU. A connection
 belongs to the cluster when its other end is a socket of a process on this machine that carries this

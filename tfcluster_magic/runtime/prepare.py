@@ -1,4 +1,4 @@
-"""What has to be true before the child starts: the output folder is there and this run's own, names
+"""Preparation before the child starts: the output folder is there and this run's own, names
 resolve, and the checkpoints of the run that is resumed are copied.
 
 Runs in a thread, because a volume or a name server may hang and SIGTERM must be answered still.

@@ -1,10 +1,10 @@
 """PID 1 of a task: `python -S -E task.py <task.json> <task>` runs one member of a TFCluster.
 
-Promises: the program (or server) gets its addresses and environment, all it prints comes through,
-it ends when asked or when whoever started us ends, nothing that descends from it survives, and how
-it ended is left as report and termination message. It restarts nothing and never looks at what the
-program does. The same files run on this machine and in a container: standard library only, Python
-3.8 syntax; the modules beside this one are found because what is started is sys.path[0].
+The program (or server) gets its addresses and environment, all it prints comes through, it ends
+when asked or when whoever started us ends, nothing that descends from it survives, and how it ended
+is left as report and termination message. It restarts nothing and never looks at what the program
+does. The same files run on this machine and in a container: standard library only, Python 3.8
+syntax; the modules beside this one are found because what is started is sys.path[0].
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What task.json tells one task: its addresses, environment and command.
+"""The configuration of one task by task.json: its addresses, environment and command.
 
 Pure but for reading that file: it decides nothing about processes. TF_CONFIG, flags and
 TensorFlow's defaults are those of `tf_config`. Standard library only, Python 3.8 syntax.
@@ -39,7 +39,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 def failures(env: Mapping[str, str]) -> tuple[int, int]:
     """How often a Job has replaced this task's pod: after failures, and after disruptions where it
-    counts them apart (`kube/pod.py`).
+    counts them apart (`kube/objects/pod_template.py`).
     """
     said = [env.get(f"TFCLUSTER_INDEX_{name}", "") for name in ("FAILURES", "IGNORED")]
     return tuple(int(each) if each.isdigit() else 0 for each in said)  # type: ignore[return-value]

@@ -1,8 +1,8 @@
-"""What every route shares: who may call, how a blocking verb is called, how an error is told.
+"""The base of every route: who may call, how a blocking verb is called, how an error is told.
 
-Promises that no route answers without a signed-in, authorised user, that XSRF protection stays on,
-and that every failure is `application/problem+json` (RFC 9457) with the sentence of the command
-line, in the language that the browser asks for, and never a traceback.
+No route answers without a signed-in, authorised user, XSRF protection stays on, and every failure
+is `application/problem+json` (RFC 9457) with the sentence of the command line, in the language that
+the browser asks for, and never a traceback.
 """
 
 from __future__ import annotations

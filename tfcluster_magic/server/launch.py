@@ -215,7 +215,7 @@ class LaunchHandler(RunsHandler, LaunchRoute):
         cluster = await self.call(
             manager.launch, asked.program, within=LAUNCH_WITHIN, **asked.words
         )
-        self.service.feed.learn(cluster)
+        self.service.watcher.learn(cluster)
         self.reply(self.service.view(cluster), 201)
 
 
@@ -276,7 +276,7 @@ class RerunHandler(TFClusterHandler):
             within=LAUNCH_WITHIN,
             **body.options,
         )
-        self.service.feed.learn(cluster)
+        self.service.watcher.learn(cluster)
         self.reply(self.service.view(cluster), 201)
 
 

@@ -1,10 +1,9 @@
 """One HTTP request passed on to a server on this machine, and its answer passed back, in pieces.
 
-Promises that neither body is ever held as a whole: each side waits for the other. What may cross is
-a list of headers in each direction: no cookie, token or name of the person goes out, and nothing
-comes back by which the target could speak for our origin (cookies, rights of others): its policy
-only adds to ours.
-Owns the connection to the target. It does not know who asks, or why.
+Neither body is ever held as a whole: each side waits for the other. What may cross is a list of
+headers in each direction: no cookie, token or name of the person goes out, and nothing comes back
+by which the target could speak for our origin (cookies, rights of others): its policy only adds to
+ours. Owns the connection to the target. It does not know who asks, or why.
 """
 
 from __future__ import annotations

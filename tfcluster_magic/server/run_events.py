@@ -44,18 +44,18 @@ class RunEvents:
     """Tells all pages of one server.
 
     Args:
-        feed: what hears of every change.
+        watcher: what hears of every change.
         logger: the server's events, to which ours are registered.
         log: for what goes wrong.
         look: called on the loop every second.
     """
 
     def __init__(
-        self, feed: RunWatcher, logger: EventLogger, log: Logger, look: Callable[[], None]
+        self, watcher: RunWatcher, logger: EventLogger, log: Logger, look: Callable[[], None]
     ) -> None:
         self.stream = secrets.token_hex(8)
         self.sequence = 0
-        self._feed, self._logger, self._log, self._look = feed, logger, log, look
+        self._watcher, self._logger, self._log, self._look = watcher, logger, log, look
         self._known: dict[str, WatchedRun] = {}
         self._told_at: dict[str, float] = {}
         self._waiting: dict[str, asyncio.TimerHandle] = {}
@@ -68,7 +68,7 @@ class RunEvents:
         """Begin, in the running loop."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
-            self._end = self._feed.listen(self._listen)
+            self._end = self._watcher.listen(self._listen)
             self._tick()
 
     def stop(self) -> None:
@@ -81,7 +81,7 @@ class RunEvents:
                 handle.cancel()
         self._waiting.clear()
 
-    # -- from the feed's threads -------------------------------------------------------------------
+    # -- from the watcher's threads ----------------------------------------------------------------
 
     def _listen(self, name: str, known: WatchedRun | None) -> None:
         assert self._loop is not None
@@ -127,7 +127,7 @@ class RunEvents:
         self._emit("changed", name, view)
 
     def _tell_problem(self) -> None:
-        now = self._feed.problem
+        now = self._watcher.problem
         if str(now) != str(self._told_problem):
             self._told_problem = now
             if now is None:

@@ -1,4 +1,4 @@
-"""Routes of runs: list, status, logs, stop, delete. `launching.py` has those that start one."""
+"""Routes of runs: list, status, logs, stop, delete. `launch.py` has those that start one."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class RunsHandler(TFClusterHandler):
         events, every = self.service.run_events, self.flag("all")
         at, sequence = time.time(), events.sequence
         clusters = await self.call(self.service.manager.list, all_runs=every)
-        failure = self.service.feed.problem
+        failure = self.service.watcher.problem
         self.reply(
             {
                 "runs": self.service.views(clusters),
@@ -75,7 +75,7 @@ class RunHandler(TFClusterHandler):
         if cluster.status.released_at is None:
             why = _("it is being deleted")
             cluster = await self.call(self.service.manager.stop, cluster.metadata.name, why)
-            self.service.feed.learn(cluster)
+            self.service.watcher.learn(cluster)
         if await self.service.removals.remove(cluster, with_logs, GONE_WITHIN):
             self.set_status(204)
             self.finish()
@@ -92,7 +92,7 @@ class StopHandler(TFClusterHandler):
         wish = self.read(StopBody)
         name = (await self.meant(ref)).metadata.name
         cluster = await self.call(self.service.manager.stop, name, wish.reason)
-        self.service.feed.learn(cluster)
+        self.service.watcher.learn(cluster)
         self.reply(self.service.view(cluster))
 
 

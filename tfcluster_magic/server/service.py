@@ -1,4 +1,5 @@
-"""What the routes of one server share: the manager, the worker, events, streams and boards.
+"""The service that the routes of one server share: the manager, the worker, events, streams and
+boards.
 
 Owns the life of these, from the start of the extension to its end; one for each server, however
 many tabs are open. What it knows of a run beside its record was read before: asking is free.
@@ -80,9 +81,9 @@ class Removals:
     """The removals of one server; used from its loop only."""
 
     def __init__(
-        self, manager: ClusterManager, feed: RunWatcher, worker: Worker, log: Logger
+        self, manager: ClusterManager, watcher: RunWatcher, worker: Worker, log: Logger
     ) -> None:
-        self._manager, self._feed, self._worker, self._log = manager, feed, worker, log
+        self._manager, self._watcher, self._worker, self._log = manager, watcher, worker, log
         self._under_way: dict[str, asyncio.Task[None]] = {}
 
     async def remove(self, run: TFCluster, with_logs: bool, within: float) -> bool:
@@ -111,7 +112,7 @@ class Removals:
         name = run.metadata.name
         within = READ_WITHIN + run.spec.lifecycle.grace + ENDING_TIMEOUT + REMOVE_OUTPUT_WITHIN
         await self._worker.call(self._manager.delete, name, with_logs=with_logs, within=within)
-        self._feed.removed(name, run.metadata.uid)
+        self._watcher.removed(name, run.metadata.uid)
 
     def _done(self, run: TFCluster, task: asyncio.Task[None]) -> None:
         self._under_way.pop(run.metadata.uid, None)
@@ -152,19 +153,19 @@ class Service:
         return Worker()
 
     @cached_property
-    def feed(self) -> RunWatcher:
+    def watcher(self) -> RunWatcher:
         """Every run as it changes."""
         return RunWatcher(self.manager)
 
     @cached_property
     def run_events(self) -> RunEvents:
         """What tells the pages."""
-        return RunEvents(self.feed, self.serverapp.event_logger, self.log, self._look)
+        return RunEvents(self.watcher, self.serverapp.event_logger, self.log, self._look)
 
     @cached_property
     def removals(self) -> Removals:
         """The runs that are being removed."""
-        return Removals(self.manager, self.feed, self.worker, self.log)
+        return Removals(self.manager, self.watcher, self.worker, self.log)
 
     @cached_property
     def boards(self) -> ServerBoards:
@@ -189,7 +190,7 @@ class Service:
 
     def views(self, clusters: Sequence[TFCluster], *, whole: bool = False) -> list[dict[str, Any]]:
         """Runs as the page gets them, each as `view`."""
-        known, views = self.feed.known(), []
+        known, views = self.watcher.known(), []
         for cluster in clusters:
             beside = known.get(cluster.metadata.name)
             if beside is None or beside.cluster.metadata.uid != cluster.metadata.uid:
@@ -201,6 +202,8 @@ class Service:
 
     def _look(self) -> None:
         """Every second: tell Jupyter Server's idle culler of running clusters, when asked to."""
-        if self._counts_as_activity and any(k.cluster.active for k in self.feed.known().values()):
+        if self._counts_as_activity and any(
+            k.cluster.active for k in self.watcher.known().values()
+        ):
             times = self.serverapp.web_app.settings["last_activity_times"]
             times["tfcluster"] = datetime.now(timezone.utc)

@@ -1,9 +1,9 @@
 """TensorBoards of one server: which folders may be shown, and the boards it started.
 
-Promises that a page only ever gets at folders below the server's root, the log folder and output
-folders of runs; that many who want the same board start it once; and that the boards which this
-server started end with it. Which board is meant, and where it listens, is known here alone: never
-from a request. Owns no process; `tensorboard.py` does.
+A page only ever gets at folders below the server's root, the log folder and output folders of runs.
+Many who want the same board start it once. The boards which this server started end with it. Which
+board is meant, and where it listens, is known here alone: never from a request. Owns no process;
+`tensorboard/process.py` does.
 """
 
 from __future__ import annotations

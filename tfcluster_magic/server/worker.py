@@ -1,10 +1,10 @@
 """Calls that may block, made for the server's loop: each in a thread of its own, each with an end.
 
-Promises that the loop never waits for a backend, and that whoever asked hears within `within`
-seconds. A thread cannot be ended: one whose backend hangs is left behind and counts against the
-bound until it comes back. So a dead backend does not fill the process with threads, and the same
-question is not asked again while it hangs: what still works keeps its room. What may take long has
-a room of its own: many launches at once keep nobody from looking.
+The loop never waits for a backend, and whoever asked hears within `within` seconds. A thread cannot
+be ended: one whose backend hangs is left behind and counts against the bound until it comes back.
+So a dead backend does not fill the process with threads, and the same question is not asked again
+while it hangs: what still works keeps its room. What may take long has a room of its own: many
+launches at once keep nobody from looking.
 """
 
 from __future__ import annotations

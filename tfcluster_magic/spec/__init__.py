@@ -113,7 +113,7 @@ class Metadata(Model, frozen=True):
 
 
 class TFCluster(Model, frozen=True, kw_only=True, omit_defaults=False):
-    """One run of a TFCluster: identity, wish and status."""
+    """One run of a TFCluster: identity, spec and status."""
 
     api_version: str = API_VERSION
     kind: str = KIND

@@ -1,4 +1,4 @@
-"""Where a run is: phase, reason, tasks, failures, history. Written by one writer only: the
+"""The status of a run: phase, reason, tasks, failures, history. Written by one writer only: the
 supervisor, or the operator.
 """
 
@@ -35,7 +35,7 @@ class Phase(str, enum.Enum):
 
 
 class Reason(str, enum.Enum):
-    """Why a run is where it is: the closed list, with its sentences in `explain.py`."""
+    """Why a run is where it is: the closed list, with its sentences in `lifecycle.messages`."""
 
     QUEUED = "Queued"
     STARTING = "Starting"
@@ -144,7 +144,7 @@ class Reclaimed(Model, frozen=True):
 
 
 class Usage(Model, frozen=True):
-    """How long tasks have held what they ask for: see `usage.py`."""
+    """How long tasks have held what they ask for: see `quota.ledger`."""
 
     at: Annotated[float, Meta(description="up to when `days` counts")]
     holding: Annotated[

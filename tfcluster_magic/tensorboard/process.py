@@ -57,7 +57,7 @@ class Board:
 
 
 class _RegistryFile(Model, frozen=True):
-    """The registry file, as `tensorboard_server._announce` writes it."""
+    """The registry file, as `server._announce` writes it."""
 
     folder: str
     prefix: str
@@ -323,7 +323,7 @@ def _spawn(options: dict[str, object], log: Path, descriptors: tuple[int, int]) 
             env=_environment(),
             pass_fds=descriptors,
             start_new_session=True,
-            check=False,  # it forks the board at once and ends; `_hear` tells how it went
+            check=False,  # it forks the board at once and ends; `_read_report` tells how it went
         )
 
 

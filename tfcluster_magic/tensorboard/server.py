@@ -1,9 +1,9 @@
-"""The TensorBoard process: a script that `tensorboard.py` starts, apart from whoever started it.
+"""The TensorBoard process: a script that `process.py` starts, apart from whoever started it.
 
-    python tensorboard_server.py '{"folder": ..., "shown": ..., "idle": seconds, "register": path,
-                                   "lock": fd, "report": fd, "startTimeout": seconds}'
+    python server.py '{"folder": ..., "shown": ..., "idle": seconds, "register": path,
+                       "lock": fd, "report": fd, "startTimeout": seconds}'
 
-Promises a process of its own session with no parent that waits for it, bound to 127.0.0.1 on a
+The process has a session of its own and no parent that waits for it, is bound to 127.0.0.1 on a
 port that the kernel chose, below a path that nobody can guess, without TensorFlow. It goes into the
 folder first and shows what is there: a path that is made a link afterwards leads it nowhere else.
 It writes its registry file once it listens, releases the starter's lock only then, and ends by

@@ -1,4 +1,4 @@
-"""What a TensorBoard shows: one folder, or runs beside each other, each under its name; and the
+"""Views of a TensorBoard: one folder, or runs beside each other, each under its name; and the
 TensorBoards of a backend's runs.
 
 The same request has the same id in every process, also after the notebook server was started again,

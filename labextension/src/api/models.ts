@@ -21,7 +21,7 @@ export type SuccessPolicy = 'all' | 'chief';
  */
 export type Phase = 'Failed' | 'Queued' | 'Running' | 'Starting' | 'Stopped' | 'Stopping' | 'Succeeded';
 /**
- * Why a run is where it is: the closed list, with its sentences in `explain.py`.
+ * Why a run is where it is: the closed list, with its sentences in `lifecycle.messages`.
  */
 export type Reason =
   | 'BackingOff'
@@ -54,7 +54,7 @@ export type Cause = 'Completed' | 'Error' | 'Evicted' | 'Killed' | 'Lost' | 'Not
 export type TaskState = 'Failed' | 'Pending' | 'Running' | 'Starting' | 'Stopped' | 'Succeeded';
 
 /**
- * One run of a TFCluster: identity, wish and status.
+ * One run of a TFCluster: identity, spec and status.
  */
 export interface TFCluster {
   apiVersion?: string;
@@ -457,7 +457,7 @@ export interface Reclaimed {
   gpu?: number;
 }
 /**
- * How long tasks have held what they ask for: see `usage.py`.
+ * How long tasks have held what they ask for: see `quota.ledger`.
  */
 export interface Usage {
   /**

@@ -1,7 +1,8 @@
 """Asks for the names of tasks in a pod, by the pod's own resolver; prints what it heard as JSON.
 
-`asking.py all` is the program of a run, whose names it takes from TF_CONFIG. Elsewhere it comes by
-standard input: `python3 - '{"do": "dial", "hosts": …}' <asking.py`. Standard library only.
+`name_lookups.py all` is the program of a run, whose names it takes from TF_CONFIG. Elsewhere it
+comes by standard input: `python3 - '{"do": "dial", "hosts": …}' <name_lookups.py`. Standard library
+only.
 """
 
 from __future__ import annotations

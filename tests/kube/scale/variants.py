@@ -56,7 +56,7 @@ class Way:
 
 @cache
 def spec(workers: int, ps: int) -> Spec:
-    """A wish for tasks that ask for little."""
+    """Options of tasks that ask for little."""
     return spec_of(PROGRAM, workers=workers, ps=ps)
 
 

@@ -2,7 +2,7 @@
 
     python recorder.py REGISTRY_FILE FOLDER PREFIX
 
-It registers itself as the board on FOLDER, as `tensorboard_server.py` does.
+It registers itself as the board on FOLDER, as `tensorboard/server.py` does.
 """
 
 from __future__ import annotations

@@ -179,7 +179,7 @@ def test_a_run_that_is_deleted_elsewhere_leaves_every_panel(
     panel: Panel, manager: ClusterManager, wait_for: WaitFor
 ) -> None:
     """Two panels show the same, whoever changed it."""
-    other = Panel(manager, panel._feed)
+    other = Panel(manager, panel._watcher)
     try:
         manager.launch("hello.py", workers=1)
         wait_for(lambda: "hello-1" in rows(panel) and "hello-1" in rows(other))
@@ -253,9 +253,9 @@ def test_a_long_list_shows_the_newest_and_a_filter_finds_the_others(
 def test_a_closed_panel_leaves_no_thread_of_its_own(
     manager: ClusterManager, wait_for: WaitFor
 ) -> None:
-    """The feed ends with the last panel that listens."""
+    """The watcher ends with the last panel that listens."""
     panel = Panel(manager, RunWatcher(manager))
-    assert any(t.name.startswith("tfcluster-feed") for t in threading.enumerate())
+    assert any(t.name.startswith("tfcluster-watcher") for t in threading.enumerate())
     panel.close()
     wait_for(lambda: not any(t.name.startswith("tfcluster-") for t in threading.enumerate()))
 

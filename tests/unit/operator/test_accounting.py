@@ -239,8 +239,10 @@ def test_ledgers_of_other_operators_are_left_alone(world: World, book: Book) -> 
     before = book.kept
     book.end()
     assert world.controller is not None
-    caches, ground = world.controller.caches, world.controller.scheduler.cluster_state
-    other = Accountant(world.server.api(), "b", HOME, caches, ground, lambda: True, lambda: 0.0)
+    caches, cluster_state = world.controller.caches, world.controller.scheduler.cluster_state
+    other = Accountant(
+        world.server.api(), "b", HOME, caches, cluster_state, lambda: True, lambda: 0.0
+    )
     world.server.put(
         LEDGER, hour_ledgers.write_ledger("a", "ada", msgspec.structs.replace(before, days={}))
     )

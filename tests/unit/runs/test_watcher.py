@@ -1,4 +1,4 @@
-"""What the feed knows when a verb and the watch tell of the same run, in any order."""
+"""What the watcher knows when a verb and the watch tell of the same run, in any order."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Told(LocalBackend):
         yield None
         while True:
             yield self._said.get()
-            self._taken.release()  # the feed is back for more
+            self._taken.release()  # the watcher is back for more
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def heard() -> list[tuple[str, WatchedRun | None]]:
 
 
 @pytest.fixture
-def feed(backend: Told, heard: list[tuple[str, WatchedRun | None]]) -> Iterator[RunWatcher]:
+def watcher(backend: Told, heard: list[tuple[str, WatchedRun | None]]) -> Iterator[RunWatcher]:
     made = RunWatcher(ClusterManager(backend=backend))
     end = made.listen(lambda name, known: heard.append((name, known)))
     backend.say(None)
@@ -82,52 +82,52 @@ def phases(heard: list[tuple[str, WatchedRun | None]]) -> list[str]:
 
 
 def test_what_a_verb_answers_is_known_at_once(
-    feed: RunWatcher, backend: Told, heard: list[tuple[str, WatchedRun | None]]
+    watcher: RunWatcher, backend: Told, heard: list[tuple[str, WatchedRun | None]]
 ) -> None:
     """Who listens hears of a verb's answer before the watch does, and then not again."""
-    feed.learn(run())
-    assert feed.known()["digits-1"].cluster == run()
+    watcher.learn(run())
+    assert watcher.known()["digits-1"].cluster == run()
     backend.say(run())
     assert phases(heard) == ["Running"]
 
 
 def test_an_end_is_not_taken_back(
-    feed: RunWatcher, backend: Told, heard: list[tuple[str, WatchedRun | None]]
+    watcher: RunWatcher, backend: Told, heard: list[tuple[str, WatchedRun | None]]
 ) -> None:
     """A record that the watch had read before a stop, or before the end, changes nothing."""
     stopping = asked_to_end(run())
     over = asked_to_end(run(phase=Phase.STOPPED))
     backend.say(run())
-    feed.learn(stopping)
+    watcher.learn(stopping)
     backend.say(run())
-    assert feed.known()["digits-1"].cluster == stopping
+    assert watcher.known()["digits-1"].cluster == stopping
     backend.say(over)
-    feed.learn(stopping)
-    assert feed.known()["digits-1"].cluster == over
+    watcher.learn(stopping)
+    assert watcher.known()["digits-1"].cluster == over
     assert phases(heard) == ["Running", "Running", "Stopped"]
 
 
 def test_a_removed_run_does_not_come_back(
-    feed: RunWatcher, backend: Told, heard: list[tuple[str, WatchedRun | None]]
+    watcher: RunWatcher, backend: Told, heard: list[tuple[str, WatchedRun | None]]
 ) -> None:
     """A run that a verb has removed stays so, whatever the watch had read of it before."""
     backend.say(run())
-    feed.removed("digits-1", "first")
+    watcher.removed("digits-1", "first")
     backend.say(run(phase=Phase.STOPPED), Removed("digits-1"))
-    assert feed.known() == {}
+    assert watcher.known() == {}
     assert phases(heard) == ["Running", "removed"]
 
 
 def test_a_name_that_is_used_again_is_another_run(
-    feed: RunWatcher, backend: Told, heard: list[tuple[str, WatchedRun | None]]
+    watcher: RunWatcher, backend: Told, heard: list[tuple[str, WatchedRun | None]]
 ) -> None:
     """That the first run of a name is gone, told late, does not touch the second."""
     backend.say(run())
-    feed.removed("digits-1", "first")
-    feed.learn(run("second"))
+    watcher.removed("digits-1", "first")
+    watcher.learn(run("second"))
     backend.say(Removed("digits-1"), run("second"))
-    feed.removed("digits-1", "first")
-    assert feed.known()["digits-1"].cluster.metadata.uid == "second"
+    watcher.removed("digits-1", "first")
+    assert watcher.known()["digits-1"].cluster.metadata.uid == "second"
     assert phases(heard) == ["Running", "removed", "Running"]
     backend.say(Removed("digits-1"))
     assert phases(heard)[-1] == "removed"

@@ -1,7 +1,8 @@
-"""What stands against a launch, by what the operator published; and a launch's image.
+"""Checks of a launch by what the operator published, and a launch's image.
 
-Promises the operator's own judgement (`kube.offer`): what can never fit is refused before anything
-exists; of what may not fit now is said that it may have to wait. The operator decides in the end.
+The verdict is the operator's own (`kube.capacity.launch_facts`): what can never fit is refused
+before anything exists; of what may not fit now is said that it may have to wait. The operator
+decides in the end.
 """
 
 from __future__ import annotations
@@ -52,7 +53,10 @@ def check_launch(
     *,
     here: bool,
 ) -> Preflight:
-    """Everything that stands against `spec`, and what it has to wait for; `here`: see `folders`."""
+    """Everything that stands against `spec`, and what it has to wait for.
+
+    `here` says whether this machine mounts the volumes, so that folders can be looked for.
+    """
     most, spent, now = account.budget, ledger.daily_sums(account.days), time.time()
     asked = task_demands(spec, offer).values()
     cores = sum(count * demand.requests.get(CPU, 0.0) for count, demand in asked)

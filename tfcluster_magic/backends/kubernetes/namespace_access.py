@@ -1,8 +1,8 @@
-"""What this process sees of the runs' namespace: options that the operator published, whether the
+"""The runs' namespace as this process sees it: options that the operator published, whether the
 operator answers, and which volumes are mounted here.
 
 The operator is asked at most once in `CHECK_INTERVAL` seconds, however many callers ask. No
-question holds up a view for longer than `heartbeat.SOON`, and nothing is said against an operator
+question holds up a view for longer than `REQUEST_TIMEOUT`, and nothing is said against an operator
 whose state is unknown.
 """
 

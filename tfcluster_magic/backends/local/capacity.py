@@ -1,4 +1,4 @@
-"""What this machine has and what is free of it: cores, memory, GPUs. What active runs may use
+"""Capacity of this machine, and what is free of it: cores, memory, GPUs. What active runs may use
 counts as taken.
 
 Memory that a run may still take up to its limits is not given twice, and what other programs use is

@@ -1,5 +1,5 @@
-"""What may refuse a launch on this machine: options that only Kubernetes has, a missing Python or
-library, folders, too little capacity, and what the hub allows.
+"""Checks that may refuse a launch on this machine: options that only Kubernetes has, a missing
+Python or library, folders, too little capacity, and what the hub allows.
 
 `check_launch` puts all of it together and creates nothing. Nothing that was asked for is silently
 left out. Whether a Python has TensorFlow is known without importing it, and is remembered for a

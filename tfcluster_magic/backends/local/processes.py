@@ -1,8 +1,8 @@
 """The processes of a run as /proc shows them: which there are, what they use, and their end.
 
-Promises to find every process of a run, wherever it was reparented and whatever session it made, by
-the run's uid in its environment, its ancestry, or its session. Owns no process; it only looks and
-kills. Where there is no /proc (macOS) it finds nothing.
+Finds every process of a run, wherever it was reparented and whatever session it made, by the run's
+uid in its environment, its ancestry, or its session. Owns no process; it only looks and kills.
+Where there is no /proc (macOS) it finds nothing.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What ends a supervisor's sleep: an ended child, SIGTERM, a task's report, a line on `control`;
-and the steady clock by which it lives.
+"""Events that end a supervisor's sleep: an ended child, SIGTERM, a task's report, a line on
+`control`; and the steady clock by which it lives.
 
 Nothing that happens while the supervisor is busy is missed, and nothing else wakes it. Owns the
 pipes, the FIFO and the signal handlers; knows nothing of tasks. The clock counts epoch seconds that

@@ -321,7 +321,7 @@ class AccountStore:
         return name, link.admin
 
     def redeem(self, code: str, password: str) -> tuple[str, bool]:
-        """Store a password, as `passwords.hashed` made it, and use up the code.
+        """Store a password, as `hash_password` made it, and use up the code.
 
         The hub ends all access to this account: `resets` names it until that is done.
 
@@ -338,7 +338,7 @@ class AccountStore:
         return name, link.admin
 
     def set_password(self, name: str, password: str, *, instead_of: str | None = None) -> None:
-        """Store another password, as `passwords.hashed` made it; a link that waited is void.
+        """Store another password, as `hash_password` made it; a link that waited is void.
 
         The hub ends all access, as for `redeem`. `instead_of` is the stored password that the
         account must still have: a reset may have come between its check and this.

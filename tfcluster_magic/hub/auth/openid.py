@@ -1,7 +1,7 @@
 """JupyterHub's side of signing in at a provider: oauthenticator's, and the sentences that it shows.
 
-It promises that whatever the provider refuses, says wrongly or does not say is a page with the
-reason, and lets nobody in. Protocol, state and PKCE are oauthenticator's.
+Whatever the provider refuses, says wrongly or does not say becomes a page with the reason, and lets
+nobody in. Protocol, state and PKCE are oauthenticator's.
 """
 
 from __future__ import annotations

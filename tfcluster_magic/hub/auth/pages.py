@@ -1,8 +1,8 @@
 """The hub's pages about passwords: to set one by a link, to change one's own, to give out links.
 
-It promises that looking at a link's page uses nothing up (browsers and chats look ahead), that a
-new password ends every other session of its account, and that only an administrator gives out
-links. Nothing of these pages is kept by browsers or told to other sites.
+Looking at a link's page uses nothing up (browsers and chats look ahead), a new password ends every
+other session of its account, and only an administrator gives out links. Nothing of these pages is
+kept by browsers or told to other sites.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Who may sign in: with an account of the hub's own, or at an OpenID Connect provider.
+"""Settings of who may sign in: with an account of the hub's own, or at an OpenID Connect provider.
 
-It promises that a setting that is missing, or that contradicts another, stops the hub with all that
-is wrong at once, and that a provider alone lets nobody in: somebody has to say whom, by groups or
-by the list of imported users. It reads the environment and the provider's description of itself,
-and never asks for a password.
+A setting that is missing, or that contradicts another, stops the hub with all that is wrong at
+once. A provider alone lets nobody in: somebody has to say whom, by groups or by the list of
+imported users. It reads the environment and the provider's description of itself, and never asks
+for a password.
 """
 
 from __future__ import annotations

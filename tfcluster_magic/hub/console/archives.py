@@ -1,8 +1,8 @@
 """Data of users, packed at term's end: in a folder of their own, each with its checksum beside.
 
-Promises that an archive counts only when it was read again and every file in it has the checksum of
-its manifest, that nothing is removed before, and that one which could not be finished leaves no
-file that looks like one: what a killed console left is removed when the next one starts.
+An archive counts only when it was read again and every file in it has the checksum of its manifest.
+Nothing is removed before, and one which could not be finished leaves no file that looks like one:
+what a killed console left is removed when the next one starts.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The audit log: who changed what, who looked into whose log, and what became of it.
 
-Promises that a change is on the disk before it is made: a line `asked`, and with the same `id` a
-line with what came of it. Where no line can be written, nothing is changed and nothing is shown.
-The file is only ever appended to, by one process, each line whole: an end that was cut off by a
-full disk gets a line of its own. One that has grown large is given a number, `audit-1.jsonl`, and
-the next is begun; pages and export go through all of them as one. It owns these files and never
-rewrites or removes one: who moves the oldest away has the rest.
+A change is on the disk before it is made: a line `asked`, and with the same `id` a line with what
+came of it. Where no line can be written, nothing is changed and nothing is shown. The file is only
+ever appended to, by one process, each line whole: an end that was cut off by a full disk gets a
+line of its own. One that has grown large is given a number, `audit-1.jsonl`, and the next is begun;
+pages and export go through all of them as one. It owns these files and never rewrites or removes
+one: who moves the oldest away has the rest.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The hub's own API as the console asks it: users, groups, servers, accounts.
 
-Promises that it asks with the console's own token, that a refusal of the hub is an error with the
-hub's sentence, and that a name from people is one step of a path and no more.
+It asks with the console's own token, a refusal of the hub is an error with the hub's sentence, and
+a name from people is one step of a path and no more.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One person's data as a tar.gz on standard output: `python -I -m …console.packer`.
 
-Promises to run under the person's own account, so that nothing is packed that they may not read; to
-follow no link; and that the last file of the archive, `MANIFEST.json`, has size and sha256 of every
-other, and what could not be packed. It writes nothing but its output.
+It runs under the person's own account, so that nothing is packed that they may not read, and
+follows no link. The last file of the archive, `MANIFEST.json`, has size and sha256 of every other,
+and what could not be packed. It writes nothing but its output.
 
     workspace/…   the workspace: programs, notebooks, data and logs below it
     data/… log/…  where they lie elsewhere

@@ -1,7 +1,7 @@
 """A user's claims as a tar.gz to whoever has the token: the program of an archive's pod.
 
-Promises to write nothing, to give the data away once and to end, and to end as well when nobody
-comes for it. The end of the chunked answer says that it is whole. It connects to nobody.
+It writes nothing, gives the data away once and ends, also when nobody comes for it. The end of the
+chunked answer says that it is whole. It connects to nobody.
 
     POST /   Authorization: token …   {"records": {name: text}, "missed": {name: why}}
 """

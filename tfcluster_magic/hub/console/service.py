@@ -1,9 +1,9 @@
 """The console as a service of the hub: how it is started, and who may open it.
 
-Promises that the service's own token can do with users, groups and servers what its page offers,
-and reads nobody's files; that its page is offered to administrators alone; and that a console which
-does not come up keeps no hub from starting: to the hub it is a service that somebody else runs, and
-here its process is another one, without an address.
+The service's own token can do with users, groups and servers what its page offers, and reads
+nobody's files. Its page is offered to administrators alone. A console which does not come up keeps
+no hub from starting: to the hub it is a service that somebody else runs, and here its process is
+another one, without an address.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The console's tables of runs, users and storage: columns, filters, the order and one page. Pure.
 
-Promises that every word of an address that is wrong is named at once, with what is allowed, and
-that rows which sort alike have the same order at each look.
+Every word of an address that is wrong is named at once, with what is allowed, and rows which sort
+alike have the same order at each look.
 """
 
 from __future__ import annotations

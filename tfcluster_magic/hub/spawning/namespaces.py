@@ -1,8 +1,8 @@
 """Makes the namespace of a user, checks whose it is, and waits until tenancy has provisioned it.
 
-Promises that a namespace is this hub's and this user's before anything is made in it, and that each
-thing that has to be waited for is told as it is. It makes the namespace and nothing inside: that is
-tenancy's (`hub/tenancy`).
+A namespace is this hub's and this user's before anything is made in it, and each thing that has to
+be waited for is told as it is. It makes the namespace and nothing inside: that is tenancy's
+(`hub/tenancy`).
 """
 
 from __future__ import annotations

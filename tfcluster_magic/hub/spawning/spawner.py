@@ -1,9 +1,9 @@
 """KubeSpawner for tenants: a notebook pod in its user's own namespace, in the size that is granted.
 
-Promises that a pod is made only in a provisioned namespace of this user, that while it does not
-come up the progress page says why within two seconds, that a failure ends with what to do, and that
-a pod on a lost node is given up and its user told. It watches pods by one watch for all users
-(KubeSpawner's); events are read of one pod while it starts.
+A pod is made only in a provisioned namespace of this user. While it does not come up, the progress
+page says why within two seconds. A failure ends with what to do, and a pod on a lost node is given
+up and its user told. It watches pods by one watch for all users (KubeSpawner's); events are read of
+one pod while it starts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Why a notebook pod does not come up, and what its user can do: sentences. Pure.
+"""Problems of a notebook pod that does not come up, and what its user can do: sentences. Pure.
 
-Kubernetes' words are read as they are for tasks (`kube/unscheduled`, `unstarted`, `refused`); here
-they are said to somebody who chose a size and an image on a page, not options of a command line.
+Kubernetes' words are read as they are for tasks (`kube.status.pod_problems`); here they
+are said to somebody who chose a size and an image on a page, not options of a command line.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What tenancy knows of the cluster, and whether an object there is as it shall be.
+"""Tenancy's caches of the cluster, and the comparison of an object there with what it shall be.
 
 One informer for each kind, of our own objects alone. A change of what was made in a namespace is
 told as that namespace; what only counts (what a quota has used) is told to nobody. Secrets are

@@ -1,10 +1,9 @@
-"""The turns of tenancy: what changes is queued by namespace (`control.turns`).
+"""The turns of tenancy: what changes is queued by namespace (`kube.controller.work_queue`).
 
-Promises that only namespaces are touched which the hub labelled as its tenants and whose name is
-that of their user, that a new one is furnished by groups that were read after it was made (a claim
-never changes its class), that an unchanged tenant costs no call, and that what is wrong stands on
-the namespace as one sentence. A turn looks at what there is and remembers nothing that a restart
-needs.
+Only namespaces are touched which the hub labelled as its tenants and whose name is that of their
+user. A new one is provisioned by groups that were read after it was made (a claim never changes its
+class), an unchanged tenant costs no call, and what is wrong stands on the namespace as one
+sentence. A turn looks at what there is and remembers nothing that a restart needs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What tenancy follows to know what users may have: the policy, overrides, and groups of the hub.
+"""Sources of what users may have, which tenancy follows: policy, overrides, groups of the hub.
 
-Promises that a mistake in one of them changes nothing but what is said: what was known last counts,
-of the policy also over a restart. Each change wakes the users whom it concerns. Owns the ConfigMap
+A mistake in one of them changes nothing but what is said: what was known last counts, of the policy
+also over a restart. Each change wakes the users whom it concerns. Owns the ConfigMap
 `tfcluster-hub-accepted`.
 """
 

@@ -1,7 +1,7 @@
-"""What users of the hub may have: sizes, quotas, storage, networks; every word has a default. Pure.
+"""Grants to users of the hub: sizes, quotas, storage, networks; every word has a default. Pure.
 
-Promises that of several groups the one of the highest priority counts, of equal ones the first by
-name. It applies nothing: the hub's spawner and `objects` do. `policy` reads the file.
+Of several groups the one of the highest priority counts, of equal ones the first by name. It
+applies nothing: the hub's spawner and `namespace_objects` do. `policy` reads the file.
 """
 
 from __future__ import annotations

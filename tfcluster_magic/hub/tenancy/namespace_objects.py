@@ -1,8 +1,8 @@
 """The name of a tenant's namespace, and the objects in it. Pure.
 
-Promises the same objects for the same entitlement and cluster, in the order in which they are made,
-each what a template in `templates/tenancy` says. Default values of the API are written out, so that
-what is there can be compared with what shall be. Creates nothing.
+The same entitlement and cluster give the same objects, in the order in which they are made, each
+what a template in `templates/tenancy` says. Default values of the API are written out, so that what
+is there can be compared with what shall be. Creates nothing.
 
     ServiceAccounts   notebook, and default for tasks: the secrets of their images' registries
     LimitRange        of one container

@@ -1,4 +1,4 @@
-"""Which fields of an object are decoded, cached and read: shapes, trimming, times. Pure.
+"""Decoding of objects: the fields that are read and cached, trimming, times. Pure.
 
 Decoders return plain objects, as the API wrote them, with only the fields that are read here. A pod
 is sent three times until it runs, and most of it is what we wrote ourselves or who wrote which

@@ -1,9 +1,9 @@
 """All objects of one kind as they are now, kept up to date by one list and one watch.
 
-What was deleted while a watch was cut is told like any other deletion, that a watch
-which went silent is taken up again (`api.watch` ends it), that errors are tried again with growing
-pauses and never in a busy loop, and that callbacks come one after the other from one thread. Owns
-its cache; objects in it are shared and must not be changed. It interprets no object.
+What was deleted while a watch was cut is told like any other deletion, a watch which went silent is
+taken up again (`api.watch` ends it), errors are tried again with growing pauses and never in a busy
+loop, and callbacks come one after the other from one thread. Owns its cache; objects in it are
+shared and must not be changed. It interprets no object.
 
 Ref: https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
 """

@@ -1,1 +1,1 @@
-"""Whether a run may start here: the policy check, quotas and nodes, and hours that were used."""
+"""Capacity for a run: the policy check, quotas and nodes, and hours that were used."""

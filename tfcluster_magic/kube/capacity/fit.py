@@ -1,4 +1,4 @@
-"""Whether a run fits in its namespace and on the nodes, and how many of its tasks would. Pure.
+"""The fit of a run in its namespace and on the nodes, and how many of its tasks fit. Pure.
 
 `fit_problems` returns every problem at once, with the number that fits: one that fits every quota
 and is placed task by task on nodes, not only in sum. `NamespaceCapacity.empty` answers whether it

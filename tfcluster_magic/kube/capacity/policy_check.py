@@ -1,6 +1,6 @@
-"""Whether a run may use what its spec names: image, claims, secrets, annotations, time. Pure.
+"""The policy check of what a spec names: image, claims, secrets, annotations, time. Pure.
 
-Promises every problem at once, with what is allowed instead. A spec has no field for a service
+Every problem is found at once, with what is allowed instead. A spec has no field for a service
 account, a node, a host path or a privilege; what it can name in the namespace is checked here, by
 the operator too, because anybody may POST a TFCluster without our client.
 """

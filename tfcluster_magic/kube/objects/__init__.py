@@ -1,1 +1,1 @@
-"""What a run is in Kubernetes: custom resource, pods, Jobs, NetworkPolicy, manifests."""
+"""Objects of a run in Kubernetes: custom resource, pods, Jobs, NetworkPolicy, manifests."""

@@ -1,9 +1,9 @@
 """A run as the custom resource, and back. Pure.
 
-Promises that `read` gives the same record that every other backend has, whoever wrote the object:
-a launch, kubectl with defaults filled in or not, a newer version (what is not known here is left
-out, and told in the warnings). Owns what is not stored because it follows from the name: run
-number, owner, addresses, folders. Never talks to the API.
+`read` gives the same record that every other backend has, whoever wrote the object: a launch,
+kubectl with defaults filled in or not, a newer version (what is not known here is left out, and
+told in the warnings). Owns what is not stored because it follows from the name: run number, owner,
+addresses, folders. Never talks to the API.
 
 Ref: https://kubernetes.io/docs/concepts/extend-kubernetes/api-extension/custom-resources/
 """

@@ -1,8 +1,8 @@
 """The NetworkPolicy of a run's tasks, and where pods may connect: granted networks, the cluster's
 DNS, and what stays closed. Pure.
 
-`CLOSED` is the one list of addresses that no grant opens: the metadata services of clouds, which
-give any caller its node's credentials, and everything link-local. Every NetworkPolicy that
+`CLOSED_NETWORKS` is the one list of addresses that no grant opens: the metadata services of clouds,
+which give any caller its node's credentials, and everything link-local. Every NetworkPolicy that
 names a network follows from it; `tests/unit/kube/objects/test_network_policy.py` holds
 the static ones in k8s/ equal to it.
 
@@ -118,7 +118,7 @@ def parse_network(text: str) -> Network:
 def ip_block(text: str) -> Object:
     """Return the ipBlock of a granted network, with an exception for each closed network in it.
 
-    Raises ValueError for what `mistake` refuses.
+    Raises ValueError for what `network_mistake` refuses.
     """
     if why := network_mistake(text):
         raise ValueError(why)

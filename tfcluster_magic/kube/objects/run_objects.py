@@ -1,8 +1,8 @@
-"""What a run is made of in Kubernetes: at most nine objects, whatever its size. Pure.
+"""The objects of a run in Kubernetes: at most nine, whatever its size. Pure.
 
-Promises the same objects for the same run and policy, in the order in which they are created, and
-that each is what a template in `templates/kubernetes` says. It never asks whether something is
-allowed or fits, and creates nothing.
+The same run and policy give the same objects, in the order in which they are created, and each is
+what a template in `templates/kubernetes` says. It never asks whether something is allowed or fits,
+and creates nothing.
 
     ConfigMap       our runtime, task.json, the program up to 64 KiB; immutable
     Service         headless: the tasks' addresses

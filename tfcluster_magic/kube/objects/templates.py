@@ -1,8 +1,8 @@
 """Templates that make YAML: what they may print, and what comes of it. Pure.
 
-Promises that a value never becomes structure: it gets into a template's output through the filters
-`json` and `yaml` alone, and a name that nobody gave is an error. Owns the two filters; knows
-nothing of what is rendered.
+A value never becomes structure: it gets into a template's output through the filters `json` and
+`yaml` alone, and a name that nobody gave is an error. Owns the two filters; knows nothing of what
+is rendered.
 """
 
 from __future__ import annotations

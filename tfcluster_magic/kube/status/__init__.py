@@ -1,1 +1,1 @@
-"""What pods, Jobs and events say of a run: exits, observations, reasons for waiting."""
+"""The state of a run by its pods, Jobs and events: exits, observations, reasons for waiting."""

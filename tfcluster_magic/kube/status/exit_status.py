@@ -1,5 +1,5 @@
-"""How a pod's task ended: what Kubernetes says of the end first, then the termination message, then
-the exit code. Pure.
+"""The exit status of a pod's task: what Kubernetes says of the end first, then the termination
+message, then the exit code. Pure.
 
 An end that came from outside is never told as the program's own, and Stopped is said only of a task
 that the run asked to stop.
@@ -133,7 +133,7 @@ def lost_pod_exit(pod: Object | None, *, asked: bool, now: float) -> TaskExit:
 def _memory_limit(pod: Object) -> str:
     """The limit that the task had: of the spec, or given by policy or namespace."""
     limits = ((pod["spec"].get("containers") or [{}])[0].get("resources") or {}).get("limits") or {}
-    # Not translated: `explain` reads the amount out of it.
+    # Not translated: `lifecycle.messages` reads the amount out of it.
     return f"limit {limits['memory']}" if "memory" in limits else ""
 
 

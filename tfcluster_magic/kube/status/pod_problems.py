@@ -1,5 +1,5 @@
-"""Why a pod does not run: Kubernetes' messages (unschedulable, container waiting, failed create) as
-sentences for people. Pure.
+"""Problems of pods that do not run: Kubernetes' messages (unschedulable, container waiting, failed
+create) as sentences for people. Pure.
 
 Each of the three has a table: a pattern over Kubernetes' words, how telling it is, and the text.
 Words that no table knows are shortened and passed on, never dropped. A text names the numbers (what

@@ -188,7 +188,7 @@ def needs_claims(pod: Object, now: float) -> bool:
 def pods_with_answers(
     tasks: Mapping[str, Object], answers: Mapping[str, Sequence[T]]
 ) -> list[Object]:
-    """The few pods of which something was read: `answer` looks at no others."""
+    """The few pods of which something was read: `answer_for_pod` looks at no others."""
     return [pod for pod in tasks.values() if pod["metadata"]["uid"] in answers]
 
 

@@ -1,4 +1,4 @@
-"""Why tasks of a run do not run: pods, Jobs and their events in, sentences out. Pure.
+"""Reasons why tasks of a run wait: pods, Jobs and their events in, sentences out. Pure.
 
 There is one sentence for each distinct reason, the most telling first, with the tasks concerned;
 600 pods that wait for the same thing are one question (`open_questions`). It decides nothing and

@@ -90,8 +90,8 @@ def _completed_job(count: int, at: float) -> Object:
 # What a decision means for Jobs and pods, and doing it: suspend, resume, and tell Kubernetes of a
 # pod what it cannot know.
 #
-# Promises that each is harmless when done twice. `spec.suspend` is the one switch for tasks: Jobs
-# make pods by themselves, and a suspended one has none.
+# Each is harmless when done twice. `spec.suspend` is the one switch for Jobs, which make pods by
+# themselves: a suspended one has none.
 # Ref: https://kubernetes.io/docs/concepts/workloads/controllers/job/#suspending-a-job
 
 log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""What the operator adds to a decision: words about waiting, and when a success was. Pure."""
+"""Rules that the operator adds to a decision: waiting, and when a success was. Pure."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def test_nobody_is_blamed_whose_lease_cannot_be_read(
     assert "operator" not in laptop.why_it_lingers(run)
     del server.objects[LEASE]["metadata"]["managedFields"]
     server.refuses = lambda _method, _path: None
-    laptop.__dict__.pop("_attendance")
+    laptop.__dict__.pop("_operator")
     assert laptop.outage() == ""
     renew(server)
     assert "operator" not in laptop.why_it_lingers(run)
@@ -226,7 +226,7 @@ def test_the_operator_says_where_its_lease_is(
     assert "kubectl -n labs get deployment" in laptop.outage()
     for wrong in ("labs", "/x", "a/b/c"):
         options["data"][leader_election.LEASE_KEY] = wrong
-        laptop.__dict__.pop("_attendance")
+        laptop.__dict__.pop("_operator")
         renew(server)
         assert laptop.outage() == ""
 
@@ -306,19 +306,19 @@ def test_pages_are_told_beside_each_run_that_waits(
     over = {"phase": "Stopped", "reason": "StopRequested", "releasedAt": time.time()}
     launched(server, "digits-2", **over)
     renew(server, ago=60.0)
-    feed = RunWatcher(ClusterManager(backend=laptop))
+    watcher = RunWatcher(ClusterManager(backend=laptop))
     heard: list[tuple[str, Any]] = []
-    end = feed.listen(lambda name, known: heard.append((name, known)))
+    end = watcher.listen(lambda name, known: heard.append((name, known)))
     try:
-        assert feed.complete(90)
-        wait_until(lambda: feed.known()["digits-1"].notes)
-        assert feed.known()["digits-1"].notes[0].startswith(SAID)
-        assert feed.known()["digits-2"].notes == ()
+        assert watcher.complete(90)
+        wait_until(lambda: watcher.known()["digits-1"].notes)
+        assert watcher.known()["digits-1"].notes[0].startswith(SAID)
+        assert watcher.known()["digits-2"].notes == ()
         launched(server, "digits-3")
-        wait_until(lambda: "digits-3" in feed.known())
-        assert feed.known()["digits-3"].notes[0].startswith(SAID)
+        wait_until(lambda: "digits-3" in watcher.known())
+        assert watcher.known()["digits-3"].notes[0].startswith(SAID)
         renew(server)
-        wait_until(lambda: not any(known.notes for known in feed.known().values()))
+        wait_until(lambda: not any(known.notes for known in watcher.known().values()))
         assert heard[-1][1].notes == ()
     finally:
         end()

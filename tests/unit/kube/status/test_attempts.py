@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.recorded_pods import NOW, RUNNING, Object, crew, job, recorded
+from support.recorded_pods import NOW, RUNNING, Object, job, observer, recorded
 
 from tfcluster_magic.kube.status import exit_status
 from tfcluster_magic.kube.status.run_observer import RunObserver
@@ -16,7 +16,7 @@ def end(name: str) -> TaskExit:
 
 def test_a_new_pod_is_the_next_attempt() -> None:
     """Pods of an index are attempts 1, 2, ... in their order; an end is kept till the next."""
-    watched = crew()
+    watched = observer()
     first = recorded("running", uid="a")
     assert watched.observe(RUNNING, [first], job(), NOW).tasks["worker-0"].attempt == 1
     ended = recorded("failed", uid="a")
@@ -29,7 +29,7 @@ def test_a_new_pod_is_the_next_attempt() -> None:
 
 def test_a_group_restart_counts_every_member() -> None:
     """What a group restart ends is of the old attempt, the pods that follow are of the new."""
-    watched = crew(2)
+    watched = observer(2)
     watched.observe(RUNNING, [recorded("failed"), recorded("running", index=1)], job(), NOW)
     again = Status(
         phase=Phase.RUNNING,
@@ -58,7 +58,7 @@ def test_a_restarted_operator_knows_which_attempt_a_pod_is(
 ) -> None:
     """A pod met after a restart is of the wanted attempt, unless its group is still being ended."""
     status = Status(phase=Phase.RUNNING, reason=Reason.HEALING, attempt=2, restarts={"worker-0": 1})
-    seen = crew().observe(status, [recorded("running")], jobs, NOW).tasks["worker-0"]
+    seen = observer().observe(status, [recorded("running")], jobs, NOW).tasks["worker-0"]
     assert (seen.attempt, seen.alive) == (attempt, True)
 
 
@@ -71,8 +71,10 @@ def test_a_restarted_operator_judges_no_end_twice() -> None:
         restarts={"worker-0": 1},
         failures=(failure,),
     )
-    assert crew().observe(status, [recorded("failed")], job(), NOW).tasks["worker-0"].attempt == 1
-    assert crew().observe(status, [recorded("oom")], job(), NOW).tasks["worker-0"].attempt == 2
+    assert (
+        observer().observe(status, [recorded("failed")], job(), NOW).tasks["worker-0"].attempt == 1
+    )
+    assert observer().observe(status, [recorded("oom")], job(), NOW).tasks["worker-0"].attempt == 2
 
 
 def pod(name: str, number: int) -> Object:
@@ -93,7 +95,7 @@ def attempts(watched: RunObserver, status: Status, pods: list[Object]) -> list[t
 @pytest.mark.parametrize("met", [True, False])
 def test_an_end_that_is_seen_late_is_told_before_the_next_attempt(met: bool, order: int) -> None:
     """A failed pod and the next one, seen at once in any order, are two attempts: first the end."""
-    watched = crew()
+    watched = observer()
     if met:
         watched.observe(RUNNING, [pod("running", 1)], job(), NOW)
     both = [pod("failed", 1), pod("running", 2)]
@@ -102,7 +104,7 @@ def test_an_end_that_is_seen_late_is_told_before_the_next_attempt(met: bool, ord
 
 def test_an_end_that_nobody_saw_is_told_before_the_next_attempt() -> None:
     """A pod that is gone when its Job's next one is there was an attempt that was killed."""
-    watched = crew()
+    watched = observer()
     watched.observe(RUNNING, [pod("running", 1)], job(), NOW)
     later = [pod("running", 2)]
     assert attempts(watched, RUNNING, later) == [(1, False), (2, True)]
@@ -110,7 +112,7 @@ def test_an_end_that_nobody_saw_is_told_before_the_next_attempt() -> None:
 
 def test_of_several_attempts_that_are_seen_at_once_each_end_is_told() -> None:
     """Two ends and a third pod, seen at once, are told one after the other."""
-    watched = crew()
+    watched = observer()
     watched.observe(RUNNING, [pod("running", 1)], job(), NOW)
     pods = [pod("failed", 1), pod("oom", 2), pod("running", 3)]
     seen = [watched.observe(RUNNING, pods, job(), NOW).tasks["worker-0"] for _turn in range(3)]
@@ -122,4 +124,4 @@ def test_a_restarted_operator_knows_the_attempt_after_an_end_on_record() -> None
     failure = TaskFailure(task="worker-0", attempt=1, exit=end("failed"))
     status = Status(phase=Phase.RUNNING, reason=Reason.INVESTIGATING, failures=(failure,))
     pods = [pod("failed", 1), pod("running", 2)]
-    assert attempts(crew(), status, pods) == [(2, True), (2, True)]
+    assert attempts(observer(), status, pods) == [(2, True), (2, True)]

@@ -7,7 +7,7 @@ import json
 
 import msgspec
 import pytest
-from support.recorded_pods import NOW, PODS, RUNNING, crew, job, recorded
+from support.recorded_pods import NOW, PODS, RUNNING, job, observer, recorded
 
 from tfcluster_magic.kube.api import decoding
 from tfcluster_magic.kube.api.decoding import condition, epoch_seconds
@@ -59,7 +59,7 @@ def test_causes(name: str, asked: bool, cause: Cause, code: int | None) -> None:
 
 def test_a_pod_holds_what_it_asks_for_from_its_node_on() -> None:
     """Since when, and how many cores, also when it is gone; without a node it holds nothing."""
-    watching = crew(2)
+    watching = observer(2)
     pods = [recorded("running"), recorded("unschedulable", index=1)]
     seen = watching.observe(RUNNING, pods, job(), NOW)
     bound = epoch_seconds(condition(pods[0], "PodScheduled")["lastTransitionTime"])
@@ -175,7 +175,7 @@ def test_a_node_that_turns_a_pod_away_is_a_disruption() -> None:
 )
 def test_states(name: str, state: TaskState, ready: bool) -> None:
     """A task is ready once its container has started, its port open where it has one."""
-    seen = crew().observe(RUNNING, [recorded(name)], job(), NOW).tasks["worker-0"]
+    seen = observer().observe(RUNNING, [recorded(name)], job(), NOW).tasks["worker-0"]
     assert (seen.state, seen.ready) == (state, ready)
 
 
@@ -183,16 +183,16 @@ def test_a_server_is_idle_since_its_readiness_ended() -> None:
     """An In-Graph server is idle since it is not ready, never before it ran; a program never is."""
     pod = recorded("ready-in-use")
     since = epoch_seconds(exit_status.container_status(pod)["state"]["running"]["startedAt"])
-    in_graph = crew(mode=Mode.IN_GRAPH)
+    in_graph = observer(mode=Mode.IN_GRAPH)
     assert in_graph.observe(RUNNING, [pod], job(), NOW).tasks["worker-0"].idle_since == since
-    assert crew().observe(RUNNING, [pod], job(), NOW).tasks["worker-0"].idle_since is None
+    assert observer().observe(RUNNING, [pod], job(), NOW).tasks["worker-0"].idle_since is None
     away = in_graph.observe(RUNNING, [pod], job(), NOW, frozenset({"node-1"}))
     assert away.nodes_not_ready and away.tasks["worker-0"].idle_since is None
 
 
 def test_the_end_of_a_pod_that_is_gone_stays() -> None:
     """What was seen of an end stays when the pod is deleted; unseen, it was deleted, or stopped."""
-    watched = crew(3)
+    watched = observer(3)
     pods = [recorded("oom"), recorded("running", index=1), recorded("running", index=2)]
     watched.observe(RUNNING, pods, job(), NOW)
     seen = watched.observe(RUNNING, pods[2:], job(), NOW).tasks
@@ -205,15 +205,17 @@ def test_the_end_of_a_pod_that_is_gone_stays() -> None:
 
 def test_a_restarted_operator_knows_ends_whose_pods_are_gone() -> None:
     """Without pods, ends come from the Job's completed indexes, the record, and its suspension."""
-    told = crew(3).observe(RUNNING, [], job(completed="0,2"), NOW).tasks
+    told = observer(3).observe(RUNNING, [], job(completed="0,2"), NOW).tasks
     assert [t.exit.cause for t in told.values() if t.exit] == [Cause.COMPLETED, Cause.COMPLETED]
     assert "worker-1" not in told
-    stopped = crew().observe(FINISHED, [], job(suspend=True), NOW).tasks["worker-0"]
+    stopped = observer().observe(FINISHED, [], job(suspend=True), NOW).tasks["worker-0"]
     assert stopped.exit is not None and stopped.exit.cause is Cause.STOPPED
     entry = TaskStatus(name="worker-0", state=TaskState.FAILED, exit=end("oom"))
     final = Status(phase=Phase.FAILED, reason=Reason.OOM_KILLED, attention=(entry,))
-    assert crew().observe(final, [], job(suspend=True), NOW).tasks["worker-0"].exit == end("oom")
-    assert crew().observe(RUNNING, [], job(suspend=True), NOW).tasks == {}
+    assert observer().observe(final, [], job(suspend=True), NOW).tasks["worker-0"].exit == end(
+        "oom"
+    )
+    assert observer().observe(RUNNING, [], job(suspend=True), NOW).tasks == {}
 
 
 def test_completed_indexes() -> None:

@@ -38,23 +38,26 @@ class Beginner:
         tasks = ReplicaSet(worker=Replicas(count=1, resources=size))
         server.put(RUN, custom_resource.write("a", 1, Spec(mode=Mode.IN_GRAPH, replicas=tasks)))
         api = server.api()
-        self.caches, self.ground = ClusterCaches(api, "", lambda _key: None), ClusterState(api)
-        self.gangs = PodGroups(api, "", lambda _key: None)
-        snapshotter = Snapshotter(self.caches, self.ground, Policy(), self.gangs)
-        self.admission = Admission(snapshotter, self.ground, lambda: True)
+        self.caches, self.cluster_state = (
+            ClusterCaches(api, "", lambda _key: None),
+            ClusterState(api),
+        )
+        self.pod_groups = PodGroups(api, "", lambda _key: None)
+        snapshotter = Snapshotter(self.caches, self.cluster_state, Policy(), self.pod_groups)
+        self.admission = Admission(snapshotter, self.cluster_state, lambda: True)
         self.publisher = OptionsPublisher(
-            api, "", snapshotter, self.ground, lambda: True, lambda: True
+            api, "", snapshotter, self.cluster_state, lambda: True, lambda: True
         )
 
     def begin(self) -> None:
-        for each in (self.caches, self.ground, self.gangs, self.publisher):
+        for each in (self.caches, self.cluster_state, self.pod_groups, self.publisher):
             each.start()
 
     def decide(self) -> Verdict:
         return self.admission.decide(custom_resource.read(self.server.objects[RUN]))
 
     def end(self) -> None:
-        for each in (self.publisher, self.caches, self.ground, self.gangs):
+        for each in (self.publisher, self.caches, self.cluster_state, self.pod_groups):
             each.stop()
         self.server.close()
 
@@ -72,7 +75,9 @@ def test_nobody_is_refused_before_the_nodes_were_seen(beginner: Beginner) -> Non
     beginner.server.refuses = lambda _method, path: away if path == NODES else None
     beginner.begin()
     nodes = beginner.caches.nodes
-    others = [each for each in (*beginner.caches.all, *beginner.ground.all) if each is not nodes]
+    others = [
+        each for each in (*beginner.caches.all, *beginner.cluster_state.all) if each is not nodes
+    ]
     wait_until(lambda: all(each.synced.is_set() for each in others) and nodes.problem is not None)
     verdict = beginner.decide()
     assert isinstance(verdict, Waiting)

@@ -1,8 +1,8 @@
 """The routes of the console: the pages, and the one API behind pages and command line.
 
-Promises that whatever changes something, or shows what a program printed, is in the audit log
-before it happens. Each area is a module with a list `HANDLERS` of (pattern below the service's
-prefix, handler); a page among them has its place in the bar, in the order of `AREAS`.
+Whatever changes something, or shows what a program printed, is in the audit log before it happens.
+Each area is a module with a list `HANDLERS` of (pattern below the service's prefix, handler); a
+page among them has its place in the bar, in the order of `AREAS`.
 """
 
 from __future__ import annotations

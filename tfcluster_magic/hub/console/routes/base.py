@@ -1,10 +1,10 @@
-"""What every route of the console shares: who may call, how an error is told, and pages.
+"""The base of every route of the console: who may call, how an error is told, and pages.
 
-Promises that the hub is asked for each request who somebody is and what they may do now, so that a
-former administrator is out at the next one; that only who has the scope `access:services` for this
-service, which the hub's role `admin` has and no user's or notebook's, gets an answer; that a
-browser's request without its XSRF token is refused, also one that only looks; and that every
-failure is `application/problem+json` with one sentence.
+The hub is asked for each request who somebody is and what they may do now, so that a former
+administrator is out at the next one. Only who has the scope `access:services` for this service,
+which the hub's role `admin` has and no user's or notebook's, gets an answer. A browser's request
+without its XSRF token is refused, also one that only looks. Every failure is
+`application/problem+json` with one sentence.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the console asks of a site: runs of everyone, their end, their last words, and leaks.
+"""The interface of a site of the console: runs of everyone, their end, their last words, and leaks.
 
-Promises shapes that name who owns what, and nothing of how a site finds out. Each verb comes to an
-end in bounded time; what could not be read is told beside what could, and never hides it.
+The shapes name who owns what, and nothing of how a site finds out. Each verb comes to an end in
+bounded time; what could not be read is told beside what could, and never hides it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A Kubernetes cluster as a site of the console: runs, hours, storage, archives.
 
-Promises that however often somebody looks, the API server is asked for one list of each kind and
-told changes from then on (`kube/api/informer`): a look costs no call. What is stopped, read or
-removed is asked of the API server, by uid, so that nothing else is met. Nothing waits for ever:
-calls have their time limits and threads of their own, and what hangs leaves the page as it was.
+However often somebody looks, the API server is asked for one list of each kind and told changes
+from then on (`kube/api/informer`): a look costs no call. What is stopped, read or removed is asked
+of the API server, by uid, so that nothing else is met. Nothing waits for ever: calls have their
+time limits and threads of their own, and what hangs leaves the page as it was.
 """
 
 from __future__ import annotations

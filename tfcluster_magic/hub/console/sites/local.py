@@ -1,9 +1,9 @@
 """This machine as a site of the console: one reader process for each person that has runs here.
 
-Promises that root opens nobody's folders: each reader runs under its person's account, is started
-when somebody looks and ends a minute after the last look. A home that hangs holds up its own rows
-alone: they stay as they were, and the answer says so. What a reader says is taken for rows, and the
-owner is who it was asked for, whatever stands in them.
+Root opens nobody's folders: each reader runs under its person's account, is started when somebody
+looks and ends a minute after the last look. A home that hangs holds up its own rows alone: they
+stay as they were, and the answer says so. What a reader says is taken for rows, and the owner is
+who it was asked for, whatever stands in them.
 """
 
 from __future__ import annotations
