@@ -15,6 +15,7 @@ TS := $(BIN)/python tools/labextension.py run
 KUBE := PYTHONPATH=tests/kube sh tools/python.sh -m kubenode
 CODE := tfcluster_magic tests tools benchmarks examples setup.py
 export PYTHON
+unexport PYTHONDONTWRITEBYTECODE # many containers set it: each process would compile what it imports
 .DEFAULT_GOAL := help
 .PHONY: help install dev run password test attack test-page lint types fix bench docs translations lock dist clean \
 	kube-build kube-up kube-down kube-shell test-kube bench-kube bench-hub test-jupyters
@@ -22,7 +23,7 @@ export PYTHON
 help:  ## this list
 	@echo "TFCluster: distributed TensorFlow from a notebook. Targets:"
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
-	@echo "Options: PORT=8888 WORKSPACE=~/tfcluster BASE_URL=/tf/ SUBDOMAIN_HOST=hub.localhost HUB=0 (run), PYTHON=python3.12 (install), BENCH=list_50 (bench), PYTEST_ARGS='-k magic' (test), ATTACK='--seed 7 --only requests' (attack)"
+	@echo "Options: PORT=8888 WORKSPACE=~/tfcluster BASE_URL=/tf/ SUBDOMAIN_HOST=hub.localhost HUB=0 (run), PYTHON=python3.12 (install), BENCH=list_50 (bench), PYTEST_ARGS='-k magic' or --long (test, test-kube), ATTACK='--seed 7 --only requests' (attack)"
 
 install:  ## make .venv with TensorFlow, JupyterLab and the tfcluster command
 	@sh tools/python.sh tools/install.py run

@@ -38,12 +38,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """`--rewrite`: golden files become what the code makes now, to be read as a difference.
     `--chaos-steps`, `--chaos-seed`: how long each test_chaos.py goes on, and what happens in it;
     each has its own where nothing is said. `--class-size`: how many students test_class.py has;
-    a whole class takes a quarter of an hour and some GiB of memory.
+    a whole class takes a quarter of an hour and some GiB of memory. `--long`: the tests marked
+    `long` run, too.
     """
     parser.addoption("--rewrite", action="store_true", help="write golden files anew")
     parser.addoption("--chaos-steps", type=int, help="steps of the chaos test")
     parser.addoption("--chaos-seed", type=int, help="seed of the chaos test")
     parser.addoption("--class-size", type=int, default=2, help="students of the class's test")
+    parser.addoption("--long", action="store_true", help="run the tests marked long, too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests marked `long`, unless `--long` asks for them."""
+    if config.getoption("long"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("long")]
+    if left_out:
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.fixture(autouse=True)

@@ -47,6 +47,7 @@ DOWNLOAD_MB = {"run": 450, "dev": 560}  # on Linux x86_64, Python 3.12
 DOWNLOAD = re.compile(
     r"^\s*(Downloading|Using cached) (\S+?)-(\d\S*?)-\S*\.whl \(([\d.]+) (kB|MB|GB)\)"
 )
+SLOW = ("rfc3987-syntax", "lark")  # pinned once; why no more: tools/lock.sh
 LAB_SETTINGS = {  # JupyterLab asks whether to fetch news, and would cover a part of the first page
     "@jupyterlab/apputils-extension:notification": {"fetchNews": "false"}
 }
@@ -175,6 +176,8 @@ def install_packages(kind: str) -> None:
     began, before = time.monotonic(), size_mb(VENV)
     say(f"[2/6] packages of requirements/{kind}.txt: up to {DOWNLOAD_MB[kind]} MB to fetch, once")
     fetched = pip_install("--no-deps", "--no-compile", "-r", f"requirements/{kind}.txt")
+    remove = [str(PYTHON), "-m", "pip", "uninstall", "--quiet", "--yes", *SLOW]
+    subprocess.run(remove, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     grown, took = size_mb(VENV) - before, time.monotonic() - began
     say(f"      fetched {fetched:.0f} MB, .venv grew by {grown:.0f} MB, {took:.0f} s")
 

@@ -5,6 +5,7 @@ cd "$(dirname "$0")/.."
 uv=build/lock/bin/uv
 [ -x "$uv" ] || { "${PYTHON:-python3}" -m venv build/lock && build/lock/bin/pip install --quiet uv; }
 
+# jsonschema makes 38 parsers with rfc3987-syntax whenever Jupyter starts (2 s), for a format, "iri", that nothing here uses.
 pin() {  # file, then what from, extras, groups and constraints
 	file=requirements/$1
 	shift
@@ -12,6 +13,7 @@ pin() {  # file, then what from, extras, groups and constraints
 		echo "# Exact pins made by \`make lock\` from pyproject.toml; install with --no-deps. See requirements/README.md."
 		"$uv" pip compile --quiet --universal --python-version 3.10 --no-header --annotation-style line \
 			--no-emit-package colorama --no-emit-package pywinpty \
+			--no-emit-package rfc3987-syntax --no-emit-package lark \
 			"$@" | sed '/^$/,$d' # the list ends at an empty line, then come remarks
 	} > "$file.new"
 	mv "$file.new" "$file"

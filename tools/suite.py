@@ -38,6 +38,7 @@ def main(words: list[str], folder: Path = HERE) -> int:
     files = {name.partition("::")[0] for name in failed}
     if code != TESTS_FAILED or os.environ.get("CI") != "true" or not 0 < len(files) <= AT_MOST:
         return code
+    pytest += [word for word in words if word == "--long"]
     print(f"\n{len(failed)} failed; each runs once more, alone:", *failed, sep="\n  ", flush=True)
     code = subprocess.call([*pytest, *failed], cwd=folder)
     if code and "loadfile" in words:

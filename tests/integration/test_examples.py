@@ -22,8 +22,10 @@ from tfcluster_magic import Cluster, ClusterManager
 EXAMPLES = ROOT / "examples"
 NOTEBOOKS = sorted(path.name for path in EXAMPLES.glob("*.ipynb"))
 CLIENTS = ("in_graph_tf1.py", "in_graph_pss.py", "in_graph_keras.py")
+LONG = {"01-between-graph.ipynb", "02-in-graph.ipynb", "03-parameter-server-strategy.ipynb"}
+"""Notebooks whose way of training a client program or test_training_modes.py also shows."""
 PROGRAMS = ("mirrored.py", "multi_worker_mirrored.py", "parameter_server_keras.py")
-"""What test_real_clusters.py trains to the same accuracy."""
+"""What test_training_modes.py trains to the same accuracy."""
 ACCURACY = re.compile(r"held-out accuracy: (\S+)")
 
 pytestmark = pytest.mark.cluster
@@ -84,7 +86,10 @@ def test_notebooks_are_stored_without_outputs(name: str) -> None:
     assert set(notebook.metadata) == {"kernelspec", "language_info"}
 
 
-@pytest.mark.parametrize("name", NOTEBOOKS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(each, marks=pytest.mark.long) if each in LONG else each for each in NOTEBOOKS],
+)
 def test_notebook_trains_and_cleans_up(name: str, copy: Path) -> None:
     """Run All in an example trains to 95 % on held-out digits and deletes what it launched."""
     notebook = nbformat.read(copy / name, nbformat.NO_CONVERT)
@@ -100,7 +105,11 @@ def test_notebook_trains_and_cleans_up(name: str, copy: Path) -> None:
     assert ClusterManager().list() == []
 
 
-@pytest.mark.parametrize("name", CLIENTS)
+@pytest.mark.parametrize(
+    "name",
+    # 04-keras.ipynb shows the same as in_graph_keras.py
+    [*CLIENTS[:2], pytest.param("in_graph_keras.py", marks=pytest.mark.long)],
+)
 def test_client_program_trains_on_its_cluster(name: str, copy: Path, tmp_path: Path) -> None:
     """An example that launches its own cluster reaches 95 %, stops it, and leaves a checkpoint."""
     done = subprocess.run(

@@ -26,20 +26,24 @@ from ui import test_sidebar as sidebars
 pytestmark = pytest.mark.needs("rwx")
 
 UNCHANGED = (
-    troubles.test_a_run_that_failed_is_not_told_as_one_that_goes_well,
     forms.test_this_cell_is_a_program,
-    forms.test_the_line_goes_into_the_notebook,
     sidebars.test_a_cell_and_a_shell_see_what_the_sidebar_reruns,
     sidebars.test_a_stop_asks_first,
+    sidebars.test_a_failure_is_told_once_with_its_reason,
+    logs.test_all_tasks_are_one_stream_with_a_filter_and_a_last_sentence,
+)
+"""Tests of tests/ui that are tried here as they stand: launch, rerun, stop, failure, log stream."""
+LONG = (
+    troubles.test_a_run_that_failed_is_not_told_as_one_that_goes_well,
+    forms.test_the_line_goes_into_the_notebook,
     sidebars.test_the_copied_command_launches_the_same,
     sidebars.test_the_status_bar_counts_what_is_active,
-    sidebars.test_a_failure_is_told_once_with_its_reason,
     outputs.test_a_deleted_run_stays_as_it_was_stored,
-    logs.test_all_tasks_are_one_stream_with_a_filter_and_a_last_sentence,
     logs.test_what_a_program_prints_is_text_and_colours,
 )
-"""Tests of tests/ui that are tried here as they stand."""
+"""More of them; they make the same calls to the API."""
 globals().update({test.__name__: test for test in UNCHANGED})
+globals().update({test.__name__: pytest.mark.long(test) for test in LONG})
 assets, context, open_page, form = pages.assets, pages.context, pages.open_page, launch_form.form
 STEPS = """\
 import time

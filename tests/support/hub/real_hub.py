@@ -35,7 +35,7 @@ SEVERAL = """
 import sys
 from jupyterhub.spawner import SimpleLocalProcessSpawner
 from tfcluster_magic.hub.local_servers import QueuedSpawner
-class Several(StartsInTurn, SimpleLocalProcessSpawner):
+class Several(QueuedSpawner, SimpleLocalProcessSpawner):
     pass
 c.JupyterHub.spawner_class = Several
 c.SimpleLocalProcessSpawner.home_dir_template = {homes!r} + "/{{username}}"

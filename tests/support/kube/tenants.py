@@ -125,7 +125,10 @@ def our_package() -> tuple[Path, str]:
 def _worth_it(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
     """Leave out what was compiled, and what other tests need."""
     parts = Path(entry.name).parts
-    others = parts[0] == "tests" and parts[1:2] in (("kube",), ("ui",), ("server",), ("data",))
+    others = parts[:1] == ("tests",) and (
+        parts[1:2] not in ((), ("conftest.py",), ("support",), ("unit",))
+        or (parts[1:2] == ("unit",) and parts[2:3] not in ((), ("backends",)))
+    )
     return None if others or "__pycache__" in parts or "labextension" in parts else entry
 
 

@@ -53,7 +53,7 @@ def test_no_text_of_the_command_line_is_left_untranslated(here: Path, tmp_path: 
     shutil.copytree(
         ROOT / "tfcluster_magic",
         package / "tfcluster_magic",
-        ignore=shutil.ignore_patterns("labextension", "__pycache__"),
+        ignore=shutil.ignore_patterns("labextension"),
     )
     bracketed(package / "tfcluster_magic" / "locale" / "xx" / "LC_MESSAGES")
     outside = {}
