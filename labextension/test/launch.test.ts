@@ -1,5 +1,5 @@
 import { describe, expect, it, vi } from 'vitest';
-import type { IPlan } from '../src/api/offer';
+import type { IPlan } from '../src/api/launchOptions';
 import { EMPTY, fieldsOf, type IDraft, launchOf } from '../src/launch/draft';
 import { LaunchModel } from '../src/launch/model';
 import {
@@ -7,9 +7,13 @@ import {
   durationOf,
   opened,
   restored
-} from '../src/launch/opening';
+} from '../src/launch/prefill';
 import { hindrance, marksOf } from '../src/launch/problems';
-import { joinWords, programOfCell, splitWords } from '../src/launch/words';
+import {
+  joinWords,
+  programOfCell,
+  splitWords
+} from '../src/launch/commandLine';
 import { OFFER, PLAN, serve } from './launching';
 import { trans } from './runs';
 

@@ -2,7 +2,7 @@
 import { ServerConnection, type ServiceManager } from '@jupyterlab/services';
 import { Signal } from '@lumino/signaling';
 import { ClustersModel } from '../src/api/clusters';
-import type { IField, IOffer, IPlan } from '../src/api/offer';
+import type { IField, IOffer, IPlan } from '../src/api/launchOptions';
 import { aRun, trans } from './runs';
 
 const BOTH = ['between-graph', 'in-graph'] as const;

@@ -1,9 +1,9 @@
 /** What only pods have, in the form. */
 import { describe, expect, it } from 'vitest';
 import type { Spec } from '../src/api/models';
-import type { IField, IOffer } from '../src/api/offer';
+import type { IField, IOffer } from '../src/api/launchOptions';
 import { EMPTY, launchOf } from '../src/launch/draft';
-import { draftOfSpec } from '../src/launch/opening';
+import { draftOfSpec } from '../src/launch/prefill';
 
 const field = (key: string, kind: IField['kind'], path: string): IField => ({
   key,

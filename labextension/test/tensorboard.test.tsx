@@ -7,7 +7,7 @@ import type { IBoard } from '../src/api/types';
 import { BoardModel } from '../src/tensorboard/model';
 import { Words } from '../src/tensorboard/notice';
 import { BoardWidget } from '../src/tensorboard/widget';
-import { argsOf, keyOf, titleOf, wishOf } from '../src/tensorboard/wish';
+import { argsOf, keyOf, titleOf, wishOf } from '../src/tensorboard/request';
 import { aRun, FakeServer, trans } from './runs';
 
 const OPEN = 'POST /tensorboards';

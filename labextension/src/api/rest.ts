@@ -7,7 +7,7 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 import type { TranslationBundle } from '@jupyterlab/translation';
-import type { IOffer, IPlan } from './offer';
+import type { IOffer, IPlan } from './launchOptions';
 import { problemOf, unreachable } from './problem';
 import type {
   IBoard,

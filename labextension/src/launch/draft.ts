@@ -6,9 +6,9 @@
  */
 import type { Mode } from '../api/models';
 import type { ILaunch } from '../api/types';
-import type { IField, IOffer } from '../api/offer';
+import type { IField, IOffer } from '../api/launchOptions';
 import { hasLines } from './pods';
-import { splitWords } from './words';
+import { splitWords } from './commandLine';
 
 export type ProgramSource = 'file' | 'cell' | 'url';
 

@@ -3,7 +3,7 @@
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
-import type { IField } from '../api/offer';
+import type { IField } from '../api/launchOptions';
 import { Sentence } from '../run/parts';
 import { defaultOf } from './draft';
 import type { LaunchModel } from './model';

@@ -14,7 +14,7 @@ import { ServerProblem } from '../api/problem';
 import * as rest from '../api/rest';
 import type { IRun } from '../api/types';
 import { IDraft, launchOf } from './draft';
-import { draftOfSpec, IPrefill, opened, restored } from './opening';
+import { draftOfSpec, IPrefill, opened, restored } from './prefill';
 import { isRefused } from './problems';
 import { ILaunchState, INITIAL } from './state';
 

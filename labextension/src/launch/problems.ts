@@ -2,10 +2,10 @@
  * What stands against a launch, by the input that it is about, and why the button does nothing. Pure.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
-import type { IField, IPlanProblem } from '../api/offer';
+import type { IField, IPlanProblem } from '../api/launchOptions';
 import { fieldsOf, kernelOf } from './draft';
 import type { ILaunchState } from './state';
-import { splitWords } from './words';
+import { splitWords } from './commandLine';
 
 /** A sentence at an input. What is only missing is no mistake until a launch was tried. */
 export interface IMark {

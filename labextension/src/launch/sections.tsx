@@ -2,7 +2,7 @@
  * What every launch may say beyond its program: how many tasks, how large, and within what limits.
  */
 import * as React from 'react';
-import type { IField, ILimit, IOffer } from '../api/offer';
+import type { IField, ILimit, IOffer } from '../api/launchOptions';
 import { fieldsOf, kernelOf } from './draft';
 import { attributes, IFormProps, Input, Marks, Row } from './fields';
 import { hasLines } from './pods';

@@ -1,5 +1,5 @@
 /** What a launch form knows: what is typed, what the server says to it, and what became of the launch. */
-import type { IOffer, IPlan } from '../api/offer';
+import type { IOffer, IPlan } from '../api/launchOptions';
 import type { ServerProblem } from '../api/problem';
 import type { IRun } from '../api/types';
 import { EMPTY, IDraft } from './draft';

@@ -13,7 +13,7 @@ import type { ITranslator, TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
 import type { Message } from '@lumino/messaging';
-import { nameOf } from '../api/listing';
+import { nameOf } from '../api/runs';
 import { clusterIcon } from '../icons';
 import { CommandIDs } from '../tokens';
 import { AskingAgain } from './again';
@@ -22,7 +22,7 @@ import type { ICellProgram } from './draft';
 import { LaunchForm } from './form';
 import { lineOf } from './line';
 import type { LaunchModel } from './model';
-import { programOfCell } from './words';
+import { programOfCell } from './commandLine';
 
 export interface ILaunchWidgetOptions {
   readonly model: LaunchModel;

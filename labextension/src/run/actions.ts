@@ -3,7 +3,7 @@
  */
 import type { CommandRegistry } from '@lumino/commands';
 import type { ReadonlyJSONObject } from '@lumino/coreutils';
-import { nameOf } from '../api/listing';
+import { nameOf } from '../api/runs';
 import type { IRun } from '../api/types';
 import { CommandIDs } from '../tokens';
 

@@ -11,7 +11,7 @@ import type { IClusters } from '../api/clusters';
 import { ServerProblem } from '../api/problem';
 import * as rest from '../api/rest';
 import type { IBoard } from '../api/types';
-import { IWish, resolved } from './wish';
+import { IWish, resolved } from './request';
 
 /** With a `url` one that is starting has its page already, whose data wait for it. */
 export type BoardState =

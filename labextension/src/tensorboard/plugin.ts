@@ -19,7 +19,7 @@ import { boardIcon } from '../icons';
 import { CommandIDs, DOMAIN, IClustersToken } from '../tokens';
 import { addFolderMenu } from './folder';
 import { BoardWidget, tabOf } from './widget';
-import { argsOf, IWish, keyOf, wishOf } from './wish';
+import { argsOf, IWish, keyOf, wishOf } from './request';
 
 type Tab = MainAreaWidget<BoardWidget>;
 

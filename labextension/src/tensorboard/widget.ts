@@ -13,7 +13,7 @@ import type { IClusters } from '../api/clusters';
 import { boardIcon } from '../icons';
 import { BoardModel, BoardState } from './model';
 import { Notice } from './notice';
-import { IWish, keyOf, titleOf } from './wish';
+import { IWish, keyOf, titleOf } from './request';
 
 /** What TensorBoard's page needs; its origin is ours, behind the server's sign-in. */
 const SANDBOX: IFrame.SandboxExceptions[] = [

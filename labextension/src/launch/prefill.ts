@@ -2,10 +2,10 @@
  * What a form begins with: the last launch, a program, a cell, or the wish of a run. Pure.
  */
 import type { Spec } from '../api/models';
-import type { IOffer } from '../api/offer';
+import type { IOffer } from '../api/launchOptions';
 import { EMPTY, IDraft } from './draft';
 import { typed } from './pods';
-import { joinWords } from './words';
+import { joinWords } from './commandLine';
 
 /** What a form may be opened with. */
 export interface IPrefill {

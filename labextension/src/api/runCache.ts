@@ -4,7 +4,7 @@
  * Promises that a run never comes back from its end, and that every new phase is told once. A name may be another run's
  * after a deletion: only the uid says which one it is. It asks nobody.
  */
-import { isActive, nameOf } from './listing';
+import { isActive, nameOf } from './runs';
 import type { ITransition } from './state';
 import type { IRun, IRunEvent, IRunList } from './types';
 
