@@ -5,7 +5,7 @@
  * is about that very run, not about another one that has its name by now. It owns no widget and never shows anything.
  */
 import { isSame } from './runCache';
-import { LiveRuns } from './runWatcher';
+import { RunWatcher } from './runWatcher';
 import { nameOf } from './runs';
 import * as rest from './rest';
 import type { IClusters } from './state';
@@ -15,9 +15,9 @@ export { isSame } from './runCache';
 export { isActive, listed, nameOf } from './runs';
 export type { IClusters, IClustersState, ITransition } from './state';
 
-export class ClustersModel extends LiveRuns implements IClusters {
+export class ClustersModel extends RunWatcher implements IClusters {
   async ensure(name: string): Promise<IRun> {
-    this._known.want(name);
+    this._cache.pin(name);
     return this.find(name) ?? this._answered(this._lookup.get(name));
   }
 
@@ -50,11 +50,11 @@ export class ClustersModel extends LiveRuns implements IClusters {
   }
 
   private async _ending<T>(run: IRun, ask: () => Promise<T>): Promise<T> {
-    this._known.ask(run);
+    this._cache.requestEnd(run);
     try {
       return await ask();
     } catch (error) {
-      this._known.unask(run);
+      this._cache.cancelEnd(run);
       throw error;
     }
   }

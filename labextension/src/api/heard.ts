@@ -1,37 +1,37 @@
 /**
- * Which of the server's events a page has heard: they are numbered, so that what is lost is noticed.
+ * The sequence numbers of the server's events, so that a lost event is noticed.
  *
- * A number that is left out is a loss; so is a list that knows of more than was heard, as where a proxy lets requests
- * through and no pushes. Pure bookkeeping: it asks nobody.
+ * A gap in the numbers is a loss; so is a list that includes later events than were received, as where a proxy lets
+ * requests through and no pushes. It asks nobody.
  */
 import type { IRunEvent, IRunList } from './types';
 
-/** `known`: a list that came before includes it; `missed`: so is this one, and others before it were lost. */
-export type Hearing = 'known' | 'next' | 'missed';
+/** `seen`: an earlier list includes the event; `gap`: it is new, and others before it were lost. */
+type EventOrder = 'seen' | 'next' | 'gap';
 
-export class Heard {
-  /** Whether the list knew of more than was heard, and nothing was heard since. */
-  get isDeaf(): boolean {
-    return this._isDeaf;
+export class EventSequence {
+  /** Whether a list included later events than were received, and none was received since. */
+  get isLagging(): boolean {
+    return this._isLagging;
   }
 
-  event({ stream, sequence }: IRunEvent): Hearing {
-    this._isDeaf = false;
+  receive({ stream, sequence }: IRunEvent): EventOrder {
+    this._isLagging = false;
     const isSame = stream === this._stream;
     if (isSame && sequence <= this._sequence) {
-      return 'known';
+      return 'seen';
     }
-    const isMissed = !isSame || sequence > this._sequence + 1;
+    const isGap = !isSame || sequence > this._sequence + 1;
     this._stream = stream;
     this._sequence = sequence;
-    return isMissed ? 'missed' : 'next';
+    return isGap ? 'gap' : 'next';
   }
 
-  /** Take a list; gives whether it knows of events that were lost. While it came, one may have been heard. */
-  list({ stream, sequence }: IRunList, isHearing: boolean): boolean {
+  /** Take a list and return whether it includes events that were lost; not if one was received while it came. */
+  receiveList({ stream, sequence }: IRunList, isReceiving: boolean): boolean {
     const isSame = stream === this._stream;
-    const isLost = isSame && sequence > this._sequence && !isHearing;
-    this._isDeaf ||= isLost;
+    const isLost = isSame && sequence > this._sequence && !isReceiving;
+    this._isLagging ||= isLost;
     this._stream = stream;
     this._sequence = isSame ? Math.max(sequence, this._sequence) : sequence;
     return isLost;
@@ -39,5 +39,5 @@ export class Heard {
 
   private _stream = '';
   private _sequence = 0;
-  private _isDeaf = false;
+  private _isLagging = false;
 }

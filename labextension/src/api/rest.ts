@@ -7,7 +7,7 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 import type { TranslationBundle } from '@jupyterlab/translation';
-import type { IOffer, IPlan } from './launchOptions';
+import type { ILaunchOptions, IPlan } from './launchOptions';
 import { problemOf, unreachable } from './problem';
 import type {
   IBoard,
@@ -114,7 +114,7 @@ export const launchRun = (caller: ICaller, launch: ILaunch): Promise<IRun> =>
   call(caller, 'clusters', 'POST', launch);
 
 /** What a launch may ask for, and what is free now. */
-export const getOffer = (caller: ICaller): Promise<IOffer> =>
+export const getLaunchOptions = (caller: ICaller): Promise<ILaunchOptions> =>
   call(caller, 'options');
 
 /** What a launch would make and what stands against it; makes nothing. */

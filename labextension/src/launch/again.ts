@@ -1,6 +1,6 @@
 /**
- * When a form that is refused asks again by itself: when it comes into sight, when its window does, and every few
- * seconds while somebody sees it. What it asks is the model's.
+ * Retries a refused form: when it comes into sight, when its window does, and every few seconds while it is seen.
+ * What is retried is the model's.
  */
 import type { IDisposable } from '@lumino/disposable';
 import { Poll } from '@lumino/polling';
@@ -8,7 +8,7 @@ import { Poll } from '@lumino/polling';
 /** Milliseconds; as often as a list of runs that is not sure of itself. */
 const FREQUENCY = { interval: 5_000, backoff: false, max: 5_000 };
 
-export class AskingAgain implements IDisposable {
+export class RetryPoll implements IDisposable {
   constructor(
     ask: () => Promise<void>,
     private readonly _isSeen: () => boolean

@@ -6,9 +6,9 @@
  */
 import type { Mode } from '../api/models';
 import type { ILaunch } from '../api/types';
-import type { IField, IOffer } from '../api/launchOptions';
+import type { IField, ILaunchOptions } from '../api/launchOptions';
 import { hasLines } from './pods';
-import { splitWords } from './commandLine';
+import { splitArguments } from './commandLine';
 
 export type ProgramSource = 'file' | 'cell' | 'url';
 
@@ -47,10 +47,10 @@ export const EMPTY: IDraft = {
 
 /** The fields that mean something for what is chosen. */
 export function fieldsOf(
-  offer: IOffer,
+  launchOptions: ILaunchOptions,
   draft: Pick<IDraft, 'mode' | 'values'>
 ): ReadonlyArray<IField> {
-  return offer.form.filter(
+  return launchOptions.form.filter(
     ({ modes, path }) =>
       modes.includes(draft.mode) &&
       (path[0] !== 'replicas' ||
@@ -61,9 +61,12 @@ export function fieldsOf(
 }
 
 /** The kernel whose Python is chosen; '' for one that is named by its path, and where tasks have none of a kernel. */
-export const kernelOf = (draft: IDraft, offer: IOffer): string =>
-  offer.kernelspecs.length
-    ? (draft.kernelspec ?? offer.defaults.kernelspec ?? '')
+export const kernelOf = (
+  draft: IDraft,
+  launchOptions: ILaunchOptions
+): string =>
+  launchOptions.kernelspecs.length
+    ? (draft.kernelspec ?? launchOptions.defaults.kernelspec ?? '')
     : '';
 
 /** The default of a field as text. */
@@ -71,12 +74,15 @@ export const defaultOf = (field: IField, mode: Mode): string =>
   field.default[mode] ?? '';
 
 /** The launch that a draft asks for: only what differs from the defaults. */
-export function launchOf(draft: IDraft, offer: IOffer): ILaunch {
+export function launchOf(
+  draft: IDraft,
+  launchOptions: ILaunchOptions
+): ILaunch {
   const { mode } = draft;
   const options: Record<string, unknown> = {};
-  for (const field of fieldsOf(offer, draft)) {
+  for (const field of fieldsOf(launchOptions, draft)) {
     const value = field.key === 'mode' ? mode : draft.values[field.key];
-    if (field.key === 'python' && kernelOf(draft, offer) !== '') {
+    if (field.key === 'python' && kernelOf(draft, launchOptions) !== '') {
       continue;
     }
     const said = typeof value === 'string' ? value.trim() : value;
@@ -88,13 +94,13 @@ export function launchOf(draft: IDraft, offer: IOffer): ILaunch {
     ...(mode === 'between-graph' && programOf(draft)),
     ...(draft.name.trim() && { name: draft.name.trim() }),
     ...(draft.kernelspec &&
-      kernelOf(draft, offer) && { kernelspec: draft.kernelspec }),
+      kernelOf(draft, launchOptions) && { kernelspec: draft.kernelspec }),
     options
   };
 }
 
 function programOf(draft: IDraft): ILaunch {
-  const words = splitWords(draft.arguments) ?? [];
+  const words = splitArguments(draft.arguments) ?? [];
   const told = words.length ? { arguments: words } : {};
   if (draft.source === 'cell') {
     return draft.cell

@@ -13,11 +13,11 @@ export async function lineOf(
   { state, clusters }: LaunchModel,
   notebook?: string
 ): Promise<string> {
-  const { draft, offer, plan, current } = state;
-  if (!offer) {
-    throw new Error('no offer'); // there is no line to be asked for yet
+  const { draft, launchOptions, plan, current } = state;
+  if (!launchOptions) {
+    throw new Error('no launch options'); // there is no line to be asked for yet
   }
-  const launch = launchOf(draft, offer);
+  const launch = launchOf(draft, launchOptions);
   const known = plan && current && notebook === undefined;
   const { line } = known
     ? plan

@@ -1,5 +1,5 @@
 /** What a launch form knows: what is typed, what the server says to it, and what became of the launch. */
-import type { IOffer, IPlan } from '../api/launchOptions';
+import type { ILaunchOptions, IPlan } from '../api/launchOptions';
 import type { ServerProblem } from '../api/problem';
 import type { IRun } from '../api/types';
 import { EMPTY, IDraft } from './draft';
@@ -7,7 +7,7 @@ import { EMPTY, IDraft } from './draft';
 export interface ILaunchState {
   readonly draft: IDraft;
   /** What there is to choose from; null until the server has said so. */
-  readonly offer: IOffer | null;
+  readonly launchOptions: ILaunchOptions | null;
   readonly plan: IPlan | null;
   /** Whether the plan is one for what is typed now. */
   readonly current: boolean;
@@ -22,7 +22,7 @@ export interface ILaunchState {
 
 export const INITIAL: ILaunchState = {
   draft: EMPTY,
-  offer: null,
+  launchOptions: null,
   plan: null,
   current: false,
   away: null,

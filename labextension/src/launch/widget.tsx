@@ -16,7 +16,7 @@ import type { Message } from '@lumino/messaging';
 import { nameOf } from '../api/runs';
 import { clusterIcon } from '../icons';
 import { CommandIDs } from '../tokens';
-import { AskingAgain } from './again';
+import { RetryPoll } from './again';
 import { copyOnceMade } from './clipboard';
 import type { ICellProgram } from './draft';
 import { LaunchForm } from './form';
@@ -39,8 +39,8 @@ export class LaunchContent extends ReactWidget {
     super();
     this.addClass('tfc-Launch');
     this.node.tabIndex = -1;
-    this._again = new AskingAgain(
-      () => this.model.again(),
+    this._retryPoll = new RetryPoll(
+      () => this.model.retryRefused(),
       () => this.isVisible
     );
   }
@@ -50,7 +50,7 @@ export class LaunchContent extends ReactWidget {
   }
 
   override dispose(): void {
-    this._again.dispose();
+    this._retryPoll.dispose();
     this.model.dispose();
     super.dispose();
   }
@@ -70,7 +70,7 @@ export class LaunchContent extends ReactWidget {
   /** What was refused before another tab was looked at may be allowed by now. */
   protected override onAfterShow(message: Message): void {
     super.onAfterShow(message);
-    this._again.now();
+    this._retryPoll.now();
   }
 
   protected override render(): React.JSX.Element {
@@ -96,7 +96,7 @@ export class LaunchContent extends ReactWidget {
   }
 
   private _entered = false;
-  private readonly _again: AskingAgain;
+  private readonly _retryPoll: RetryPoll;
 
   private async _browse(): Promise<string | null> {
     const { documents, translator, trans } = this._options;
