@@ -2,7 +2,8 @@
 
 import { drawChips, drawColumns, drawPlace } from './columns.js';
 import { LIMIT, drawRows, follow } from './table.js';
-import { openLog } from './leaks.js';
+import './leaks.js';
+import { openLog } from './tasklog.js';
 import { age, ask, at, make, memory, tasksOf } from './shared.js';
 
 const COLUMNS = [
