@@ -4,15 +4,13 @@
  * Promises that every view shows the same, and what a verb changed as soon as the server has answered. A verb on a run
  * is about that very run, not about another one that has its name by now. It owns no widget and never shows anything.
  */
-import { isSame } from './runCache';
 import { RunWatcher } from './runWatcher';
-import { nameOf } from './runs';
+import { isSame, nameOf } from './runs';
 import * as rest from './rest';
 import type { IClusters } from './state';
 import type { ILaunch, IRerun, IRun, IRunDetails } from './types';
 
-export { isSame } from './runCache';
-export { isActive, listed, nameOf } from './runs';
+export { isActive, isSame, listed, nameOf } from './runs';
 export type { IClusters, IClustersState, ITransition } from './state';
 
 export class ClustersModel extends RunWatcher implements IClusters {

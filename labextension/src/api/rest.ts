@@ -6,7 +6,11 @@
  */
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
-import type { TranslationBundle } from '@jupyterlab/translation';
+import {
+  type ITranslator,
+  nullTranslator,
+  type TranslationBundle
+} from '@jupyterlab/translation';
 import type { ILaunchOptions, IPlan } from './launchOptions';
 import { problemOf, unreachable } from './problem';
 import type {
@@ -30,6 +34,13 @@ export interface ICaller {
   readonly settings: ServerConnection.ISettings;
   readonly trans: TranslationBundle;
   readonly language: string;
+}
+
+/** The language that JupyterLab shows, as HTTP names it; English where JupyterLab does not say. */
+export function languageOf(translator: ITranslator | null): string {
+  // JupyterLab 4.2 without a language pack has none, whatever its types say.
+  const code: string | undefined = (translator ?? nullTranslator).languageCode;
+  return !code || code === 'default' ? 'en' : code.replace('_', '-');
 }
 
 /**

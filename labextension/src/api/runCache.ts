@@ -4,15 +4,9 @@
  * Promises that a run never comes back from its end, and that every new phase is told once. A name may be another run's
  * after a deletion: only the uid says which one it is. It asks nobody.
  */
-import { isActive, nameOf } from './runs';
+import { isActive, isSame, nameOf, uidOf } from './runs';
 import type { ITransition } from './state';
 import type { IRun, IRunEvent, IRunList } from './types';
-
-export const uidOf = (run: IRun): string => run.cluster.metadata.uid;
-
-/** Whether both are the same run, at whatever times; another run may have the name. */
-export const isSame = (run: IRun, other: IRun | undefined): boolean =>
-  other !== undefined && uidOf(run) === uidOf(other);
 
 export class RunCache {
   constructor(private readonly _notify: (transition: ITransition) => void) {}

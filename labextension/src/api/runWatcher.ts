@@ -7,7 +7,6 @@
 import { Event, ServiceManager } from '@jupyterlab/services';
 import { Poll, Throttler } from '@lumino/polling';
 import { ISignal, Signal } from '@lumino/signaling';
-import { EventSequence } from './heard';
 import { RunCache } from './runCache';
 import { listed, nameOf } from './runs';
 import { isMissing, Lookup } from './lookup';
@@ -244,4 +243,46 @@ export abstract class RunWatcher {
   private readonly _notify: Throttler;
   private readonly _changed = new Signal<this, IClustersState>(this);
   private readonly _transitioned = new Signal<this, ITransition>(this);
+}
+
+/** `seen`: an earlier list includes the event; `gap`: it is new, and others before it were lost. */
+type EventOrder = 'seen' | 'next' | 'gap';
+
+/**
+ * The sequence numbers of the server's events, so that a lost event is noticed.
+ *
+ * A gap in the numbers is a loss; so is a list that includes later events than were received, as where a proxy lets
+ * requests through and no pushes. It asks nobody.
+ */
+class EventSequence {
+  /** Whether a list included later events than were received, and none was received since. */
+  get isLagging(): boolean {
+    return this._isLagging;
+  }
+
+  receive({ stream, sequence }: IRunEvent): EventOrder {
+    this._isLagging = false;
+    const isSame = stream === this._stream;
+    if (isSame && sequence <= this._sequence) {
+      return 'seen';
+    }
+    const isGap = !isSame || sequence > this._sequence + 1;
+    this._stream = stream;
+    this._sequence = sequence;
+    return isGap ? 'gap' : 'next';
+  }
+
+  /** Take a list and return whether it includes events that were lost; not if one was received while it came. */
+  receiveList({ stream, sequence }: IRunList, isReceiving: boolean): boolean {
+    const isSame = stream === this._stream;
+    const isLost = isSame && sequence > this._sequence && !isReceiving;
+    this._isLagging ||= isLost;
+    this._stream = stream;
+    this._sequence = isSame ? Math.max(sequence, this._sequence) : sequence;
+    return isLost;
+  }
+
+  private _stream = '';
+  private _sequence = 0;
+  private _isLagging = false;
 }

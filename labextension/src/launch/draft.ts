@@ -1,12 +1,13 @@
 /**
- * What is typed into the form, and the launch that it asks for. Pure.
+ * What is typed into the form, the state around it, and the launch that it asks for. Pure.
  *
  * Values are kept as they were typed, also those that do not apply at the moment: switching the mode
  * there and back loses nothing.
  */
 import type { Mode } from '../api/models';
-import type { ILaunch } from '../api/types';
-import type { IField, ILaunchOptions } from '../api/launchOptions';
+import type { ServerProblem } from '../api/problem';
+import type { ILaunch, IRun } from '../api/types';
+import type { IField, ILaunchOptions, IPlan } from '../api/launchOptions';
 import { hasLines } from './pods';
 import { splitArguments } from './commandLine';
 
@@ -43,6 +44,35 @@ export const EMPTY: IDraft = {
   name: '',
   kernelspec: null,
   values: {}
+};
+
+/** The state of a launch form: what is typed, what the server says to it, and what became of the launch. */
+export interface ILaunchState {
+  readonly draft: IDraft;
+  /** What there is to choose from; null until the server has said so. */
+  readonly launchOptions: ILaunchOptions | null;
+  readonly plan: IPlan | null;
+  /** Whether the plan is one for what is typed now. */
+  readonly current: boolean;
+  /** Why the server says nothing; what is typed stays. */
+  readonly away: ServerProblem | null;
+  readonly launching: boolean;
+  readonly refusal: ServerProblem | null;
+  readonly launched: IRun | null;
+  /** Whether a launch was tried, so that what is missing is now wrong. */
+  readonly tried: boolean;
+}
+
+export const INITIAL: ILaunchState = {
+  draft: EMPTY,
+  launchOptions: null,
+  plan: null,
+  current: false,
+  away: null,
+  launching: false,
+  refusal: null,
+  launched: null,
+  tried: false
 };
 
 /** The fields that mean something for what is chosen. */

@@ -7,7 +7,7 @@ import type { IField } from '../api/launchOptions';
 import { Sentence } from '../run/parts';
 import { defaultOf } from './draft';
 import type { LaunchModel } from './model';
-import type { ILaunchState } from './state';
+import type { ILaunchState } from './draft';
 import { hasLines } from './pods';
 import type { IMark } from './problems';
 

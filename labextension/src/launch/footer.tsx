@@ -3,8 +3,7 @@
  */
 import type { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
-import { isSame } from '../api/runCache';
-import { isActive, nameOf } from '../api/runs';
+import { isActive, nameOf, isSame } from '../api/runs';
 import type { IRun } from '../api/types';
 import { PhaseBadge, Sentence } from '../run/parts';
 import { RunActions } from '../run/RunActions';

@@ -13,10 +13,9 @@ import { IClusters, isActive, nameOf } from '../api/clusters';
 import { ServerProblem } from '../api/problem';
 import * as rest from '../api/rest';
 import type { IRun } from '../api/types';
-import { IDraft, launchOf } from './draft';
+import { folderOf, IDraft, ILaunchState, INITIAL, launchOf } from './draft';
 import { draftOfSpec, IPrefill, opened, restored } from './prefill';
 import { isRefused } from './problems';
-import { ILaunchState, INITIAL } from './state';
 
 const KEY = 'tfcluster-labextension:launch';
 /** Milliseconds without a key after which the server is asked. */
@@ -136,6 +135,26 @@ export class LaunchModel implements IDisposable {
       void this._plan();
       return null;
     }
+  }
+
+  /**
+   * The line of a notebook that launches what is typed now, with the cell below it where that is the program; `notebook`:
+   * as from the folder of this one. Never of fewer keys than were pressed: where the plan is older, the server is asked.
+   */
+  async line(notebook?: string): Promise<string> {
+    const { draft, launchOptions, plan, current } = this._state;
+    if (!launchOptions) {
+      throw new Error('no launch options'); // there is no line to be asked for yet
+    }
+    const launch = launchOf(draft, launchOptions);
+    const known = plan && current && notebook === undefined;
+    const { line } = known
+      ? plan
+      : await rest.planLaunch(this.clusters.caller, {
+          ...launch,
+          ...(notebook !== undefined && { folder: folderOf(notebook) })
+        });
+    return launch.cell === undefined ? line : `${line}\n${launch.cell}`;
   }
 
   /** What is missing counts as wrong from now on. */

@@ -4,7 +4,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { IField, IPlanProblem } from '../api/launchOptions';
 import { fieldsOf, kernelOf } from './draft';
-import type { ILaunchState } from './state';
+import type { ILaunchState } from './draft';
 import { splitArguments } from './commandLine';
 
 /** A sentence at an input. What is only missing is no mistake until a launch was tried. */

@@ -1,5 +1,5 @@
 /**
- * The model of all runs, as React sees it.
+ * The model of all runs and the clock, as React sees them.
  */
 import { useCallback, useSyncExternalStore } from 'react';
 import type { IClusters, IClustersState } from '../api/clusters';
@@ -23,3 +23,41 @@ export const useClusters = (model: IClusters): IClustersState =>
 /** One run as it is now; undefined when there is none of this name. */
 export const useRun = (model: IClusters, name: string): IRun | undefined =>
   useModel(model, () => model.find(name));
+
+const BEAT = 1000;
+
+/** One clock for all texts that age: it beats once a second while somebody looks, else not at all. */
+class Ticker {
+  /** Milliseconds since 1970, as of the last beat. */
+  now = Date.now();
+
+  readonly subscribe = (listener: () => void): (() => void) => {
+    if (this._listeners.size === 0) {
+      this.now = Date.now();
+      this._timer = setInterval(() => this._beat(), BEAT);
+    }
+    this._listeners.add(listener);
+    return () => {
+      this._listeners.delete(listener);
+      if (this._listeners.size === 0) {
+        clearInterval(this._timer);
+      }
+    };
+  };
+
+  private _beat(): void {
+    this.now = Date.now();
+    for (const listener of this._listeners) {
+      listener();
+    }
+  }
+
+  private readonly _listeners = new Set<() => void>();
+  private _timer: ReturnType<typeof setInterval> | undefined;
+}
+
+const ticker = new Ticker();
+
+/** What `text` says about now; the component is drawn again only when that changes. */
+export const useTicking = (text: (now: number) => string): string =>
+  useSyncExternalStore(ticker.subscribe, () => text(ticker.now));
