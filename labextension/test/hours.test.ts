@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { IRun } from '../src/api/types';
-import { heldHours } from '../src/run/hours';
+import { heldHours } from '../src/run/words';
 import { timeWords } from '../src/run/words';
 import { aRun, trans } from './runs';
 

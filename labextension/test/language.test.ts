@@ -1,6 +1,6 @@
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { describe, expect, it } from 'vitest';
-import { languageOf } from '../src/api/language';
+import { languageOf } from '../src/api/rest';
 
 const speaking = (languageCode: string | undefined): ITranslator =>
   ({ ...nullTranslator, languageCode }) as ITranslator;

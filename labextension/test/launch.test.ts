@@ -1,5 +1,5 @@
 import { describe, expect, it, vi } from 'vitest';
-import type { IPlan } from '../src/api/offer';
+import type { IPlan } from '../src/api/launchOptions';
 import { EMPTY, fieldsOf, type IDraft, launchOf } from '../src/launch/draft';
 import { LaunchModel } from '../src/launch/model';
 import {
@@ -7,10 +7,14 @@ import {
   durationOf,
   opened,
   restored
-} from '../src/launch/opening';
+} from '../src/launch/prefill';
 import { hindrance, marksOf } from '../src/launch/problems';
-import { joinWords, programOfCell, splitWords } from '../src/launch/words';
-import { OFFER, PLAN, serve } from './launching';
+import {
+  joinArguments,
+  programOfCell,
+  splitArguments
+} from '../src/launch/commandLine';
+import { LAUNCH_OPTIONS, PLAN, serve } from './launching';
 import { trans } from './runs';
 
 const draft = (change: Partial<IDraft>): IDraft => ({ ...EMPTY, ...change });
@@ -22,16 +26,16 @@ describe('the arguments of a program', () => {
     [`a "b \\" c" 'd "e' f\\ g ''`, ['a', 'b " c', 'd "e', 'f g', '']],
     [`it"'"s`, ["it's"]]
   ])('are split as a shell does: %s', (line, words) => {
-    expect(splitWords(line)).toEqual(words);
+    expect(splitArguments(line)).toEqual(words);
   });
 
   it('have no words while a quote is open', () => {
-    expect(splitWords("--name 'x")).toBeNull();
+    expect(splitArguments("--name 'x")).toBeNull();
   });
 
   it('are the same after they were joined and split', () => {
     const words = ['', "it's", 'a b', '"', '\\', '--x=1', '$HOME', '*', 'é'];
-    expect(splitWords(joinWords(words))).toEqual(words);
+    expect(splitArguments(joinArguments(words))).toEqual(words);
   });
 
   it('begin below the line of the magic', () => {
@@ -46,7 +50,10 @@ describe('the launch that a draft asks for', () => {
   it('says only what differs from the defaults', () => {
     const values = { workers: ' 2 ', memory: ' 2Gi ', env: 'A=b\n\n C=d e ' };
     expect(
-      launchOf(draft({ program: ' train.py ', name: ' x ', values }), OFFER)
+      launchOf(
+        draft({ program: ' train.py ', name: ' x ', values }),
+        LAUNCH_OPTIONS
+      )
     ).toEqual({
       program: 'train.py',
       name: 'x',
@@ -61,10 +68,12 @@ describe('the launch that a draft asks for', () => {
       arguments: '1',
       values: { chief: true, idle_timeout: '2h' }
     });
-    expect(launchOf(both, OFFER)).toEqual({
+    expect(launchOf(both, LAUNCH_OPTIONS)).toEqual({
       options: { mode: 'in-graph', idle_timeout: '2h' }
     });
-    expect(launchOf({ ...both, mode: 'between-graph' }, OFFER)).toEqual({
+    expect(
+      launchOf({ ...both, mode: 'between-graph' }, LAUNCH_OPTIONS)
+    ).toEqual({
       program: 'train.py',
       arguments: ['1'],
       options: { chief: true }
@@ -74,25 +83,27 @@ describe('the launch that a draft asks for', () => {
   it('runs a cell in the folder of its notebook', () => {
     const cell = { text: 'x', notebook: 'a/b/n.ipynb' };
     expect(
-      launchOf(draft({ source: 'cell', cell, program: 'p.py' }), OFFER)
+      launchOf(draft({ source: 'cell', cell, program: 'p.py' }), LAUNCH_OPTIONS)
     ).toEqual({ cell: 'x', folder: 'a/b', options: {} });
   });
 
   it('names a Python only where no kernel is chosen', () => {
     const values = { python: '/x/python' };
-    expect(launchOf(draft({ values }), OFFER).options).toEqual({});
-    expect(launchOf(draft({ values, kernelspec: 'py' }), OFFER)).toEqual({
+    expect(launchOf(draft({ values }), LAUNCH_OPTIONS).options).toEqual({});
+    expect(
+      launchOf(draft({ values, kernelspec: 'py' }), LAUNCH_OPTIONS)
+    ).toEqual({
       kernelspec: 'py',
       options: {}
     });
-    expect(launchOf(draft({ values, kernelspec: '' }), OFFER).options).toEqual(
-      values
-    );
+    expect(
+      launchOf(draft({ values, kernelspec: '' }), LAUNCH_OPTIONS).options
+    ).toEqual(values);
   });
 
   it('asks for the size of a chief only where there is one', () => {
     const keys = (values: IDraft['values']): string[] =>
-      fieldsOf(OFFER, draft({ values })).map(({ key }) => key);
+      fieldsOf(LAUNCH_OPTIONS, draft({ values })).map(({ key }) => key);
     expect(keys({})).not.toContain('chief_memory');
     expect(keys({ chief: true })).toContain('chief_memory');
   });
@@ -123,7 +134,7 @@ describe('what a form begins with', () => {
     expect(opened(last, { mode: 'in-graph' })).toEqual({ mode: 'in-graph' });
   });
 
-  it('is the wish of a run', () => {
+  it('is the spec of a run', () => {
     const spec = {
       replicas: { worker: { count: 3 }, chief: { count: 1 } },
       env: { A: 'b' },
@@ -140,9 +151,9 @@ describe('what a form begins with', () => {
     const made = draftOfSpec(
       { ...spec, program: { ...spec.program, arguments: ['a b'] } },
       'digits',
-      OFFER
+      LAUNCH_OPTIONS
     );
-    expect(launchOf(made, OFFER)).toEqual({
+    expect(launchOf(made, LAUNCH_OPTIONS)).toEqual({
       program: '/w/train.py',
       name: 'digits',
       arguments: ['a b'],
@@ -171,7 +182,7 @@ describe('what stands against a launch', () => {
   });
   const state = (problems: IPlan['problems'], change = {}) => ({
     draft: EMPTY,
-    offer: OFFER,
+    launchOptions: LAUNCH_OPTIONS,
     plan: { ...PLAN, problems },
     current: true,
     away: null,

@@ -2,7 +2,7 @@
 import { ServerConnection, type ServiceManager } from '@jupyterlab/services';
 import { Signal } from '@lumino/signaling';
 import { ClustersModel } from '../src/api/clusters';
-import type { IField, IOffer, IPlan } from '../src/api/offer';
+import type { IField, ILaunchOptions, IPlan } from '../src/api/launchOptions';
 import { aRun, trans } from './runs';
 
 const BOTH = ['between-graph', 'in-graph'] as const;
@@ -25,7 +25,7 @@ const field = (
   ...more
 });
 const default2 = { 'between-graph': '2', 'in-graph': '2' };
-export const OFFER: IOffer = {
+export const LAUNCH_OPTIONS: ILaunchOptions = {
   options: {
     backend: 'local',
     cpu: { total: 2, free: 2 },
@@ -88,7 +88,7 @@ export function serve(
         return plan((await request.json()) as { name?: string });
       }
       if (path === '/options') {
-        return json(OFFER);
+        return json(LAUNCH_OPTIONS);
       }
       return request.method === 'POST' ? launch() : json({}, 404);
     }

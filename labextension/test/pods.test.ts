@@ -1,9 +1,9 @@
 /** What only pods have, in the form. */
 import { describe, expect, it } from 'vitest';
 import type { Spec } from '../src/api/models';
-import type { IField, IOffer } from '../src/api/offer';
+import type { IField, ILaunchOptions } from '../src/api/launchOptions';
 import { EMPTY, launchOf } from '../src/launch/draft';
-import { draftOfSpec } from '../src/launch/opening';
+import { draftOfSpec } from '../src/launch/prefill';
 
 const field = (key: string, kind: IField['kind'], path: string): IField => ({
   key,
@@ -17,7 +17,7 @@ const field = (key: string, kind: IField['kind'], path: string): IField => ({
   default: {},
   words: []
 });
-const OFFER: IOffer = {
+const LAUNCH_OPTIONS: ILaunchOptions = {
   options: {
     backend: 'local',
     cpu: { total: 2, free: 2 },
@@ -44,7 +44,7 @@ describe('what only pods have', () => {
       data_claim: '10Gi',
       secret: '  '
     };
-    expect(launchOf({ ...EMPTY, values }, OFFER).options).toEqual({
+    expect(launchOf({ ...EMPTY, values }, LAUNCH_OPTIONS).options).toEqual({
       image: 'registry:5000/tf:1',
       volume: ['images:/mnt/images:ro', 'old/sub:/mnt/old'],
       data_claim: '10Gi'
@@ -66,7 +66,7 @@ describe('what only pods have', () => {
         dataClaim: { size: '10Gi', storageClass: 'shared' }
       }
     };
-    expect(draftOfSpec(spec, 'digits', OFFER).values).toEqual({
+    expect(draftOfSpec(spec, 'digits', LAUNCH_OPTIONS).values).toEqual({
       image: 'tf:1',
       image_pull_secret: 'registry',
       volume: 'images:/mnt/images:ro\nold/a/b:/mnt/old',
@@ -77,8 +77,8 @@ describe('what only pods have', () => {
   });
 
   it('is absent from the form of a run that asked for none', () => {
-    expect(draftOfSpec({ mode: 'in-graph' }, 'digits', OFFER).values).toEqual(
-      {}
-    );
+    expect(
+      draftOfSpec({ mode: 'in-graph' }, 'digits', LAUNCH_OPTIONS).values
+    ).toEqual({});
   });
 });

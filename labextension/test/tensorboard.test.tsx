@@ -7,7 +7,7 @@ import type { IBoard } from '../src/api/types';
 import { BoardModel } from '../src/tensorboard/model';
 import { Words } from '../src/tensorboard/notice';
 import { BoardWidget } from '../src/tensorboard/widget';
-import { argsOf, keyOf, titleOf, wishOf } from '../src/tensorboard/wish';
+import { argsOf, keyOf, titleOf, requestOf } from '../src/tensorboard/request';
 import { aRun, FakeServer, trans } from './runs';
 
 const OPEN = 'POST /tensorboards';
@@ -47,22 +47,22 @@ test.each([
     { refs: [1, ''], name: 2, folder: [] },
     { refs: [], folder: null }
   ]
-])('the arguments %j ask for %j', (args, wish) => {
-  expect(wishOf(args)).toEqual(wish);
-  expect(wishOf(argsOf(wish))).toEqual(wish);
+])('the arguments %j ask for %j', (args, request) => {
+  expect(requestOf(args)).toEqual(request);
+  expect(requestOf(argsOf(request))).toEqual(request);
 });
 
 test('the order of runs makes no other tab, and a folder is no run of its name', () => {
-  expect(keyOf(wishOf({ refs: ['b', 'a'] }))).toBe(
-    keyOf(wishOf({ refs: ['a', 'b'] }))
+  expect(keyOf(requestOf({ refs: ['b', 'a'] }))).toBe(
+    keyOf(requestOf({ refs: ['a', 'b'] }))
   );
   const keys = [{}, { folder: '' }, { folder: 'a' }, { name: 'a' }];
-  expect(new Set(keys.map(args => keyOf(wishOf(args)))).size).toBe(4);
+  expect(new Set(keys.map(args => keyOf(requestOf(args)))).size).toBe(4);
 });
 
 test('a tab is named by its runs, or by its folder', () => {
   const title = (args: Record<string, string>): string =>
-    titleOf(wishOf(args), trans);
+    titleOf(requestOf(args), trans);
   expect(title({ name: 'digits-2' })).toBe('TensorBoard of digits-2');
   expect(title({ folder: 'log/deep/' })).toBe('TensorBoard of deep');
   expect(title({})).toBe('TensorBoard of all runs');
@@ -70,7 +70,7 @@ test('a tab is named by its runs, or by its folder', () => {
 
 test('a board that is opened has its address below the base URL, and the names of the server', async () => {
   const server = serverWithBoard();
-  const model = new BoardModel(server.model, wishOf({ name: 'digits' }));
+  const model = new BoardModel(server.model, requestOf({ name: 'digits' }));
   const kinds: string[] = [];
   model.changed.connect((_, state) => kinds.push(state.kind));
   await model.open();
@@ -78,7 +78,7 @@ test('a board that is opened has its address below the base URL, and the names o
   expect(model.state).toMatchObject({
     url: 'http://server/a/b/tfcluster/tensorboard/0123456789abcdef/'
   });
-  expect(model.wish.refs).toEqual(['digits-2']);
+  expect(model.request.refs).toEqual(['digits-2']);
   await model.stop();
   expect(model.state.kind).toBe('stopped');
   expect(server.requests).toEqual([OPEN, `DELETE /tensorboards/${BOARD.id}`]);
@@ -86,7 +86,7 @@ test('a board that is opened has its address below the base URL, and the names o
 
 test('a page that its board still starts for has its address before, and the reason of a start that fails', async () => {
   const server = serverWithBoard();
-  const model = new BoardModel(server.model, wishOf({ name: 'digits' }));
+  const model = new BoardModel(server.model, requestOf({ name: 'digits' }));
   const states: unknown[] = [];
   model.changed.connect((_, { kind, ...more }) =>
     states.push([kind, 'url' in more])
@@ -122,8 +122,8 @@ test('a page that does not even load is let go while its board still starts', as
     return new Response(JSON.stringify(early), { status: 202 });
   };
   vi.useFakeTimers({ toFake: ['setTimeout'] });
-  const wish = wishOf({ name: 'digits' });
-  const tab = new BoardWidget(server.model, wish, trans, Promise.resolve());
+  const request = requestOf({ name: 'digits' });
+  const tab = new BoardWidget(server.model, request, trans, Promise.resolve());
   const pages = (): number => tab.node.querySelectorAll('iframe').length;
   void tab.model.open();
   await vi.waitFor(() => expect(pages()).toBe(1));
@@ -136,7 +136,7 @@ test('a tab whose server was away asks again when it is back, a refused one does
   const server = serverWithBoard();
   const asked = (): number =>
     server.requests.filter(request => request === OPEN).length;
-  const model = new BoardModel(server.model, wishOf({}));
+  const model = new BoardModel(server.model, requestOf({}));
   server.status = 500;
   await model.open();
   server.status = 200;
@@ -155,7 +155,7 @@ test('a tab whose backend was away asks again once it is back, and only once', a
   const server = serverWithBoard();
   server.runs = [aRun('digits')];
   await server.model.refresh();
-  const model = new BoardModel(server.model, wishOf({}));
+  const model = new BoardModel(server.model, requestOf({}));
   const asked = (): number =>
     server.requests.filter(request => request === OPEN).length;
   server.status = 503;

@@ -4,20 +4,18 @@
  * Promises that every view shows the same, and what a verb changed as soon as the server has answered. A verb on a run
  * is about that very run, not about another one that has its name by now. It owns no widget and never shows anything.
  */
-import { isSame } from './known';
-import { LiveRuns } from './live';
-import { nameOf } from './listing';
+import { RunWatcher } from './runWatcher';
+import { isSame, nameOf } from './runs';
 import * as rest from './rest';
 import type { IClusters } from './state';
 import type { ILaunch, IRerun, IRun, IRunDetails } from './types';
 
-export { isSame } from './known';
-export { isActive, listed, nameOf } from './listing';
+export { isActive, isSame, listed, nameOf } from './runs';
 export type { IClusters, IClustersState, ITransition } from './state';
 
-export class ClustersModel extends LiveRuns implements IClusters {
+export class ClustersModel extends RunWatcher implements IClusters {
   async ensure(name: string): Promise<IRun> {
-    this._known.want(name);
+    this._cache.pin(name);
     return this.find(name) ?? this._answered(this._lookup.get(name));
   }
 
@@ -50,11 +48,11 @@ export class ClustersModel extends LiveRuns implements IClusters {
   }
 
   private async _ending<T>(run: IRun, ask: () => Promise<T>): Promise<T> {
-    this._known.ask(run);
+    this._cache.requestEnd(run);
     try {
       return await ask();
     } catch (error) {
-      this._known.unask(run);
+      this._cache.cancelEnd(run);
       throw error;
     }
   }

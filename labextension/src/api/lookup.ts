@@ -4,7 +4,7 @@
  * A notebook with fifty outputs of old runs must not make fifty requests when it is opened.
  */
 import { PromiseDelegate } from '@lumino/coreutils';
-import { nameOf } from './listing';
+import { nameOf } from './runs';
 import { ServerProblem } from './problem';
 import * as rest from './rest';
 import type { IRun } from './types';

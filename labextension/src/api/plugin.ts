@@ -8,7 +8,7 @@ import {
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { DOMAIN, IClustersToken } from '../tokens';
 import { ClustersModel, IClusters } from './clusters';
-import { languageOf } from './language';
+import { languageOf } from './rest';
 
 export const clustersPlugin: JupyterFrontEndPlugin<IClusters> = {
   id: 'tfcluster-labextension:clusters',

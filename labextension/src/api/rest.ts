@@ -6,8 +6,12 @@
  */
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
-import type { TranslationBundle } from '@jupyterlab/translation';
-import type { IOffer, IPlan } from './offer';
+import {
+  type ITranslator,
+  nullTranslator,
+  type TranslationBundle
+} from '@jupyterlab/translation';
+import type { ILaunchOptions, IPlan } from './launchOptions';
 import { problemOf, unreachable } from './problem';
 import type {
   IBoard,
@@ -30,6 +34,13 @@ export interface ICaller {
   readonly settings: ServerConnection.ISettings;
   readonly trans: TranslationBundle;
   readonly language: string;
+}
+
+/** The language that JupyterLab shows, as HTTP names it; English where JupyterLab does not say. */
+export function languageOf(translator: ITranslator | null): string {
+  // JupyterLab 4.2 without a language pack has none, whatever its types say.
+  const code: string | undefined = (translator ?? nullTranslator).languageCode;
+  return !code || code === 'default' ? 'en' : code.replace('_', '-');
 }
 
 /**
@@ -114,7 +125,7 @@ export const launchRun = (caller: ICaller, launch: ILaunch): Promise<IRun> =>
   call(caller, 'clusters', 'POST', launch);
 
 /** What a launch may ask for, and what is free now. */
-export const getOffer = (caller: ICaller): Promise<IOffer> =>
+export const getLaunchOptions = (caller: ICaller): Promise<ILaunchOptions> =>
   call(caller, 'options');
 
 /** What a launch would make and what stands against it; makes nothing. */

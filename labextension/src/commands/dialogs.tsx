@@ -10,7 +10,7 @@ import * as React from 'react';
 import { isActive, isSame, nameOf, type IClusters } from '../api/clusters';
 import type { IRun } from '../api/types';
 import { Sentence } from '../run/parts';
-import { useRun } from '../run/useRun';
+import { useRun } from '../run/hooks';
 import { duration } from '../run/quantities';
 
 interface IQuestion {

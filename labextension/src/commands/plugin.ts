@@ -10,7 +10,7 @@ import { INotebookTracker } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import type { IClusters } from '../api/clusters';
-import { languageOf } from '../api/language';
+import { languageOf } from '../api/rest';
 import { Settings, SETTINGS_ID } from '../settings';
 import { CommandIDs, DOMAIN, IClustersToken, ISettingsToken } from '../tokens';
 import { addVerbs } from './verbs';

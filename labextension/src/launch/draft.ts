@@ -1,14 +1,15 @@
 /**
- * What is typed into the form, and the launch that it asks for. Pure.
+ * What is typed into the form, the state around it, and the launch that it asks for. Pure.
  *
  * Values are kept as they were typed, also those that do not apply at the moment: switching the mode
  * there and back loses nothing.
  */
 import type { Mode } from '../api/models';
-import type { ILaunch } from '../api/types';
-import type { IField, IOffer } from '../api/offer';
+import type { ServerProblem } from '../api/problem';
+import type { ILaunch, IRun } from '../api/types';
+import type { IField, ILaunchOptions, IPlan } from '../api/launchOptions';
 import { hasLines } from './pods';
-import { splitWords } from './words';
+import { splitArguments } from './commandLine';
 
 export type ProgramSource = 'file' | 'cell' | 'url';
 
@@ -45,12 +46,41 @@ export const EMPTY: IDraft = {
   values: {}
 };
 
+/** The state of a launch form: what is typed, what the server says to it, and what became of the launch. */
+export interface ILaunchState {
+  readonly draft: IDraft;
+  /** What there is to choose from; null until the server has said so. */
+  readonly launchOptions: ILaunchOptions | null;
+  readonly plan: IPlan | null;
+  /** Whether the plan is one for what is typed now. */
+  readonly current: boolean;
+  /** Why the server says nothing; what is typed stays. */
+  readonly away: ServerProblem | null;
+  readonly launching: boolean;
+  readonly refusal: ServerProblem | null;
+  readonly launched: IRun | null;
+  /** Whether a launch was tried, so that what is missing is now wrong. */
+  readonly tried: boolean;
+}
+
+export const INITIAL: ILaunchState = {
+  draft: EMPTY,
+  launchOptions: null,
+  plan: null,
+  current: false,
+  away: null,
+  launching: false,
+  refusal: null,
+  launched: null,
+  tried: false
+};
+
 /** The fields that mean something for what is chosen. */
 export function fieldsOf(
-  offer: IOffer,
+  launchOptions: ILaunchOptions,
   draft: Pick<IDraft, 'mode' | 'values'>
 ): ReadonlyArray<IField> {
-  return offer.form.filter(
+  return launchOptions.form.filter(
     ({ modes, path }) =>
       modes.includes(draft.mode) &&
       (path[0] !== 'replicas' ||
@@ -61,9 +91,12 @@ export function fieldsOf(
 }
 
 /** The kernel whose Python is chosen; '' for one that is named by its path, and where tasks have none of a kernel. */
-export const kernelOf = (draft: IDraft, offer: IOffer): string =>
-  offer.kernelspecs.length
-    ? (draft.kernelspec ?? offer.defaults.kernelspec ?? '')
+export const kernelOf = (
+  draft: IDraft,
+  launchOptions: ILaunchOptions
+): string =>
+  launchOptions.kernelspecs.length
+    ? (draft.kernelspec ?? launchOptions.defaults.kernelspec ?? '')
     : '';
 
 /** The default of a field as text. */
@@ -71,12 +104,15 @@ export const defaultOf = (field: IField, mode: Mode): string =>
   field.default[mode] ?? '';
 
 /** The launch that a draft asks for: only what differs from the defaults. */
-export function launchOf(draft: IDraft, offer: IOffer): ILaunch {
+export function launchOf(
+  draft: IDraft,
+  launchOptions: ILaunchOptions
+): ILaunch {
   const { mode } = draft;
   const options: Record<string, unknown> = {};
-  for (const field of fieldsOf(offer, draft)) {
+  for (const field of fieldsOf(launchOptions, draft)) {
     const value = field.key === 'mode' ? mode : draft.values[field.key];
-    if (field.key === 'python' && kernelOf(draft, offer) !== '') {
+    if (field.key === 'python' && kernelOf(draft, launchOptions) !== '') {
       continue;
     }
     const said = typeof value === 'string' ? value.trim() : value;
@@ -88,13 +124,13 @@ export function launchOf(draft: IDraft, offer: IOffer): ILaunch {
     ...(mode === 'between-graph' && programOf(draft)),
     ...(draft.name.trim() && { name: draft.name.trim() }),
     ...(draft.kernelspec &&
-      kernelOf(draft, offer) && { kernelspec: draft.kernelspec }),
+      kernelOf(draft, launchOptions) && { kernelspec: draft.kernelspec }),
     options
   };
 }
 
 function programOf(draft: IDraft): ILaunch {
-  const words = splitWords(draft.arguments) ?? [];
+  const words = splitArguments(draft.arguments) ?? [];
   const told = words.length ? { arguments: words } : {};
   if (draft.source === 'cell') {
     return draft.cell

@@ -3,11 +3,11 @@
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
-import type { IField } from '../api/offer';
+import type { IField } from '../api/launchOptions';
 import { Sentence } from '../run/parts';
 import { defaultOf } from './draft';
 import type { LaunchModel } from './model';
-import type { ILaunchState } from './state';
+import type { ILaunchState } from './draft';
 import { hasLines } from './pods';
 import type { IMark } from './problems';
 
@@ -165,7 +165,7 @@ export function Input(props: IInputProps): React.JSX.Element {
         />
       );
     case 'image': {
-      const images = state.offer?.options.images ?? [];
+      const images = state.launchOptions?.options.images ?? [];
       return (
         <>
           <input
@@ -205,7 +205,7 @@ export function Input(props: IInputProps): React.JSX.Element {
 /** What holds when nothing is typed; of a path, how one looks. */
 function placeholderOf(
   field: IField,
-  { draft: { mode, values }, offer }: ILaunchState,
+  { draft: { mode, values }, launchOptions }: ILaunchState,
   trans: TranslationBundle
 ): string {
   if (field.default[mode]) {
@@ -226,7 +226,7 @@ function placeholderOf(
       }
       if (field.section === 'resources') {
         // an administrator of pods says what those get that ask for nothing
-        const isHere = offer?.options.backend === 'local';
+        const isHere = launchOptions?.options.backend === 'local';
         return String(
           ofEach || (isHere ? trans.__('no limit') : trans.__('default'))
         );

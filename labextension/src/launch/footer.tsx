@@ -3,12 +3,11 @@
  */
 import type { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
-import { isSame } from '../api/known';
-import { isActive, nameOf } from '../api/listing';
+import { isActive, nameOf, isSame } from '../api/runs';
 import type { IRun } from '../api/types';
 import { PhaseBadge, Sentence } from '../run/parts';
 import { RunActions } from '../run/RunActions';
-import { useRun } from '../run/useRun';
+import { useRun } from '../run/hooks';
 import type { IFormProps } from './fields';
 import { Marks } from './fields';
 import { hindrance } from './problems';

@@ -36,7 +36,7 @@ export function LaunchForm(props: ILaunchFormProps): React.JSX.Element {
     if (state.launching) {
       return;
     }
-    if (state.offer && state.plan && !state.away && !marks.size) {
+    if (state.launchOptions && state.plan && !state.away && !marks.size) {
       props.launch();
       return;
     }
@@ -44,8 +44,8 @@ export function LaunchForm(props: ILaunchFormProps): React.JSX.Element {
     focusFirst(form.current, option => marks.has(option));
   };
   const all = { ...props, state, marks, id };
-  const { offer, draft } = state;
-  const fields = offer ? fieldsOf(offer, draft) : [];
+  const { launchOptions, draft } = state;
+  const fields = launchOptions ? fieldsOf(launchOptions, draft) : [];
   const sized = fields.filter(
     ({ path, section }) =>
       section === 'resources' && (path[0] === '*' || path[2] === 'resources')
@@ -85,9 +85,9 @@ export function LaunchForm(props: ILaunchFormProps): React.JSX.Element {
       )}
       <Cards {...all} />
       {draft.mode === 'between-graph' && <Program {...all} />}
-      {offer && (
+      {launchOptions && (
         <>
-          <Basics {...all} offer={offer} />
+          <Basics {...all} launchOptions={launchOptions} />
           <Section {...all} title={trans.__('Resources')} fields={resources}>
             <Sizes {...all} fields={sized} />
             <Rows {...all} fields={others} />

@@ -13,10 +13,9 @@ import { IClusters, isActive, nameOf } from '../api/clusters';
 import { ServerProblem } from '../api/problem';
 import * as rest from '../api/rest';
 import type { IRun } from '../api/types';
-import { IDraft, launchOf } from './draft';
-import { draftOfSpec, IPrefill, opened, restored } from './opening';
+import { folderOf, IDraft, ILaunchState, INITIAL, launchOf } from './draft';
+import { draftOfSpec, IPrefill, opened, restored } from './prefill';
 import { isRefused } from './problems';
-import { ILaunchState, INITIAL } from './state';
 
 const KEY = 'tfcluster-labextension:launch';
 /** Milliseconds without a key after which the server is asked. */
@@ -67,11 +66,11 @@ export class LaunchModel implements IDisposable {
 
   /** Take what a command was called with. */
   async prefill(wanted: IPrefill): Promise<void> {
-    const { draft, offer } = this._state;
-    if (wanted.from !== undefined && offer) {
+    const { draft, launchOptions } = this._state;
+    if (wanted.from !== undefined && launchOptions) {
       const { cluster } = await this.clusters.ensure(wanted.from);
       const { spec, metadata } = cluster;
-      this.edit(draftOfSpec(spec, metadata.cluster, offer));
+      this.edit(draftOfSpec(spec, metadata.cluster, launchOptions));
     } else if (Object.keys(wanted).length) {
       this.edit(opened(draft, wanted));
     }
@@ -104,7 +103,7 @@ export class LaunchModel implements IDisposable {
    * Ask again where something stands against what is typed: an administrator may have allowed more, a
    * run may have ended. Nothing is asked where nothing does, nor while the newest words are on their way.
    */
-  async again(): Promise<void> {
+  async retryRefused(): Promise<void> {
     const { away, current, launching } = this._state;
     if (launching || !isRefused(this._state)) {
       return;
@@ -121,13 +120,13 @@ export class LaunchModel implements IDisposable {
 
   /** Launch what is typed; gives the run, or null when it was refused. */
   async launch(): Promise<IRun | null> {
-    const { draft, offer, launching } = this._state;
-    if (!offer || launching) {
+    const { draft, launchOptions, launching } = this._state;
+    if (!launchOptions || launching) {
       return null;
     }
     this._set({ launching: true, refusal: null, launched: null });
     try {
-      const run = await this.clusters.launch(launchOf(draft, offer));
+      const run = await this.clusters.launch(launchOf(draft, launchOptions));
       this._set({ launching: false, launched: run, tried: false });
       this._remember();
       return run;
@@ -138,6 +137,26 @@ export class LaunchModel implements IDisposable {
     }
   }
 
+  /**
+   * The line of a notebook that launches what is typed now, with the cell below it where that is the program; `notebook`:
+   * as from the folder of this one. Never of fewer keys than were pressed: where the plan is older, the server is asked.
+   */
+  async line(notebook?: string): Promise<string> {
+    const { draft, launchOptions, plan, current } = this._state;
+    if (!launchOptions) {
+      throw new Error('no launch options'); // there is no line to be asked for yet
+    }
+    const launch = launchOf(draft, launchOptions);
+    const known = plan && current && notebook === undefined;
+    const { line } = known
+      ? plan
+      : await rest.planLaunch(this.clusters.caller, {
+          ...launch,
+          ...(notebook !== undefined && { folder: folderOf(notebook) })
+        });
+    return launch.cell === undefined ? line : `${line}\n${launch.cell}`;
+  }
+
   /** What is missing counts as wrong from now on. */
   tried(): void {
     this._set({ tried: true });
@@ -145,8 +164,8 @@ export class LaunchModel implements IDisposable {
 
   private async _load(): Promise<void> {
     try {
-      const offer = await rest.getOffer(this.clusters.caller);
-      this._set({ offer });
+      const launchOptions = await rest.getLaunchOptions(this.clusters.caller);
+      this._set({ launchOptions });
     } catch (error) {
       this._set({ away: problemIn(error) });
       return;
@@ -157,10 +176,10 @@ export class LaunchModel implements IDisposable {
   }
 
   private async _plan(): Promise<void> {
-    const { draft, offer, launched } = this._state;
+    const { draft, launchOptions, launched } = this._state;
     // that the name is taken now is no news to whoever has just launched
-    if (!offer || launched || this._disposed) {
-      this._set({ away: offer ? null : this._state.away });
+    if (!launchOptions || launched || this._disposed) {
+      this._set({ away: launchOptions ? null : this._state.away });
       return;
     }
     this._abort?.abort();
@@ -169,7 +188,7 @@ export class LaunchModel implements IDisposable {
     try {
       const plan = await rest.planLaunch(
         this.clusters.caller,
-        launchOf(draft, offer),
+        launchOf(draft, launchOptions),
         abort.signal
       );
       if (!abort.signal.aborted) {

@@ -22,7 +22,7 @@ import type { IClusters } from '../api/clusters';
 import { clusterIcon } from '../icons';
 import { CommandIDs, DOMAIN, IClustersToken } from '../tokens';
 import { LaunchModel } from './model';
-import type { IPrefill } from './opening';
+import type { IPrefill } from './prefill';
 import { activeCell, LaunchContent, launchTab } from './widget';
 
 const LAUNCH_SELECTED = 'tfcluster:launch-selected';

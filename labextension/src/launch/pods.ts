@@ -2,7 +2,7 @@
  * What only pods have, as a person types it: one line for each claim, secret or annotation. Pure;
  * the other way round than `tfcluster_magic/launch/options.py`.
  */
-import type { FieldKind, IField } from '../api/offer';
+import type { FieldKind, IField } from '../api/launchOptions';
 import type { DataClaim, SecretUse, Volume } from '../api/models';
 
 /** Whether an option is typed as lines. */

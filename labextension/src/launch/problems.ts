@@ -2,10 +2,10 @@
  * What stands against a launch, by the input that it is about, and why the button does nothing. Pure.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
-import type { IField, IPlanProblem } from '../api/offer';
+import type { IField, IPlanProblem } from '../api/launchOptions';
 import { fieldsOf, kernelOf } from './draft';
-import type { ILaunchState } from './state';
-import { splitWords } from './words';
+import type { ILaunchState } from './draft';
+import { splitArguments } from './commandLine';
 
 /** A sentence at an input. What is only missing is no mistake until a launch was tried. */
 export interface IMark {
@@ -41,7 +41,7 @@ export function marksOf(
       fits
     });
   }
-  if (splitWords(state.draft.arguments) === null) {
+  if (splitArguments(state.draft.arguments) === null) {
     const text = trans.__('a quote is not closed');
     add('arguments', { text, wrong: true, fits: null });
   }
@@ -51,9 +51,10 @@ export function marksOf(
 /** A Python that came with a kernel is wrong where the kernel is chosen. */
 function inputOf(
   { option }: IPlanProblem,
-  { draft, offer }: ILaunchState
+  { draft, launchOptions }: ILaunchState
 ): string | null {
-  const ofKernel = offer !== null && kernelOf(draft, offer) !== '';
+  const ofKernel =
+    launchOptions !== null && kernelOf(draft, launchOptions) !== '';
   if (option === 'python' || option === 'kernelspec') {
     return ofKernel ? 'kernelspec' : 'python';
   }
@@ -83,7 +84,7 @@ export function hindrance(
   if (state.away) {
     return trans.__('The server does not answer.');
   }
-  if (!state.offer || !state.plan) {
+  if (!state.launchOptions || !state.plan) {
     return trans.__('Asking the server…');
   }
   if (state.launched) {
@@ -110,8 +111,13 @@ export const countIn = (
 ): number =>
   fields.reduce((sum, { key }) => sum + (marks.get(key)?.length ?? 0), 0);
 
-function shownInputs({ offer, draft }: ILaunchState): ReadonlySet<string> {
-  const fields = offer ? fieldsOf(offer, draft).map(({ key }) => key) : [];
+function shownInputs({
+  launchOptions,
+  draft
+}: ILaunchState): ReadonlySet<string> {
+  const fields = launchOptions
+    ? fieldsOf(launchOptions, draft).map(({ key }) => key)
+    : [];
   const beside =
     draft.mode === 'in-graph' ? ['name', 'kernelspec'] : [...BESIDE];
   return new Set([...fields, ...beside]);

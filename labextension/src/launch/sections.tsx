@@ -2,21 +2,21 @@
  * What every launch may say beyond its program: how many tasks, how large, and within what limits.
  */
 import * as React from 'react';
-import type { IField, ILimit, IOffer } from '../api/offer';
+import type { IField, ILimit, ILaunchOptions } from '../api/launchOptions';
 import { fieldsOf, kernelOf } from './draft';
 import { attributes, IFormProps, Input, Marks, Row } from './fields';
 import { hasLines } from './pods';
 import { countIn } from './problems';
 
-interface IOfferedProps extends IFormProps {
-  readonly offer: IOffer;
+interface IOptionsProps extends IFormProps {
+  readonly launchOptions: ILaunchOptions;
 }
 
 /** Counts, name and Python; what is free now stands below the counts. */
-export function Basics(props: IOfferedProps): React.JSX.Element {
-  const { state, model, offer, trans } = props;
+export function Basics(props: IOptionsProps): React.JSX.Element {
+  const { state, model, launchOptions, trans } = props;
   const { draft } = state;
-  const counts = fieldsOf(offer, draft).filter(
+  const counts = fieldsOf(launchOptions, draft).filter(
     field => field.path[2] === 'count'
   );
   return (
@@ -34,7 +34,7 @@ export function Basics(props: IOfferedProps): React.JSX.Element {
           </Row>
         ))}
       </div>
-      <p className="tfc-Room">{roomOf(offer, props)}</p>
+      <p className="tfc-Room">{roomOf(launchOptions, props)}</p>
       <Row {...props} option="name" label={trans.__('Name')}>
         <input
           {...attributes(props, 'name')}
@@ -50,11 +50,11 @@ export function Basics(props: IOfferedProps): React.JSX.Element {
   );
 }
 
-function Python(props: IOfferedProps): React.JSX.Element | null {
-  const { state, model, offer, trans } = props;
-  const chosen = kernelOf(state.draft, offer);
-  const field = offer.form.find(({ key }) => key === 'python');
-  if (!offer.kernelspecs.length) {
+function Python(props: IOptionsProps): React.JSX.Element | null {
+  const { state, model, launchOptions, trans } = props;
+  const chosen = kernelOf(state.draft, launchOptions);
+  const field = launchOptions.form.find(({ key }) => key === 'python');
+  if (!launchOptions.kernelspecs.length) {
     return null; // tasks have the Python of their image
   }
   return (
@@ -70,7 +70,7 @@ function Python(props: IOfferedProps): React.JSX.Element | null {
           value={chosen}
           onChange={event => model.edit({ kernelspec: event.target.value })}
         >
-          {offer.kernelspecs.map(({ name, title, python, why }) => (
+          {launchOptions.kernelspecs.map(({ name, title, python, why }) => (
             <option
               key={name}
               value={name}
@@ -215,7 +215,7 @@ export function Sizes(
 
 /** `Free now: 1.5 of 2 CPU cores · 18 GiB of 23 GiB memory`. */
 function roomOf(
-  { options: { cpu, memory, gpu } }: IOffer,
+  { options: { cpu, memory, gpu } }: ILaunchOptions,
   { trans }: IFormProps
 ): string {
   const of = (limit: ILimit, show: (amount: number) => string): string =>

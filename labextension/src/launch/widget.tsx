@@ -12,17 +12,20 @@ import { INotebookTracker, NotebookActions } from '@jupyterlab/notebook';
 import type { ITranslator, TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
+import type { IDisposable } from '@lumino/disposable';
 import type { Message } from '@lumino/messaging';
-import { nameOf } from '../api/listing';
+import { Poll } from '@lumino/polling';
+import { nameOf } from '../api/runs';
 import { clusterIcon } from '../icons';
 import { CommandIDs } from '../tokens';
-import { AskingAgain } from './again';
 import { copyOnceMade } from './clipboard';
 import type { ICellProgram } from './draft';
 import { LaunchForm } from './form';
-import { lineOf } from './line';
 import type { LaunchModel } from './model';
-import { programOfCell } from './words';
+import { programOfCell } from './commandLine';
+
+/** Milliseconds; as often as a list of runs that is not sure of itself. */
+const RETRY = { interval: 5_000, backoff: false, max: 5_000 };
 
 export interface ILaunchWidgetOptions {
   readonly model: LaunchModel;
@@ -39,8 +42,8 @@ export class LaunchContent extends ReactWidget {
     super();
     this.addClass('tfc-Launch');
     this.node.tabIndex = -1;
-    this._again = new AskingAgain(
-      () => this.model.again(),
+    this._retryPoll = new RetryPoll(
+      () => this.model.retryRefused(),
       () => this.isVisible
     );
   }
@@ -50,7 +53,7 @@ export class LaunchContent extends ReactWidget {
   }
 
   override dispose(): void {
-    this._again.dispose();
+    this._retryPoll.dispose();
     this.model.dispose();
     super.dispose();
   }
@@ -70,7 +73,7 @@ export class LaunchContent extends ReactWidget {
   /** What was refused before another tab was looked at may be allowed by now. */
   protected override onAfterShow(message: Message): void {
     super.onAfterShow(message);
-    this._again.now();
+    this._retryPoll.now();
   }
 
   protected override render(): React.JSX.Element {
@@ -96,7 +99,7 @@ export class LaunchContent extends ReactWidget {
   }
 
   private _entered = false;
-  private readonly _again: AskingAgain;
+  private readonly _retryPoll: RetryPoll;
 
   private async _browse(): Promise<string | null> {
     const { documents, translator, trans } = this._options;
@@ -117,7 +120,7 @@ export class LaunchContent extends ReactWidget {
   private async _copy(): Promise<void> {
     const { model, trans } = this._options;
     try {
-      await copyOnceMade(lineOf(model), trans);
+      await copyOnceMade(model.line(), trans);
       Notification.info(trans.__('Copied'), { autoClose: 1500 });
     } catch (error) {
       Notification.error((error as Error).message, { autoClose: 10_000 });
@@ -132,7 +135,7 @@ export class LaunchContent extends ReactWidget {
     }
     const { content: notebook, context } = panel;
     try {
-      const line = await lineOf(model, context.localPath);
+      const line = await model.line(context.localPath);
       const mode = model.state.draft.mode;
       NotebookActions.insertBelow(notebook);
       notebook.activeCell?.model.sharedModel.setSource(
@@ -196,4 +199,41 @@ function WithNotebook({
     return () => void notebooks?.currentChanged.disconnect(look);
   }, [notebooks]);
   return <>{children(has)}</>;
+}
+
+/**
+ * Retries a refused form: when it comes into sight, when its window does, and every few seconds while it is seen.
+ * What is retried is the model's.
+ */
+class RetryPoll implements IDisposable {
+  constructor(
+    ask: () => Promise<void>,
+    private readonly _isSeen: () => boolean
+  ) {
+    this._poll = new Poll({
+      name: 'tfcluster-labextension:launch',
+      factory: ask,
+      frequency: RETRY,
+      standby: () => !_isSeen() || 'when-hidden'
+    });
+    window.addEventListener('focus', this.now);
+  }
+
+  get isDisposed(): boolean {
+    return this._poll.isDisposed;
+  }
+
+  dispose(): void {
+    window.removeEventListener('focus', this.now);
+    this._poll.dispose();
+  }
+
+  /** Somebody looks: ask now. */
+  readonly now = (): void => {
+    if (this._isSeen()) {
+      void this._poll.refresh();
+    }
+  };
+
+  private readonly _poll: Poll<void>;
 }

@@ -3,6 +3,11 @@
  *
  * Promises that whatever comes in leaves as text with class names of ours and colours made of numbers; no markup is
  * ever made. Pure.
+ *
+ * JupyterLab has a renderer, too, but exports it only as `renderText`, which draws an element from HTML, sanitizes it and
+ * looks for links: in the same test environment 2.5 ms for a line, against 0.03 ms here. Search and copying need the
+ * same text without an element. It also drops italic, dim and struck text and colours with colons, and leaves titles,
+ * control characters and turns of direction in the text.
  */
 
 /** Colour and background, where they are none of the sixteen that the theme has. */

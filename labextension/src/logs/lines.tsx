@@ -6,8 +6,6 @@ import * as React from 'react';
 import { Line } from './line';
 import type { LogsModel } from './model';
 import type { ILogsState } from './state';
-import { useMeasure } from './measure';
-import { useSelectedLines } from './selection';
 import { slice, Viewport, withSelected } from './viewport';
 
 export interface ILinesProps {
@@ -140,4 +138,76 @@ export function Lines({
       <div style={{ height: (rows.height - rows.offset(to)) * measure.row }} />
     </div>
   );
+}
+
+/** How large a row and a column are, and how many fit: the fonts are the theme's and may change at any time. */
+interface IMeasure {
+  /** Pixels of a row. */
+  readonly row: number;
+  /** Pixels of the window. */
+  readonly height: number;
+  /** Columns that fit beside each other. */
+  readonly columns: number;
+}
+
+/** The characters in the element that is measured. */
+const PROBED = 100;
+const GUESS: IMeasure = { row: 17, height: 0, columns: 80 };
+
+/** Measure again whenever the window or the font changes. */
+function useMeasure(
+  scroller: React.RefObject<HTMLElement>,
+  probe: React.RefObject<HTMLElement>
+): IMeasure {
+  const [measure, setMeasure] = React.useState(GUESS);
+  React.useLayoutEffect(() => {
+    const [outer, inner] = [scroller.current!, probe.current!];
+    const take = (): void => {
+      const { height: row, width } = inner.getBoundingClientRect();
+      const { paddingLeft, paddingRight } = getComputedStyle(outer);
+      const room =
+        outer.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight);
+      if (row > 0 && width > 0 && outer.clientHeight > 0) {
+        const columns = Math.floor((room * PROBED) / width);
+        setMeasure({ row, height: outer.clientHeight, columns });
+      }
+    };
+    const observer = new ResizeObserver(take);
+    observer.observe(outer);
+    observer.observe(inner);
+    take();
+    return () => observer.disconnect();
+  }, [scroller, probe]);
+  return measure;
+}
+
+/**
+ * The first and the last selected line of a list, null when nothing of it is selected: they stay in the page while a
+ * person scrolls on to the other end.
+ */
+function useSelectedLines(
+  list: React.RefObject<HTMLElement>
+): readonly [number, number] | null {
+  const [from, setFrom] = React.useState(-1);
+  const [to, setTo] = React.useState(-1);
+  React.useEffect(() => {
+    const look = (): void => {
+      const selection = document.getSelection();
+      const ends = [selection?.anchorNode, selection?.focusNode].flatMap(
+        node => lineOf(node ?? null, list.current) ?? []
+      );
+      const isWhole = ends.length === 2 && !selection?.isCollapsed;
+      setFrom(isWhole ? Math.min(...ends) : -1);
+      setTo(isWhole ? Math.max(...ends) : -1);
+    };
+    document.addEventListener('selectionchange', look);
+    return () => document.removeEventListener('selectionchange', look);
+  }, [list]);
+  return React.useMemo(() => (from < 0 ? null : [from, to]), [from, to]);
+}
+
+function lineOf(node: Node | null, list: HTMLElement | null): number | null {
+  const element = node instanceof Element ? node : node?.parentElement;
+  const line = element?.closest<HTMLElement>('[data-line]');
+  return line && list?.contains(line) ? Number(line.dataset.line) : null;
 }

@@ -3,7 +3,7 @@
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
-import { isActive } from '../api/listing';
+import { isActive } from '../api/runs';
 import { PhaseBadge, Sentence } from '../run/parts';
 import { clock, duration } from '../run/quantities';
 import type { LogsModel } from './model';

@@ -10,7 +10,7 @@ import {
 import { MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
-import { nameOf } from '../api/listing';
+import { nameOf } from '../api/runs';
 import type { IClusters } from '../api/state';
 import { chooseRun } from '../commands/choose';
 import { logsIcon } from '../icons';

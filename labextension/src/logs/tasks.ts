@@ -1,15 +1,14 @@
 /**
  * The tasks of a run, in the order in which people read them. Pure.
  */
+import { TASK_TYPES } from '../api/runs';
 import type { IRun } from '../api/types';
 import type { ITask } from './state';
-
-const TYPES = ['chief', 'worker', 'ps', 'evaluator'] as const;
 
 /** The names of all tasks that a run wants. */
 export function tasksOf(run: IRun): string[] {
   const replicas = run.cluster.spec.replicas ?? {};
-  return TYPES.flatMap(type =>
+  return TASK_TYPES.flatMap(type =>
     Array.from(
       { length: replicas[type]?.count ?? (type === 'worker' ? 1 : 0) },
       (_, index) => `${type}-${index}`
@@ -21,8 +20,8 @@ export function tasksOf(run: IRun): string[] {
 export function inOrder(names: Iterable<string>): string[] {
   const key = (name: string): [number, number] => {
     const [type, index] = name.split('-');
-    const rank = TYPES.findIndex(known => known === type);
-    return [rank < 0 ? TYPES.length : rank, Number(index) || 0];
+    const rank = TASK_TYPES.findIndex(known => known === type);
+    return [rank < 0 ? TASK_TYPES.length : rank, Number(index) || 0];
   };
   return [...names]
     .map(name => [name, key(name)] as const)

@@ -8,7 +8,6 @@ import { Clipboard } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 import { Announcer } from './announcer';
-import { linesAsText } from './copy';
 import { Lines } from './lines';
 import type { LogsModel } from './model';
 import type { ILogsState } from './state';
@@ -137,4 +136,18 @@ export function LogsView({
 function keyOf(event: React.KeyboardEvent): string {
   const isWithControl = event.ctrlKey || event.metaKey;
   return `${isWithControl ? 'Ctrl+' : ''}${event.altKey ? 'Alt+' : ''}${event.key}`;
+}
+
+/** All lines that are shown, as text for the clipboard: what the command line prints, `worker-0 | step 300`. */
+function linesAsText(model: LogsModel): string {
+  const { rows, buffer, state } = model;
+  const longest = Math.max(0, ...state.tasks.map(task => task.name.length));
+  const lines: string[] = [];
+  for (let index = 0; index < rows.length; index++) {
+    const { task, text } = buffer.line(rows.number(index));
+    lines.push(
+      state.tasks.length > 1 ? `${task.padEnd(longest)} | ${text}` : text
+    );
+  }
+  return lines.join('\n');
 }

@@ -7,13 +7,13 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
-import { nameOf } from '../api/listing';
+import { nameOf, uidOf } from '../api/runs';
 import { ServerProblem } from '../api/problem';
 import type { IClusters } from '../api/state';
 import type { IRun } from '../api/types';
 import { RunCard } from '../run/RunCard';
-import { useClusters, useRun } from '../run/useRun';
-import { shown, uidOf } from './shown';
+import { useClusters, useRun } from '../run/hooks';
+import { shown } from './shown';
 import type { IStoredRun } from './stored';
 
 export interface IRunOutputProps {

@@ -5,6 +5,7 @@
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { isMissing } from '../api/lookup';
+import { uidOf } from '../api/runs';
 import type { ServerProblem } from '../api/problem';
 import type { IClustersState } from '../api/state';
 import type { IRun } from '../api/types';
@@ -29,8 +30,6 @@ export interface IShown {
   /** Why it is not known how the run is now, empty when it is, or is being asked for. */
   readonly why: string;
 }
-
-export const uidOf = (run: IRun): string => run.cluster.metadata.uid;
 
 export function shown(known: IKnown, trans: TranslationBundle): IShown {
   const { stored, found, seen, state, failed } = known;

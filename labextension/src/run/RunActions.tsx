@@ -7,10 +7,14 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { ellipsesIcon, LabIcon } from '@jupyterlab/ui-components';
 import type { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
-import { nameOf } from '../api/listing';
+import { nameOf } from '../api/runs';
 import type { IRun } from '../api/types';
-import { argumentsOf, enabledActions, IRunAction } from './actions';
-import { openRunMenu } from './menu';
+import {
+  argumentsOf,
+  enabledActions,
+  IRunAction,
+  openRunMenu
+} from './actions';
 
 export interface IRunActionsProps {
   readonly run: IRun;

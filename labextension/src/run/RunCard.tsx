@@ -6,7 +6,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
-import { isActive, nameOf } from '../api/listing';
+import { isActive, nameOf } from '../api/runs';
 import type { IRun } from '../api/types';
 import { RunActions } from './RunActions';
 import { RunFacts } from './RunFacts';

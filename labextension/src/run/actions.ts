@@ -1,9 +1,10 @@
 /**
  * What can be done with a run, in which order, by which key: one table for buttons, menus and keys.
  */
+import { MenuSvg } from '@jupyterlab/ui-components';
 import type { CommandRegistry } from '@lumino/commands';
 import type { ReadonlyJSONObject } from '@lumino/coreutils';
-import { nameOf } from '../api/listing';
+import { nameOf } from '../api/runs';
 import type { IRun } from '../api/types';
 import { CommandIDs } from '../tokens';
 
@@ -55,3 +56,27 @@ export const enabledActions = (
       commands.isVisible(action.command, argumentsOf(action, run)) &&
       commands.isEnabled(action.command, argumentsOf(action, run))
   );
+
+/** Open the menu of what can be done with this run now, at a place of the window. */
+export function openRunMenu(
+  run: IRun,
+  commands: CommandRegistry,
+  x: number,
+  y: number
+): void {
+  const menu = new MenuSvg({ commands });
+  for (const action of enabledActions(run, commands)) {
+    if (action.begins && menu.items.length > 0) {
+      menu.addItem({ type: 'separator' });
+    }
+    menu.addItem({
+      command: action.command,
+      args: argumentsOf(action, run)
+    });
+  }
+  menu.aboutToClose.connect(() => {
+    // its command is executed after the signal
+    requestAnimationFrame(() => menu.dispose());
+  });
+  menu.open(x, y);
+}

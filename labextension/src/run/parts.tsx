@@ -9,7 +9,7 @@ import * as React from 'react';
 import type { Phase } from '../api/models';
 import type { IProgress, IRun } from '../api/types';
 import { iconOfPhase } from '../icons';
-import { useTicking } from './ticker';
+import { useTicking } from './hooks';
 import { age, clock, significant } from './quantities';
 import { describeProgress, phaseWord, timeWords } from './words';
 

@@ -6,7 +6,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
-import { nameOf } from '../api/listing';
+import { nameOf } from '../api/runs';
 import type { IRun } from '../api/types';
 import { argumentsOf, enabledActions } from '../run/actions';
 import { toggled } from './filter';

@@ -6,9 +6,9 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
-import { isActive, nameOf } from '../api/listing';
+import { isActive, nameOf } from '../api/runs';
 import type { IRun } from '../api/types';
-import { openRunMenu } from '../run/menu';
+import { openRunMenu } from '../run/actions';
 import { Age, PhaseBadge, RunProgress, Sentence } from '../run/parts';
 import { RunActions } from '../run/RunActions';
 import { RunFacts } from '../run/RunFacts';

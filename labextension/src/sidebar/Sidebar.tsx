@@ -10,7 +10,7 @@ import type { ISignal } from '@lumino/signaling';
 import * as React from 'react';
 import { type IClusters, nameOf } from '../api/clusters';
 import { boardIcon } from '../icons';
-import { useClusters } from '../run/useRun';
+import { useClusters } from '../run/hooks';
 import { CommandIDs } from '../tokens';
 import { Announcer } from './Announcer';
 import { filtered, isFiltering, NO_FILTER, toggled } from './filter';

@@ -1,7 +1,7 @@
 /**
  * Which runs the sidebar shows: by text, phase and mode. Pure.
  */
-import { nameOf } from '../api/listing';
+import { nameOf } from '../api/runs';
 import type { Mode, Phase } from '../api/models';
 import type { IRun } from '../api/types';
 import { modeOf, programWords } from '../run/words';

@@ -8,7 +8,7 @@ import { ISignal, Signal } from '@lumino/signaling';
 import * as React from 'react';
 import { type IClusters, IClustersState, isActive } from '../api/clusters';
 import { clusterIcon } from '../icons';
-import { useClusters } from '../run/useRun';
+import { useClusters } from '../run/hooks';
 import { clock } from '../run/quantities';
 import { CommandIDs } from '../tokens';
 

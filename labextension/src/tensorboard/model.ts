@@ -11,7 +11,7 @@ import type { IClusters } from '../api/clusters';
 import { ServerProblem } from '../api/problem';
 import * as rest from '../api/rest';
 import type { IBoard } from '../api/types';
-import { IWish, resolved } from './wish';
+import { IBoardRequest, requestOfBoard } from './request';
 
 /** With a `url` one that is starting has its page already, whose data wait for it. */
 export type BoardState =
@@ -24,9 +24,9 @@ export type BoardState =
 export class BoardModel implements IDisposable {
   constructor(
     private readonly _clusters: IClusters,
-    wish: IWish
+    request: IBoardRequest
   ) {
-    this._wish = wish;
+    this._request = request;
     this._wasLive = _clusters.state.state === 'live';
     _clusters.changed.connect(this._onClusters, this);
   }
@@ -41,8 +41,8 @@ export class BoardModel implements IDisposable {
   }
 
   /** What is shown; with the names that the server gave. */
-  get wish(): IWish {
-    return this._wish;
+  get request(): IBoardRequest {
+    return this._request;
   }
 
   get isDisposed(): boolean {
@@ -61,15 +61,19 @@ export class BoardModel implements IDisposable {
     }
     this._set({ kind: 'starting' });
     const { caller } = this._clusters;
-    const { refs, folder } = this._wish;
+    const { refs, folder } = this._request;
     try {
-      const wish = refs.length ? { refs } : folder === null ? {} : { folder };
-      let board = await rest.openBoard(caller, { ...wish, wait: false });
-      this._wish = resolved(board);
+      const request = refs.length
+        ? { refs }
+        : folder === null
+          ? {}
+          : { folder };
+      let board = await rest.openBoard(caller, { ...request, wait: false });
+      this._request = requestOfBoard(board);
       const url = URLExt.join(caller.settings.baseUrl, board.path);
       if (!board.running) {
         this._set({ kind: 'starting', url });
-        board = await rest.openBoard(caller, wish); // says why when it does not start
+        board = await rest.openBoard(caller, request); // says why when it does not start
       }
       this._set({ kind: 'open', board, url });
     } catch (error) {
@@ -118,7 +122,7 @@ export class BoardModel implements IDisposable {
     }
   }
 
-  private _wish: IWish;
+  private _request: IBoardRequest;
   private _state: BoardState = { kind: 'new' };
   private _isDisposed = false;
   private _wasLive: boolean;

@@ -19,7 +19,7 @@ import { boardIcon } from '../icons';
 import { CommandIDs, DOMAIN, IClustersToken } from '../tokens';
 import { addFolderMenu } from './folder';
 import { BoardWidget, tabOf } from './widget';
-import { argsOf, IWish, keyOf, wishOf } from './wish';
+import { argsOf, IBoardRequest, keyOf, requestOf } from './request';
 
 type Tab = MainAreaWidget<BoardWidget>;
 
@@ -50,15 +50,15 @@ export const tensorboardPlugin: JupyterFrontEndPlugin<void> = {
       namespace: 'tfcluster-tensorboard'
     });
 
-    const open = async (wish: IWish): Promise<Tab> => {
-      const key = keyOf(wish);
+    const open = async (request: IBoardRequest): Promise<Tab> => {
+      const key = keyOf(request);
       const found = tracker.find(
-        tab => keyOf(tab.content.model.wish) === key || tab.id.endsWith(key)
+        tab => keyOf(tab.content.model.request) === key || tab.id.endsWith(key)
       );
       if (found) {
         return found;
       }
-      const tab = tabOf(clusters, wish, trans, app.restored);
+      const tab = tabOf(clusters, request, trans, app.restored);
       const { model } = tab.content;
       model.changed.connect((_, state) => {
         if (state.kind !== 'open') {
@@ -110,7 +110,7 @@ export const tensorboardPlugin: JupyterFrontEndPlugin<void> = {
         }
       },
       execute: async args => {
-        const tab = await open(wishOf(args));
+        const tab = await open(requestOf(args));
         if (!tab.isDisposed) {
           shell.activateById(tab.id);
         }
@@ -133,8 +133,8 @@ export const tensorboardPlugin: JupyterFrontEndPlugin<void> = {
     if (restorer) {
       void restorer.restore(tracker, {
         command: CommandIDs.tensorboard,
-        args: ({ content }) => argsOf(content.model.wish),
-        name: ({ content }) => keyOf(content.model.wish)
+        args: ({ content }) => argsOf(content.model.request),
+        name: ({ content }) => keyOf(content.model.request)
       });
     }
   }

@@ -13,7 +13,7 @@ import type { IClusters } from '../api/clusters';
 import { boardIcon } from '../icons';
 import { BoardModel, BoardState } from './model';
 import { Notice } from './notice';
-import { IWish, keyOf, titleOf } from './wish';
+import { IBoardRequest, keyOf, titleOf } from './request';
 
 /** What TensorBoard's page needs; its origin is ours, behind the server's sign-in. */
 const SANDBOX: IFrame.SandboxExceptions[] = [
@@ -36,13 +36,13 @@ const LONG_PATIENCE = 15_000;
 export class BoardWidget extends Panel {
   constructor(
     clusters: IClusters,
-    wish: IWish,
+    request: IBoardRequest,
     private readonly _trans: TranslationBundle,
     layoutRestored: Promise<unknown>
   ) {
     super();
     this.addClass('tfc-Board');
-    this.model = new BoardModel(clusters, wish);
+    this.model = new BoardModel(clusters, request);
     this._notice = new Notice(this.model, _trans);
     this._notice.node.tabIndex = -1;
     this.addWidget(this._notice);
@@ -140,7 +140,7 @@ export class BoardWidget extends Panel {
   }
 
   private _name(): void {
-    const title = titleOf(this.model.wish, this._trans);
+    const title = titleOf(this.model.request, this._trans);
     this.title.label = title;
     this.title.caption = title;
     const page = pageOf(this._frame);
@@ -160,14 +160,14 @@ const pageOf = (frame: IFrame | null): HTMLIFrameElement | null =>
 /** The tab with its toolbar. */
 export function tabOf(
   clusters: IClusters,
-  wish: IWish,
+  request: IBoardRequest,
   trans: TranslationBundle,
   layoutRestored: Promise<unknown>
 ): MainAreaWidget<BoardWidget> {
-  const content = new BoardWidget(clusters, wish, trans, layoutRestored);
+  const content = new BoardWidget(clusters, request, trans, layoutRestored);
   const { model } = content;
   const tab = new MainAreaWidget({ content });
-  tab.id = `tfcluster-tensorboard-${keyOf(wish)}`;
+  tab.id = `tfcluster-tensorboard-${keyOf(request)}`;
   const reload = new ToolbarButton({
     icon: refreshIcon,
     tooltip: trans.__('Load this TensorBoard again'),

@@ -1,6 +1,6 @@
 /* All archives, asked for again every five seconds while the page is seen, and their end. */
 
-import { drawRows, poll } from './looking.js';
+import { drawRows, poll } from './table.js';
 import { ask, at, bytes, make, prefix } from './shared.js';
 
 let items = [];

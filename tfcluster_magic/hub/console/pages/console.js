@@ -1,8 +1,9 @@
 /* The table of clusters, asked for again every two seconds while it is seen, and stopping them. */
 
 import { drawChips, drawColumns, drawPlace } from './columns.js';
-import { LIMIT, drawRows, follow } from './looking.js';
-import { openLog } from './more.js';
+import { LIMIT, drawRows, follow } from './table.js';
+import './leaks.js';
+import { openLog } from './tasklog.js';
 import { age, ask, at, make, memory, tasksOf } from './shared.js';
 
 const COLUMNS = [

@@ -1,7 +1,7 @@
 /* What lies in everyone's folders, asked for again every half minute while it is seen. */
 
 import { drawColumns, drawPlace } from './columns.js';
-import { LIMIT, drawRows, follow } from './looking.js';
+import { LIMIT, drawRows, follow } from './table.js';
 import { at, make } from './shared.js';
 
 const WARN = 0.8;

@@ -3,7 +3,7 @@
 import { openArchive } from './archive.js';
 import { drawChips, drawColumns, drawPlace } from './columns.js';
 import { openImport } from './import.js';
-import { LIMIT, drawRows, follow } from './looking.js';
+import { LIMIT, drawRows, follow } from './table.js';
 import { openOverride } from './override.js';
 import { age, ask, at, make, memory, tell } from './shared.js';
 

@@ -9,13 +9,13 @@ import type {
 import type { IBoard } from '../api/types';
 
 /** No runs and no folder means all runs. */
-export interface IWish {
+export interface IBoardRequest {
   readonly refs: ReadonlyArray<string>;
   readonly folder: string | null;
 }
 
-/** The wish in a command's arguments: `{ refs }`, `{ name }`, `{ folder }` or nothing. */
-export function wishOf(args: ReadonlyPartialJSONObject): IWish {
+/** The request in a command's arguments: `{ refs }`, `{ name }`, `{ folder }` or nothing. */
+export function requestOf(args: ReadonlyPartialJSONObject): IBoardRequest {
   const refs = Array.isArray(args.refs) ? args.refs.filter(isName) : [];
   if (isName(args.name) && !refs.includes(args.name)) {
     refs.push(args.name);
@@ -24,24 +24,27 @@ export function wishOf(args: ReadonlyPartialJSONObject): IWish {
   return { refs: [...refs].sort(), folder: refs.length ? null : folder };
 }
 
-/** The same for the same wish. */
-export const keyOf = ({ refs, folder }: IWish): string =>
+/** The same for the same request. */
+export const keyOf = ({ refs, folder }: IBoardRequest): string =>
   JSON.stringify(refs.length ? refs : folder);
 
 /** The arguments that ask for it again. */
-export function argsOf({ refs, folder }: IWish): ReadonlyPartialJSONObject {
+export function argsOf({
+  refs,
+  folder
+}: IBoardRequest): ReadonlyPartialJSONObject {
   return refs.length ? { refs: [...refs] } : folder === null ? {} : { folder };
 }
 
 /** What is asked for once the server knows it: `digits` has become `digits-2`. */
-export const resolved = (board: IBoard): IWish => ({
+export const requestOfBoard = (board: IBoard): IBoardRequest => ({
   refs: board.refs,
   folder: board.folder
 });
 
 /** The words on a tab. */
 export function titleOf(
-  { refs, folder }: IWish,
+  { refs, folder }: IBoardRequest,
   trans: TranslationBundle
 ): string {
   if (refs.length) {

@@ -1,21 +1,15 @@
 /**
- * The runs that a page knows, by their names, and how news of them go together.
+ * The cache of runs of a page, by their names: merges lists and events.
  *
  * Promises that a run never comes back from its end, and that every new phase is told once. A name may be another run's
  * after a deletion: only the uid says which one it is. It asks nobody.
  */
-import { isActive, nameOf } from './listing';
+import { isActive, isSame, nameOf, uidOf } from './runs';
 import type { ITransition } from './state';
 import type { IRun, IRunEvent, IRunList } from './types';
 
-export const uidOf = (run: IRun): string => run.cluster.metadata.uid;
-
-/** Whether both are the same run, at whatever times; another run may have the name. */
-export const isSame = (run: IRun, other: IRun | undefined): boolean =>
-  other !== undefined && uidOf(run) === uidOf(other);
-
-export class KnownRuns {
-  constructor(private readonly _tell: (transition: ITransition) => void) {}
+export class RunCache {
+  constructor(private readonly _notify: (transition: ITransition) => void) {}
 
   get all(): ReadonlyArray<IRun> {
     return [...this._runs.values()];
@@ -25,19 +19,19 @@ export class KnownRuns {
     return this._runs.get(name);
   }
 
-  /** Keep this run although lists leave it out. */
-  want(name: string): void {
-    this._wanted.add(name);
+  /** Keep the run of this name although lists leave it out. */
+  pin(name: string): void {
+    this._pinned.add(name);
   }
 
-  /** A person on this page asks for the end of a run. */
-  ask(run: IRun): void {
-    this._asked.add(uidOf(run));
+  /** Note that a person on this page asks for the end of a run. */
+  requestEnd(run: IRun): void {
+    this._endRequested.add(uidOf(run));
   }
 
-  /** The end that was asked for does not come. */
-  unask(run: IRun): void {
-    this._asked.delete(uidOf(run));
+  /** Forget that the end was asked for: the server refused, or it is over. */
+  cancelEnd(run: IRun): void {
+    this._endRequested.delete(uidOf(run));
   }
 
   /** Take what a run is now. */
@@ -50,7 +44,7 @@ export class KnownRuns {
    *
    * It was on its way while changes were pushed: those that it does not include come on top.
    */
-  list(
+  merge(
     answer: IRunList,
     meanwhile: ReadonlyMap<string, IRunEvent>
   ): ReadonlyArray<string> {
@@ -67,7 +61,7 @@ export class KnownRuns {
     }
     const next = new Map<string, IRun>();
     const kept: string[] = [];
-    for (const name of this._wanted) {
+    for (const name of this._pinned) {
       const known = this._runs.get(name);
       if (known && !listed.has(name)) {
         next.set(name, known);
@@ -83,14 +77,14 @@ export class KnownRuns {
   }
 
   /** A run is gone. */
-  drop(name: string): void {
+  remove(name: string): void {
     const run = this._runs.get(name);
     if (run) {
-      this.unask(run);
+      this.cancelEnd(run);
     }
     const next = new Map(this._runs);
     next.delete(name);
-    this._wanted.delete(name);
+    this._pinned.delete(name);
     this._runs = next;
   }
 
@@ -117,17 +111,17 @@ export class KnownRuns {
       known && isSame(run, known) ? known.cluster.status.phase : null;
     const isOld = before === null && (finishedAt ?? Infinity) < this._since;
     if (before !== phase && !isOld) {
-      this._tell({ run, before, asked: this._asked.has(uidOf(run)) });
+      this._notify({ run, before, asked: this._endRequested.has(uidOf(run)) });
     }
     if (!isActive(run)) {
-      this.unask(run);
+      this.cancelEnd(run);
     }
   }
 
   private _runs: ReadonlyMap<string, IRun> = new Map();
-  private readonly _wanted = new Set<string>();
+  private readonly _pinned = new Set<string>();
   /** The uids of runs whose end was asked for here. */
-  private readonly _asked = new Set<string>();
+  private readonly _endRequested = new Set<string>();
   /** When this page first knew the runs, by the server's clock. */
   private _since = 0;
 }

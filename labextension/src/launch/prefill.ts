@@ -1,11 +1,11 @@
 /**
- * What a form begins with: the last launch, a program, a cell, or the wish of a run. Pure.
+ * What a form begins with: the last launch, a program, a cell, or the spec of a run. Pure.
  */
 import type { Spec } from '../api/models';
-import type { IOffer } from '../api/offer';
+import type { ILaunchOptions } from '../api/launchOptions';
 import { EMPTY, IDraft } from './draft';
 import { typed } from './pods';
-import { joinWords } from './words';
+import { joinArguments } from './commandLine';
 
 /** What a form may be opened with. */
 export interface IPrefill {
@@ -44,12 +44,16 @@ export function opened(draft: IDraft, wanted: IPrefill): Partial<IDraft> {
   return chosen;
 }
 
-/** The draft that asks for a run's wish again; a cell's text is not in it. */
-export function draftOfSpec(spec: Spec, name: string, offer: IOffer): IDraft {
+/** The draft that repeats a run's spec; a cell's text is not in it. */
+export function draftOfSpec(
+  spec: Spec,
+  name: string,
+  launchOptions: ILaunchOptions
+): IDraft {
   const mode = spec.mode ?? 'between-graph';
   const { program } = spec;
   const values: Record<string, string | boolean> = {};
-  for (const field of offer.form) {
+  for (const field of launchOptions.form) {
     const value = at(spec, field.path);
     if (value === undefined || value === null || !field.modes.includes(mode)) {
       continue;
@@ -72,7 +76,7 @@ export function draftOfSpec(spec: Spec, name: string, offer: IOffer): IDraft {
     url: isUrl ? program.source : '',
     program:
       program && !isUrl && program.kind !== 'cell' ? pathOf(program) : '',
-    arguments: joinWords(program?.arguments ?? []),
+    arguments: joinArguments(program?.arguments ?? []),
     kernelspec: spec.interpreter ? '' : null,
     values
   };

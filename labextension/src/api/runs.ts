@@ -1,8 +1,11 @@
 /**
- * Which runs a list shows, in which order. Pure.
+ * Which run is which, and which of them a list shows in which order. Pure.
  */
 import type { Phase } from './models';
 import type { IRun } from './types';
+
+/** The types of tasks, in the order in which people read them. */
+export const TASK_TYPES = ['chief', 'worker', 'ps', 'evaluator'] as const;
 
 const ENDED: ReadonlySet<Phase> = new Set<Phase>([
   'Succeeded',
@@ -14,6 +17,12 @@ export const isActive = (run: IRun): boolean =>
   !ENDED.has(run.cluster.status.phase);
 
 export const nameOf = (run: IRun): string => run.cluster.metadata.name;
+
+export const uidOf = (run: IRun): string => run.cluster.metadata.uid;
+
+/** Whether both are the same run, at whatever times; another run may have the name. */
+export const isSame = (run: IRun, other: IRun | undefined): boolean =>
+  other !== undefined && uidOf(run) === uidOf(other);
 
 /** Newest first; unless `all`, the newest run of each name and those that have not ended. */
 export function listed(

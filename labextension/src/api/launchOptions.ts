@@ -1,5 +1,5 @@
 /**
- * What the server says of a launch: the fields of the form, the kernels, what is free, and a plan.
+ * The launch options of the server: the fields of the form, the kernels, what is free; and a plan.
  *
  * Types only; `tfcluster_magic/launch/form.py` and `server/launch.py` make the data.
  */
@@ -56,7 +56,7 @@ export interface ILimit {
 }
 
 /** `GET options`. */
-export interface IOffer {
+export interface ILaunchOptions {
   readonly options: {
     readonly cpu: ILimit;
     readonly memory: ILimit;

@@ -2,7 +2,7 @@
 import { CommandRegistry } from '@lumino/commands';
 import { Widget } from '@lumino/widgets';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { IPlan } from '../src/api/offer';
+import type { IPlan } from '../src/api/launchOptions';
 import { hindrance } from '../src/launch/problems';
 import { LaunchModel } from '../src/launch/model';
 import { LaunchContent } from '../src/launch/widget';

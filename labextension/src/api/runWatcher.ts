@@ -1,5 +1,5 @@
 /**
- * Keeps what a page knows of all runs as it is: listens to what the server pushes and, as a net, asks every 45 s.
+ * Watches the runs of the server: receives what it pushes and, as a safety net, lists them every 45 s.
  *
  * Promises one immutable state and one signal for it, within a moment of a change. What it knows it keeps while the
  * server is away, and says since when. It changes no run.
@@ -7,9 +7,8 @@
 import { Event, ServiceManager } from '@jupyterlab/services';
 import { Poll, Throttler } from '@lumino/polling';
 import { ISignal, Signal } from '@lumino/signaling';
-import { Heard } from './heard';
-import { KnownRuns } from './known';
-import { listed, nameOf } from './listing';
+import { RunCache } from './runCache';
+import { listed, nameOf } from './runs';
 import { isMissing, Lookup } from './lookup';
 import { ServerProblem } from './problem';
 import * as rest from './rest';
@@ -31,7 +30,7 @@ const AWAY = { interval: 2_000, backoff: 1.7, max: 15_000 };
 /** Milliseconds in which changes become one. */
 const TOGETHER = 60;
 
-export abstract class LiveRuns {
+export abstract class RunWatcher {
   constructor(
     readonly caller: rest.ICaller,
     private readonly _services: ServiceManager.IManager
@@ -44,7 +43,7 @@ export abstract class LiveRuns {
       standby: 'when-hidden',
       auto: false
     });
-    this._tell = new Throttler(() => this._emit(), {
+    this._notify = new Throttler(() => this._emit(), {
       limit: TOGETHER,
       edge: 'trailing'
     });
@@ -70,7 +69,7 @@ export abstract class LiveRuns {
   }
 
   find(name: string): IRun | undefined {
-    return this._known.find(name);
+    return this._cache.find(name);
   }
 
   /** What was removed while this page heard nothing is not in a list either. */
@@ -138,8 +137,8 @@ export abstract class LiveRuns {
     answer: IRunList,
     meanwhile: ReadonlyMap<string, IRunEvent>
   ): void {
-    const kept = this._known.list(answer, meanwhile);
-    this._missed ||= this._heard.list(answer, meanwhile.size > 0);
+    const kept = this._cache.merge(answer, meanwhile);
+    this._missed ||= this._sequence.receiveList(answer, meanwhile.size > 0);
     if (this._missed) {
       this._missed = false;
       this._lookup.reset();
@@ -155,7 +154,7 @@ export abstract class LiveRuns {
     }
     this._problem = deaf && new ServerProblem(deaf);
     this._at = now;
-    const isUnsure = deaf || this._heard.isDeaf || now < this._settledAt;
+    const isUnsure = deaf || this._sequence.isLagging || now < this._settledAt;
     this._poll.frequency = isUnsure ? SETTLING : QUIET;
   }
 
@@ -170,18 +169,18 @@ export abstract class LiveRuns {
       return;
     }
     const event = emission as unknown as IRunEvent;
-    const hearing = this._heard.event(event);
-    if (hearing === 'known') {
+    const order = this._sequence.receive(event);
+    if (order === 'seen') {
       return; // the list that came meanwhile knows it
     }
-    this._missed ||= hearing === 'missed';
+    this._missed ||= order === 'gap';
     if (event.type === 'unavailable') {
       this._problem = event.problem ? new ServerProblem(event.problem) : null;
       this._poll.frequency = SETTLING;
       this._emit();
       return;
     }
-    if (hearing === 'missed' || this._problem !== null) {
+    if (order === 'gap' || this._problem !== null) {
       void this._poll.refresh();
     }
     if (event.type === 'available') {
@@ -199,20 +198,20 @@ export abstract class LiveRuns {
   }
 
   private _put(run: IRun): void {
-    this._known.put(run);
-    void this._tell.invoke();
+    this._cache.put(run);
+    void this._notify.invoke();
   }
 
   protected _drop(name: string): void {
-    this._known.drop(name);
+    this._cache.remove(name);
     this._lookup.forget(name);
-    void this._tell.invoke();
+    void this._notify.invoke();
   }
 
   private _emit(): void {
     this._state = {
       state: this._problem ? 'stale' : this._at ? 'live' : 'loading',
-      runs: listed(this._known.all, this._all),
+      runs: listed(this._cache.all, this._all),
       all: this._all,
       problem: this._problem,
       at: this._at
@@ -235,13 +234,55 @@ export abstract class LiveRuns {
   private _problem: ServerProblem | null = null;
   private _at = 0;
   private _settledAt = 0;
-  private readonly _heard = new Heard();
-  protected readonly _known = new KnownRuns(transition =>
+  private readonly _sequence = new EventSequence();
+  protected readonly _cache = new RunCache(transition =>
     this._transitioned.emit(transition)
   );
   protected readonly _lookup: Lookup;
   private readonly _poll: Poll;
-  private readonly _tell: Throttler;
+  private readonly _notify: Throttler;
   private readonly _changed = new Signal<this, IClustersState>(this);
   private readonly _transitioned = new Signal<this, ITransition>(this);
+}
+
+/** `seen`: an earlier list includes the event; `gap`: it is new, and others before it were lost. */
+type EventOrder = 'seen' | 'next' | 'gap';
+
+/**
+ * The sequence numbers of the server's events, so that a lost event is noticed.
+ *
+ * A gap in the numbers is a loss; so is a list that includes later events than were received, as where a proxy lets
+ * requests through and no pushes. It asks nobody.
+ */
+class EventSequence {
+  /** Whether a list included later events than were received, and none was received since. */
+  get isLagging(): boolean {
+    return this._isLagging;
+  }
+
+  receive({ stream, sequence }: IRunEvent): EventOrder {
+    this._isLagging = false;
+    const isSame = stream === this._stream;
+    if (isSame && sequence <= this._sequence) {
+      return 'seen';
+    }
+    const isGap = !isSame || sequence > this._sequence + 1;
+    this._stream = stream;
+    this._sequence = sequence;
+    return isGap ? 'gap' : 'next';
+  }
+
+  /** Take a list and return whether it includes events that were lost; not if one was received while it came. */
+  receiveList({ stream, sequence }: IRunList, isReceiving: boolean): boolean {
+    const isSame = stream === this._stream;
+    const isLost = isSame && sequence > this._sequence && !isReceiving;
+    this._isLagging ||= isLost;
+    this._stream = stream;
+    this._sequence = isSame ? Math.max(sequence, this._sequence) : sequence;
+    return isLost;
+  }
+
+  private _stream = '';
+  private _sequence = 0;
+  private _isLagging = false;
 }

@@ -5,7 +5,7 @@
  */
 
 /** The words of a line; null when a quote is not closed. */
-export function splitWords(line: string): ReadonlyArray<string> | null {
+export function splitArguments(line: string): ReadonlyArray<string> | null {
   const words: string[] = [];
   let word: string | null = null;
   let quote = '';
@@ -39,8 +39,8 @@ export function splitWords(line: string): ReadonlyArray<string> | null {
   return word === null ? words : [...words, word];
 }
 
-/** A line that `splitWords` gives these words for. */
-export const joinWords = (words: ReadonlyArray<string>): string =>
+/** A line that `splitArguments` gives these words for. */
+export const joinArguments = (words: ReadonlyArray<string>): string =>
   words
     .map(word =>
       /^[\w@%+=:,./-]+$/.test(word)

@@ -1,0 +1,37 @@
+/* The last lines of a task. */
+
+import { ask, at, make } from './shared.js';
+
+/** Every task of a run, those that failed first. */
+function namesOf(row) {
+  const all = Object.entries(row.tasks).flatMap(([type, count]) =>
+    Array.from({ length: count }, (_, index) => `${type}-${index}`)
+  );
+  return [...new Set([...row.failed, ...all])];
+}
+
+export async function openLog(row) {
+  const names = namesOf(row);
+  at('log-title').textContent = `Last lines of ${row.name} of ${row.owner}`;
+  at('task').replaceChildren(
+    ...names.map(name => make('option', name, { value: name }))
+  );
+  const read = async () => {
+    at('log').textContent = '';
+    at('log-said').textContent = 'This look is in the audit log.';
+    const task = encodeURIComponent(at('task').value);
+    const path = `${encodeURIComponent(row.owner)}/${encodeURIComponent(row.name)}`;
+    try {
+      const { told } = await ask(
+        `api/clusters/${path}/logs?task=${task}&lines=100`
+      );
+      at('log').textContent =
+        told.lines.join('\n') || 'It has printed nothing.';
+    } catch (error) {
+      at('log-said').textContent = error.message;
+    }
+  };
+  at('task').onchange = read;
+  at('show-log').showModal();
+  await read();
+}
