@@ -16,9 +16,9 @@ from tfcluster_magic.backends import folder_sizes
 from tfcluster_magic.backends.folder_sizes import MeasuredFolder, measure
 from tfcluster_magic.backends.kubernetes import launch_check
 from tfcluster_magic.errors import PreflightRefused
-from tfcluster_magic.kube.capacity.launch_facts import LaunchFacts
-from tfcluster_magic.kube.capacity.policy_check import ClaimFacts, NamespaceObjects
 from tfcluster_magic.kube.objects.policy import Policy
+from tfcluster_magic.launch_checks.kubernetes import LaunchFacts
+from tfcluster_magic.launch_checks.policy_check import ClaimFacts, NamespaceObjects
 from tfcluster_magic.quota import storage
 from tfcluster_magic.quota.limits import LIMITS_VARIABLE
 from tfcluster_magic.quota.preflight import Limit, Options

@@ -24,10 +24,10 @@ from msgspec.structs import replace
 
 from ...errors import BackendUnavailable, Conflict, InvalidRequest, PreflightRefused, Problem
 from ...i18n import _
+from ...kube import hour_ledgers as kube_hours
 from ...kube.api import access, labels
 from ...kube.api.client import Api, ApiError, Object, foreign_finalizers, path
 from ...kube.api.informer import CacheUpdate, Informer
-from ...kube.capacity import hour_ledgers as kube_hours
 from ...kube.objects import custom_resource
 from ...launch import LaunchRequest
 from ...quota.ledger import HoursAccount

@@ -17,8 +17,8 @@ from ...errors import Problem
 from ...i18n import _
 from ...kube.api import access
 from ...kube.api.resource_amounts import CPU, MEMORY, format_amount
-from ...kube.capacity import policy_check
-from ...kube.capacity.launch_facts import LaunchFacts, launch_problems, task_demands
+from ...launch_checks import policy_check
+from ...launch_checks.kubernetes import LaunchFacts, launch_problems, task_demands
 from ...program.snapshots import stored_folder
 from ...quota import budgets, ledger, storage
 from ...quota.ledger import HoursAccount

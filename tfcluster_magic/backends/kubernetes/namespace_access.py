@@ -21,10 +21,10 @@ from ...errors import BackendUnavailable, InvalidRequest, Problem
 from ...i18n import _
 from ...kube.api import access, labels
 from ...kube.api.client import API_PREFIXES, Api, ApiError, path
-from ...kube.capacity.hour_ledgers import HOURS_KEY
-from ...kube.capacity.launch_facts import FACTS_KEY, LaunchFacts
-from ...kube.capacity.launch_facts import read_facts as read_offer
 from ...kube.controller import leader_election
+from ...kube.hour_ledgers import HOURS_KEY
+from ...launch_checks.kubernetes import FACTS_KEY, LaunchFacts
+from ...launch_checks.kubernetes import read_facts as read_offer
 from ...program.snapshots import INLINE_BYTES
 from ...quota.storage import FolderUsage
 from ...spec import TFCluster

@@ -19,10 +19,10 @@ from msgspec.structs import replace
 from ...errors import Problem
 from ...i18n import _
 from ...kube.api.resource_amounts import CPU, format_amount, format_amounts, format_holders
-from ...kube.capacity.fit import Shortage, shortages
-from ...kube.capacity.launch_facts import LaunchFacts, launch_problems, task_demands
-from ...kube.capacity.policy_check import names_secrets
 from ...kube.objects.policy import uses_gangs
+from ...launch_checks.fit import Shortage, shortages
+from ...launch_checks.kubernetes import LaunchFacts, launch_problems, task_demands
+from ...launch_checks.policy_check import names_secrets
 from ...spec import TFCluster
 from ..cluster_state import ClusterState
 from .queue import QueuedRun, runs_ahead

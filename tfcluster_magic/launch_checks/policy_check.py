@@ -12,13 +12,13 @@ from fnmatch import fnmatchcase
 
 from msgspec.structs import fields, replace
 
-from ...errors import Problem
-from ...i18n import _
-from ...spec import DataClaim, Lifecycle, Model, Pods, Spec, TFCluster
-from ...spec.quantities import format_bytes, format_duration, parse_memory
-from ..api.labels import FOR_TASKS
-from ..objects import images
-from ..objects.policy import Policy
+from ..errors import Problem
+from ..i18n import _
+from ..kube.api.labels import FOR_TASKS
+from ..kube.objects import images
+from ..kube.objects.policy import Policy
+from ..spec import DataClaim, Lifecycle, Model, Pods, Spec, TFCluster
+from ..spec.quantities import format_bytes, format_duration, parse_memory
 
 MOST_NAMES = 10
 MANY_NODES, ONE_POD = ("ReadWriteMany",), "ReadWriteOncePod"

@@ -12,14 +12,14 @@ from collections import Counter
 import msgspec
 from msgspec.structs import replace
 
-from ...errors import Problem
-from ...i18n import _
-from ...quota.preflight import Limit, Preflight
-from ...spec import Model, Spec, TaskType
-from ...spec.quantities import format_duration
-from ..api.resource_amounts import CPU, MEMORY, parse_amounts
-from ..objects.pod_template import task_resources
-from ..objects.policy import Policy
+from ..errors import Problem
+from ..i18n import _
+from ..kube.api.resource_amounts import CPU, MEMORY, parse_amounts
+from ..kube.objects.pod_template import task_resources
+from ..kube.objects.policy import Policy
+from ..quota.preflight import Limit, Preflight
+from ..spec import Model, Spec, TaskType
+from ..spec.quantities import format_duration
 from . import fit, policy_check
 from .fit import NamespaceCapacity, NodeCapacity
 from .namespace_quota import TaskDemand
