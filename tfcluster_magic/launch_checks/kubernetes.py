@@ -1,27 +1,35 @@
-"""The facts by which operator and clients judge a spec: policy, capacity, its claims. Pure.
+"""What may refuse a launch on Kubernetes, by facts: policy, capacity, claims, hours, folders. Pure.
 
-Both come to the same problems: the operator reads the facts from the cluster, and publishes them
-beside the options, so that a client needs no right to look at nodes, quotas, claims or secrets.
-What changes with every pod is only in the operator's own.
+Operator and clients come to the same problems: the operator reads `LaunchFacts` from the cluster,
+and publishes them beside the options, so that a client needs no right to look at nodes, quotas,
+claims or secrets. What changes with every pod is only in the operator's own. A client judges by
+`ClientFacts` before anything exists, and says of what may not fit now that it may have to wait; the
+operator judges again, and decides in the end.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
 from ..errors import Problem
 from ..i18n import _
-from ..kube.api.resource_amounts import CPU, MEMORY, parse_amounts
+from ..kube.api.resource_amounts import CPU, MEMORY, format_amount, parse_amounts
 from ..kube.objects.pod_template import task_resources
 from ..kube.objects.policy import Policy
-from ..quota.preflight import Limit, Preflight
-from ..spec import Model, Spec, TaskType
+from ..quota import budgets, ledger, storage
+from ..quota.ledger import HoursAccount
+from ..quota.preflight import Limit, Options, Preflight
+from ..quota.storage import FolderUsage
+from ..spec import Model, Spec
 from ..spec.quantities import format_duration
 from . import fit, policy_check
-from .fit import NamespaceCapacity, NodeCapacity
+from .fit import DemandByType, NamespaceCapacity, NodeCapacity
 from .namespace_quota import TaskDemand
 from .policy_check import NamespaceObjects
 
@@ -59,7 +67,7 @@ def read_facts(text: str) -> LaunchFacts:
     return _FACTS.decode(text)
 
 
-def task_demands(spec: Spec, facts: LaunchFacts) -> dict[TaskType, tuple[int, TaskDemand]]:
+def task_demands(spec: Spec, facts: LaunchFacts) -> DemandByType:
     """What the tasks of a spec ask for, as the API server completes it."""
     found = {}
     for task_type, count in spec.replicas.counts.items():
@@ -71,6 +79,10 @@ def task_demands(spec: Spec, facts: LaunchFacts) -> dict[TaskType, tuple[int, Ta
 
 def launch_problems(spec: Spec, facts: LaunchFacts) -> list[Problem]:
     """Everything that keeps this spec from ever running here."""
+    return _problems(spec, facts, task_demands(spec, facts))
+
+
+def _problems(spec: Spec, facts: LaunchFacts, demands: DemandByType) -> list[Problem]:
     found = policy_check.policy_problems(spec, facts.policy, facts.names)
     if facts.enforced is False and facts.policy.require_network_policy:
         told = _(
@@ -80,12 +92,111 @@ def launch_problems(spec: Spec, facts: LaunchFacts) -> list[Problem]:
         )
         found.append(Problem(_("the cluster"), None, told))
     place = facts.place if facts.policy.nodes_are_fixed else replace(facts.place, nodes=None)
-    return found + fit.fit_problems(task_demands(spec, facts), place.empty())
+    return found + fit.fit_problems(demands, place.empty())
 
 
-def launch_preflight(spec: Spec, facts: LaunchFacts) -> Preflight:
-    """The same for a face; what fits later is no problem, the run waits for it."""
-    return Preflight(tuple(launch_problems(spec, facts)))
+# -- as a client judges ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ClientFacts:
+    """All by which a client judges one launch, gathered once.
+
+    Attributes:
+        cluster: what the operator published.
+        options: what there is, and what of it is free now.
+        now: the time.
+        account: hours until now, where they are bounded.
+        own_image: of the notebook that launches, if any.
+        volumes: how full those claims are that are mounted here.
+        lost_output: the folder of the old checkpoints, if it is seen to be gone.
+        lost_program: the folder of the stored program, if it is seen to be gone.
+    """
+
+    cluster: LaunchFacts
+    options: Options
+    now: float
+    account: HoursAccount
+    own_image: str | None = None
+    volumes: Sequence[FolderUsage] = ()
+    lost_output: Path | None = None
+    lost_program: Path | None = None
+
+
+def with_image(spec: Spec, facts: ClientFacts) -> Spec:
+    """`spec` with the image of this notebook: where it names none, the notebook knows its own, and
+    tasks may use that.
+    """
+    own = facts.own_image
+    if spec.image is not None or own is None:
+        return spec
+    refused = any(policy_check.image_problems(own, facts.cluster.policy))
+    return spec if refused else replace(spec, image=own)
+
+
+def preflight(spec: Spec, facts: ClientFacts) -> Preflight:
+    """Everything that stands against `spec`, and what it has to wait for."""
+    most, spent, now = facts.account.budget, ledger.daily_sums(facts.account.days), facts.now
+    demands = task_demands(spec, facts.cluster)
+    problems = (
+        *budgets.problems(spec, _asked(demands, CPU), most, spent, now),
+        *_lost_folders(spec, facts),
+        *_problems(spec, facts.cluster, demands),
+        *storage.problems(facts.volumes),
+    )
+    waits = (
+        ()
+        if problems
+        else (*budgets.warnings(most, spent, now), *_waiting_warnings(demands, facts))
+    )
+    told = budgets.remaining_text(most, spent, now)
+    warnings = (*storage.warnings(facts.volumes), *waits)
+    return Preflight(problems, warnings, (told,) if told else ())
+
+
+def _asked(demands: DemandByType, key: str) -> float:
+    return sum(count * demand.requests.get(key, 0.0) for count, demand in demands.values())
+
+
+def _lost_folders(spec: Spec, facts: ClientFacts) -> Iterator[Problem]:
+    """What the tasks would look for in vain, as far as it can be seen from here."""
+    if facts.lost_output is not None:
+        allowed = _("its folder {resume_from} is gone: launch without it").format(
+            resume_from=facts.lost_output
+        )
+        yield Problem("resumeFrom", spec.resume_from, allowed)
+    if facts.lost_program is not None and spec.program is not None:
+        allowed = _("its files are no longer in {folder}: launch the program anew").format(
+            folder=facts.lost_program
+        )
+        yield Problem("program", spec.program.source, allowed)
+
+
+def _waiting_warnings(demands: DemandByType, facts: ClientFacts) -> Iterator[str]:
+    """What there may be too little of now, by what the API server will count for the tasks.
+
+    What is free is published rounded down and says nothing of single nodes and of runs that wait:
+    only the operator knows whether it has to wait.
+    """
+    gpu, there = facts.cluster.policy.gpu_resource, facts.options
+    for key, limit in ((CPU, there.cpu), (MEMORY, there.memory), (gpu, there.gpu)):
+        asked = _asked(demands, key)
+        if not limit.total and asked:
+            yield _(
+                "it may have to wait: it asks for {asked}, and no node has {resource} now"
+            ).format(asked=format_amount(key, asked), resource=key)
+        elif asked > limit.free:
+            yield _(
+                "it may have to wait: it asks for {asked} in all, and about {free} of {total} is "
+                "free"
+            ).format(
+                asked=format_amount(key, asked),
+                free=format_amount(key, limit.free),
+                total=format_amount(key, limit.total),
+            )
+
+
+# -- what is told of a place -----------------------------------------------------------------------
 
 
 def launch_notes(facts: LaunchFacts) -> tuple[str, ...]:
