@@ -45,12 +45,14 @@ class Options(Model, frozen=True):
 class Preflight:
     """What stands against a launch: `problems` refuse it, `warnings` are told and it goes on.
 
-    `told` is what a person should know before a launch, and stands against nothing.
+    `told` is what a person should know before a launch, and stands against nothing. `unsupported`
+    are those of the problems that ask for what this place never has.
     """
 
     problems: tuple[Problem, ...] = ()
     warnings: tuple[str, ...] = ()
     told: tuple[str, ...] = ()
+    unsupported: tuple[Problem, ...] = ()
 
 
 @dataclass(frozen=True)
