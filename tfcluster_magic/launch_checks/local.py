@@ -7,18 +7,30 @@ gathered, and nothing that was asked for is silently left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import Problem
-from ..i18n import _, mark
+from ..i18n import _, mark, ngettext
 from ..quota import budgets, ledger, limits, storage
 from ..quota.ledger import HoursAccount
 from ..quota.limits import Limits, ResourceTotals
-from ..quota.preflight import AvailableResources, Preflight, check_fit
+from ..quota.preflight import (
+    FLAGS,
+    AvailableResources,
+    Limit,
+    Preflight,
+    cpu_of,
+    gpu_of,
+    memory_of,
+    too_many_replicas,
+    too_many_tasks,
+    total_request,
+)
 from ..quota.storage import FolderUsage
-from ..spec import Spec
+from ..spec import Mode, Resources, Spec
+from ..spec.quantities import format_bytes
 
 
 @dataclass(frozen=True)
@@ -178,3 +190,93 @@ def unsupported_options(spec: Spec) -> list[Problem]:
         allowed = _("only on Kubernetes: {instead}").format(instead=_(_ALTERNATIVES[option.key]))
         found.append(Problem(option.flag, " ".join(said), allowed))
     return found
+
+
+# -- what fits on this machine ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _ScarceResource:
+    """A resource that is given to one task only, and how to speak of it."""
+
+    name: str
+    of: Callable[[Resources], float]
+    show: Callable[[float], str]
+    less: str
+
+
+def _gpus(count: float) -> str:
+    return ngettext("{count:g} GPU", "{count:g} GPUs", count).format(count=count)
+
+
+_MEMORY = _ScarceResource("memory", memory_of, format_bytes, mark("less memory for each"))
+_GPU = _ScarceResource("gpu", gpu_of, _gpus, mark("fewer GPUs for each"))
+
+
+def check_fit(spec: Spec, room: AvailableResources) -> Preflight:
+    """Everything that stands against `spec` in `room`, from numbers alone.
+
+    Memory and GPUs beyond what is free are refused with the number that would fit; CPU beyond the
+    machine is only a warning, since it is shared.
+    """
+    problems = list(room.obstacles)
+    if (total := spec.replicas.total) > room.max_tasks:
+        problems.append(too_many_tasks(total, room.max_tasks))
+    problems += _shortage(spec, _MEMORY, room.memory, room.held)
+    problems += _shortage(spec, _GPU, room.gpu, {})
+    return Preflight(tuple(problems), (*room.warnings, *_fit_warnings(spec, room)))
+
+
+def _shortage(
+    spec: Spec, scarce: _ScarceResource, limit: Limit, held: Mapping[str, float]
+) -> list[Problem]:
+    """The problem with a scarce resource, if any: the type that asks for most gives way."""
+    total = total_request(spec, scarce.of)
+    if total <= limit.free:
+        return []
+    counts, show = spec.replicas.counts, scarce.show
+    task_type = max(counts, key=lambda t: counts[t] * scarce.of(spec.replicas.of(t).resources))
+    each, count = scarce.of(spec.replicas.of(task_type).resources), counts[task_type]
+    fits = int((limit.free - (total - each * count)) // each)
+    where = f"replicas.{task_type.value}"
+    free = _("{free} of {total} is free").format(free=show(limit.free), total=show(limit.total))
+    if holders := ", ".join(f"{run} {show(amount)}" for run, amount in held.items() if amount):
+        free += _(" (taken by {holders})").format(holders=holders)
+    if scarce is _GPU and not limit.total:
+        allowed = _("this machine has no GPU (nvidia-smi lists none): ask for none")
+        return [Problem(f"{where}.resources.gpu", int(each), allowed)]
+    if fits >= 1 and task_type in FLAGS:
+        return [too_many_replicas(task_type, fits, count, show(each), _(scarce.less), free)]
+    allowed = _("{total} are asked in all, and {free}: use fewer tasks, or {less}").format(
+        total=show(total), free=free, less=_(scarce.less)
+    )
+    return [Problem(f"{where}.resources.{scarce.name}", show(each), allowed)]
+
+
+def _fit_warnings(spec: Spec, room: AvailableResources) -> list[str]:
+    found = []
+    cpu = total_request(spec, cpu_of)
+    if cpu > room.cpu.free:
+        taken = room.cpu.total - room.cpu.free
+        others = _(", of which other runs asked for {cores:g}").format(cores=taken)
+        found.append(
+            _(
+                "{cpu:g} CPU cores are asked for and this machine has {total:g}{others}: "
+                "the tasks share them and run slower"
+            ).format(cpu=cpu, total=room.cpu.total, others=others if taken > 0 else "")
+        )
+    replicas = spec.replicas
+    unlimited = sum(n for t, n in replicas.counts.items() if not replicas.of(t).resources.memory)
+    need = unlimited * _TYPICAL[spec.mode]
+    if need > room.memory.free:
+        found.append(
+            _(
+                "{count} tasks without a memory limit need about {need} for "
+                "TensorFlow alone, and {free} is free: use fewer tasks"
+            ).format(count=unlimited, need=format_bytes(need), free=format_bytes(room.memory.free))
+        )
+    return found
+
+
+_TYPICAL = {Mode.BETWEEN_GRAPH: 400 * 2**20, Mode.IN_GRAPH: 180 * 2**20}
+"""Bytes of memory (PSS) of an idle TensorFlow 2.21 task on CPU, as measured."""
