@@ -13,7 +13,8 @@ from support.kube.kubectl import Object
 from support.kube.operator import SYSTEM, Tenant, spec_of
 from support.kube.operator_modes import Installed
 
-from tfcluster_magic.kube.capacity import hour_ledgers, launch_facts
+from tfcluster_magic.kube import hour_ledgers
+from tfcluster_magic.launch_checks import kubernetes as launch_facts
 from tfcluster_magic.quota import ledger
 from tfcluster_magic.spec import Pods, Replicas, ReplicaSet, Resources, SecretUse, Spec, Volume
 

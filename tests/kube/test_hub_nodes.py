@@ -23,7 +23,7 @@ from support.kube.operator import SYSTEM
 from support.kube.under_test import UnderTest
 
 from tfcluster_magic.kube.api import labels
-from tfcluster_magic.kube.capacity import launch_facts
+from tfcluster_magic.launch_checks import kubernetes as launch_facts
 
 pytestmark = [
     pytest.mark.alone,

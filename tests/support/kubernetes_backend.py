@@ -13,7 +13,7 @@ from tfcluster_magic.backends.kubernetes.backend import KubernetesBackend
 from tfcluster_magic.backends.kubernetes.namespace_access import OPTIONS_KEY
 from tfcluster_magic.kube.api import labels
 from tfcluster_magic.kube.api.client import path
-from tfcluster_magic.kube.capacity.launch_facts import FACTS_KEY, LaunchFacts
+from tfcluster_magic.launch_checks.kubernetes import FACTS_KEY, LaunchFacts
 from tfcluster_magic.quota.preflight import Limit, Options
 
 NAMESPACE = "alice"

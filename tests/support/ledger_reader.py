@@ -5,8 +5,8 @@ from __future__ import annotations
 from support.operator_world import World
 from support.polling import wait_until
 from tfcluster_magic.errors import Problem
+from tfcluster_magic.kube import hour_ledgers
 from tfcluster_magic.kube.api.labels import TENANT, USER, USER_GROUP
-from tfcluster_magic.kube.capacity import hour_ledgers
 from tfcluster_magic.kube.objects import custom_resource
 from tfcluster_magic.operator.accounting import Accountant
 from tfcluster_magic.quota.ledger import Ledger

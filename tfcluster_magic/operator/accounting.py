@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 import msgspec
 
 from ..errors import Problem
+from ..kube import hour_ledgers
 from ..kube.api import labels
 from ..kube.api.client import Api, ApiError, Object, path
 from ..kube.api.resource_amounts import parse_quantity
-from ..kube.capacity import hour_ledgers
 from ..kube.controller.work_queue import BackgroundThread
 from ..kube.status import run_observer
 from ..quota import budgets, ledger

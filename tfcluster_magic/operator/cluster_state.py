@@ -16,10 +16,10 @@ from ..kube.api import decoding, labels
 from ..kube.api.client import Api, ApiError, Object, path
 from ..kube.api.informer import CacheUpdate, Informer, InformerGroup
 from ..kube.api.resource_amounts import parse_amounts
-from ..kube.capacity.fit import bound_pod
-from ..kube.capacity.namespace_quota import ContainerBounds, container_bounds
-from ..kube.capacity.policy_check import ClaimFacts, NamespaceObjects
 from ..kube.objects.policy import SharedClaim
+from ..launch_checks.fit import bound_pod
+from ..launch_checks.namespace_quota import ContainerBounds, container_bounds
+from ..launch_checks.policy_check import ClaimFacts, NamespaceObjects
 from ..spec import TaskType, TFCluster
 
 Key = tuple[str, str]

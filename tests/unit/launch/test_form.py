@@ -10,7 +10,7 @@ from tfcluster_magic.errors import Problem
 from tfcluster_magic.launch import form
 from tfcluster_magic.launch.options import fill_in_defaults, read_options
 from tfcluster_magic.launch.validation import validate
-from tfcluster_magic.quota import preflight
+from tfcluster_magic.launch_checks import local
 from tfcluster_magic.quota.preflight import AvailableResources, Limit
 from tfcluster_magic.spec import Mode, ServerKind
 
@@ -141,7 +141,7 @@ def test_where_room_is_short_the_number_that_fits_can_be_used() -> None:
     replicas = {"worker": {"count": 6, "resources": {"memory": "2Gi"}}}
     spec = validate({"program": PROGRAM, "replicas": replicas})
     (told,) = form.form_problems(
-        preflight.check_fit(spec, room).problems, {"workers": 6, "memory": "2Gi"}
+        local.check_fit(spec, room).problems, {"workers": 6, "memory": "2Gi"}
     )
     assert (told["option"], told["value"], told["fits"]) == ("workers", 6, 4)
     assert "4 workers of 2Gi fit" in told["message"]

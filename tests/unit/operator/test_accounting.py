@@ -13,9 +13,9 @@ from support.ledger_reader import HOME, LEDGER, Book
 from support.operator_world import RUNS, World, up
 from support.polling import wait_until
 
+from tfcluster_magic.kube import hour_ledgers
 from tfcluster_magic.kube.api.client import ApiError
 from tfcluster_magic.kube.api.labels import BUDGET, USER
-from tfcluster_magic.kube.capacity import hour_ledgers
 from tfcluster_magic.kube.objects import custom_resource
 from tfcluster_magic.kube.status import run_observer as kube_held
 from tfcluster_magic.operator import accounting

@@ -14,11 +14,11 @@ from support.project import ROOT
 
 from tfcluster_magic.backends import folder_sizes
 from tfcluster_magic.backends.folder_sizes import MeasuredFolder, measure
-from tfcluster_magic.backends.kubernetes import launch_check
+from tfcluster_magic.backends.kubernetes.namespace_access import gather_facts
 from tfcluster_magic.errors import PreflightRefused
-from tfcluster_magic.kube.capacity.launch_facts import LaunchFacts
-from tfcluster_magic.kube.capacity.policy_check import ClaimFacts, NamespaceObjects
 from tfcluster_magic.kube.objects.policy import Policy
+from tfcluster_magic.launch_checks.kubernetes import LaunchFacts, preflight
+from tfcluster_magic.launch_checks.policy_check import ClaimFacts, NamespaceObjects
 from tfcluster_magic.quota import storage
 from tfcluster_magic.quota.limits import LIMITS_VARIABLE
 from tfcluster_magic.quota.preflight import Limit, Options
@@ -189,9 +189,10 @@ def test_claims_are_measured_from_inside(
     there = Options(backend="kubernetes", cpu=MUCH, memory=MUCH, gpu=MUCH)
     put(tmp_path / "data" / "x", MIB)
     put(tmp_path / "log" / "digits" / "1" / "model", 11 * MIB)
-    inside = launch_check.check_launch(Spec(mode=Mode.IN_GRAPH), there, offer, here=True)
+    spec = Spec(mode=Mode.IN_GRAPH)
+    inside = preflight(spec, gather_facts(spec, there, offer, here=True))
     (full,) = [each for each in inside.problems if each.field.startswith("storage")]
     assert full.field == "storage.log"
     assert "digits-1 11Mi" in full.allowed
-    outside = launch_check.check_launch(Spec(mode=Mode.IN_GRAPH), there, offer, here=False)
+    outside = preflight(spec, gather_facts(spec, there, offer, here=False))
     assert not any(each.field.startswith("storage") for each in outside.problems)

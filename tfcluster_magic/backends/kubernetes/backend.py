@@ -24,18 +24,19 @@ from msgspec.structs import replace
 
 from ...errors import BackendUnavailable, Conflict, InvalidRequest, PreflightRefused, Problem
 from ...i18n import _
+from ...kube import hour_ledgers as kube_hours
 from ...kube.api import access, labels
 from ...kube.api.client import Api, ApiError, Object, foreign_finalizers, path
 from ...kube.api.informer import CacheUpdate, Informer
-from ...kube.capacity import hour_ledgers as kube_hours
 from ...kube.objects import custom_resource
 from ...launch import LaunchRequest
+from ...launch_checks import kubernetes as checks
 from ...quota.ledger import HoursAccount
 from ...spec import Spec, Stop, TFCluster, names
 from .. import names_and_numbers
 from ..base import Backend, Counts, LogLine, Options, Preflight, Removed, every_line
 from ..names_and_numbers import expired
-from . import launch_check, namespace_access
+from . import namespace_access
 from .log_following import RunLogs
 from .namespace_access import OperatorStatus
 
@@ -325,15 +326,15 @@ class KubernetesBackend(Backend):
 
     def preflight(self, spec: Spec) -> Preflight:
         """See `Backend.preflight`."""
-        return self._check(spec)[2]
+        facts = self._facts(spec)
+        return checks.preflight(checks.with_image(spec, facts), facts)
 
-    def _check(self, spec: Spec) -> tuple[Spec, Options, Preflight]:
-        """The spec as it would be launched, what there is, and what stands against it."""
+    def _facts(self, spec: Spec) -> checks.ClientFacts:
+        """All by which a launch is judged. Raises as `options`."""
         with self._explained():
             there, offer, told = namespace_access.read_published(self.api, self.namespace)
-            account = self._account(told) or HoursAccount()
-        spec = launch_check.with_image(spec, offer)
-        return spec, there, launch_check.check_launch(spec, there, offer, account, here=self.mounts)
+            account = self._account(told)
+        return namespace_access.gather_facts(spec, there, offer, account, here=self.mounts)
 
     def hours(self) -> HoursAccount:
         """See `Backend.hours`."""
@@ -352,7 +353,9 @@ class KubernetesBackend(Backend):
 
     def create(self, request: LaunchRequest) -> TFCluster:
         """See `Backend.create`."""
-        spec, there, verdict = self._check(request.spec)
+        facts = self._facts(request.spec)
+        spec = checks.with_image(request.spec, facts)
+        verdict = checks.preflight(spec, facts)
         if verdict.problems:
             raise PreflightRefused(verdict.problems)
         warnings = (*request.warnings, *verdict.warnings)
@@ -364,7 +367,7 @@ class KubernetesBackend(Backend):
                     request.cluster, request.name_given, running
                 )
                 number = namespace_access.next_run_number(
-                    self.mounts, cluster, known, there.log_dir
+                    self.mounts, cluster, known, facts.options.log_dir
                 )
                 body = custom_resource.write(cluster, number, spec, warnings=warnings)
                 made = post_run(self.api, self.namespace, body)

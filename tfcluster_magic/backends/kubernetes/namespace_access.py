@@ -1,5 +1,5 @@
-"""The runs' namespace as this process sees it: options that the operator published, whether the
-operator answers, and which volumes are mounted here.
+"""What this process sees of the runs' namespace: options that the operator published, whether the
+operator answers, which volumes are mounted here, and so the facts by which a launch is judged.
 
 The operator is asked at most once in `CHECK_INTERVAL` seconds, however many callers ask. No
 question holds up a view for longer than `REQUEST_TIMEOUT`, and nothing is said against an operator
@@ -21,13 +21,14 @@ from ...errors import BackendUnavailable, InvalidRequest, Problem
 from ...i18n import _
 from ...kube.api import access, labels
 from ...kube.api.client import API_PREFIXES, Api, ApiError, path
-from ...kube.capacity.hour_ledgers import HOURS_KEY
-from ...kube.capacity.launch_facts import FACTS_KEY, LaunchFacts
-from ...kube.capacity.launch_facts import read_facts as read_offer
 from ...kube.controller import leader_election
-from ...program.snapshots import INLINE_BYTES
+from ...kube.hour_ledgers import HOURS_KEY
+from ...launch_checks.kubernetes import FACTS_KEY, ClientFacts, LaunchFacts
+from ...launch_checks.kubernetes import read_facts as read_offer
+from ...program.snapshots import INLINE_BYTES, stored_folder
+from ...quota.ledger import HoursAccount
 from ...quota.storage import FolderUsage
-from ...spec import TFCluster
+from ...spec import Spec, TFCluster, names
 from .. import folder_sizes, names_and_numbers
 from ..base import Options
 
@@ -259,3 +260,46 @@ def claim_volumes(offer: LaunchFacts) -> list[FolderUsage]:
         if claim in claims and claims[claim].size and os.path.isdir(path)
     ]
     return folder_sizes.measure(there, paths.state_dir()) if there else []
+
+
+# -- the facts of a launch -------------------------------------------------------------------------
+
+_IMAGE = ("JUPYTER_IMAGE_SPEC", "JUPYTER_IMAGE")
+"""Where KubeSpawner tells a notebook its own image."""
+
+
+def gather_facts(
+    spec: Spec,
+    options: Options,
+    offer: LaunchFacts,
+    account: HoursAccount | None = None,
+    *,
+    here: bool,
+) -> ClientFacts:
+    """All by which this launch is judged: what was published, and what is seen from here."""
+    own = next((os.environ[key] for key in _IMAGE if os.environ.get(key)), None)
+    return ClientFacts(
+        cluster=offer,
+        options=options,
+        now=time.time(),
+        account=account or HoursAccount(),
+        own_image=own if access.in_pod() else None,
+        volumes=claim_volumes(offer) if here else (),
+        lost_output=_lost_output(spec, logs_folder(here, options.log_dir)),
+        lost_program=_lost_program(spec) if here else None,
+    )
+
+
+def _lost_output(spec: Spec, root: Path | None) -> Path | None:
+    if spec.resume_from is None or root is None:
+        return None
+    cluster, run = names.parse_ref(spec.resume_from)
+    folder = root / cluster / str(run)
+    return None if folder.is_dir() else folder
+
+
+def _lost_program(spec: Spec) -> Path | None:
+    if spec.program is None or spec.program.files is not None:
+        return None
+    folder = stored_folder(Path.home(), spec.program.sha256)
+    return None if folder.is_dir() else folder

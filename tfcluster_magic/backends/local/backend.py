@@ -26,12 +26,14 @@ from ... import paths, state_files
 from ...errors import InvalidRequest, NotFound, PreflightRefused, TFClusterError
 from ...i18n import _
 from ...launch import LaunchRequest
+from ...launch_checks import local as checks
 from ...quota.ledger import HoursAccount
+from ...quota.limits import Limits
 from ...spec import Phase, Spec, Stop, TFCluster, names, to_json
 from .. import log_files, names_and_numbers
 from ..base import Backend, Counts, LogLine, Options, Preflight, Removed, every_line
 from ..names_and_numbers import expired
-from . import capacity, launch_check, lost_supervisor, processes, quota
+from . import capacity, launch_facts, lost_supervisor, processes, quota
 from .store import RunFolder, Store
 
 WATCH_INTERVAL = 0.2
@@ -173,30 +175,33 @@ class LocalBackend(Backend):
             interpreter=sys.executable,
             data_dir=str(self.data_dir),
             log_dir=str(self.log_dir),
-            notes=(*notes, *launch_check.host_warnings(self.log_dir)),
+            notes=(*notes, *launch_facts.host_warnings(self.log_dir)),
         )
 
     def preflight(self, spec: Spec) -> Preflight:
         """See `Backend.preflight`."""
-        return self._preflight(spec)[0]
+        facts = self._facts(spec, list(self._all()), self._output_of(spec.resume_from))
+        return checks.preflight(spec, facts)
 
-    def _preflight(self, spec: Spec) -> tuple[Preflight, Sequence[str]]:
-        return launch_check.check_launch(
-            spec,
-            self._active(),
-            self.folders,
-            self.state_dir,
-            self._output_of(spec.resume_from),
-            self.bounded(),
+    def _facts(
+        self, spec: Spec, runs: Sequence[tuple[RunFolder, TFCluster]], resume_from: Path | None
+    ) -> checks.LocalFacts:
+        """All by which a launch is judged."""
+        return launch_facts.gather_facts(
+            spec, runs, self._store.hours, self.folders, self.state_dir, resume_from
         )
 
     def hours(self) -> HoursAccount:
         """See `Backend.hours`."""
-        return self._store.hours.account((c for _, c in self._all()), time.time())
+        return self._account(quota.hub_limits())
 
     def bounded(self) -> HoursAccount | None:
         """See `Backend.bounded`."""
-        return self.hours() if quota.has_budget() else None
+        limits = quota.hub_limits()
+        return self._account(limits) if quota.has_budget(limits) else None
+
+    def _account(self, limits: Limits | None) -> HoursAccount:
+        return self._store.hours.account((c for _, c in self._all()), time.time(), limits)
 
     def create(self, request: LaunchRequest) -> TFCluster:
         """See `Backend.create`.
@@ -208,18 +213,20 @@ class LocalBackend(Backend):
         """
         from .launch import Launch  # reads programs, which no other verb does
 
-        if refused := launch_check.unsupported_options(request.spec):
-            raise InvalidRequest(refused)
         resume_from = self._output_of(request.spec.resume_from)
         launch = Launch(self._store, self.data_dir, self.log_dir, resume_from)
         with self._store.launch_lock():
             self._store.sweep(self.log_dir)
-            running = {c.metadata.cluster: c for _, c in self._active() if c.active}
+            runs = list(self._all())
+            facts = self._facts(request.spec, runs, resume_from)
+            verdict = checks.preflight(request.spec, facts)
+            if verdict.unsupported:
+                raise InvalidRequest(verdict.unsupported)
+            running = {c.metadata.cluster: c for _, c in runs if c.active}
             cluster = names_and_numbers.choose_name(request.cluster, request.name_given, running)
-            verdict, free_gpus = self._preflight(request.spec)
             if verdict.problems:
                 raise PreflightRefused(verdict.problems)
-            folder, lock_fd = launch.write(cluster, request, verdict.warnings, free_gpus)
+            folder, lock_fd = launch.write(cluster, request, verdict.warnings, facts.free_gpus)
         return launch.hand_over(folder, lock_fd)
 
     def list(self) -> list[TFCluster]:

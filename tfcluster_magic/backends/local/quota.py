@@ -11,19 +11,18 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 import msgspec
 
 from ... import state_files
-from ...errors import Problem, TFClusterError
+from ...errors import TFClusterError
 from ...i18n import _
 from ...quota import budgets, ledger
-from ...quota.limits import LIMITS_VARIABLE, Limits, problems, resource_totals
-from ...quota.preflight import Preflight
+from ...quota.limits import LIMITS_VARIABLE, Limits
 from ...quota.storage import FolderUsage
-from ...spec import Spec, TaskType, TFCluster, to_json
+from ...spec import TFCluster, to_json
 from ...spec.quantities import parse_memory
 from .. import folder_sizes
 
@@ -40,28 +39,10 @@ def hub_limits(environ: Mapping[str, str] | None = None) -> Limits | None:
         raise TFClusterError(text.format(file=file, why=error)) from None
 
 
-def limit_problems(
-    spec: Spec, running: Sequence[tuple[TFCluster, Sequence[TaskType]]]
-) -> Sequence[Problem]:
-    """Why this launch is more than the user may have, beside what runs hold of it by type.
-
-    Raises:
-        TFClusterError: what they may have cannot be read.
-    """
-    said = hub_limits()
-    if said is None:
-        return ()
-    others = [resource_totals(one.metadata.name, one.spec, types) for one, types in running]
-    return problems(resource_totals("", spec), others, said)
-
-
-def bounded_volumes(folders: Mapping[str, Path], state_dir: Path) -> list[FolderUsage]:
-    """How full those of a user's folders are that the hub bounds, by `storage.NAMES`.
-
-    Raises:
-        TFClusterError: what they may have cannot be read.
-    """
-    said = hub_limits()
+def bounded_volumes(
+    folders: Mapping[str, Path], state_dir: Path, said: Limits | None
+) -> list[FolderUsage]:
+    """How full those of a user's folders are that the hub bounds, by `storage.NAMES`."""
     if said is None:
         return []
     allowed = {}
@@ -100,7 +81,7 @@ class HoursFile:
         """
         group = ""
         with contextlib.suppress(TFClusterError):
-            group = _group_and_budget()[0]
+            group = _group_and_budget(hub_limits())[0]
         run = ledger.accounted_run(cluster, group)
         if run is None:
             return True
@@ -121,9 +102,11 @@ class HoursFile:
             return False
         return True
 
-    def account(self, clusters: Iterable[TFCluster], now: float) -> ledger.HoursAccount:
+    def account(
+        self, clusters: Iterable[TFCluster], now: float, said: Limits | None
+    ) -> ledger.HoursAccount:
         """What was held until `now`: by runs that are written down, and by those on record."""
-        (group, most), kept = _group_and_budget(), self._read()
+        (group, most), kept = _group_and_budget(said), self._read()
         runs = (
             run
             for cluster in clusters
@@ -137,13 +120,8 @@ class HoursFile:
         return state_files.read(self._file, ledger.Ledger) or ledger.Ledger()
 
 
-def _group_and_budget() -> tuple[str, budgets.Budget | None]:
-    """The group and the budget of this process's user, as the hub told them.
-
-    Raises:
-        TFClusterError: that cannot be read.
-    """
-    said = hub_limits()
+def _group_and_budget(said: Limits | None) -> tuple[str, budgets.Budget | None]:
+    """The group and the budget of this process's user, as the hub told them."""
     if said is None:
         return "", None
     with contextlib.suppress(msgspec.ValidationError):  # of another release
@@ -151,22 +129,6 @@ def _group_and_budget() -> tuple[str, budgets.Budget | None]:
     return said.group, None
 
 
-def has_budget() -> bool:
+def has_budget(said: Limits | None) -> bool:
     """Whether the hub bounds the hours of this process's user."""
-    return _group_and_budget()[1] is not None
-
-
-def with_budget(
-    spec: Spec, verdict: Preflight, account: ledger.HoursAccount, now: float
-) -> Preflight:
-    """A verdict with what the budget says."""
-    spent, most = ledger.daily_sums(account.days), account.budget
-    cores = budgets.total_cores(spec, ledger.DEFAULT_CORES)
-    found = budgets.problems(spec, cores, most, spent, now)
-    warned = budgets.warnings(most, spent, now) if not found else []
-    told = budgets.remaining_text(most, spent, now)
-    return Preflight(
-        (*found, *verdict.problems),
-        (*warned, *verdict.warnings),
-        (*((told,) if told else ()), *verdict.told),
-    )
+    return _group_and_budget(said)[1] is not None

@@ -1,7 +1,7 @@
 """The administrator's policy for the tasks of every run, one YAML file. Pure.
 
 Its defaults work without a file, and a refusal names what is wrong in one. It says what is allowed
-and what is filled in; `capacity.policy_check` and the other modules here apply it.
+and what is filled in; `launch_checks.policy_check` and the other modules here apply it.
 """
 
 from __future__ import annotations

@@ -16,10 +16,10 @@ from msgspec.structs import replace
 from ...errors import InvalidRequest, TFClusterError
 from ...kube.api import labels
 from ...kube.api.client import ApiError, Object, discard_object, find_object, is_deleted, path
-from ...kube.capacity.policy_check import cap_durations
 from ...kube.objects import custom_resource
 from ...kube.status.exit_status import is_over
 from ...kube.status.task_pods import is_job_complete, is_suspended
+from ...launch_checks.policy_check import cap_durations
 from ...spec import Lifecycle, Reason, Spec, Status
 from .. import cluster_state
 from ..cluster_state import Key, objects_of_other_runs, owner_uid

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from ...errors import InvalidRequest
 from ...i18n import _
 from ...kube.api.client import Object, is_deleted
-from ...kube.capacity.policy_check import with_capped_durations
 from ...kube.objects import custom_resource, pod_template
 from ...kube.status.run_observer import RunObserver
+from ...launch_checks.policy_check import with_capped_durations
 from ...lifecycle import Decision, Observation, decide
 from ...spec import Phase, Reason, Status, TaskType
 from .. import cluster_state

@@ -19,10 +19,10 @@ from msgspec.structs import replace
 from ...errors import Problem
 from ...i18n import _
 from ...kube.api.resource_amounts import CPU, format_amount, format_amounts, format_holders
-from ...kube.capacity.fit import Shortage, shortages
-from ...kube.capacity.launch_facts import LaunchFacts, launch_problems, task_demands
-from ...kube.capacity.policy_check import names_secrets
 from ...kube.objects.policy import uses_gangs
+from ...launch_checks.fit import DemandByType, Shortage, shortages
+from ...launch_checks.kubernetes import LaunchFacts, launch_problems, task_demands
+from ...launch_checks.policy_check import names_secrets
 from ...spec import TFCluster
 from ..cluster_state import ClusterState
 from .queue import QueuedRun, runs_ahead
@@ -173,8 +173,9 @@ class Admission:
         """What it has to wait for; a run that has just been admitted takes its room itself."""
         if cluster.metadata.uid in self._snapshotter.admitted:
             return self._granted(cluster)
-        short = _short(cluster, there)
-        return Waiting(_waits_for(short, cluster, there)) if short else None
+        asked = task_demands(cluster.spec, there)
+        short = _short(asked, there)
+        return Waiting(_waits_for(short, asked, there)) if short else None
 
     def _never(self, cluster: TFCluster) -> tuple[Problem, ...]:
         """What keeps it from ever running; looked into again only when the offer changed."""
@@ -206,18 +207,17 @@ class Admission:
                     kept.pop(uid, None)
 
 
-def _short(cluster: TFCluster, there: LaunchFacts) -> list[Shortage]:
+def _short(asked: DemandByType, there: LaunchFacts) -> list[Shortage]:
     place = there.place
     if not there.policy.nodes_are_fixed or uses_gangs(
         there.policy
     ):  # who binds them counts himself
         place = replace(place, nodes=None)
-    return shortages(task_demands(cluster.spec, there), place)
+    return shortages(asked, place)
 
 
-def _waits_for(short: Sequence[Shortage], cluster: TFCluster, there: LaunchFacts) -> str:
+def _waits_for(short: Sequence[Shortage], asked: DemandByType, there: LaunchFacts) -> str:
     """What is missing, and which runs of the namespace have it."""
-    asked = task_demands(cluster.spec, there)
     told = []
     for each in short:
         more = format_amount(each.key, each.asked - each.free) if each.key else ""

@@ -17,10 +17,10 @@ from msgspec.structs import replace
 
 from ...kube.api import labels
 from ...kube.api.client import Api, ApiError, Object, path
-from ...kube.capacity.hour_ledgers import HOURS_KEY
-from ...kube.capacity.launch_facts import FACTS_KEY, launch_notes, resource_limits
 from ...kube.controller.leader_election import LEASE_KEY, OPERATOR_LEASE, OPERATOR_NAMESPACE
 from ...kube.controller.work_queue import BackgroundThread
+from ...kube.hour_ledgers import HOURS_KEY
+from ...launch_checks.kubernetes import FACTS_KEY, launch_notes, resource_limits
 from ...quota.preflight import Limit, Options
 from ..cluster_state import ClusterState, is_forbidden
 from .snapshot import Snapshotter

@@ -18,7 +18,9 @@ from ...errors import InvalidRequest
 from ...kube.api import labels
 from ...kube.api.client import Object
 from ...kube.api.resource_amounts import PODS, Amounts, plus, pod_resources, times
-from ...kube.capacity.fit import (
+from ...kube.objects import custom_resource
+from ...kube.objects.policy import Policy
+from ...launch_checks.fit import (
     BoundPod,
     EqualTasks,
     NamespaceCapacity,
@@ -26,10 +28,8 @@ from ...kube.capacity.fit import (
     free_after,
     task_nodes,
 )
-from ...kube.capacity.launch_facts import LaunchFacts, task_demands
-from ...kube.capacity.namespace_quota import NamespaceQuota, TaskDemand, namespace_quotas
-from ...kube.objects import custom_resource
-from ...kube.objects.policy import Policy
+from ...launch_checks.kubernetes import LaunchFacts, task_demands
+from ...launch_checks.namespace_quota import NamespaceQuota, TaskDemand, namespace_quotas
 from ...spec import Phase, Spec, TaskType
 from ..cluster_state import ClusterCaches, ClusterState, Key, is_forbidden, owner_uid
 from .queue import LaunchQueue, QueuedRun, in_order, phase_of, waits

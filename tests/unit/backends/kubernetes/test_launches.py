@@ -23,9 +23,9 @@ from tfcluster_magic.errors import (
 )
 from tfcluster_magic.kube.api import access, labels
 from tfcluster_magic.kube.api.client import API_PREFIXES, path
-from tfcluster_magic.kube.capacity.launch_facts import LaunchFacts
 from tfcluster_magic.kube.objects.policy import Policy
 from tfcluster_magic.launch import LaunchRequest
+from tfcluster_magic.launch_checks.kubernetes import LaunchFacts
 from tfcluster_magic.quota.preflight import Limit
 from tfcluster_magic.spec import Mode, Replicas, ReplicaSet, Resources, Spec
 

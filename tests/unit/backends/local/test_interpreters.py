@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tfcluster_magic import ClusterManager
-from tfcluster_magic.backends.local import launch_check
+from tfcluster_magic.backends.local import launch_facts
 from tfcluster_magic.errors import InvalidRequest, PreflightRefused
+from tfcluster_magic.launch_checks.local import TaskPython
 
 TEXT = "print('hello')\n"
 
@@ -84,8 +85,8 @@ def test_a_python_is_not_started_for_every_key(python: Path) -> None:
     counted = python.parent / "starts"
     python.write_text(f'#!/bin/sh\necho x >> {counted}\nexec {sys.executable} "$@"\n')
     for _ in range(3):
-        assert launch_check.interpreter_problem(str(python), wants_tensorflow=True) is None
+        assert launch_facts.find_python(str(python)) == TaskPython(str(python), named=True)
     assert counted.read_text() == "x\n"
     os.utime(python, (time.time(), time.time() + 5))
-    launch_check.interpreter_problem(str(python), wants_tensorflow=True)
+    launch_facts.find_python(str(python))
     assert counted.read_text() == "x\nx\n"

@@ -15,8 +15,8 @@ from support.local_console import within as here
 
 from tfcluster_magic.hub.console.sites.kubernetes import KubernetesSite
 from tfcluster_magic.hub.console.sites.local import LocalSite
+from tfcluster_magic.kube import hour_ledgers
 from tfcluster_magic.kube.api.client import path
-from tfcluster_magic.kube.capacity import hour_ledgers
 from tfcluster_magic.output.documents import hours_csv
 from tfcluster_magic.quota import ledger
 from tfcluster_magic.quota.ledger import AccountedRun, Hours, HoursRow, Ledger

@@ -20,7 +20,7 @@ from tfcluster_magic.kube.api.labels import (
     REQUIRE_DIGEST,
     USER_GROUP,
 )
-from tfcluster_magic.kube.capacity.hour_ledgers import budget_of
+from tfcluster_magic.kube.hour_ledgers import budget_of
 from tfcluster_magic.quota.budgets import Budget
 
 ALICE = "tfcluster-u-alice"

@@ -13,7 +13,7 @@ from support.project import DATA
 from tfcluster_magic.kube.api import decoding
 from tfcluster_magic.kube.api.client import path
 from tfcluster_magic.kube.api.resource_amounts import pod_resources
-from tfcluster_magic.kube.capacity.fit import bound_pod
+from tfcluster_magic.launch_checks.fit import bound_pod
 
 RECORDED = sorted((DATA / "pods").glob("*.json"))
 

@@ -22,11 +22,11 @@ from ....backends import names_and_numbers
 from ....backends.kubernetes.log_following import RunLogs
 from ....errors import BackendUnavailable, Conflict, NotFound, TFClusterError
 from ....i18n import _
+from ....kube import hour_ledgers
 from ....kube.api import access, labels
 from ....kube.api.client import Api, ApiError, Object, find_object, path
 from ....kube.api.informer import Informer
 from ....kube.api.resource_amounts import parse_amounts
-from ....kube.capacity import hour_ledgers
 from ....kube.objects import custom_resource
 from ....quota import ledger
 from ....quota.ledger import HoursByDay

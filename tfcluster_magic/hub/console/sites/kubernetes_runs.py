@@ -17,10 +17,10 @@ import msgspec
 
 from ....errors import Conflict, NotFound
 from ....i18n import _
+from ....kube import hour_ledgers
 from ....kube.api import labels
 from ....kube.api.client import Api, ApiError, find_object, path
 from ....kube.api.decoding import ObjectMeta, Shape
-from ....kube.capacity import hour_ledgers
 from ....kube.objects import custom_resource
 from ....spec import Metadata, Replicas, ReplicaSet, Spec, TFCluster
 from ...tenancy import namespace_objects

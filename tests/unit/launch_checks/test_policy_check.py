@@ -8,17 +8,16 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tfcluster_magic.kube.capacity import policy_check
-from tfcluster_magic.kube.capacity.fit import NamespaceCapacity, NodeCapacity
-from tfcluster_magic.kube.capacity.launch_facts import (
+from tfcluster_magic.kube.objects import pod_template
+from tfcluster_magic.kube.objects.policy import Policy
+from tfcluster_magic.launch_checks import policy_check
+from tfcluster_magic.launch_checks.fit import NamespaceCapacity, NodeCapacity
+from tfcluster_magic.launch_checks.kubernetes import (
     LaunchFacts,
-    launch_preflight,
     launch_problems,
     read_facts,
 )
-from tfcluster_magic.kube.capacity.policy_check import ClaimFacts, NamespaceObjects
-from tfcluster_magic.kube.objects import pod_template
-from tfcluster_magic.kube.objects.policy import Policy
+from tfcluster_magic.launch_checks.policy_check import ClaimFacts, NamespaceObjects
 from tfcluster_magic.spec import (
     DataClaim,
     Lifecycle,
@@ -246,7 +245,7 @@ def test_an_offer_judges_alike_when_it_was_published() -> None:
         replicas=ReplicaSet(worker=Replicas(count=4, resources=Resources(cpu=3, memory="1Gi"))),
     )
     assert launch_problems(spec, published) == launch_problems(spec, offer)
-    secret, network, room = map(str, launch_preflight(spec, published).problems)
+    secret, network, room = map(str, launch_problems(spec, published))
     assert "NetworkPolicies are not enforced" in network
     assert "2 workers of 3 CPU, 1Gi fit, 4 were asked" in room
     accepted = replace(offer, policy=Policy(require_network_policy=False, nodes_are_fixed=False))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tfcluster_magic.errors import Problem
-from tfcluster_magic.quota.preflight import AvailableResources, Limit, check_fit
+from tfcluster_magic.launch_checks.local import check_fit
+from tfcluster_magic.quota.preflight import AvailableResources, Limit
 from tfcluster_magic.spec import Mode, Replicas, ReplicaSet, Resources, Spec
 
 GIB = 2.0**30

@@ -14,11 +14,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...errors import Problem
-from ...i18n import _
-from ...quota.preflight import too_many_replicas, too_many_tasks
-from ...spec import Model, TaskType
-from ..api.resource_amounts import (
+from ..errors import Problem
+from ..i18n import _
+from ..kube.api.resource_amounts import (
     CPU,
     MEMORY,
     PODS,
@@ -33,7 +31,9 @@ from ..api.resource_amounts import (
     pod_resources,
     times,
 )
-from ..objects.policy import Policy
+from ..kube.objects.policy import Policy
+from ..quota.preflight import too_many_replicas, too_many_tasks
+from ..spec import Model, TaskType
 from .namespace_quota import ContainerBounds, NamespaceQuota, TaskDemand
 
 MOST_ORDERS = 6

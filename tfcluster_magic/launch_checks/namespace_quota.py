@@ -14,8 +14,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...spec import Model
-from ..api.resource_amounts import PODS, Amounts, parse_amounts
+from ..kube.api.resource_amounts import PODS, Amounts, parse_amounts
+from ..spec import Model
 
 Object = Mapping[str, Any]
 

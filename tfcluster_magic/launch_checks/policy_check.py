@@ -12,13 +12,13 @@ from fnmatch import fnmatchcase
 
 from msgspec.structs import fields, replace
 
-from ...errors import Problem
-from ...i18n import _
-from ...spec import DataClaim, Lifecycle, Model, Pods, Spec, TFCluster
-from ...spec.quantities import format_bytes, format_duration, parse_memory
-from ..api.labels import FOR_TASKS
-from ..objects import images
-from ..objects.policy import Policy
+from ..errors import Problem
+from ..i18n import _
+from ..kube.api.labels import FOR_TASKS
+from ..kube.objects import images
+from ..kube.objects.policy import Policy
+from ..spec import DataClaim, Lifecycle, Model, Pods, Spec, TFCluster
+from ..spec.quantities import format_bytes, format_duration, parse_memory
 
 MOST_NAMES = 10
 MANY_NODES, ONE_POD = ("ReadWriteMany",), "ReadWriteOncePod"
@@ -88,7 +88,7 @@ def policy_problems(spec: Spec, policy: Policy, names: NamespaceObjects) -> list
     """Everything that this spec may not have."""
     asked = spec.pods or Pods()
     return [
-        *_image(spec, policy),
+        *image_problems(spec.image, policy),
         *_durations(spec, policy),
         *_paths(asked, policy),
         *_claims(spec, asked, policy, names),
@@ -98,8 +98,9 @@ def policy_problems(spec: Spec, policy: Policy, names: NamespaceObjects) -> list
     ]
 
 
-def _image(spec: Spec, policy: Policy) -> Iterator[Problem]:
-    image, patterns = spec.image, policy.images
+def image_problems(image: str | None, policy: Policy) -> Iterator[Problem]:
+    """Why tasks may not run this image; none: the policy's own."""
+    patterns = policy.images
     if image is None or images.is_same_image(image, policy.default_image):
         return
     try:

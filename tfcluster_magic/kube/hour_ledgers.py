@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 
-from ...quota import ledger
-from ...quota.budgets import Budget, effective_budget
-from ...quota.ledger import AccountedRun, HoursAccount, Ledger
-from ...spec import TFCluster, Usage
-from ..api import labels
-from ..objects import custom_resource
+from ..quota import ledger
+from ..quota.budgets import Budget, effective_budget
+from ..quota.ledger import AccountedRun, HoursAccount, Ledger
+from ..spec import TFCluster, Usage
+from .api import labels
+from .objects import custom_resource
 
 Object = dict[str, Any]
 

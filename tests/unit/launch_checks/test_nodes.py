@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfcluster_magic.kube.capacity.fit import EqualTasks, bound_pod, free_after, task_nodes
 from tfcluster_magic.kube.objects.policy import Policy
+from tfcluster_magic.launch_checks.fit import EqualTasks, bound_pod, free_after, task_nodes
 from tfcluster_magic.spec import TaskType
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfcluster_magic.kube.api.resource_amounts import parse_quantity, pod_resources
-from tfcluster_magic.kube.capacity.fit import (
+from tfcluster_magic.launch_checks.fit import (
     DemandByType,
     EqualTasks,
     NamespaceCapacity,
@@ -19,7 +19,7 @@ from tfcluster_magic.kube.capacity.fit import (
     place_tasks,
     shortages,
 )
-from tfcluster_magic.kube.capacity.namespace_quota import (
+from tfcluster_magic.launch_checks.namespace_quota import (
     ContainerBounds,
     NamespaceQuota,
     TaskDemand,

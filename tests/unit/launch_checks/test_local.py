@@ -1,0 +1,56 @@
+"""What this machine has against a launch, from facts alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tfcluster_magic.launch_checks.local import LocalFacts, TaskPython, WrittenFolder, preflight
+from tfcluster_magic.quota.budgets import Budget
+from tfcluster_magic.quota.ledger import HoursAccount
+from tfcluster_magic.quota.limits import Limits, Quota
+from tfcluster_magic.quota.preflight import AvailableResources, Limit
+from tfcluster_magic.quota.storage import FolderUsage
+from tfcluster_magic.spec import Mode, Replicas, ReplicaSet, Resources, Spec
+
+NONE = Limit(total=0.0, free=0.0)
+
+
+def test_every_problem_is_told_at_once_and_in_one_order() -> None:
+    """Nothing is looked at but the facts, and one thing that is missing hides no other."""
+    spec = Spec(
+        mode=Mode.IN_GRAPH,
+        image="registry:5000/tf:1",
+        resume_from="digits-1",
+        replicas=ReplicaSet(worker=Replicas(count=2, resources=Resources(memory="1Gi"))),
+    )
+    facts = LocalFacts(
+        now=0.0,
+        room=AvailableResources(cpu=NONE, memory=NONE, gpu=NONE, max_tasks=1),
+        free_gpus=(),
+        held=(),
+        limits=Limits(quota=Quota(pods=1)),
+        account=HoursAccount(budget=Budget(cpu_hours=0)),
+        volumes=(FolderUsage("log", used=2, allowed=1),),
+        python=TaskPython("/opt/python", named=True, has_tensorflow=False),
+        guarded=False,
+        log_dir=WrittenFolder(Path("/log"), "it is read-only"),
+        state_dir=WrittenFolder(Path("/state"), "it is read-only"),
+        lost_output=Path("/log/digits/1"),
+        warnings=("the disk is full",),
+    )
+    verdict = preflight(spec, facts)
+    assert [problem.field for problem in verdict.problems] == [
+        "budget.cpuHours",
+        "--image",
+        "--python",
+        "loopback guard",
+        "log folder",
+        "state folder",
+        "resumeFrom",
+        "replicas",
+        "replicas.worker.resources.memory",
+        "quota.pods",
+        "storage.log",
+    ]
+    assert [problem.field for problem in verdict.unsupported] == ["--image"]
+    assert "the disk is full" in verdict.warnings

@@ -1,0 +1,186 @@
+"""The facts by which a launch on this machine is judged (`launch_checks.local`), gathered once.
+
+Creates nothing. Whether a Python has TensorFlow is known without importing it, and is remembered
+for a moment, so that a form can ask while a user types.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from ...i18n import _
+from ...launch_checks.local import LocalFacts, TaskPython, WrittenFolder
+from ...quota.ledger import HoursAccount
+from ...quota.limits import resource_totals
+from ...spec import Spec, TFCluster
+from ...spec.task_file import guard_path
+from . import capacity, quota
+from .store import RunFolder
+from .task_processes import scrubbed
+
+# -- the Python of the tasks -----------------------------------------------------------------------
+
+CACHE_SECONDS, CACHE_SECONDS_OF_FAILURE = 60.0, 5.0
+"""Seconds in which it is not asked again; a person who installs TensorFlow does not wait long."""
+_INTERPRETER_TIMEOUT = 10.0
+_NO_TENSORFLOW = 3
+_TENSORFLOW_PROBE = (
+    "import importlib.util, sys; "
+    f"sys.exit(0 if importlib.util.find_spec('tensorflow') else {_NO_TENSORFLOW})"
+)
+_probed: dict[tuple[str, float], tuple[float, bool, str | None]] = {}
+
+
+def find_python(path: str | None) -> TaskPython:
+    """The Python at `path`; the one that launches without one."""
+    if path is None or path == sys.executable:
+        found = importlib.util.find_spec("tensorflow") is not None
+        return TaskPython(sys.executable, has_tensorflow=found)
+    if not os.path.isfile(path):
+        allowed = _("there is no such file: name a Python by its path")
+        return TaskPython(path, named=True, trouble=allowed)
+    if not os.access(path, os.X_OK):
+        allowed = _("it is not executable: name a Python by its path")
+        return TaskPython(path, named=True, trouble=allowed)
+    has_tensorflow, trouble = _probe_cached(path)
+    if trouble is not None:
+        allowed = _("it does not start as a Python: {trouble}").format(trouble=trouble)
+        return TaskPython(path, named=True, trouble=allowed)
+    return TaskPython(path, named=True, has_tensorflow=has_tensorflow)
+
+
+def _probe_cached(
+    path: str, clock: Callable[[], float] = time.monotonic
+) -> tuple[bool, str | None]:
+    """Whether it has TensorFlow, and why it does not start."""
+    key = (path, os.stat(path).st_mtime)
+    found = _probed.get(key)
+    if found is not None and clock() < found[0]:
+        return found[1:]
+    has, trouble = _probe(path)
+    _probed[key] = (clock() + (CACHE_SECONDS if has else CACHE_SECONDS_OF_FAILURE), has, trouble)
+    return has, trouble
+
+
+def _probe(path: str) -> tuple[bool, str | None]:
+    try:
+        done = subprocess.run(
+            [path, "-c", _TENSORFLOW_PROBE],
+            env=scrubbed(os.environ),
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_INTERPRETER_TIMEOUT,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return False, _("it said nothing for {seconds:g} s").format(seconds=_INTERPRETER_TIMEOUT)
+    except OSError as error:
+        return False, error.strerror or str(error)
+    if done.returncode in (0, _NO_TENSORFLOW):
+        return done.returncode == 0, None
+    last = done.stderr.strip().splitlines()[-1:]
+    return False, last[0] if last else f"exit {done.returncode}"
+
+
+# -- all facts of a launch -------------------------------------------------------------------------
+
+NEEDED_DISK = 1 << 20
+
+
+def gather_facts(
+    spec: Spec,
+    runs: Sequence[tuple[RunFolder, TFCluster]],
+    hours: quota.HoursFile,
+    folders: Mapping[str, Path],
+    state_dir: Path,
+    resume_from: Path | None,
+) -> LocalFacts:
+    """All by which this launch is judged.
+
+    Args:
+        spec: what is to be launched.
+        runs: all runs that are on record.
+        hours: the ledger of hours.
+        folders: the user's folders, by `storage.NAMES`.
+        state_dir: the folder of the records.
+        resume_from: the folder with the old checkpoints.
+
+    Raises:
+        TFClusterError: what the hub allows cannot be read.
+    """
+    now, limits, log_dir = time.time(), quota.hub_limits(), folders["log"]
+    active = [(folder, run) for folder, run in runs if run.status.released_at is None]
+    wants_gpus = any(spec.replicas.of(t).resources.gpu for t in spec.replicas.counts)
+    room, free_gpus = capacity.measure(active, with_gpus=wants_gpus)
+    held = [
+        resource_totals(run.metadata.name, run.spec, capacity.occupied_types(run))
+        for _folder, run in active
+    ]
+    bounded = quota.has_budget(limits)
+    return LocalFacts(
+        now=now,
+        room=room,
+        free_gpus=free_gpus,
+        held=held,
+        limits=limits,
+        account=hours.account((r for _, r in runs), now, limits) if bounded else HoursAccount(),
+        volumes=quota.bounded_volumes(folders, state_dir, limits),
+        python=find_python(spec.interpreter),
+        guarded=sys.platform != "linux" or guard_path() is not None,
+        log_dir=WrittenFolder(log_dir, why_not_writable(log_dir) or ""),
+        state_dir=WrittenFolder(state_dir, why_not_writable(state_dir) or ""),
+        lost_output=resume_from if resume_from and not resume_from.is_dir() else None,
+        warnings=host_warnings(log_dir),
+    )
+
+
+def host_warnings(log_dir: Path) -> list[str]:
+    """What is bad here, but not bad enough to refuse a launch."""
+    found = []
+    if sys.platform != "linux":
+        found.append(
+            _("TensorFlow listens on every network interface: this platform has no loopback guard")
+        )
+    with contextlib.suppress(OSError):
+        if shutil.disk_usage(_nearest_existing(log_dir)).free < NEEDED_DISK:
+            found.append(
+                _(
+                    "the disk of the log folder {log_dir} is full: "
+                    "logs and checkpoints will be lost"
+                ).format(log_dir=log_dir)
+            )
+    return found
+
+
+def why_not_writable(folder: Path) -> str | None:
+    """Why nothing could be written in `folder`, which may not exist yet; None when it could."""
+    there = _nearest_existing(folder)
+    if not there.is_dir():
+        return _("{there} is not a folder").format(there=there)
+    if not os.access(there, os.W_OK | os.X_OK):
+        return _("user {user} may not write in {there}").format(user=_user_name(), there=there)
+    with contextlib.suppress(OSError):
+        if os.statvfs(there).f_flag & os.ST_RDONLY:
+            return _("{there} is on a read-only file system").format(there=there)
+    return None
+
+
+def _nearest_existing(folder: Path) -> Path:
+    while not os.path.lexists(folder) and folder != folder.parent:
+        folder = folder.parent
+    return folder
+
+
+def _user_name() -> str:
+    return os.environ.get("USER") or str(os.getuid())

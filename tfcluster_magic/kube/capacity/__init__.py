@@ -1,1 +1,0 @@
-"""Capacity for a run: the policy check, quotas and nodes, and hours that were used."""

@@ -1,0 +1,232 @@
+"""What may refuse a launch on Kubernetes, by facts: policy, capacity, claims, hours, folders. Pure.
+
+Operator and clients come to the same problems: the operator reads `LaunchFacts` from the cluster,
+and publishes them beside the options, so that a client needs no right to look at nodes, quotas,
+claims or secrets. What changes with every pod is only in the operator's own. A client judges by
+`ClientFacts` before anything exists, and says of what may not fit now that it may have to wait; the
+operator judges again, and decides in the end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from ..errors import Problem
+from ..i18n import _
+from ..kube.api.resource_amounts import CPU, MEMORY, format_amount, parse_amounts
+from ..kube.objects.pod_template import task_resources
+from ..kube.objects.policy import Policy
+from ..quota import budgets, ledger, storage
+from ..quota.ledger import HoursAccount
+from ..quota.preflight import Limit, Options, Preflight
+from ..quota.storage import FolderUsage
+from ..spec import Model, Spec
+from ..spec.quantities import format_duration
+from . import fit, policy_check
+from .fit import DemandByType, NamespaceCapacity, NodeCapacity
+from .namespace_quota import TaskDemand
+from .policy_check import NamespaceObjects
+
+FACTS_KEY = "offer.json"
+"""Key of the ConfigMap `labels.OPTIONS`, beside `options.json`."""
+
+
+class LaunchFacts(Model, frozen=True):
+    """All that decides whether a spec may run here. `enforced`: NetworkPolicies are; None while
+    nobody knows.
+    """
+
+    policy: Policy = Policy()
+    place: NamespaceCapacity = NamespaceCapacity()
+    names: NamespaceObjects = NamespaceObjects()
+    enforced: bool | None = None
+
+    def published(self) -> LaunchFacts:
+        """What clients get: what there is when nothing runs, which seldom changes."""
+        place = self.place.empty()
+        if place.nodes is not None:
+            kinds = Counter(tuple(sorted(n.total.items())) for n in place.nodes)
+            nodes = [
+                NodeCapacity(total=dict(t), free=dict(t), count=n) for t, n in sorted(kinds.items())
+            ]
+            place = replace(place, nodes=tuple(nodes))
+        return replace(self, place=place)
+
+
+_FACTS = msgspec.json.Decoder(LaunchFacts)
+
+
+def read_facts(text: str) -> LaunchFacts:
+    """Return the facts as they were published. Raises msgspec.ValidationError."""
+    return _FACTS.decode(text)
+
+
+def task_demands(spec: Spec, facts: LaunchFacts) -> DemandByType:
+    """What the tasks of a spec ask for, as the API server completes it."""
+    found = {}
+    for task_type, count in spec.replicas.counts.items():
+        requests, limits = map(parse_amounts, task_resources(spec, facts.policy, task_type))
+        asked = TaskDemand(requests=requests, limits=limits)
+        found[task_type] = (count, facts.place.bounds.given(asked))
+    return found
+
+
+def launch_problems(spec: Spec, facts: LaunchFacts) -> list[Problem]:
+    """Everything that keeps this spec from ever running here."""
+    return _problems(spec, facts, task_demands(spec, facts))
+
+
+def _problems(spec: Spec, facts: LaunchFacts, demands: DemandByType) -> list[Problem]:
+    found = policy_check.policy_problems(spec, facts.policy, facts.names)
+    if facts.enforced is False and facts.policy.require_network_policy:
+        told = _(
+            "NetworkPolicies are not enforced on this cluster, so everybody on it could use the "
+            "tasks: install a network plugin that enforces them, or accept it in the operator's "
+            "policy (requireNetworkPolicy: false)"
+        )
+        found.append(Problem(_("the cluster"), None, told))
+    place = facts.place if facts.policy.nodes_are_fixed else replace(facts.place, nodes=None)
+    return found + fit.fit_problems(demands, place.empty())
+
+
+# -- as a client judges ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ClientFacts:
+    """All by which a client judges one launch, gathered once.
+
+    Attributes:
+        cluster: what the operator published.
+        options: what there is, and what of it is free now.
+        now: the time.
+        account: hours until now, where they are bounded.
+        own_image: of the notebook that launches, if any.
+        volumes: how full those claims are that are mounted here.
+        lost_output: the folder of the old checkpoints, if it is seen to be gone.
+        lost_program: the folder of the stored program, if it is seen to be gone.
+    """
+
+    cluster: LaunchFacts
+    options: Options
+    now: float
+    account: HoursAccount
+    own_image: str | None = None
+    volumes: Sequence[FolderUsage] = ()
+    lost_output: Path | None = None
+    lost_program: Path | None = None
+
+
+def with_image(spec: Spec, facts: ClientFacts) -> Spec:
+    """`spec` with the image of this notebook: where it names none, the notebook knows its own, and
+    tasks may use that.
+    """
+    own = facts.own_image
+    if spec.image is not None or own is None:
+        return spec
+    refused = any(policy_check.image_problems(own, facts.cluster.policy))
+    return spec if refused else replace(spec, image=own)
+
+
+def preflight(spec: Spec, facts: ClientFacts) -> Preflight:
+    """Everything that stands against `spec`, and what it has to wait for."""
+    most, spent, now = facts.account.budget, ledger.daily_sums(facts.account.days), facts.now
+    demands = task_demands(spec, facts.cluster)
+    problems = (
+        *budgets.problems(spec, _asked(demands, CPU), most, spent, now),
+        *_lost_folders(spec, facts),
+        *_problems(spec, facts.cluster, demands),
+        *storage.problems(facts.volumes),
+    )
+    waits = (
+        ()
+        if problems
+        else (*budgets.warnings(most, spent, now), *_waiting_warnings(demands, facts))
+    )
+    told = budgets.remaining_text(most, spent, now)
+    warnings = (*storage.warnings(facts.volumes), *waits)
+    return Preflight(problems, warnings, (told,) if told else ())
+
+
+def _asked(demands: DemandByType, key: str) -> float:
+    return sum(count * demand.requests.get(key, 0.0) for count, demand in demands.values())
+
+
+def _lost_folders(spec: Spec, facts: ClientFacts) -> Iterator[Problem]:
+    """What the tasks would look for in vain, as far as it can be seen from here."""
+    if facts.lost_output is not None:
+        allowed = _("its folder {resume_from} is gone: launch without it").format(
+            resume_from=facts.lost_output
+        )
+        yield Problem("resumeFrom", spec.resume_from, allowed)
+    if facts.lost_program is not None and spec.program is not None:
+        allowed = _("its files are no longer in {folder}: launch the program anew").format(
+            folder=facts.lost_program
+        )
+        yield Problem("program", spec.program.source, allowed)
+
+
+def _waiting_warnings(demands: DemandByType, facts: ClientFacts) -> Iterator[str]:
+    """What there may be too little of now, by what the API server will count for the tasks.
+
+    What is free is published rounded down and says nothing of single nodes and of runs that wait:
+    only the operator knows whether it has to wait.
+    """
+    gpu, there = facts.cluster.policy.gpu_resource, facts.options
+    for key, limit in ((CPU, there.cpu), (MEMORY, there.memory), (gpu, there.gpu)):
+        asked = _asked(demands, key)
+        if not limit.total and asked:
+            yield _(
+                "it may have to wait: it asks for {asked}, and no node has {resource} now"
+            ).format(asked=format_amount(key, asked), resource=key)
+        elif asked > limit.free:
+            yield _(
+                "it may have to wait: it asks for {asked} in all, and about {free} of {total} is "
+                "free"
+            ).format(
+                asked=format_amount(key, asked),
+                free=format_amount(key, limit.free),
+                total=format_amount(key, limit.total),
+            )
+
+
+# -- what is told of a place -----------------------------------------------------------------------
+
+
+def launch_notes(facts: LaunchFacts) -> tuple[str, ...]:
+    """What a person should know of this place before a launch."""
+    policy, found = facts.policy, []
+    if policy.images:
+        images = ", ".join((policy.default_image, *policy.images))
+        found.append(_("Images that may be used: {images}.").format(images=images))
+    if policy.max_duration is not None:
+        most = format_duration(policy.max_duration)
+        found.append(_("A run ends after {most} at the latest.").format(most=most))
+    if facts.enforced is False:
+        found.append(
+            _("NetworkPolicies are not enforced here: everybody on the cluster can use your tasks.")
+        )
+    return tuple(found)
+
+
+def resource_limits(place: NamespaceCapacity, gpu: str) -> tuple[Limit, Limit, Limit]:
+    """Cores, bytes of memory and GPUs that tasks may have here at most, and now."""
+    return _limit(place, CPU), _limit(place, MEMORY), _limit(place, gpu)
+
+
+def _limit(place: NamespaceCapacity, name: str) -> Limit:
+    totals, frees = [], []
+    if place.nodes is not None:
+        totals.append(sum(n.count * n.total.get(name, 0.0) for n in place.nodes))
+        frees.append(sum(n.count * n.free.get(name, 0.0) for n in place.nodes))
+    for quota in place.quotas:
+        for key in {name, f"requests.{name}", f"limits.{name}"} & quota.hard.keys():
+            totals.append(quota.hard[key])
+            frees.append(quota.free(key))
+    return Limit(total=min(totals, default=0.0), free=min(frees, default=0.0))

@@ -1,0 +1,282 @@
+"""What may refuse a launch on this machine: options that only Kubernetes has, a missing Python or
+library, folders, too little capacity, and what the hub allows. Pure.
+
+`preflight` puts all of it together. It looks at nothing but the facts, which the backend has
+gathered, and nothing that was asked for is silently left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import Problem
+from ..i18n import _, mark, ngettext
+from ..quota import budgets, ledger, limits, storage
+from ..quota.ledger import HoursAccount
+from ..quota.limits import Limits, ResourceTotals
+from ..quota.preflight import (
+    FLAGS,
+    AvailableResources,
+    Limit,
+    Preflight,
+    cpu_of,
+    gpu_of,
+    memory_of,
+    too_many_replicas,
+    too_many_tasks,
+    total_request,
+)
+from ..quota.storage import FolderUsage
+from ..spec import Mode, Resources, Spec
+from ..spec.quantities import format_bytes
+
+
+@dataclass(frozen=True)
+class TaskPython:
+    """The Python of the tasks, as it was found.
+
+    `named` is whether the launch names another one than its own, and `trouble` why that does not
+    run, as a sentence.
+    """
+
+    path: str
+    named: bool = False
+    trouble: str = ""
+    has_tensorflow: bool = True
+
+
+@dataclass(frozen=True)
+class WrittenFolder:
+    """A folder that a launch writes to; `trouble` is why it cannot, as a sentence."""
+
+    path: Path
+    trouble: str = ""
+
+
+@dataclass(frozen=True)
+class LocalFacts:
+    """All by which this machine judges one launch, gathered once.
+
+    Attributes:
+        now: the time.
+        room: what there is.
+        free_gpus: the devices that the launch may be given.
+        held: what the runs that hold something hold.
+        limits: what the hub allows at once; None: nobody said anything.
+        account: hours until now, where they are bounded.
+        volumes: how full those folders are that the hub bounds.
+        python: the Python of the tasks.
+        guarded: whether the library is there that keeps TensorFlow on loopback, or not needed.
+        log_dir: the folder of the runs' output.
+        state_dir: the folder of the records.
+        lost_output: the folder of the old checkpoints, if it is gone.
+        warnings: what is bad here, but not bad enough to refuse a launch.
+    """
+
+    now: float
+    room: AvailableResources
+    free_gpus: Sequence[str]
+    held: Sequence[ResourceTotals]
+    limits: Limits | None
+    account: HoursAccount
+    volumes: Sequence[FolderUsage]
+    python: TaskPython
+    guarded: bool
+    log_dir: WrittenFolder
+    state_dir: WrittenFolder
+    lost_output: Path | None
+    warnings: Sequence[str]
+
+
+def preflight(spec: Spec, facts: LocalFacts) -> Preflight:
+    """Everything that stands against `spec`."""
+    most, spent, now = facts.account.budget, ledger.daily_sums(facts.account.days), facts.now
+    over = budgets.problems(spec, budgets.total_cores(spec, ledger.DEFAULT_CORES), most, spent, now)
+    unsupported, fit = tuple(unsupported_options(spec)), check_fit(spec, facts.room)
+    problems = (
+        *over,
+        *unsupported,
+        *_setup_problems(spec, facts),
+        *fit.problems,
+        *_limit_problems(spec, facts),
+        *storage.problems(facts.volumes),
+    )
+    warnings = (
+        *(() if over else budgets.warnings(most, spent, now)),
+        *facts.warnings,
+        *storage.warnings(facts.volumes),
+        *fit.warnings,
+    )
+    told = budgets.remaining_text(most, spent, now)
+    return Preflight(problems, warnings, (told,) if told else (), unsupported)
+
+
+def _limit_problems(spec: Spec, facts: LocalFacts) -> Sequence[Problem]:
+    """Why it is more than the user may have, beside what runs hold of it."""
+    if facts.limits is None:
+        return ()
+    return limits.problems(limits.resource_totals("", spec), facts.held, facts.limits)
+
+
+def _setup_problems(spec: Spec, facts: LocalFacts) -> Iterator[Problem]:
+    """What is missing here before any number matters."""
+    if missing := _python_problem(spec, facts.python):
+        yield missing
+    if not facts.guarded:
+        allowed = _(
+            "the library is missing, and without it TensorFlow would be open to the whole network: "
+            "reinstall tfcluster_magic, with a C compiler (cc) where there is no wheel"
+        )
+        yield Problem(_("loopback guard"), None, allowed)
+    for what, folder, variable in (
+        (_("log folder"), facts.log_dir, "TFCLUSTER_LOG_DIR"),
+        (_("state folder"), facts.state_dir, "TFCLUSTER_STATE_DIR"),
+    ):
+        if folder.trouble:
+            allowed = _("{why}: make it writable, or name another folder in {variable}").format(
+                why=folder.trouble, variable=variable
+            )
+            yield Problem(what, str(folder.path), allowed)
+    if facts.lost_output is not None:
+        allowed = _("its folder {resume_from} is gone: launch without it").format(
+            resume_from=facts.lost_output
+        )
+        yield Problem("resumeFrom", spec.resume_from, allowed)
+
+
+def _python_problem(spec: Spec, python: TaskPython) -> Problem | None:
+    """What stands against tasks that run with this Python."""
+    if python.trouble:
+        return Problem("--python", python.path, python.trouble)
+    wants_tensorflow = spec.program is None or spec.program.entrypoint.endswith(".py")
+    if not wants_tensorflow or python.has_tensorflow:
+        return None
+    allowed = _(
+        "this Python has no TensorFlow, and the tasks run with it: "
+        "install it with `{python} -m pip install tensorflow-cpu`"
+    ).format(python=python.path)
+    return Problem("--python" if python.named else "tensorflow", python.path, allowed)
+
+
+# -- what only Kubernetes has ----------------------------------------------------------------------
+
+_ALTERNATIVES = {
+    "image": mark("tasks run with a Python of this machine, see --python"),
+    "image_pull_secret": mark("nothing is pulled on this machine"),
+    "volume": mark("tasks see the folders of this machine as you do"),
+    "secret": mark("give the tasks variables with --env"),
+    "annotation": mark("there are no pods on this machine"),
+    "data_claim": mark("tasks find data in TFCLUSTER_DATA_DIR"),
+}
+
+
+def unsupported_options(spec: Spec) -> list[Problem]:
+    """Each part of `spec` that only Kubernetes has, called by its option."""
+    from ..launch import options  # with what reads programs, which only launches do
+    from ..launch.command_line import field_at
+    from ..launch.options import OPTIONS, Kind
+
+    found = []
+    for option in OPTIONS:
+        if not option.only_kubernetes or not (value := field_at(spec, option.path)):
+            continue
+        said = (
+            [str(value)]
+            if option.kind is Kind.IMAGE
+            else options.pod_option_texts(option.kind, value)
+        )
+        allowed = _("only on Kubernetes: {instead}").format(instead=_(_ALTERNATIVES[option.key]))
+        found.append(Problem(option.flag, " ".join(said), allowed))
+    return found
+
+
+# -- what fits on this machine ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _ScarceResource:
+    """A resource that is given to one task only, and how to speak of it."""
+
+    name: str
+    of: Callable[[Resources], float]
+    show: Callable[[float], str]
+    less: str
+
+
+def _gpus(count: float) -> str:
+    return ngettext("{count:g} GPU", "{count:g} GPUs", count).format(count=count)
+
+
+_MEMORY = _ScarceResource("memory", memory_of, format_bytes, mark("less memory for each"))
+_GPU = _ScarceResource("gpu", gpu_of, _gpus, mark("fewer GPUs for each"))
+
+
+def check_fit(spec: Spec, room: AvailableResources) -> Preflight:
+    """Everything that stands against `spec` in `room`, from numbers alone.
+
+    Memory and GPUs beyond what is free are refused with the number that would fit; CPU beyond the
+    machine is only a warning, since it is shared.
+    """
+    problems = list(room.obstacles)
+    if (total := spec.replicas.total) > room.max_tasks:
+        problems.append(too_many_tasks(total, room.max_tasks))
+    problems += _shortage(spec, _MEMORY, room.memory, room.held)
+    problems += _shortage(spec, _GPU, room.gpu, {})
+    return Preflight(tuple(problems), (*room.warnings, *_fit_warnings(spec, room)))
+
+
+def _shortage(
+    spec: Spec, scarce: _ScarceResource, limit: Limit, held: Mapping[str, float]
+) -> list[Problem]:
+    """The problem with a scarce resource, if any: the type that asks for most gives way."""
+    total = total_request(spec, scarce.of)
+    if total <= limit.free:
+        return []
+    counts, show = spec.replicas.counts, scarce.show
+    task_type = max(counts, key=lambda t: counts[t] * scarce.of(spec.replicas.of(t).resources))
+    each, count = scarce.of(spec.replicas.of(task_type).resources), counts[task_type]
+    fits = int((limit.free - (total - each * count)) // each)
+    where = f"replicas.{task_type.value}"
+    free = _("{free} of {total} is free").format(free=show(limit.free), total=show(limit.total))
+    if holders := ", ".join(f"{run} {show(amount)}" for run, amount in held.items() if amount):
+        free += _(" (taken by {holders})").format(holders=holders)
+    if scarce is _GPU and not limit.total:
+        allowed = _("this machine has no GPU (nvidia-smi lists none): ask for none")
+        return [Problem(f"{where}.resources.gpu", int(each), allowed)]
+    if fits >= 1 and task_type in FLAGS:
+        return [too_many_replicas(task_type, fits, count, show(each), _(scarce.less), free)]
+    allowed = _("{total} are asked in all, and {free}: use fewer tasks, or {less}").format(
+        total=show(total), free=free, less=_(scarce.less)
+    )
+    return [Problem(f"{where}.resources.{scarce.name}", show(each), allowed)]
+
+
+def _fit_warnings(spec: Spec, room: AvailableResources) -> list[str]:
+    found = []
+    cpu = total_request(spec, cpu_of)
+    if cpu > room.cpu.free:
+        taken = room.cpu.total - room.cpu.free
+        others = _(", of which other runs asked for {cores:g}").format(cores=taken)
+        found.append(
+            _(
+                "{cpu:g} CPU cores are asked for and this machine has {total:g}{others}: "
+                "the tasks share them and run slower"
+            ).format(cpu=cpu, total=room.cpu.total, others=others if taken > 0 else "")
+        )
+    replicas = spec.replicas
+    unlimited = sum(n for t, n in replicas.counts.items() if not replicas.of(t).resources.memory)
+    need = unlimited * _TYPICAL[spec.mode]
+    if need > room.memory.free:
+        found.append(
+            _(
+                "{count} tasks without a memory limit need about {need} for "
+                "TensorFlow alone, and {free} is free: use fewer tasks"
+            ).format(count=unlimited, need=format_bytes(need), free=format_bytes(room.memory.free))
+        )
+    return found
+
+
+_TYPICAL = {Mode.BETWEEN_GRAPH: 400 * 2**20, Mode.IN_GRAPH: 180 * 2**20}
+"""Bytes of memory (PSS) of an idle TensorFlow 2.21 task on CPU, as measured."""
