@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .runs.cluster import Cluster
+    from .runs.handle import Cluster
     from .runs.manager import ClusterManager
 
 __all__ = ["Cluster", "ClusterManager", "load_ipython_extension", "unload_ipython_extension"]

@@ -19,7 +19,7 @@ from tfcluster_magic.backends.local import processes
 from tfcluster_magic.backends.local.backend import LocalBackend
 from tfcluster_magic.backends.local.task_processes import RUNTIME
 from tfcluster_magic.errors import Conflict, TFClusterError
-from tfcluster_magic.hub.console.sites.reader import ReaderRequest, RunsReader
+from tfcluster_magic.hub.console.sites.person_reader import ReaderRequest, RunsReader
 from tfcluster_magic.output import report
 from tfcluster_magic.runs.manager import ClusterManager
 from tfcluster_magic.spec import Phase, Reason, Stop, TFCluster

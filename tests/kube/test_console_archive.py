@@ -26,7 +26,7 @@ from support.kube.tenant_namespaces import HOME, as_, move_in, of_user
 from support.kube.under_test import UnderTest
 
 from tfcluster_magic.hub.console.sites import kubernetes_archive
-from tfcluster_magic.hub.tenancy.grants import Pool
+from tfcluster_magic.hub.tenancy.entitlements import Pool
 
 __all__ = ["console"]  # a fixture, as if written here
 pytestmark = pytest.mark.needs("ingress", "rwx", "network-policy", "registry")

@@ -19,7 +19,7 @@ from support.kube.operator_modes import Installed
 from support.kube.under_test import UnderTest
 from support.kube.workloads import WEB, fetch, pod, web
 
-from tfcluster_magic.hub.tenancy.grants import Entitlement, Grant
+from tfcluster_magic.hub.tenancy.entitlements import Entitlement, Grant
 from tfcluster_magic.hub.tenancy.namespace_objects import NOTEBOOK, TenantContext
 from tfcluster_magic.hub.tenancy.namespace_objects import tenant_objects as tenants_objects
 from tfcluster_magic.kube.api import labels

@@ -24,7 +24,7 @@ def test_every_route_is_found(jp_web_app: Any) -> None:
     assert {f.__module__ for _, _, f in found} >= {
         "tfcluster_magic.server.launch",
         "tfcluster_magic.server.app",
-        "tfcluster_magic.server.tensorboard_page",
+        "tfcluster_magic.server.tensorboard_routes",
         "tfcluster_magic.server.runs",
     }
 

@@ -12,7 +12,7 @@ from support.polling import wait_until_async
 from support.server.recorder_page import PREFIX, Fetch, Page, echoed, fetch, recorder
 from tornado.simple_httpclient import HTTPStreamClosedError
 
-from tfcluster_magic.server.proxy import relocated
+from tfcluster_magic.server.http_forwarding import relocated
 from tfcluster_magic.server.service import Service
 
 __all__ = ["fetch", "recorder"]  # fixtures, as if written here

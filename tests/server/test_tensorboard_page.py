@@ -16,7 +16,7 @@ from support import event_writer as ev
 from support.server.calls import Ask
 from tornado.httpclient import HTTPResponse
 
-from tfcluster_magic.server import tensorboard_page
+from tfcluster_magic.server import tensorboard_routes
 from tfcluster_magic.server.service import Service
 from tfcluster_magic.tensorboard import process
 from tfcluster_magic.tensorboard.process import RegistryEntry, registry_folder
@@ -132,16 +132,16 @@ async def test_a_package_of_another_layout(
 def test_only_files_of_the_package() -> None:
     """Folders, what is no file of it, and what lies beside it are none."""
     for path in ("font-roboto/", "none.js", "../version.py", "/etc/passwd", "\0"):
-        assert tensorboard_page.packaged_file(path, hashed=False, gzip=True) is None
+        assert tensorboard_routes.packaged_file(path, hashed=False, gzip=True) is None
 
 
 def test_the_script_says_what_its_contents_are() -> None:
     """The page of this TensorBoard names its script by its contents, which browsers then keep."""
     spec = find_spec("tensorboard")
     assert spec is not None
-    page = tensorboard_page.packaged_file("", hashed=False, gzip=True)
+    page = tensorboard_routes.packaged_file("", hashed=False, gzip=True)
     assert page is not None
     assert re.search(rb'<script src="index.js\?_file_hash=\w+">', page.body)
-    script = tensorboard_page.packaged_file("index.js", hashed=True, gzip=True)
+    script = tensorboard_routes.packaged_file("index.js", hashed=True, gzip=True)
     assert script is not None
     assert "max-age=86400" in script.headers["Cache-Control"]

@@ -18,7 +18,7 @@ from support.server.routes import ReadOnly
 from traitlets.config import Config
 
 from tfcluster_magic.runs.manager import Until
-from tfcluster_magic.server import tensorboard_page
+from tfcluster_magic.server import tensorboard_routes
 from tfcluster_magic.server.service import Service, files_root
 from tfcluster_magic.server.tensorboards import ServerBoards
 from tfcluster_magic.tensorboard import process
@@ -175,13 +175,13 @@ async def test_a_slow_start_is_a_page(
 ) -> None:
     """A page whose board takes its time says that it starts, and looks again by itself."""
     logs(jp_root_dir / "logs")
-    monkeypatch.setattr(tensorboard_page, "PATIENCE", 0.0)
+    monkeypatch.setattr(tensorboard_routes, "PATIENCE", 0.0)
     page = f"tensorboard/{tensorboard_id(jp_root_dir / 'logs')}/"
     answer = await ask(page)
     assert answer.code == 202
     assert b"is starting" in answer.body
     assert b'http-equiv="refresh" content="1"' in answer.body
-    monkeypatch.setattr(tensorboard_page, "PATIENCE", 60.0)
+    monkeypatch.setattr(tensorboard_routes, "PATIENCE", 60.0)
     assert (await ask(page)).code == 200
 
 

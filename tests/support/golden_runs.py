@@ -134,7 +134,8 @@ RUNS: dict[str, tuple[TFCluster, Policy]] = {
 def made(cluster: TFCluster, policy: Policy) -> list[dict[str, Any]]:
     """The objects of a run, those that parameter servers add included."""
     found = run_objects.objects_of_run(cluster, policy, namespace=NAMESPACE)
-    mains = {f"{cluster.metadata.name}-{each.value}" for each in run_objects.main_types(cluster)}
+    served = run_objects.types_served_by_ps(cluster)
+    mains = {f"{cluster.metadata.name}-{each.value}" for each in served}
     created = [
         {**each, "metadata": {**each["metadata"], "uid": JOB_UID}}
         for each in found

@@ -59,7 +59,7 @@ def next_number(used: Collection[int]) -> int:
     return number
 
 
-def unknown_run(ref: str, runs: Sequence[tuple[str, int]]) -> NotFound:
+def unknown_run_error(ref: str, runs: Sequence[tuple[str, int]]) -> NotFound:
     """There is no run `ref` among `runs`, each a name and a number; names those that are close."""
     cluster, run = names.parse_ref(ref)
     # The names are compared without their numbers, which make any two runs look alike.
@@ -103,7 +103,7 @@ def still_has_tasks(cluster: TFCluster) -> Conflict:
     )
 
 
-def expired(cluster: TFCluster, now: float) -> bool:
+def is_record_expired(cluster: TFCluster, now: float) -> bool:
     """Whether an ended run's record has been kept for as long as it was asked to be."""
     released = cluster.status.released_at
     return released is not None and now > released + cluster.spec.lifecycle.keep_for

@@ -9,7 +9,7 @@ import click
 
 from ..errors import UsageError
 from ..i18n import _
-from ..output.documents import document, readable
+from ..output.documents import cluster_yaml, document
 from ..runs.manager import Until
 from ..spec import Mode, TFCluster
 from . import grammar
@@ -122,7 +122,7 @@ def _show_plan(terminal: Terminal, plan: Plan, form: str) -> None:
         terminal.note(_("warning: {warning}").format(warning=warning))
     if form == "table":
         terminal.note(_("this would be created (nothing was):"))
-        terminal.emit(readable(plan.cluster))
+        terminal.emit(cluster_yaml(plan.cluster))
     else:
         terminal.emit(document(plan.cluster, form))
     plan.check()

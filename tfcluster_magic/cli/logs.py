@@ -68,7 +68,7 @@ def logs_command(
     if follow:
         with terminal.detaching(cluster.metadata.name):
             follow_output(terminal, cluster, **show)  # type: ignore[arg-type]
-        terminal.note(report.outcome(terminal.manager.status(cluster.metadata.name)))
+        terminal.note(report.last_line(terminal.manager.status(cluster.metadata.name)))
     else:
         follow_output(terminal, cluster, follow=False, **show)  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""The terminal of a command: a shell's two streams here, a notebook's cell in `notebook/cell.py`.
+"""The terminal of a command: a shell's two streams; a cell's is in `notebook/magic_line.py`.
 
 Commands never ask whether they run in a shell or a cell: they say, show, ask and detach through
 this. Owns colours and width of the terminal, and what Ctrl-C means while watching.
@@ -161,11 +161,11 @@ class Terminal:
 
     def finished(self, cluster: TFCluster) -> None:
         """The last word on a run that was waited for or watched."""
-        self.note(report.outcome(cluster))
+        self.note(report.last_line(cluster))
 
     def connected(self, cluster: TFCluster) -> None:
         """Show how an In-Graph cluster is used."""
-        self.say(report.reachable(cluster, self.paint))
+        self.say(report.connect_help(cluster, self.paint))
 
     def board(self, url: str, what: str, view: View) -> None:  # noqa: ARG002 - for a cell
         """Show where a TensorBoard is opened; `view` is what it shows."""

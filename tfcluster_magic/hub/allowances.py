@@ -28,7 +28,7 @@ import msgspec
 from .. import state_files
 from ..errors import TFClusterError
 from ..i18n import _
-from .tenancy.grants import Entitlement, HubPolicy
+from .tenancy.entitlements import Entitlement, HubPolicy
 from .tenancy.policy import (
     Override,
     encode_overrides,
@@ -186,7 +186,7 @@ class Allowances:
 
 
 @functools.cache
-def of_hub(state: Path, policy: Path | None) -> Allowances:
+def shared_allowances(state: Path, policy: Path | None) -> Allowances:
     """The same for all notebooks of one hub: it alone knows the policy that counted before."""
     return Allowances(state, policy)
 

@@ -22,7 +22,7 @@ from traitlets.config import Config
 from ..paths import home_dir, private, state_dir
 from . import allowances, common, idle_culler
 from .auth import sign_in
-from .auth.accounts import normal
+from .auth.accounts import normalized_name
 from .console import service as console
 
 PROXY = Path(sys.prefix, "share", "tfcluster", "proxy")
@@ -91,7 +91,7 @@ def owner() -> str:
         name = pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:  # a container may run as a number that has no name
         name = os.environ.get("USER") or "me"
-    return normal(name)
+    return normalized_name(name)
 
 
 def configure(c: Config) -> None:

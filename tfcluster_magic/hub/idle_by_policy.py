@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest
 
 from tfcluster_magic.hub.idle_culler import API
-from tfcluster_magic.hub.tenancy.grants import Idle, entitlement_for_groups
+from tfcluster_magic.hub.tenancy.entitlements import Idle, entitlement_for_groups
 from tfcluster_magic.hub.tenancy.policy import HubPolicy, parse_policy
 
 ACCEPTED = "tfcluster-hub-accepted"

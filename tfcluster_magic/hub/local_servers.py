@@ -159,7 +159,7 @@ class LocalServer(QueuedSpawner):
         groups = [group.name for group in self.user.groups]
         try:
             policy = Path(self.policy) if self.policy else None
-            told = allowances.of_hub(Path(self.hub_state), policy)
+            told = allowances.shared_allowances(Path(self.hub_state), policy)
             return str(told.tell(self.user.name, groups, person.gid if person else None))
         except OSError as error:
             self.log.error("The limits of %s cannot be written: %s", self.user.name, error)

@@ -61,7 +61,7 @@ def read_ledger(found: Object) -> tuple[str, str, Ledger]:
     )
 
 
-def run_of(found: Object, group: str) -> AccountedRun | None:
+def accounted_run_of(found: Object, group: str) -> AccountedRun | None:
     """A run as the ledger needs it, also one whose spec nobody can read; None: it held nothing."""
     told = found.get("status") or {}
     try:

@@ -17,7 +17,7 @@ import msgspec
 from ..errors import InvalidRequest, Problem
 from ..i18n import _
 from ..spec import API_VERSION, KIND, TFCluster
-from .command_line import portable_source
+from .launch_as_command import portable_source
 
 MOST_BYTES = 4 * 1024 * 1024  # a record with its program inside stays far below
 

@@ -28,10 +28,10 @@ from ..quota.preflight import Limit, Options, Preflight
 from ..quota.storage import FolderUsage
 from ..spec import Model, Spec
 from ..spec.quantities import format_duration
-from . import fit, policy_check
-from .fit import DemandByType, NamespaceCapacity, NodeCapacity
+from . import policy_check, quota_and_node_fit
 from .namespace_quota import TaskDemand
 from .policy_check import NamespaceObjects
+from .quota_and_node_fit import DemandByType, NamespaceCapacity, NodeCapacity
 
 FACTS_KEY = "offer.json"
 """Key of the ConfigMap `labels.OPTIONS`, beside `options.json`."""
@@ -92,7 +92,7 @@ def _problems(spec: Spec, facts: LaunchFacts, demands: DemandByType) -> list[Pro
         )
         found.append(Problem(_("the cluster"), None, told))
     place = facts.place if facts.policy.nodes_are_fixed else replace(facts.place, nodes=None)
-    return found + fit.fit_problems(demands, place.empty())
+    return found + quota_and_node_fit.fit_problems(demands, place.empty())
 
 
 # -- as a client judges ----------------------------------------------------------------------------

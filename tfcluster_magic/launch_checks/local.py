@@ -175,7 +175,7 @@ _ALTERNATIVES = {
 def unsupported_options(spec: Spec) -> list[Problem]:
     """Each part of `spec` that only Kubernetes has, called by its option."""
     from ..launch import options  # with what reads programs, which only launches do
-    from ..launch.command_line import field_at
+    from ..launch.launch_as_command import field_at
     from ..launch.options import OPTIONS, Kind
 
     found = []

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from ..spec import Phase, Spec, Status
 from .observation import Decision, Observation, ObservedTask, StartTask, WaitingReason
-from .phases import active, queued, stopping
+from .phases import advance_active, advance_queued, advance_stopping
 from .reclaim import release_tasks
 from .turn import Turn
 
 __all__ = ["Decision", "Observation", "ObservedTask", "StartTask", "WaitingReason", "decide"]
 
 _RULES = {
-    Phase.QUEUED: queued,
-    Phase.STARTING: active,
-    Phase.RUNNING: active,
-    Phase.STOPPING: stopping,
+    Phase.QUEUED: advance_queued,
+    Phase.STARTING: advance_active,
+    Phase.RUNNING: advance_active,
+    Phase.STOPPING: advance_stopping,
     Phase.SUCCEEDED: release_tasks,
     Phase.FAILED: release_tasks,
     Phase.STOPPED: release_tasks,

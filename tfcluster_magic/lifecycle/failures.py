@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ..spec import Cause, Phase, Reason, TaskExit, TaskFailure
-from . import failure_cause, messages
+from . import messages, root_cause
 from .turn import MOST_FAILURES, Turn
 
 RETRY_DELAYS = (10.0, 20.0, 40.0)
@@ -60,21 +60,19 @@ def handle_failures(turn: Turn) -> None:
         return
     fresh = turn.fresh_failures()
     healed = len(fresh) < len(turn.get("failures"))
-    closes = opened + failure_cause.window_length(
-        turn.collective, turn.seen.nodes_not_ready, healed
-    )
+    closes = opened + root_cause.window_length(turn.collective, turn.seen.nodes_not_ready, healed)
     if fresh and _heal(turn, fresh, healed):
         turn.wake(closes)
         return
     if turn.now < closes and not turn.all_ended():
         turn.wake(closes)
         if fresh:
-            culprit = failure_cause.root_cause(fresh)
+            culprit = root_cause.root_cause(fresh)
             turn.say(
                 Reason.INVESTIGATING, messages.investigating(culprit, closes - opened, turn.spec)
             )
     elif fresh:
-        _settle(turn, fresh)
+        _close_window(turn, fresh)
     else:
         turn.set(window_opened_at=None, failures=())
 
@@ -82,8 +80,8 @@ def handle_failures(turn: Turn) -> None:
 def _heal(turn: Turn, fresh: Sequence[TaskFailure], healed: bool) -> bool:
     """Restart what a disruption took, and who fell with it; False when that is not what this is."""
     ledger: Sequence[TaskFailure] = turn.get("failures")
-    disrupted = [f for f in fresh if failure_cause.is_disruption(f)]
-    collateral = [f for f in fresh if not failure_cause.is_disruption(f)]
+    disrupted = [f for f in fresh if root_cause.is_disruption(f)]
+    collateral = [f for f in fresh if not root_cause.is_disruption(f)]
     if not (disrupted or healed) or any(f.exit.cause is Cause.OOM for f in fresh):
         return False
     if any(_failed_before(f, ledger) for f in collateral):
@@ -104,7 +102,7 @@ def _heal(turn: Turn, fresh: Sequence[TaskFailure], healed: bool) -> bool:
     checkpoint = turn.seen.checkpoint
     if disrupted:
         message = messages.healing(
-            failure_cause.root_cause(disrupted), together, turn.get("heals"), checkpoint, turn.spec
+            root_cause.root_cause(disrupted), together, turn.get("heals"), checkpoint, turn.spec
         )
     else:
         message = messages.collateral(collateral[0].task, checkpoint)
@@ -118,16 +116,16 @@ def _failed_before(failure: TaskFailure, ledger: Sequence[TaskFailure]) -> bool:
     return any(
         earlier.task == failure.task
         and earlier.attempt < failure.attempt
-        and failure_cause.is_disruption(earlier) == failure_cause.is_disruption(failure)
+        and root_cause.is_disruption(earlier) == root_cause.is_disruption(failure)
         for earlier in ledger
     )
 
 
-def _settle(turn: Turn, fresh: Sequence[TaskFailure]) -> None:
+def _close_window(turn: Turn, fresh: Sequence[TaskFailure]) -> None:
     """The window is closed: retry the program if that was asked for, else the run has failed."""
-    culprit = failure_cause.root_cause(fresh)
+    culprit = root_cause.root_cause(fresh)
     done: int = turn.get("program_restarts")
-    if not failure_cause.is_disruption(culprit) and done < turn.spec.lifecycle.restarts:
+    if not root_cause.is_disruption(culprit) and done < turn.spec.lifecycle.restarts:
         delay = RETRY_DELAYS[min(done, len(RETRY_DELAYS) - 1)]
         turn.set(retry_at=turn.now + delay)
         message = messages.backing_off(culprit, delay, done + 1, turn.spec)
@@ -177,7 +175,7 @@ def fail_run(turn: Turn, culprit: TaskFailure, ledger: Sequence[TaskFailure]) ->
 
 
 def _failure_reason(turn: Turn, culprit: TaskFailure) -> Reason:
-    if failure_cause.is_disruption(culprit):
+    if root_cause.is_disruption(culprit):
         return Reason.DISRUPTED
     by_cause = {Cause.OOM: Reason.OOM_KILLED, Cause.NOT_STARTED: Reason.START_FAILED}
     own = Reason.PROGRAM_FAILED if turn.between else Reason.SERVER_FAILED

@@ -287,7 +287,7 @@ def queued(waiting_for: str) -> str:
     return _("Waiting for {what}.").format(what=waiting_for or _("room"))
 
 
-def begun(total: int) -> str:
+def admitted(total: int) -> str:
     """It has room, and its tasks are made."""
     return _("Starting {count} tasks.").format(count=total)
 
@@ -393,7 +393,7 @@ def reclaimed(tasks: Sequence[str]) -> str:
     return _("Reclaimed {tasks}.").format(tasks=shorten(tasks))
 
 
-def uncopied(why: str) -> str:
+def log_copy_failed(why: str) -> str:
     """A log volume that is full or gone while tasks run."""
     return _(
         "The log volume takes no copies of what tasks print ({why}): training goes on, and the "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..spec import Phase, Reason
-from . import failure_cause, messages
+from . import messages, root_cause
 from .failures import fail_run, handle_failures, record_failures
 from .reclaim import release_tasks, to_reclaim
 from .turn import Turn
@@ -14,15 +14,15 @@ MOST_REASONS = 3
 """So many reasons why tasks are not up are told in a message; each task has its own beside it."""
 
 
-def queued(turn: Turn) -> None:
+def advance_queued(turn: Turn) -> None:
     """Wait until the world has room."""
     limit = turn.spec.lifecycle.queue_timeout
     if turn.spec.stop is not None:
         _stop_requested(turn)
     elif turn.seen.admitted:
         turn.set(phase=Phase.STARTING, started_at=turn.now)
-        turn.event(Reason.STARTING, messages.begun(len(turn.all_tasks)))
-        active(turn)
+        turn.event(Reason.STARTING, messages.admitted(len(turn.all_tasks)))
+        advance_active(turn)
     elif limit is not None and turn.now >= _queued_at(turn) + limit:
         turn.finish(
             Phase.FAILED,
@@ -45,7 +45,7 @@ def _queued_at(turn: Turn) -> float:
     return since
 
 
-def active(turn: Turn) -> None:
+def advance_active(turn: Turn) -> None:
     """Starting and Running: keep the wanted tasks up, and notice the end."""
     if _all_succeeded(turn):
         return
@@ -147,7 +147,7 @@ def _fails_at_its_limit(turn: Turn, missing: Sequence[str]) -> bool:
     runs_no_more = turn.between and over >= limits.max_duration
     fresh = turn.fresh_failures()
     if fresh and (starts_no_more or runs_no_more):
-        fail_run(turn, failure_cause.root_cause(fresh), fresh)
+        fail_run(turn, root_cause.root_cause(fresh), fresh)
         return True
     return False
 
@@ -174,10 +174,10 @@ def _enter_stopping(turn: Turn, reason: Reason, message: str) -> None:
     )
     turn.say(reason, message)
     turn.event(reason, message)
-    stopping(turn)
+    advance_stopping(turn)
 
 
-def stopping(turn: Turn) -> None:
+def advance_stopping(turn: Turn) -> None:
     """Wait until every task is gone; the reason for stopping stays the reason."""
     left = turn.alive()
     turn.stop += left

@@ -30,7 +30,7 @@ from ..spec import (
     Usage,
 )
 from ..spec.names import task_name
-from . import failure_cause, messages
+from . import messages, root_cause
 from .observation import Decision, Observation, ObservedTask, StartTask
 
 MOST_ATTENTION = 20
@@ -271,7 +271,7 @@ class Turn:
         """Say once that a log volume took no copies: training goes on, and nobody would notice."""
         for seen in self.seen.tasks.values():
             why = seen.uncopied or (seen.exit.uncopied if seen.exit else "")
-            if why and (text := messages.uncopied(why)) not in self.get("warnings"):
+            if why and (text := messages.log_copy_failed(why)) not in self.get("warnings"):
                 self.set(warnings=(*self.get("warnings"), text))
                 self.event(self.get("reason"), text)
 
@@ -297,7 +297,7 @@ class Turn:
         seen = self._counted()
         self._tell_of_copies()
         self.set(
-            failures=failure_cause.causes_first(self.get("failures"), MOST_FAILURES),
+            failures=root_cause.causes_first(self.get("failures"), MOST_FAILURES),
             counts=count_tasks(self.spec, seen, self.all_tasks),
             usage=self._usage(),
             attention=tasks_needing_attention(

@@ -17,7 +17,7 @@ import ipywidgets as widgets
 
 from ..errors import TFClusterError
 from ..i18n import _
-from ..launch.command_line import launch_argv, magic_line
+from ..launch.launch_as_command import launch_argv, magic_line
 from ..launch.options import OPTIONS, Kind, Option
 from ..runs.manager import ClusterManager
 from ..spec import Mode

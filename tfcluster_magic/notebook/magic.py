@@ -15,7 +15,7 @@ from IPython.core.completer import SimpleCompletion, context_matcher
 from IPython.core.magic import Magics, line_cell_magic, magics_class
 
 if TYPE_CHECKING:
-    from ..runs.cluster import Cluster
+    from ..runs.handle import Cluster
     from ..runs.manager import ClusterManager
     from ..runs.watcher import RunWatcher
 
@@ -45,7 +45,7 @@ class TFClusterMagics(Magics):  # type: ignore[misc]  # IPython's classes are un
     @line_cell_magic  # type: ignore[untyped-decorator]  # IPython's decorators are untyped
     def tfcluster(self, line: str, cell: str | None = None) -> Cluster | None:
         """Launch and watch TensorFlow clusters; `%tfcluster --help` says how."""
-        from .cell import run, show_panel
+        from .magic_line import run, show_panel
 
         if not line.strip() and cell is None and show_panel(self.shell, self.manager, self.watcher):
             return None
@@ -65,7 +65,7 @@ def _matcher(magics: TFClusterMagics) -> Any:
         if ours is None:
             return {"completions": []}
         from ..cli.terminal import Terminal
-        from .cell import completions, unfinished_word
+        from .magic_line import completions, unfinished_word
 
         found = completions(ours[1], Terminal(magics.manager))
         return {

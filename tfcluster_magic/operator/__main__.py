@@ -54,7 +54,7 @@ def connect_service(asked: argparse.Namespace, policy: Policy) -> ControllerProc
     home = asked.lease_namespace or (
         own if access.in_pod() or asked.namespace else OPERATOR_NAMESPACE
     )
-    lease = Leader(api, home, process.lease_identity(asked), process.die)
+    lease = Leader(api, home, process.lease_identity(asked), process.exit_without_lease)
     controller = Controller(
         api, asked.namespace, home, lease.leads, policy, lambda: lease.unwatched
     )

@@ -244,7 +244,7 @@ class Accountant(BackgroundThread):
 
     def _record_gone(self, found: Object) -> None:
         """The record of a run is gone; called on the informer's thread."""
-        run = hour_ledgers.run_of(found, self._group(found))
+        run = hour_ledgers.accounted_run_of(found, self._group(found))
         if run is not None:
             head = found["metadata"]
             self._gone[head["uid"]] = head["namespace"], run, time.time()
@@ -254,7 +254,7 @@ class Accountant(BackgroundThread):
         head = found["metadata"]
         known = self._runs.get(head["uid"])
         if known is None or known[0] != head["resourceVersion"]:
-            run = hour_ledgers.run_of(found, self._group(found))
+            run = hour_ledgers.accounted_run_of(found, self._group(found))
             since = known[2] if known and known[1] else time.time()
             known = self._runs[head["uid"]] = head["resourceVersion"], run, since
         return known[1]

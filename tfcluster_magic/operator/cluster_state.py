@@ -17,9 +17,9 @@ from ..kube.api.client import Api, ApiError, Object, path
 from ..kube.api.informer import CacheUpdate, Informer, InformerGroup
 from ..kube.api.resource_amounts import parse_amounts
 from ..kube.objects.policy import SharedClaim
-from ..launch_checks.fit import bound_pod
 from ..launch_checks.namespace_quota import ContainerBounds, container_bounds
 from ..launch_checks.policy_check import ClaimFacts, NamespaceObjects
+from ..launch_checks.quota_and_node_fit import room_taken_by_pod
 from ..spec import TaskType, TFCluster
 
 Key = tuple[str, str]
@@ -267,7 +267,7 @@ def _trim_claim(found: Object) -> Object:
 
 def _trim_pod(found: Object) -> Object:
     """A pod that is none of ours: what it takes of its node."""
-    return {"metadata": _trim_metadata(found), "bound": bound_pod(found)}
+    return {"metadata": _trim_metadata(found), "bound": room_taken_by_pod(found)}
 
 
 def _trim_metadata(found: Object) -> Object:

@@ -28,7 +28,7 @@ def document(what: Model | Sequence[Model], form: str) -> str:
     return to_yaml(msgspec.to_builtins(what))
 
 
-def readable(cluster: TFCluster) -> str:
+def cluster_yaml(cluster: TFCluster) -> str:
     """A cluster as YAML for a person: with the sizes of its program's files, not their contents."""
     data = msgspec.to_builtins(cluster)
     files = (data["spec"].get("program") or {}).get("files") or {}

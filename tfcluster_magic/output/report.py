@@ -21,7 +21,7 @@ LEAST_HOURS = 0.01
 """CPU- or GPU-hours that are worth telling."""
 
 
-def shape(cluster: TFCluster) -> str:
+def replica_summary(cluster: TFCluster) -> str:
     """`between-graph · 2 workers, 1 ps`."""
     counts = cluster.spec.replicas.counts
     parts = [_tasks(t, n) for t, n in counts.items()]
@@ -61,7 +61,7 @@ def launched(cluster: TFCluster, paint: Paint = PLAIN, program: str = "tfcluster
 
     `program` is how this person calls us.
     """
-    lines = [headline(cluster, paint), f"  {shape(cluster)}"]
+    lines = [headline(cluster, paint), f"  {replica_summary(cluster)}"]
     lines += [
         f"  {_label(what, 8)}{one_line(where)}" for what, where in cluster.status.paths.items()
     ]
@@ -121,7 +121,7 @@ def status(
 
 def _facts(cluster: TFCluster, now: float) -> str:
     state = cluster.status
-    parts = [shape(cluster)]
+    parts = [replica_summary(cluster)]
     parts.append(_("launched {at}").format(at=clock(cluster.metadata.created_at, now)))
     if state.started_at is not None:
         end = state.finished_at or now
@@ -219,7 +219,7 @@ def readiness(cluster: TFCluster) -> tuple[int, int]:
     return sum(c.running + c.succeeded for c in counts), total
 
 
-def ready(cluster: TFCluster) -> str:
+def ready_count(cluster: TFCluster) -> str:
     """`2/3`; see `readiness`."""
     up, total = readiness(cluster)
     return f"{up}/{total}"
@@ -238,7 +238,7 @@ def listing(
             c.metadata.name,
             c.spec.mode.value,
             paint.state(c.status.phase),
-            ready(c),
+            ready_count(c),
             age(now - c.metadata.created_at),
             one_line(c.status.message),
         )
@@ -269,7 +269,7 @@ def options(what: Options, paint: Paint = PLAIN) -> str:
     return "\n".join([*lines, *(_("note: {note}").format(note=one_line(n)) for n in what.notes)])
 
 
-def reachable(cluster: TFCluster, paint: Paint = PLAIN) -> str:
+def connect_help(cluster: TFCluster, paint: Paint = PLAIN) -> str:
     """The addresses of an In-Graph cluster, and the lines that use them."""
     lines = [headline(cluster, paint)]
     for task_type, hosts in cluster.status.addresses.items():
@@ -289,7 +289,7 @@ def reachable(cluster: TFCluster, paint: Paint = PLAIN) -> str:
     )
 
 
-def outcome(cluster: TFCluster, paint: Paint = PLAIN) -> str:
+def last_line(cluster: TFCluster, paint: Paint = PLAIN) -> str:
     """The last line of a run that was followed."""
     state = cluster.status
     if state.phase is Phase.SUCCEEDED and state.started_at and state.finished_at:

@@ -18,7 +18,7 @@ from ..errors import with_magic_commands
 from ..i18n import _
 from ..progress.run_progress import Progress, note_lines
 from ..spec import Phase, TFCluster
-from .report import launched, readiness, ready, shape
+from .report import launched, readiness, ready_count, replica_summary
 
 
 def run_view(
@@ -85,12 +85,12 @@ def run_card(cluster: TFCluster, notes: tuple[str, ...] = (), now: float | None 
     now = time.time() if now is None else now
     colour = _COLOURS[state.phase]
     at = time.strftime("%H:%M", time.localtime(now))
-    how = _("{ready} ready · as of {at}").format(ready=ready(cluster), at=at)
+    how = _("{ready} ready · as of {at}").format(ready=ready_count(cluster), at=at)
     lines = [
         f'<div style="border-left:4px solid {colour};padding:2px 12px;line-height:1.5">',
         f"<div><strong>{escape(cluster.metadata.name)}</strong>",
         f'<span style="{_readable_colour(colour)};font-weight:600">{state.phase.value}</span>',
-        f'<span style="opacity:.7">{escape(shape(cluster))} · {escape(how)}</span></div>',
+        f'<span style="opacity:.7">{escape(replica_summary(cluster))} · {escape(how)}</span></div>',
         f"<div>{escape(with_magic_commands(state.message))}</div>",
     ]
     lines += [f"<div>{escape(note)}</div>" for note in notes]

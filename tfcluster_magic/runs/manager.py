@@ -34,7 +34,7 @@ from ..spec.quantities import format_duration
 if TYPE_CHECKING:
     from ..client import Client
     from ..launch.planning import DryRun, Plan
-    from ..progress.observer import Observer
+    from ..progress.run_observation import Observer
     from ..progress.run_progress import Progress
     from ..tensorboard.process import Board
     from ..tensorboard.views import TensorBoards
@@ -376,7 +376,7 @@ class ClusterManager(LoggingConfigurable):
 
     def render(self, cluster: TFCluster) -> str:
         """The record of a run (or of a plan) and each of its tasks as this machine runs them."""
-        from .render import render_run, task_place
+        from .run_documents import render_run, task_place
 
         here = self.options()
         python = cluster.spec.interpreter or here.interpreter or "python"
@@ -408,6 +408,6 @@ class ClusterManager(LoggingConfigurable):
 
     @cached_property
     def _observer(self) -> Observer:
-        from ..progress.observer import Observer
+        from ..progress.run_observation import Observer
 
         return Observer(self.backend.unseen)

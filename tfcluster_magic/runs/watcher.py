@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from ..backends.base import Removed
 from ..errors import BackendUnavailable, TFClusterError
 from ..i18n import _
-from ..progress.observer import Observer
+from ..progress.run_observation import Observer
 from ..progress.run_progress import Progress
 from ..spec import TFCluster
 from .manager import ClusterManager

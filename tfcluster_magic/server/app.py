@@ -15,12 +15,12 @@ from traitlets import Bool
 from ..backends.base import Options
 from ..i18n import LOCALE_DIR
 from ..spec import TFCluster
-from . import launch, runs, tensorboard_page
+from . import launch, runs, tensorboard_routes
 from .base import TFClusterHandler, guarded
 from .launch import Kernel, LaunchBody, RerunBody
 from .runs import StopBody
 from .service import Service
-from .tensorboard_page import BoardBody
+from .tensorboard_routes import BoardBody
 
 OPENAPI_FILE = Path(__file__).with_name("openapi.yaml")
 OPENAPI_MODELS = (TFCluster, Options, LaunchBody, RerunBody, StopBody, BoardBody, Kernel)
@@ -81,7 +81,7 @@ def translate_settings() -> bool:
 
 API = "tfcluster/api"
 # The first that fits answers.
-ROUTES = (*launch.ROUTES, *tensorboard_page.ROUTES, *runs.ROUTES, *OPENAPI_ROUTES)
+ROUTES = (*launch.ROUTES, *tensorboard_routes.ROUTES, *runs.ROUTES, *OPENAPI_ROUTES)
 
 
 class TFClusterApp(ExtensionApp):
@@ -105,7 +105,7 @@ class TFClusterApp(ExtensionApp):
         """Routes, below the server's base_url."""
         self.handlers.extend((url_path_join("/", API, path), handler) for path, handler in ROUTES)
         self.handlers.extend(
-            (url_path_join("/", path), page) for path, page in tensorboard_page.PAGES
+            (url_path_join("/", path), page) for path, page in tensorboard_routes.PAGES
         )
 
     async def _start_jupyter_server_extension(self, _serverapp: Any) -> None:

@@ -21,8 +21,8 @@ from jupyter_core.utils import ensure_async
 
 from ..errors import InvalidRequest, Problem
 from ..i18n import _
-from ..launch import form
-from ..launch.command_line import launch_argv, magic_line
+from ..launch import form_fields
+from ..launch.launch_as_command import launch_argv, magic_line
 from ..launch.options import BY_KEY, unknown_options
 from ..program import is_url
 from ..spec import Model
@@ -241,7 +241,7 @@ class PlanHandler(RunHandler, LaunchRoute):
         self.reply(
             {
                 "name": made.name,
-                "problems": form.form_problems(problems, said),
+                "problems": form_fields.form_problems(problems, said),
                 "warnings": list(made.warnings),
                 "told": list(made.told),
                 "line": magic_line(words, cell=body.cell is not None),
@@ -287,7 +287,7 @@ async def form_description(service: Service) -> dict[str, Any]:
     default = default_kernel(service.serverapp)
     usable = [kernel.name for kernel in kernels if kernel.python is not None]
     return {
-        "form": form.form_fields(backend.is_here),
+        "form": form_fields.form_fields(backend.is_here),
         "kernelspecs": [msgspec.to_builtins(kernel) for kernel in kernels],
         "defaults": {"kernelspec": default if default in usable else None},
     }

@@ -154,11 +154,11 @@ class RunEvents:
         data = {
             "type": kind,
             "name": name,
-            "run": None if run is None else _Uncopied(run),
+            "run": None if run is None else _SharedEventData(run),
             "at": time.time(),
             "stream": self.stream,
             "sequence": self.sequence,
-            "problem": None if what is None else _Uncopied(what),
+            "problem": None if what is None else _SharedEventData(what),
         }
         try:
             self._logger.emit(schema_id=SCHEMA_ID, data=data)
@@ -166,10 +166,10 @@ class RunEvents:
             self._log.exception("TFCluster: an event could not be told")
 
 
-class _Uncopied(dict[str, Any]):
+class _SharedEventData(dict[str, Any]):
     """Data that nobody changes, made for one event: copying it would cost more than all the
     rest.
     """
 
-    def __deepcopy__(self, _memo: object) -> _Uncopied:
+    def __deepcopy__(self, _memo: object) -> _SharedEventData:
         return self

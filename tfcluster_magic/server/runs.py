@@ -15,7 +15,7 @@ from ..backends.base import LogLine
 from ..errors import BackendUnavailable, InvalidRequest, Problem, TFClusterError
 from ..i18n import _
 from ..launch.cluster_file import cluster_file_of
-from ..launch.command_line import notebook_cell, shell_command
+from ..launch.launch_as_command import notebook_cell, shell_command
 from ..output.documents import to_yaml
 from ..output.text import PLAIN, Prefixer, task_names
 from ..spec import Model, TFCluster

@@ -31,7 +31,7 @@ class Worker:
     """Runs blocking calls beside the event loop; to be used from that loop only."""
 
     def __init__(self, most: int = MOST_AT_ONCE) -> None:
-        self._quick, self._long = _Room(most), _Room(most)
+        self._quick, self._long = _ThreadLimit(most), _ThreadLimit(most)
 
     async def call(
         self, function: Callable[..., T], *args: Any, within: float = READ_WITHIN, **words: Any
@@ -46,7 +46,7 @@ class Worker:
         return await room.call(within, function, args, words)
 
 
-class _Room:
+class _ThreadLimit:
     """So many threads, and the calls that wait for one."""
 
     def __init__(self, most: int) -> None:

@@ -1,7 +1,7 @@
 /**
  * The launch options of the server: the fields of the form, the kernels, what is free; and a plan.
  *
- * Types only; `tfcluster_magic/launch/form.py` and `server/launch.py` make the data.
+ * Types only; `tfcluster_magic/launch/form_fields.py` and `server/launch.py` make the data.
  */
 import type { Mode } from './models';
 

@@ -30,7 +30,7 @@ from support.kube.operator_modes import Process
 from support.kube.relay import Relay
 
 from tfcluster_magic.kube.api import access, labels
-from tfcluster_magic.kube.objects.run_objects import main_types
+from tfcluster_magic.kube.objects.run_objects import types_served_by_ps
 from tfcluster_magic.spec import Phase, TFCluster
 from tfcluster_magic.spec.names import task_name
 
@@ -188,7 +188,7 @@ class Room(Asking):
         """What a run that has succeeded printed is all in /log."""
         folder = self.output(place, run)
         uid, counts = run.metadata.uid, run.spec.replicas.counts
-        for task_type in main_types(run):
+        for task_type in types_served_by_ps(run):
             for task in (task_name(task_type, index) for index in range(counts[task_type])):
                 told = folder / f"{task}.log"
                 lines = [f"end {uid} {task} {number}" for number in range(LINES)]

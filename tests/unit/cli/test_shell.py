@@ -20,7 +20,7 @@ from tfcluster_magic import ClusterManager
 from tfcluster_magic.cli.group import VERBS
 from tfcluster_magic.cli.terminal import Terminal
 from tfcluster_magic.errors import sanitize_text
-from tfcluster_magic.notebook.cell import completions
+from tfcluster_magic.notebook.magic_line import completions
 
 __all__ = ["here", "run"]  # fixtures, as if written here
 

@@ -21,7 +21,7 @@ from tfcluster_magic.cli.launch import launch_command
 from tfcluster_magic.cli.terminal import Terminal
 from tfcluster_magic.errors import InvalidRequest
 from tfcluster_magic.launch.cluster_file import cluster_file_of
-from tfcluster_magic.launch.command_line import (
+from tfcluster_magic.launch.launch_as_command import (
     launch_argv,
     magic_line,
     notebook_cell,

@@ -7,7 +7,7 @@ import pytest
 from tfcluster_magic import i18n
 from tfcluster_magic.cli.launch import launch_command
 from tfcluster_magic.errors import Problem
-from tfcluster_magic.launch import form
+from tfcluster_magic.launch import form_fields
 from tfcluster_magic.launch.options import fill_in_defaults, read_options
 from tfcluster_magic.launch.validation import validate
 from tfcluster_magic.launch_checks import local
@@ -15,7 +15,7 @@ from tfcluster_magic.quota.preflight import AvailableResources, Limit
 from tfcluster_magic.spec import Mode, ServerKind
 
 GIB = 2**30
-FIELDS = {field["key"]: field for field in form.form_fields(is_here=False)}
+FIELDS = {field["key"]: field for field in form_fields.form_fields(is_here=False)}
 BESIDE = {"program", "name", "sha256", "file", "backend"}
 BESIDE |= {"wait", "follow", "timeout", "form", "dry_run"}
 """Words of `launch` that are no options of a cluster: they have inputs or buttons of their own."""
@@ -74,7 +74,7 @@ def test_a_field_says_when_it_means_something() -> None:
 
 def test_what_only_pods_have_is_offered_on_kubernetes_alone() -> None:
     """Where tasks are processes of this machine the form asks for no image, claim or secret."""
-    local = {field["key"] for field in form.form_fields(is_here=True)}
+    local = {field["key"] for field in form_fields.form_fields(is_here=True)}
     assert FIELDS.keys() - local == {
         "image", "image_pull_secret", "volume", "secret", "annotation", "data_claim"
     }  # fmt: skip
@@ -83,7 +83,9 @@ def test_what_only_pods_have_is_offered_on_kubernetes_alone() -> None:
 
 def test_the_python_of_pods_is_one_of_their_image() -> None:
     """On Kubernetes the form asks for it beside the image, and offers none of this machine."""
-    (local,) = (field for field in form.form_fields(is_here=True) if field["key"] == "python")
+    (local,) = (
+        field for field in form_fields.form_fields(is_here=True) if field["key"] == "python"
+    )
     assert (local["section"], FIELDS["python"]["section"]) == ("basic", "pods")
     assert FIELDS["python"]["example"] == "python3"
 
@@ -129,7 +131,7 @@ def test_a_problem_stands_at_its_input(
     field: str, said: dict[str, object], option: str | None
 ) -> None:
     """Whatever a refusal calls a field, the form knows which input it means."""
-    assert form.option_for(field, said) == option
+    assert form_fields.option_for(field, said) == option
 
 
 def test_where_room_is_short_the_number_that_fits_can_be_used() -> None:
@@ -140,7 +142,7 @@ def test_where_room_is_short_the_number_that_fits_can_be_used() -> None:
     )
     replicas = {"worker": {"count": 6, "resources": {"memory": "2Gi"}}}
     spec = validate({"program": PROGRAM, "replicas": replicas})
-    (told,) = form.form_problems(
+    (told,) = form_fields.form_problems(
         local.check_fit(spec, room).problems, {"workers": 6, "memory": "2Gi"}
     )
     assert (told["option"], told["value"], told["fits"]) == ("workers", 6, 4)
@@ -149,7 +151,7 @@ def test_where_room_is_short_the_number_that_fits_can_be_used() -> None:
 
 def test_problems_are_told_as_json_has_it() -> None:
     """A value that JSON has no word for is told as text."""
-    told = form.form_problems(
+    told = form_fields.form_problems(
         [Problem("--grace", float("inf"), "x"), Problem("--env", {"A"}, "x")], {}
     )
     assert [problem["value"] for problem in told] == ["inf", "{'A'}"]
@@ -158,5 +160,5 @@ def test_problems_are_told_as_json_has_it() -> None:
 def test_a_form_speaks_the_language_of_the_moment() -> None:
     """Texts are made when they are asked for, so one server serves several languages."""
     with i18n.language("zh-CN"):
-        assert len(form.form_fields(is_here=False)) == len(FIELDS)
-        assert form.option_for(i18n._("arguments after --"), {}) == "arguments"
+        assert len(form_fields.form_fields(is_here=False)) == len(FIELDS)
+        assert form_fields.option_for(i18n._("arguments after --"), {}) == "arguments"

@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from tfcluster_magic.kube.objects.policy import Policy
-from tfcluster_magic.launch_checks.fit import EqualTasks, bound_pod, free_after, task_nodes
+from tfcluster_magic.launch_checks.quota_and_node_fit import (
+    EqualTasks,
+    free_after,
+    room_taken_by_pod,
+    task_nodes,
+)
 from tfcluster_magic.spec import TaskType
 
 
@@ -43,7 +48,7 @@ def test_what_pods_ask_for_is_not_free() -> None:
         pod("2", phase="Succeeded"),
         pod("9", name=""),
     ]
-    taken = [each for each in map(bound_pod, found) if each is not None]
+    taken = [each for each in map(room_taken_by_pod, found) if each is not None]
     (only,) = task_nodes([node()], taken, Policy())
     assert (only.total["cpu"], only.free["cpu"]) == (3.5, 2.5)
     assert (only.total["pods"], only.free["pods"]) == (109, 108)

@@ -138,8 +138,8 @@ def test_reclaimed_tasks_are_not_missing() -> None:
         "ps": TypeCounts(desired=1, stopped=1),
     }
 
-    assert report.ready(cluster(phase=Phase.SUCCEEDED, counts=done)) == "2/2"
-    assert report.ready(cluster(phase=Phase.STOPPED, counts=done)) == "2/3"
+    assert report.ready_count(cluster(phase=Phase.SUCCEEDED, counts=done)) == "2/2"
+    assert report.ready_count(cluster(phase=Phase.STOPPED, counts=done)) == "2/3"
 
 
 def test_a_program_cannot_move_the_cursor_through_a_message() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfcluster_magic.progress.observer import totals_from_arguments
+from tfcluster_magic.progress.run_observation import totals_from_arguments
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from tfcluster_magic.errors import (
     PreflightRefused,
     WaitTimeout,
 )
-from tfcluster_magic.progress.observer import silence
+from tfcluster_magic.progress.run_observation import silence
 from tfcluster_magic.runs.manager import Until
 from tfcluster_magic.spec import Phase, TFCluster
 

@@ -35,7 +35,7 @@ from ...quota.ledger import HoursAccount
 from ...spec import Spec, Stop, TFCluster, names
 from .. import names_and_numbers
 from ..base import Backend, Counts, LogLine, Options, Preflight, Removed, every_line
-from ..names_and_numbers import expired
+from ..names_and_numbers import is_record_expired
 from . import namespace_access
 from .log_following import RunLogs
 from .namespace_access import OperatorStatus
@@ -181,7 +181,7 @@ def watch_all_runs(
         if before is not None and (now is None or now.metadata.uid != before.metadata.uid):
             del told[name]
             yield Removed(name)
-        if now is not None and now != before and not expired(now, time.time()):
+        if now is not None and now != before and not is_record_expired(now, time.time()):
             told[name] = now
             yield now
 
@@ -385,7 +385,7 @@ class KubernetesBackend(Backend):
         now = time.time()
         with self._explained():
             return names_and_numbers.newest_first(
-                [c for c in self._all_runs() if not names_and_numbers.expired(c, now)]
+                [c for c in self._all_runs() if not names_and_numbers.is_record_expired(c, now)]
             )
 
     def get(self, ref: str) -> TFCluster:
@@ -393,12 +393,12 @@ class KubernetesBackend(Backend):
         cluster, run = names.parse_ref(ref)
         with self._explained():
             if not names.is_valid(cluster):
-                raise names_and_numbers.unknown_run(ref, self._names())
+                raise names_and_numbers.unknown_run_error(ref, self._names())
             if run is None:
                 runs = [c for c in self._all_runs() if c.metadata.cluster == cluster]
                 if runs:
                     return max(runs, key=lambda c: c.metadata.run)
-                raise names_and_numbers.unknown_run(ref, self._names())
+                raise names_and_numbers.unknown_run_error(ref, self._names())
             try:
                 found = read_record(self.api.get(self._where(names.run_name(cluster, run))))
             except ApiError as error:
@@ -406,7 +406,7 @@ class KubernetesBackend(Backend):
                     raise
                 found = None
             if found is None:
-                raise names_and_numbers.unknown_run(ref, self._names())
+                raise names_and_numbers.unknown_run_error(ref, self._names())
             return found
 
     def stop(self, ref: str, stop: Stop) -> TFCluster:

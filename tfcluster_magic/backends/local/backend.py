@@ -32,7 +32,7 @@ from ...quota.limits import Limits
 from ...spec import Phase, Spec, Stop, TFCluster, names, to_json
 from .. import log_files, names_and_numbers
 from ..base import Backend, Counts, LogLine, Options, Preflight, Removed, every_line
-from ..names_and_numbers import expired
+from ..names_and_numbers import is_record_expired
 from . import capacity, launch_facts, lost_supervisor, processes, quota
 from .store import RunFolder, Store
 
@@ -68,7 +68,7 @@ def watch_all_runs(
             yield Removed(name)
         for folder in current:
             cluster = known.changed(folder)
-            if cluster is not None and not expired(cluster, time.time()):
+            if cluster is not None and not is_record_expired(cluster, time.time()):
                 quiet = False
                 yield cluster
         if quiet:
@@ -233,7 +233,7 @@ class LocalBackend(Backend):
         """See `Backend.list`."""
         now = time.time()
         return names_and_numbers.newest_first(
-            [c for _, c in self._all() if not names_and_numbers.expired(c, now)]
+            [c for _, c in self._all() if not names_and_numbers.is_record_expired(c, now)]
         )
 
     def get(self, ref: str) -> TFCluster:
@@ -330,7 +330,7 @@ class LocalBackend(Backend):
                 if found is not None:
                     return folder, found
         runs = [(f.path.parent.name, int(f.path.name)) for f in self._store.folders()]
-        raise names_and_numbers.unknown_run(ref, runs)
+        raise names_and_numbers.unknown_run_error(ref, runs)
 
     def _output_of(self, ref: str | None) -> Path | None:
         """The output folder of a run, whether its record is still there or not."""

@@ -44,7 +44,7 @@ from ...spec import (
     to_json,
 )
 from .. import names_and_numbers
-from ..names_and_numbers import expired
+from ..names_and_numbers import is_record_expired
 from . import processes
 
 if TYPE_CHECKING:
@@ -502,7 +502,7 @@ class Store:
             if cluster is None:
                 if state_files.is_gone(folder.record_file) and _is_ours(folder):
                     self.undo(folder, log_dir)
-            elif expired(cluster, moment):
+            elif is_record_expired(cluster, moment):
                 self.remove(folder)
         for hidden in self.runs_dir.glob("*/.removed-*"):
             state_files.remove_tree(hidden)

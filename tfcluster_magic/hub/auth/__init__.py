@@ -17,7 +17,7 @@ FILE = "accounts.json"
 def configure(c: Config, *, state: Path) -> None:
     """Have the hub ask for passwords of the accounts in `state`/accounts.json."""
     c.JupyterHub.authenticator_class = (
-        "tfcluster_magic.hub.auth.authenticator.AccountsAuthenticator"
+        "tfcluster_magic.hub.auth.password_authenticator.AccountsAuthenticator"
     )
     c.AccountsAuthenticator.path = str(state / FILE)
     c.JupyterHub.template_vars = {"own_passwords": True}

@@ -437,7 +437,7 @@ def _unchanged(account: HubAccount, checked: str | None) -> None:
         raise PasswordReplaced(_("That is not your present password."))
 
 
-def normal(name: str) -> str:
+def normalized_name(name: str) -> str:
     """A name as accounts have it: lower case, and one way to write each letter."""
     return unicodedata.normalize("NFC", name.strip()).lower()
 
@@ -448,7 +448,7 @@ def allowed_name(name: str) -> str:
     Raises:
         InvalidRequest: no account can have it.
     """
-    made = normal(name)
+    made = normalized_name(name)
     path = not made or "/" in made or set(made) == {"."}
     if path or not made.isprintable() or len(made) > LONGEST_NAME:
         rule = _("a user name has 1 to {most} characters that can be printed, and no /").format(

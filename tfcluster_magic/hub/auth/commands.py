@@ -20,7 +20,7 @@ from ...i18n import _
 from ...paths import private, state_dir
 from ..common import DATABASE, base_url, is_open, subdomain_host
 from . import FILE
-from .accounts import LINK_HOURS, AccountStore, HubAccount, normal
+from .accounts import LINK_HOURS, AccountStore, HubAccount, normalized_name
 
 URL = "url"
 """The file of the state folder in which the hub of this machine says where it is."""
@@ -67,7 +67,7 @@ def reset(place: tuple[Path, str | None], name: str) -> None:
 
     The old one opens nothing from then on; sessions and tokens end. Notebooks and clusters go on.
     """
-    if normal(name) not in _store(place).read():
+    if normalized_name(name) not in _store(place).read():
         raise _unknown(name)
     _link(place, name)
 
@@ -89,7 +89,7 @@ def remove(place: tuple[Path, str | None], name: str, with_data: bool) -> None:
 
     Its files stay. A hub that does not run does its part at its next start.
     """
-    known = normal(name)
+    known = normalized_name(name)
     if with_data and os.environ.get("TFCLUSTER_HUB") != "on_kubernetes":
         allowed = _("leave it out: files of this machine stay; `userdel --remove` removes them")
         raise InvalidRequest([Problem("--with-data", known, allowed)])
@@ -139,7 +139,7 @@ def tell_link(place: tuple[Path, str | None], code: str, name: str) -> None:
 
 def _link(place: tuple[Path, str | None], name: str, *, admin: bool = False) -> None:
     """Print a link once what it replaces is ended, or sure to end before the hub answers again."""
-    store, known = _store(place), normal(name)
+    store, known = _store(place), normalized_name(name)
     code = store.invite(name, admin=admin)
     if not _done(place, lambda: known in store.resets()):
         text = _(

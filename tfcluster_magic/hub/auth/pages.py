@@ -179,7 +179,7 @@ class AccountsPage(_Page):
         """Make a link, and show it this once."""
         try:
             name = allowed_name(self.get_body_argument("name", ""))
-            code = (await made(self, [name]))[name]
+            code = (await make_links(self, [name]))[name]
         except InvalidRequest as problem:
             await self._list(400, error=str(problem))
             return
@@ -220,7 +220,7 @@ class LinkAPI(APIHandler):
             allowed = allowed_name(name)
         except InvalidRequest as problem:
             raise web.HTTPError(400, "%s", problem) from None
-        code = (await made(self, [allowed]))[allowed]
+        code = (await make_links(self, [allowed]))[allowed]
         self.set_status(201)
         self.write({"name": allowed, "link": address(self, code), "hours": LINK_HOURS})
 
@@ -236,7 +236,7 @@ class LinksAPI(APIHandler):
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise web.HTTPError(400, "names is a list of names")
         try:
-            codes = await made(self, names)
+            codes = await make_links(self, names)
         except InvalidRequest as problem:
             raise web.HTTPError(400, "%s", problem) from None
         links = {name: address(self, code) for name, code in codes.items()}
@@ -244,7 +244,7 @@ class LinksAPI(APIHandler):
         self.write({"links": links, "hours": LINK_HOURS})
 
 
-async def made(handler: Any, names: list[str]) -> dict[str, str]:
+async def make_links(handler: Any, names: list[str]) -> dict[str, str]:
     """Return codes of new links by name; what they reset is ended. Raises InvalidRequest."""
     authenticator = handler.authenticator
     codes: dict[str, str] = await authenticator.in_thread(authenticator.store.invite_all, names)

@@ -53,7 +53,7 @@ class Revocation:
                 while self._untold and getattr(self._app, "http_server", None):  # the hub answers
                     await self._tell(self._untold.pop())
                 for name, with_data in (await asyncio.to_thread(self._store.removed)).items():
-                    if await forget(self._app, name, with_data=with_data):
+                    if await delete_user(self._app, name, with_data=with_data):
                         await asyncio.to_thread(self._store.forgotten, name)
                 for name in await asyncio.to_thread(self._store.resets):
                     await self.reset(name)
@@ -127,7 +127,7 @@ def _own_token(user: Any, spawner: Any) -> int | None:
     return max((one.id for one in made), default=None)
 
 
-async def forget(app: Any, name: str, *, with_data: bool) -> bool:
+async def delete_user(app: Any, name: str, *, with_data: bool) -> bool:
     """Delete a user of the hub; return False if it has to wait for a notebook to start or stop.
 
     `with_data` is for spawners that keep data of a user: it sets their trait `loses_data`.

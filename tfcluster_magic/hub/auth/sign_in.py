@@ -355,7 +355,9 @@ def _names(env: Mapping[str, str], name: str) -> frozenset[str]:
 
 
 def _use(c: Config, settings: Provider, known: Endpoints) -> None:
-    c.JupyterHub.authenticator_class = "tfcluster_magic.hub.auth.openid.OpenIDAuthenticator"
+    c.JupyterHub.authenticator_class = (
+        "tfcluster_magic.hub.auth.openid_authenticator.OpenIDAuthenticator"
+    )
     c.JupyterHub.cookie_max_age_days = COOKIE_DAYS
     use = c.OpenIDAuthenticator
     use.client_id, use.client_secret = settings.client_id, settings.client_secret

@@ -102,7 +102,7 @@ async def serve() -> None:
 
 def main() -> None:
     """Serve until somebody says that it is enough."""
-    service.become(os.environ)
+    service.run_as_service(os.environ)
     if os.environ.get("TFCLUSTER_HUB") == "on_kubernetes":
         from .on_kubernetes import serve_pod  # a machine need not have Kubernetes' client
 

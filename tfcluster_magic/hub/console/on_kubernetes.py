@@ -28,7 +28,7 @@ from ..allowances import SitePolicy
 from ..common import base_url
 from ..tenancy import entitlement_sources, namespace_objects
 from ..tenancy.entitlement_sources import ACCEPTED_POLICY_MAP, POLICY_KEY
-from ..tenancy.grants import HubPolicy
+from ..tenancy.entitlements import HubPolicy
 from ..tenancy.policy import Override, PolicyMistake, parse_policy
 from . import service
 from .hub_users import HubUsers

@@ -76,7 +76,7 @@ def register(c: Config, *, url: str, token: str, timeout: int) -> None:
     c.JupyterHub.template_vars.update({"console": f"services/{SERVICE}/"})
 
 
-def become(environ: MutableMapping[str, str]) -> None:
+def run_as_service(environ: MutableMapping[str, str]) -> None:
     """Have JupyterHub's classes in this process be the service that `register` told of."""
     base = environ.setdefault("JUPYTERHUB_BASE_URL", base_url(environ))
     for name in [each for each in environ if each.startswith("JUPYTERHUB_OAUTH_")]:

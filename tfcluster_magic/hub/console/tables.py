@@ -19,7 +19,7 @@ from ...kube.api.resource_amounts import parse_quantity
 from ...quota.limits import OverrideTerm
 from ...quota.storage import WARN_FROM, FolderEntry, FolderUsage
 from ...spec import Model, Phase, Reason
-from ..tenancy.grants import Entitlement, StorageSizes
+from ..tenancy.entitlements import Entitlement, StorageSizes
 from .hub_users import HubUser
 from .sites.base import SiteRun, SiteStorage
 

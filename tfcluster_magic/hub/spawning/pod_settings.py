@@ -12,7 +12,7 @@ from typing import Any
 
 from ...i18n import _
 from ...kube.api.resource_amounts import parse_quantity
-from ..tenancy.grants import Grant, HubPolicy, Size
+from ..tenancy.entitlements import Grant, HubPolicy, Size
 
 USER, GROUP = 1000, 100
 """Who owns what lies in claims: as of notebooks and tasks."""

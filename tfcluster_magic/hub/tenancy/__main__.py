@@ -61,7 +61,7 @@ def service(asked: argparse.Namespace) -> ControllerProcess:
     api, own = access.connect(asked.context, asked.home)
     home = asked.home or (own if access.in_pod() else HOME)
     lease = leader_election.Leader(
-        api, home, process.lease_identity(asked), process.die, name=LEASE
+        api, home, process.lease_identity(asked), process.exit_without_lease, name=LEASE
     )
     hub = (asked.hub_url, os.environ.get(TOKEN, ""))
     tenancy = Tenancy(api, home, prefix, hub, lease.leads)

@@ -72,7 +72,7 @@ def must_grow(wanted: Object, found: Object) -> bool:
     return _size(found) < _size(wanted)
 
 
-def is_astray(wanted: Object, found: Object, classes: Collection[str]) -> bool:
+def is_wrongly_pending(wanted: Object, found: Object, classes: Collection[str]) -> bool:
     """Whether a claim waits for what is not wanted any more: another class, or another volume.
 
     One that has a volume never does: nobody but its user may give up what is in it.

@@ -26,7 +26,7 @@ from ...kube.controller.work_queue import KeyedWorkers
 from . import namespace_objects, provisioning
 from .caches import TenancyCaches
 from .entitlement_sources import AcceptedPolicy, Membership, OverridesFollower
-from .grants import Entitlement, task_classes
+from .entitlements import Entitlement, task_classes
 from .namespace_objects import ACCOUNT, TenantContext, namespace_annotations, tenant_objects
 from .policy import entitled
 from .provisioning import PullSecrets

@@ -19,7 +19,7 @@ import urllib3
 from ...kube.api.client import Api, ApiError, Object, find_object, path
 from ...kube.api.informer import CacheUpdate, Informer
 from ...kube.controller.work_queue import BackgroundThread
-from .grants import HubPolicy
+from .entitlements import HubPolicy
 from .policy import Override, PolicyMistake, encode_overrides, parse_policy, read_overrides
 
 POLICY_MAP, ACCEPTED_POLICY_MAP = "tfcluster-hub-policy", "tfcluster-hub-accepted"

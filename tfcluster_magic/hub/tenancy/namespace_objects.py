@@ -33,7 +33,7 @@ from ...kube.api import labels
 from ...kube.api.resource_amounts import parse_quantity
 from ...kube.objects import network_policy, templates
 from ...quota.budgets import effective_budget
-from .grants import ContainerAmounts, ContainerLimits, Entitlement, Grant
+from .entitlements import ContainerAmounts, ContainerLimits, Entitlement, Grant
 
 PREFIX_VARIABLE = "TFCLUSTER_TENANT_PREFIX"
 DEFAULT_PREFIX = "tfcluster-u-"

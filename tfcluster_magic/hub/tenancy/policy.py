@@ -24,7 +24,7 @@ from ...kube.objects import images, network_policy
 from ...quota.limits import Limits, OverrideTerm, Quota
 from ...spec import Model
 from ...spec.quantities import non_finite_numbers, number_rule
-from .grants import (
+from .entitlements import (
     ContainerAmounts,
     Entitlement,
     Grant,

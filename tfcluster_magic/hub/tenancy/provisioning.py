@@ -71,7 +71,11 @@ def provision(
         key = (each["kind"], each["metadata"]["name"])
         found = there.get(key)
         keeps = found is not None and not certain and _of_a_group(key)
-        astray = found is not None and key[0] == CLAIM and caches.is_astray(each, found, classes)
+        astray = (
+            found is not None
+            and key[0] == CLAIM
+            and caches.is_wrongly_pending(each, found, classes)
+        )
         if keeps or (found is not None and not astray and _is_right(each, found)):
             continue
         if astray:

@@ -230,7 +230,7 @@ class Leader:
         return path("leases", self._namespace, self._name)
 
 
-def this_process() -> str:
+def local_identity() -> str:
     """An identity for a process that is in no pod."""
     return f"{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"
 

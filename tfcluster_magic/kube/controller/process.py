@@ -168,10 +168,10 @@ def apply_options(asked: argparse.Namespace) -> None:
 
 def lease_identity(asked: argparse.Namespace) -> str:
     """By which it holds a Lease: what was asked, else its pod's, else this process' own."""
-    return asked.identity or os.environ.get("POD_UID") or leader_election.this_process()
+    return asked.identity or os.environ.get("POD_UID") or leader_election.local_identity()
 
 
-def die() -> NoReturn:
+def exit_without_lease() -> NoReturn:
     """End at once, because the Lease is lost: a turn that goes on would be a second writer."""
     os._exit(LOST_LEASE)
 

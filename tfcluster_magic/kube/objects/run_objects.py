@@ -92,7 +92,7 @@ def ps_job(
     return _job(cluster, TaskType.PS, namespace, pods, references)
 
 
-def main_types(cluster: TFCluster) -> tuple[TaskType, ...]:
+def types_served_by_ps(cluster: TFCluster) -> tuple[TaskType, ...]:
     """The types that parameter servers serve, whose Jobs own theirs; at least one."""
     counts = cluster.spec.replicas.counts
     return tuple(each for each in (TaskType.WORKER, TaskType.CHIEF) if each in counts)
@@ -222,6 +222,6 @@ def _job(
         count=cluster.spec.replicas.of(task_type).count,
         retries=RETRIES,
         counts_apart=pod_template.counts_disruptions_apart(cluster),
-        ttl=TTL_SECONDS if task_type in main_types(cluster) else None,
+        ttl=TTL_SECONDS if task_type in types_served_by_ps(cluster) else None,
         pod=pods,
     )

@@ -149,7 +149,7 @@ def claims_of(pod: Object) -> list[str]:
     ]
 
 
-def silent_state(pod: Object, now: float | None = None) -> SilentState | None:
+def unexplained_wait_state(pod: Object, now: float | None = None) -> SilentState | None:
     """The state in which a pod does not say why it waits; None when it does, or (with `now`) when
     it may only need a moment.
     """
@@ -185,7 +185,7 @@ def needs_claims(pod: Object, now: float) -> bool:
     return any(word in words for word in ("PersistentVolume", "persistent volumes"))
 
 
-def pods_with_answers(
+def representative_pods(
     tasks: Mapping[str, Object], answers: Mapping[str, Sequence[T]]
 ) -> list[Object]:
     """The few pods of which something was read: `answer_for_pod` looks at no others."""
@@ -201,10 +201,10 @@ def answer_for_pod(
     own = answers.get(pod["metadata"]["uid"])
     if own is not None:
         return own
-    state = silent_state(pod)
+    state = unexplained_wait_state(pod)
     near: Sequence[T] = ()
     for other in others:
-        there = silent_state(other)
+        there = unexplained_wait_state(other)
         if there is None or state is None:
             continue
         if there == state:

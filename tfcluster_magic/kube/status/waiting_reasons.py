@@ -117,8 +117,8 @@ def explain_waiting(
     tasks, jobs = task_pods.newest_pods(pods), list(jobs)
     asker = _PodContexts(
         facts,
-        task_pods.pods_with_answers(tasks, events),
-        task_pods.pods_with_answers(tasks, facts.lines),
+        task_pods.representative_pods(tasks, events),
+        task_pods.representative_pods(tasks, facts.lines),
     )
     found: dict[PodProblem, list[str]] = {}
     for task, pod in tasks.items():
@@ -170,7 +170,7 @@ def open_questions(
         if now - since >= _PATIENCE and task_pods.tasks_without_pod(job, tasks):
             found["Job", head["name"]] = Question("Job", head["name"], head["uid"])
     for pod in tasks.values():
-        head, state = pod["metadata"], task_pods.silent_state(pod, now)
+        head, state = pod["metadata"], task_pods.unexplained_wait_state(pod, now)
         if state is not None:
             kind = LOG_QUESTION if state[0] == LOG_QUESTION else "Pod"
             found.setdefault(state, Question(kind, head["name"], head["uid"]))

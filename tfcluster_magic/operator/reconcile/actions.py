@@ -24,8 +24,8 @@ from ..metrics import OperatorMetrics
 from ..pending_tasks import PendingTaskDiagnosis
 from ..scheduling.admission import Admission
 from ..scheduling.volcano import PodGroups, queue_refusal
-from .creation import EarlierObjectExists, ObjectCreator, ServiceCreation
 from .job_control import JobControl, report_deleted_pods
+from .object_creation import EarlierObjectExists, ObjectCreator, ServiceCreation
 from .status_writer import WriteRateLimit
 
 

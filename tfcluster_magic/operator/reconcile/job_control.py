@@ -17,7 +17,7 @@ from ...kube.api import access, decoding, labels
 from ...kube.api.client import Api, ApiError, Object, path
 from ...kube.api.decoding import condition
 from ...kube.api.labels import TASK_TYPE
-from ...kube.objects.run_objects import TTL_SECONDS, main_types
+from ...kube.objects.run_objects import TTL_SECONDS, types_served_by_ps
 from ...kube.status.exit_status import DELETED_BY_SOMEBODY, DISRUPTION, is_over
 from ...kube.status.run_observer import RunObserver
 from ...kube.status.task_pods import (
@@ -44,7 +44,7 @@ def completed_jobs(
         count = cluster.spec.replicas.of(task_type).count
         counted = status.counts.get(task_type.value)
         known = counted is not None and counted.succeeded >= count
-        if known or (task_type in main_types(cluster) and unseen >= TTL_SECONDS):
+        if known or (task_type in types_served_by_ps(cluster) and unseen >= TTL_SECONDS):
             found[task_type] = _completed_job(count, now - TTL_SECONDS)
     return found
 
@@ -56,7 +56,7 @@ def lost_job_message(
     seen: Container[TaskType],
 ) -> str:
     """Why a run cannot go on without its Jobs that are gone; empty when it can."""
-    mains = main_types(cluster)
+    mains = types_served_by_ps(cluster)
     missing = [each for each in gone if each not in over]
     if all(each in over for each in mains):
         missing = [each for each in missing if each is not TaskType.PS]

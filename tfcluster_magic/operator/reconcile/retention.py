@@ -25,8 +25,8 @@ from .. import cluster_state
 from ..cluster_state import Key, objects_of_other_runs, owner_uid
 from . import status_rules
 from .actions import ReconcileContext
-from .creation import ObjectCreator, delete_owned
 from .job_control import report_deleted_pods
+from .object_creation import ObjectCreator, delete_owned
 from .status_writer import StatusWriter
 
 OBJECTS_STAY = 3540.0

@@ -22,10 +22,10 @@ from ...lifecycle import Decision, Observation, decide
 from ...spec import Phase, Reason, Status, TaskType
 from .. import cluster_state
 from ..cluster_state import Key, ObservedRun
-from ..scheduling.admission import Admitted, Refused, Submitted, Verdict, Waiting
+from ..scheduling.admission import Admitted, LeftToGangScheduler, Refused, Verdict, Waiting
 from . import job_control, status_rules
 from .actions import ReconcileContext, RunActions
-from .creation import ObjectCreator, earlier_object_message
+from .object_creation import ObjectCreator, earlier_object_message
 from .status_writer import StatusWriter
 
 LOOK_AGAIN = 60.0
@@ -132,7 +132,7 @@ class RunReconciler:
         if observed.jobs:
             # Its tasks are made, to be bound together: the first that is tells of all.
             bound = any(pod["spec"].get("nodeName") for pod in observed.pods)
-            return Admitted() if bound else Submitted()
+            return Admitted() if bound else LeftToGangScheduler()
         return self._context.admission.decide(observed.cluster)
 
     def _observe(
@@ -150,7 +150,7 @@ class RunReconciler:
         seen = replace(seen, may_come=self._creator.may_come(self._cluster, names, jobs, asks=ends))
         if verdict is None:
             return self._with_diagnosis(seen, observed)
-        if isinstance(verdict, Submitted):
+        if isinstance(verdict, LeftToGangScheduler):
             return self._submitted(seen, observed)
         waits = status_rules.waiting_message(verdict) if isinstance(verdict, Waiting) else ""
         reason = self._earlier_run() or waits
@@ -221,9 +221,9 @@ class RunReconciler:
         """The status for people: with what is in the way of making or ending its tasks."""
         whole = status_rules.is_settled(decision.status) and not self._actions.lacks_service
         if self._actions.obstacle and not whole:
-            return status_rules.with_sentences(decision.status, [self._actions.obstacle])
+            return status_rules.append_to_message(decision.status, [self._actions.obstacle])
         if self._unseen_success and decision.status.phase is Phase.SUCCEEDED:
-            return status_rules.with_sentences(
+            return status_rules.append_to_message(
                 decision.status, [job_control.unseen_success_message()]
             )
         return decision.status

@@ -76,7 +76,7 @@ def is_settled(status: Status) -> bool:
     return not has_pending_tasks(status)
 
 
-def with_sentences(status: Status, sentences: Iterable[str]) -> Status:
+def append_to_message(status: Status, sentences: Iterable[str]) -> Status:
     """The status with these sentences after its own."""
     said = [each for each in sentences if each]
     return replace(status, message="\n".join([status.message, *said])) if said else status

@@ -20,12 +20,12 @@ from ...errors import Problem
 from ...i18n import _
 from ...kube.api.resource_amounts import CPU, format_amount, format_amounts, format_holders
 from ...kube.objects.policy import uses_gangs
-from ...launch_checks.fit import DemandByType, Shortage, shortages
 from ...launch_checks.kubernetes import LaunchFacts, launch_problems, task_demands
 from ...launch_checks.policy_check import names_secrets
+from ...launch_checks.quota_and_node_fit import DemandByType, Shortage, shortages
 from ...spec import TFCluster
 from ..cluster_state import ClusterState
-from .queue import QueuedRun, runs_ahead
+from .launch_queue import QueuedRun, runs_ahead
 from .snapshot import Snapshotter
 
 PATIENCE = 600.0
@@ -55,11 +55,11 @@ class Refused:
 
 
 @dataclass(frozen=True)
-class Submitted:
+class LeftToGangScheduler:
     """Its tasks may be made; it begins when a scheduler has room for all of them."""
 
 
-Verdict = Admitted | Waiting | Refused | Submitted
+Verdict = Admitted | Waiting | Refused | LeftToGangScheduler
 BudgetCheck = Callable[[TFCluster, Callable[[TFCluster], float]], Sequence[Problem] | None]
 """What a budget has against a run, of which the other function tells the CPU cores."""
 
@@ -164,7 +164,7 @@ class Admission:
 
     def _granted(self, cluster: TFCluster) -> Verdict:
         """It may begin, or the scheduler that binds all its tasks together says when."""
-        return Submitted() if self._together(cluster) else Admitted()
+        return LeftToGangScheduler() if self._together(cluster) else Admitted()
 
     def _together(self, cluster: TFCluster) -> bool:
         return uses_gangs(self._snapshotter.policy_of(cluster.metadata.owner))

@@ -20,7 +20,9 @@ from ...kube.api.client import Object
 from ...kube.api.resource_amounts import PODS, Amounts, plus, pod_resources, times
 from ...kube.objects import custom_resource
 from ...kube.objects.policy import Policy
-from ...launch_checks.fit import (
+from ...launch_checks.kubernetes import LaunchFacts, task_demands
+from ...launch_checks.namespace_quota import NamespaceQuota, TaskDemand, namespace_quotas
+from ...launch_checks.quota_and_node_fit import (
     BoundPod,
     EqualTasks,
     NamespaceCapacity,
@@ -28,11 +30,9 @@ from ...launch_checks.fit import (
     free_after,
     task_nodes,
 )
-from ...launch_checks.kubernetes import LaunchFacts, task_demands
-from ...launch_checks.namespace_quota import NamespaceQuota, TaskDemand, namespace_quotas
 from ...spec import Phase, Spec, TaskType
 from ..cluster_state import ClusterCaches, ClusterState, Key, is_forbidden, owner_uid
-from .queue import LaunchQueue, QueuedRun, in_order, phase_of, waits
+from .launch_queue import LaunchQueue, QueuedRun, in_order, is_waiting_run, phase_of
 from .volcano import PodGroups
 
 MAX_AGE = 0.5
@@ -223,7 +223,7 @@ class Snapshotter:
     def _queued(self, found: Object) -> QueuedRun | None:
         """A run that waits to be admitted."""
         head = found["metadata"]
-        if not waits(found) or head["uid"] in self.admitted or self._has_jobs(head):
+        if not is_waiting_run(found) or head["uid"] in self.admitted or self._has_jobs(head):
             return None
         return self._queue.entry(head)
 

@@ -17,7 +17,7 @@ from tornado.web import HTTPError
 
 from tfcluster_magic import state_files
 from tfcluster_magic.errors import InvalidRequest, NotFound, TFClusterError
-from tfcluster_magic.hub.auth import accounts, authenticator
+from tfcluster_magic.hub.auth import accounts, password_authenticator
 from tfcluster_magic.hub.auth.accounts import (
     LINK_HOURS,
     AccountStore,
@@ -26,13 +26,18 @@ from tfcluster_magic.hub.auth.accounts import (
     PasswordReplaced,
     allowed_name,
 )
-from tfcluster_magic.hub.auth.authenticator import Queue, Throttle, TooManyTries, Tries
 from tfcluster_magic.hub.auth.commands import state_of
+from tfcluster_magic.hub.auth.password_authenticator import (
+    HashQueue,
+    SignInLimits,
+    Throttle,
+    TooManyTries,
+)
 
 STORED = accounts.hash_password("correct horse")
 IN_THREAD = """
 import asyncio, os, threading
-from tfcluster_magic.hub.auth.authenticator import AccountsAuthenticator
+from tfcluster_magic.hub.auth.password_authenticator import AccountsAuthenticator
 def priority(): return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
 print(asyncio.run(AccountsAuthenticator().in_thread(priority)))
 """
@@ -58,8 +63,8 @@ def store(tmp_path: Path, clock: Clock) -> AccountStore:
 
 
 @pytest.fixture
-def tries(clock: Clock) -> Tries:
-    return Tries(each=3, strangers=5, noisy=7, window=60.0, long_window=600.0, clock=clock)
+def tries(clock: Clock) -> SignInLimits:
+    return SignInLimits(each=3, strangers=5, noisy=7, window=60.0, long_window=600.0, clock=clock)
 
 
 def test_a_link_sets_a_password_once(store: AccountStore) -> None:
@@ -264,20 +269,21 @@ def test_the_page_tells_how_many_passwords_are_on_the_list() -> None:
 
 def test_a_queue_that_is_full_refuses_its_own_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only a bounded number of passwords waits for the processors, however many are tried."""
-    monkeypatch.setattr(authenticator, "LONGEST_QUEUE", 2)
+    monkeypatch.setattr(password_authenticator, "LONGEST_QUEUE", 2)
 
     async def tried() -> None:
-        accounts, go = authenticator.AccountsAuthenticator(), threading.Event()
+        accounts, go = password_authenticator.AccountsAuthenticator(), threading.Event()
         waiting = [
-            asyncio.ensure_future(accounts.in_thread(go.wait, queue=Queue.NOISY)) for _ in range(2)
+            asyncio.ensure_future(accounts.in_thread(go.wait, queue=HashQueue.NOISY))
+            for _ in range(2)
         ]
         await asyncio.sleep(0)
         with pytest.raises(HTTPError, match="503"):
-            await accounts.in_thread(go.wait, queue=Queue.NOISY)
-        assert await accounts.in_thread(int, "7", queue=Queue.NEW) == 7
+            await accounts.in_thread(go.wait, queue=HashQueue.NOISY)
+        assert await accounts.in_thread(int, "7", queue=HashQueue.NEW) == 7
         go.set()
         assert await asyncio.gather(*waiting) == [True, True]
-        assert await accounts.in_thread(int, "7", queue=Queue.NOISY) == 7
+        assert await accounts.in_thread(int, "7", queue=HashQueue.NOISY) == 7
 
     asyncio.run(tried())
 
@@ -308,17 +314,17 @@ def test_a_right_password_forgets_the_wrong_ones(clock: Clock) -> None:
     assert tries.wait("address") == 60
 
 
-def test_a_shared_address_refuses_nobody(tries: Tries) -> None:
+def test_a_shared_address_refuses_nobody(tries: SignInLimits) -> None:
     """After wrong guesses at made-up names, others at that address queue and get in."""
     for number in range(7):
         tries.begin(f"made-up-{number}", "10.0.0.1", None)
     queue, one = tries.begin("ada", "10.0.0.1", None)
-    assert queue is Queue.NOISY
+    assert queue is HashQueue.NOISY
     one.right()
-    assert tries.begin("ada", "10.0.0.2", None)[0] is Queue.NEW
+    assert tries.begin("ada", "10.0.0.2", None)[0] is HashQueue.NEW
 
 
-def test_whose_password_is_guessed_gets_in(tries: Tries, clock: Clock) -> None:
+def test_whose_password_is_guessed_gets_in(tries: SignInLimits, clock: Clock) -> None:
     """Guesses at an account block their address at once, and all new browsers soon; a browser in
     which it has signed in before has a count of its own, and nothing more.
     """
@@ -334,16 +340,16 @@ def test_whose_password_is_guessed_gets_in(tries: Tries, clock: Clock) -> None:
 
     for _ in range(3):
         queue, one = tries.begin("ada", "10.0.0.1", "hers")
-        assert queue is Queue.KNOWN
+        assert queue is HashQueue.KNOWN
     with pytest.raises(TooManyTries):
         tries.begin("ada", "10.0.0.1", "hers")
     one.right()
-    assert tries.begin("ada", "10.0.0.1", "hers")[0] is Queue.KNOWN
+    assert tries.begin("ada", "10.0.0.1", "hers")[0] is HashQueue.KNOWN
     clock.now += 600
-    assert tries.begin("ada", "10.0.0.1", None)[0] is Queue.NEW
+    assert tries.begin("ada", "10.0.0.1", None)[0] is HashQueue.NEW
 
 
-def test_a_right_password_gives_others_no_more_tries(tries: Tries) -> None:
+def test_a_right_password_gives_others_no_more_tries(tries: SignInLimits) -> None:
     """A guesser gets no new tries when the owner signs in somewhere."""
     for number in range(4):
         tries.begin("ada", f"10.0.0.{number}", None)
@@ -355,7 +361,7 @@ def test_a_right_password_gives_others_no_more_tries(tries: Tries) -> None:
 
 def test_many_names_take_no_more_memory(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """The name tried longest ago is forgotten first."""
-    monkeypatch.setattr(authenticator, "KEYS", 3)
+    monkeypatch.setattr(password_authenticator, "KEYS", 3)
     tries = Throttle(1, 60.0, clock)
     for key in "abcd":
         tries.begin(key)

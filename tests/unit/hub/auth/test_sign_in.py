@@ -17,7 +17,7 @@ from tfcluster_magic.errors import BackendUnavailable, InvalidRequest
 from tfcluster_magic.hub import idle_culler
 from tfcluster_magic.hub.auth import sign_in
 from tfcluster_magic.hub.idle_by_policy import over, user_of
-from tfcluster_magic.hub.tenancy.grants import Idle, entitlement_for_groups
+from tfcluster_magic.hub.tenancy.entitlements import Idle, entitlement_for_groups
 from tfcluster_magic.hub.tenancy.policy import parse_policy
 
 WHOLE = {

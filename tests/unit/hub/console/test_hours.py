@@ -96,7 +96,7 @@ def test_a_record_is_read_without_its_spec() -> None:
     usage = {"at": 1.0, "days": {DAY: {"worker": 3600.0}}, "cores": {"worker": 2.0}}
     spec = {"replicas": {"worker": {"resources": {"gpu": 1}}, "ps": None}}
     found = {"metadata": {"name": "digits-1"}, "spec": spec, "status": {"usage": usage}}
-    run = hour_ledgers.run_of(found, "ml101")
+    run = hour_ledgers.accounted_run_of(found, "ml101")
     assert isinstance(run, AccountedRun)
     assert ledger.hours_by_day(run, 2.0) == {DAY: Hours(cpu=2.0, gpu=1.0)}
-    assert hour_ledgers.run_of({**found, "status": {}}, "") is None
+    assert hour_ledgers.accounted_run_of({**found, "status": {}}, "") is None

@@ -70,7 +70,7 @@ def test_the_process_is_the_service_that_the_hub_was_told_of() -> None:
     """By the names that JupyterHub's classes read, below the hub's own path."""
     environ = {"TFCLUSTER_CONSOLE_TOKEN": "hush", "TFCLUSTER_HUB_BASE_URL": "/tf/"}
     environ["JUPYTERHUB_OAUTH_ACCESS_SCOPES"] = '["access:services!service=admin-process"]'
-    service.become(environ)
+    service.run_as_service(environ)
 
     assert environ["JUPYTERHUB_API_TOKEN"] == "hush"
     assert "TFCLUSTER_CONSOLE_TOKEN" not in environ
@@ -84,7 +84,7 @@ def test_with_hosts_for_notebooks_the_console_is_at_the_hubs_own() -> None:
     """The hub sends the browser back to the address that the console registered."""
     environ = {"TFCLUSTER_CONSOLE_TOKEN": "hush", "TFCLUSTER_HUB_BASE_URL": "/tf/"}
     environ["TFCLUSTER_HUB_SUBDOMAIN_HOST"] = "https://hub.example.com"
-    service.become(environ)
+    service.run_as_service(environ)
 
     assert environ["JUPYTERHUB_HOST"] == "https://hub.example.com"
     callback = "https://hub.example.com/tf/services/admin/oauth_callback"

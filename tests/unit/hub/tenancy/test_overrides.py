@@ -11,7 +11,7 @@ import pytest
 
 from tfcluster_magic.errors import InvalidRequest, TFClusterError
 from tfcluster_magic.hub.allowances import Allowances
-from tfcluster_magic.hub.tenancy.grants import CLAIM, Entitlement, Grant, StorageSizes
+from tfcluster_magic.hub.tenancy.entitlements import CLAIM, Entitlement, Grant, StorageSizes
 from tfcluster_magic.hub.tenancy.policy import (
     LONGEST,
     Override,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.project import ROOT
 
-from tfcluster_magic.hub.tenancy.grants import Grant
+from tfcluster_magic.hub.tenancy.entitlements import Grant
 from tfcluster_magic.hub.tenancy.policy import (
     Entitlement,
     PolicyMistake,

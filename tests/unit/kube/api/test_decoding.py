@@ -13,7 +13,7 @@ from support.project import DATA
 from tfcluster_magic.kube.api import decoding
 from tfcluster_magic.kube.api.client import path
 from tfcluster_magic.kube.api.resource_amounts import pod_resources
-from tfcluster_magic.launch_checks.fit import bound_pod
+from tfcluster_magic.launch_checks.quota_and_node_fit import room_taken_by_pod
 
 RECORDED = sorted((DATA / "pods").glob("*.json"))
 
@@ -32,7 +32,7 @@ def test_a_pod_is_kept_as_one_that_was_read_whole(file: Path) -> None:
     kept = decoded(decoding.POD_SHAPE, whole)
     assert decoding.trim_pod(kept) == decoding.trim_pod(whole)
     assert pod_resources(kept["spec"]) == pod_resources(whole["spec"])
-    assert bound_pod(kept) == bound_pod(whole)
+    assert room_taken_by_pod(kept) == room_taken_by_pod(whole)
     assert "command" not in kept["spec"]["containers"][0]
     assert "managedFields" not in kept["metadata"]
 

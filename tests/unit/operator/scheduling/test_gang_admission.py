@@ -17,7 +17,12 @@ from tfcluster_magic.kube.api.labels import (
     run_labels,
 )
 from tfcluster_magic.kube.objects.policy import Policy
-from tfcluster_magic.operator.scheduling.admission import Admitted, Refused, Submitted, Waiting
+from tfcluster_magic.operator.scheduling.admission import (
+    Admitted,
+    LeftToGangScheduler,
+    Refused,
+    Waiting,
+)
 from tfcluster_magic.spec import TaskType
 
 
@@ -44,7 +49,7 @@ def test_two_that_each_need_most_of_the_room_are_both_submitted(there: Place) ->
         there.run(user, "digits-1", 2, 3)
     there.begin()
     for user in ("alice", "bob"):
-        assert there.decide(user, "digits-1") == Submitted()
+        assert there.decide(user, "digits-1") == LeftToGangScheduler()
         jobs(there, user, "digits-1")
         there.say(user, "digits-1", phase="Queued")
     nodes = there.look().nodes
@@ -87,7 +92,7 @@ def test_a_policy_that_demands_volcano_where_there_is_none() -> None:
         assert isinstance(waits, Waiting)
         assert waits.sentence == "Volcano, which the policy demands and this cluster does not have"
         made.server.lacks.clear()
-        wait_until(lambda: made.decide("alice", "digits-1") == Submitted())
+        wait_until(lambda: made.decide("alice", "digits-1") == LeftToGangScheduler())
         made.snapshotter.policy = Policy(gang=False)
         assert made.decide("alice", "digits-1") == Admitted()
     finally:

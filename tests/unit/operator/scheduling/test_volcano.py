@@ -14,7 +14,7 @@ from support.polling import wait_until
 from tfcluster_magic.kube.api.client import path
 from tfcluster_magic.kube.objects.policy import Policy
 from tfcluster_magic.kube.status.pod_problems import PodContext, unschedulable_problem
-from tfcluster_magic.operator.scheduling.admission import Submitted, Verdict
+from tfcluster_magic.operator.scheduling.admission import LeftToGangScheduler, Verdict
 from tfcluster_magic.operator.scheduling.volcano import queue_refusal
 
 GROUPS = path("podgroups", "a")
@@ -25,7 +25,7 @@ class SubmitAll:
     """Whatever is asked for may be made, and Volcano decides."""
 
     def decide(self, cluster: object) -> Verdict:
-        return Submitted()
+        return LeftToGangScheduler()
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from ....errors import Conflict, InvalidRequest, NotFound, Problem, TFClusterErr
 from ....i18n import _
 from ....launch import validation
 from ....spec import Model, Stop
-from ...auth.accounts import normal
+from ...auth.accounts import normalized_name
 from ..archives import Archives
 from ..audit import AuditEntry
 from ..hub_users import HubUser
@@ -62,7 +62,7 @@ class AllArchives(_ArchivesRoute):
     async def post(self) -> None:
         """Begin one: servers and clusters are ended, then the data is packed and read again."""
         asked = validation.read_model(self.body(), ArchiveRequest)
-        reason, name = one_line(" ".join(asked.reason.split())).strip(), normal(asked.user)
+        reason, name = one_line(" ".join(asked.reason.split())).strip(), normalized_name(asked.user)
         if not reason or len(reason) > MOST_REASON:
             rule = _("say why, in at most {most} characters: the owner reads it")
             wrong = Problem("reason", asked.reason, rule.format(most=MOST_REASON))

@@ -19,7 +19,7 @@ from ....kube.api.resource_amounts import parse_quantity
 from ....output import documents
 from ....quota import budgets, ledger
 from ....quota.ledger import Grouping, HoursByDay, HoursRow
-from ...tenancy.grants import entitlement_for_groups
+from ...tenancy.entitlements import entitlement_for_groups
 from ...tenancy.policy import entitled, limits_of
 from ..sites.base import Missed
 from ..tables import STORAGE, row_limit, storage_page, storage_rows

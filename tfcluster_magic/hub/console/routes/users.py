@@ -22,7 +22,7 @@ from ....errors import InvalidRequest, NotFound, Problem, TFClusterError
 from ....i18n import _
 from ....launch import validation
 from ....spec import Model
-from ...auth.accounts import normal
+from ...auth.accounts import normalized_name
 from ...tenancy.policy import Override, checked_override, entitled
 from .. import class_import, tables
 from ..audit import AuditEntry
@@ -214,7 +214,7 @@ class OneOverride(ConsoleHandler):
 
     async def delete(self, name: str) -> None:
         """Take it away."""
-        name = normal(name)
+        name = normalized_name(name)
         if name not in await self.console.site_policy.overrides():
             raise NotFound(_("{name} has no override").format(name=name))
         users = {one.name: one for one in await self.console.people.all()}
@@ -234,7 +234,7 @@ class OneOverride(ConsoleHandler):
 
     async def _user(self, name: str) -> HubUser:
         for one in await self.console.people.all():
-            if one.name == normal(name):
+            if one.name == normalized_name(name):
                 return one
         text = _("the hub has no user {name}; `tfcluster admin users` lists them")
         raise NotFound(text.format(name=name))

@@ -33,7 +33,7 @@ from ....quota.ledger import HoursByDay
 from ....quota.storage import FOLDER_NAMES, OWN_VOLUME_FACTOR, FolderUsage
 from ....spec import Stop
 from ...allowances import NoSitePolicy
-from ...tenancy.grants import HubPolicy
+from ...tenancy.entitlements import HubPolicy
 from ...tenancy.namespace_objects import HUB, OPERATOR
 from . import kubernetes_archive, kubernetes_runs
 from .base import Leak, Missed, SiteHours, SiteLeaks, SiteRuns, SiteStorage

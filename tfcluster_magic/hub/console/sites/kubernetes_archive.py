@@ -27,7 +27,7 @@ from ....kube.api.decoding import condition
 from ....quota.storage import FOLDER_NAMES
 from ...spawning import startup_problems
 from ...spawning.pod_settings import pod_security
-from ...tenancy.grants import Pool
+from ...tenancy.entitlements import Pool
 from ...tenancy.namespace_objects import ARCHIVE, HUB, MANAGED_BY, NOTEBOOKS
 from ..pod_packer import MOUNT, PORT, SILENCE, TOKEN
 

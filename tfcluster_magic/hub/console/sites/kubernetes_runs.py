@@ -97,7 +97,7 @@ def trim_run(found: Object) -> Object:
         "row": run_row(read),
         "stop": str(stop.get("by") or "") if isinstance(stop, dict) else None,
         "released": read.status.released_at is not None,
-        "hours": hour_ledgers.run_of(found, ""),
+        "hours": hour_ledgers.accounted_run_of(found, ""),
     }
 
 

@@ -35,7 +35,7 @@ from .base import (
     SiteStorage,
     bounded_row,
 )
-from .reader import ERRORS, ReaderAnswer, ReaderRequest
+from .person_reader import ERRORS, ReaderAnswer, ReaderRequest
 
 ANSWER_SECONDS = 15.0
 """Seconds for one answer of a reader, its start on a busy machine included."""
@@ -134,7 +134,7 @@ class ForkServer:
             with theirs:
                 number = theirs.fileno()
                 self._process = await asyncio.create_subprocess_exec(
-                    *program("tfcluster_magic.hub.console.sites.reader"),
+                    *program("tfcluster_magic.hub.console.sites.person_reader"),
                     str(number),
                     pass_fds=(number,),
                     env={"PATH": os.defpath},

@@ -20,7 +20,7 @@ from tfcluster_magic.errors import BackendUnavailable, Conflict, NotFound
 from tfcluster_magic.hub.console.pod_packer import TOKEN, Giver, listening
 from tfcluster_magic.hub.console.sites import kubernetes_archive
 from tfcluster_magic.hub.tenancy import namespace_objects
-from tfcluster_magic.hub.tenancy.grants import Pool
+from tfcluster_magic.hub.tenancy.entitlements import Pool
 from tfcluster_magic.kube.api.client import path
 
 __all__ = ["workspace"]  # a fixture, as if written here

@@ -17,7 +17,7 @@ from tfcluster_magic.runs.manager import ClusterManager, Until
 from tfcluster_magic.spec import Stop
 
 __all__ = ["manager"]  # a fixture, as if written here
-FORK_SERVER = "tfcluster_magic.hub.console.sites.reader"
+FORK_SERVER = "tfcluster_magic.hub.console.sites.person_reader"
 
 
 async def seen_as(here: LocalSite, missed: list[str]) -> SiteRuns:

@@ -13,7 +13,7 @@ from jupyterhub.auth import DummyAuthenticator
 from jupyterhub.spawner import Spawner
 from jupyterhub.user import UserDict
 
-from tfcluster_magic.hub.auth.revocation import forget
+from tfcluster_magic.hub.auth.revocation import delete_user
 
 
 class Keeping(Spawner):  # type: ignore[misc]
@@ -63,7 +63,7 @@ def test_a_spawner_hears_that_the_data_goes(runs: bool, monkeypatch: pytest.Monk
         session.commit()
         assert spawner.active
     app: Any = SimpleNamespace(users=users, proxy=Proxy(), log=logging.getLogger(__name__))
-    assert asyncio.run(forget(app, "ada", with_data=True))
+    assert asyncio.run(delete_user(app, "ada", with_data=True))
     assert Keeping.stopped == [""] * runs
     assert Keeping.deleted == [("", True)]
     assert users.get("ada") is None

@@ -17,7 +17,7 @@ from msgspec import Meta
 from ..errors import Problem
 from ..i18n import _
 from ..spec import Mode, Model, Spec, TaskType
-from .command_line import field_default, value_text
+from .launch_as_command import field_default, value_text
 from .options import BY_KEY, DEFAULT_WORKERS, OPTIONS, Kind, Option
 
 BASIC, RESOURCES, LIMITS, PODS = "basic", "resources", "limits", "pods"

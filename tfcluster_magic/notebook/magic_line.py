@@ -23,7 +23,7 @@ from ..errors import UsageError, with_magic_commands
 from ..i18n import _, mark
 from ..output import report
 from ..output.run_view import board_bundle, run_bundle
-from ..runs.cluster import Cluster
+from ..runs.handle import Cluster
 from ..runs.manager import ClusterManager
 from ..runs.watcher import RunWatcher
 from ..spec import TFCluster

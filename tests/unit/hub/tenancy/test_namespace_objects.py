@@ -1,6 +1,6 @@
 """What a tenant is made of, and what the accounts of the hub may do: as golden files say it.
 
-`pytest tests/unit/hub/tenancy/test_objects.py --rewrite` writes the files anew; Git shows
+`pytest tests/unit/hub/tenancy/test_namespace_objects.py --rewrite` writes the files anew; Git shows
 what has changed.
 """
 

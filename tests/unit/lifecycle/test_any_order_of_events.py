@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tfcluster_magic.lifecycle import Decision, Observation, ObservedTask, decide, failure_cause
+from tfcluster_magic.lifecycle import Decision, Observation, ObservedTask, decide, root_cause
 from tfcluster_magic.spec import (
     Cause,
     Lifecycle,
@@ -279,7 +279,7 @@ TestNoOrderOfEvents = World.TestCase
 
 def test_every_disruption_is_a_cause_from_outside() -> None:
     """A program's own failures are never healed as disruptions."""
-    assert not failure_cause.DISRUPTIONS & {
+    assert not root_cause.DISRUPTIONS & {
         Cause.ERROR,
         Cause.OOM,
         Cause.NOT_STARTED,

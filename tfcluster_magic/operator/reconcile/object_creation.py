@@ -71,7 +71,7 @@ class ObjectCreator:
             return
         if not set(cluster.spec.replicas.counts) <= jobs.keys():
             policy, self._tried = self._policy_of(cluster.metadata.owner), True
-            run, mains = cluster.metadata.name, run_objects.main_types(cluster)
+            run, mains = cluster.metadata.name, run_objects.types_served_by_ps(cluster)
             owning, owners = {labels.job_name(run, each) for each in mains}, []
             for wanted in run_objects.objects_of_run(
                 cluster, policy, namespace=cluster.metadata.owner

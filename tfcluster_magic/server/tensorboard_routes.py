@@ -39,7 +39,7 @@ from .base import (
     guarded_read,
     is_allowed,
 )
-from .proxy import BrokenAnswer, ForwardedRequest, NoAnswer, relocated
+from .http_forwarding import BrokenAnswer, ForwardedRequest, NoAnswer, relocated
 from .tensorboards import ServerBoards
 
 _OWN_PAGE = """\

@@ -12,7 +12,7 @@ from support.polling import wait_until
 
 from tfcluster_magic.kube.objects import custom_resource
 from tfcluster_magic.kube.objects.policy import Policy
-from tfcluster_magic.operator.reconcile.creation import (
+from tfcluster_magic.operator.reconcile.object_creation import (
     ADDRESS_PAUSE,
     ADDRESS_WAIT,
     ObjectCreator,

@@ -46,7 +46,7 @@ class LaunchQueue:
             del self._seen[uid]
 
 
-def waits(found: Object) -> bool:
+def is_waiting_run(found: Object) -> bool:
     """Whether a record says that its run waits: it did not begin, and nobody has ended it.
 
     Whether it was admitted already, which the record may not say yet, is the caller's question.

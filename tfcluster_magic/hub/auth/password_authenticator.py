@@ -32,7 +32,13 @@ from traitlets import Bool, Float, Integer, Unicode
 from ...errors import InvalidRequest
 from ...i18n import _, ngettext
 from . import accounts, pages, revocation
-from .accounts import AccountStore, AccountsUnreadable, PasswordReplaced, allowed_name, normal
+from .accounts import (
+    AccountStore,
+    AccountsUnreadable,
+    PasswordReplaced,
+    allowed_name,
+    normalized_name,
+)
 
 KEYS = 10_000
 """Keys that are remembered; the one tried longest ago goes first."""
@@ -80,7 +86,7 @@ class Throttle:
         self._times.pop(key, None)
 
 
-class Queue(Enum):
+class HashQueue(Enum):
     """The queue in which a password waits to be compared; no queue holds up another."""
 
     KNOWN = "known"
@@ -98,7 +104,7 @@ class TooManyTries(Exception):
         self.seconds = seconds
 
 
-class Tries:
+class SignInLimits:
     """Counts of sign-ins.
 
     Args:
@@ -123,7 +129,9 @@ class Tries:
         self._account = Throttle(strangers, long_window, clock)
         self._address = Throttle(noisy, window, clock)
 
-    def begin(self, name: str, address: str, browser: str | None) -> tuple[Queue, Try]:
+    def begin(
+        self, name: str, address: str, browser: str | None
+    ) -> tuple[HashQueue, SignInAttempt]:
         """Count a try; `browser` is one in which this account has signed in before.
 
         Raises:
@@ -131,7 +139,7 @@ class Tries:
         """
         if browser is not None and not self._known.wait(browser):
             self._known.begin(browser)
-            return Queue.KNOWN, Try(forget=((self._known, browser),))
+            return HashQueue.KNOWN, SignInAttempt(forget=((self._known, browser),))
         pair = f"{address}\0{name}"
         if wait := max(self._pair.wait(pair), self._account.wait(name)):
             raise TooManyTries(wait)
@@ -141,10 +149,12 @@ class Tries:
         self._address.begin(address)
         # Not all counts of the account: a guesser would start again with each sign-in of its owner.
         forgive = ((self._account, name), (self._address, address))
-        return Queue.NOISY if noisy else Queue.NEW, Try(((self._pair, pair),), forgive)
+        return HashQueue.NOISY if noisy else HashQueue.NEW, SignInAttempt(
+            ((self._pair, pair),), forgive
+        )
 
 
-class Try:
+class SignInAttempt:
     """One try, until it is known whether its password was right."""
 
     def __init__(
@@ -192,7 +202,7 @@ class AccountsAuthenticator(Authenticator):
     def __init__(self, **words: Any) -> None:
         super().__init__(**words)
         self.store = AccountStore(Path(self.path))
-        self._tries = Tries(
+        self._tries = SignInLimits(
             self.tries_per_account,
             self.tries_of_strangers,
             self.tries_per_address,
@@ -202,16 +212,16 @@ class AccountsAuthenticator(Authenticator):
         # Three at once take 48 MiB on a machine of four cores, and leave half of the cores to known
         # browsers.
         half = max(1, min(4, os.cpu_count() or 1) // 2)
-        threads = {Queue.KNOWN: half, Queue.NEW: half, Queue.NOISY: 1}
+        threads = {HashQueue.KNOWN: half, HashQueue.NEW: half, HashQueue.NOISY: 1}
         self._queues = {
             queue: ThreadPoolExecutor(number, f"password-{queue.value}", _give_way)
             for queue, number in threads.items()
         }
-        self._waiting = dict.fromkeys(Queue, 0)
+        self._waiting = dict.fromkeys(HashQueue, 0)
 
     def normalize_username(self, username: str) -> str:
         """As the file has it."""
-        return normal(username)
+        return normalized_name(username)
 
     def validate_username(self, username: str) -> bool:
         """Whether an account can have this name."""
@@ -227,7 +237,7 @@ class AccountsAuthenticator(Authenticator):
         Raises:
             HTTPError: 429 after too many wrong ones, 503 when the accounts cannot be read.
         """
-        name = normal(data.get("username", ""))
+        name = normalized_name(data.get("username", ""))
         typed = data.get("password", "")
         stored = await self.check(handler, name, typed)
         if stored is None:
@@ -315,7 +325,9 @@ class AccountsAuthenticator(Authenticator):
         version, _space, which = (found or b"").decode().partition(" ")
         return which if stored and version == _version(stored) else None
 
-    async def in_thread(self, function: Any, *words: object, queue: Queue = Queue.KNOWN) -> Any:
+    async def in_thread(
+        self, function: Any, *words: object, queue: HashQueue = HashQueue.KNOWN
+    ) -> Any:
         """Call code that hashes or writes accounts, without holding up the hub.
 
         Raises:

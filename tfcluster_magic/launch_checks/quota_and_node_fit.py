@@ -409,7 +409,7 @@ class BoundPod(Model, frozen=True):
     stays: bool = False
 
 
-def bound_pod(pod: Object) -> BoundPod | None:
+def room_taken_by_pod(pod: Object) -> BoundPod | None:
     """What a pod takes of its node; None for one that has none, or has ended."""
     spec = pod["spec"]
     node = spec.get("nodeName")

@@ -3,7 +3,7 @@
 A reader answers one line of JSON for each line that it is asked, and ends with the console that
 started it. It runs under the person's own account, so whatever lies in that person's folders, a
 symlink too, is opened with that person's rights and no others. What it says about owners is not
-believed. The fork server is `python -I -m tfcluster_magic.hub.console.sites.reader FD`.
+believed. The fork server is `python -I -m tfcluster_magic.hub.console.sites.person_reader FD`.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class RunsReader:
             return kept[1]
         self._kept.pop(folder.path, None)
         cluster = lost_supervisor.load_run(folder)
-        if cluster is None or names_and_numbers.expired(cluster, now):
+        if cluster is None or names_and_numbers.is_record_expired(cluster, now):
             return None
         row = run_row(cluster, (platform.node(),))
         if cluster.status.released_at is not None:
