@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Cluster", "ClusterManager", "load_ipython_extension", "unload_ipython_extension"]
 __version__ = "0.1.0"
 
-_LAZY = {"Cluster": "runs.cluster", "ClusterManager": "runs.manager"}
+_LAZY = {"Cluster": "runs.handle", "ClusterManager": "runs.manager"}
 
 
 def load_ipython_extension(shell: Any) -> None:

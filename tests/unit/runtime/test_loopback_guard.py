@@ -18,7 +18,7 @@ from support.loopback_attack import NEIGHBOUR
 from tfcluster_magic.errors import TFClusterError
 from tfcluster_magic.spec import task_file
 
-SOURCE = Path(task_file.__file__).with_name("runtime") / "loopback_guard.c"
+SOURCE = Path(task_file.__file__).parents[1] / "runtime" / "loopback_guard.c"
 # What listens, as (address, port) in hexadecimal, of this process alone.
 LISTENING = """
 def listening():

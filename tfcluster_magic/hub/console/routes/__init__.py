@@ -1,8 +1,8 @@
 """The routes of the console: the pages, and the one API behind pages and command line.
 
 Whatever changes something, or shows what a program printed, is in the audit log before it happens.
-Each area is a module with a list `HANDLERS` of (pattern below the service's prefix, handler); a
-page among them has its place in the bar, in the order of `AREAS`.
+`ROUTES` lists (pattern below the service's prefix, handler); a page among them has its place in the
+bar, in this order.
 """
 
 from __future__ import annotations
@@ -16,16 +16,23 @@ from tornado.web import Application, RequestHandler, StaticFileHandler
 from . import archives, clusters, reports, users
 from .base import PAGES, Callback, Console, ConsolePage, NoSuchPath
 
-AREAS = (clusters, users, archives, reports, reports, reports)
+ROUTES: tuple[tuple[str, type[RequestHandler]], ...] = (
+    *clusters.HANDLERS,
+    *users.HANDLERS,
+    *archives.HANDLERS,
+    *reports.HOURS_HANDLERS,
+    *reports.STORAGE_HANDLERS,
+    *reports.AUDIT_HANDLERS,
+)
 
 
 def application(console: Console) -> Application:
     """All routes below the prefix."""
     console.bar = [
-        (one.title, console.prefix + path) for path, one in _all() if issubclass(one, ConsolePage)
+        (one.title, console.prefix + path) for path, one in ROUTES if issubclass(one, ConsolePage)
     ]
     shared = {"console": console}
-    routes: list[tuple[Any, ...]] = [(path, handler, shared) for path, handler in _all()]
+    routes: list[tuple[Any, ...]] = [(path, handler, shared) for path, handler in ROUTES]
     routes += [
         ("oauth_callback", Callback),
         (r"static/([a-z-]+\.(?:js|css))", StaticFileHandler, {"path": str(PAGES)}),
@@ -37,7 +44,3 @@ def application(console: Console) -> Application:
         default_handler_class=NoSuchPath,
         default_handler_args=shared,
     )
-
-
-def _all() -> list[tuple[str, type[RequestHandler]]]:
-    return [row for area in AREAS for row in area.HANDLERS]
