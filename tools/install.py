@@ -211,7 +211,7 @@ def prepare_jupyter() -> None:
     config.parent.mkdir(parents=True, exist_ok=True)
     # By the module's name: a notebook's own `%load_ext tfcluster_magic` is then no second one,
     # which IPython would remark on.
-    name = f"{PACKAGE}.magic"
+    name = f"{PACKAGE}.notebook.magic"
     config.write_text(f'c = get_config()\nc.InteractiveShellApp.extensions.append("{name}")\n')
     overrides = VENV / "share" / "jupyter" / "lab" / "settings" / "overrides.json"
     overrides.parent.mkdir(parents=True, exist_ok=True)

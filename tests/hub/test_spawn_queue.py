@@ -13,7 +13,7 @@ from support.hub.real_hub import RealHub
 ONE = """
 import asyncio
 from tfcluster_magic.hub import local_servers
-in_turn.AT_ONCE = asyncio.Semaphore(1)
+local_servers.START_SLOTS = asyncio.Semaphore(1)
 c.JupyterHub.tornado_settings = {{"slow_spawn_timeout": 0}}  # a page is not kept waiting
 until = 'touch {gate}.$JUPYTERHUB_USER; while [ ! -e {gate} ]; do sleep 0.1; done; exec "$0" "$@"'
 c.Several.cmd = ["sh", "-c", until, sys.executable, "-m", "tfcluster_magic.hub.notebook"]

@@ -97,7 +97,7 @@ def test_a_change_of_code_moves_one_layer(
     """A changed source gives an image that differs in its last layer alone, and pods run it."""
     before = pushed("operator")
     _copy_of_the_clone(tmp_path)
-    changed = tmp_path / "tfcluster_magic" / "names.py"
+    changed = tmp_path / "tfcluster_magic" / "spec" / "names.py"
     changed.write_text(changed.read_text() + "\nCHANGED = 'by a test'\n")
     monkeypatch.setattr(paths, "ROOT", tmp_path)
     after = pushed("operator")
