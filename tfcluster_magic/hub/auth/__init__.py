@@ -1,8 +1,8 @@
 """Accounts of the hub's own, with passwords: for one machine, and for small sites on Kubernetes.
 
-`configure` hands them to JupyterHub. `accounts` keeps them and hashes passwords, `authenticator`
-and `pages` are JupyterHub's side, `revocation` ends sessions, `commands` are an administrator's.
-`sign_in` decides between them and a provider (`openid`).
+`configure` hands them to JupyterHub. `accounts` keeps them and hashes passwords;
+`password_authenticator` and `pages` are JupyterHub's side; `revocation` ends sessions; `commands`
+are an administrator's. `sign_in` decides between them and a provider (`openid_authenticator`).
 """
 
 from __future__ import annotations
