@@ -1,8 +1,8 @@
 """`%tfcluster` and `%%tfcluster`: the command line's parser in a cell.
 
 Loading the extension costs nothing that a notebook would feel: whatever a line needs is imported
-when it is run. Owns the registration of the magics and of their completion; `cell.py` does the
-rest.
+when it is run. Owns the registration of the magics and of their completion; `magic_line.py` does
+the rest.
 """
 
 from __future__ import annotations

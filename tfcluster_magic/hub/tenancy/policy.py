@@ -3,7 +3,7 @@
 The file is read strictly, and a mistake told with its line, what stands there and what is allowed.
 What is returned fits together: limits are not below what is reserved, names stand there once. A
 group's words lie over those of `default`, mappings word by word and lists as a whole; an override
-lies over both until it ends. `grants` has the words and their defaults.
+lies over both until it ends. `entitlements` has the words and their defaults.
 """
 
 from __future__ import annotations
