@@ -1,6 +1,7 @@
-"""Write docs/cli.md: every verb's help, as the program says it. `python tools/cli_docs.py`.
+"""Write docs/cli.md, every verb's help as the program says it, and the routes of verbs in
+docs/api.md. `python tools/cli_docs.py`.
 
-A test keeps the file current, so the documentation cannot say what the program does not.
+A test keeps both current, so the documentation cannot say what the program does not.
 """
 
 from __future__ import annotations
@@ -13,6 +14,10 @@ import click
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "cli.md"
+API_PAGE = ROOT / "docs" / "api.md"
+VERB_ROUTE = "| `POST /clusters/{ref}/"
+AFTER_VERBS = VERB_ROUTE + "rerun`"
+"""Route whose row stands below those of verbs, and is written by hand."""
 WIDTH = 96
 HEAD = """\
 # The command line and `%tfcluster`
@@ -62,9 +67,29 @@ def _blocks(title: str, command: click.Command, context: click.Context) -> Itera
         yield from _blocks(f"{title} {name}", below, inner)
 
 
+def api_page() -> str:
+    """The page about REST, with a row for each verb of `VERB_BODIES`."""
+    from tfcluster_magic.server.runs import VERB_BODIES
+
+    rows = [
+        f"{VERB_ROUTE}{verb}` | {(body.__doc__ or '').rstrip('.')}; takes "
+        f"{', '.join(f'`{field}`' for field in body.__struct_encode_fields__)} |"
+        for verb, body in VERB_BODIES.items()
+    ]
+    made = []
+    for line in API_PAGE.read_text("utf-8").splitlines():
+        if line.startswith(AFTER_VERBS):
+            made += rows
+        elif line.startswith(VERB_ROUTE):
+            continue
+        made.append(line)
+    return "\n".join([*made, ""])
+
+
 def _block(title: str, text: str) -> str:
     return f"## {title}\n\n```text\n{text}\n```\n"
 
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
+    API_PAGE.write_text(api_page(), encoding="utf-8")

@@ -1,5 +1,6 @@
 /**
- * Writes src/api/models.ts, the TypeScript of a TFCluster record, from docs/tfcluster.schema.json.
+ * Writes src/api/models.ts, the TypeScript of a TFCluster record and of what verbs of a run take, from
+ * docs/tfcluster.schema.json.
  * With --check it writes nothing and fails when the file is not what it would write.
  */
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
@@ -11,13 +12,19 @@ const BANNER =
   '/* Made by `jlpm models` from docs/tfcluster.schema.json: change the models in Python, not this file. */';
 
 const schema = JSON.parse(await readFile(SCHEMA, 'utf8'));
-const made = await compile(schema, 'TFCluster', {
-  bannerComment: BANNER,
+const options = {
   additionalProperties: false,
   enableConstEnums: false,
   ignoreMinAndMaxItems: true, // else a list of at most 20 is a union of 21 tuples
   style: { singleQuote: true, trailingComma: 'none', arrowParens: 'avoid' }
-});
+};
+const { $defs } = schema;
+const made =
+  (await compile(schema, 'TFCluster', { ...options, bannerComment: BANNER })) +
+  (await compile({ ...$defs.VerbBodies, $defs }, 'VerbBodies', {
+    ...options,
+    bannerComment: ''
+  }));
 
 if (process.argv.includes('--check')) {
   const there = await readFile(MODELS, 'utf8').catch(() => '');

@@ -15,6 +15,18 @@ def test_the_page_about_the_command_line_is_what_the_program_says() -> None:
     assert made.PAGE.read_text("utf-8") == made.page()
 
 
+def test_the_page_about_rest_has_the_verbs_of_runs() -> None:
+    """docs/api.md names each verb with what it takes; `python tools/cli_docs.py` makes it so."""
+    made = tool("cli_docs")
+    page = made.api_page()
+
+    assert made.API_PAGE.read_text("utf-8") == page
+    assert (
+        "`POST /clusters/{ref}/stop` | Ask for the end of a run; answers at once; takes `reason`"
+        in page
+    )
+
+
 def test_the_exported_schema_is_the_one_of_the_models() -> None:
     """docs/tfcluster.schema.json is current; `python tools/schema.py` makes it so."""
     made = tool("schema")

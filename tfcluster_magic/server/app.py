@@ -14,16 +14,17 @@ from traitlets import Bool
 
 from ..backends.base import Options
 from ..i18n import LOCALE_DIR
-from ..spec import TFCluster
+from ..spec import Model, TFCluster
 from . import launch, runs, tensorboard_routes
 from .base import TFClusterHandler, guarded
 from .launch import Kernel, LaunchBody, RerunBody
-from .runs import StopBody
+from .runs import VERB_BODIES
 from .service import Service
 from .tensorboard_routes import BoardBody
 
 OPENAPI_FILE = Path(__file__).with_name("openapi.yaml")
-OPENAPI_MODELS = (TFCluster, Options, LaunchBody, RerunBody, StopBody, BoardBody, Kernel)
+_OTHER_MODELS = (TFCluster, Options, LaunchBody, RerunBody, BoardBody, Kernel)
+OPENAPI_MODELS = (*_OTHER_MODELS, *VERB_BODIES.values())
 _OPENAPI_REF = "#/components/schemas/{name}"
 
 
@@ -35,7 +36,27 @@ def openapi_document() -> dict[str, Any]:
     described: dict[str, Any] = yaml.safe_load(OPENAPI_FILE.read_text("utf-8"))
     _, models = msgspec.json.schema_components(OPENAPI_MODELS, ref_template=_OPENAPI_REF)
     described["components"]["schemas"] |= models
+    for verb, body in VERB_BODIES.items():
+        described["paths"][f"/clusters/{{ref}}/{verb}"] = _verb_path(body)
     return described
+
+
+def _verb_path(body: type[Model]) -> dict[str, Any]:
+    """Describe the route of a verb of a run, which takes this body."""
+
+    def ref(where: str) -> dict[str, str]:
+        return {"$ref": f"#/components/{where}"}
+
+    content = {"application/json": {"schema": ref(f"schemas/{body.__name__}")}}
+    return {
+        "parameters": [ref("parameters/ref")],
+        "post": {
+            "summary": (body.__doc__ or "").rstrip("."),
+            "parameters": [ref("parameters/uid")],
+            "requestBody": {"content": content},
+            "responses": {"200": ref("responses/Run"), "default": ref("responses/Problem")},
+        },
+    }
 
 
 class OpenAPIHandler(TFClusterHandler):
@@ -81,7 +102,12 @@ def translate_settings() -> bool:
 
 API = "tfcluster/api"
 # The first that fits answers.
-ROUTES = (*launch.ROUTES, *tensorboard_routes.ROUTES, *runs.ROUTES, *OPENAPI_ROUTES)
+ROUTES: tuple[tuple[Any, ...], ...] = (
+    *launch.ROUTES,
+    *tensorboard_routes.ROUTES,
+    *runs.ROUTES,
+    *OPENAPI_ROUTES,
+)
 
 
 class TFClusterApp(ExtensionApp):
@@ -103,7 +129,7 @@ class TFClusterApp(ExtensionApp):
 
     def initialize_handlers(self) -> None:
         """Routes, below the server's base_url."""
-        self.handlers.extend((url_path_join("/", API, path), handler) for path, handler in ROUTES)
+        self.handlers.extend((url_path_join("/", API, path), *rest) for path, *rest in ROUTES)
         self.handlers.extend(
             (url_path_join("/", path), page) for path, page in tensorboard_routes.PAGES
         )

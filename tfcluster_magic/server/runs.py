@@ -1,10 +1,14 @@
-"""Routes of runs: list, status, logs, stop, delete. `launch.py` has those that start one."""
+"""Routes of runs: list, status, logs, delete, and the verbs of `VERB_BODIES`.
+
+`launch.py` has the routes that start a run.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 import time
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -31,9 +35,16 @@ GONE_WITHIN = 2.0
 
 
 class StopBody(Model, frozen=True):
-    """What `POST …/stop` takes."""
+    """Ask for the end of a run; answers at once."""
 
     reason: Annotated[str, Meta(max_length=1000)] = ""
+
+
+VERB_BODIES: Mapping[str, type[Model]] = {"stop": StopBody}
+"""`POST /clusters/{ref}/<verb>` calls `ClusterManager.<verb>` with the fields of this body and
+answers with the run. The OpenAPI document, docs/api.md and the page's types follow; the body's
+docstring says there what the verb does.
+"""
 
 
 class RunsHandler(TFClusterHandler):
@@ -83,15 +94,20 @@ class RunHandler(TFClusterHandler):
             self.reply(self.service.view(cluster), 202)
 
 
-class StopHandler(TFClusterHandler):
-    """`/clusters/{ref}/stop`."""
+class VerbHandler(TFClusterHandler):
+    """`/clusters/{ref}/<verb>`, for each of `VERB_BODIES`."""
+
+    def initialize(self, verb: str) -> None:
+        """Serve this verb."""
+        self._verb = verb
 
     @guarded
     async def post(self, ref: str) -> None:
-        """Ask for the end of a run."""
-        wish = self.read(StopBody)
+        """Do it to a run, and tell all pages how the run is then."""
+        body = self.read(VERB_BODIES[self._verb])
         name = (await self.meant(ref)).metadata.name
-        cluster = await self.call(self.service.manager.stop, name, wish.reason)
+        verb: Callable[..., TFCluster] = getattr(self.service.manager, self._verb)
+        cluster = await self.call(verb, name, **msgspec.structs.asdict(body))
         self.service.watcher.learn(cluster)
         self.reply(self.service.view(cluster))
 
@@ -220,5 +236,5 @@ ROUTES = [
     (r"clusters/([^/]+)/logs", LogsHandler),
     (r"clusters", RunsHandler),
     (r"clusters/([^/]+)", RunHandler),
-    (r"clusters/([^/]+)/stop", StopHandler),
+    *((rf"clusters/([^/]+)/{verb}", VerbHandler, {"verb": verb}) for verb in VERB_BODIES),
 ]

@@ -4,6 +4,7 @@
  * Promises that every view shows the same, and what a verb changed as soon as the server has answered. A verb on a run
  * is about that very run, not about another one that has its name by now. It owns no widget and never shows anything.
  */
+import type { VerbBodies } from './models';
 import { RunWatcher } from './runWatcher';
 import { isSame, nameOf } from './runs';
 import * as rest from './rest';
@@ -28,9 +29,15 @@ export class ClustersModel extends RunWatcher implements IClusters {
   }
 
   async stop(run: IRun): Promise<IRun> {
-    return this._ending(run, () =>
-      this._answered(rest.stopRun(this.caller, run))
-    );
+    return this._ending(run, () => this.act(run, 'stop', {}));
+  }
+
+  act<V extends keyof VerbBodies>(
+    run: IRun,
+    verb: V,
+    body: VerbBodies[V]
+  ): Promise<IRun> {
+    return this._answered(rest.doVerb(this.caller, run, verb, body));
   }
 
   async rerun(name: string, changes: IRerun = {}): Promise<IRun> {

@@ -486,3 +486,12 @@ export interface Usage {
   };
   used?: number | null;
 }
+export interface VerbBodies {
+  stop: StopBody;
+}
+/**
+ * Ask for the end of a run; answers at once.
+ */
+export interface StopBody {
+  reason?: string;
+}

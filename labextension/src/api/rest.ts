@@ -12,6 +12,7 @@ import {
   type TranslationBundle
 } from '@jupyterlab/translation';
 import type { ILaunchOptions, IPlan } from './launchOptions';
+import type { VerbBodies } from './models';
 import { problemOf, unreachable } from './problem';
 import type {
   IBoard,
@@ -135,11 +136,16 @@ export const planLaunch = (
   signal?: AbortSignal
 ): Promise<IPlan> => call(caller, 'clusters/plan', 'POST', launch, signal);
 
-/** Stop this very run: the server refuses with 409 when another one has its name by now. */
-export const stopRun = (caller: ICaller, { cluster }: IRun): Promise<IRun> => {
+/** Do something to this very run: the server refuses with 409 when another one has its name by now. */
+export const doVerb = <V extends keyof VerbBodies>(
+  caller: ICaller,
+  { cluster }: IRun,
+  verb: V,
+  body: VerbBodies[V]
+): Promise<IRun> => {
   const { name, uid } = cluster.metadata;
   const query = new URLSearchParams({ uid });
-  return call(caller, `${at(name, 'stop')}?${query.toString()}`, 'POST', {});
+  return call(caller, `${at(name, verb)}?${query.toString()}`, 'POST', body);
 };
 
 export const rerunRun = (

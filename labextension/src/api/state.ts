@@ -2,7 +2,7 @@
  * What the model of all runs tells and takes, for views and for other extensions.
  */
 import type { ISignal } from '@lumino/signaling';
-import type { Phase } from './models';
+import type { Phase, VerbBodies } from './models';
 import type { ServerProblem } from './problem';
 import type { ICaller } from './rest';
 import type { ILaunch, IRerun, IRun, IRunDetails } from './types';
@@ -41,6 +41,12 @@ export interface IClusters {
   launch(what: ILaunch): Promise<IRun>;
   /** Stop the run that this is: refused with 409 when its name is another run's by now. */
   stop(run: IRun): Promise<IRun>;
+  /** Do something else to the run that this is; refused as `stop`. */
+  act<V extends keyof VerbBodies>(
+    run: IRun,
+    verb: V,
+    body: VerbBodies[V]
+  ): Promise<IRun>;
   rerun(name: string, changes?: IRerun): Promise<IRun>;
   /** Delete the run that this is; one that has not ended is stopped first, and goes later. */
   remove(run: IRun, withLogs?: boolean): Promise<void>;
