@@ -26,6 +26,7 @@ export const DOMAIN = 'tfcluster';
 export namespace CommandIDs {
   export const openSidebar = 'tfcluster:open-sidebar';
   export const launch = 'tfcluster:launch';
+  export const note = 'tfcluster:note';
   export const stop = 'tfcluster:stop';
   export const remove = 'tfcluster:delete';
   export const rerun = 'tfcluster:rerun';

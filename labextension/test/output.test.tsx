@@ -133,10 +133,11 @@ it('names, sentences and notes are text, whatever is in them', async () => {
   const evil = '<img src=x onerror=alert(1)>';
   const run = aRun('digits');
   const status = { ...run.cluster.status, message: evil, warnings: [evil] };
-  const node = await draw(
-    store({ ...run, notes: [evil], cluster: { ...run.cluster, status } })
-  );
+  const metadata = { ...run.cluster.metadata, note: `noted ${evil}` };
+  const cluster = { ...run.cluster, metadata, status };
+  const node = await draw(store({ ...run, notes: [evil], cluster }));
   expect(node.textContent).toContain(evil);
+  expect(node.textContent).toContain(`noted ${evil}`);
   expect(node.querySelector('img')).toBeNull();
 });
 

@@ -80,6 +80,22 @@ test('a confirmed stop is sent', async () => {
   expect(asked('POST')).toEqual([stop]);
 });
 
+test('a note is written over the one that was', async () => {
+  const note = 'POST /clusters/digits-1/note';
+  const { cluster } = running;
+  const metadata = { ...cluster.metadata, note: 'rate 0.1' };
+  const noted = { ...running, cluster: { ...cluster, metadata } };
+  server.push('digits-1', noted);
+  server.answers = { [note]: noted };
+  const done = commands.execute(CommandIDs.note, args);
+  await vi.waitFor(() => expect(yes()).not.toBeNull());
+  const input = document.querySelector<HTMLInputElement>('.jp-Dialog input');
+  expect(input?.value).toBe('rate 0.1');
+  yes()?.click();
+  await done;
+  expect(asked('POST')).toEqual([note]);
+});
+
 test('what is copied for a cell is its line, for a shell its command', async () => {
   const copied: string[] = [];
   vi.spyOn(Clipboard, 'copyToSystem').mockImplementation(

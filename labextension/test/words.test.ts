@@ -113,6 +113,13 @@ describe('the filter', () => {
     expect(found).toEqual([runs[2]]);
   });
 
+  it('finds words of the note', () => {
+    const noted = aRun('digits', 3);
+    noted.cluster.metadata.note = 'Rate 0.1';
+    const found = filtered([...runs, noted], { ...NO_FILTER, text: 'rate' });
+    expect(found).toEqual([noted]);
+  });
+
   it('shows only the phases that are chosen', () => {
     const phases = new Set(['Failed'] as const);
     expect(filtered(runs, { ...NO_FILTER, phases })).toEqual(runs.slice(1));

@@ -98,6 +98,23 @@ async def test_stop(api: Api, launch: Launch, service: Service) -> None:
     assert again.json["cluster"]["status"]["phase"] == "Stopped"
 
 
+async def test_note(api: Api, ended: Launch, page: Any) -> None:
+    """A note is set and removed at once; every page hears of it, and it is one line."""
+    await ended()
+    events: Events = await page()
+    run = (await api("POST", "clusters/digits/note", {"text": "rate 0.1"})).json
+    assert run["cluster"]["metadata"]["note"] == "rate 0.1"
+    told = await events.until(lambda event: "note" in event["run"]["cluster"]["metadata"])
+    assert told["name"] == "digits-1"
+    assert_problem(await api("POST", "clusters/digits/note", {}), 422, "text", "required")
+    too_long = {"text": "x" * 501}
+    assert_problem(await api("POST", "clusters/digits/note", too_long), 422, "text", "500")
+    other = await api("POST", "clusters/digits/note?uid=another", {"text": "x"})
+    assert_problem(other, 409, "another run")
+    run = (await api("POST", "clusters/digits/note", {"text": ""})).json
+    assert "note" not in run["cluster"]["metadata"]
+
+
 @pytest.mark.parametrize(
     ("sent", "status", "words"),
     [

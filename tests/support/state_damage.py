@@ -20,6 +20,7 @@ RUN_FILES = (
     "record.json",
     "status.json",
     "stop.json",
+    "note.json",
     "task.json",
     "gpus.json",
     "cgroup",

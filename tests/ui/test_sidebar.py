@@ -167,12 +167,28 @@ def test_everything_can_be_done_with_the_keyboard(lab: LabPage) -> None:
     expect(lab.sidebar).not_to_contain_text("selected")
 
 
+def test_a_note_is_written_in_the_sidebar(lab: LabPage) -> None:
+    """A note that is written over another one is in the row at once, as plain text."""
+    launch_sleeping(lab, "digits")
+    lab.server.manager.note("digits", "rate 0.1")
+    row(lab, "digits-1").click()
+    expect(row(lab, "digits-1")).to_contain_text("rate 0.1")
+    row(lab, "digits-1").get_by_role("button", name="More actions").click()
+    lab.page.get_by_role("menuitem", name="Note…").click()
+    lab.dialog.get_by_role("textbox").fill("rate 0.2 <b>")
+    lab.dialog.get_by_role("button", name="Save").click()
+    expect(row(lab, "digits-1")).to_contain_text("rate 0.2 <b>")
+    assert lab.server.manager.status("digits").metadata.note == "rate 0.2 <b>"
+
+
 def test_the_narrowest_sidebar_cuts_nothing_off(lab: LabPage) -> None:
     """At 220 pixels, less than JupyterLab gives unasked, all of a row can be read and reached."""
     launch_sleeping(lab, "a-name-that-is-as-long-as-some-are")
     lab.server.launch("fail.py", workers=2, ps=0, name="broken")
     expect(row(lab, "broken-1")).to_contain_text("the data set is empty")
+    lab.server.manager.note("broken", "rate-0.1-" * 20)
     row(lab, "broken-1").click()
+    expect(row(lab, "broken-1")).to_contain_text("rate-0.1-rate-0.1-")
     narrow = "width: 220px !important; min-width: 0 !important;"
     lab.page.add_style_tag(content=f"#tfcluster-sidebar {{ {narrow} }}")
     found = lab.sidebar.evaluate(BEYOND)

@@ -128,6 +128,10 @@ class Backend(abc.ABC):
         """
 
     @abc.abstractmethod
+    def note(self, ref: str, text: str) -> TFCluster:
+        """Replace the note of a run, in any phase; an empty text removes it."""
+
+    @abc.abstractmethod
     def delete(self, ref: str, with_logs: bool = False) -> None:
         """Remove an ended run's record, and with `with_logs` its folder of logs and checkpoints.
 

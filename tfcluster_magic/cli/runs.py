@@ -1,4 +1,4 @@
-"""`list`, `status`, `stop`, `delete`, `connect`, `tensorboard`, `options` and `hours` of runs."""
+"""`list`, `status`, `note`, `stop`, `delete`, `connect`, `tensorboard`, `options` and `hours`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ..errors import UsageError
 from ..i18n import _
 from ..output import documents, report
 from ..output.documents import document, to_yaml
+from ..output.text import one_line
 from ..quota import budgets, ledger
 from ..quota.ledger import Grouping, HoursRow
 from ..runs.manager import Until, newest
@@ -109,6 +110,20 @@ def _show_status(terminal: Terminal, cluster: TFCluster, form: str) -> None:
 def _status_text(terminal: Terminal, cluster: TFCluster) -> str:
     notes = terminal.manager.notes(cluster)
     return report.status(cluster, terminal.paint, notes, most=terminal.columns)
+
+
+@click.command("note", cls=Command)
+@grammar.ref_argument()
+@click.argument("text", required=False)
+@grammar.backend_option
+@click.pass_obj
+def note_command(terminal: Terminal, ref: str, text: str | None) -> None:
+    """Say the note of the run REF, or make it TEXT; an empty TEXT removes it.
+
+    A note is one line for people, such as "learning rate 0.1". It changes nothing of the run.
+    """
+    head = terminal.manager.note(ref, text).metadata
+    terminal.say(one_line(head.note) or _("{name} has no note.").format(name=head.name))
 
 
 # `stop` and `delete`: end a run, and remove what it left

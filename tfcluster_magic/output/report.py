@@ -98,7 +98,8 @@ def status(
     """Everything about one run. `notes` are lines that are not in the record: progress, silence."""
     now = time.time() if now is None else now
     state = cluster.status
-    blocks = [f"{headline(cluster, paint)}\n{_facts(cluster, now)}"]
+    about = [headline(cluster, paint), *note_line(cluster), _facts(cluster, now)]
+    blocks = ["\n".join(about)]
     if rows := _task_rows(cluster):
         head = (_("TASK"), _("STATE"), _("RESTARTS"), _("MESSAGE"))
         painted = [(n, paint.state(s) if s else t, r, m) for n, s, t, r, m in rows]
@@ -117,6 +118,12 @@ def status(
         ]
         blocks.append("\n".join([paint(_("events"), "bold"), *lines]))
     return "\n\n".join(blocks)
+
+
+def note_line(cluster: TFCluster) -> list[str]:
+    """The note of a run on a line; no line without one."""
+    text = one_line(cluster.metadata.note)
+    return [_("note: {note}").format(note=text)] if text else []
 
 
 def _facts(cluster: TFCluster, now: float) -> str:

@@ -18,7 +18,7 @@ from ..errors import with_magic_commands
 from ..i18n import _
 from ..progress.run_progress import Progress, note_lines
 from ..spec import Phase, TFCluster
-from .report import launched, readiness, ready_count, replica_summary
+from .report import launched, note_line, readiness, ready_count, replica_summary
 
 
 def run_view(
@@ -93,7 +93,8 @@ def run_card(cluster: TFCluster, notes: tuple[str, ...] = (), now: float | None 
         f'<span style="opacity:.7">{escape(replica_summary(cluster))} · {escape(how)}</span></div>',
         f"<div>{escape(with_magic_commands(state.message))}</div>",
     ]
-    lines += [f"<div>{escape(note)}</div>" for note in notes]
+    told = [*note_line(cluster), *notes]
+    lines += [f"<div>{escape(text)}</div>" for text in told]
     lines += [f"<div>⚠ {escape(warning)}</div>" for warning in state.warnings]
     if output := state.paths.get("output"):
         what = escape(_("output"))

@@ -24,11 +24,19 @@ from traitlets.config import LoggingConfigurable
 from ..backends.base import Backend, Counts, LogLine, Options, every_line
 from ..backends.names_and_numbers import newest as newest  # noqa: PLC0414 - faces ask for it here
 from ..backends.selection import BACKENDS, make_backend
-from ..errors import ClientUnsupported, ClusterFailed, Conflict, WaitTimeout, one_line
+from ..errors import (
+    ClientUnsupported,
+    ClusterFailed,
+    Conflict,
+    InvalidRequest,
+    Problem,
+    WaitTimeout,
+    one_line,
+)
 from ..i18n import _
 from ..launch import LaunchRequest
 from ..quota import ledger
-from ..spec import Mode, Phase, Stop, TFCluster
+from ..spec import NOTE_LENGTH, Mode, Phase, Stop, TFCluster
 from ..spec.quantities import format_duration
 
 if TYPE_CHECKING:
@@ -322,6 +330,23 @@ class ClusterManager(LoggingConfigurable):
             NotFound: there is no such run, or it was deleted meanwhile.
         """
         return wait_for_run(self.backend, self.status(ref).metadata.name, until, timeout, on_change)
+
+    def note(self, ref: str, text: str | None = None) -> TFCluster:
+        """The run with its note, which becomes `text` unless that is None; empty: none.
+
+        Raises:
+            InvalidRequest: it has more than `NOTE_LENGTH` characters.
+            NotFound: there is no such run.
+        """
+        cluster = self.status(ref)
+        if text is None:
+            return cluster
+        note = one_line(text).encode("utf-8", "replace").decode().strip()
+        if len(note) > NOTE_LENGTH:
+            allowed = _("a note has at most {most} characters").format(most=NOTE_LENGTH)
+            given = _("{count} characters").format(count=len(note))
+            raise InvalidRequest([Problem("text", given, allowed)], _("the request was refused"))
+        return self.backend.note(cluster.metadata.name, note)
 
     # -- ending ------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from ..launch.cluster_file import cluster_file_of
 from ..launch.launch_as_command import notebook_cell, shell_command
 from ..output.documents import to_yaml
 from ..output.text import PLAIN, Prefixer, task_names
-from ..spec import Model, TFCluster
+from ..spec import NOTE_LENGTH, Model, TFCluster
 from ..web import problem
 from .base import TFClusterHandler, abort_connection, guarded
 from .log_streams import Encode, Lines, LogStream
@@ -40,7 +40,13 @@ class StopBody(Model, frozen=True):
     reason: Annotated[str, Meta(max_length=1000)] = ""
 
 
-VERB_BODIES: Mapping[str, type[Model]] = {"stop": StopBody}
+class NoteBody(Model, frozen=True):
+    """Set the note of a run; an empty text removes it."""
+
+    text: Annotated[str, Meta(max_length=NOTE_LENGTH)]
+
+
+VERB_BODIES: Mapping[str, type[Model]] = {"note": NoteBody, "stop": StopBody}
 """`POST /clusters/{ref}/<verb>` calls `ClusterManager.<verb>` with the fields of this body and
 answers with the run. The OpenAPI document, docs/api.md and the page's types follow; the body's
 docstring says there what the verb does.

@@ -57,6 +57,7 @@ __all__ = [
     "KIND",
     "MEMORY_PATTERN",
     "NAME_PATTERN",
+    "NOTE_LENGTH",
     "Cause",
     "DataClaim",
     "Event",
@@ -64,6 +65,7 @@ __all__ = [
     "Metadata",
     "Mode",
     "Model",
+    "Note",
     "Phase",
     "Pods",
     "PositiveSeconds",
@@ -99,6 +101,10 @@ __all__ = [
 
 API_VERSION = "tfcluster.dev/v1alpha1"
 KIND = "TFCluster"
+NOTE_LENGTH = 500
+Note = Annotated[
+    str, Meta(max_length=NOTE_LENGTH, description="what somebody wrote about the run, on one line")
+]
 
 
 class Metadata(Model, frozen=True):
@@ -110,6 +116,7 @@ class Metadata(Model, frozen=True):
     uid: str
     created_at: float
     owner: str = ""
+    note: Note = ""
 
 
 class TFCluster(Model, frozen=True, kw_only=True, omit_defaults=False):

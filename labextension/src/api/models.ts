@@ -76,6 +76,10 @@ export interface Metadata {
   uid: string;
   createdAt: number;
   owner?: string;
+  /**
+   * what somebody wrote about the run, on one line
+   */
+  note?: string;
 }
 /**
  * What the user wants.
@@ -487,7 +491,14 @@ export interface Usage {
   used?: number | null;
 }
 export interface VerbBodies {
+  note: NoteBody;
   stop: StopBody;
+}
+/**
+ * Set the note of a run; an empty text removes it.
+ */
+export interface NoteBody {
+  text: string;
 }
 /**
  * Ask for the end of a run; answers at once.

@@ -1,13 +1,18 @@
 /**
- * The commands that do something with a run: stop, delete, rerun, connect, copy.
+ * The commands that do something with a run: stop, delete, rerun, connect, note, copy.
  *
  * Each takes `{ name }`; without a name, as from the palette, it asks which run is meant. A refusal
  * of the server is told as the sentence that it is.
  */
-import { Clipboard, Notification } from '@jupyterlab/apputils';
+import { Clipboard, InputDialog, Notification } from '@jupyterlab/apputils';
 import type { INotebookTracker } from '@jupyterlab/notebook';
 import type { TranslationBundle } from '@jupyterlab/translation';
-import { copyIcon, deleteIcon, LabIcon } from '@jupyterlab/ui-components';
+import {
+  copyIcon,
+  deleteIcon,
+  editIcon,
+  LabIcon
+} from '@jupyterlab/ui-components';
 import type { CommandRegistry } from '@lumino/commands';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import { type IClusters, isActive, nameOf } from '../api/clusters';
@@ -189,6 +194,25 @@ function verbsOf(context: IVerbs): Record<string, IVerb> {
           notebooks,
           trans
         )
+    },
+    [CommandIDs.note]: {
+      label: () => trans.__('Note…'),
+      question: trans.__('Write a Note on a Cluster…'),
+      caption: () => trans.__('Write a line about it; an empty one is none'),
+      icon: editIcon,
+      fits: isAny,
+      none: nothing,
+      execute: async run => {
+        const { value: text } = await InputDialog.getText({
+          title: trans.__('Note on %1', nameOf(run)),
+          text: run.cluster.metadata.note,
+          okLabel: trans.__('Save'),
+          cancelLabel: trans.__('Cancel')
+        });
+        if (text !== null) {
+          await model.act(run, 'note', { text });
+        }
+      }
     },
     [CommandIDs.copyCommand]: {
       label: args =>

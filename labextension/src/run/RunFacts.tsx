@@ -25,7 +25,7 @@ interface IRunFactsProps {
 /** All facts, the important first. */
 export const RunFacts = React.memo(
   ({ run, trans, isOld = false }: IRunFactsProps): React.JSX.Element => {
-    const { status } = run.cluster;
+    const { metadata, status } = run.cluster;
     const notes = [
       ...run.notes,
       ...(status.reclaimed ? [reclaimedWords(status.reclaimed, trans)] : [])
@@ -38,6 +38,12 @@ export const RunFacts = React.memo(
             <Sentence text={warning} />
           </p>
         ))}
+        {metadata.note && (
+          <p className="tfc-Facts-note">
+            <span className="tfc-Facts-label">{trans.__('Note')}</span>
+            {metadata.note}
+          </p>
+        )}
         {notes.map(note => (
           <p key={note}>
             <Sentence text={note} />

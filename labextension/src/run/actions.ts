@@ -33,7 +33,8 @@ export const RUN_ACTIONS: ReadonlyArray<IRunAction> = [
   { command: CommandIDs.tensorboard, key: 't', quick: true },
   { command: CommandIDs.rerun, key: 'r', quick: true, begins: true },
   { command: CommandIDs.rerun, more: { resume: true } },
-  { command: CommandIDs.copyCommand, begins: true },
+  { command: CommandIDs.note, begins: true },
+  { command: CommandIDs.copyCommand },
   { command: CommandIDs.copyCommand, more: { shell: true } },
   { command: CommandIDs.copyYaml },
   { command: CommandIDs.remove, key: 'Delete', quick: true, begins: true }

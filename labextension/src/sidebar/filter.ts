@@ -32,7 +32,7 @@ const ORDER: ReadonlyArray<Phase> = [
 export const isFiltering = (filter: IFilter): boolean =>
   filter.text.trim() !== '' || filter.phases.size > 0 || filter.modes.size > 0;
 
-/** Those runs that fit: all words of the text are in the name, the program or the sentence. */
+/** Those runs that fit: all words of the text are in the name, the program, the sentence or the note. */
 export function filtered(
   runs: ReadonlyArray<IRun>,
   { text, phases, modes }: IFilter
@@ -40,6 +40,7 @@ export function filtered(
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   return runs.filter(run => {
     const { phase, message } = run.cluster.status;
+    const { note } = run.cluster.metadata;
     if (phases.size > 0 && !phases.has(phase)) {
       return false;
     }
@@ -50,7 +51,7 @@ export function filtered(
       return true;
     }
     const where =
-      `${nameOf(run)} ${programWords(run)} ${phase} ${message ?? ''}`.toLowerCase();
+      `${nameOf(run)} ${programWords(run)} ${phase} ${message ?? ''} ${note ?? ''}`.toLowerCase();
     return words.every(word => where.includes(word));
   });
 }

@@ -12,6 +12,7 @@ from pathlib import Path
 from textwrap import indent
 
 import pytest
+from msgspec.structs import replace
 from support.backend_contract import (
     SLEEP,
     Launch,
@@ -35,6 +36,7 @@ from tfcluster_magic.spec import (
     Resources,
     Spec,
     Stop,
+    TFCluster,
 )
 
 __all__ = ["backend", "launch"]  # fixtures, as if written here
@@ -159,6 +161,24 @@ def test_a_stop_right_after_the_launch(backend: Backend, launch: Launch) -> None
     run = launch(SLEEP, worker=2)
     backend.stop("digits", Stop())
     assert until_released(backend, run).status.phase is Phase.STOPPED
+
+
+def test_a_note_is_told_to_whoever_watches(backend: Backend, launch: Launch) -> None:
+    """A note changes nothing but itself, in any phase; all who watch see it, and empty removes."""
+    run = until_phase(backend, launch(SLEEP, worker=1), Phase.RUNNING)
+    watched = backend.watch()
+    assert any(seen and isinstance(seen, TFCluster) for seen in watched)
+    assert backend.note("digits", "rate 0.1, “größer”").metadata.note == "rate 0.1, “größer”"
+    noted = next(c for c in watched if isinstance(c, TFCluster) and c.metadata.note)
+    assert replace(noted.metadata, note="") == run.metadata
+    assert noted.spec == run.spec
+    backend.stop("digits", Stop())
+    ended = until_released(backend, run)
+    assert ended.metadata.note == "rate 0.1, “größer”"
+    assert backend.note("digits-1", "").metadata.note == ""
+    assert [c.metadata.note for c in backend.list()] == [""]
+    with pytest.raises(NotFound):
+        backend.note("mnist", "x")
 
 
 def test_parameter_servers_are_reclaimed(backend: Backend, launch: Launch) -> None:

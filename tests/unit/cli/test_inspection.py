@@ -158,6 +158,21 @@ def test_status_says_how_far_the_program_is(run: Run, own_folders: Path) -> None
     assert "progress: step 200/400 · 50 steps/s · loss 0.5" in run("status", "sleep").out
 
 
+def test_a_note_is_said_changed_and_removed(run: Run) -> None:
+    """A note is one line of at most 500 characters; status and documents have it."""
+    run("launch", "hello.py", "--workers", "1", "--wait")
+    assert run("note", "hello").out == "hello-1 has no note.\n"
+    assert run("note", "hello", " rate\n0.1\x1b[2J ").out == "rate 0.1\n"
+    assert run("note", "hello-1").out == "rate 0.1\n"
+    assert run("status", "hello").out.splitlines()[1] == "note: rate 0.1"
+    assert json.loads(run("status", "hello", "-o", "json").out)["metadata"]["note"] == "rate 0.1"
+    refused = run("note", "hello", "x" * 501)
+    assert refused.code == 2
+    assert "got '501 characters'; a note has at most 500 characters" in refused.err
+    assert run("note", "hello", "").out == "hello-1 has no note.\n"
+    assert "note:" not in run("status", "hello").out
+
+
 def test_options_say_what_fits(run: Run) -> None:
     """The same numbers for people and for programs."""
     assert "CPU cores" in run("options").out

@@ -430,6 +430,16 @@ class KubernetesBackend(Backend):
                     return now  # somebody was faster, and only the first stop counts
                 raise
 
+    def note(self, ref: str, text: str) -> TFCluster:
+        """See `Backend.note`."""
+        head = self.get(ref).metadata
+        notes = {custom_resource.NOTE: text or None}
+        change = {"metadata": {"uid": head.uid, "annotations": notes}}
+        with self._explained(head.name):
+            changed = read_record(self.api.merge(self._where(head.name), change))
+        assert changed is not None
+        return changed
+
     def delete(self, ref: str, with_logs: bool = False) -> None:
         """See `Backend.delete`.
 

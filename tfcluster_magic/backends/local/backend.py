@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import overload
 
+import msgspec
 from msgspec.structs import replace
 
 from ... import paths, state_files
@@ -125,7 +126,7 @@ def _recheck(folder: RunFolder, cluster: TFCluster) -> TFCluster | None:
 
 
 def _stamps(folder: RunFolder) -> Stamps:
-    every = (folder.status_file, folder.stop_file, folder.record_file)
+    every = (folder.status_file, folder.stop_file, folder.note_file, folder.record_file)
     return tuple(state_files.stamp(file) for file in every)
 
 
@@ -263,6 +264,23 @@ class LocalBackend(Backend):
         # Also if the process that wrote the stop died before it did this.
         if not folder.wake():
             _terminate(folder, cluster)
+        return lost_supervisor.load_run(folder) or cluster
+
+    def note(self, ref: str, text: str) -> TFCluster:
+        """See `Backend.note`.
+
+        Raises:
+            TFClusterError: it could not be written.
+        """
+        folder, cluster = self._find(ref)
+        try:
+            state_files.write(folder.note_file, msgspec.json.encode(text))
+        except OSError as error:
+            raise TFClusterError(
+                _("the note of {ref} could not be written: {why}").format(
+                    ref=ref, why=error.strerror
+                )
+            ) from None
         return lost_supervisor.load_run(folder) or cluster
 
     def delete(self, ref: str, with_logs: bool = False) -> None:

@@ -31,6 +31,7 @@ from ...lifecycle import messages
 from ...spec import (
     Metadata,
     Model,
+    Note,
     Phase,
     Reason,
     Replicas,
@@ -131,6 +132,7 @@ class RunFolder:
         self.record_file = path / "record.json"
         self.status_file = path / "status.json"
         self.stop_file = path / "stop.json"
+        self.note_file = path / "note.json"
         self.task_file = path / "task.json"
         self.gpus_file = path / "gpus.json"
         self.cgroup_file = path / "cgroup"
@@ -158,7 +160,12 @@ class RunFolder:
         )
         stop = state_files.read(self.stop_file, Stop)
         spec = replace(record.spec, stop=stop) if stop is not None else record.spec
-        return TFCluster(metadata=record.metadata, spec=spec, status=status)
+        metadata = replace(record.metadata, note=self._note())
+        return TFCluster(metadata=metadata, spec=spec, status=status)
+
+    def _note(self) -> str:
+        """Return the note; of one that cannot be read, nothing."""
+        return state_files.read(self.note_file, Note) or ""
 
     def load_record(self) -> Record:
         """Return what never changes about the run. Raises FileNotFoundError, Unreadable."""
@@ -218,6 +225,7 @@ class RunFolder:
             run=run,
             uid=next(iter(self.uids()), f"damaged-{found.st_ino if found else 0}"),
             created_at=found.st_mtime if found else 0.0,
+            note=self._note(),
         )
         return TFCluster(
             metadata=metadata,

@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import FieldInfo, fields, replace
 
-from ...errors import InvalidRequest, Problem
+from ...errors import InvalidRequest, Problem, one_line
 from ...i18n import _
 from ...launch import validation
 from ...launch.validation.schema import element_type, model_type
 from ...spec import (
     API_VERSION,
     KIND,
+    NOTE_LENGTH,
     Metadata,
     Model,
     Phase,
@@ -51,6 +52,8 @@ msgspec.json.Decoder(TFCluster)
 
 LOG_PATH = "/log"
 """Where claims of logs are mounted, when the status names no folder."""
+NOTE = f"{GROUP}/note"
+"""Annotation with the note of a run."""
 WARNINGS = f"{GROUP}/warnings"
 """Annotation with what the launch warned of, as a JSON list: only the operator writes status."""
 
@@ -85,6 +88,7 @@ def read(thing: Mapping[str, Any]) -> TFCluster:
             uid=str(head.get("uid", "")),
             created_at=epoch_seconds(head.get("creationTimestamp")) or 0.0,
             owner=str(head.get("namespace", "")),
+            note=one_line((head.get("annotations") or {}).get(NOTE, ""))[:NOTE_LENGTH],
         ),
         spec=_ending(spec, head),
         status=replace(

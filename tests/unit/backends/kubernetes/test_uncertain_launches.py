@@ -54,6 +54,23 @@ def launch(laptop: KubernetesBackend, name: str = "digits") -> str:
     return laptop.create(LaunchRequest(cluster=name, spec=SPEC)).metadata.name
 
 
+def test_a_note_is_an_annotation(server: KubeServer, laptop: KubernetesBackend) -> None:
+    """A note is merged into the annotations of the object, where kubectl may write it as well."""
+    where = path("tfclusters", NAMESPACE, launch(laptop))
+    before = server.api().get(where)
+    assert laptop.note("digits", "rate 0.1").metadata.note == "rate 0.1"
+    after = server.api().get(where)
+    assert after["metadata"]["annotations"].pop("tfcluster.dev/note") == "rate 0.1"
+    assert (after["metadata"]["annotations"], after["spec"]) == (
+        before["metadata"]["annotations"],
+        before["spec"],
+    )
+    server.api().merge(where, {"metadata": {"annotations": {"tfcluster.dev/note": "a\nb" * 500}}})
+    assert laptop.get("digits").metadata.note == ("a b" * 500)[:500]
+    assert laptop.note("digits", "").metadata.note == ""
+    assert "tfcluster.dev/note" not in server.api().get(where)["metadata"]["annotations"]
+
+
 def posts(server: KubeServer) -> int:
     return sum(method == "POST" for method, _path in server.calls)
 
