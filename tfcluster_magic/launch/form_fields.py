@@ -1,8 +1,7 @@
 """The options of a launch as the fields of a form: section, bounds and default of each. Pure.
 
 A form shows every option of the command line and knows no other: all of it is derived from the
-table in `options.py` and from the bounds in `spec/`. Owns the sections, and in which mode an option
-means something. Never checks a value.
+table in `options.py` and from the bounds in `spec/`. Owns the sections. Never checks a value.
 """
 
 from __future__ import annotations
@@ -21,16 +20,6 @@ from .launch_as_command import field_default, value_text
 from .options import BY_KEY, DEFAULT_WORKERS, OPTIONS, Kind, Option
 
 BASIC, RESOURCES, LIMITS, PODS = "basic", "resources", "limits", "pods"
-_ONLY = {
-    "server": Mode.IN_GRAPH,
-    "idleTimeout": Mode.IN_GRAPH,
-    "chief": Mode.BETWEEN_GRAPH,
-    "evaluator": Mode.BETWEEN_GRAPH,
-    "successPolicy": Mode.BETWEEN_GRAPH,
-    "restarts": Mode.BETWEEN_GRAPH,
-    "reclaimAfter": Mode.BETWEEN_GRAPH,
-}
-"""Parts of a field's path that mean something in one mode only."""
 _UNITS = {Kind.DURATION: "s", Kind.MEMORY: "B"}
 _BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
 
@@ -100,7 +89,7 @@ def form_problems(problems: Sequence[Problem], said: Mapping[str, object]) -> li
 
 def _field(option: Option) -> dict[str, Any]:
     path = option.path if option.path[0] != "*" else (*_EACH, option.path[1])
-    modes = [m for m in Mode if all(_ONLY.get(part, m) is m for part in option.path)]
+    modes = [m for m in Mode if option.only in (None, m)]
     field: dict[str, Any] = {
         "key": option.key,
         "flag": option.flag,

@@ -56,7 +56,7 @@ class Kind(Enum):
 class Option:
     """One option: `flag` on a command line, `key` in Python, `path` of the field that it sets.
 
-    `label` is what a form calls it.
+    `label` is what a form calls it, `only` the mode in which it means something, if not in both.
     """
 
     flag: str
@@ -65,6 +65,7 @@ class Option:
     kind: Kind
     help: str
     words: tuple[str, ...] = ()
+    only: Mode | None = None
 
     @property
     def key(self) -> str:
@@ -83,8 +84,9 @@ def _enum_values(enum: type[Enum]) -> tuple[str, ...]:
 
 def _resources(task_type: TaskType) -> list[Option]:
     name, where = task_type.value, ("replicas", task_type.value, "resources")
+    only = None if task_type in (TaskType.WORKER, TaskType.PS) else Mode.BETWEEN_GRAPH
     return [
-        Option(flag, label, (*where, key), kind, text)
+        Option(flag, label, (*where, key), kind, text, only=only)
         for flag, label, key, kind, text in (
             (f"--{name}-cpu", "CPU cores", "cpu", Kind.NUMBER, f"CPU cores of each {name}"),
             (f"--{name}-memory", "Memory", "memory", Kind.MEMORY, f"memory limit of each {name}"),
@@ -98,8 +100,15 @@ def count_path(task_type: TaskType) -> FieldPath:
     return ("replicas", task_type.value, "count")
 
 
-def _limit(flag: str, label: str, key: str, help_text: str, kind: Kind = Kind.DURATION) -> Option:
-    return Option(flag, label, ("lifecycle", key), kind, help_text)
+def _limit(
+    flag: str,
+    label: str,
+    key: str,
+    help_text: str,
+    kind: Kind = Kind.DURATION,
+    only: Mode | None = None,
+) -> Option:
+    return Option(flag, label, ("lifecycle", key), kind, help_text, only=only)
 
 
 OPTIONS: tuple[Option, ...] = (
@@ -122,10 +131,20 @@ OPTIONS: tuple[Option, ...] = (
         "number of parameter servers [1 in-graph and when the program speaks of them, else 0]",
     ),
     Option(
-        "--chief", "Chief", count_path(TaskType.CHIEF), Kind.SWITCH, "one chief beside the workers"
+        "--chief",
+        "Chief",
+        count_path(TaskType.CHIEF),
+        Kind.SWITCH,
+        "one chief beside the workers",
+        only=Mode.BETWEEN_GRAPH,
     ),
     Option(
-        "--evaluator", "Evaluator", count_path(TaskType.EVALUATOR), Kind.SWITCH, "one evaluator"
+        "--evaluator",
+        "Evaluator",
+        count_path(TaskType.EVALUATOR),
+        Kind.SWITCH,
+        "one evaluator",
+        only=Mode.BETWEEN_GRAPH,
     ),
     Option("--cpu", "CPU cores", ("*", "cpu"), Kind.NUMBER, "CPU cores of each task"),
     Option(
@@ -151,6 +170,7 @@ OPTIONS: tuple[Option, ...] = (
         Kind.WORD,
         "in-graph: TensorFlow's C API, or tf.distribute.Server [native]",
         _enum_values(ServerKind),
+        only=Mode.IN_GRAPH,
     ),
     Option(
         "--python",
@@ -208,14 +228,23 @@ OPTIONS: tuple[Option, ...] = (
         Kind.WORD,
         "whose success ends the run [all]",
         _enum_values(SuccessPolicy),
+        only=Mode.BETWEEN_GRAPH,
     ),
-    _limit("--restarts", "Retries", "restarts", "retries of a failing program [0]", Kind.WHOLE),
+    _limit(
+        "--restarts",
+        "Retries",
+        "restarts",
+        "retries of a failing program [0]",
+        Kind.WHOLE,
+        only=Mode.BETWEEN_GRAPH,
+    ),
     _limit("--heals", "Heals", "heals", "restarts after a disruption from outside [3]", Kind.WHOLE),
     _limit(
         "--reclaim-after",
         "Parameter servers stay",
         "reclaimAfter",
         "parameter servers live this long after success [30s]",
+        only=Mode.BETWEEN_GRAPH,
     ),
     _limit(
         "--queue-timeout",
@@ -228,7 +257,11 @@ OPTIONS: tuple[Option, ...] = (
     ),
     _limit("--max-duration", "Longest run", "maxDuration", "end the run after this long [24h]"),
     _limit(
-        "--idle-timeout", "Idle at most", "idleTimeout", "in-graph: end when unused this long [1h]"
+        "--idle-timeout",
+        "Idle at most",
+        "idleTimeout",
+        "in-graph: end when unused this long [1h]",
+        only=Mode.IN_GRAPH,
     ),
     _limit(
         "--grace", "Grace period", "grace", "time between asking a task to end and killing it [10s]"
