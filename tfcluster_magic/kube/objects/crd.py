@@ -20,6 +20,7 @@ from msgspec.structs import fields
 from ...i18n import language
 from ...launch.validation import MOST_INLINE, MOST_TASKS, RESERVED_ENV, SMALLEST_MEMORY
 from ...launch.validation.rules import (
+    ONLY_IN,
     RESERVED_ANNOTATIONS,
     RESERVED_MOUNTS,
     SMALLEST_CLAIM,
@@ -193,11 +194,14 @@ SPEC_RULES = (
         "in-graph runs no program: the notebook is the client",
         "program",
     ),
-    CelRule(
-        "",
-        "self.mode == 'in-graph' || self.server == 'native'",
-        "only in-graph clusters have servers",
-        "server",
+    *(
+        CelRule(
+            "",
+            f"self.mode == '{each.mode.value}' || self.{each.field} == '{each.default.value}'",
+            each.why,
+            each.field,
+        )
+        for each in ONLY_IN
     ),
     *(
         CelRule(

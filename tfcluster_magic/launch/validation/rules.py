@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 import msgspec
 
 from ...errors import Problem
-from ...i18n import _
+from ...i18n import _, mark
 from ...program.snapshots import INLINE_BYTES
 from ...spec import ENV_NAME_PATTERN, Mode, Pods, ServerKind, Spec, TaskType
 from ...spec.quantities import parse_memory
@@ -131,20 +133,10 @@ def _counts(spec: Spec) -> list[Problem]:
 
 def _mode(spec: Spec) -> list[Problem]:
     if spec.mode is Mode.BETWEEN_GRAPH:
-        problems = []
-        if spec.program is None:
-            problems.append(
-                Problem(
-                    "spec.program",
-                    None,
-                    _("between-graph runs a program: name a file, a folder, a URL or a cell"),
-                )
-            )
-        if spec.server is not ServerKind.NATIVE:
-            problems.append(
-                Problem("spec.server", spec.server.value, _("only in-graph clusters have servers"))
-            )
-        return problems
+        if spec.program is not None:
+            return []
+        rule = _("between-graph runs a program: name a file, a folder, a URL or a cell")
+        return [Problem("spec.program", None, rule)]
     return [
         Problem(
             f"spec.replicas.{t.value}.count",
@@ -164,6 +156,35 @@ def _mode(spec: Spec) -> list[Problem]:
         if spec.program is not None
         else []
     )
+
+
+class OnlyIn(NamedTuple):
+    """A word of a spec that only one mode may change, and what is said in the other."""
+
+    attribute: str
+    mode: Mode
+    default: Enum
+    why: str
+
+    @property
+    def field(self) -> str:
+        """Its name in JSON."""
+        return Spec.__struct_encode_fields__[Spec.__struct_fields__.index(self.attribute)]
+
+
+ONLY_IN = (
+    OnlyIn("server", Mode.IN_GRAPH, ServerKind.NATIVE, mark("only in-graph clusters have servers")),
+)
+"""Each of them. `kube/objects/crd.py` makes the same of them in CEL."""
+
+
+def _only_in(spec: Spec) -> list[Problem]:
+    return [
+        Problem(f"spec.{rule.field}", said.value, _(rule.why))
+        for rule in ONLY_IN
+        if spec.mode is not rule.mode
+        and (said := getattr(spec, rule.attribute)) is not rule.default
+    ]
 
 
 def _memory(spec: Spec) -> list[Problem]:
@@ -253,7 +274,7 @@ def _undecodable(value: object, path: str) -> Iterator[Problem]:
         yield Problem(path, value, _("it is not UTF-8 text, and a record holds nothing else"))
 
 
-_RULES = (_counts, _mode, _memory, _env, _files, _arguments, _interpreter, _pods, _text)
+_RULES = (_counts, _mode, _only_in, _memory, _env, _files, _arguments, _interpreter, _pods, _text)
 
 
 def check_rules(spec: Spec) -> list[Problem]:
