@@ -70,6 +70,7 @@ BETWEEN_FIELDS = (
         "evaluator.count",
         "ps and workers",
     ),
+    Wrong({"mode": "in-graph", "passFlags": "none"}, "spec.passFlags", "no program that"),
     Wrong(running(server="python"), "spec.server", "only in-graph"),
     Wrong(workers(memory="1Mi"), "worker.resources.memory", "64Mi"),
     Wrong(workers(memory="63999k"), "worker.resources.memory", "64Mi"),

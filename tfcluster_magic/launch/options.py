@@ -22,7 +22,7 @@ import msgspec
 
 from ..errors import Problem
 from ..i18n import _
-from ..spec import Mode, ServerKind, SuccessPolicy, TaskType
+from ..spec import Mode, PassFlags, ServerKind, SuccessPolicy, TaskType
 from ..spec.quantities import duration_rule, parse_duration
 
 FieldPath = tuple[str, ...]
@@ -162,6 +162,15 @@ OPTIONS: tuple[Option, ...] = (
         ("env",),
         Kind.PAIRS,
         "environment variable of the tasks; repeatable",
+    ),
+    Option(
+        "--pass-flags",
+        "Flags",
+        ("passFlags",),
+        Kind.WORD,
+        "which flags the program is given, of those that it takes [all]",
+        _enum_values(PassFlags),
+        only=Mode.BETWEEN_GRAPH,
     ),
     Option(
         "--server",

@@ -129,7 +129,7 @@ def _command(
         raise Conflict(cluster.status.message)
     script = os.path.join(place.program_dir, spec.program.entrypoint)
     flags = tf_config.flags(
-        spec.program.flags,
+        spec.passed_flags,
         spec.program.arguments,
         addresses,
         task_type.value,

@@ -262,6 +262,18 @@ class ServerKind(str, enum.Enum):
     PYTHON = "python"
 
 
+class PassFlags(str, enum.Enum):
+    """Which flags a task adds to the command line of its program, of those that it mentions."""
+
+    ALL = "all"
+    ADDRESSES = "addresses"
+    NONE = "none"
+
+
+FOLDER_FLAGS = ("data_dir", "log_path")
+"""Flags that are none of addresses."""
+
+
 class SuccessPolicy(str, enum.Enum):
     """Whose success ends a Between-Graph run."""
 
@@ -310,6 +322,10 @@ class Spec(Model, frozen=True):
     ] = Mode.BETWEEN_GRAPH
     replicas: ReplicaSet = ReplicaSet()
     program: Program | None = None
+    pass_flags: Annotated[
+        PassFlags,
+        Meta(description="flags that the program is given of those that it mentions"),
+    ] = PassFlags.ALL
     server: ServerKind = ServerKind.NATIVE
     image: (
         Annotated[
@@ -342,3 +358,11 @@ class Spec(Model, frozen=True):
     ) = None
     pods: Pods | None = None
     stop: Stop | None = None
+
+    @property
+    def passed_flags(self) -> tuple[str, ...]:
+        """The flags that the program is given on its command line."""
+        if self.program is None or self.pass_flags is PassFlags.NONE:
+            return ()
+        left_out = FOLDER_FLAGS if self.pass_flags is PassFlags.ADDRESSES else ()
+        return tuple(flag for flag in self.program.flags if flag not in left_out)

@@ -89,7 +89,7 @@ def task_description(
             "dir": program_dir,
             "entrypoint": spec.program.entrypoint,
             "arguments": spec.program.arguments,
-            "flags": spec.program.flags,
+            "flags": spec.passed_flags,
             "serves": spec.program.serves,
             "workingDir": spec.program.working_dir,
         }

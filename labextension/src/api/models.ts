@@ -9,6 +9,10 @@ export type Mode = 'between-graph' | 'in-graph';
  */
 export type ProgramKind = 'cell' | 'file' | 'folder' | 'url';
 /**
+ * flags that the program is given of those that it mentions
+ */
+export type PassFlags = 'addresses' | 'all' | 'none';
+/**
  * What an In-Graph task runs: TensorFlow's C API, or tf.distribute.Server.
  */
 export type ServerKind = 'native' | 'python';
@@ -88,6 +92,7 @@ export interface Spec {
   mode?: Mode;
   replicas?: ReplicaSet;
   program?: Program | null;
+  passFlags?: PassFlags;
   server?: ServerKind;
   image?: string | null;
   interpreter?: string | null;

@@ -139,6 +139,23 @@ def test_render_shows_what_the_runtime_really_starts(run: Run, here: Path) -> No
     assert worker["tfConfig"] == json.loads(found["env"]["TF_CONFIG"])
 
 
+def test_a_program_gets_the_flags_that_it_shall(run: Run, here: Path) -> None:
+    """Of the flags that a program takes it gets all, those of addresses, or none."""
+    (here / "tell.py").write_text(
+        "import sys\nprint([f.split('=')[0] for f in sys.argv[1:]])\n'--job_name --log_path'\n"
+    )
+    for word, flags in (
+        (None, "['--job_name', '--log_path', '--more']"),
+        ("all", "['--job_name', '--log_path', '--more']"),
+        ("addresses", "['--job_name', '--more']"),
+        ("none", "['--more']"),
+    ):
+        said = [] if word is None else ["--pass-flags", word]
+        done = run("launch", "tell.py", "--workers", "1", *said, "--wait", "--", "--more")
+        assert done.code == 0, done.err
+        assert run("logs", "tell", "--no-prefix").out == f"{flags}\n"
+
+
 def test_render_of_a_launch_creates_nothing(run: Run, own_folders: Path) -> None:
     """A launch can be looked at task by task before it is one."""
     done = run("render", "hello.py", "--workers", "1")

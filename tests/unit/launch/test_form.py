@@ -63,7 +63,7 @@ PROGRAM = {"kind": "cell", "source": "cell", "entrypoint": "cell.py", "sha256": 
 
 def test_a_field_says_when_it_means_something() -> None:
     """What a mode refuses or ignores is not offered there."""
-    for key in ("chief", "evaluator", "chief_memory", "restarts", "success_policy"):
+    for key in ("chief", "evaluator", "chief_memory", "restarts", "success_policy", "pass_flags"):
         assert FIELDS[key]["modes"] == ["between-graph"]
     for key in ("server", "idle_timeout"):
         assert FIELDS[key]["modes"] == ["in-graph"]

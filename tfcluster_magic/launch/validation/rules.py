@@ -18,7 +18,7 @@ import msgspec
 from ...errors import Problem
 from ...i18n import _, mark
 from ...program.snapshots import INLINE_BYTES
-from ...spec import ENV_NAME_PATTERN, Mode, Pods, ServerKind, Spec, TaskType
+from ...spec import ENV_NAME_PATTERN, Mode, PassFlags, Pods, ServerKind, Spec, TaskType
 from ...spec.quantities import parse_memory
 from ...spec.spec import MOST_FILES
 
@@ -174,6 +174,12 @@ class OnlyIn(NamedTuple):
 
 ONLY_IN = (
     OnlyIn("server", Mode.IN_GRAPH, ServerKind.NATIVE, mark("only in-graph clusters have servers")),
+    OnlyIn(
+        "pass_flags",
+        Mode.BETWEEN_GRAPH,
+        PassFlags.ALL,
+        mark("in-graph runs no program that could take flags"),
+    ),
 )
 """Each of them. `kube/objects/crd.py` makes the same of them in CEL."""
 
