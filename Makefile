@@ -102,8 +102,9 @@ bench-hub: dev  ## measure the hub with 500 people, 100 sign-ins and 40 notebook
 	@$(BIN)/python tools/browser.py
 	$(BIN)/python -m benchmarks hub console
 
-docs: dev  ## rewrite docs/cli.md, the JSON Schema, its TypeScript and the custom resource from the code
+docs: dev  ## rewrite docs/cli.md, docs/messages.md, the JSON Schema, TypeScript and the custom resource
 	$(BIN)/python tools/cli_docs.py
+	$(BIN)/python tools/message_docs.py
 	$(BIN)/python tools/schema.py
 	$(BIN)/python tools/crd.py
 	$(TS) models

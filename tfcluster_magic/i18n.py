@@ -46,6 +46,11 @@ def mark(message: str) -> str:
     return message
 
 
+def mark_plural(one: str, many: str) -> tuple[str, str]:
+    """Both forms of a constant sentence, which `ngettext` chooses between where it is shown."""
+    return one, many
+
+
 def ngettext(one: str, many: str, number: float) -> str:
     """The form of a sentence that goes with `number`, in the language of the moment."""
     catalog = _catalog(_requested_or_environment())

@@ -28,8 +28,13 @@ PAGES = ROOT / "labextension"
 LANGUAGES = ("zh_CN",)
 PYTHON, PAGE = "tfcluster_magic", "tfcluster"
 
-_PYTHON_CALLS = {"_": 1, "mark": 1, "ngettext": 2}  # and how many forms each is given
-_MARKED_ELSEWHERE = (ast.Name, ast.Attribute, ast.Subscript)
+_PYTHON_CALLS = {
+    "_": 1,
+    "mark": 1,
+    "ngettext": 2,
+    "mark_plural": 2,
+}  # and how many forms each is given
+_MARKED_ELSEWHERE = (ast.Name, ast.Attribute, ast.Starred, ast.Subscript)
 _PAGE_CALLS = {"__": 1, "_n": 2, "_p": 2, "_np": 3}
 _PAGE_CALL = re.compile(r"\.(__|_n|_p|_np)\(")
 _STRING = re.compile(r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|`(?:[^`\\$]|\\.|\$(?!\{))*`""")
@@ -122,9 +127,17 @@ def page_messages() -> Iterator[tuple[str, str | tuple[str, ...], str | None]]:
         place = str(path.relative_to(ROOT))
         for message, context in _asked_of_trans(place, path.read_text("utf-8")):
             yield place, message, context
+    yield from _shared_messages()
     for path in sorted((PAGES / "schema").glob("*.json")):
         for message, context in _schema_messages(json.loads(path.read_text("utf-8")), ""):
             yield str(path.relative_to(ROOT)), message, context
+
+
+def _shared_messages() -> Iterator[tuple[str, str | tuple[str, ...], None]]:
+    """The messages about a run's state, of which the page makes sentences, too."""
+    place = "tfcluster_magic/lifecycle/message_table.py"
+    for message in _called(place, (ROOT / place).read_text("utf-8")):
+        yield place, message, None
 
 
 def _asked_of_trans(place: str, source: str) -> Iterator[tuple[str | tuple[str, ...], str | None]]:
@@ -184,6 +197,11 @@ def updated(domain: str, language: str) -> Catalog:
     catalog, wanted = written(domain, language), template(domain)
     catalog.update(wanted, no_fuzzy_matching=True)
     catalog.obsolete.clear()
+    if domain == PAGE:  # what both say is translated once, for Python
+        for message in _shared_messages():
+            known = written(PYTHON, language).get(message[1])
+            if known is not None:
+                catalog[known.id].string = known.string
     catalog.project, catalog.version, catalog.fuzzy = "TFCluster", "1", False
     catalog.creation_date = catalog.revision_date = _CREATED
     catalog.header_comment = "# What TFCluster says, made by `make translations`."

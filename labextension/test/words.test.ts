@@ -109,7 +109,11 @@ describe('the filter', () => {
   ];
 
   it('finds all words of the text, in any case, in name, phase or sentence', () => {
-    const found = filtered(runs, { ...NO_FILTER, text: 'DIGITS failed' });
+    const found = filtered(
+      runs,
+      { ...NO_FILTER, text: 'DIGITS failed' },
+      trans
+    );
     expect(found).toEqual([runs[2]]);
   });
 
@@ -122,7 +126,9 @@ describe('the filter', () => {
 
   it('shows only the phases that are chosen', () => {
     const phases = new Set(['Failed'] as const);
-    expect(filtered(runs, { ...NO_FILTER, phases })).toEqual(runs.slice(1));
+    expect(filtered(runs, { ...NO_FILTER, phases }, trans)).toEqual(
+      runs.slice(1)
+    );
   });
 
   it('counts the phases that there are, lively ones first', () => {

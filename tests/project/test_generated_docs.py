@@ -27,6 +27,16 @@ def test_the_page_about_rest_has_the_verbs_of_runs() -> None:
     )
 
 
+def test_the_tables_of_messages_are_those_of_the_code() -> None:
+    """docs/messages.md and the page's table are current; `python tools/message_docs.py` makes it
+    so.
+    """
+    made = tool("message_docs")
+
+    assert made.PAGE.read_text("utf-8") == made.page()
+    assert made.TABLE.read_text("utf-8") == made.table()
+
+
 def test_the_exported_schema_is_the_one_of_the_models() -> None:
     """docs/tfcluster.schema.json is current; `python tools/schema.py` makes it so."""
     made = tool("schema")

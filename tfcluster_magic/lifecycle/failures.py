@@ -101,13 +101,13 @@ def _heal(turn: Turn, fresh: Sequence[TaskFailure], healed: bool) -> bool:
     turn.restart(t for t in turn.all_tasks if t in restart)
     checkpoint = turn.seen.checkpoint
     if disrupted:
-        message = messages.healing(
+        told = messages.healing(
             root_cause.root_cause(disrupted), together, turn.get("heals"), checkpoint, turn.spec
         )
     else:
-        message = messages.collateral(collateral[0].task, checkpoint)
-    turn.say(Reason.HEALING, message)
-    turn.event(Reason.HEALING, message)
+        told = (messages.collateral(collateral[0].task, checkpoint),)
+    turn.say(Reason.HEALING, *told)
+    turn.event(Reason.HEALING, *told)
     return True
 
 
@@ -128,9 +128,9 @@ def _close_window(turn: Turn, fresh: Sequence[TaskFailure]) -> None:
     if not root_cause.is_disruption(culprit) and done < turn.spec.lifecycle.restarts:
         delay = RETRY_DELAYS[min(done, len(RETRY_DELAYS) - 1)]
         turn.set(retry_at=turn.now + delay)
-        message = messages.backing_off(culprit, delay, done + 1, turn.spec)
-        turn.say(Reason.BACKING_OFF, message)
-        turn.event(Reason.BACKING_OFF, message)
+        told = messages.backing_off(culprit, delay, done + 1, turn.spec)
+        turn.say(Reason.BACKING_OFF, *told)
+        turn.event(Reason.BACKING_OFF, *told)
         _retry(turn)
         return
     fail_run(turn, culprit, fresh)
@@ -169,9 +169,8 @@ def fail_run(turn: Turn, culprit: TaskFailure, ledger: Sequence[TaskFailure]) ->
     others = [f for f in ledger if f.task != culprit.task]
     kept = (culprit, *others)[:MOST_FAILURES]
     turn.set(culprit=culprit.task, failures=kept, window_opened_at=None)
-    turn.finish(
-        Phase.FAILED, reason, messages.failed(reason, culprit, others, turn.spec, turn.name)
-    )
+    told = messages.failed(reason, culprit, others, turn.spec, turn.name)
+    turn.finish(Phase.FAILED, reason, *told)
 
 
 def _failure_reason(turn: Turn, culprit: TaskFailure) -> Reason:
@@ -202,7 +201,7 @@ def _fail_without_parameter_servers(turn: Turn) -> None:
     patience = ended.exit.finished_at + PS_EXIT_PATIENCE
     if turn.now >= patience:
         turn.set(culprit=ended.task, failures=(ended,))
-        message = messages.failed(Reason.PS_EXITED, ended, (), turn.spec, turn.name)
-        turn.finish(Phase.FAILED, Reason.PS_EXITED, message)
+        told = messages.failed(Reason.PS_EXITED, ended, (), turn.spec, turn.name)
+        turn.finish(Phase.FAILED, Reason.PS_EXITED, *told)
     else:
         turn.wake(patience)

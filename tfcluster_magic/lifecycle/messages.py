@@ -1,70 +1,228 @@
-"""Every sentence a person reads about a run's state: how a task ended, what to do about a known
-error, and one function for each reason.
+"""Messages about a run's state: what happened, to whom, and what to do next, as codes and values.
 
-Pure: facts in, text out. A sentence says what happened, to whom, and what to do next. Nothing here
-decides. Owns the table of errors that people meet, in order of precedence.
+One function for each reason chooses codes of `message_table` and their values; `text` makes the
+sentence, in the language of the moment. Pure: facts in, messages out. Nothing here decides.
+
+    messages.text(Message("TasksFinished", {"tasks": ["worker-0"]}))  # "worker-0 finished"
 """
 
 from __future__ import annotations
 
 import re
 import signal as signals
+import string
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
-from ..i18n import _, mark, ngettext
-from ..spec import MEMORY_PATTERN, Cause, Reason, Spec, TaskExit, TaskFailure
+from msgspec.structs import replace
+
+from ..i18n import ENGLISH, _, language, ngettext
+from ..spec import (
+    MEMORY_PATTERN,
+    Cause,
+    Event,
+    Message,
+    Reason,
+    Spec,
+    Status,
+    TaskExit,
+    TaskFailure,
+)
 from ..spec.names import parse_task
 from ..spec.quantities import format_bytes, format_duration, parse_memory
+from .message_table import FULL_STOP, SEPARATORS, TEXTS
 
-_ERROR_HINTS: tuple[tuple[str, str], ...] = (
-    (
-        r"ModuleNotFoundError: No module named '?tensorflow\b",
-        mark(
-            "TensorFlow is missing where the tasks run: `python -m pip install tensorflow-cpu`, "
-            "or on Kubernetes an image that has it (--image)"
-        ),
-    ),
-    (
-        r"ModuleNotFoundError: No module named '?([\w.]+)",
-        mark(
-            "Install it for the Python that `tfcluster options` names: `python -m pip install {0}`"
-        ),
-    ),
+Clause = Message | str
+"""A message, or the words of somebody else as they are."""
+
+# ---- from a message to its text ----
+
+
+def _joined(separator: str) -> Callable[[Any], str]:
+    """Join a list by a separator, which is translated, too; what is no list stays."""
+    return lambda value: _(separator).join(value) if isinstance(value, list) else str(value)
+
+
+FORMATS: Mapping[str, Callable[[Any], str]] = {
+    **{name: _joined(separator) for name, separator in SEPARATORS.items()},
+    "clock": lambda seconds: time.strftime("%H:%M", time.localtime(seconds)),
+    "duration": format_duration,
+    "quoted": lambda words: f"'{words}'",
+}
+"""What a text may want of a value: `{time:duration}`; lists by what stands between their parts."""
+
+
+class _Renderer(string.Formatter):
+    def format_field(self, value: Any, format_spec: str) -> str:
+        """One value in its place."""
+        made = FORMATS.get(format_spec)
+        return str(value) if made is None else made(value)
+
+
+_RENDERER = _Renderer()
+
+
+def text(what: Clause) -> str:
+    """A message in the language of the moment.
+
+    Raises:
+        LookupError: its code is not known, or a value is missing: a newer version wrote it.
+    """
+    if isinstance(what, str):
+        return what
+    form = TEXTS[what.code]
+    form = ngettext(*form, _count_of(what)) if isinstance(form, tuple) else _(form)
+    values = {name: _shown(value) for name, value in what.params.items()}
+    return _RENDERER.vformat(form, (), values)
+
+
+def _count_of(what: Message) -> float:
+    count = what.params["count"]
+    return count if isinstance(count, int | float) else 0
+
+
+def _shown(value: object) -> object:
+    if isinstance(value, Message):
+        return text(value)
+    return [_shown(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def sentences(parts: Iterable[Clause]) -> str:
+    """Messages as sentences, one after the other, in the language of the moment."""
+    whole = ""
+    for part in parts:
+        said = text(part)
+        stop = "" if said.endswith((".", "。", "!", "?")) else _(FULL_STOP)
+        whole += ("" if not whole or whole.endswith("。") else " ") + said + stop
+    return whole
+
+
+def english(parts: Iterable[Clause]) -> str:
+    """The same in English, as a record keeps it beside the codes."""
+    with language(ENGLISH):
+        return sentences(parts)
+
+
+def english_clause(what: Clause) -> str:
+    """One message in English, without a full stop of its own."""
+    with language(ENGLISH):
+        return text(what)
+
+
+class Told(Protocol):
+    """What has a sentence in English, and its messages by their codes."""
+
+    @property
+    def message(self) -> str:
+        """In English."""
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """By code."""
+
+
+def shown(told: Told) -> str:
+    """What a status, event or task says, in the language of the moment; the stored words where
+    there are no codes, or such as only a newer version or nobody knows.
+    """
+    try:
+        return sentences(told.messages) if told.messages else told.message
+    except (ArithmeticError, LookupError, OSError, RecursionError, TypeError, ValueError):
+        return told.message
+
+
+def with_messages(status: Status, *parts: Message) -> Status:
+    """The status with these as its sentences."""
+    return replace(status, messages=parts, message=english(parts))
+
+
+def event(at: float, reason: Reason, *parts: Message) -> Event:
+    """Something that happened to the run at `at`."""
+    return Event(at=at, reason=reason.value, message=english(parts), messages=parts)
+
+
+def with_detail(task_exit: TaskExit, cause: Cause, detail: Clause, **more: Any) -> TaskExit:
+    """The end of a task as one of this cause, with a detail about it."""
+    coded = detail if isinstance(detail, Message) else None
+    words = english_clause(detail)
+    return replace(task_exit, cause=cause, detail=words, detail_message=coded, **more)
+
+
+# ---- parts of messages ----
+
+MOST_NAMES = 5
+
+
+def shorten(names: Sequence[str], most: int = MOST_NAMES) -> str:
+    """`worker-0, worker-1 and 7 more`."""
+    if len(names) <= most:
+        return ", ".join(names)
+    return _("{names} and {count} more").format(
+        names=", ".join(names[:most]), count=len(names) - most
+    )
+
+
+def some(names: Sequence[str]) -> list[str | Message] | Message:
+    """At most five names as a value, and how many more there are."""
+    first: list[str | Message] = list(names[:MOST_NAMES])
+    if len(names) <= MOST_NAMES:
+        return first
+    return Message("AndMore", {"names": first, "count": len(names) - MOST_NAMES})
+
+
+def clauses(parts: Sequence[Message]) -> Message:
+    """Several clauses as one."""
+    return parts[0] if len(parts) == 1 else Message("Clauses", {"parts": list(parts)})
+
+
+def _saying(words: str) -> Clause:
+    return Message("Saying", {"words": words}) if words else ""
+
+
+def _in_brackets(detail: Clause, said: Clause = "") -> Clause:
+    """A detail in brackets, unless it only repeats what was `said`."""
+    repeats = bool(said) and english_clause(said) in english_clause(detail)
+    return Message("InBrackets", {"detail": detail}) if detail and not repeats else ""
+
+
+def _times(number: int) -> Message:
+    return Message("Times", {"count": number})
+
+
+# ---- what a task's last lines say ----
+
+_ERROR_HINTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    (r"ModuleNotFoundError: No module named '?tensorflow\b", "TensorFlowMissing", ()),
+    (r"ModuleNotFoundError: No module named '?([\w.]+)", "ModuleMissing", ("module",)),
     (
         r"(?:Could not start gRPC server|Address already in use|Failed to add port|errno: ?98)",
-        mark(
-            "The program asked for a port that is taken: use its address in TF_CONFIG or --*_hosts"
-        ),
+        "PortTaken",
+        (),
     ),
     (
         r"File \"(?:[^\"]*/)?([^\"/]+)\", line (\d+)\n(?:.*\n){0,2}(?:Syntax|Indentation|Tab)Error",
-        mark("It is in line {1} of {0}"),
+        "SyntaxErrorAt",
+        ("file", "line"),
     ),
     (
         r"(?:exec|line \d+): ([\w./+-]+): (?:command )?not found",
-        mark("There is no command {0} where the tasks run"),
+        "CommandMissing",
+        ("command",),
     ),
-    (r"No space left on device", mark("The disk is full: free space, or write somewhere else")),
+    (r"No space left on device", "DiskFull", ()),
     (
         r"create_per_worker_dataset|Attempt to convert a value \(PerReplica",
-        mark(
-            "Keras 3 cannot fit() under this strategy: use tf_keras (--env TF_USE_LEGACY_KERAS=1)"
-        ),
+        "KerasUnsupported",
+        (),
     ),
-    (
-        r"py_function|PyFunc|EagerPyFunc",
-        mark("py_function runs only in the process that defined it: place it there"),
-    ),
-    (
-        r"Permission denied: '?([^']+)",
-        mark("The task may not touch {0}: write to $TFCLUSTER_OUTPUT_DIR instead"),
-    ),
-    (
-        r"error: unrecognized arguments?: (.+)",
-        mark("The program does not know {0}: check what follows `--`"),
-    ),
+    (r"py_function|PyFunc|EagerPyFunc", "PyFunctionElsewhere", ()),
+    (r"Permission denied: '?([^']+)", "PathNotWritable", ("path",)),
+    (r"error: unrecognized arguments?: (.+)", "UnknownArguments", ("arguments",)),
 )
+"""Errors that many meet, the first that fits: a pattern over the last lines, the code of what to do
+about it, and the names of its values.
+"""
 _LOG_NOISE = re.compile(
     r"^\s*$|^[IWE]\d{4} |^\d{4}-\d\d-\d\d .*: [IWE] |^\*\*\*|^\s+(File |@|\^|~)|^Traceback "
 )
@@ -78,76 +236,95 @@ def last_error_line(task_exit: TaskExit) -> str:
     return ""
 
 
-def error_hint(task_exit: TaskExit) -> str:
-    """What to do about a known error, or nothing."""
-    text = "\n".join(task_exit.last_lines)
-    for pattern, advice in _ERROR_HINTS:
-        if match := re.search(pattern, text):
-            return _(advice).format(*(g.strip() for g in match.groups()))
-    return ""
+def error_hint(task_exit: TaskExit) -> Message | None:
+    """What to do about a known error."""
+    printed = "\n".join(task_exit.last_lines)
+    for pattern, code, names in _ERROR_HINTS:
+        if match := re.search(pattern, printed):
+            return Message(
+                code, {n: g.strip() for n, g in zip(names, match.groups(), strict=False)}
+            )
+    return None
 
 
 # ---- how a task ended ----
 
 
-def _signal_name(number: int) -> str:
+def _signal_name(number: int) -> Clause:
     known = {each.value: each.name for each in signals.Signals}
-    return known.get(number) or _("signal {number}").format(number=number)
+    return known.get(number) or Message("SignalNumber", {"number": number})
 
 
-def _signal_in_detail(detail: str) -> str:
+def _signal_in_detail(detail: str) -> Clause:
     """The signal of which only a detail tells: a shell hides what ended its child."""
     found = re.search(r"\bSIG[A-Z0-9]+", detail)
-    return found.group() if found else _("a signal")
+    return found.group() if found else Message("SomeSignal")
 
 
-def _in_brackets(detail: str, said: str | None = None) -> str:
-    """A detail in brackets, unless it only repeats what was `said`."""
-    return f" ({detail})" if detail and not (said and said in detail) else ""
-
-
-def exit_message(failure: TaskFailure, spec: Spec) -> str:
+def task_ended(failure: TaskFailure, spec: Spec) -> Message:
     """`worker-1 failed with exit code 1: ValueError: …`, without a full stop."""
     task, task_exit = failure.task, failure.exit
     words = last_error_line(task_exit)
-    said = _(": {words}").format(words=words) if words else ""
-    more = task_exit.detail
-    if task_exit.cause is Cause.OOM:
-        limit = memory_limit(failure, spec)
-        text = (
-            _("{task} ran out of memory at its limit of {limit}")
-            if limit
-            else _("{task} ran out of memory of this machine")
-        )
-        known = _("limit {limit}").format(limit=limit)
-        return text.format(task=task, limit=limit) + _in_brackets(
-            more.removeprefix(known).lstrip(", ")
-        )
-    if task_exit.cause is Cause.KILLED:
-        by = _signal_name(task_exit.signal) if task_exit.signal else _signal_in_detail(more)
-        text = _("{task} was killed from outside ({by})").format(task=task, by=by)
-        return text + _in_brackets(more, by)
-    if task_exit.cause is Cause.NOT_STARTED:
-        why = task_exit.detail or words or _("no reason was given")
-        return _("{task} could not be started: {why}").format(task=task, why=why)
-    if task_exit.cause in (Cause.EVICTED, Cause.LOST):
-        gone = _("{task} was lost") if task_exit.cause is Cause.LOST else _("{task} was evicted")
-        return gone.format(task=task) + _in_brackets(more)
+    more: Clause = task_exit.detail_message or task_exit.detail
+    match task_exit.cause:
+        case Cause.OOM:
+            limit = memory_limit(failure, spec)
+            beside = _in_brackets(_memory_used(task_exit))
+            if limit is None:
+                return Message("MachineOutOfMemory", {"task": task, "more": beside})
+            return Message("OutOfMemory", {"task": task, "limit": limit, "more": beside})
+        case Cause.KILLED:
+            detail = task_exit.detail
+            by = _signal_name(task_exit.signal) if task_exit.signal else _signal_in_detail(detail)
+            beside = _in_brackets(more, by)
+            return Message("Killed", {"task": task, "signal": by, "more": beside})
+        case Cause.NOT_STARTED:
+            return Message(
+                "NotStarted", {"task": task, "why": more or words or Message("NoReason")}
+            )
+        case Cause.EVICTED | Cause.LOST:
+            code = "Lost" if task_exit.cause is Cause.LOST else "Evicted"
+            return Message(code, {"task": task, "more": _in_brackets(more)})
     if task_exit.signal:
         by = _signal_name(task_exit.signal)
-        return _("{task} crashed ({by})").format(task=task, by=by) + _in_brackets(more, by) + said
+        beside = _in_brackets(more, by)
+        return Message(
+            "Crashed", {"task": task, "signal": by, "more": beside, "said": _saying(words)}
+        )
     if task_exit.exit_code == 0:
-        return _("{task} exited with exit code 0").format(task=task) + said
-    return (
-        _("{task} failed with exit code {code}").format(task=task, code=task_exit.exit_code) + said
-    )
+        return Message("ExitCodeZero", {"task": task, "said": _saying(words)})
+    if task_exit.exit_code is None:
+        return Message("Failed", {"task": task, "said": _saying(words)})
+    code_ended = task_exit.exit_code
+    return Message("ExitCode", {"task": task, "code": code_ended, "said": _saying(words)})
+
+
+def exit_message(failure: TaskFailure, spec: Spec) -> str:
+    """`task_ended` in the language of the moment."""
+    return text(task_ended(failure, spec))
+
+
+_LIMIT = re.compile(rf"limit ({MEMORY_PATTERN[1:-1]})(?:$|, )")
 
 
 def memory_limit(failure: TaskFailure, spec: Spec) -> str | None:
     """What was asked for, else what a detail tells that it got (`limit 1Gi, …`)."""
-    given = re.match(rf"limit ({MEMORY_PATTERN[1:-1]})(?=$|,)", failure.exit.detail)
+    given = _LIMIT.match(failure.exit.detail)
     asked = spec.replicas.of(parse_task(failure.task)[0]).resources.memory
     return asked or (given and given.group(1))
+
+
+def _memory_used(task_exit: TaskExit) -> Clause:
+    """What a detail says beside the limit."""
+    given = _LIMIT.match(task_exit.detail)
+    rest = task_exit.detail[given.end() :] if given else task_exit.detail
+    used = re.fullmatch(r"used (\S+)", rest)
+    return Message("MemoryUsed", {"used": used.group(1)}) if used else rest
+
+
+def out_of_memory_detail(limit: str, used: str) -> str:
+    """The detail of the end of a task that used more than its limit, as `memory_limit` reads it."""
+    return f"limit {limit}, used {used}" if used else f"limit {limit}"
 
 
 def failed_alike(failure: TaskFailure, other: TaskFailure) -> bool:
@@ -163,86 +340,63 @@ def failed_alike(failure: TaskFailure, other: TaskFailure) -> bool:
 
 # ---- why a run is where it is ----
 
-
-def shorten(names: Sequence[str], most: int = 5) -> str:
-    """`worker-0, worker-1 and 7 more`."""
-    if len(names) <= most:
-        return ", ".join(names)
-    return _("{names} and {count} more").format(
-        names=", ".join(names[:most]), count=len(names) - most
-    )
-
-
-def _times(number: int) -> str:
-    return ngettext("{count} time", "{count} times", number).format(count=number)
-
-
-def _sentences(parts: Sequence[str]) -> str:
-    """Parts without their full stops as sentences, one after the other."""
-    return _(". ").join(parts) + _(".")
+Sentences = tuple[Message, ...]
 
 
 def failed(
     reason: Reason, culprit: TaskFailure, others: Sequence[TaskFailure], spec: Spec, name: str
-) -> str:
+) -> Sentences:
     """Why the run failed, and what to do."""
-    parts = [exit_message(culprit, spec)]
+    parts = [task_ended(culprit, spec)]
     if reason is Reason.PS_EXITED:
-        parts.append(
-            _("The workers cannot go on without it: a parameter server must call server.join()")
-        )
+        parts.append(Message("ServerLeftWorkers"))
     if reason is Reason.DISRUPTED:
-        parts.append(
-            _("It had been restarted {times} already; raise that with --heals").format(
-                times=_times(spec.lifecycle.heals)
-            )
-        )
+        parts.append(Message("RestartsUsedUp", {"times": _times(spec.lifecycle.heals)}))
     if reason is Reason.OOM_KILLED:
         parts.append(_raise_memory(culprit, spec, name))
     elif advice := error_hint(culprit.exit):
         parts.append(advice)
     same = sorted(f.task for f in others if failed_alike(culprit, f))
     if same:
-        parts.append(_("{tasks} failed in the same way").format(tasks=shorten(same)))
+        parts.append(Message("FailedAlike", {"tasks": some(same)}))
     if followers := sorted({f.task for f in others}.difference(same)):
-        ended = ngettext("{tasks} ended after it", "{tasks} ended after it, too", len(followers))
-        parts.append(ended.format(tasks=shorten(followers)))
-    parts.append(
-        _("Its output: `tfcluster logs {name} {task}`").format(name=name, task=culprit.task)
-    )
-    return _sentences(parts)
+        values = {"tasks": some(followers), "count": len(followers)}
+        parts.append(Message("EndedAfterIt", values))
+    parts.append(Message("SeeLogs", {"name": name, "task": culprit.task}))
+    return tuple(parts)
 
 
-def _raise_memory(culprit: TaskFailure, spec: Spec, name: str) -> str:
+def _raise_memory(culprit: TaskFailure, spec: Spec, name: str) -> Message:
     if (limit := memory_limit(culprit, spec)) is None:
-        return _("Use fewer tasks or smaller batches, or set a limit for each task")
+        return Message("FewerTasks")
     task_type = parse_task(culprit.task)[0].value
     option = f"--{task_type}-memory {format_bytes(2 * parse_memory(limit))}"
-    text = _("Raise the limit with `tfcluster rerun {name} {option}`")
-    return text.format(name=name, option=option)
+    return Message("RaiseMemory", {"name": name, "option": option})
 
 
 def healing(
     failure: TaskFailure, together: bool, heals: int, checkpoint: str | None, spec: Spec
-) -> str:
+) -> Sentences:
     """What was disrupted and what is done about it."""
-    what = _("All workers restart together") if together else _("It is restarted")
     if spec.mode.value == "in-graph":
-        after = (
-            _("its variables are gone: initialise or restore them in the notebook")
-            if failure.task.startswith("ps-")
-            else _("the client goes on, or opens a new session")
-        )
+        lost_variables = failure.task.startswith("ps-")
+        after = Message("RestoreVariables" if lost_variables else "ClientGoesOn")
     elif not (together or _carries_training(failure.task, spec)):
-        after = _("the others go on meanwhile")
+        after = Message("OthersGoOn")
     elif checkpoint is None:
-        after = _("no checkpoint was found, so what was not saved starts again")
+        after = Message("NothingSaved")
     else:
-        after = _("training resumes from {place}").format(place=_place_of(checkpoint))
-    times = _times(spec.lifecycle.heals)
-    done = _("{what} ({number} of {times}); {after}")
-    done = done.format(what=what, number=heals, times=times, after=after)
-    return _sentences([exit_message(failure, spec), done])
+        after = Message("ResumesFrom", {"place": _place_of(checkpoint)})
+    done = Message(
+        "Healing",
+        {
+            "what": Message("RestartTogether" if together else "RestartAlone"),
+            "number": heals,
+            "times": _times(spec.lifecycle.heals),
+            "after": after,
+        },
+    )
+    return task_ended(failure, spec), done
 
 
 def _carries_training(task: str, spec: Spec) -> bool:
@@ -251,186 +405,140 @@ def _carries_training(task: str, spec: Spec) -> bool:
     return task.startswith("ps-") or task == leader
 
 
-def _place_of(checkpoint: str) -> str:
+def _place_of(checkpoint: str) -> Message:
     """TensorFlow 1 ends a checkpoint's name with the step; TensorFlow 2 may only count them."""
     if not checkpoint:
-        return _("its newest checkpoint, if it saves any")
+        return Message("NewestCheckpoint")
     if step := re.fullmatch(r"model\.ckpt-(\d+)", checkpoint):
-        return _("the checkpoint at step {step}").format(step=step.group(1))
-    return _("its checkpoint {checkpoint}").format(checkpoint=checkpoint)
+        return Message("CheckpointAtStep", {"step": step.group(1)})
+    return Message("CheckpointNamed", {"checkpoint": checkpoint})
 
 
-def collateral(task: str, checkpoint: str | None) -> str:
+def collateral(task: str, checkpoint: str | None) -> Message:
     """Why the workers restart together after a disruption elsewhere."""
-    where = _("the beginning") if checkpoint is None else _place_of(checkpoint)
-    text = _("{task} ended after the disruption, so the workers restart together from {where}.")
-    return text.format(task=task, where=where)
+    where = Message("TheBeginning") if checkpoint is None else _place_of(checkpoint)
+    return Message("RestartAfterDisruption", {"task": task, "where": where})
 
 
-def investigating(failure: TaskFailure, seconds: float, spec: Spec) -> str:
+def investigating(failure: TaskFailure, seconds: float, spec: Spec) -> Message:
     """A failure whose cause is not settled yet."""
-    return _("{ended}; looking up to {time} whether another task was the cause.").format(
-        ended=exit_message(failure, spec), time=format_duration(seconds)
-    )
+    return Message("Investigating", {"ended": task_ended(failure, spec), "time": seconds})
 
 
-def backing_off(failure: TaskFailure, seconds: float, number: int, spec: Spec) -> str:
+def backing_off(failure: TaskFailure, seconds: float, number: int, spec: Spec) -> Sentences:
     """A failure that will be retried."""
-    retry = _("Retry {number} of {most} in {time}").format(
-        number=number, most=spec.lifecycle.restarts, time=format_duration(seconds)
-    )
-    return _sentences([exit_message(failure, spec), retry])
+    most = spec.lifecycle.restarts
+    retry = Message("BackingOff", {"number": number, "most": most, "time": seconds})
+    return task_ended(failure, spec), retry
 
 
-def queued(waiting_for: str) -> str:
+def queued(waiting_for: Message | None) -> Message:
     """Why it is not started yet."""
-    return _("Waiting for {what}.").format(what=waiting_for or _("room"))
+    return Message("Queued", {"what": waiting_for or Message("Room")})
 
 
-def admitted(total: int) -> str:
+def admitted(total: int) -> Message:
     """It has room, and its tasks are made."""
-    return _("Starting {count} tasks.").format(count=total)
+    return Message("Starting", {"count": total})
 
 
-def starting(missing: Sequence[str], total: int) -> str:
+def starting(missing: Sequence[str], total: int) -> Message:
     """Who is still missing."""
     if not missing:
-        return _("All {count} tasks are up.").format(count=total)
-    return _("Waiting for {tasks} to start ({ready} of {total} ready).").format(
-        tasks=shorten(missing), ready=total - len(missing), total=total
-    )
+        return Message("AllTasksUp", {"count": total})
+    ready = total - len(missing)
+    return Message("WaitingForTasks", {"tasks": some(missing), "ready": ready, "total": total})
 
 
-def running(spec: Spec, unfinished: Sequence[str], finished: Sequence[str], name: str) -> str:
+def running(spec: Spec, unfinished: Sequence[str], finished: Sequence[str], name: str) -> Message:
     """What is going on."""
-    if spec.mode.value == "in-graph":
-        return _(
-            "All {count} servers accept connections; "
-            "`%tfcluster connect {name}` in a notebook uses them."
-        ).format(count=len(unfinished), name=name)
     count = len(unfinished)
-    text = ngettext("{count} task is running", "{count} tasks are running", count)
-    parts = [text.format(count=count)]
+    if spec.mode.value == "in-graph":
+        return Message("ServersRunning", {"count": count, "name": name})
+    parts = [Message("TasksRunning", {"count": count})]
     if finished:
-        parts.append(_("{tasks} finished").format(tasks=shorten(finished)))
-    return _("; ").join(parts) + _(".")
+        parts.append(Message("TasksFinished", {"tasks": some(finished)}))
+    return clauses(parts)
 
 
 def start_timeout(
-    missing: Sequence[str], spec: Spec, name: str, because: Sequence[str] = ()
-) -> str:
+    missing: Sequence[str], spec: Spec, name: str, because: Sequence[Message] = ()
+) -> Message:
     """Who never came up; `because` are sentences that say why, where that is known."""
-    advice = "; ".join(each.rstrip(".") for each in because) or (
-        _("its TensorFlow server did not open its port")
-        if spec.mode.value == "in-graph" or (spec.program and spec.program.serves)
-        else _("its program was not started")
-    )
-    return _(
-        "{tasks} did not come up within {time}: {why}. "
-        "Its output: `tfcluster logs {name} {task}`. "
-        "If it only needs longer: --start-timeout 30m."
-    ).format(
-        tasks=shorten(missing),
-        time=format_duration(spec.lifecycle.start_timeout),
-        why=advice,
-        name=name,
-        task=missing[0] if missing else "",
+    serves = spec.mode.value == "in-graph" or (spec.program and spec.program.serves)
+    unknown = Message("PortNotOpened" if serves else "ProgramNotStarted")
+    return Message(
+        "StartTimeout",
+        {
+            "tasks": some(missing),
+            "time": spec.lifecycle.start_timeout,
+            "why": clauses(because or [unknown]),
+            "name": name,
+            "task": missing[0] if missing else "",
+        },
     )
 
 
-def queue_timeout(waiting_for: str, limit: float) -> str:
+def queue_timeout(waiting_for: Message | None, limit: float) -> Message:
     """It never got room."""
-    return _(
-        "No room within {time}: it waited for {what}. Ask for less, or raise --queue-timeout."
-    ).format(time=format_duration(limit), what=waiting_for or _("room"))
+    return Message("QueueTimeout", {"time": limit, "what": waiting_for or Message("Room")})
 
 
-def max_duration(limit: float, unfinished: Sequence[str]) -> str:
+def max_duration(limit: float, unfinished: Sequence[str]) -> Message:
     """It ran out of its time."""
-    return _(
-        "Not finished after {time} (--max-duration): {tasks} still ran. "
-        "Raise the limit, or look with `tfcluster logs` whether it hung."
-    ).format(time=format_duration(limit), tasks=shorten(unfinished))
+    return Message("MaxDuration", {"time": limit, "tasks": some(unfinished)})
 
 
-def idle_timeout(limit: float, since: float) -> str:
+def idle_timeout(limit: float, since: float) -> Message:
     """Nobody used the servers."""
-    return _(
-        "No notebook used it for {time} (--idle-timeout), since {since}; its tasks were stopped."
-    ).format(time=format_duration(limit), since=time.strftime("%H:%M", time.localtime(since)))
+    return Message("IdleTimeout", {"time": limit, "since": since})
 
 
-def stopping(reason: str, by: str, left: Sequence[str], may_come: bool) -> str:
+def stopping(reason: str, by: str, left: Sequence[str], may_come: bool) -> Message:
     """A stop under way."""
-    parts = [_("A stop was requested by {whom}").format(whom=_requester(reason, by))]
+    parts = [Message("StopRequested", _requester(reason, by))]
     if left:
-        parts.append(_("waiting for {tasks} to end").format(tasks=shorten(left)))
+        parts.append(Message("TasksToEnd", {"tasks": some(left)}))
     elif may_come:
-        parts.append(_("calling back the tasks that may still come"))
-    return _("; ").join(parts) + _(".")
+        parts.append(Message("TasksCalledBack"))
+    return clauses(parts)
 
 
-def stopped(reason: str, by: str) -> str:
+def stopped(reason: str, by: str) -> Message:
     """A stop that was carried out."""
-    return _("Ended by {whom}.").format(whom=_requester(reason, by))
+    return Message("StoppedBy", _requester(reason, by))
 
 
-def _requester(reason: str, by: str) -> str:
-    return (by or _("its owner")) + (f": {reason}" if reason else "")
+def _requester(reason: str, by: str) -> dict[str, Any]:
+    return {"whom": by or Message("Owner"), "said": _saying(reason)}
 
 
-def succeeded(finished: Sequence[str], reclaim_after: float, holding: Sequence[str]) -> str:
+def succeeded(finished: Sequence[str], reclaim_after: float, holding: Sequence[str]) -> Message:
     """It worked."""
-    parts = [_("{tasks} finished successfully").format(tasks=shorten(finished))]
+    parts = [Message("Succeeded", {"tasks": some(finished)})]
     if holding:
-        later = _("{tasks} will be reclaimed {time} later")
-        parts.append(later.format(tasks=shorten(holding), time=format_duration(reclaim_after)))
-    return _("; ").join(parts) + _(".")
+        parts.append(Message("ReclaimLater", {"tasks": some(holding), "time": reclaim_after}))
+    return clauses(parts)
 
 
-def reclaimed(tasks: Sequence[str]) -> str:
+def reclaimed(tasks: Sequence[str]) -> Message:
     """Parameter servers whose work is done."""
-    return _("Reclaimed {tasks}.").format(tasks=shorten(tasks))
+    return Message("Reclaimed", {"tasks": some(tasks)})
 
 
-def log_copy_failed(why: str) -> str:
+def log_copy_failed(why: str) -> Message:
     """A log volume that is full or gone while tasks run."""
-    return _(
-        "The log volume takes no copies of what tasks print ({why}): training goes on, and the "
-        "copies do when there is room. Make room by `tfcluster delete NAME --with-logs`"
-    ).format(why=why)
+    return Message("LogCopyFailed", {"why": why})
 
 
-def never_started() -> str:
-    """Of a task of a run that is over, which nobody ever started."""
-    return _("it was never started")
-
-
-def record_damaged(path: str, why: str, name: str, *, ended: bool) -> str:
+def record_damaged(path: str, why: str, name: str, *, ended: bool) -> Message:
     """Describe a run whose record cannot be read."""
-    text = (
-        _(
-            "Its record {path} cannot be read: {why}. Nothing of it runs any more; remove it with "
-            "`tfcluster delete {name}`"
-        )
-        if ended
-        else _(
-            "Its record {path} cannot be read: {why}. While it runs it writes the record again; "
-            "end it with `tfcluster stop {name}`, remove it with `tfcluster delete {name}`"
-        )
-    )
-    return text.format(path=path, why=why, name=name)
-
-
-def status_damaged(path: str) -> str:
-    """Describe a run that has a supervisor but whose status cannot be read."""
-    return _("Its status {path} cannot be read; it is written again as long as it runs.").format(
-        path=path
-    )
+    code = "RecordDamaged" if ended else "RecordDamagedRunning"
+    return Message(code, {"path": path, "why": why, "name": name})
 
 
 def full_disk(mount: str) -> str:
-    """Say that the disk of a run's records is full."""
+    """Say that the disk of a run's records is full: a warning of whoever reads the record."""
     return _(
         "No space left on the disk mounted at {mount}: what tasks print and checkpoints may be "
         "lost. Free some space there, such as with `tfcluster delete NAME --with-logs`"

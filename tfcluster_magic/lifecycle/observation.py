@@ -4,7 +4,7 @@ values, JSON both ways for replays.
 
 from __future__ import annotations
 
-from ..spec import Model, Status, TaskExit, TaskState
+from ..spec import Message, Model, Status, TaskExit, TaskState
 
 
 class ObservedTask(Model, frozen=True):
@@ -40,8 +40,8 @@ class WaitingReason(Model, frozen=True):
     """
 
     tasks: tuple[str, ...]
-    text: str
-    sentence: str
+    text: Message
+    sentence: Message
     reason: str = ""
     rank: int = 1
 
@@ -61,7 +61,7 @@ class Observation(Model, frozen=True):
     tasks: dict[str, ObservedTask] = {}
     admitted: bool = True
     submitted: bool = False
-    waiting_for: str = ""
+    waiting_for: Message | None = None
     why: tuple[WaitingReason, ...] = ()
     nodes_not_ready: bool = False
     checkpoint: str | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..spec import Phase, Reason
+from ..spec import Message, Phase, Reason
 from . import messages, root_cause
 from .failures import fail_run, handle_failures, record_failures
 from .reclaim import release_tasks, to_reclaim
@@ -52,7 +52,7 @@ def advance_active(turn: Turn) -> None:
     if turn.spec.stop is not None:
         _stop_requested(turn)
         return
-    turn.say(*_current_message(turn))
+    _say_current(turn)
     record_failures(turn)
     handle_failures(turn)
     if turn.phase.is_final or _over_time_limit(turn):
@@ -66,26 +66,28 @@ def advance_active(turn: Turn) -> None:
         turn.set(phase=Phase.RUNNING, running_at=turn.now)
         turn.event(Reason.RUNNING, messages.starting((), len(turn.all_tasks)))
         if turn.get("reason") is Reason.STARTING:
-            turn.say(*_current_message(turn))
+            _say_current(turn)
 
 
-def _current_message(turn: Turn) -> tuple[Reason, str]:
-    """What to say while nothing is wrong; a failure under way keeps its own sentence."""
+def _say_current(turn: Turn) -> None:
+    """Say how it is while nothing is wrong; a failure under way keeps its own sentence."""
     if turn.get("window_opened_at") is not None or turn.get("retry_at") is not None:
-        return turn.get("reason"), turn.get("message")
+        return
     missing = [t for t in turn.all_tasks if not turn.is_up(t)]
     if turn.phase is Phase.STARTING or missing:  # in a run that is up: those that start again
         reason = Reason.STARTING if turn.phase is Phase.STARTING else Reason.RUNNING
-        return reason, _with_waiting_reasons(turn, messages.starting(missing, len(turn.all_tasks)))
+        told = messages.starting(missing, len(turn.all_tasks))
+        turn.say(reason, told, *_waiting_reasons(turn))
+        return
     finished = [t for t in turn.all_tasks if turn.succeeded(t)]
     unfinished = [t for t in turn.all_tasks if not turn.succeeded(t)]
-    message = messages.running(turn.spec, unfinished, finished, turn.name)
-    return Reason.RUNNING, _with_waiting_reasons(turn, message)
+    told = messages.running(turn.spec, unfinished, finished, turn.name)
+    turn.say(Reason.RUNNING, told, *_waiting_reasons(turn))
 
 
-def _with_waiting_reasons(turn: Turn, message: str) -> str:
-    """What the world says of tasks that are not up, after what is missing."""
-    return " ".join([message, *(why.sentence for why in turn.seen.why[:MOST_REASONS])])
+def _waiting_reasons(turn: Turn) -> list[Message]:
+    """What the world says of tasks that are not up."""
+    return [why.sentence for why in turn.seen.why[:MOST_REASONS]]
 
 
 def _all_succeeded(turn: Turn) -> bool:
@@ -123,7 +125,7 @@ def _over_time_limit(turn: Turn) -> bool:
         if missing and turn.now >= started + limits.start_timeout:
             # A failure that was healed since is not the cause.
             turn.set(culprit=missing[0], window_opened_at=None, failures=())
-            because = [why.sentence for why in turn.seen.why[:MOST_REASONS]]
+            because = _waiting_reasons(turn)
             message = messages.start_timeout(missing, turn.spec, turn.name, because)
             turn.finish(Phase.FAILED, Reason.START_TIMEOUT, message)
             return True
@@ -168,7 +170,7 @@ def _stop_requested(turn: Turn) -> None:
     _enter_stopping(turn, Reason.STOP_REQUESTED, message)
 
 
-def _enter_stopping(turn: Turn, reason: Reason, message: str) -> None:
+def _enter_stopping(turn: Turn, reason: Reason, message: Message) -> None:
     turn.set(
         phase=Phase.STOPPING, stop_at=turn.now, retry_at=None, window_opened_at=None, failures=()
     )
@@ -183,10 +185,12 @@ def advance_stopping(turn: Turn) -> None:
     turn.stop += left
     stop = turn.spec.stop
     if turn.get("reason") is Reason.STOP_REQUESTED and stop is not None:
-        turn.set(message=messages.stopping(stop.reason, stop.by, left, turn.seen.may_come))
+        turn.say(
+            turn.get("reason"), messages.stopping(stop.reason, stop.by, left, turn.seen.may_come)
+        )
     if not left and not turn.seen.may_come:
         turn.set(phase=Phase.STOPPED, finished_at=turn.now)
         if turn.get("reason") is Reason.STOP_REQUESTED and stop is not None:
-            turn.set(message=messages.stopped(stop.reason, stop.by))
-        turn.event(turn.get("reason"), "Stopped.")
+            turn.say(turn.get("reason"), messages.stopped(stop.reason, stop.by))
+        turn.event(turn.get("reason"), Message("Stopped"))
         release_tasks(turn)

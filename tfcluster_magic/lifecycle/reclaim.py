@@ -33,7 +33,7 @@ def release_tasks(turn: Turn) -> None:
     if not holding and not turn.seen.may_come:
         turn.set(released_at=turn.now)
         if turn.phase is Phase.SUCCEEDED:
-            turn.set(message=messages.succeeded(turn.required(), 0, ()))
+            turn.say(turn.get("reason"), messages.succeeded(turn.required(), 0, ()))
         _record_reclaimed(turn)
         turn.done = True
 

@@ -14,7 +14,7 @@ import msgspec
 from ..quota import ledger
 from ..spec import (
     Cause,
-    Event,
+    Message,
     Mode,
     Phase,
     Reason,
@@ -34,6 +34,8 @@ from . import messages, root_cause
 from .observation import Decision, Observation, ObservedTask, StartTask
 
 MOST_ATTENTION = 20
+NEVER_STARTED = Message("NeverStarted")
+"""What is said of a task of a run that is over, which nobody ever started."""
 _COUNT_FIELDS = {
     TaskState.PENDING: "",
     TaskState.STARTING: "starting",
@@ -82,7 +84,7 @@ def tasks_needing_attention(
     start any more.
     """
     others = _LAST_RANK if len(names) <= MOST_ATTENTION else None
-    texts = {task: why.text for why in reversed(seen.why) for task in why.tasks}
+    clauses = {task: why.text for why in reversed(seen.why) for task in why.tasks}
     ranked = []
     for position, name in enumerate(names):
         task = seen.tasks.get(name)
@@ -94,11 +96,14 @@ def tasks_needing_attention(
         )
         if rank is not None:
             exit_ = task.exit if task else None
-            untold = messages.never_started() if task is None and name in never else ""
+            clause = clauses.get(name)
+            if clause is None and task is None and name in never:
+                clause = NEVER_STARTED
             entry = TaskStatus(
                 name=name,
                 state=state,
-                message=texts.get(name, untold),
+                message=messages.english_clause(clause) if clause else "",
+                messages=(clause,) if clause else (),
                 restarts=restarts.get(name, 0),
                 exit=exit_,
             )
@@ -148,20 +153,20 @@ class Turn:
         """Write fields of the status."""
         self._draft.update(fields)
 
-    def say(self, reason: Reason, message: str) -> None:
+    def say(self, reason: Reason, *sentences: Message) -> None:
         """Set why the run is where it is."""
-        self.set(reason=reason, message=message)
+        self.set(reason=reason, messages=sentences, message=messages.english(sentences))
 
-    def event(self, reason: Reason, message: str) -> None:
+    def event(self, reason: Reason, *sentences: Message) -> None:
         """Add to the run's history."""
-        entry = Event(at=self.now, reason=reason.value, message=message)
+        entry = messages.event(self.now, reason, *sentences)
         self.set(events=(*self.get("events"), entry)[-MOST_EVENTS:])
 
-    def finish(self, phase: Phase, reason: Reason, message: str) -> None:
+    def finish(self, phase: Phase, reason: Reason, *sentences: Message) -> None:
         """Enter a final phase."""
         self.set(phase=phase, finished_at=self.now, retry_at=None)
-        self.say(reason, message)
-        self.event(reason, message)
+        self.say(reason, *sentences)
+        self.event(reason, *sentences)
 
     def wake(self, at: float) -> None:
         """Ask for another turn at `at` at the latest."""
@@ -247,7 +252,7 @@ class Turn:
         """Tasks of a run that is over which nobody had started when it ended."""
         known = self.before.attention if self.phase.is_final else ()
         if self.before.phase.is_final:  # what is gone since then looks the same
-            return frozenset(t.name for t in known if t.message == messages.never_started())
+            return frozenset(t.name for t in known if t.messages == (NEVER_STARTED,))
         return frozenset(t.name for t in known if t.state is TaskState.PENDING and not t.restarts)
 
     def _counted(self) -> Observation:
@@ -271,9 +276,12 @@ class Turn:
         """Say once that a log volume took no copies: training goes on, and nobody would notice."""
         for seen in self.seen.tasks.values():
             why = seen.uncopied or (seen.exit.uncopied if seen.exit else "")
-            if why and (text := messages.log_copy_failed(why)) not in self.get("warnings"):
+            if not why:
+                continue
+            warning = messages.log_copy_failed(why)
+            if (text := messages.english_clause(warning)) not in self.get("warnings"):
                 self.set(warnings=(*self.get("warnings"), text))
-                self.event(self.get("reason"), text)
+                self.event(self.get("reason"), warning)
 
     def _usage(self) -> Usage | None:
         """What tasks have held until now."""

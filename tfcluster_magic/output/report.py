@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from ..backends.base import Options
 from ..i18n import _, ngettext
 from ..lifecycle import messages
-from ..lifecycle.messages import exit_message
+from ..lifecycle.messages import exit_message, shown
 from ..quota import ledger
 from ..spec import Mode, Phase, Reclaimed, TaskFailure, TaskState, TaskStatus, TaskType, TFCluster
 from ..spec.names import parse_task, task_name
@@ -51,7 +51,7 @@ def _label(key: str, columns: int = 0) -> str:
 def headline(cluster: TFCluster, paint: Paint = PLAIN) -> str:
     """The run, its phase and the one sentence."""
     phase = paint.state(cluster.status.phase)
-    message = one_line(cluster.status.message)
+    message = one_line(shown(cluster.status))
     text = f"{paint(cluster.metadata.name, 'bold')} {phase}"
     return f"{text}: {message}" if message else text
 
@@ -113,7 +113,7 @@ def status(
         blocks.append("\n".join(facts))
     if state.events:
         lines = [
-            f"  {clock(e.at, now, seconds=True)}  {one_line(e.reason):<14}  {one_line(e.message)}"
+            f"  {clock(e.at, now, seconds=True)}  {one_line(e.reason):<14}  {one_line(shown(e))}"
             for e in state.events[-MOST_EVENTS:]
         ]
         blocks.append("\n".join([paint(_("events"), "bold"), *lines]))
@@ -178,7 +178,7 @@ def _rank(name: str) -> tuple[int, int]:
 
 
 def _told(task: TaskStatus, cluster: TFCluster) -> Row:
-    message = task.message
+    message = shown(task)
     if not message and task.exit is not None and task.state is TaskState.FAILED:
         failure = TaskFailure(task=task.name, attempt=1, exit=task.exit)
         message = exit_message(failure, cluster.spec).removeprefix(f"{task.name} ")
@@ -247,7 +247,7 @@ def listing(
             paint.state(c.status.phase),
             ready_count(c),
             age(now - c.metadata.created_at),
-            one_line(c.status.message),
+            one_line(shown(c.status)),
         )
         for c in clusters
     ]

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from ..errors import with_magic_commands
 from ..i18n import _
+from ..lifecycle.messages import shown
 from ..progress.run_progress import Progress, note_lines
 from ..spec import Phase, TFCluster
 from .report import launched, note_line, readiness, ready_count, replica_summary
@@ -91,7 +92,7 @@ def run_card(cluster: TFCluster, notes: tuple[str, ...] = (), now: float | None 
         f"<div><strong>{escape(cluster.metadata.name)}</strong>",
         f'<span style="{_readable_colour(colour)};font-weight:600">{state.phase.value}</span>',
         f'<span style="opacity:.7">{escape(replica_summary(cluster))} · {escape(how)}</span></div>',
-        f"<div>{escape(with_magic_commands(state.message))}</div>",
+        f"<div>{escape(with_magic_commands(shown(state)))}</div>",
     ]
     told = [*note_line(cluster), *notes]
     lines += [f"<div>{escape(text)}</div>" for text in told]

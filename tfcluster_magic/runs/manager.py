@@ -35,6 +35,7 @@ from ..errors import (
 )
 from ..i18n import _
 from ..launch import LaunchRequest
+from ..lifecycle.messages import shown
 from ..quota import ledger
 from ..spec import NOTE_LENGTH, Mode, Phase, Stop, TFCluster
 from ..spec.quantities import format_duration
@@ -103,7 +104,7 @@ def wait_for_run(
             name=name,
             phase=cluster.status.phase.value,
             time=format_duration(timeout or 0),
-            message=backend.outage() or cluster.status.message,
+            message=backend.outage() or shown(cluster.status),
         )
     )
 
@@ -140,7 +141,7 @@ def _is_reached(cluster: TFCluster, until: Until) -> bool:
         return True
     how = _("{name} failed") if state.phase is Phase.FAILED else _("{name} was stopped")
     what = how.format(name=cluster.metadata.name)
-    raise ClusterFailed(_("{what}: {problem}").format(what=what, problem=state.message))
+    raise ClusterFailed(_("{what}: {problem}").format(what=what, problem=shown(state)))
 
 
 # -- the manager -----------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ import msgspec
 
 from ..errors import Conflict
 from ..kube.objects import templates
+from ..lifecycle.messages import shown
 from ..spec import Mode, TaskType, TFCluster
 from ..spec.names import parse_ref, task_name
 from ..spec.task_file import guard_path
@@ -126,7 +127,7 @@ def _command(
     if spec.mode is Mode.IN_GRAPH:
         return [place.interpreter, str(RUNTIME), "tf_server", "--server", spec.server.value]
     if spec.program is None:  # the record is damaged
-        raise Conflict(cluster.status.message)
+        raise Conflict(shown(cluster.status))
     script = os.path.join(place.program_dir, spec.program.entrypoint)
     flags = tf_config.flags(
         spec.passed_flags,

@@ -40,6 +40,7 @@ from .spec import (
 from .status import (
     Cause,
     Event,
+    Message,
     Phase,
     Reason,
     Reclaimed,
@@ -63,6 +64,7 @@ __all__ = [
     "DataClaim",
     "Event",
     "Lifecycle",
+    "Message",
     "Metadata",
     "Mode",
     "Model",

@@ -5,11 +5,14 @@ supervisor, or the operator.
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from msgspec import Meta
 
 from .spec import Model
+
+_BY_CODE = "the sentences of `message` by their codes, to be shown in any language"
 
 
 class Phase(str, enum.Enum):
@@ -35,7 +38,7 @@ class Phase(str, enum.Enum):
 
 
 class Reason(str, enum.Enum):
-    """Why a run is where it is: the closed list, with its sentences in `lifecycle.messages`."""
+    """Why a run is where it is: the closed list. `Message`s say more."""
 
     QUEUED = "Queued"
     STARTING = "Starting"
@@ -83,6 +86,17 @@ class Cause(str, enum.Enum):
     NOT_STARTED = "NotStarted"
 
 
+class Message(Model, frozen=True):
+    """A sentence or a clause as the code of its text and the values that stand in it.
+
+    The texts of all codes are in `lifecycle.message_table`. A value is a name, a number, a message
+    that is part of this one, or a list of names or of messages.
+    """
+
+    code: str
+    params: Mapping[str, str | int | float | Sequence[str | Message] | Message] = {}
+
+
 class TaskExit(Model, frozen=True):
     """How one task ended: what the runtime's termination message says, on any backend."""
 
@@ -93,6 +107,7 @@ class TaskExit(Model, frozen=True):
     follows: Annotated[bool, Meta(description="its last lines say that it lost a peer")] = False
     last_lines: tuple[str, ...] = ()
     detail: str = ""
+    detail_message: Message | None = None
     uncopied: Annotated[str, Meta(description="why the copy of its output lacks lines")] = ""
 
 
@@ -112,6 +127,7 @@ class TaskStatus(Model, frozen=True):
     message: str = ""
     restarts: int = 0
     exit: TaskExit | None = None
+    messages: Annotated[tuple[Message, ...], Meta(description=_BY_CODE)] = ()
 
 
 class TypeCounts(Model, frozen=True):
@@ -131,6 +147,7 @@ class Event(Model, frozen=True):
     at: float
     reason: str
     message: str
+    messages: Annotated[tuple[Message, ...], Meta(description=_BY_CODE)] = ()
 
 
 class Reclaimed(Model, frozen=True):
@@ -171,7 +188,8 @@ class Status(Model, frozen=True):
 
     phase: Phase
     reason: Reason
-    message: str = ""
+    message: Annotated[str, Meta(description="why it is there, in English")] = ""
+    messages: Annotated[tuple[Message, ...], Meta(description=_BY_CODE)] = ()
     attempt: Annotated[int, Meta(description="group attempt; 1 is the first")] = 1
     queued_at: float | None = None
     started_at: float | None = None

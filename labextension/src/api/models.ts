@@ -25,7 +25,7 @@ export type SuccessPolicy = 'all' | 'chief';
  */
 export type Phase = 'Failed' | 'Queued' | 'Running' | 'Starting' | 'Stopped' | 'Stopping' | 'Succeeded';
 /**
- * Why a run is where it is: the closed list, with its sentences in `lifecycle.messages`.
+ * Why a run is where it is: the closed list. `Message`s say more.
  */
 export type Reason =
   | 'BackingOff'
@@ -346,7 +346,14 @@ export interface Stop {
 export interface Status {
   phase: Phase;
   reason: Reason;
+  /**
+   * why it is there, in English
+   */
   message?: string;
+  /**
+   * the sentences of `message` by their codes, to be shown in any language
+   */
+  messages?: Message[];
   /**
    * group attempt; 1 is the first
    */
@@ -400,6 +407,18 @@ export interface Status {
   warnings?: string[];
 }
 /**
+ * A sentence or a clause as the code of its text and the values that stand in it.
+ *
+ *     The texts of all codes are in `lifecycle.message_table`. A value is a name, a number, a message
+ *     that is part of this one, or a list of names or of messages.
+ */
+export interface Message {
+  code: string;
+  params?: {
+    [k: string]: string | number | (string | Message)[] | Message;
+  };
+}
+/**
  * One entry of the failure ledger.
  */
 export interface TaskFailure {
@@ -421,6 +440,7 @@ export interface TaskExit {
   follows?: boolean;
   lastLines?: string[];
   detail?: string;
+  detailMessage?: Message | null;
   /**
    * why the copy of its output lacks lines
    */
@@ -446,6 +466,10 @@ export interface TaskStatus {
   message?: string;
   restarts?: number;
   exit?: TaskExit | null;
+  /**
+   * the sentences of `message` by their codes, to be shown in any language
+   */
+  messages?: Message[];
 }
 /**
  * Something that happened to the run, worth telling.
@@ -454,6 +478,10 @@ export interface Event {
   at: number;
   reason: string;
   message: string;
+  /**
+   * the sentences of `message` by their codes, to be shown in any language
+   */
+  messages?: Message[];
 }
 /**
  * What was given back, and when.

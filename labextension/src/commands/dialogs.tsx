@@ -7,6 +7,7 @@
 import { Dialog, ReactWidget } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
+import { shown } from '../run/messages';
 import { isActive, isSame, nameOf, type IClusters } from '../api/clusters';
 import type { IRun } from '../api/types';
 import { Sentence } from '../run/parts';
@@ -106,7 +107,7 @@ function endedWords(run: IRun, trans: TranslationBundle): React.ReactNode {
   return (
     <>
       {trans.__('It has ended meanwhile: there is nothing to stop.')}{' '}
-      <Sentence text={run.cluster.status.message ?? ''} />
+      <Sentence text={shown(run.cluster.status, trans)} />
     </>
   );
 }

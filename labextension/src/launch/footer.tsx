@@ -3,6 +3,7 @@
  */
 import type { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
+import { shown } from '../run/messages';
 import { isActive, nameOf, isSame } from '../api/runs';
 import type { IRun } from '../api/types';
 import { PhaseBadge, Sentence } from '../run/parts';
@@ -108,7 +109,8 @@ function Launched({
   if (!run || !isSame(run, launched)) {
     return null;
   }
-  const { phase, message } = run.cluster.status;
+  const { phase } = run.cluster.status;
+  const message = shown(run.cluster.status, trans);
   return (
     <div role="status" className="tfc-Launched" data-phase={phase}>
       <strong>{trans.__('%1 was launched.', nameOf(run))}</strong>

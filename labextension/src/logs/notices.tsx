@@ -3,6 +3,7 @@
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
+import { shown } from '../run/messages';
 import { isActive } from '../api/runs';
 import { PhaseBadge, Sentence } from '../run/parts';
 import { clock, duration } from '../run/quantities';
@@ -134,7 +135,8 @@ export function Outcome({
   if (!run) {
     return null;
   }
-  const { phase, message, startedAt, finishedAt } = run.cluster.status;
+  const { phase, startedAt, finishedAt } = run.cluster.status;
+  const message = shown(run.cluster.status, trans);
   const took =
     startedAt != null && finishedAt != null
       ? trans.__('took %1', duration(finishedAt - startedAt))

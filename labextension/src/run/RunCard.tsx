@@ -8,6 +8,7 @@ import type { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
 import { isActive, nameOf } from '../api/runs';
 import type { IRun } from '../api/types';
+import { shown } from './messages';
 import { RunActions } from './RunActions';
 import { RunFacts } from './RunFacts';
 import { Age, PhaseBadge, RunProgress, Sentence } from './parts';
@@ -28,6 +29,7 @@ export const RunCard = React.memo(
   ({ run, trans, commands, asOf = null }: IRunCardProps): React.JSX.Element => {
     const name = nameOf(run);
     const { status } = run.cluster;
+    const message = shown(status, trans);
     return (
       <article
         className="tfc-RunCard"
@@ -45,9 +47,9 @@ export const RunCard = React.memo(
             <AsOf at={asOf} trans={trans} />
           )}
         </header>
-        {status.message && (
+        {message && (
           <p className="tfc-RunCard-message">
-            <Sentence text={status.message} />
+            <Sentence text={message} />
           </p>
         )}
         {run.progress && (

@@ -6,6 +6,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 import type { TaskStatus } from '../api/models';
 import type { IRun } from '../api/types';
+import { shown } from './messages';
 import { Sentence, Times } from './parts';
 import { phaseWord, programWords, reclaimedWords, shape } from './words';
 
@@ -98,7 +99,7 @@ function Tasks({
           {task.message && (
             <>
               {': '}
-              <Sentence text={task.message} />
+              <Sentence text={shown(task, trans)} />
             </>
           )}
         </li>

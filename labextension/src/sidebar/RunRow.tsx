@@ -6,6 +6,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
+import { shown } from '../run/messages';
 import { isActive, nameOf } from '../api/runs';
 import type { IRun } from '../api/types';
 import { openRunMenu } from '../run/actions';
@@ -53,7 +54,8 @@ export const RunRow = React.memo(
   }: IRunRowProps): React.JSX.Element => {
     const [hovered, setHovered] = React.useState(false);
     const name = nameOf(run);
-    const { phase, reason, message, attention } = run.cluster.status;
+    const { phase, reason, attention } = run.cluster.status;
+    const message = shown(run.cluster.status, trans);
     const isPlain =
       PLAIN_REASONS.has(reason) && !attention?.some(task => task.message);
     const tells = Boolean(message) && (expanded || !isPlain);
@@ -114,7 +116,7 @@ export const RunRow = React.memo(
           </div>
           {tells && (
             <div className="tfc-RunRow-message" data-whole={expanded}>
-              <Sentence text={message ?? ''} />
+              <Sentence text={message} />
             </div>
           )}
           {run.progress && (

@@ -66,8 +66,8 @@ export function Sidebar({
   React.useEffect(() => drawn.current(), []);
   const body = React.useRef<HTMLDivElement>(null);
   const runs = React.useMemo(
-    () => filtered(state.runs, filter),
-    [state.runs, filter]
+    () => filtered(state.runs, filter, trans),
+    [state.runs, filter, trans]
   );
   const chosen = state.runs.map(nameOf).filter(name => selected.has(name));
   const onLaunch = commands.hasCommand(CommandIDs.launch)

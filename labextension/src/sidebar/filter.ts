@@ -1,6 +1,8 @@
 /**
  * Which runs the sidebar shows: by text, phase and mode. Pure.
  */
+import type { TranslationBundle } from '@jupyterlab/translation';
+import { shown } from '../run/messages';
 import { nameOf } from '../api/runs';
 import type { Mode, Phase } from '../api/models';
 import type { IRun } from '../api/types';
@@ -35,11 +37,12 @@ export const isFiltering = (filter: IFilter): boolean =>
 /** Those runs that fit: all words of the text are in the name, the program, the sentence or the note. */
 export function filtered(
   runs: ReadonlyArray<IRun>,
-  { text, phases, modes }: IFilter
+  { text, phases, modes }: IFilter,
+  trans: TranslationBundle
 ): ReadonlyArray<IRun> {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   return runs.filter(run => {
-    const { phase, message } = run.cluster.status;
+    const { phase } = run.cluster.status;
     const { note } = run.cluster.metadata;
     if (phases.size > 0 && !phases.has(phase)) {
       return false;
@@ -50,8 +53,9 @@ export function filtered(
     if (words.length === 0) {
       return true;
     }
+    const message = shown(run.cluster.status, trans);
     const where =
-      `${nameOf(run)} ${programWords(run)} ${phase} ${message ?? ''} ${note ?? ''}`.toLowerCase();
+      `${nameOf(run)} ${programWords(run)} ${phase} ${message} ${note ?? ''}`.toLowerCase();
     return words.every(word => where.includes(word));
   });
 }

@@ -6,6 +6,7 @@
 import { Notification } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
+import { shown } from '../run/messages';
 import { type IClusters, ITransition, nameOf } from '../api/clusters';
 import type { IRun } from '../api/types';
 import { duration } from '../run/quantities';
@@ -40,14 +41,14 @@ export function notifyEnds(context: INotifying): void {
 }
 
 /** The run's sentence; notifications are plain text, and its commands are for a cell. */
-const sentence = (run: IRun): string =>
-  (run.cluster.status.message ?? '')
+const sentence = (run: IRun, trans: TranslationBundle): string =>
+  shown(run.cluster.status, trans)
     .replace(/`tfcluster /g, '`%tfcluster ')
     .replace(/`/g, '');
 
 function tellFailed(run: IRun, context: INotifying): void {
   const { trans } = context;
-  const message = sentence(run);
+  const message = sentence(run, trans);
   Notification.error(trans.__('%1 failed. %2', nameOf(run), message), {
     autoClose: false,
     actions: actionsOn(run, context)
@@ -72,7 +73,7 @@ function tellSucceeded(run: IRun, { trans, ...context }: INotifying): void {
 
 function tellStopped({ run, asked }: ITransition, { trans }: INotifying): void {
   if (!asked) {
-    const message = sentence(run);
+    const message = sentence(run, trans);
     Notification.info(trans.__('%1 was stopped. %2', nameOf(run), message), {
       autoClose: SHORT
     });

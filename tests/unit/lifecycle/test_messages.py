@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-import pytest
+import ast
+import json
+import string
+from collections.abc import Iterator
+from typing import Any
 
+import msgspec
+import pytest
+from support.project import DATA, ROOT
+
+from tfcluster_magic.i18n import language
 from tfcluster_magic.lifecycle import messages
-from tfcluster_magic.lifecycle.messages import exit_message
-from tfcluster_magic.spec import Cause, Reason, Spec, TaskExit, TaskFailure
+from tfcluster_magic.lifecycle.message_table import TEXTS
+from tfcluster_magic.lifecycle.messages import english, exit_message
+from tfcluster_magic.spec import Cause, Event, Reason, Spec, TaskExit, TaskFailure
 
 
 def failure(*lines: str, cause: Cause = Cause.ERROR, **how: object) -> TaskFailure:
@@ -30,7 +40,7 @@ def failure(*lines: str, cause: Cause = Cause.ERROR, **how: object) -> TaskFailu
 )
 def test_known_errors_come_with_what_to_do(line: str, advice: str) -> None:
     """An error that many meet is explained in the record's message."""
-    message = messages.failed(Reason.PROGRAM_FAILED, failure(line), (), Spec(), "digits-2")
+    message = english(messages.failed(Reason.PROGRAM_FAILED, failure(line), (), Spec(), "digits-2"))
     assert advice in message
     assert message.endswith("Its output: `tfcluster logs digits-2 worker-0`.")
 
@@ -43,7 +53,9 @@ def test_a_syntax_error_comes_with_its_place() -> None:
         "         ^",
         "SyntaxError: '(' was never closed",
     )
-    message = messages.failed(Reason.PROGRAM_FAILED, failure(*told), (), Spec(), "digits-2")
+    message = english(
+        messages.failed(Reason.PROGRAM_FAILED, failure(*told), (), Spec(), "digits-2")
+    )
     assert "SyntaxError: '(' was never closed. It is in line 12 of main.py." in message
 
 
@@ -122,13 +134,91 @@ def test_a_restart_says_what_becomes_of_training(
 ) -> None:
     """Who reads of a restart knows whether training goes on or resumes, and from where."""
     lost = TaskFailure(task=task, attempt=1, exit=TaskExit(cause=Cause.LOST, finished_at=0))
-    message = messages.healing(lost, False, 1, checkpoint, Spec())
+    message = english(messages.healing(lost, False, 1, checkpoint, Spec()))
     assert message == f"{task} was lost. It is restarted (1 of 3 times); {words}"
 
 
 def test_a_checkpoint_that_nobody_could_look_for_is_not_denied() -> None:
     """Where the run's folder is out of sight, a restart is not said to begin without one."""
     lost = failure(cause=Cause.LOST)
-    unseen = messages.healing(lost, True, 1, "", Spec())
+    unseen = english(messages.healing(lost, True, 1, "", Spec()))
     assert "training resumes from its newest checkpoint, if it saves any" in unseen
-    assert "no checkpoint was found" in messages.healing(lost, True, 1, None, Spec())
+    denied = english(messages.healing(lost, True, 1, None, Spec()))
+    assert "no checkpoint was found" in denied
+
+
+SAMPLES: list[dict[str, Any]] = json.loads((DATA / "messages.json").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample["en"][:40])
+def test_codes_become_sentences_in_the_readers_language(sample: dict[str, Any]) -> None:
+    """A record's codes are told in English or Chinese; what this version does not know is told as
+    it is stored. The page does the same: labextension/test/messages.test.ts.
+    """
+    stored = {"at": 0, "reason": "", "message": "", **sample}
+    event = msgspec.convert(
+        {k: v for k, v in stored.items() if k in Event.__struct_fields__}, Event
+    )
+    for tag in ("en", "zh_CN"):
+        with language(tag):
+            assert messages.shown(event) == sample[tag]
+
+
+@pytest.mark.parametrize(
+    ("code", "params"),
+    [
+        ("IdleTimeout", {"time": 1e400, "since": 0}),
+        ("IdleTimeout", {"time": 1, "since": 1e300}),
+        ("TasksFinished", {"tasks": [{"code": "Room", "params": {}}] * 3}),
+        ("TasksRunning", {"count": "many"}),
+        ("Clauses", {"parts": 7}),
+    ],
+)
+def test_values_of_any_kind_are_told(code: str, params: dict[str, Any]) -> None:
+    """A record that somebody wrote by hand never fails a view."""
+    told = {
+        "at": 0,
+        "reason": "",
+        "message": "stored",
+        "messages": [{"code": code, "params": params}],
+    }
+    assert messages.shown(msgspec.convert(told, Event))
+
+
+def _messages_in_code() -> Iterator[tuple[str, str, set[str] | None]]:
+    """Each `Message("Code", {...})` of the package: where, its code, and its values if plain."""
+    for path in sorted((ROOT / "tfcluster_magic").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
+                continue
+            if node.func.id != "Message" or not isinstance(node.args[0], ast.Constant):
+                continue
+            given: set[str] | None = set()
+            if len(node.args) > 1:
+                values = node.args[1]
+                keys = values.keys if isinstance(values, ast.Dict) else None
+                given = (keys and {k.value for k in keys if isinstance(k, ast.Constant)}) or None
+            yield f"{path.name}:{node.lineno}", str(node.args[0].value), given
+
+
+def _places(code: str) -> set[str]:
+    """The values that a text needs."""
+    text = TEXTS[code]
+    forms = (text,) if isinstance(text, str) else text
+    names = {name for form in forms for _t, name, _f, _c in string.Formatter().parse(form) if name}
+    return names | ({"count"} if len(forms) > 1 else set())
+
+
+def test_every_message_has_a_text_and_its_values() -> None:
+    """No code is used that the table lacks, none lacks a value, and no text is unused."""
+    used = set()
+    for where, code, given in _messages_in_code():
+        assert code in TEXTS, where
+        used.add(code)
+        if given is not None:
+            assert given == _places(code), where
+    written = "".join(
+        path.read_text("utf-8") for path in sorted((ROOT / "tfcluster_magic").rglob("*.py"))
+    )
+    unused = {code for code in TEXTS.keys() - used if written.count(f'"{code}"') < 2}
+    assert unused == set()

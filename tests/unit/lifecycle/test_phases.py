@@ -7,7 +7,7 @@ import pytest
 from support.lifecycle_simulation import Story, spec_of
 
 from tfcluster_magic.lifecycle import WaitingReason
-from tfcluster_magic.spec import Cause, Lifecycle, Mode, Phase, Reason, Stop, SuccessPolicy
+from tfcluster_magic.spec import Cause, Lifecycle, Message, Mode, Phase, Reason, Stop, SuccessPolicy
 
 
 def test_a_cluster_whose_tasks_are_up_is_running() -> None:
@@ -76,17 +76,23 @@ def test_what_the_world_knows_of_a_start_is_told() -> None:
     story = Story(spec_of(lifecycle=Lifecycle(start_timeout=60)), admitted=True, obeys=False)
     story.why = (
         WaitingReason(
-            tasks=("worker-0", "worker-1"), text="no room", sentence="2 workers wait: no room."
+            tasks=("worker-0", "worker-1"),
+            text=Message("NoRoomForAll"),
+            sentence=Message(
+                "TasksWait", {"who": "2 workers", "why": Message("NoRoomForAll"), "count": 2}
+            ),
         ),
     )
     story.passes(1)
+    room = "there is no room for all tasks together yet"
     assert story.status.message == (
-        "Waiting for worker-0, worker-1, ps-0 to start (0 of 3 ready). 2 workers wait: no room."
+        f"Waiting for worker-0, worker-1, ps-0 to start (0 of 3 ready). 2 workers wait: {room}."
     )
     told = {task.name: task.message for task in story.status.attention}
-    assert told == {"worker-0": "no room", "worker-1": "no room", "ps-0": ""}
+    assert told == {"worker-0": room, "worker-1": room, "ps-0": ""}
     story.passes(60)
-    assert "did not come up within 1m: 2 workers wait: no room. Its output" in story.status.message
+    told_late = f"did not come up within 1m: 2 workers wait: {room}. Its output"
+    assert told_late in story.status.message
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,10 @@ RECORDINGS = sorted((DATA / "replay").glob("*.jsonl"))
 def meaning(decision: Decision) -> Decision:
     """A decision without its sentences, which may improve without deciding anything else."""
     status = decision.status
-    events = tuple(replace(event, message="") for event in status.events)
-    return replace(decision, status=replace(status, message="", events=events))
+    events = tuple(replace(event, message="", messages=()) for event in status.events)
+    attention = tuple(replace(task, messages=()) for task in status.attention)
+    said = replace(status, message="", messages=(), events=events, attention=attention)
+    return replace(decision, status=said)
 
 
 @pytest.mark.parametrize("recording", RECORDINGS, ids=lambda path: path.stem)

@@ -11,6 +11,7 @@ from support.project import DATA
 
 from tfcluster_magic.kube.api.client import ApiError, Listing
 from tfcluster_magic.kube.status.waiting_reasons import explain_waiting
+from tfcluster_magic.lifecycle.messages import sentences
 from tfcluster_magic.operator import pending_tasks
 from tfcluster_magic.operator.cluster_state import ObservedRun
 from tfcluster_magic.operator.pending_tasks import BURST, READS_A_SECOND, PendingTaskDiagnosis
@@ -80,7 +81,7 @@ class Place:
         cluster = TFCluster(metadata=head, spec=Spec(replicas=ReplicaSet(worker=Replicas(count=3))))
         jobs = {TaskType.WORKER: self.seen["jobs"][0]}
         sight = ObservedRun(cluster, self.seen["pods"] if pods is None else pods, jobs)
-        return [each.sentence for each in self.explainer.why(sight)]
+        return [sentences([each.sentence]) for each in self.explainer.why(sight)]
 
 
 def test_a_quota_is_told_after_one_question() -> None:

@@ -86,7 +86,9 @@ def start_supervisor(folder: RunFolder, lock_fd: int) -> None:
         if _is_readable(ready) and not os.read(ready, 1):
             words = last_supervisor_lines(folder, lines=1)
             raise BackendUnavailable(
-                _("the supervisor of this run could not start: {why}").format(why=words)
+                _("the supervisor of this run could not start: {why}").format(
+                    why=words or _("it said nothing")
+                )
             )
     except OSError as error:
         raise BackendUnavailable(

@@ -17,10 +17,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from ... import state_files
-from ...i18n import _
 from ...lifecycle import messages
 from ...quota import ledger
-from ...spec import Event, Phase, Reason, Status, TaskState, TFCluster, TypeCounts, Usage
+from ...spec import Message, Phase, Reason, Status, TaskState, TFCluster, TypeCounts, Usage
 from . import memory_limits, processes
 from .store import RunFolder
 
@@ -95,60 +94,53 @@ def _final_status(folder: RunFolder, cluster: TFCluster, boot: bytes, now: float
     name = cluster.metadata.name
     what = _cause_of_loss(folder, boot)
     if before.phase.is_final:
-        told = Event(
-            at=now,
-            reason=Reason.SUPERVISOR_LOST.value,
-            message=_("{what}; what was left of it ended, too.").format(what=what),
+        told = messages.event(
+            now, Reason.SUPERVISOR_LOST, Message("LeftoversEnded", {"what": what})
         )
         left = _without_tasks(before, TaskState.STOPPED)
         return replace(left, released_at=now, events=(*before.events, told)[-50:])
     if before.phase is Phase.STOPPING:
         phase, reason, ended = Phase.STOPPED, before.reason, TaskState.STOPPED
-        message = _("Stopped. {what} before it could say so.").format(what=what)
+        message = Message("StoppedUnsaid", {"what": what})
     else:
         phase, reason, ended = Phase.FAILED, Reason.SUPERVISOR_LOST, TaskState.FAILED
-        message = _(
-            "{what}; its tasks ended with it. Logs are kept; "
-            "start again with `tfcluster rerun {name}`."
-        ).format(what=what, name=name)
+        message = Message("SupervisorLost", {"what": what, "name": name})
         # The log is the first thing that a start leaves.
         if before.phase is Phase.QUEUED and not folder.supervisor_log.exists():
-            message = _(
-                "Its launch was ended half-way, before any task was started; "
-                "start it with `tfcluster rerun {name}`."
-            ).format(name=name)
+            message = Message("LaunchInterrupted", {"name": name})
     return replace(
         _without_tasks(before, ended),
         phase=phase,
         reason=reason,
-        message=message,
+        messages=(message,),
+        message=messages.english([message]),
         finished_at=now,
         released_at=now,
         retry_at=None,
         window_opened_at=None,
         events=(
             *before.events,
-            Event(at=now, reason=Reason.SUPERVISOR_LOST.value, message=message),
+            messages.event(now, Reason.SUPERVISOR_LOST, message),
         )[-50:],
     )
 
 
-def _cause_of_loss(folder: RunFolder, boot: bytes) -> str:
+def _cause_of_loss(folder: RunFolder, boot: bytes) -> Message:
     if folder.is_damaged:
-        return _("Its status file is damaged and its supervisor is gone")
+        return Message("StatusFileDamaged")
     if _BOOT_ID_FORMAT.fullmatch(boot) and boot != _boot_id():
-        return _("The machine was restarted while it ran")
-    words = last_supervisor_lines(folder, lines=1)
+        return Message("MachineRestarted")
+    words = last_supervisor_lines(folder, lines=1) or Message("SaidNothing")
     if b"Traceback (most recent call last)" in state_files.read_tail(folder.supervisor_log, 65536):
-        return _("Its supervisor ended with an error ({words})").format(words=words)
-    return _("Its supervisor was killed from outside")
+        return Message("SupervisorError", {"words": words})
+    return Message("SupervisorKilled")
 
 
 def last_supervisor_lines(folder: RunFolder, lines: int) -> str:
-    """The last lines of the supervisor's log, for a message."""
+    """The last lines of the supervisor's log, for a message; empty when there are none."""
     text = state_files.read_tail(folder.supervisor_log, 8192).decode("utf-8", "replace")
     words = [line.strip() for line in text.splitlines()[-lines:] if line.strip()]
-    return " / ".join(words) or _("it said nothing")
+    return " / ".join(words)
 
 
 def _last_write(folder: RunFolder) -> float:

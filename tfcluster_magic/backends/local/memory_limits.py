@@ -19,7 +19,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from ... import state_files
-from ...i18n import _
+from ...lifecycle.messages import out_of_memory_detail
 from ...spec import Cause, TaskExit
 from ...spec.quantities import format_bytes
 from . import processes
@@ -260,9 +260,8 @@ class MemoryGuard:
             used = group.peak()
         if used is None or task_exit.cause in (Cause.COMPLETED, Cause.STOPPED):
             return task_exit
-        detail = _("limit {limit}").format(limit=format_bytes(self._limits[task]))
-        if used:
-            detail += ", " + _("used {used}").format(used=format_bytes(used))
+        limit = format_bytes(self._limits[task])
+        detail = out_of_memory_detail(limit, format_bytes(used) if used else "")
         return replace(task_exit, cause=Cause.OOM, detail=detail)
 
     def close(self) -> None:

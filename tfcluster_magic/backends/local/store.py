@@ -29,6 +29,7 @@ from ...errors import BackendUnavailable, TFClusterError
 from ...i18n import _
 from ...lifecycle import messages
 from ...spec import (
+    Message,
     Metadata,
     Model,
     Note,
@@ -204,10 +205,12 @@ class RunFolder:
         told = (described or {}).get("outputDir", "")
         output = told if isinstance(told, str) and self._is_own_output(told) else ""
         paths = {"output": output, "logs": str(self.tasks)}
+        damaged = Message("StatusDamaged", {"path": str(self.status_file)})
         return Status(
             phase=Phase.STARTING,
             reason=Reason.RECORD_DAMAGED,
-            message=messages.status_damaged(str(self.status_file)),
+            messages=(damaged,),
+            message=messages.english([damaged]),
             paths={what: where for what, where in paths.items() if where},
         )
 
@@ -248,8 +251,8 @@ class RunFolder:
 
     def _with_damage(self, status: Status, why: state_files.Unreadable) -> Status:
         name, ended = names.run_name(*self._place), status.released_at is not None
-        message = messages.record_damaged(str(self.record_file), str(why), name, ended=ended)
-        return replace(status, reason=Reason.RECORD_DAMAGED, message=message)
+        damaged = messages.record_damaged(str(self.record_file), str(why), name, ended=ended)
+        return messages.with_messages(replace(status, reason=Reason.RECORD_DAMAGED), damaged)
 
     @property
     def _place(self) -> tuple[str, int]:

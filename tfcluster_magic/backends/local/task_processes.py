@@ -29,10 +29,10 @@ from typing import NoReturn
 from msgspec.structs import replace
 
 from ... import state_files
-from ...i18n import _
 from ...lifecycle import ObservedTask, StartTask
+from ...lifecycle.messages import with_detail
 from ...quota.ledger import DEFAULT_CORES
-from ...spec import Cause, Spec, TaskExit, TaskState, TaskType
+from ...spec import Cause, Message, Spec, TaskExit, TaskState, TaskType
 from ...spec.names import task_name
 from ...spec.quantities import parse_memory
 from . import memory_limits, processes, supervisor_events
@@ -269,11 +269,7 @@ def exit_of(task: TaskProcess, wait_status: int, message: Path, log: Path) -> Ta
     else:
         told = replace(told, finished_at=supervisor_events.from_wall_clock(told.finished_at))
     if task.killed:
-        return replace(
-            told,
-            cause=Cause.STOPPED,
-            detail=_("it did not end within its grace period and was killed"),
-        )
+        return with_detail(told, Cause.STOPPED, Message("GracePeriodOver"))
     if task.stop_asked and told.cause is Cause.KILLED:
         return replace(told, cause=Cause.STOPPED)
     if told.cause is Cause.STOPPED and not task.stop_asked:
@@ -378,11 +374,9 @@ class TaskGroup:
             task.pid = spawn(runtime, env, self._log(task), self._cwd, self._report_fd, members)
             task.since = supervisor_events.steady_now()
         except OSError as error:
-            task.exit = TaskExit(
-                cause=Cause.NOT_STARTED,
-                finished_at=supervisor_events.steady_now(),
-                detail=_("this machine gives no more processes ({why})").format(why=error.strerror),
-            )
+            ended = TaskExit(cause=Cause.NOT_STARTED, finished_at=supervisor_events.steady_now())
+            why = Message("NoMoreProcesses", {"why": str(error.strerror)})
+            task.exit = with_detail(ended, Cause.NOT_STARTED, why)
 
     def _gpus_of(self, task: TaskProcess) -> tuple[str, ...] | None:
         """Its devices; None leaves the choice to the user or, without any GPU, to nobody."""

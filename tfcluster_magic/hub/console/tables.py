@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from ...errors import InvalidRequest, Problem
 from ...i18n import _
 from ...kube.api.resource_amounts import parse_quantity
+from ...lifecycle.messages import shown
 from ...quota.limits import OverrideTerm
 from ...quota.storage import WARN_FROM, FolderEntry, FolderUsage
 from ...spec import Model, Phase, Reason
@@ -222,7 +223,7 @@ RUNS: Table[SiteRun] = Table(
         Column("name", lambda row: (row.cluster, row.run), lambda row: (row.name,)),
         Column("phase", lambda row: row.phase, lambda row: (row.phase,)),
         Column("reason", lambda row: row.reason, lambda row: (row.reason,)),
-        Column("message", text=lambda row: (row.message,)),
+        Column("message", text=lambda row: (shown(row),)),
         Column("age", lambda row: -row.created_at),
         Column("tasks", lambda row: sum(row.tasks.values())),
         Column("cpu", lambda row: row.cpu),

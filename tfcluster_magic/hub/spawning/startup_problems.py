@@ -25,6 +25,8 @@ from ...kube.status.pod_problems import (
     ProblemRule,
     first_match,
 )
+from ...lifecycle import messages
+from ...spec import Message
 
 Object = Mapping[str, Any]
 ENDED, PENDING = "Ended", "ClaimPending"
@@ -168,7 +170,7 @@ def _unbound(claims: Mapping[str, Object], now: float) -> StartupProblem | None:
     if now - min(born) < NEW_SECONDS:
         text = _("its volumes are being made: {names}").format(names=", ".join(waiting))
         return StartupProblem(text, reason=PENDING)
-    text = pod_problems.unbound_claim_text(waiting[first_one])
+    text = messages.text(pod_problems.unbound_claim(waiting[first_one]))
     if others:
         text += _("; the same of {names}").format(names=", ".join(others))
     advice = "" if "administrator" in text else _("Ask the administrator.")
@@ -203,23 +205,25 @@ def _ended(state: Object) -> StartupProblem:
 
 
 def _problem_of(clause: PodProblem) -> StartupProblem:
+    text = messages.text(clause.text)
     if clause.reason == "NodeNotReady":
         advice = _("Try again: it starts on another node.")
-        return StartupProblem(clause.text, advice, True, clause.reason)
-    return StartupProblem(clause.text, _advice(clause), clause.rank == FOR_GOOD, clause.reason)
+        return StartupProblem(text, advice, True, clause.reason)
+    advice = _advice(clause, messages.english_clause(clause.text))
+    return StartupProblem(text, advice, clause.rank == FOR_GOOD, clause.reason)
 
 
-def _advice(clause: PodProblem) -> str:
+def _advice(clause: PodProblem, words: str) -> str:
     if clause.rank == GOES_ON:
         return ""
     if "Image" in clause.reason or clause.reason == "RegistryUnavailable":
         return _("Choose another image, or ask the administrator.")
-    if clause.reason == pod_problems.UNSCHEDULABLE and "claim" not in clause.text:
-        told = "administrator" in clause.text
+    if clause.reason == pod_problems.UNSCHEDULABLE and "claim" not in words:
+        told = "administrator" in words
         return "" if told else _("Choose a smaller size, or try again later.")
     if clause.reason == pod_problems.FAILED_CREATE and clause.rank == BY_ITSELF:
         return _("Choose a smaller size, or end what uses the quota.")
-    if clause.reason == pod_problems.FAILED_CREATE and "size" in clause.text:
+    if clause.reason == pod_problems.FAILED_CREATE and "size" in words:
         return _("Choose another size.")
     return _("Ask the administrator.")
 
@@ -228,17 +232,20 @@ OWN: tuple[ProblemRule, ...] = (
     (
         r"exceeded quota: (\S+), requested: (\S+), used: (\S+), limited: (\S+)",
         BY_ITSELF,
-        lambda m, _a: _(
-            "the quota {name} of your namespace is used up: it asks for {requested}, "
-            "and {used} of {limited} is taken"
-        ).format(
-            name=m.group(1), requested=m.group(2), used=_values(m.group(3)), limited=m.group(4)
+        lambda m, _a: Message(
+            "NotebookQuotaUsedUp",
+            {
+                "name": m.group(1),
+                "requested": m.group(2),
+                "used": _values(m.group(3)),
+                "limited": m.group(4),
+            },
         ),
     ),
     (
         r"(?:denied request|ValidatingAdmissionPolicy '([^']+)'): (.*)",
         BY_SOMEBODY,
-        lambda m, _a: _("the cluster's rules refuse its pod: {why}").format(why=m.group(2)),
+        lambda m, _a: Message("ClusterRulesRefused", {"why": m.group(2)}),
     ),
 )
 

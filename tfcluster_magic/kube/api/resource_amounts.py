@@ -127,15 +127,20 @@ def format_amounts(each: Mapping[str, float]) -> str:
     return ", ".join(format_amount(key, each[key]) for key in order if each[key] and key != PODS)
 
 
-def format_holders(held: Mapping[str, Amounts]) -> str:
-    """Who holds the rest, the largest first; empty when nobody of this namespace does."""
+def holders(held: Mapping[str, Amounts]) -> list[str]:
+    """Who holds the rest, the largest first: each run with what it holds."""
     order = sorted(held, key=lambda run: -held[run].get("memory", 0.0))
-    holders = [f"{run} ({format_amounts(held[run])})" for run in order if format_amounts(held[run])]
-    if len(holders) > MOST_HOLDERS:
-        rest = ngettext("{count} other", "{count} others", len(holders) - MOST_HOLDERS)
-        more = rest.format(count=len(holders) - MOST_HOLDERS)
-        holders = [*holders[:MOST_HOLDERS], more]
-    return _(", held by {holders}").format(holders=", ".join(holders)) if holders else ""
+    names = [f"{run} ({format_amounts(held[run])})" for run in order if format_amounts(held[run])]
+    if len(names) > MOST_HOLDERS:
+        rest = ngettext("{count} other", "{count} others", len(names) - MOST_HOLDERS)
+        return [*names[:MOST_HOLDERS], rest.format(count=len(names) - MOST_HOLDERS)]
+    return names
+
+
+def format_holders(held: Mapping[str, Amounts]) -> str:
+    """`holders` in words; empty when nobody of this namespace holds anything."""
+    names = holders(held)
+    return _(", held by {holders}").format(holders=", ".join(names)) if names else ""
 
 
 def format_largest_node(nodes: Sequence[Mapping[str, float]], one: Mapping[str, float]) -> str:

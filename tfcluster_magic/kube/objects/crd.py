@@ -57,7 +57,9 @@ def _node(node: Mapping[str, Any], definitions: Mapping[str, Any], strict: bool)
     told = dict(node)
     while "$ref" in told or "anyOf" in told:
         if "anyOf" in told:  # X or null: the API server takes null for absent
-            (inner,) = (each for each in told.pop("anyOf") if each.get("type") != "null")
+            inner, *others = (each for each in told.pop("anyOf") if each.get("type") != "null")
+            if others:  # such as the values of a message, which may be messages
+                return {"x-kubernetes-preserve-unknown-fields": True}
         else:
             inner = definitions[told.pop("$ref").rsplit("/", 1)[-1]]
         told = {**inner, **told}

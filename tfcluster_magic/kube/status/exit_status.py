@@ -17,8 +17,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ...i18n import _
-from ...spec import Cause, TaskExit
+from ...lifecycle.messages import Clause, with_detail
+from ...spec import Cause, Message, TaskExit
 from ..api.decoding import condition, epoch_seconds
 from . import pod_problems
 from .pod_problems import PodContext, shorten_message
@@ -28,24 +28,21 @@ _VOLUME = re.compile(r'Usage of EmptyDir volume "([^"]+)" exceeds the limit "([^
 _DISK = re.compile(r"ephemeral local storage usage exceeds the total limit of containers (\S+?)\.")
 
 
-def disruption_detail(reason: str, message: str, node: str) -> str:
+def disruption_detail(reason: str, message: str, node: str) -> Clause:
     """Reason and message of a disruption, as what happened."""
     if found := _PRESSURE.search(message):
-        text = _("node {node} was low on {resource}")
-        return text.format(node=node, resource=found.group(1))
+        return Message("NodeWasLowOn", {"node": node, "resource": found.group(1)})
     if found := _VOLUME.search(message):
-        text = _("it filled more than {limit} of {where}")
-        return text.format(where=found.group(1), limit=found.group(2))
+        return Message("VolumeFilled", {"where": found.group(1), "limit": found.group(2)})
     if found := _DISK.search(message):
-        text = _("it wrote more than {limit} to the disk of its node")
-        return text.format(limit=found.group(1))
+        return Message("DiskFilled", {"limit": found.group(1)})
     if reason == "PreemptionByScheduler":
-        text = _("a pod of higher priority took its place")
-        return f"{text}: {shorten_message(message)}" if message else text  # which scheduler did it
+        which = Message("Saying", {"words": shorten_message(message)})  # which scheduler did it
+        return Message("Preempted", {"said": which if message else ""})
     if reason == "EvictionByEvictionAPI":
-        return _("somebody evicted it, as when a node is emptied")
+        return Message("EvictedBySomebody")
     if reason == "DeletionByTaintManager":
-        return _("a taint of its node made it leave")
+        return Message("EvictedByTaint")
     return shorten_message(f"{reason}: {message}").rstrip(": ")
 
 
@@ -102,7 +99,7 @@ def pod_exit(pod: Object, *, asked: bool, now: float) -> TaskExit:
     if told.cause is Cause.COMPLETED and code in (0, None) and believed:
         return told
     if out_of_memory:
-        return replace(told, cause=Cause.OOM, detail=_memory_limit(pod) or told.detail)
+        return with_detail(told, Cause.OOM, _memory_limit(pod) or told.detail)
     if asked:
         return replace(told, cause=Cause.STOPPED) if _is_from_outside(told) else told
     if told.cause is Cause.OOM:
@@ -113,9 +110,9 @@ def pod_exit(pod: Object, *, asked: bool, now: float) -> TaskExit:
     if ended.get("reason") in _NEVER_RAN:
         return _never_ran(told, pod, ended)
     if message is None and (ended.get("reason") in _UNKNOWN or code == _UNSEEN):
-        return replace(told, cause=Cause.LOST, detail=_("its node lost its container"))
+        return with_detail(told, Cause.LOST, Message("ContainerLost"))
     if _is_from_outside(told) and pod["metadata"].get("deletionTimestamp"):
-        return replace(told, cause=Cause.KILLED, detail=_("its pod was deleted"))
+        return with_detail(told, Cause.KILLED, Message("PodDeleted"))
     if told.cause is Cause.STOPPED:
         return replace(told, cause=Cause.KILLED)
     return told
@@ -126,7 +123,8 @@ def lost_pod_exit(pod: Object | None, *, asked: bool, now: float) -> TaskExit:
     if asked:
         return TaskExit(cause=Cause.STOPPED, finished_at=now)
     outside = disruption(pod) if pod is not None else None
-    gone = TaskExit(cause=Cause.KILLED, finished_at=now, detail=_("its pod was deleted"))
+    gone = TaskExit(cause=Cause.KILLED, finished_at=now)
+    gone = with_detail(gone, Cause.KILLED, Message("PodDeleted"))
     return gone if pod is None or outside is None else _disrupted(gone, *outside, pod)
 
 
@@ -147,20 +145,20 @@ def _never_ran(told: TaskExit, pod: Object, ended: Object) -> TaskExit:
     reason, words = str(ended.get("reason", "")), str(ended.get("message", ""))
     if not pod_problems.is_fault_of_image(words):
         why = shorten_message(words.removesuffix(": unknown"))
-        detail = _("its node could not start it: {why}").format(why=why or reason)
-        return replace(told, cause=Cause.LOST, detail=detail, last_lines=())
+        detail = Message("NodeCouldNotStart", {"why": why or reason})
+        return with_detail(told, Cause.LOST, detail, last_lines=())
     clause = pod_problems.container_waiting_problem(reason, words, PodContext(image=image))
-    detail = (clause.text if clause else words)[:500]
-    return replace(told, cause=Cause.NOT_STARTED, detail=detail, last_lines=())
+    told_why = clause.text if clause else words[:500]
+    return with_detail(told, Cause.NOT_STARTED, told_why, last_lines=())
 
 
 def _disrupted(told: TaskExit, reason: str, words: str, pod: Object) -> TaskExit:
     if reason == DELETED_BY_SOMEBODY:
-        return replace(told, cause=Cause.KILLED, detail=_("its pod was deleted"))
+        return with_detail(told, Cause.KILLED, Message("PodDeleted"))
     if reason in _LOST:
-        return replace(told, cause=Cause.LOST, detail=_("its node was lost"))
+        return with_detail(told, Cause.LOST, Message("NodeLost"))
     node = pod["spec"].get("nodeName") or ""
-    return replace(told, cause=Cause.EVICTED, detail=disruption_detail(reason, words, node))
+    return with_detail(told, Cause.EVICTED, disruption_detail(reason, words, node))
 
 
 def _is_from_outside(told: TaskExit) -> bool:

@@ -12,9 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from ...i18n import _, ngettext
+import msgspec
+
 from ...lifecycle import WaitingReason
-from ...lifecycle.messages import shorten
+from ...lifecycle.messages import some
+from ...spec import Message
 from ..api.decoding import condition, epoch_seconds
 from ..api.resource_amounts import Amounts, parse_amounts, pod_resources
 from . import pod_problems, task_pods
@@ -35,25 +37,22 @@ def peer_in_output(lines: Sequence[str], tasks: Mapping[str, Object]) -> PodProb
     for line in reversed(lines):
         if found := _SESSION.search(line):
             peer = f"{found.group(1)}-{found.group(2)}"
-            text = _("TensorFlow in it gets no answer from {peer}").format(peer=peer)
+            text = Message("PeerSilent", {"peer": peer})
             return PodProblem(GOES_ON, text, PEER_NOT_UP)
         if _WAIT_IS_OVER.search(line):
             break
         if found := _ADDRESS.search(line):
             return _no_address(_HOST.findall(found.group(1)), found.group(1), tasks)
-    text = _("it runs and has not opened its port yet: importing TensorFlow takes a while")
+    text = Message("PortNotOpenedYet")
     return PodProblem(GOES_ON, text, "NotReady")
 
 
 def _no_address(peers: Sequence[str], words: str, tasks: Mapping[str, Object]) -> PodProblem:
     away = [peer for peer in peers if not _is_running(tasks.get(peer))]
     if peers and not away:
-        text = _(
-            "the name of {peer} does not resolve though it runs: the cluster's DNS does not answer "
-            "its question; ask the administrator"
-        ).format(peer=peers[0])
+        text = Message("NameUnresolved", {"peer": peers[0]})
         return PodProblem(BY_SOMEBODY, text, "NoAddress")
-    text = _("it waits for the address of {peers}").format(peers=shorten(away) or words)
+    text = Message("WaitsForAddress", {"peers": some(away) if away else words})
     return PodProblem(GOES_ON, text, PEER_NOT_UP)
 
 
@@ -120,11 +119,11 @@ def explain_waiting(
         task_pods.representative_pods(tasks, events),
         task_pods.representative_pods(tasks, facts.lines),
     )
-    found: dict[PodProblem, list[str]] = {}
+    found: dict[bytes, tuple[PodProblem, list[str]]] = {}
     for task, pod in tasks.items():
         told = _of_pod(pod, tasks, events, asker)
         if told is not None:
-            found.setdefault(told, []).append(task)
+            _tasks_of(told, found).append(task)
     for job in jobs:
         missing = task_pods.tasks_without_pod(job, tasks)
         refusal = _refusal(events.get(job["metadata"]["uid"], ()))
@@ -132,12 +131,18 @@ def explain_waiting(
             told = pod_problems.failed_create_problem(
                 refusal, PodContext(task_type=task_pods.task_type_of(job))
             )
-            found.setdefault(told, []).extend(missing)
-    reasons = [_why_of_problem(clause, names) for clause, names in found.items()]
+            _tasks_of(told, found).extend(missing)
+    reasons = [_why_of_problem(clause, names) for clause, names in found.values()]
     away, waiting = missing_peers(tasks, jobs)
     if waiting:
         reasons.append(_why_of_peers(waiting, away))
     return sorted(reasons, key=lambda each: (each.rank, -len(each.tasks)))
+
+
+def _tasks_of(problem: PodProblem, found: dict[bytes, tuple[PodProblem, list[str]]]) -> list[str]:
+    """The tasks that have this problem, of all that were found so far."""
+    key = msgspec.json.encode(problem)
+    return found.setdefault(key, (problem, []))[1]
 
 
 def open_questions(
@@ -237,8 +242,8 @@ def _of_pod(
     if not asked.node:
         return _unscheduled(pod, asked, asker)
     if asked.node in asker.silent:
-        text = _("its node {node} does not answer: it starts elsewhere when the node stays away")
-        return PodProblem(BY_SOMEBODY, text.format(node=asked.node), "NodeNotReady")
+        text = Message("NodeSilent", {"node": asked.node})
+        return PodProblem(BY_SOMEBODY, text, "NodeNotReady")
     state = container_status(pod).get("state") or {}
     if "running" in state:
         lines = task_pods.answer_for_pod(pod, asker.printed, asker.facts.lines)
@@ -255,13 +260,13 @@ def _of_pod(
 def _unscheduled(pod: Object, asked: PodContext, asker: _PodContexts) -> PodProblem | None:
     told = condition(pod, "PodScheduled")
     if told.get("status") == "False" and told.get("reason") == "SchedulingGated":
-        text = _("its pod is held back by a scheduling gate")
+        text = Message("SchedulingGated")
         return PodProblem(BY_SOMEBODY, text, "SchedulingGated")
     if told.get("status") == "False":
         return pod_problems.unschedulable_problem(str(told.get("message", "")), asker.room(asked))
     for claim in asked.claims.values():
         if claim.get("said") and (claim.get("status") or {}).get("phase") != "Bound":
-            return PodProblem(BY_SOMEBODY, pod_problems.unbound_claim_text(claim), "ClaimPending")
+            return PodProblem(BY_SOMEBODY, pod_problems.unbound_claim(claim), "ClaimPending")
     return None
 
 
@@ -275,35 +280,34 @@ def _refusal(events: Sequence[Object]) -> str:
 
 
 def _why_of_problem(clause: PodProblem, tasks: Sequence[str]) -> WaitingReason:
-    one, many = _("{who} waits: {why}."), _("{who} wait: {why}.")
-    text = (one if len(tasks) == 1 else many).format(who=_who(tasks), why=clause.text)
+    values = {"who": _who(tasks), "why": clause.text, "count": len(tasks)}
     return WaitingReason(
         tasks=tuple(tasks),
         text=clause.text,
-        sentence=text,
+        sentence=Message("TasksWait", values),
         reason=clause.reason,
         rank=clause.rank,
     )
 
 
 def _why_of_peers(waiting: Sequence[str], away: Sequence[str]) -> WaitingReason:
-    text = _("waits for {peers}").format(peers=shorten(away))
-    one, many = _("{who} waits for {peers}."), _("{who} wait for {peers}.")
-    told = (one if len(waiting) == 1 else many).format(who=_who(waiting), peers=shorten(away))
+    peers = some(away)
+    text = Message("PeersNotUp", {"peers": peers})
+    values = {"who": _who(waiting), "peers": peers, "count": len(waiting)}
+    told = Message("TasksWaitForPeers", values)
     return WaitingReason(
         tasks=tuple(waiting), text=text, sentence=told, reason=PEER_NOT_UP, rank=GOES_ON
     )
 
 
-def _who(tasks: Sequence[str]) -> str:
+def _who(tasks: Sequence[str]) -> list[str | Message] | Message:
     """`worker-1`, `3 workers`, or `5 tasks`."""
     if len(tasks) <= 2:
-        return _(" and ").join(tasks)
+        return list(tasks)
     types = {task.rpartition("-")[0] for task in tasks}
     count = len(tasks)
     if types == {"worker"}:
-        return ngettext("{count} worker", "{count} workers", count).format(count=count)
+        return Message("Workers", {"count": count})
     if types == {"ps"}:
-        text = ngettext("{count} parameter server", "{count} parameter servers", count)
-        return text.format(count=count)
-    return ngettext("{count} task", "{count} tasks", count).format(count=count)
+        return Message("ParameterServers", {"count": count})
+    return Message("Tasks", {"count": count})

@@ -18,7 +18,8 @@ from ...kube.api.client import Api, ApiError, Object
 from ...kube.objects.policy import Policy
 from ...kube.status.run_observer import RunObserver
 from ...lifecycle import Decision, Observation
-from ...spec import TaskType, TFCluster
+from ...lifecycle.messages import Clause
+from ...spec import Message, TaskType, TFCluster
 from ..cluster_state import ClusterCaches, ObservedRun
 from ..metrics import OperatorMetrics
 from ..pending_tasks import PendingTaskDiagnosis
@@ -69,8 +70,8 @@ class RunActions:
     def __init__(
         self, context: ReconcileContext, task_group: RunObserver, creator: ObjectCreator
     ) -> None:
-        self.obstacle = ""
-        self.queue_problem = ""
+        self.obstacle: Clause = ""
+        self.queue_problem: Message | None = None
         """Why its queue takes nothing."""
         self.service_due: float | None = None
         """In how many seconds its tasks may get their names."""
@@ -98,7 +99,7 @@ class RunActions:
         Raises:
             ApiError: nobody answered: the turn has to be taken again.
         """
-        self.obstacle, self.queue_problem, self._ending = "", "", None
+        self.obstacle, self.queue_problem, self._ending = "", None, None
         jobs = dict(observed.jobs)
         for task_type in self._job_control.unusable_types(decision, seen, jobs):
             self._creator.retire(task_type, jobs.pop(task_type))
@@ -135,7 +136,7 @@ class RunActions:
         try:
             make()
         except EarlierObjectExists as obstacle:
-            self.obstacle = self.obstacle or str(obstacle)
+            self.obstacle = self.obstacle or obstacle.message
         except InvalidRequest as error:
             self._ending = FatalProblem(str(error), released=True)
         except TFClusterError as error:

@@ -12,7 +12,6 @@ from collections.abc import Container, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from datetime import datetime, timezone
 
-from ...i18n import _
 from ...kube.api import access, decoding, labels
 from ...kube.api.client import Api, ApiError, Object, path
 from ...kube.api.decoding import condition
@@ -28,7 +27,7 @@ from ...kube.status.task_pods import (
     is_suspended,
 )
 from ...lifecycle import Decision, Observation
-from ...spec import Status, TaskType, TFCluster
+from ...spec import Message, Status, TaskType, TFCluster
 from ...spec.names import parse_task
 
 
@@ -54,31 +53,22 @@ def lost_job_message(
     gone: Iterable[TaskType],
     over: Container[TaskType],
     seen: Container[TaskType],
-) -> str:
-    """Why a run cannot go on without its Jobs that are gone; empty when it can."""
+) -> Message | None:
+    """Why a run cannot go on without its Jobs that are gone; None when it can."""
     mains = types_served_by_ps(cluster)
     missing = [each for each in gone if each not in over]
     if all(each in over for each in mains):
         missing = [each for each in missing if each is not TaskType.PS]
     if not missing:
-        return ""
+        return None
     # the others may have gone with it
     first = next((each for each in mains if each in missing), missing[0])
-    if first in seen:
-        text = _("Somebody deleted the Job {name} while the run was active.")
-    else:
-        text = _(
-            "The Job {name} was deleted, and no operator was there to see how its tasks ended."
-        )
-    return text.format(name=labels.job_name(cluster.metadata.name, first))
+    code = "JobDeleted" if first in seen else "JobDeletedUnseen"
+    return Message(code, {"name": labels.job_name(cluster.metadata.name, first)})
 
 
-def unseen_success_message() -> str:
-    """What is said of a success that follows from the Jobs' absence alone."""
-    return _(
-        "Nobody saw when: no operator was there, and Kubernetes has taken its Jobs away, as it "
-        "does an hour after all their tasks have succeeded."
-    )
+SUCCESS_UNSEEN = Message("SuccessUnseen")
+"""What is said of a success that follows from the Jobs' absence alone."""
 
 
 def _completed_job(count: int, at: float) -> Object:
@@ -218,13 +208,13 @@ def report_deleted_pods(
         task_type = TaskType(head["labels"][TASK_TYPE])
         disturbed = condition(pod, DISRUPTION).get("status") == "True"
         if pod["spec"].get("nodeName") in away:
-            words = _("its node does not answer any more")
+            words = "its node does not answer any more"
             told = [] if disturbed else _condition_patch(pod, "NodeLost", words)
             change = [*told, _failed_patch()]
         elif disturbed or task_type not in going:
             continue
         else:
-            words = _("somebody deleted it while the run was active")
+            words = "somebody deleted it while the run was active"
             change = _condition_patch(pod, DELETED_BY_SOMEBODY, words)
         try:
             api.patch(path("pods", head["namespace"], head["name"], "status"), change)

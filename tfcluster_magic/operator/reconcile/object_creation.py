@@ -10,13 +10,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from ...i18n import _
 from ...kube.api import labels
 from ...kube.api.client import Api, ApiError, Object, discard_object, find_object, path
 from ...kube.objects import run_objects
 from ...kube.objects.policy import Policy
 from ...kube.status.task_pods import may_have_unseen_pods
-from ...spec import Status, TaskType, TFCluster
+from ...lifecycle.messages import english_clause
+from ...spec import Message, Status, TaskType, TFCluster
 from ..cluster_state import Key, owner_uid
 
 _RESOURCE = {
@@ -29,15 +29,17 @@ _RESOURCE = {
 }
 
 
-def earlier_object_message(kind: str, name: str) -> str:
+def earlier_object_message(kind: str, name: str) -> Message:
     """What is in the way of a run, or makes it wait."""
-    return _("{kind} {name} of an earlier run of this name is still there").format(
-        kind=kind, name=name
-    )
+    return Message("EarlierObject", {"kind": kind, "name": name})
 
 
 class EarlierObjectExists(Exception):
-    """An object of an earlier run of this name has not gone yet; its words are for people."""
+    """An object of an earlier run of this name has not gone yet; `message` says which."""
+
+    def __init__(self, message: Message) -> None:
+        super().__init__(english_clause(message))
+        self.message = message
 
 
 class ObjectCreator:

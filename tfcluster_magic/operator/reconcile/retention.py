@@ -20,7 +20,7 @@ from ...kube.objects import custom_resource
 from ...kube.status.exit_status import is_over
 from ...kube.status.task_pods import is_job_complete, is_suspended
 from ...launch_checks.policy_check import cap_durations
-from ...spec import Lifecycle, Reason, Spec, Status
+from ...spec import Lifecycle, Message, Reason, Spec, Status
 from .. import cluster_state
 from ..cluster_state import Key, objects_of_other_runs, owner_uid
 from . import status_rules
@@ -195,7 +195,8 @@ def fail_invalid_run(
         log.info("%s/%s: refused: %s", *key, error)
         begun = status.started_at is not None  # then its spec was altered from outside
         reason = Reason.DISRUPTED if begun else Reason.START_FAILED
-        status = status_rules.failed_status(status, reason, str(error), now, released=False)
+        refused = Message("Refused", {"why": str(error)})
+        status = status_rules.failed_status(status, reason, refused, now, released=False)
     if all(is_over(pod) for pod in own.pods):
         status = _released_status(status, now)
     if status != before:

@@ -13,13 +13,12 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from ...errors import InvalidRequest
-from ...i18n import _
 from ...kube.api.client import Object, is_deleted
 from ...kube.objects import custom_resource, pod_template
 from ...kube.status.run_observer import RunObserver
 from ...launch_checks.policy_check import with_capped_durations
 from ...lifecycle import Decision, Observation, decide
-from ...spec import Phase, Reason, Status, TaskType
+from ...spec import Message, Phase, Reason, Status, TaskType
 from .. import cluster_state
 from ..cluster_state import Key, ObservedRun
 from ..scheduling.admission import Admitted, LeftToGangScheduler, Refused, Verdict, Waiting
@@ -83,7 +82,7 @@ class RunReconciler:
         observed = self._observed_run()
         verdict = self._verdict(observed)
         if isinstance(verdict, Refused):
-            self._end(now, str(InvalidRequest(verdict.problems)))
+            self._end(now, Message("Refused", {"why": str(InvalidRequest(verdict.problems))}))
             return 0.0
         gone = self._lost_types(observed)
         done = self._completed(gone, now)
@@ -99,7 +98,8 @@ class RunReconciler:
         self._status = decision.status
         obstacle = self._actions.obstacle
         if ending := self._actions.apply(self._cluster, decision, seen, observed):
-            self._end(self._context.clock(), ending.words, released=ending.released)
+            refused = Message("Refused", {"why": ending.words})
+            self._end(self._context.clock(), refused, released=ending.released)
         if self._actions.obstacle != obstacle:
             return 0.0  # to say so
         due = (later, self._seconds_to_next(decision, now), self._actions.service_due)
@@ -152,9 +152,9 @@ class RunReconciler:
             return self._with_diagnosis(seen, observed)
         if isinstance(verdict, LeftToGangScheduler):
             return self._submitted(seen, observed)
-        waits = status_rules.waiting_message(verdict) if isinstance(verdict, Waiting) else ""
+        waits = status_rules.waiting_message(verdict) if isinstance(verdict, Waiting) else None
         reason = self._earlier_run() or waits
-        return replace(seen, admitted=not reason, waiting_for=reason)
+        return replace(seen, admitted=reason is None, waiting_for=reason)
 
     def _submitted(self, seen: Observation, observed: ObservedRun) -> Observation:
         """One whose tasks wait to be bound together, with what is said of that."""
@@ -165,11 +165,11 @@ class RunReconciler:
         waits = earlier or self._uncreated() or told
         return replace(seen, admitted=False, submitted=not earlier, waiting_for=waits, why=why)
 
-    def _uncreated(self) -> str:
+    def _uncreated(self) -> Message | None:
         """What it waits for whose objects are not taken."""
-        if self._actions.queue_problem or not self._actions.obstacle:
+        if self._actions.queue_problem is not None or not self._actions.obstacle:
             return self._actions.queue_problem
-        return _("its objects to be made: {why}").format(why=self._actions.obstacle)
+        return Message("ObjectsNotMade", {"why": self._actions.obstacle})
 
     def _with_diagnosis(self, seen: Observation, observed: ObservedRun) -> Observation:
         """With why tasks are not up, as far as that is known."""
@@ -198,13 +198,13 @@ class RunReconciler:
         self._unseen_success = found.keys() != known.keys()
         return found
 
-    def _earlier_run(self) -> str:
+    def _earlier_run(self) -> Message | None:
         """What an earlier run of the same name still has; it is waited for, never adopted."""
         for kind, each in cluster_state.objects_of_other_runs(
             self._context.caches, self.key, self.uid
         ):
             return earlier_object_message(kind, each["metadata"]["name"])
-        return ""
+        return None
 
     # -- deciding ----------------------------------------------------------------------------------
 
@@ -221,17 +221,15 @@ class RunReconciler:
         """The status for people: with what is in the way of making or ending its tasks."""
         whole = status_rules.is_settled(decision.status) and not self._actions.lacks_service
         if self._actions.obstacle and not whole:
-            return status_rules.append_to_message(decision.status, [self._actions.obstacle])
+            return status_rules.with_obstacle(decision.status, self._actions.obstacle)
         if self._unseen_success and decision.status.phase is Phase.SUCCEEDED:
-            return status_rules.append_to_message(
-                decision.status, [job_control.unseen_success_message()]
-            )
+            return status_rules.with_obstacle(decision.status, job_control.SUCCESS_UNSEEN)
         return decision.status
 
     def _end(
         self,
         now: float,
-        message: str,
+        message: Message,
         reason: Reason = Reason.START_FAILED,
         *,
         released: bool = True,

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from ...i18n import _
-from ...lifecycle import Observation
+from ...lifecycle import Observation, messages
+from ...lifecycle.messages import Clause
 from ...spec import (
     Cause,
-    Event,
+    Message,
     Mode,
     Phase,
     Reason,
@@ -28,11 +28,9 @@ CLOCKS_DIFFER = 120.0
 """Seconds by which the clock of a node may be off before its times are not believed."""
 
 
-def waiting_message(verdict: Waiting) -> str:
+def waiting_message(verdict: Waiting) -> Message:
     """What a queued run waits for, and its place."""
-    return _("{what} (place {place} in the queue)").format(
-        what=verdict.sentence, place=verdict.place
-    )
+    return Message("QueuePlace", {"what": verdict.sentence, "place": verdict.place})
 
 
 def has_pending_tasks(status: Status) -> bool:
@@ -76,24 +74,25 @@ def is_settled(status: Status) -> bool:
     return not has_pending_tasks(status)
 
 
-def append_to_message(status: Status, sentences: Iterable[str]) -> Status:
-    """The status with these sentences after its own."""
-    said = [each for each in sentences if each]
-    return replace(status, message="\n".join([status.message, *said])) if said else status
+def with_obstacle(status: Status, obstacle: Clause) -> Status:
+    """The status with what is in the way after its own sentences."""
+    more = obstacle if isinstance(obstacle, Message) else Message("Obstacle", {"why": obstacle})
+    return messages.with_messages(status, *status.messages, more)
 
 
 def failed_status(
-    status: Status, reason: Reason, message: str, now: float, *, released: bool = True
+    status: Status, reason: Reason, message: Message, now: float, *, released: bool = True
 ) -> Status:
     """The status of a run that cannot go on; `released` when nothing of it exists."""
     return replace(
         status,
         phase=Phase.FAILED,
         reason=reason,
-        message=message,
+        messages=(message,),
+        message=messages.english([message]),
         finished_at=now,
         released_at=now if released else None,
-        events=(*status.events, Event(at=now, reason=reason.value, message=message)),
+        events=(*status.events, messages.event(now, reason, message)),
     )
 
 

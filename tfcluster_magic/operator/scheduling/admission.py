@@ -17,13 +17,12 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from ...errors import Problem
-from ...i18n import _
-from ...kube.api.resource_amounts import CPU, format_amount, format_amounts, format_holders
+from ...kube.api.resource_amounts import CPU, format_amount, format_amounts, holders
 from ...kube.objects.policy import uses_gangs
 from ...launch_checks.kubernetes import LaunchFacts, launch_problems, task_demands
 from ...launch_checks.policy_check import names_secrets
 from ...launch_checks.quota_and_node_fit import DemandByType, Shortage, shortages
-from ...spec import TFCluster
+from ...spec import Message, TFCluster
 from ..cluster_state import ClusterState
 from .launch_queue import QueuedRun, runs_ahead
 from .snapshot import Snapshotter
@@ -43,7 +42,7 @@ class Admitted:
 class Waiting:
     """The run may begin later: what it waits for, and its place in the queue (1 is next)."""
 
-    sentence: str
+    sentence: Message
     place: int = 1
 
 
@@ -103,10 +102,10 @@ class Admission:
         if not cluster.status.message:
             self._new.setdefault(uid, time.monotonic())
         if not self._snapshotter.settled:
-            return Waiting(_("the operator, which has just begun to look around"))
+            return Waiting(Message("OperatorLooksAround"))
         spent = self._spent(cluster, self._cores)
         if spent is None:
-            return Waiting(_("the operator, which has just begun to count hours"))
+            return Waiting(Message("OperatorCountsHours"))
         if spent:
             return Refused(tuple(spent))
         if never := self._never(cluster):
@@ -114,12 +113,12 @@ class Admission:
         self._new.pop(uid, None)
         self._doubted.pop(uid, None)
         if self._together(cluster) and not self._snapshotter.pod_groups.available:
-            return Waiting(_("Volcano, which the policy demands and this cluster does not have"))
+            return Waiting(Message("VolcanoMissing"))
         if self._enforced() is None and self._snapshotter.policy.require_network_policy:
-            return Waiting(_("the check that NetworkPolicies are enforced on this cluster"))
+            return Waiting(Message("PolicyCheckPending"))
         queue = self._queue(cluster.metadata.owner, uid)
         if place := runs_ahead(queue, uid):
-            told = _("its turn after {name}").format(name=queue[place - 1].key[1])
+            told = Message("TurnAfter", {"name": queue[place - 1].key[1]})
             return Waiting(told, place + 1)
         return self._first(cluster)
 
@@ -136,11 +135,8 @@ class Admission:
             self._new.pop(uid, None)
             del self._doubted[uid]
             return Refused(never)
-        told = _("what there was when it was queued ({problems}); it fails if that stays away")
-        words = "; ".join(map(str, never))
-        return Waiting(
-            told.format(problems=words), runs_ahead(self._queue(namespace, uid), uid) + 1
-        )
+        told = Message("EarlierOffer", {"problems": "; ".join(map(str, never))})
+        return Waiting(told, runs_ahead(self._queue(namespace, uid), uid) + 1)
 
     def _queue(self, namespace: str, uid: str) -> Sequence[QueuedRun]:
         """Who waits, this run among them: it may be newer than the last look."""
@@ -216,22 +212,20 @@ def _short(asked: DemandByType, there: LaunchFacts) -> list[Shortage]:
     return shortages(asked, place)
 
 
-def _waits_for(short: Sequence[Shortage], asked: DemandByType, there: LaunchFacts) -> str:
+def _waits_for(short: Sequence[Shortage], asked: DemandByType, there: LaunchFacts) -> Message:
     """What is missing, and which runs of the namespace have it."""
-    told = []
+    told: list[str | Message] = []
     for each in short:
         more = format_amount(each.key, each.asked - each.free) if each.key else ""
         if not each.key:
             largest = max((d.requests for _n, d in asked.values()), key=lambda r: r.get("cpu", 0.0))
-            told.append(
-                _("nodes with {amount} free for a task").format(amount=format_amounts(largest))
-            )
+            told.append(Message("NodesWithRoom", {"amount": format_amounts(largest)}))
         elif each.quota:
             told.append(
-                _("{more} more in quota {quota} ({key})").format(
-                    more=more, quota=each.quota, key=each.key
-                )
+                Message("MoreInQuota", {"more": more, "quota": each.quota, "key": each.key})
             )
         else:
-            told.append(_("{more} more on the nodes").format(more=more))
-    return ", ".join(told) + format_holders(there.place.held)
+            told.append(Message("MoreOnNodes", {"more": more}))
+    held = holders(there.place.held)
+    by = Message("HeldBy", {"holders": list(held)}) if held else ""
+    return Message("Missing", {"parts": told, "held": by})

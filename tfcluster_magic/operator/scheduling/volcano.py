@@ -13,7 +13,6 @@ import logging
 import re
 from collections.abc import Callable, Sequence
 
-from ...i18n import _
 from ...kube.api import labels
 from ...kube.api.client import Api, ApiError, Object, discard_object, path
 from ...kube.api.informer import CacheUpdate, Informer, InformerGroup
@@ -22,7 +21,7 @@ from ...kube.objects.pod_template import VOLCANO
 from ...kube.objects.policy import Policy
 from ...kube.status.pod_problems import UNSCHEDULABLE, event_time
 from ...lifecycle import Observation, WaitingReason
-from ...spec import Cause, TFCluster
+from ...spec import Cause, Message, TFCluster
 from ..cluster_state import OWN_OBJECTS, Key, ObservedRun, is_forbidden, owner_uid, run_key
 from ..pending_tasks import PodGroupEvents
 
@@ -78,26 +77,22 @@ class PodGroups(InformerGroup):
 
     def waits_for(
         self, run: ObservedRun, why: Sequence[WaitingReason], told: PodGroupEvents
-    ) -> str:
+    ) -> Message:
         """What the tasks of a run wait for that Volcano shall bind together."""
         others = [each.text for each in why if each.reason != UNSCHEDULABLE]
         if others:  # it has no pods, or they are refused: Volcano cannot know why
-            return _("what its tasks lack: {why}").format(why=others[0])
+            return Message("TasksLack", {"why": others[0]})
         if not self.available:
-            return _(
-                "Volcano, which is not on this cluster any more: stop the run, and launch it again"
-            )
+            return Message("VolcanoGone")
         group = run.group or {}
         queue = str((group.get("spec") or {}).get("queue") or "default")
         if told.queue not in ("", OPEN):
             return _queue_closed(queue, told.queue)
         words = pod_group_message(group, told.events)
         if not words:
-            text = _("Volcano's answer (queue {queue}, which must be there and open)")
-            return text.format(queue=queue)
-        text = _("room for all {count} tasks at once in Volcano's queue {queue}, which says: {why}")
+            return Message("VolcanoSilent", {"queue": queue})
         count = run.cluster.spec.replicas.total
-        return text.format(count=count, queue=queue, why=words)
+        return Message("VolcanoSays", {"count": count, "queue": queue, "why": words})
 
     def repair(
         self,
@@ -172,17 +167,15 @@ def _event_message(event: Object) -> str:
     return str(event.get("message", ""))
 
 
-def queue_refusal(words: str) -> str:
-    """What it means that a PodGroup is not taken; empty when that is not Volcano's own word."""
+def queue_refusal(words: str) -> Message | None:
+    """What it means that a PodGroup is not taken; None when that is not Volcano's own word."""
     found = _QUEUE.search(words)
     if found is None:
-        return ""
+        return None
     if found["state"] is None:
-        text = _("Volcano's queue {queue}, which does not exist: ask the administrator")
-        return text.format(queue=found["name"])
+        return Message("VolcanoQueueMissing", {"queue": found["name"]})
     return _queue_closed(found["name"], found["state"])
 
 
-def _queue_closed(queue: str, state: str) -> str:
-    text = _("Volcano's queue {queue}, which takes nothing now ({state})")
-    return text.format(queue=queue, state=state)
+def _queue_closed(queue: str, state: str) -> Message:
+    return Message("VolcanoQueueClosed", {"queue": queue, "state": state})

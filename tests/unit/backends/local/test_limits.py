@@ -69,8 +69,8 @@ if os.fork() == 0:
     )
     assert over(backend, "digits").status.phase is Phase.SUCCEEDED
     assert tasks_of(run) == []
-    if pid_file.exists():
-        assert not Path("/proc", pid_file.read_text()).exists()
+    if pid_file.exists() and (pid := pid_file.read_text()):
+        assert not Path("/proc", pid).exists()
 
 
 def test_a_killed_task_runner_is_healed(

@@ -9,6 +9,7 @@ from support.waiting_pods import LATER, RECORDED, recorded, told
 
 from tfcluster_magic.i18n import language
 from tfcluster_magic.kube.status import waiting_reasons
+from tfcluster_magic.lifecycle.messages import sentences, text
 
 BUSYBOX = "registry:5001/busybox:3937bac03110"
 PRIVATE = (
@@ -84,7 +85,7 @@ NOTHING = ("running", "oom", "evicted-storage", "evicted-by-api", "no-such-comma
 @pytest.mark.parametrize("cause", SENTENCES)
 def test_a_cause_is_one_sentence(cause: str) -> None:
     """Each recorded cause is told first, with who waits, why, the numbers, and what to do."""
-    assert told(recorded(cause))[0].sentence == SENTENCES[cause]
+    assert sentences([told(recorded(cause))[0].sentence]) == SENTENCES[cause]
 
 
 @pytest.mark.parametrize("cause", NOTHING)
@@ -102,7 +103,7 @@ def test_every_recording_is_told() -> None:
 def test_every_cause_is_told_in_chinese(cause: str) -> None:
     """A reader of Chinese gets each sentence in Chinese."""
     with language("zh_CN"):
-        sentence = told(recorded(cause))[0].sentence
+        sentence = sentences([told(recorded(cause))[0].sentence])
     assert "等待" in sentence
     assert "waits" not in sentence
 
@@ -136,7 +137,7 @@ def test_what_waits_alike_is_one_question() -> None:
     assert [each.kind for each in questions] == ["Pod"]
     answers = Counted({questions[0].uid: read})
     found = waiting_reasons.explain_waiting(pods, [], answers, waiting_reasons.WaitingFacts())
-    assert [each.sentence for each in found] == [
+    assert [sentences([each.sentence]) for each in found] == [
         "600 workers wait: there is no secret keys in this namespace."
     ]
     assert answers.looked_for < 5 * len(pods)
@@ -169,7 +170,7 @@ def test_unknown_words_are_passed_on() -> None:
     for pod in seen["pods"]:
         for each in pod["status"]["conditions"]:
             each["message"] = "0/2 nodes are available: 2 node(s) had " + "strange weather " * 40
-    sentence = told(seen)[0].sentence
+    sentence = sentences([told(seen)[0].sentence])
     assert sentence.startswith("3 workers wait: Kubernetes says: 2 node(s) had strange weather")
     assert len(sentence) < 400
 
@@ -192,7 +193,7 @@ def test_the_scheduler_may_have_several_reasons(words: str) -> None:
     for pod in seen["pods"]:
         for each in pod["status"]["conditions"]:
             each["message"] = words
-    assert told(seen)[0].text == SCHEDULER[words]
+    assert text(told(seen)[0].text) == SCHEDULER[words]
 
 
 def test_room_that_others_use_is_said_to_be_theirs() -> None:
@@ -200,12 +201,12 @@ def test_room_that_others_use_is_said_to_be_theirs() -> None:
     seen = recorded("no-cpu")
     for pod in seen["pods"]:
         pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1500m"}}
-    assert told(seen)[0].text == (
+    assert text(told(seen)[0].text) == (
         "no node has 1.5 CPU free, others use it: it starts when they end, or ask for less"
     )
     free = waiting_reasons.WaitingFacts(nodes=seen["nodes"], free=[{"cpu": 0.52}, {"cpu": 0.25}])
     found = waiting_reasons.explain_waiting(seen["pods"], seen["jobs"], {}, free)
-    assert found[0].text == (
+    assert text(found[0].text) == (
         "no node has 1.5 CPU free; the largest has 0.52 CPU free: use --worker-cpu 0.5"
     )
 
@@ -218,5 +219,5 @@ def test_a_long_fetch_is_told() -> None:
     found = waiting_reasons.explain_waiting(
         seen["pods"], [], {uid: [pulling]}, waiting_reasons.WaitingFacts()
     )
-    assert found[0].text.startswith("its image registry:5000/busybox")
-    assert found[0].text.endswith("is being fetched")
+    assert text(found[0].text).startswith("its image registry:5000/busybox")
+    assert text(found[0].text).endswith("is being fetched")

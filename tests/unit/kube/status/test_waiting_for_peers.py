@@ -9,6 +9,7 @@ import pytest
 from support.waiting_pods import LATER, recorded, told
 
 from tfcluster_magic.kube.status import waiting_reasons
+from tfcluster_magic.lifecycle.messages import sentences, text
 
 
 def ps_and_worker(*, started: bool) -> dict[str, Any]:
@@ -30,7 +31,7 @@ def ps_and_worker(*, started: bool) -> dict[str, Any]:
 
 def test_a_worker_waits_for_its_parameter_server() -> None:
     """Workers that run while a parameter server is not up are said to wait for it, by name."""
-    assert [each.sentence for each in told(ps_and_worker(started=False))] == [
+    assert [sentences([each.sentence]) for each in told(ps_and_worker(started=False))] == [
         "worker-0 waits for ps-0."
     ]
     assert told(ps_and_worker(started=True)) == []
@@ -58,7 +59,7 @@ def test_an_address_that_came_is_not_waited_for(after: str) -> None:
     waits = "waiting for the address of digits-1-worker-0.digits-1"
     lines = waiting_reasons.WaitingFacts(lines={asked.uid: ["begun", waits, after]})
     found = waiting_reasons.explain_waiting(seen["pods"], seen["jobs"], {}, lines)
-    assert [each.text for each in found if each.tasks == ("ps-0",)] == [LINES["hello"]]
+    assert [text(each.text) for each in found if each.tasks == ("ps-0",)] == [LINES["hello"]]
 
 
 @pytest.mark.parametrize("line", LINES)
@@ -69,4 +70,4 @@ def test_a_task_that_runs_says_whom_it_waits_for(line: str) -> None:
     assert [(each.kind, each.name[:11]) for each in asked] == [("log", "digits-1-ps")]
     lines = waiting_reasons.WaitingFacts(lines={asked[0].uid: ["begun", line]})
     found = waiting_reasons.explain_waiting(seen["pods"], seen["jobs"], {}, lines)
-    assert [each.text for each in found if each.tasks == ("ps-0",)] == [LINES[line]]
+    assert [text(each.text) for each in found if each.tasks == ("ps-0",)] == [LINES[line]]

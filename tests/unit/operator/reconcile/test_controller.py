@@ -14,6 +14,7 @@ from support.polling import wait_until
 from tfcluster_magic.errors import Problem
 from tfcluster_magic.kube.status.exit_status import DELETED_BY_SOMEBODY, DISRUPTION
 from tfcluster_magic.operator.scheduling.admission import Refused, Verdict, Waiting
+from tfcluster_magic.spec import Message
 
 
 def test_a_run_becomes_its_objects(world: World) -> None:
@@ -226,11 +227,11 @@ class Says:
 
 def test_admission_is_asked_before_anything_is_made(world: World) -> None:
     """A run waits with what for and its place, and fails with all problems when it is refused."""
-    world.admission = Says(Waiting("2 CPU that digits-7 has", 3))
+    world.admission = Says(Waiting(Message("TurnAfter", {"name": "digits-7"}), 3))
     world.operate()
     world.launch("digits-1")
     status = world.wait("digits-1", lambda s: s.get("message"))
-    assert "2 CPU that digits-7 has (place 3 in the queue)" in status["message"]
+    assert "its turn after digits-7 (place 3 in the queue)" in status["message"]
     assert world.server.names("jobs") == []
     world.admission = Says(Refused((Problem("spec.image", "x", "use one of: y"),)))
     world.operate()

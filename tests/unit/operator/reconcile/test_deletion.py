@@ -91,10 +91,11 @@ def test_the_servers_of_a_success_go_with_its_record(world: World) -> None:
 def test_what_waits_never_begins_once_it_is_deleted(world: World) -> None:
     """A waiting run whose record is deleted is Stopped, and gets no Job."""
     from tfcluster_magic.operator.scheduling.admission import Waiting
+    from tfcluster_magic.spec import Message
 
     class Later:
         def decide(self, _cluster: object) -> Any:
-            return Waiting("room")
+            return Waiting(Message("Room"))
 
     world.admission = Later()
     world.operate()

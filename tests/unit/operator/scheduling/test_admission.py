@@ -8,8 +8,9 @@ from typing import Any
 from support.admission_cluster import RUNS, Place, there
 
 from tfcluster_magic.kube.objects.policy import Policy
+from tfcluster_magic.lifecycle.messages import text
 from tfcluster_magic.operator.scheduling.admission import Admitted, Refused, Waiting
-from tfcluster_magic.spec import Pods, SecretUse
+from tfcluster_magic.spec import Message, Pods, SecretUse
 
 __all__ = ["there"]  # a fixture, as if written here
 
@@ -26,7 +27,7 @@ def test_two_launches_never_both_take_the_last_room(there: Place) -> None:
         told = list(zip(asked, pool.map(lambda u: there.decide(u, "digits-1"), asked), strict=True))
     admitted = {user for user, verdict in told if isinstance(verdict, Admitted)}
     assert len(admitted) == 1
-    (waits,) = {v.sentence for _u, v in told if isinstance(v, Waiting)}
+    (waits,) = {text(v.sentence) for _u, v in told if isinstance(v, Waiting)}
     assert waits == "4 CPU more on the nodes"
     assert len({(user, type(verdict)) for user, verdict in told}) == 2
 
@@ -42,9 +43,11 @@ def test_first_in_first_out_with_places(there: Place) -> None:
     for name, cpu in (("large-1", 2.0), ("small-1", 0.5)):
         there.run("alice", name, 1, cpu)
         there.seen()
-    assert there.decide("alice", "small-1") == Waiting("its turn after large-1", 2)
+    assert there.decide("alice", "small-1") == Waiting(Message("TurnAfter", {"name": "large-1"}), 2)
     first = "1 CPU more in quota tasks (requests.cpu), held by old-1 (3 CPU, 1Gi)"
-    assert there.decide("alice", "large-1") == Waiting(first, 1)
+    waits = there.decide("alice", "large-1")
+    assert isinstance(waits, Waiting)
+    assert (text(waits.sentence), waits.place) == (first, 1)
     there.say("alice", "old-1", phase="Succeeded", releasedAt=1.0)
     assert there.decide("alice", "large-1") == Admitted()
     assert there.decide("alice", "small-1") == Admitted()
@@ -143,7 +146,7 @@ def test_network_policies(there: Place) -> None:
     there.enforced = None
     waits = there.decide("alice", "a-1")
     assert isinstance(waits, Waiting)
-    assert "NetworkPolicies" in waits.sentence
+    assert "NetworkPolicies" in text(waits.sentence)
     there.enforced = False
     assert isinstance(there.decide("alice", "a-1"), Refused)
     there.snapshotter.policy = Policy(require_network_policy=False)

@@ -17,13 +17,14 @@ from tfcluster_magic.kube.api.labels import (
     run_labels,
 )
 from tfcluster_magic.kube.objects.policy import Policy
+from tfcluster_magic.lifecycle.messages import text
 from tfcluster_magic.operator.scheduling.admission import (
     Admitted,
     LeftToGangScheduler,
     Refused,
     Waiting,
 )
-from tfcluster_magic.spec import TaskType
+from tfcluster_magic.spec import Message, TaskType
 
 
 @pytest.fixture
@@ -76,7 +77,7 @@ def test_quotas_and_turns_count_as_without(there: Place) -> None:
     there.say("alice", "digits-1", phase="Queued")
     waits = there.decide("alice", "digits-2")
     assert isinstance(waits, Waiting)
-    assert waits.sentence.startswith("1 CPU more in quota tasks")
+    assert text(waits.sentence).startswith("1 CPU more in quota tasks")
     assert waits.place == 1
 
 
@@ -90,7 +91,7 @@ def test_a_policy_that_demands_volcano_where_there_is_none() -> None:
         made.begin()
         waits = made.decide("alice", "digits-1")
         assert isinstance(waits, Waiting)
-        assert waits.sentence == "Volcano, which the policy demands and this cluster does not have"
+        assert waits.sentence == Message("VolcanoMissing")
         made.server.lacks.clear()
         wait_until(lambda: made.decide("alice", "digits-1") == LeftToGangScheduler())
         made.snapshotter.policy = Policy(gang=False)
@@ -125,6 +126,6 @@ def test_without_volcano_one_runs_whole_and_the_other_is_told_why() -> None:
         assert made.decide("alice", "digits-1") == Admitted()
         waits = made.decide("bob", "digits-1")
         assert isinstance(waits, Waiting)
-        assert waits.sentence == "4 CPU more on the nodes"
+        assert text(waits.sentence) == "4 CPU more on the nodes"
     finally:
         made.end()

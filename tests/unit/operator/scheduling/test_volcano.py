@@ -14,6 +14,7 @@ from support.polling import wait_until
 from tfcluster_magic.kube.api.client import path
 from tfcluster_magic.kube.objects.policy import Policy
 from tfcluster_magic.kube.status.pod_problems import PodContext, unschedulable_problem
+from tfcluster_magic.lifecycle.messages import text
 from tfcluster_magic.operator.scheduling.admission import LeftToGangScheduler, Verdict
 from tfcluster_magic.operator.scheduling.volcano import queue_refusal
 
@@ -166,7 +167,7 @@ def test_a_queue_that_closes_before_one_that_waits_is_said(volcano: World) -> No
 )
 def test_volcanos_words_of_a_pod_are_explained(said: str, told: str) -> None:
     """What Volcano says of a task is one clause, with what nodes lack where it says that."""
-    assert unschedulable_problem(said, PodContext()).text == told
+    assert text(unschedulable_problem(said, PodContext()).text) == told
 
 
 def test_one_that_never_gets_room_fails_after_its_queue_timeout(volcano: World) -> None:
@@ -239,7 +240,7 @@ def test_a_queue_that_takes_nothing_is_said(volcano: World, said: str, told: str
 
 def test_words_of_others_are_not_taken_for_a_queues() -> None:
     """What another webhook refuses stays what it says."""
-    assert queue_refusal('admission webhook "x" denied the request: no') == ""
+    assert queue_refusal('admission webhook "x" denied the request: no') is None
 
 
 def test_a_deleted_job_ends_a_run_that_waits(volcano: World) -> None:

@@ -13,9 +13,12 @@ import asyncio
 import hashlib
 from typing import Any
 
+from msgspec.structs import replace
+
 from ....errors import InvalidRequest, Problem, TFClusterError, one_line
-from ....i18n import _
+from ....i18n import _, current_language
 from ....launch import validation
+from ....lifecycle.messages import shown
 from ....spec import Model, Phase, Stop
 from .. import tables
 from .base import ConsoleHandler, ConsolePage, query_words, write_audit
@@ -64,7 +67,7 @@ class Clusters(ConsoleHandler):
         look = await cache.look(kept=asked.kept)
         self.set_header("Cache-Control", "no-cache")
         if not look.note:  # rows of the last look are asked for again until there are new ones
-            about = hashlib.sha256(repr(asked).encode()).hexdigest()[:16]
+            about = hashlib.sha256(repr((asked, current_language())).encode()).hexdigest()[:16]
             tag = f'"{self.console.started}-{cache.version}-{about}"'
             self.set_header("Etag", tag)
             if self.request.headers.get("If-None-Match") == tag:
@@ -72,7 +75,8 @@ class Clusters(ConsoleHandler):
                 self.finish()
                 return
         page = tables.RUNS.page(look.seen.rows, asked)
-        fields: dict[str, Any] = {"items": page.items, "total": page.total, "all": page.all}
+        rows = [replace(row, message=shown(row), messages=()) for row in page.items]
+        fields: dict[str, Any] = {"items": rows, "total": page.total, "all": page.all}
         fields["phases"] = {phase.value: page.counts[phase.value] for phase in Phase}
         self.reply({**fields, "missed": look.seen.missed, "seenAt": look.at, "note": look.note})
 

@@ -14,7 +14,7 @@ import msgspec
 from ....quota import limits
 from ....quota.ledger import HoursByDay
 from ....quota.storage import FolderUsage
-from ....spec import Model, Stop, TaskState, TaskType, TFCluster
+from ....spec import Message, Model, Stop, TaskState, TaskType, TFCluster
 
 RUNS_KEPT = 600.0
 """Seconds for which the runs of the last look are kept when nobody looks."""
@@ -42,6 +42,8 @@ class SiteRun(Model, frozen=True, omit_defaults=False):
     nodes: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
     """Tasks that failed, for a look at their last lines."""
+    messages: tuple[Message, ...] = ()
+    """`message` by its codes, for the language of who looks."""
 
 
 class Missed(Model, frozen=True):
@@ -129,8 +131,10 @@ class Site(Protocol):
 
 # -- a run as a row of the table
 
-LONGEST, MOST_MESSAGE, MOST_NAMES = 100, 1000, 40
-"""Characters of a text of a row, and of its message; names of nodes and of tasks."""
+LONGEST, MOST_MESSAGE, MOST_CODED, MOST_NAMES = 100, 1000, 4000, 40
+"""Characters of a text of a row, of its message and of that by its codes; names of nodes and of
+tasks.
+"""
 
 
 def run_row(cluster: TFCluster, nodes: tuple[str, ...] = ()) -> SiteRun:
@@ -147,6 +151,7 @@ def run_row(cluster: TFCluster, nodes: tuple[str, ...] = ()) -> SiteRun:
         phase=status.phase.value,
         reason=status.reason.value,
         message=status.message,
+        messages=status.messages,
         created_at=meta.created_at,
         finished_at=status.finished_at,
         active=cluster.active,
@@ -170,6 +175,7 @@ def bounded_row(row: SiteRun) -> SiteRun:
     return msgspec.structs.replace(
         row,
         **{**texts, "message": _cut(row.message, MOST_MESSAGE)},
+        messages=row.messages if len(msgspec.json.encode(row.messages)) <= MOST_CODED else (),
         tasks={_cut(kind): count for kind, count in list(row.tasks.items())[: len(TaskType)]},
         nodes=tuple(map(_cut, row.nodes[:MOST_NAMES])),
         failed=tuple(map(_cut, row.failed[:MOST_NAMES])),

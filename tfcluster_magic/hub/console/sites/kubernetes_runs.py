@@ -22,6 +22,7 @@ from ....kube.api import labels
 from ....kube.api.client import Api, ApiError, find_object, path
 from ....kube.api.decoding import ObjectMeta, Shape
 from ....kube.objects import custom_resource
+from ....lifecycle.messages import shown
 from ....spec import Metadata, Replicas, ReplicaSet, Spec, TFCluster
 from ...tenancy import namespace_objects
 from ...tenancy.provisioning import REMOVED_DATA, is_removed
@@ -42,6 +43,7 @@ class _Status(TypedDict, total=False):
     phase: Any
     reason: Any
     message: Any
+    messages: Any
     startedAt: Any
     runningAt: Any
     finishedAt: Any
@@ -175,7 +177,7 @@ def refuse_to_stop(name: str, found: Object) -> None:
     """Raise Conflict for a run that has ended, or that somebody stops already."""
     if found["released"]:
         text = _("{name} has ended already: {message}")
-        raise Conflict(text.format(name=name, message=found["row"].message))
+        raise Conflict(text.format(name=name, message=shown(found["row"])))
     if found["stop"] is not None:
         by = found["stop"] or _("its owner")
         raise Conflict(_("{name} is being stopped already, by {by}").format(name=name, by=by))

@@ -30,6 +30,7 @@ from ....backends.local.backend import LocalBackend
 from ....backends.local.store import Record, RunFolder, Store
 from ....errors import Conflict, InvalidRequest, NotFound, TFClusterError
 from ....i18n import _
+from ....lifecycle.messages import shown
 from ....quota.ledger import HoursByDay
 from ....quota.storage import FolderUsage
 from ....spec import Model, Status, Stop, TFCluster
@@ -126,7 +127,7 @@ class RunsReader:
         name = cluster.metadata.name
         if cluster.status.released_at is not None:
             text = _("{name} has ended already: {message}")
-            raise Conflict(text.format(name=name, message=cluster.status.message))
+            raise Conflict(text.format(name=name, message=shown(cluster.status)))
         if (stop := cluster.spec.stop) is not None:
             by = stop.by or _("its owner")
             raise Conflict(_("{name} is being stopped already, by {by}").format(name=name, by=by))

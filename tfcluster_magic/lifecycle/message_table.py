@@ -1,0 +1,406 @@
+"""The text of every message about a run's state, by its code: why it waits, why it failed.
+
+Records hold codes and values, and each face makes the sentence in its reader's language
+(`messages.text`). The reference of reasons in docs/ and the table of the JupyterLab extension are
+generated from here. A code never changes its meaning: programs may act on it.
+
+In a text `{name}` is a value, `{name:format}` one of the formats of `messages.FORMATS`. Of a text
+with two forms the value `count` chooses one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..i18n import mark, mark_plural
+
+Text = str | tuple[str, str]
+
+GROUPS: Mapping[str, Mapping[str, Text]] = {
+    "Parts of other messages": {
+        "AndMore": mark("{names:commas} and {count} more"),
+        "Clauses": "{parts:clauses}",
+        "Saying": mark(": {words}"),
+        "InBrackets": mark(" ({detail})"),
+        "UseOptions": mark(": use {options}"),
+        "Times": mark_plural("{count} time", "{count} times"),
+        "Tasks": mark_plural("{count} task", "{count} tasks"),
+        "Workers": mark_plural("{count} worker", "{count} workers"),
+        "ParameterServers": mark_plural("{count} parameter server", "{count} parameter servers"),
+        "Owner": mark("its owner"),
+        "Room": mark("room"),
+        "None": mark("none"),
+    },
+    "Where a run is, and why": {
+        "Queued": mark("Waiting for {what}."),
+        "QueuePlace": mark("{what} (place {place} in the queue)"),
+        "QueueTimeout": mark(
+            "No room within {time:duration}: it waited for {what}. Ask for less, or raise "
+            "--queue-timeout."
+        ),
+        "Starting": mark("Starting {count} tasks."),
+        "WaitingForTasks": mark("Waiting for {tasks:commas} to start ({ready} of {total} ready)."),
+        "AllTasksUp": mark("All {count} tasks are up."),
+        "StartTimeout": mark(
+            "{tasks:commas} did not come up within {time:duration}: {why}. "
+            "Its output: `tfcluster logs {name} {task}`. "
+            "If it only needs longer: --start-timeout 30m."
+        ),
+        "PortNotOpened": mark("its TensorFlow server did not open its port"),
+        "ProgramNotStarted": mark("its program was not started"),
+        "ServersRunning": mark(
+            "All {count} servers accept connections; "
+            "`%tfcluster connect {name}` in a notebook uses them."
+        ),
+        "TasksRunning": mark_plural("{count} task is running", "{count} tasks are running"),
+        "TasksFinished": mark("{tasks:commas} finished"),
+        "MaxDuration": mark(
+            "Not finished after {time:duration} (--max-duration): {tasks:commas} still ran. "
+            "Raise the limit, or look with `tfcluster logs` whether it hung."
+        ),
+        "IdleTimeout": mark(
+            "No notebook used it for {time:duration} (--idle-timeout), since {since:clock}; its "
+            "tasks were stopped."
+        ),
+        "StopRequested": mark("A stop was requested by {whom}{said}"),
+        "TasksToEnd": mark("waiting for {tasks:commas} to end"),
+        "TasksCalledBack": mark("calling back the tasks that may still come"),
+        "StoppedBy": mark("Ended by {whom}{said}."),
+        "Stopped": mark("Stopped."),
+        "Succeeded": mark("{tasks:commas} finished successfully"),
+        "ReclaimLater": mark("{tasks:commas} will be reclaimed {time:duration} later"),
+        "Reclaimed": mark("Reclaimed {tasks:commas}."),
+        "NeverStarted": mark("it was never started"),
+    },
+    "How a task ended": {
+        "ExitCode": mark("{task} failed with exit code {code}{said}"),
+        "ExitCodeZero": mark("{task} exited with exit code 0{said}"),
+        "Failed": mark("{task} failed{said}"),
+        "Crashed": mark("{task} crashed ({signal}){more}{said}"),
+        "OutOfMemory": mark("{task} ran out of memory at its limit of {limit}{more}"),
+        "MachineOutOfMemory": mark("{task} ran out of memory of this machine{more}"),
+        "Killed": mark("{task} was killed from outside ({signal}){more}"),
+        "NotStarted": mark("{task} could not be started: {why}"),
+        "NoReason": mark("no reason was given"),
+        "Lost": mark("{task} was lost{more}"),
+        "Evicted": mark("{task} was evicted{more}"),
+        "SignalNumber": mark("signal {number}"),
+        "SomeSignal": mark("a signal"),
+        "MemoryUsed": mark("used {used}"),
+        "GracePeriodOver": mark("it did not end within its grace period and was killed"),
+        "NoMoreProcesses": mark("this machine gives no more processes ({why})"),
+        "NodeWasLowOn": mark("node {node} was low on {resource}"),
+        "VolumeFilled": mark("it filled more than {limit} of {where}"),
+        "DiskFilled": mark("it wrote more than {limit} to the disk of its node"),
+        "Preempted": mark("a pod of higher priority took its place{said}"),
+        "EvictedBySomebody": mark("somebody evicted it, as when a node is emptied"),
+        "EvictedByTaint": mark("a taint of its node made it leave"),
+        "ContainerLost": mark("its node lost its container"),
+        "PodDeleted": mark("its pod was deleted"),
+        "NodeLost": mark("its node was lost"),
+        "NodeCouldNotStart": mark("its node could not start it: {why}"),
+    },
+    "What a failed run says after that": {
+        "ServerLeftWorkers": mark(
+            "The workers cannot go on without it: a parameter server must call server.join()"
+        ),
+        "RestartsUsedUp": mark("It had been restarted {times} already; raise that with --heals"),
+        "FailedAlike": mark("{tasks:commas} failed in the same way"),
+        "EndedAfterIt": mark_plural(
+            "{tasks:commas} ended after it", "{tasks:commas} ended after it, too"
+        ),
+        "SeeLogs": mark("Its output: `tfcluster logs {name} {task}`"),
+        "FewerTasks": mark("Use fewer tasks or smaller batches, or set a limit for each task"),
+        "RaiseMemory": mark("Raise the limit with `tfcluster rerun {name} {option}`"),
+    },
+    "What to do about an error that many meet": {
+        "TensorFlowMissing": mark(
+            "TensorFlow is missing where the tasks run: `python -m pip install tensorflow-cpu`, "
+            "or on Kubernetes an image that has it (--image)"
+        ),
+        "ModuleMissing": mark(
+            "Install it for the Python that `tfcluster options` names: `python -m pip install "
+            "{module}`"
+        ),
+        "PortTaken": mark(
+            "The program asked for a port that is taken: use its address in TF_CONFIG or --*_hosts"
+        ),
+        "SyntaxErrorAt": mark("It is in line {line} of {file}"),
+        "CommandMissing": mark("There is no command {command} where the tasks run"),
+        "DiskFull": mark("The disk is full: free space, or write somewhere else"),
+        "KerasUnsupported": mark(
+            "Keras 3 cannot fit() under this strategy: use tf_keras (--env TF_USE_LEGACY_KERAS=1)"
+        ),
+        "PyFunctionElsewhere": mark(
+            "py_function runs only in the process that defined it: place it there"
+        ),
+        "PathNotWritable": mark(
+            "The task may not touch {path}: write to $TFCLUSTER_OUTPUT_DIR instead"
+        ),
+        "UnknownArguments": mark("The program does not know {arguments}: check what follows `--`"),
+    },
+    "Failures that are looked into, retried or healed": {
+        "Investigating": mark(
+            "{ended}; looking up to {time:duration} whether another task was the cause."
+        ),
+        "BackingOff": mark("Retry {number} of {most} in {time:duration}"),
+        "Healing": mark("{what} ({number} of {times}); {after}"),
+        "RestartTogether": mark("All workers restart together"),
+        "RestartAlone": mark("It is restarted"),
+        "RestoreVariables": mark(
+            "its variables are gone: initialise or restore them in the notebook"
+        ),
+        "ClientGoesOn": mark("the client goes on, or opens a new session"),
+        "OthersGoOn": mark("the others go on meanwhile"),
+        "NothingSaved": mark("no checkpoint was found, so what was not saved starts again"),
+        "ResumesFrom": mark("training resumes from {place}"),
+        "NewestCheckpoint": mark("its newest checkpoint, if it saves any"),
+        "CheckpointAtStep": mark("the checkpoint at step {step}"),
+        "CheckpointNamed": mark("its checkpoint {checkpoint}"),
+        "TheBeginning": mark("the beginning"),
+        "RestartAfterDisruption": mark(
+            "{task} ended after the disruption, so the workers restart together from {where}."
+        ),
+    },
+    "Records and disks": {
+        "LogCopyFailed": mark(
+            "The log volume takes no copies of what tasks print ({why}): training goes on, and the "
+            "copies do when there is room. Make room by `tfcluster delete NAME --with-logs`"
+        ),
+        "RecordDamaged": mark(
+            "Its record {path} cannot be read: {why}. Nothing of it runs any more; remove it with "
+            "`tfcluster delete {name}`"
+        ),
+        "RecordDamagedRunning": mark(
+            "Its record {path} cannot be read: {why}. While it runs it writes the record again; "
+            "end it with `tfcluster stop {name}`, remove it with `tfcluster delete {name}`"
+        ),
+        "StatusDamaged": mark(
+            "Its status {path} cannot be read; it is written again as long as it runs."
+        ),
+    },
+    "A supervisor that is gone (on one machine)": {
+        "StatusFileDamaged": mark("Its status file is damaged and its supervisor is gone"),
+        "MachineRestarted": mark("The machine was restarted while it ran"),
+        "SupervisorError": mark("Its supervisor ended with an error ({words})"),
+        "SupervisorKilled": mark("Its supervisor was killed from outside"),
+        "SaidNothing": mark("it said nothing"),
+        "LeftoversEnded": mark("{what}; what was left of it ended, too."),
+        "StoppedUnsaid": mark("Stopped. {what} before it could say so."),
+        "SupervisorLost": mark(
+            "{what}; its tasks ended with it. Logs are kept; "
+            "start again with `tfcluster rerun {name}`."
+        ),
+        "LaunchInterrupted": mark(
+            "Its launch was ended half-way, before any task was started; "
+            "start it with `tfcluster rerun {name}`."
+        ),
+    },
+    "What a run waits for in the queue (on Kubernetes)": {
+        "OperatorLooksAround": mark("the operator, which has just begun to look around"),
+        "OperatorCountsHours": mark("the operator, which has just begun to count hours"),
+        "VolcanoMissing": mark("Volcano, which the policy demands and this cluster does not have"),
+        "PolicyCheckPending": mark("the check that NetworkPolicies are enforced on this cluster"),
+        "TurnAfter": mark("its turn after {name}"),
+        "EarlierOffer": mark(
+            "what there was when it was queued ({problems}); it fails if that stays away"
+        ),
+        "Missing": "{parts:commas}{held}",
+        "NodesWithRoom": mark("nodes with {amount} free for a task"),
+        "MoreInQuota": mark("{more} more in quota {quota} ({key})"),
+        "MoreOnNodes": mark("{more} more on the nodes"),
+        "HeldBy": mark(", held by {holders:commas}"),
+        "EarlierObject": mark("{kind} {name} of an earlier run of this name is still there"),
+        "ObjectsNotMade": mark("its objects to be made: {why}"),
+        "TasksLack": mark("what its tasks lack: {why}"),
+        "VolcanoGone": mark(
+            "Volcano, which is not on this cluster any more: stop the run, and launch it again"
+        ),
+        "VolcanoSilent": mark("Volcano's answer (queue {queue}, which must be there and open)"),
+        "VolcanoSays": mark(
+            "room for all {count} tasks at once in Volcano's queue {queue}, which says: {why}"
+        ),
+        "VolcanoQueueMissing": mark(
+            "Volcano's queue {queue}, which does not exist: ask the administrator"
+        ),
+        "VolcanoQueueClosed": mark("Volcano's queue {queue}, which takes nothing now ({state})"),
+    },
+    "What is in the way of a run, or was (on Kubernetes)": {
+        "Obstacle": "{why}",
+        "Refused": "{why}",
+        "JobDeleted": mark("Somebody deleted the Job {name} while the run was active."),
+        "JobDeletedUnseen": mark(
+            "The Job {name} was deleted, and no operator was there to see how its tasks ended."
+        ),
+        "SuccessUnseen": mark(
+            "Nobody saw when: no operator was there, and Kubernetes has taken its Jobs away, as it "
+            "does an hour after all their tasks have succeeded."
+        ),
+    },
+    "What tasks wait for (on Kubernetes)": {
+        "TasksWait": mark_plural("{who:and} waits: {why}", "{who:and} wait: {why}"),
+        "TasksWaitForPeers": mark_plural(
+            "{who:and} waits for {peers:commas}", "{who:and} wait for {peers:commas}"
+        ),
+        "PeersNotUp": mark("waits for {peers:commas}"),
+        "PeerSilent": mark("TensorFlow in it gets no answer from {peer}"),
+        "PortNotOpenedYet": mark(
+            "it runs and has not opened its port yet: importing TensorFlow takes a while"
+        ),
+        "NameUnresolved": mark(
+            "the name of {peer} does not resolve though it runs: the cluster's DNS does not answer "
+            "its question; ask the administrator"
+        ),
+        "WaitsForAddress": mark("it waits for the address of {peers:commas}"),
+        "NodeSilent": mark(
+            "its node {node} does not answer: it starts elsewhere when the node stays away"
+        ),
+        "SchedulingGated": mark("its pod is held back by a scheduling gate"),
+        "KubernetesSays": mark("Kubernetes says: {words}"),
+    },
+    "Why no node takes a pod": {
+        "NoRoomForAll": mark("there is no room for all tasks together yet"),
+        "NodesTooBusy": mark("no node has {what:and} free"),
+        "NodesTooSmall": mark("no node has {what:and}; the largest has {has:commas}{use}"),
+        "NoNodeFree": mark("no node has {what:and} free; the largest has {has:commas} free{use}"),
+        "OthersUseNodes": mark(
+            "no node has {what:and} free, others use it: it starts when they end, or ask for less"
+        ),
+        "AmountOfMemory": mark("{amount} of memory"),
+        "LabelMissing": mark("no node has the labels that it asks for: ask the administrator"),
+        "LabelsMissing": mark(
+            "no free node has the label {labels}, which it must have here: ask the administrator"
+        ),
+        "NodesClosed": mark_plural(
+            "{count} node is closed to new pods", "{count} nodes are closed to new pods"
+        ),
+        "NodesLost": mark_plural("{count} node does not answer", "{count} nodes do not answer"),
+        "NodesReserved": mark_plural(
+            "{count} node is reserved for others{more}",
+            "{count} nodes are reserved for others{more}",
+        ),
+        "TooManyVolumes": mark("no node can mount more volumes"),
+        "TooManyPods": mark("every node holds as many pods as it may"),
+        "PortInUse": mark("its port is taken on every node"),
+    },
+    "Claims and volumes": {
+        "ClaimMissing": mark(
+            "there is no claim {claim} in this namespace: make it, or name one that exists"
+        ),
+        "ClaimDeleted": mark("the claim {claim} is being deleted"),
+        "ClaimUnbound": mark("a claim of it has no volume yet"),
+        "ClaimsUnbound": "{parts:sentences}",
+        "ClaimClassMissing": mark(
+            "the claim {claim} asks for the storage class {name}, which does not exist: "
+            "make the claim again with a class of `kubectl get storageclass`"
+        ),
+        "ClaimProvisionerSilent": mark(
+            "the claim {claim} has no volume yet: {provisioner}, which makes it, has not done so; "
+            "ask the administrator whether it runs"
+        ),
+        "ClaimPending": mark("the claim {claim} has no volume yet: {why}"),
+        "ClaimWithoutClass": mark(
+            "the claim {claim} has no volume and names no storage class: make it again with one"
+        ),
+        "ClaimOfClassUnbound": mark("the claim {claim} has no volume of the class {name} yet"),
+        "ClaimForOnePod": mark(
+            "the claim {claims:commas} serves one pod at a time (ReadWriteOncePod) and another "
+            "uses it: use a claim that is ReadWriteMany"
+        ),
+        "ClaimOnOneNode": mark(
+            "the volume of the claim {claims:commas} is on one node only, where no room is for it: "
+            "use a claim that is ReadWriteMany"
+        ),
+        "ClaimInUse": mark(
+            "its claim {claims:commas} is in use on another node and serves one node at a time "
+            "(ReadWriteOnce): use a claim that is ReadWriteMany"
+        ),
+        "Unnamed": mark("(unnamed)"),
+        "VolumeNotMounted": mark("its volume {volume} cannot be mounted: {why}"),
+        "DriverMissing": mark(
+            "its node has no driver {driver}, which mounts its volume: ask the administrator"
+        ),
+    },
+    "Images and containers": {
+        "ImageFetching": mark("its image {image} is being fetched"),
+        "ImageNotFetched": mark("the image {image} cannot be fetched: {why}"),
+        "ImageNameInvalid": mark("{image:quoted} is no name of an image"),
+        "ImageNotOnNode": mark("the node has no image {image} and may not fetch it"),
+        "ImageSecretRefused": mark(
+            "the registry does not give the image {image} to whom the secret {secrets:commas} "
+            "names: check that the secret exists and its user and password"
+        ),
+        "ImagePrivate": mark(
+            "the image {image} is private: name a secret that opens it with --image-pull-secret"
+        ),
+        "ImageOtherProcessor": mark("the image {image} is not made for this node's processor"),
+        "ImageDiskFull": mark("the node's disk is full: the image {image} has no room"),
+        "ImageNotFound": mark("there is no image {image}: check its name and tag"),
+        "RegistryUnreachable": mark(
+            "the node does not reach the registry of the image {image}: {why}"
+        ),
+        "ImageLacksCommand": mark("its image {image} has no {command}"),
+        "ImageRunsAsRoot": mark("the image {image} would run as root"),
+        "ObjectMissing": mark("there is no {kind} {name} in this namespace"),
+        "SecretMissing": mark("there is no secret {name} in this namespace"),
+        "KeyMissing": mark("the {kind} {name} has no key {key}"),
+        "NetworkNotReady": mark("its node cannot make its network yet: {why}"),
+        "NodeNotReady": mark("its node {node} does not answer"),
+    },
+    "Why a Job may not make its pods": {
+        "QuotaUsedUp": mark(
+            "the quota {name} of this namespace is used up ({told:commas}): "
+            "end another run, or ask for fewer or smaller tasks"
+        ),
+        "QuotaTaken": mark("{used} of {limit} is taken and a {task} needs {each}"),
+        "QuotaNeedsRequests": mark("the quota {name} wants every task to say {keys:commas}{use}"),
+        "BoundsBroken": "{parts:clauses}{use}",
+        "TaskTooLarge": mark(
+            "a task may use at most {bound} in this namespace, and {has} is asked for"
+        ),
+        "TaskTooSmall": mark(
+            "a task must use at least {bound} in this namespace, and {has} is asked for"
+        ),
+        "LimitRatio": mark(
+            "the limit of {name} may be {ratio} times what is requested at most in this "
+            "namespace: ask the administrator, or use a smaller {option}"
+        ),
+        "WebhookSilent": mark(
+            "the admission webhook {name}, which has to agree to each pod, does not answer: "
+            "it is tried again; ask the administrator ({why})"
+        ),
+        "WebhookRefused": mark("the admission webhook {name} refuses it: {why}"),
+        "PodSecurityRefused": mark(
+            "Pod Security {level} of this namespace refuses its pod: {why}; ask the administrator"
+        ),
+        "PriorityClassMissing": mark(
+            "there is no priority class {name}, which the administrator's policy names"
+        ),
+        "ServiceAccountMissing": mark(
+            "there is no service account {name} in the namespace {namespace}, which the "
+            "administrator's policy names"
+        ),
+        "NamespaceDeleted": mark("this namespace is being deleted"),
+    },
+    "Why a notebook's pod does not start": {
+        "NotebookQuotaUsedUp": mark(
+            "the quota {name} of your namespace is used up: it asks for {requested}, "
+            "and {used} of {limited} is taken"
+        ),
+        "ClusterRulesRefused": mark("the cluster's rules refuse its pod: {why}"),
+    },
+}
+"""The texts in groups, each with its heading in the reference."""
+
+TEXTS: Mapping[str, Text] = {
+    code: text for group in GROUPS.values() for code, text in group.items()
+}
+
+SEPARATORS: Mapping[str, str] = {
+    "and": mark(" and "),
+    "clauses": mark("; "),
+    "commas": mark(", "),
+    "sentences": mark(". "),
+}
+"""What stands between the parts of a list, by the format that a text asks for."""
+FULL_STOP = mark(".")
