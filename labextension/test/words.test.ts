@@ -120,7 +120,11 @@ describe('the filter', () => {
   it('finds words of the note', () => {
     const noted = aRun('digits', 3);
     noted.cluster.metadata.note = 'Rate 0.1';
-    const found = filtered([...runs, noted], { ...NO_FILTER, text: 'rate' });
+    const found = filtered(
+      [...runs, noted],
+      { ...NO_FILTER, text: 'rate' },
+      trans
+    );
     expect(found).toEqual([noted]);
   });
 
