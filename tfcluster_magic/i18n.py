@@ -70,7 +70,7 @@ def language(wanted: str | None) -> Iterator[None]:
 
 
 def requested_language() -> str | None:
-    """The language that `language` was given, for a process that is started to speak it, too."""
+    """The language that `language` was given."""
     return _requested.get()
 
 

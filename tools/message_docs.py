@@ -18,7 +18,8 @@ TABLE = ROOT / "labextension" / "src" / "api" / "messageTable.ts"
 _HEAD = """\
 # Messages about a run
 
-This page is made from `tfcluster_magic/lifecycle/message_table.py` by `python tools/message_docs.py`.
+This page is made by `python tools/message_docs.py` from the table in
+`tfcluster_magic/lifecycle/message_table.py`.
 
 A run's status has one `reason` (a closed list: [lifecycle.md](lifecycle.md)), the sentence in
 English as `message`, and the same as `messages`: codes with values, from which each view makes the
@@ -28,12 +29,14 @@ a text may change, a code keeps its meaning.
 ```json
 "reason": "Starting",
 "message": "Waiting for worker-1 to start (2 of 3 ready).",
-"messages": [{"code": "WaitingForTasks", "params": {"tasks": ["worker-1"], "ready": 2, "total": 3}}]
+"messages": [
+  {"code": "WaitingForTasks", "params": {"tasks": ["worker-1"], "ready": 2, "total": 3}}
+]
 ```
 
-`{name}` is a value; `{name:format}` says how it is written: `commas`, `and`, `clauses` and `sentences`
-join a list, `duration` is a number of seconds, `clock` a time in seconds since 1970. A value may be a
-message in turn.
+`{name}` is a value; `{name:format}` says how it is written: `commas`, `and`, `clauses` and
+`sentences` join a list, `duration` is a number of seconds, `clock` a time in seconds since 1970. A
+value may be a message in turn.
 """
 _BANNER = """\
 /* Made by `python tools/message_docs.py`: change the texts in Python, not this file. */

@@ -3,6 +3,7 @@
 # ruff: noqa: RUF001 - Chinese punctuation is what is looked for
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -12,9 +13,8 @@ from pathlib import Path
 import pytest
 from support.translated_commands import ROOT, VARIABLES, here, said
 
-from tfcluster_magic import ClusterManager, i18n
+from tfcluster_magic import i18n
 from tfcluster_magic.output.text import fold, table, width
-from tfcluster_magic.runs.manager import Until
 
 __all__ = ["here"]  # a fixture, as if written here
 
@@ -111,18 +111,19 @@ def test_english_costs_nothing() -> None:
     assert done.stdout.strip() == "False"
 
 
-def test_a_launch_hands_its_language_to_the_supervisor(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What a request in Chinese launches is told in Chinese, though the server speaks English."""
-    monkeypatch.chdir(here)
-    manager = ClusterManager()
+@pytest.mark.parametrize("launched_in", ["zh_CN", "en"])
+def test_a_reason_is_told_in_the_language_of_who_reads_it(here: Path, launched_in: str) -> None:
+    """Whoever launched a run, its record is in English and by codes, and each reader is told it in
+    his language.
+    """
+    said(here, launched_in, "launch", "fail.py", "--workers", "2", "--ps", "0", "--wait")
 
-    with i18n.language("zh-CN"):
-        run = manager.launch("sleep.py", workers=2, ps=0).metadata.name
-    told = manager.wait(run, 180, until=Until.READY).status.message
-
-    assert "个任务正在运行" in told
+    assert "失败，退出码为 1：ValueError: broken" in said(here, "zh_CN", "status", "fail")
+    assert "failed with exit code 1: ValueError: broken" in said(here, "en", "status", "fail")
+    stored = json.loads(said(here, "zh_CN", "status", "fail", "-o", "json"))["status"]
+    assert "failed with exit code 1: ValueError: broken" in stored["message"]
+    assert stored["messages"][0]["code"] == "ExitCode"
+    assert stored["messages"][0]["params"]["code"] == 1
 
 
 # -- in Chinese ------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ import msgspec
 
 from ... import paths, state_files
 from ...errors import BackendUnavailable, PreflightRefused, Problem, TFClusterError
-from ...i18n import VARIABLE, _, requested_language
+from ...i18n import _
 from ...launch import LaunchRequest
 from ...program import materialise
 from ...spec import Metadata, Phase, Reason, Spec, Status, TFCluster, names, task_file
@@ -76,7 +76,7 @@ def start_supervisor(folder: RunFolder, lock_fd: int) -> None:
                 stdout=log,
                 stderr=log,
                 cwd="/",
-                env={**scrubbed(os.environ), **_language()},
+                env=scrubbed(os.environ),
                 pass_fds=(lock_fd, tell),
                 start_new_session=True,
             )
@@ -98,12 +98,6 @@ def start_supervisor(folder: RunFolder, lock_fd: int) -> None:
         os.close(ready)
         if tell >= 0:
             os.close(tell)
-
-
-def _language() -> dict[str, str]:
-    """The supervisor's sentences are in the language of who launches: of a request, say."""
-    wanted = requested_language()
-    return {} if wanted is None else {VARIABLE: wanted}
 
 
 def _is_readable(ready: int) -> bool:

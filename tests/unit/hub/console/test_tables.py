@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 from support.console_rows import row
 
 from tfcluster_magic.errors import InvalidRequest
 from tfcluster_magic.hub.console.sites.base import run_row
 from tfcluster_magic.hub.console.tables import RUNS
+from tfcluster_magic.i18n import language
 from tfcluster_magic.spec import (
+    Message,
     Metadata,
     Phase,
     Reason,
@@ -52,6 +55,14 @@ def names(**given: str) -> list[str]:
 def test_rows_are_filtered_sorted_and_paged(given: dict[str, str], fits: list[str]) -> None:
     """The newest first; runs of a name by their numbers; text in any of the words."""
     assert names(**given) == fits
+
+
+def test_a_reason_is_found_in_the_language_of_who_looks() -> None:
+    """A search in Chinese finds what a record says by its codes."""
+    told = replace(ROWS[1], messages=(Message("NeverStarted"),))
+    for tag, words in (("en", "it was never started"), ("zh_CN", "从未启动")):
+        with language(tag):
+            assert [one.name for one in page([told], query({"q": [words]})).items] == [told.name]
 
 
 @pytest.mark.parametrize("column", COLUMNS)

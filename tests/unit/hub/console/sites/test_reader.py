@@ -17,7 +17,7 @@ from tfcluster_magic.hub.console import cached_reading
 from tfcluster_magic.hub.console.cached_reading import CachedReading, RunCache
 from tfcluster_magic.hub.console.sites.base import Missed, SiteRuns, bounded_row
 from tfcluster_magic.hub.console.sites.local import LocalSite, ReaderClient
-from tfcluster_magic.spec import Stop
+from tfcluster_magic.spec import Message, Stop
 
 
 class Clock:
@@ -167,11 +167,13 @@ def test_a_reading_is_forgotten_after_its_time() -> None:
 def test_a_row_is_kept_in_a_few_kib() -> None:
     """However much a reader says; what is usual stays as it is."""
     usual = row("ada", 1, message="worker-0 was killed", nodes=("here",), failed=("worker-0",))
+    usual = msgspec.structs.replace(usual, messages=(Message("Stopped"),))
     assert bounded_row(usual) == usual
     long = "x" * 100_000
     many = tuple(f"{long}{number}" for number in range(1000))
     giant = row("ada", 1, uid=long, message=long, nodes=many, failed=many)
-    giant = msgspec.structs.replace(giant, tasks=dict.fromkeys(many, 1))
+    told = tuple(Message("TasksFinished", {"tasks": [each]}) for each in many)
+    giant = msgspec.structs.replace(giant, tasks=dict.fromkeys(many, 1), messages=told)
     assert len(msgspec.json.encode(bounded_row(giant))) < 16 * 1024
     assert bounded_row(giant).message.endswith("x…")
 
