@@ -104,9 +104,14 @@ def still_has_tasks(cluster: TFCluster) -> Conflict:
 
 
 def is_record_expired(cluster: TFCluster, now: float) -> bool:
-    """Whether an ended run's record has been kept for as long as it was asked to be."""
+    """Whether an ended run's record has been kept for as long as it was asked to be.
+
+    A run did not end before it was launched: what says so is damaged, and the run is kept.
+    """
     released = cluster.status.released_at
-    return released is not None and now > released + cluster.spec.lifecycle.keep_for
+    if released is None:
+        return False
+    return now > max(released, cluster.metadata.created_at) + cluster.spec.lifecycle.keep_for
 
 
 def newest_first(clusters: Sequence[TFCluster]) -> list[TFCluster]:

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tfcluster_magic import state_files
 from tfcluster_magic.backends import names_and_numbers
@@ -294,3 +295,11 @@ def test_a_state_folder_that_cannot_be_made(tmp_path: Path) -> None:
         Store(tmp_path / "file" / "state").launch_lock(),
     ):
         raise AssertionError("it cannot be locked")
+
+
+def test_a_record_that_ended_before_it_was_launched_is_kept(store: Store) -> None:
+    """A damaged time of release does not make a run of today an old one, which nobody lists."""
+    run = loaded(record(store, phase=Phase.STOPPED, released_at=1.5))
+    launched = replace(run, metadata=replace(run.metadata, created_at=1000.0))
+    assert not names_and_numbers.is_record_expired(launched, 1030.0)
+    assert names_and_numbers.is_record_expired(launched, 1061.0)
