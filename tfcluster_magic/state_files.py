@@ -38,6 +38,8 @@ SPARE_BYTES = 32 << 10
 NEEDED = 1 << 20
 """A disk with fewer free bytes is full."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
+OURS = (-1, -1)
+"""As owner of a file: the user and group of this process."""
 
 
 class Unreadable(Exception):
@@ -172,12 +174,13 @@ def write(
     alone: bool = False,
     spares: Iterable[Path] = (),
     mode: int = 0o600,
-    gid: int | None = None,
+    owner: tuple[int, int] = OURS,
 ) -> None:
     """Replace `path` with `content`; `durable` also survives a power cut. Raises OSError.
 
     `alone`: a lock keeps others from writing it, so that what a killed writer left is taken.
     `spares`: files made by `reserve`; one of them is used when the disk is full.
+    `owner`: user and group that the file is given to; -1 stands for this process's own.
     """
     if len(content) > MOST_BYTES:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
@@ -188,11 +191,11 @@ def write(
         try:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(beside)  # never write into what somebody put there
-            _write_file(beside, content, os.O_CREAT | os.O_EXCL, durable, mode, gid)
+            _write_file(beside, content, os.O_CREAT | os.O_EXCL, durable, mode, owner)
         except OSError as error:
             if error.errno not in FULL or not _claim_spare(spares, beside, len(content)):
                 raise
-            _write_file(beside, content, 0, durable, mode, gid)
+            _write_file(beside, content, 0, durable, mode, owner)
         try:
             os.replace(beside, path)
         except IsADirectoryError:  # a state file is no folder
@@ -205,7 +208,7 @@ def write(
 
 
 def _write_file(
-    path: Path, text: bytes, how: int, durable: bool, mode: int, gid: int | None
+    path: Path, text: bytes, how: int, durable: bool, mode: int, owner: tuple[int, int]
 ) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | how, 0o600)
     try:
@@ -213,8 +216,8 @@ def _write_file(
         while view:
             view = view[os.write(fd, view) :]
         os.ftruncate(fd, len(text))
-        if gid is not None:
-            os.fchown(fd, -1, gid)
+        if owner != OURS:
+            os.fchown(fd, *owner)
         if mode != 0o600:
             os.fchmod(fd, mode)
         if durable:

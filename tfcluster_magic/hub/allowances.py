@@ -154,8 +154,8 @@ class Allowances:
         except (FileNotFoundError, state_files.Unreadable):
             told = None
         if told != text:
-            mode = 0o640 if gid is not None else 0o600
-            state_files.write(file, text, durable=True, mode=mode, gid=gid)
+            mode, owner = (0o600, state_files.OURS) if gid is None else (0o640, (-1, gid))
+            state_files.write(file, text, durable=True, mode=mode, owner=owner)
         return file
 
     def tell_again(self, user: str, groups: Iterable[str]) -> None:

@@ -13,7 +13,6 @@ import hmac
 import os
 import re
 import secrets
-import tempfile
 import time
 import unicodedata
 from collections.abc import Callable, Collection, Iterator
@@ -417,19 +416,11 @@ class AccountStore:
                     "hub's admin page."
                 ).format(file=self.path)
             )
-        number, fresh = tempfile.mkstemp(dir=self.path.parent, prefix=".accounts-")  # 0600
-        try:
-            with os.fdopen(number, "wb") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-                if os.geteuid() == 0 and self.path.exists():  # root helps a hub of somebody else
-                    there = self.path.stat()
-                    os.fchown(file.fileno(), there.st_uid, there.st_gid)
-            os.replace(fresh, self.path)
-        except BaseException:
-            os.unlink(fresh)
-            raise
+        owner = state_files.OURS
+        if os.geteuid() == 0 and self.path.exists():  # root helps a hub of somebody else
+            there = self.path.stat()
+            owner = (there.st_uid, there.st_gid)
+        state_files.write(self.path, text, durable=True, alone=True, owner=owner)
 
 
 def _unchanged(account: HubAccount, checked: str | None) -> None:
