@@ -17,12 +17,12 @@ from support.state_damage import damage, files_of, kinds
 from tfcluster_magic import state_files
 from tfcluster_magic.backends.local import processes
 from tfcluster_magic.backends.local.backend import LocalBackend
-from tfcluster_magic.backends.local.task_processes import RUNTIME
 from tfcluster_magic.errors import Conflict, TFClusterError
 from tfcluster_magic.hub.console.sites.person_reader import ReaderRequest, RunsReader
 from tfcluster_magic.output import report
 from tfcluster_magic.runs.manager import ClusterManager
 from tfcluster_magic.spec import Phase, Reason, Stop, TFCluster
+from tfcluster_magic.spec.task_file import RUNTIME
 from tfcluster_magic.tensorboard import process, views
 
 PRINTS = "print('hello')\n"
@@ -251,7 +251,7 @@ def test_a_task_that_is_told_nothing_says_so(kind: str, tmp_path: Path) -> None:
     file.write_text('{"version": 1, "counts": {"worker": 1}, "mode": "between-graph"}')
     damage(file, kind)
     task = subprocess.run(
-        [sys.executable, "-S", "-E", str(RUNTIME), str(file), "worker-0"],
+        [sys.executable, "-S", "-E", str(RUNTIME / "task.py"), str(file), "worker-0"],
         capture_output=True,
         text=True,
         check=False,

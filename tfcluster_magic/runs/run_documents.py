@@ -21,7 +21,7 @@ from ..kube.objects import templates
 from ..lifecycle.messages import shown
 from ..spec import Mode, TaskType, TFCluster
 from ..spec.names import parse_ref, task_name
-from ..spec.task_file import guard_path
+from ..spec.task_file import RUNTIME, guard_path
 
 if TYPE_CHECKING:
     import tf_config  # by bare name, as the runtime's modules import each other
@@ -29,7 +29,6 @@ else:
     from ..runtime import tf_config
 
 TEMPLATE = "local.yaml.j2"
-RUNTIME = Path(__file__).parents[1] / "runtime"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""`task.json`, which `runtime/task.py` reads, and the library that keeps TensorFlow on loopback.
+"""What the package knows of `runtime/`: its folder, `task.json`, which its `task.py` reads, and the
+library that keeps TensorFlow on loopback.
 
 Pure.
 """
@@ -13,7 +14,9 @@ from ..errors import TFClusterError
 from ..i18n import _, mark
 from . import Metadata, Spec
 
-_GUARD_LIBRARY = Path(__file__).parents[1] / "runtime" / "libloopback_guard.so"
+RUNTIME = Path(__file__).resolve().parents[1] / "runtime"
+"""The folder that tasks run from; Python starts it by this path."""
+_GUARD_LIBRARY = RUNTIME / "libloopback_guard.so"
 _EXPOSED_WARNING = mark("TensorFlow in this process would listen on every network address")
 
 

@@ -35,6 +35,7 @@ from ...quota.ledger import DEFAULT_CORES
 from ...spec import Cause, Message, Spec, TaskExit, TaskState, TaskType
 from ...spec.names import task_name
 from ...spec.quantities import parse_memory
+from ...spec.task_file import RUNTIME
 from . import memory_limits, processes, supervisor_events
 from .memory_limits import CHECK_INTERVAL, MemoryGuard
 from .processes import TASK_VARIABLE, UID_VARIABLE
@@ -304,7 +305,6 @@ def last_log_lines(log: Path) -> tuple[str, ...]:
 
 # -- all tasks of a run ----------------------------------------------------------------------------
 
-RUNTIME = Path(__file__).resolve().parents[2] / "runtime" / "task.py"
 KILL_MARGIN = 2.0
 """Seconds beyond the grace period for a `task.py` to end its child and to say how it ended."""
 
@@ -368,7 +368,8 @@ class TaskGroup:
         env = task_environment(
             os.environ, self._uid, task, self._report_fd, message, self._gpus_of(task)
         )
-        runtime = [sys.executable, "-S", "-E", str(RUNTIME), str(self._folder.task_file), task.name]
+        program = str(RUNTIME / "task.py")
+        runtime = [sys.executable, "-S", "-E", program, str(self._folder.task_file), task.name]
         members = self._memory.admit(task.name)
         try:
             task.pid = spawn(runtime, env, self._log(task), self._cwd, self._report_fd, members)

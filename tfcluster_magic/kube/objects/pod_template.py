@@ -37,7 +37,6 @@ from . import images, templates
 from .policy import Policy, SharedClaim, uses_gangs
 
 FILES_ROOT = "/tfcluster"
-RUNTIME_FOLDER = Path(__file__).parents[2] / "runtime"
 RUNTIME_FILE = "runtime.zip"
 TASK_FILE = "task.json"
 CONFIG_MAP_LIMIT = 1 << 20
@@ -109,9 +108,9 @@ def runtime_archive() -> str:
     """
     found = io.BytesIO()
     with zipfile.ZipFile(found, "w") as packed:
-        for path in sorted(RUNTIME_FOLDER.rglob("*.py")):
+        for path in sorted(task_file.RUNTIME.rglob("*.py")):
             # Without a date, so that the same sources are the same bytes.
-            head = zipfile.ZipInfo(path.relative_to(RUNTIME_FOLDER).as_posix())
+            head = zipfile.ZipInfo(path.relative_to(task_file.RUNTIME).as_posix())
             packed.writestr(head, path.read_bytes(), zipfile.ZIP_DEFLATED)
     return base64.b64encode(found.getvalue()).decode()
 
