@@ -11,6 +11,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +26,8 @@ from ..spec.task_file import RUNTIME, guard_path
 
 if TYPE_CHECKING:
     import tf_config  # by bare name, as the runtime's modules import each other
-else:
-    from ..runtime import tf_config
+else:  # runtime/ is a folder of scripts: to the import statement it is no package of ours
+    tf_config = import_module("tfcluster_magic.runtime.tf_config")
 
 TEMPLATE = "local.yaml.j2"
 

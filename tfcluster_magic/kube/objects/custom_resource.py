@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec.structs import FieldInfo, fields, replace
@@ -41,11 +41,6 @@ from ...spec import (
 from ..api.client import Object, foreign_finalizers, is_deleted
 from ..api.decoding import epoch_seconds
 from ..api.labels import GROUP, PORT, RUN_PATTERN, host_name
-
-if TYPE_CHECKING:
-    import tf_config  # by bare name, as the runtime's modules import each other
-else:
-    from ...runtime import tf_config
 
 # msgspec learns a type when it is first used, and crashes when two threads do that at once (0.22).
 msgspec.json.Decoder(TFCluster)
@@ -129,11 +124,11 @@ def write_status(status: Status) -> Object:
 
 
 def task_addresses(name: str, spec: Spec) -> dict[str, tuple[str, ...]]:
-    """Where the tasks of a run listen, by type, in the order of TensorFlow's configuration."""
+    """Where the tasks of a run listen, by type; nobody connects to an evaluator."""
     return {
         t.value: tuple(f"{host_name(name, t, i)}:{PORT}" for i in range(count))
-        for t in map(TaskType, tf_config.CLUSTER_TYPES)
-        if (count := spec.replicas.of(t).count)
+        for t, count in spec.replicas.counts.items()
+        if t is not TaskType.EVALUATOR
     }
 
 
