@@ -10,7 +10,6 @@ import asyncio
 import json
 import os
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -18,6 +17,7 @@ from tornado.httpclient import AsyncHTTPClient, HTTPClientError
 
 from ...errors import BackendUnavailable, Conflict, InvalidRequest, NotFound, Problem
 from ...i18n import _
+from ...kube.api.decoding import epoch_seconds
 from ...spec import Model
 from .cached_reading import CachedReading
 
@@ -178,7 +178,7 @@ def _user(said: Mapping[str, Any]) -> HubUser:
         name=said["name"],
         admin=bool(said.get("admin")),
         groups=tuple(sorted(said.get("groups") or ())),
-        last_seen=_seconds(said.get("last_activity")),
+        last_seen=epoch_seconds(said.get("last_activity")),
         servers={name: _state(one) for name, one in servers.items()},
     )
 
@@ -188,10 +188,6 @@ def _state(server: Mapping[str, Any]) -> str:
         pending = str(server["pending"])
         return {"spawn": "starting", "stop": "stopping"}.get(pending, pending)
     return "running" if server.get("ready") else "stopped"
-
-
-def _seconds(text: str | None) -> float | None:
-    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() if text else None
 
 
 def _step(name: str) -> str:

@@ -22,6 +22,7 @@ from traitlets import Float, Unicode
 
 from ...i18n import _
 from ...kube.api.decoding import condition, epoch_seconds
+from ...kube.status.task_pods import claims_of
 from ..tenancy.policy import (
     Entitlement,
     HubPolicy,
@@ -301,7 +302,7 @@ class TenantSpawner(LostNodeSpawner):
             self._say(_("Your notebook starts on the node {node}.").format(node=node))
         claims: dict[str, Object] = {}
         if startup_problems.needs_claims(pod):
-            for name in startup_problems.claims_of(pod):
+            for name in claims_of(pod):
                 claim = await self._reader.claim(self.namespace, name)
                 if claim is not None:
                     told = await self._reader.events(self.namespace, "PersistentVolumeClaim", name)

@@ -126,13 +126,6 @@ def needs_claims(pod: Object) -> bool:
     return told.get("status") == "False" and ("laim" in words or "ersistent" in words)
 
 
-def claims_of(pod: Object) -> list[str]:
-    """The claims that a pod mounts."""
-    volumes = pod["spec"].get("volumes") or ()
-    found = [(each.get("persistentVolumeClaim") or {}).get("claimName") for each in volumes]
-    return [name for name in found if name]
-
-
 def events_of(found: Object, events: Sequence[Object]) -> list[Object]:
     """Those of the events that are this object's, and not those of an earlier one of its name."""
     uid = found["metadata"]["uid"]

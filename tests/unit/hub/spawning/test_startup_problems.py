@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tfcluster_magic.hub.spawning import spawner, startup_problems
+from tfcluster_magic.kube.status.task_pods import claims_of
 
 POD = {
     "metadata": {"name": "jupyter-ann", "uid": "1"},
@@ -81,7 +82,7 @@ def test_new_claims_are_no_trouble_and_old_ones_are() -> None:
     bound = {**claim, "status": {"phase": "Bound"}}
     assert why(pod, {"data": bound}) is None
     assert startup_problems.needs_claims({**POD, **pod})
-    assert startup_problems.claims_of(POD) == ["data"]
+    assert claims_of(POD) == ["data"]
 
 
 def test_a_program_that_keeps_ending_is_told_by_its_end() -> None:

@@ -10,7 +10,6 @@ Ref: https://kubernetes.io/docs/concepts/architecture/garbage-collection/#orphan
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from datetime import datetime
 from typing import Any, TypedDict
 
 import msgspec
@@ -20,7 +19,7 @@ from ....i18n import _
 from ....kube import hour_ledgers
 from ....kube.api import labels
 from ....kube.api.client import Api, ApiError, find_object, path
-from ....kube.api.decoding import ObjectMeta, Shape
+from ....kube.api.decoding import ObjectMeta, Shape, epoch_seconds
 from ....kube.objects import custom_resource
 from ....lifecycle.messages import shown
 from ....spec import Metadata, Replicas, ReplicaSet, Spec, TFCluster
@@ -82,14 +81,13 @@ def trim_run(found: Object) -> Object:
     head, spec = found["metadata"], found.get("spec") or {}
     name, stop = str(head["name"]), spec.get("stop")
     cluster, number = custom_resource.split_name(name)
-    made = str(head.get("creationTimestamp") or "1970-01-01T00:00:00Z").replace("Z", "+00:00")
     read = TFCluster(
         metadata=Metadata(
             name=name,
             cluster=cluster or name,
             run=number,
             uid=str(head["uid"]),
-            created_at=datetime.fromisoformat(made).timestamp(),
+            created_at=epoch_seconds(head.get("creationTimestamp")) or 0.0,
         ),
         spec=_spec(spec),
         status=custom_resource.read_status(found),
