@@ -74,6 +74,14 @@ BETWEEN_FIELDS = (
     Wrong(running(server="python"), "spec.server", "only in-graph"),
     Wrong(workers(memory="1Mi"), "worker.resources.memory", "64Mi"),
     Wrong(workers(memory="63999k"), "worker.resources.memory", "64Mi"),
+    *(
+        Wrong(
+            running(replicas={kind: {"count": 1, "resources": {"memory": "1Mi"}}}),
+            f"{kind}.resources.memory",
+            "64Mi",
+        )
+        for kind in ("chief", "ps", "evaluator")
+    ),
     Wrong(running(interpreter="python3"), "spec.interpreter", "full path"),
 )
 ENVIRONMENT = (
@@ -124,6 +132,7 @@ PODS = (
     ),
     Wrong(using(secrets=[{"name": "s3"}, {"name": "s3"}]), "secrets[1].name", "twice"),
     Wrong(using(secrets=[{"name": "s3", "path": "/dev"}]), "secrets[0].path", "hide"),
+    Wrong(using(secrets=[{"name": "s3", "path": "/a/"}]), "secrets[0].path", "without '.'"),
     Wrong(using(imagePullSecrets=["a", "a"]), "imagePullSecrets[1]", "twice"),
     Wrong(
         using(annotations={"tfcluster.dev/a": ""}),

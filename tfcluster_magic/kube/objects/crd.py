@@ -18,14 +18,7 @@ from typing import Any
 from msgspec.structs import fields
 
 from ...i18n import language
-from ...launch.validation import MOST_INLINE, MOST_TASKS, RESERVED_ENV, SMALLEST_MEMORY
-from ...launch.validation.rules import (
-    ONLY_IN,
-    RESERVED_ANNOTATIONS,
-    RESERVED_MOUNTS,
-    SMALLEST_CLAIM,
-    SYSTEM_FOLDERS,
-)
+from ...launch.validation import rules
 from ...launch.validation.schema import pattern_rule
 from ...program.snapshots import INLINE_BYTES
 from ...spec import ENV_NAME_PATTERN, KIND, Spec, schema
@@ -142,16 +135,9 @@ def _under(folders: tuple[str, ...]) -> str:
     return "|".join(folder[1:] for folder in folders)
 
 
-_HIDDEN = (
-    rf"self.path.matches(r'^/(({_under(RESERVED_MOUNTS)})(/.*)?|({_under(SYSTEM_FOLDERS)}))$')"
-)
-_HIDES_MESSAGE = (
-    "it would hide what tasks need: choose another folder, such as /mnt/images, not one below "
-    f"{', '.join(RESERVED_MOUNTS)} nor a folder of the system"
-)
-_PLAIN = "write the path without '.', '..', a doubled '/' or one at the end"
-_TAKEN = "this name is set by TFCluster itself; choose another"
-_TWICE = "it is named twice: once is enough"
+_OURS, _OF_SYSTEM = _under(rules.RESERVED_MOUNTS), _under(rules.SYSTEM_FOLDERS)
+_HIDDEN = rf"self.path.matches(r'^/(({_OURS})(/.*)?|({_OF_SYSTEM}))$')"
+_HIDES = rules.HIDING_MOUNT.format(ours=", ".join(rules.RESERVED_MOUNTS))
 _MOUNTS = (
     "(has(self.volumes) ? self.volumes.map(v, v.path) : []) + "
     "(has(self.secrets) ? self.secrets.filter(s, has(s.path) && s.path != '').map(s, s.path) : [])"
@@ -160,42 +146,29 @@ _AS_ENVIRONMENT = "self.filter(s, !has(s.path) || s.path == '').map(s, s.name)"
 
 SPEC_RULES = (
     *(
-        CelRule("", f"{_sum(each)} <= 1", "there is at most 1", f"replicas.{each}.count")
+        CelRule("", f"{_sum(each)} <= 1", rules.ONE_AT_MOST, f"replicas.{each}.count")
         for each in ("chief", "evaluator")
     ),
     *(
         CelRule(
             "",
             f"self.mode != 'in-graph' || {_sum(each)} == 0",
-            "in-graph has ps and workers only: 0",
+            rules.NO_SUCH_TASKS,
             f"replicas.{each}.count",
         )
         for each in ("chief", "evaluator")
     ),
+    CelRule("", f"{_sum('worker', 'chief')} > 0", rules.WORKER_NEEDED, "replicas.worker.count"),
     CelRule(
         "",
-        f"{_sum('worker', 'chief')} > 0",
-        "at least 1 worker (or a chief) is needed",
-        "replicas.worker.count",
-    ),
-    CelRule(
-        "",
-        f"{_sum('chief', 'worker', 'ps', 'evaluator')} <= {MOST_TASKS}",
-        f"at most {MOST_TASKS} tasks in all",
+        f"{_sum('chief', 'worker', 'ps', 'evaluator')} <= {rules.MOST_TASKS}",
+        rules.TASKS_AT_MOST.format(most=rules.MOST_TASKS),
         "replicas",
     ),
     CelRule(
-        "",
-        "self.mode != 'between-graph' || has(self.program)",
-        "between-graph runs a program: name a file, a folder, a URL or a cell",
-        "program",
+        "", "self.mode != 'between-graph' || has(self.program)", rules.PROGRAM_NEEDED, "program"
     ),
-    CelRule(
-        "",
-        "self.mode != 'in-graph' || !has(self.program)",
-        "in-graph runs no program: the notebook is the client",
-        "program",
-    ),
+    CelRule("", "self.mode != 'in-graph' || !has(self.program)", rules.PROGRAM_UNUSED, "program"),
     *(
         CelRule(
             "",
@@ -203,52 +176,45 @@ SPEC_RULES = (
             each.why,
             each.field,
         )
-        for each in ONLY_IN
+        for each in rules.ONLY_IN
     ),
     *(
         CelRule(
             f"replicas.{each}.resources",
             "!has(self.memory) || !isQuantity(self.memory) || "
-            f"quantity(self.memory).compareTo(quantity('{SMALLEST_MEMORY}')) >= 0",
-            f"TensorFlow cannot start below {SMALLEST_MEMORY}",
+            f"quantity(self.memory).compareTo(quantity('{rules.SMALLEST_MEMORY}')) >= 0",
+            rules.MEMORY_AT_LEAST.format(least=rules.SMALLEST_MEMORY),
             "memory",
         )
         for each in ("chief", "worker", "ps", "evaluator")
     ),
-    CelRule(
-        "env",
-        f"self.all(k, {cel_matches('k', ENV_NAME_PATTERN)})",
-        "a name has letters, digits and '_', and no digit first",
-    ),
-    CelRule("env", _free("self", RESERVED_ENV), _TAKEN),
+    CelRule("env", f"self.all(k, {cel_matches('k', ENV_NAME_PATTERN)})", rules.ENV_NAME),
+    CelRule("env", _free("self", rules.RESERVED_ENV), rules.RESERVED_NAME),
     CelRule(
         "program",
         "!has(self.files) || "
-        f"self.files.map(k, size(k) + size(self.files[k])).sum() <= {MOST_INLINE}",
-        f"at most {INLINE_BYTES // 1024} KiB travel inside the record: launch a larger program "
-        "with `tfcluster launch`, which puts it into your workspace",
+        f"self.files.map(k, size(k) + size(self.files[k])).sum() <= {rules.MOST_INLINE}",
+        rules.FILES_AT_MOST.format(limit=INLINE_BYTES // 1024),
         "files",
     ),
     CelRule(
         "program",
         "!has(self.files) || self.entrypoint in self.files",
-        "it is not among the program's files: name one of them",
+        rules.ENTRYPOINT_MISSING,
         "entrypoint",
     ),
     CelRule(
-        "interpreter",
-        r"self.startsWith('/') && !self.contains('\x00')",
-        "name a Python by its full path",
+        "interpreter", r"self.startsWith('/') && !self.contains('\x00')", rules.INTERPRETER_PATH
     ),
     *(
-        CelRule(f"pods.{each}[]", f"!has(self.path) || !({_HIDDEN})", _HIDES_MESSAGE, "path")
+        CelRule(f"pods.{each}[]", f"!has(self.path) || !({_HIDDEN})", _HIDES, "path")
         for each in _MANY
     ),
     *(
         CelRule(
             f"pods.{each}[]",
             r"!has(self.path) || !self.path.matches(r'/\.{0,2}(/|$)')",
-            _PLAIN,
+            rules.PLAIN_PATH,
             "path",
         )
         for each in _MANY
@@ -257,31 +223,27 @@ SPEC_RULES = (
         "pods.volumes[]",
         "!has(self.subPath) || self.subPath == '' || "
         r"!self.subPath.matches(r'(^|/)\.{0,2}(/|$)')",
-        _PLAIN,
+        rules.PLAIN_PATH,
         "subPath",
     ),
-    CelRule(
-        "pods",
-        f"({_MOUNTS}).all(p, ({_MOUNTS}).exists_one(q, q == p))",
-        "something else is mounted there: use each path once",
-    ),
-    CelRule("pods.imagePullSecrets", "self.all(n, self.exists_one(m, m == n))", _TWICE),
+    CelRule("pods", f"({_MOUNTS}).all(p, ({_MOUNTS}).exists_one(q, q == p))", rules.MOUNTED_TWICE),
+    CelRule("pods.imagePullSecrets", "self.all(n, self.exists_one(m, m == n))", rules.NAMED_TWICE),
     CelRule(
         "pods.secrets",
         f"{_AS_ENVIRONMENT}.all(n, {_AS_ENVIRONMENT}.exists_one(m, m == n))",
-        _TWICE,
+        rules.NAMED_TWICE,
     ),
     CelRule(
         "pods.annotations",
         f"self.all(k, {cel_matches('k', ANNOTATION_PATTERN)})",
         _english(lambda: pattern_rule(ANNOTATION_PATTERN)),
     ),
-    CelRule("pods.annotations", _free("self", RESERVED_ANNOTATIONS), _TAKEN),
+    CelRule("pods.annotations", _free("self", rules.RESERVED_ANNOTATIONS), rules.RESERVED_NAME),
     CelRule(
         "pods.dataClaim",
         "!isQuantity(self.size) || "
-        f"quantity(self.size).compareTo(quantity('{SMALLEST_CLAIM}')) >= 0",
-        f"a claim has at least {SMALLEST_CLAIM}",
+        f"quantity(self.size).compareTo(quantity('{rules.SMALLEST_CLAIM}')) >= 0",
+        rules.CLAIM_AT_LEAST.format(least=rules.SMALLEST_CLAIM),
         "size",
     ),
 )

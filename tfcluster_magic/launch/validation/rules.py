@@ -32,6 +32,32 @@ SYSTEM_FOLDERS = (
 RESERVED_ANNOTATIONS = ("tfcluster.dev/", "batch.kubernetes.io/")
 SMALLEST_CLAIM = "1Mi"
 
+# What is allowed, by the rules here and by those of the custom resource (`kube.objects.crd`).
+
+ONE_AT_MOST = mark("there is at most 1")
+WORKER_NEEDED = mark("at least 1 worker (or a chief) is needed")
+TASKS_AT_MOST = mark("at most {most} tasks in all")
+PROGRAM_NEEDED = mark("between-graph runs a program: name a file, a folder, a URL or a cell")
+PROGRAM_UNUSED = mark("in-graph runs no program: the notebook is the client")
+NO_SUCH_TASKS = mark("in-graph has ps and workers only: 0")
+MEMORY_AT_LEAST = mark("TensorFlow cannot start below {least}")
+ENV_NAME = mark("a name has letters, digits and '_', and no digit first")
+RESERVED_NAME = mark("this name is set by TFCluster itself; choose another")
+ENTRYPOINT_MISSING = mark("it is not among the program's files: name one of them")
+FILES_AT_MOST = mark(
+    "at most {limit} KiB travel inside the record: launch a larger program with "
+    "`tfcluster launch`, which puts it into your workspace"
+)
+INTERPRETER_PATH = mark("name a Python by its full path")
+PLAIN_PATH = mark("write the path without '.', '..', a doubled '/' or one at the end")
+HIDING_MOUNT = mark(
+    "it would hide what tasks need: choose another folder, such as /mnt/images, not one below "
+    "{ours} nor a folder of the system"
+)
+MOUNTED_TWICE = mark("something else is mounted there: use each path once")
+NAMED_TWICE = mark("it is named twice: once is enough")
+CLAIM_AT_LEAST = mark("a claim has at least {least}")
+
 
 def _pods(spec: Spec) -> list[Problem]:
     """Everything that is wrong with `spec.pods`."""
@@ -50,21 +76,16 @@ def _pod_paths(pods: Pods) -> Iterator[Problem]:
         if not path:
             continue
         if not _is_plain_path(path[1:]):
-            rule = _("write the path without '.', '..', a doubled '/' or one at the end")
-            yield Problem(field, path, rule)
+            yield Problem(field, path, _(PLAIN_PATH))
         elif path in SYSTEM_FOLDERS or f"/{PurePosixPath(path).parts[1]}" in RESERVED_MOUNTS:
-            rule = _(
-                "it would hide what tasks need: choose another folder, such as /mnt/images, not "
-                "one below {ours} nor a folder of the system"
-            )
-            yield Problem(field, path, rule.format(ours=", ".join(RESERVED_MOUNTS)))
+            rule = _(HIDING_MOUNT).format(ours=", ".join(RESERVED_MOUNTS))
+            yield Problem(field, path, rule)
         elif path in seen:
-            yield Problem(field, path, _("something else is mounted there: use each path once"))
+            yield Problem(field, path, _(MOUNTED_TWICE))
         seen.add(path)
     for i, volume in enumerate(pods.volumes):
         if volume.sub_path and not _is_plain_path(volume.sub_path):
-            rule = _("write the path without '.', '..', a doubled '/' or one at the end")
-            yield Problem(f"spec.pods.volumes[{i}].subPath", volume.sub_path, rule)
+            yield Problem(f"spec.pods.volumes[{i}].subPath", volume.sub_path, _(PLAIN_PATH))
 
 
 def _is_plain_path(path: str) -> bool:
@@ -76,8 +97,7 @@ def _pod_duplicates(pods: Pods) -> Iterator[Problem]:
     as_environment = [s.name if not s.path else "" for s in pods.secrets]
     for field, end, names in (*named, ("secrets", ".name", as_environment)):
         for index in _repeated(names):
-            rule = _("it is named twice: once is enough")
-            yield Problem(f"spec.pods.{field}[{index}]{end}", names[index], rule)
+            yield Problem(f"spec.pods.{field}[{index}]{end}", names[index], _(NAMED_TWICE))
 
 
 def _repeated(names: Iterable[str]) -> Iterator[int]:
@@ -91,10 +111,9 @@ def _repeated(names: Iterable[str]) -> Iterator[int]:
 def _pod_limits(pods: Pods) -> Iterator[Problem]:
     for key, value in pods.annotations.items():
         if key.startswith(RESERVED_ANNOTATIONS):
-            rule = _("this name is set by TFCluster itself; choose another")
-            yield Problem(f"spec.pods.annotations.{key}", value, rule)
+            yield Problem(f"spec.pods.annotations.{key}", value, _(RESERVED_NAME))
     if (claim := pods.data_claim) and parse_memory(claim.size) < parse_memory(SMALLEST_CLAIM):
-        rule = _("a claim has at least {least}").format(least=SMALLEST_CLAIM)
+        rule = _(CLAIM_AT_LEAST).format(least=SMALLEST_CLAIM)
         yield Problem("spec.pods.dataClaim.size", claim.size, rule)
 
 
@@ -112,20 +131,18 @@ RESERVED_ENV = (
 def _counts(spec: Spec) -> list[Problem]:
     replicas = spec.replicas
     problems = [
-        Problem(f"spec.replicas.{single.value}.count", count, _("there is at most 1"))
+        Problem(f"spec.replicas.{single.value}.count", count, _(ONE_AT_MOST))
         for single in (TaskType.CHIEF, TaskType.EVALUATOR)
         if (count := replicas.of(single).count) > 1
     ]
     if not replicas.worker.count and not replicas.chief.count:
-        problems.append(
-            Problem("spec.replicas.worker.count", 0, _("at least 1 worker (or a chief) is needed"))
-        )
+        problems.append(Problem("spec.replicas.worker.count", 0, _(WORKER_NEEDED)))
     if replicas.total > MOST_TASKS:
         problems.append(
             Problem(
                 "spec.replicas",
                 replicas.total,
-                _("at most {most} tasks in all").format(most=MOST_TASKS),
+                _(TASKS_AT_MOST).format(most=MOST_TASKS),
             )
         )
     return problems
@@ -135,27 +152,15 @@ def _mode(spec: Spec) -> list[Problem]:
     if spec.mode is Mode.BETWEEN_GRAPH:
         if spec.program is not None:
             return []
-        rule = _("between-graph runs a program: name a file, a folder, a URL or a cell")
-        return [Problem("spec.program", None, rule)]
-    return [
-        Problem(
-            f"spec.replicas.{t.value}.count",
-            spec.replicas.of(t).count,
-            _("in-graph has ps and workers only: 0"),
-        )
+        return [Problem("spec.program", None, _(PROGRAM_NEEDED))]
+    problems = [
+        Problem(f"spec.replicas.{t.value}.count", count, _(NO_SUCH_TASKS))
         for t in (TaskType.CHIEF, TaskType.EVALUATOR)
-        if spec.replicas.of(t).count
-    ] + (
-        [
-            Problem(
-                "spec.program",
-                spec.program.source,
-                _("in-graph runs no program: the notebook is the client"),
-            )
-        ]
-        if spec.program is not None
-        else []
-    )
+        if (count := spec.replicas.of(t).count)
+    ]
+    if spec.program is not None:
+        problems.append(Problem("spec.program", spec.program.source, _(PROGRAM_UNUSED)))
+    return problems
 
 
 class OnlyIn(NamedTuple):
@@ -199,13 +204,8 @@ def _memory(spec: Spec) -> list[Problem]:
         memory = spec.replicas.of(task_type).resources.memory
         if memory is not None and parse_memory(memory) < parse_memory(SMALLEST_MEMORY):
             field = f"spec.replicas.{task_type.value}.resources.memory"
-            problems.append(
-                Problem(
-                    field,
-                    memory,
-                    _("TensorFlow cannot start below {least}").format(least=SMALLEST_MEMORY),
-                )
-            )
+            rule = _(MEMORY_AT_LEAST).format(least=SMALLEST_MEMORY)
+            problems.append(Problem(field, memory, rule))
     return problems
 
 
@@ -214,11 +214,9 @@ def _env(spec: Spec) -> list[Problem]:
     for key, value in spec.env.items():
         where = f"spec.env.{key}"
         if not re.fullmatch(ENV_NAME_PATTERN, key):  # a schema's `$` lets a last newline pass
-            rule = _("a name has letters, digits and '_', and no digit first")
-            found.append(Problem("spec.env", key, rule))
+            found.append(Problem("spec.env", key, _(ENV_NAME)))
         if key.startswith(RESERVED_ENV):
-            rule = _("this name is set by TFCluster itself; choose another")
-            found.append(Problem(where, value, rule))
+            found.append(Problem(where, value, _(RESERVED_NAME)))
         if "\0" in value:
             found.append(Problem(where, value, _("a value cannot hold a NUL character")))
     return found
@@ -231,14 +229,10 @@ def _files(spec: Spec) -> list[Problem]:
         return []
     found = []
     if program.entrypoint not in program.files:
-        rule = _("it is not among the program's files: name one of them")
-        found.append(Problem("spec.program.entrypoint", program.entrypoint, rule))
+        found.append(Problem("spec.program.entrypoint", program.entrypoint, _(ENTRYPOINT_MISSING)))
     size = sum(len(path) + len(content) for path, content in program.files.items())
     if size > MOST_INLINE:
-        rule = _(
-            "at most {limit} KiB travel inside the record: launch a larger program with "
-            "`tfcluster launch`, which puts it into your workspace"
-        ).format(limit=INLINE_BYTES // 1024)
+        rule = _(FILES_AT_MOST).format(limit=INLINE_BYTES // 1024)
         given = _("{count} bytes").format(count=size)
         found.append(Problem("spec.program.files", given, rule))
     return found
@@ -257,7 +251,7 @@ def _interpreter(spec: Spec) -> list[Problem]:
     path = spec.interpreter
     if path is None or (path.startswith("/") and "\0" not in path):
         return []
-    return [Problem("spec.interpreter", path, _("name a Python by its full path"))]
+    return [Problem("spec.interpreter", path, _(INTERPRETER_PATH))]
 
 
 def _text(spec: Spec) -> list[Problem]:

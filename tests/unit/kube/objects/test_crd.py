@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
+import re
+import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, get_args, get_origin
 
 import pytest
 from msgspec.structs import fields
+from support.invalid_specs import SAME, WRONG, Wrong
 
+from tfcluster_magic.errors import InvalidRequest, Problem
 from tfcluster_magic.i18n import language
 from tfcluster_magic.kube.objects import crd
+from tfcluster_magic.launch.validation import rules, validate
 from tfcluster_magic.launch.validation.schema import element_type, model_type
 from tfcluster_magic.spec import Model, Spec, Status
+from tfcluster_magic.spec.spec import ANNOTATION_PATTERN
 
 SCHEMA = crd.object_schema()
 SPEC = SCHEMA["properties"]["spec"]
@@ -130,3 +139,67 @@ def test_the_resource_is_in_english_whatever_the_language() -> None:
     """A definition made under another language is the same."""
     with language("zh_CN"):
         assert crd.object_schema() == SCHEMA
+
+
+@dataclass(frozen=True)
+class Found:
+    """A problem that `launch.validation.rules` found in a wrong spec, and the line that made it."""
+
+    wrong: Wrong
+    field: str
+    allowed: str
+    line: int
+
+    def is_of(self, rule: crd.CelRule) -> bool:
+        """Whether a rule of the resource says the same of the same field, or of one around it."""
+        place = ".".join(part for part in ("spec", rule.at, rule.field) if part)
+        field = re.sub(r"\[\d+\]", "[]", self.field)
+        return self.allowed == rule.message and bool(re.match(rf"{re.escape(place)}(\W|$)", field))
+
+
+@pytest.fixture
+def found(monkeypatch: pytest.MonkeyPatch) -> list[Found]:
+    """What the rules of a launch find in all wrong specs."""
+    made: list[Found] = []
+
+    def note(field: str, value: object, allowed: str) -> Problem:
+        made.append(Found(wrong, field, allowed, sys._getframe(1).f_lineno))
+        return Problem(field, value, allowed)
+
+    monkeypatch.setattr(rules, "Problem", note)
+    for wrong in WRONG:
+        with pytest.raises(InvalidRequest):
+            validate(wrong.spec)
+    return made
+
+
+PATTERN = next(rule for rule in crd.SPEC_RULES if ANNOTATION_PATTERN in rule.rule)
+"""Of keys of a map, for which a schema has no pattern; `spec` has it, and no rule of a launch."""
+
+
+def test_every_rule_of_the_resource_is_one_of_a_launch(found: list[Found]) -> None:
+    """For each rule in CEL there is a spec with that mistake alone, which a launch refuses in the
+    same words; tests/kube shows that the API server refuses it, too.
+    """
+    alone = [
+        rule
+        for rule in crd.SPEC_RULES
+        if rule != PATTERN and not any(each.is_of(rule) for each in found)
+    ]
+    assert alone == []
+
+
+def test_every_rule_of_a_launch_is_one_of_the_resource(found: list[Found]) -> None:
+    """Each problem that the rules of a launch can find is found in a wrong spec, and a rule in CEL
+    has the same words for it where kubectl is to be told the same.
+    """
+    calls = [n for n in ast.walk(ast.parse(inspect.getsource(rules))) if isinstance(n, ast.Call)]
+    made = {n.lineno for n in calls if isinstance(n.func, ast.Name) and n.func.id == "Problem"}
+    assert made - {each.line for each in found} == set()
+
+    alone = [
+        each
+        for each in found
+        if each.wrong.kubectl == SAME and not any(map(each.is_of, crd.SPEC_RULES))
+    ]
+    assert alone == []
