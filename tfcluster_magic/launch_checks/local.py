@@ -62,7 +62,7 @@ class LocalFacts:
     Attributes:
         now: the time.
         room: what there is.
-        free_gpus: the devices that the launch may be given.
+        free_gpus: the devices that the launch may be given; None without a driver.
         held: what the runs that hold something hold.
         limits: what the hub allows at once; None: nobody said anything.
         account: hours until now, where they are bounded.
@@ -77,7 +77,7 @@ class LocalFacts:
 
     now: float
     room: AvailableResources
-    free_gpus: Sequence[str]
+    free_gpus: Sequence[str] | None
     held: Sequence[ResourceTotals]
     limits: Limits | None
     account: HoursAccount

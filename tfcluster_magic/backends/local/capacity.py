@@ -15,12 +15,11 @@ import contextlib
 import os
 import shutil
 import subprocess
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from ... import state_files
 from ...quota.preflight import AvailableResources, Limit, cpu_of, memory_of, total_request
-from ...spec import Spec, TaskType, TFCluster
-from ...spec.names import task_name
+from ...spec import TaskType, TFCluster
 from . import processes
 from .store import RunFolder
 
@@ -62,17 +61,6 @@ def gpu_devices() -> list[str]:
         for number, u in found
         if any(a == number or (a[:3] == "GPU" and u.startswith(a)) for a in allowed)
     ]
-
-
-def assign_gpus(spec: Spec, free: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """Devices for each task that asked for some; there are known to be enough."""
-    left = list(free)
-    given: dict[str, tuple[str, ...]] = {}
-    for task_type, count in spec.replicas.counts.items():
-        wanted = spec.replicas.of(task_type).resources.gpu
-        for index in range(count if wanted else 0):
-            given[task_name(task_type, index)], left = tuple(left[:wanted]), left[wanted:]
-    return given
 
 
 # -- capacity --------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from ...launch import LaunchRequest
 from ...program import materialise
 from ...spec import Metadata, Phase, Reason, Spec, Status, TFCluster, names, task_file
 from ...spec.task_file import guard_path
-from . import capacity, lost_supervisor
+from . import lost_supervisor
 from .lost_supervisor import last_supervisor_lines
 from .store import RunFolder, Store
 from .task_processes import scrubbed
@@ -148,6 +148,17 @@ def task_description(
     }
 
 
+def assign_gpus(spec: Spec, free: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Devices for each task that asked for some; there are known to be enough."""
+    left = list(free)
+    given: dict[str, tuple[str, ...]] = {}
+    for task_type, count in spec.replicas.counts.items():
+        wanted = spec.replicas.of(task_type).resources.gpu
+        for index in range(count if wanted else 0):
+            given[names.task_name(task_type, index)], left = tuple(left[:wanted]), left[wanted:]
+    return given
+
+
 # -- the launch ------------------------------------------------------------------------------------
 
 
@@ -165,7 +176,7 @@ class Launch:
         cluster: str,
         request: LaunchRequest,
         warnings: Sequence[str],
-        free_gpus: Sequence[str],
+        free_gpus: Sequence[str] | None,
     ) -> tuple[RunFolder, int]:
         """Make the next run of `cluster` exist; its folder, and its lock, which is held.
 
@@ -226,7 +237,11 @@ class Launch:
         return folder, lock_fd
 
     def _fill(
-        self, folder: RunFolder, metadata: Metadata, spec: Spec, free_gpus: Sequence[str]
+        self,
+        folder: RunFolder,
+        metadata: Metadata,
+        spec: Spec,
+        free_gpus: Sequence[str] | None,
     ) -> None:
         """Everything that the tasks need."""
         folder.tasks.mkdir(mode=0o700)
@@ -242,10 +257,9 @@ class Launch:
             raise PreflightRefused([Problem(_("log folder"), str(output), text)]) from None
         if spec.program is not None:
             materialise(spec.program, folder.program, paths.home_dir())
-        if capacity.has_gpu_driver():
-            state_files.write(
-                folder.gpus_file, msgspec.json.encode(capacity.assign_gpus(spec, free_gpus))
-            )
+        if free_gpus is not None:
+            given = assign_gpus(spec, free_gpus)
+            state_files.write(folder.gpus_file, msgspec.json.encode(given))
         described = task_description(
             metadata, spec, folder.program, TaskFolders(self.data_dir, output, self.resume_from)
         )

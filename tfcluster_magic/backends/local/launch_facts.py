@@ -131,7 +131,7 @@ def gather_facts(
     return LocalFacts(
         now=now,
         room=room,
-        free_gpus=free_gpus,
+        free_gpus=free_gpus if capacity.has_gpu_driver() else None,
         held=held,
         limits=limits,
         account=hours.account((r for _, r in runs), now, limits) if bounded else HoursAccount(),
