@@ -30,9 +30,9 @@ from tfcluster_magic.errors import TFClusterError
 from tfcluster_magic.hub.auth import FILE
 from tfcluster_magic.hub.auth.accounts import AccountStore
 from tfcluster_magic.hub.auth.commands import URL, link
-from tfcluster_magic.hub.common import SUBDOMAIN_HOST, base_url, subdomain_host
 from tfcluster_magic.hub.embedded import owner
 from tfcluster_magic.hub.notebook import FIRST_EXAMPLE
+from tfcluster_magic.hub.shared_settings import SUBDOMAIN_HOST, base_url, subdomain_host
 from tfcluster_magic.paths import home_dir, private, state_dir
 
 CONFIG = ROOT / "hub_config" / "jupyterhub_config.py"

@@ -27,7 +27,7 @@ from ..errors import Conflict, InvalidRequest, NotFound, Problem
 from ..i18n import _
 from ..paths import private, state_dir
 from .auth import FILE as ACCOUNTS
-from .common import DATABASE, is_open
+from .shared_settings import DATABASE, is_open
 
 COOKIES = "cookie_secret"
 FILES = (DATABASE, ACCOUNTS, COOKIES)

@@ -20,7 +20,7 @@ from pathlib import Path
 from traitlets.config import Config
 
 from ..paths import home_dir, private, state_dir
-from . import allowances, common, idle_culler
+from . import allowances, idle_culler, shared_settings
 from .auth import sign_in
 from .auth.accounts import normalized_name
 from .console import service as console
@@ -100,7 +100,7 @@ def configure(c: Config) -> None:
     private(settings.state)
     policy = Path(settings.policy) if settings.policy else None
     allowances.Allowances(settings.state, policy).policy.load()  # a mistake is told at once
-    common.configure(c, state=settings.state)
+    shared_settings.configure(c, state=settings.state)
     sign_in.configure(c, state=settings.state)
     idle_culler.configure(c)
     console.configure(c, port=settings.console_port, owner=owner(), state=settings.state)

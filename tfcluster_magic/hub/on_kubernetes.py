@@ -15,7 +15,7 @@ from pathlib import Path
 from traitlets.config import Config
 
 from ..kube.api.labels import NOTEBOOK
-from . import common, idle_culler
+from . import idle_culler, shared_settings
 from .auth import sign_in
 from .console import service as console
 from .spawning.namespaces import PREPARE_HANDLERS
@@ -55,10 +55,10 @@ class KubernetesHubSettings:
 def configure(c: Config) -> None:
     """Set everything for Kubernetes, from the environment (see `KubernetesHubSettings`)."""
     settings = KubernetesHubSettings.of(os.environ)
-    common.configure(c, state=settings.state)
+    shared_settings.configure(c, state=settings.state)
     sign_in.configure(c, state=settings.state)
     # In the hub's own pod: no NetworkPolicy lets the hub connect to itself by its Service.
-    api = f"http://127.0.0.1:{HUB_PORT}{common.base_url()}hub/api"
+    api = f"http://127.0.0.1:{HUB_PORT}{shared_settings.base_url()}hub/api"
     idle_culler.configure(c, by_policy=True, api=api)
     _network(c, settings)
     _notebooks(c, settings)
@@ -67,7 +67,7 @@ def configure(c: Config) -> None:
 
 
 def _network(c: Config, settings: KubernetesHubSettings) -> None:
-    c.JupyterHub.bind_url = f"http://:8000{common.base_url()}"
+    c.JupyterHub.bind_url = f"http://:8000{shared_settings.base_url()}"
     c.JupyterHub.hub_bind_url = f"http://:{HUB_PORT}"
     # By this name notebooks find it from their own namespaces, whatever the cluster's domain is.
     c.JupyterHub.hub_connect_url = f"http://hub.{settings.namespace}:{HUB_PORT}"

@@ -1,21 +1,40 @@
-"""JupyterHub's proxy, which hub and console recognize by its paths: see `common`.
+"""JupyterHub's proxy, and the servers behind it, hub and console, which know it by its paths.
 
-It owns the secret path segments of the routes to both. They exist only in the proxy's memory,
-behind its token, and no other target of the proxy receives one.
+Each server has a secret first path segment, which exists only in the proxy's memory, behind its
+token; no other target of the proxy receives one. The servers believe the address that a request
+came from only where it came by that path.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Awaitable, Mapping, Sequence
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Any, cast
 
 from jupyterhub.proxy import ConfigurableHTTPProxy
 from tornado.httpserver import HTTPServer
+from tornado.httputil import (
+    HTTPConnection,
+    HTTPHeaders,
+    HTTPMessageDelegate,
+    RequestStartLine,
+    ResponseStartLine,
+)
 
 from ..web import MOST_BYTES
-from . import common
-from .console.service import SERVICE
+from .shared_settings import CONSOLE, Network, trusted_networks
+
+NEVER_BELIEVED = ("X-Real-Ip", "X-Scheme", "Forwarded", "X-Forwarded-For")
+"""Neither our proxy nor this server uses the first three; the last one has been read by then."""
+ONLY_FROM_PROXY = ("X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port")
+
+
+def secret_segment(token: str) -> str:
+    """Return the first part of the paths by which the proxy reaches the owner of this token."""
+    return hmac.new(token.encode(), b"the proxy's path", hashlib.sha256).hexdigest()
 
 
 class Proxy(ConfigurableHTTPProxy):
@@ -25,9 +44,9 @@ class Proxy(ConfigurableHTTPProxy):
         super().__init__(**words)
         # JupyterHub makes its server later, from the class of the name HTTPServer.
         HTTPServer.configure(
-            common.ForwardedServer,
-            route=common.secret_segment(self.auth_token),
-            believed=common.trusted_networks(os.environ),
+            ForwardedServer,
+            route=secret_segment(self.auth_token),
+            believed=trusted_networks(os.environ),
             # The hub reads a body before it knows who sends it: Tornado would keep 100 MB of each.
             max_body_size=MOST_BYTES,
         )
@@ -46,8 +65,114 @@ class Proxy(ConfigurableHTTPProxy):
 
     def _path(self, data: Mapping[str, Any]) -> str:
         if data.get("hub"):
-            return f"/{common.secret_segment(self.auth_token)}"
+            return f"/{secret_segment(self.auth_token)}"
         service = self.app._service_map.get(data.get("service"))
-        if service is not None and service.name == SERVICE:
-            return f"/{common.secret_segment(service.api_token)}"
+        if service is not None and service.name == CONSOLE:
+            return f"/{secret_segment(service.api_token)}"
         return ""
+
+
+# -- the servers behind it
+
+
+def client_address(peer: str, forwarded: str, believed: Sequence[Network]) -> str:
+    """Return the address of the client for which our proxy connected.
+
+    Args:
+        peer: the address of the connection; returned if nothing else is known.
+        forwarded: `X-Forwarded-For`; its last address is the one that our proxy saw.
+        believed: networks whose proxies are trusted to say for whom they connected.
+    """
+    found = peer
+    for hop in reversed(forwarded.split(",")):
+        address = _address(hop.strip())
+        if address is None:
+            break
+        found = str(address)
+        if not any(address in network for network in believed):
+            break
+    return found
+
+
+class ForwardedServer(HTTPServer):
+    """Tornado's server, which knows our proxy by its path.
+
+    `initialize` takes two arguments beside Tornado's: `route`, the proxy's segment, and `believed`,
+    see `client_address`. It turns off what Tornado believes of every client.
+    """
+
+    def initialize(  # type: ignore[override]
+        self, *args: Any, route: str, believed: Sequence[Network], **words: Any
+    ) -> None:
+        """Set what tells our proxy, and pass the rest to Tornado."""
+        words.update(xheaders=False, trusted_downstream=None)
+        super().initialize(*args, **words)
+        self._route, self._believed = f"/{route}", believed
+
+    def start_request(
+        self, server_conn: object, request_conn: HTTPConnection
+    ) -> HTTPMessageDelegate:
+        """Wrap the handler of a request, so that its headers are read here first."""
+        delegate = super().start_request(server_conn, request_conn)
+        return _Request(delegate, request_conn, self._route, self._believed)
+
+
+class _Request(HTTPMessageDelegate):
+    """A request; `route` begins with a slash."""
+
+    def __init__(
+        self,
+        delegate: HTTPMessageDelegate,
+        connection: HTTPConnection,
+        route: str,
+        believed: Sequence[Network],
+    ) -> None:
+        self._delegate, self._route, self._believed = delegate, route, believed
+        self._context = cast(Any, connection).context
+
+    def headers_received(
+        self, start_line: RequestStartLine | ResponseStartLine, headers: HTTPHeaders
+    ) -> Awaitable[None] | None:
+        """Set where the request came from, anew for each request of a connection."""
+        line = cast(RequestStartLine, start_line)
+        begin, rest = line.path[: len(self._route)], line.path[len(self._route) :]
+        peer = _address(str(self._context.address[0]))
+        address, protocol = str(peer or "0.0.0.0"), "http"  # noqa: S104  as Tornado says unknown
+        if hmac.compare_digest(begin.encode(), self._route.encode()):
+            # Of `GET foo://h?x` the proxy makes `/SEGMENT?x`: nothing may show a handler its path.
+            line = line._replace(path=rest if rest.startswith("/") else f"/{rest}")
+            address = client_address(address, headers.get("X-Forwarded-For", ""), self._believed)
+            # What the browser used: a client that claims another misleads only itself.
+            protocol = headers.get("X-Forwarded-Proto", protocol).split(",")[0].strip().lower()
+            headers["X-Forwarded-Proto"] = protocol = "https" if protocol == "https" else "http"
+        else:
+            _remove(headers, ONLY_FROM_PROXY)
+        _remove(headers, NEVER_BELIEVED)
+        self._context.remote_ip, self._context.protocol = address, protocol
+        return self._delegate.headers_received(line, headers)
+
+    def data_received(self, chunk: bytes) -> Awaitable[None] | None:
+        """Pass it on."""
+        return self._delegate.data_received(chunk)
+
+    def finish(self) -> None:
+        """Pass it on."""
+        self._delegate.finish()
+
+    def on_connection_close(self) -> None:
+        """Pass it on."""
+        self._delegate.on_connection_close()
+
+
+def _address(text: str) -> IPv4Address | IPv6Address | None:
+    try:
+        found = ip_address(text)
+    except ValueError:
+        return None
+    # A dual-stack socket reports 10.0.0.1 as ::ffff:10.0.0.1.
+    return found.ipv4_mapped or found if isinstance(found, IPv6Address) else found
+
+
+def _remove(headers: HTTPHeaders, names: Sequence[str]) -> None:
+    for name in names:
+        headers.pop(name, None)

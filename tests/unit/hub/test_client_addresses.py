@@ -14,7 +14,7 @@ from tornado.httpclient import AsyncHTTPClient
 from tornado.web import Application, RequestHandler
 
 from tfcluster_magic.errors import InvalidRequest
-from tfcluster_magic.hub import common
+from tfcluster_magic.hub import proxy, shared_settings
 
 INGRESS = [ip_network("10.1.0.0/16"), ip_network("fd00::/64")]
 
@@ -36,17 +36,20 @@ INGRESS = [ip_network("10.1.0.0/16"), ip_network("fd00::/64")]
 )
 def test_only_hops_of_our_own_proxies_are_believed(said: str, address: str) -> None:
     """Hops count from the last one back, while each proxy is known."""
-    assert common.client_address("127.0.0.1", said, INGRESS) == address
+    assert proxy.client_address("127.0.0.1", said, INGRESS) == address
 
 
 def test_networks_of_proxies_are_checked_at_the_start() -> None:
     """An invalid network is named at the start; without any network only the last hop counts."""
-    assert common.trusted_networks({}) == ()
-    given = {common.TRUSTED: " 10.1.0.0/16, 192.0.2.1,"}
-    assert [str(one) for one in common.trusted_networks(given)] == ["10.1.0.0/16", "192.0.2.1/32"]
+    assert shared_settings.trusted_networks({}) == ()
+    given = {shared_settings.TRUSTED: " 10.1.0.0/16, 192.0.2.1,"}
+    assert [str(one) for one in shared_settings.trusted_networks(given)] == [
+        "10.1.0.0/16",
+        "192.0.2.1/32",
+    ]
     with pytest.raises(InvalidRequest, match=r"10\.1\.0\.0/99"):
-        common.trusted_networks({common.TRUSTED: "10.1.0.0/99"})
-    assert common.client_address("127.0.0.1", "1.2.3.4, 10.1.0.9", ()) == "10.1.0.9"
+        shared_settings.trusted_networks({shared_settings.TRUSTED: "10.1.0.0/99"})
+    assert proxy.client_address("127.0.0.1", "1.2.3.4, 10.1.0.9", ()) == "10.1.0.9"
 
 
 class Tell(RequestHandler):
@@ -61,7 +64,7 @@ class Tell(RequestHandler):
 
 async def _told(path: str, headers: Mapping[str, str]) -> Any:
     local = [ip_network("127.0.0.0/8")]
-    server = common.ForwardedServer(Application([("/.*", Tell)]), route="secret", believed=local)
+    server = proxy.ForwardedServer(Application([("/.*", Tell)]), route="secret", believed=local)
     server.listen(0, "127.0.0.1")
     port = next(iter(server._sockets.values())).getsockname()[1]
     try:

@@ -18,7 +18,7 @@ from support.project import ROOT
 from traitlets.config import Config
 
 from tfcluster_magic.errors import InvalidRequest
-from tfcluster_magic.hub import common, embedded
+from tfcluster_magic.hub import embedded, shared_settings
 from tfcluster_magic.hub.local_servers import NoServer, Person, account, readable
 
 TOOLS = ROOT / "tools"
@@ -42,7 +42,7 @@ def test_notebooks_have_hosts_of_their_own_when_the_hubs_is_named(
     """Each user has a host below the hub's name, whatever the user is called."""
     monkeypatch.setenv("TFCLUSTER_HUB_SUBDOMAIN_HOST", f"{host}/")
     c = Config()
-    common.configure(c, state=tmp_path)
+    shared_settings.configure(c, state=tmp_path)
     assert c.JupyterHub.subdomain_host == host
     hook = c.JupyterHub.subdomain_hook
     assert hook("ada", "hub.example.com", "user") == "ada.hub.example.com"
@@ -54,7 +54,7 @@ def test_notebooks_have_hosts_of_their_own_when_the_hubs_is_named(
 def test_without_it_all_is_at_one_host(tmp_path: Path) -> None:
     """Without a host name for notebooks nothing is set."""
     c = Config()
-    common.configure(c, state=tmp_path)
+    shared_settings.configure(c, state=tmp_path)
     assert "subdomain_host" not in c.JupyterHub
 
 
@@ -76,7 +76,7 @@ def test_without_it_all_is_at_one_host(tmp_path: Path) -> None:
 def test_a_host_that_cannot_be_is_refused(said: str) -> None:
     """The hub does not start, and says how to write the address."""
     with pytest.raises(InvalidRequest, match="TFCLUSTER_HUB_SUBDOMAIN_HOST: got"):
-        common.subdomain_host({"TFCLUSTER_HUB_SUBDOMAIN_HOST": said})
+        shared_settings.subdomain_host({"TFCLUSTER_HUB_SUBDOMAIN_HOST": said})
 
 
 def test_the_overlay_of_subdomains_sets_what_hub_and_proxy_read() -> None:
@@ -84,7 +84,7 @@ def test_the_overlay_of_subdomains_sets_what_hub_and_proxy_read() -> None:
     folder = ROOT / "k8s" / "overlays" / "hub-subdomains"
     said = yaml.safe_load((folder / "kustomization.yaml").read_text())
     name, _equals, value = said["configMapGenerator"][0]["literals"][0].partition("=")
-    assert common.subdomain_host({name: value}) == value
+    assert shared_settings.subdomain_host({name: value}) == value
     (change,) = yaml.safe_load(said["patches"][0]["patch"])
     assert (change["op"], change["value"]) == ("add", "--host-routing")
 
@@ -147,7 +147,7 @@ def test_everything_listens_on_loopback(
 )
 def test_a_base_url_has_slashes_at_both_ends(given: str, made: str) -> None:
     """However it was written."""
-    assert common.base_url({"TFCLUSTER_HUB_BASE_URL": given}) == made
+    assert shared_settings.base_url({"TFCLUSTER_HUB_BASE_URL": given}) == made
 
 
 def test_inner_ports_stay_while_they_are_free(tmp_path: Path, tool: ModuleType) -> None:

@@ -18,7 +18,7 @@ import click
 from ...errors import InvalidRequest, NotFound, Problem
 from ...i18n import _
 from ...paths import private, state_dir
-from ..common import DATABASE, base_url, is_open, subdomain_host
+from ..shared_settings import DATABASE, base_url, is_open, subdomain_host
 from . import FILE
 from .accounts import LINK_HOURS, AccountStore, HubAccount, normalized_name
 

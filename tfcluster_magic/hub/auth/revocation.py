@@ -18,7 +18,7 @@ from jupyterhub.utils import new_token, url_path_join
 from tornado.httpclient import AsyncHTTPClient, HTTPClientError
 
 from ...errors import TFClusterError
-from ..common import RECHECK
+from ..shared_settings import RECHECK
 from .accounts import AccountStore
 
 EVERY = 1.0

@@ -2,8 +2,8 @@
 
 JupyterHub's own class remembers for five minutes whom the hub knew, and checks no websocket once it
 is open. Here an answer counts for a minute, websockets of visitors whom the hub no longer knows are
-closed, and a request of the hub (`common.RECHECK`) does both at once. Kernels and their work go on.
-Anybody else who sends that request only causes a question to the hub.
+closed, and a request of the hub (`shared_settings.RECHECK`) does both at once. Kernels and their
+work go on. Anybody else who sends that request only causes a question to the hub.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tornado.web import HTTPError, RequestHandler
 from tornado.websocket import WebSocketHandler
 from traitlets import default
 
-from ..common import RECHECK
+from ..shared_settings import RECHECK
 
 REMEMBERED = 60
 """Seconds for which an answer of the hub counts, in case its request gets lost."""

@@ -22,8 +22,10 @@ from ...errors import BackendUnavailable
 from ...i18n import _
 from ...paths import private
 from ...web import MOST_BYTES
-from .. import allowances, common
+from .. import allowances
 from ..allowances import LocalSitePolicy, NoSitePolicy, SitePolicy
+from ..proxy import ForwardedServer, secret_segment
+from ..shared_settings import trusted_networks
 from . import service
 from .archives import FOLDER, Archives
 from .audit import FILE, AuditLog
@@ -66,11 +68,11 @@ def server(site: Site, state: Path, policy: SitePolicy | None = None) -> HTTPSer
         site_policy=policy or NoSitePolicy(),
         archives=Archives(Path(os.environ.get(service.ARCHIVES) or state / FOLDER), site.pack),
     )
-    return common.ForwardedServer(
+    return ForwardedServer(
         application(console),
         max_body_size=MOST_BYTES,
-        route=common.secret_segment(os.environ["JUPYTERHUB_API_TOKEN"]),
-        believed=common.trusted_networks(os.environ),
+        route=secret_segment(os.environ["JUPYTERHUB_API_TOKEN"]),
+        believed=trusted_networks(os.environ),
     )
 
 

@@ -25,7 +25,7 @@ from ...kube.api.client import Api, ApiError, find_object, path
 from ...kube.controller import process
 from ...kube.controller.process import ProbeAnswer, ProbeServer
 from ..allowances import SitePolicy
-from ..common import base_url
+from ..shared_settings import base_url
 from ..tenancy import entitlement_sources, namespace_objects
 from ..tenancy.entitlement_sources import ACCEPTED_POLICY_MAP, POLICY_KEY
 from ..tenancy.entitlements import HubPolicy

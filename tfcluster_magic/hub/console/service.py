@@ -24,9 +24,9 @@ from traitlets.log import get_logger
 
 from ... import state_files
 from ...i18n import _
-from ..common import base_url, subdomain_host
+from ..shared_settings import CONSOLE, base_url, subdomain_host
 
-SERVICE, PROCESS = "admin", "admin-process"
+PROCESS = "admin-process"
 SCOPES = ["admin:users", "admin:groups", "servers"]
 """Of the service itself: who there is, to import a class (users, links, groups), and servers."""
 OWNER, STATE = "TFCLUSTER_CONSOLE_OWNER", "TFCLUSTER_CONSOLE_STATE"
@@ -63,7 +63,7 @@ def configure(c: Config, *, port: int, owner: str, state: Path) -> None:
 def register(c: Config, *, url: str, token: str, timeout: int) -> None:
     """Tell the hub where the console is; `timeout` seconds it is waited for when the hub starts."""
     service = {
-        "name": SERVICE,
+        "name": CONSOLE,
         "url": url,
         "api_token": token,
         "oauth_no_confirm": True,  # it is a part of the hub
@@ -71,9 +71,9 @@ def register(c: Config, *, url: str, token: str, timeout: int) -> None:
         "timeout": timeout,
     }
     c.JupyterHub.services.append(service)
-    role = {"name": "tfcluster-console", "services": [SERVICE], "scopes": list(SCOPES)}
+    role = {"name": "tfcluster-console", "services": [CONSOLE], "scopes": list(SCOPES)}
     c.JupyterHub.load_roles.append(role)
-    c.JupyterHub.template_vars.update({"console": f"services/{SERVICE}/"})
+    c.JupyterHub.template_vars.update({"console": f"services/{CONSOLE}/"})
 
 
 def run_as_service(environ: MutableMapping[str, str]) -> None:
@@ -81,14 +81,14 @@ def run_as_service(environ: MutableMapping[str, str]) -> None:
     base = environ.setdefault("JUPYTERHUB_BASE_URL", base_url(environ))
     for name in [each for each in environ if each.startswith("JUPYTERHUB_OAUTH_")]:
         del environ[name]  # of the process as a service of its own
-    environ["JUPYTERHUB_OAUTH_ACCESS_SCOPES"] = json.dumps([f"access:services!service={SERVICE}"])
-    environ["JUPYTERHUB_SERVICE_NAME"] = SERVICE
-    environ["JUPYTERHUB_SERVICE_PREFIX"] = url_path_join(base, "services", SERVICE) + "/"
+    environ["JUPYTERHUB_OAUTH_ACCESS_SCOPES"] = json.dumps([f"access:services!service={CONSOLE}"])
+    environ["JUPYTERHUB_SERVICE_NAME"] = CONSOLE
+    environ["JUPYTERHUB_SERVICE_PREFIX"] = url_path_join(base, "services", CONSOLE) + "/"
     if host := subdomain_host(environ):  # the console is at the hub's own host
         environ["JUPYTERHUB_HOST"] = host
         callback = url_path_join(environ["JUPYTERHUB_SERVICE_PREFIX"], "oauth_callback")
         environ["JUPYTERHUB_OAUTH_CALLBACK_URL"] = f"{host}{callback}"
-    environ["JUPYTERHUB_CLIENT_ID"] = f"service-{SERVICE}"
+    environ["JUPYTERHUB_CLIENT_ID"] = f"service-{CONSOLE}"
     environ["JUPYTERHUB_API_TOKEN"] = environ.pop(TOKEN)
 
 

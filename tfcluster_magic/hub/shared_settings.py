@@ -1,0 +1,135 @@
+"""Settings that the hub on this machine and the hub on Kubernetes share.
+
+Both show the same pages, keep their state in one folder, give a notebook's token no more rights
+than the hub itself says a notebook needs, and let nobody sign up alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from traitlets.config import Config
+
+from ..errors import InvalidRequest, Problem
+from ..i18n import _
+
+Network = IPv4Network | IPv6Network
+TRUSTED = "TFCLUSTER_HUB_TRUSTED_PROXIES"
+"""Networks of proxies in front of ours, such as an ingress controller's, separated by commas."""
+CONSOLE = "admin"
+"""The admin console among the hub's services."""
+DATABASE = "jupyterhub.sqlite"
+"""JupyterHub's own state, in the hub's folder."""
+HERE = Path(__file__).parent
+PAGES = HERE / "templates"
+COOKIE_DAYS = 14
+"""How long a browser stays signed in."""
+SUBDOMAIN_HOST = "TFCLUSTER_HUB_SUBDOMAIN_HOST"
+_HOST_NAME = re.compile(r"(?!-)[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})+")
+SERVER_SCOPES = ["users:activity!user", "access:servers!server"]
+"""What a notebook's own token may do: tell that it is used, and ask who its visitors are."""
+RECHECK = "hub-sign-outs"
+"""Path below a notebook's address where the hub tells it to forget visitors (see `visitors`)."""
+
+
+def configure(c: Config, *, state: Path) -> None:
+    """Set what both worlds share; `state` is the hub's own folder, readable by it alone.
+
+    Everything may be set again afterwards.
+
+    Raises:
+        InvalidRequest: the list of trusted proxies is not valid.
+    """
+    programs = str(Path(sys.executable).parent)  # JupyterHub calls alembic by its name
+    if programs not in (found := os.environ.get("PATH", os.defpath)).split(os.pathsep):
+        os.environ["PATH"] = os.pathsep.join([programs, found])
+    trusted_networks(os.environ)  # reports a mistake at once
+    c.JupyterHub.proxy_class = "tfcluster_magic.hub.proxy.Proxy"
+    c.JupyterHub.base_url = base_url()
+    if host := subdomain_host():
+        c.JupyterHub.subdomain_host = host
+        c.JupyterHub.subdomain_hook = host_of
+    c.JupyterHub.db_url = f"sqlite:///{state / DATABASE}"
+    c.JupyterHub.upgrade_db = True  # a newer hub opens an older one's, after saving a copy
+    c.JupyterHub.cookie_secret_file = str(state / "cookie_secret")
+    c.JupyterHub.cookie_max_age_days = COOKIE_DAYS
+    c.JupyterHub.template_paths = [str(PAGES)]
+    c.JupyterHub.logo_file = str(HERE / "logo.svg")
+    c.JupyterHub.allow_named_servers = False
+    c.JupyterHub.authenticate_prometheus = True
+    c.Spawner.server_token_scopes = list(SERVER_SCOPES)
+    c.Spawner.http_timeout = 120  # a first start on a busy machine takes longer than 30 s
+
+
+def trusted_networks(environ: Mapping[str, str]) -> tuple[Network, ...]:
+    """Return the networks in TFCLUSTER_HUB_TRUSTED_PROXIES.
+
+    Raises:
+        InvalidRequest: one of them is not a network.
+    """
+    words = [word for part in environ.get(TRUSTED, "").split(",") if (word := part.strip())]
+    try:
+        return tuple(ip_network(word) for word in words)
+    except ValueError as why:
+        rule = _("list addresses or networks, separated by commas: 10.1.0.0/16,fd00::/64")
+        raise InvalidRequest([Problem(TRUSTED, str(why), rule)]) from None
+
+
+def is_open(file: Path) -> bool:
+    """Whether a process of this machine has the file open, as a hub has its database."""
+    name = str(file.resolve())
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        with suppress(OSError):  # it has ended, or is somebody else's
+            if os.readlink(link) == name:
+                return True
+    return False
+
+
+def base_url(environ: Mapping[str, str] | None = None) -> str:
+    """The path below which the hub is served, with slashes at both ends: TFCLUSTER_HUB_BASE_URL."""
+    env = os.environ if environ is None else environ
+    inner = env.get("TFCLUSTER_HUB_BASE_URL", "").strip("/")
+    return f"/{inner}/" if inner else "/"
+
+
+def subdomain_host(environ: Mapping[str, str] | None = None) -> str:
+    """Return the hub's own host as a browser sees it, https://NAME[:PORT], if each notebook has a
+    host of its own below that name; otherwise nothing. It is TFCLUSTER_HUB_SUBDOMAIN_HOST.
+
+    Raises:
+        InvalidRequest: it is not such an address.
+    """
+    env = os.environ if environ is None else environ
+    said = env.get(SUBDOMAIN_HOST, "").strip().rstrip("/")
+    if not said:
+        return ""
+    try:
+        parts = urlsplit(said)
+        port = "" if parts.port is None else f":{parts.port}"
+    except ValueError:
+        parts, port = urlsplit(""), ""
+    name = parts.hostname or ""
+    is_name = _HOST_NAME.fullmatch(name) and not name.rpartition(".")[2].isdigit()
+    host = f"{parts.scheme}://{name}{port}"
+    if parts.scheme not in ("http", "https") or not is_name or host != said.lower():
+        rule = _(
+            "write the hub's address without a path, such as https://hub.example.com: a name with "
+            "a dot, below which every name leads to this hub"
+        )
+        problem = Problem(SUBDOMAIN_HOST, said, rule)
+        raise InvalidRequest([problem], _("the hub cannot be set up"))
+    return host
+
+
+def host_of(name: str, domain: str, kind: str) -> str:
+    """Return the host name of a user's notebook; the console, a service, stays on the hub's own."""
+    from jupyterhub.utils import subdomain_hook_idna
+
+    return domain if kind == "service" else str(subdomain_hook_idna(name, domain, kind))
