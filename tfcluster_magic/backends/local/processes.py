@@ -11,7 +11,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,11 +52,15 @@ def of_run(uid: str, task: str | None = None) -> list[int]:
         marks.append(f"{TASK_VARIABLE}={task}".encode())
     found = []
     for pid in _pids():
-        with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
-            variables = file.read().split(b"\0")
-            if all(mark in variables for mark in marks) and pid != os.getpid():
-                found.append(pid)
+        variables = _words(pid, "environ")
+        if all(mark in variables for mark in marks) and pid != os.getpid():
+            found.append(pid)
     return found
+
+
+def run_of(pid: int) -> str:
+    """The uid of the run that a process says it belongs to; empty for one that says none."""
+    return next(_uids(_words(pid, "environ")), "")
 
 
 def uids_of(tasks: Path) -> set[str]:
@@ -64,15 +68,17 @@ def uids_of(tasks: Path) -> set[str]:
     is unreadable.
     """
     place = _EXIT_VARIABLE + os.fsencode(tasks) + b"/"
-    mark = f"{UID_VARIABLE}=".encode()
     found: set[str] = set()
     for pid in _pids():
-        with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
-            variables = file.read().split(b"\0")
-            if any(each.startswith(place) for each in variables):
-                uids = (each.removeprefix(mark) for each in variables if each.startswith(mark))
-                found.update(uid.decode("ascii", "replace") for uid in uids)
+        variables = _words(pid, "environ")
+        if any(each.startswith(place) for each in variables):
+            found.update(_uids(variables))
     return found
+
+
+def _uids(variables: Iterable[bytes]) -> Iterator[str]:
+    mark = f"{UID_VARIABLE}=".encode()
+    return (v[len(mark) :].decode("utf-8", "replace") for v in variables if v.startswith(mark))
 
 
 def write_elsewhere(uid: str, tasks: Path) -> bool:
@@ -81,8 +87,8 @@ def write_elsewhere(uid: str, tasks: Path) -> bool:
     """
     mark = f"{UID_VARIABLE}={uid}".encode()
     for pid in _pids():
-        with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
-            variables = file.read().split(b"\0")
+        variables = _words(pid, "environ")
+        with contextlib.suppress(OSError):
             for variable in variables if mark in variables else ():
                 place = os.path.dirname(variable.removeprefix(_EXIT_VARIABLE))
                 # A folder that was moved away is none: its name is no longer there.
@@ -97,9 +103,8 @@ def supervisors(folder: Path) -> list[int]:
     """
     found = []
     for pid in _pids():
+        words = command_line(pid)
         with contextlib.suppress(OSError, ValueError):
-            with open(f"/proc/{pid}/cmdline", "rb") as file:
-                words = file.read().split(b"\0")
             if (
                 len(words) > 4
                 and words[1:3] == [b"-I", b"-S"]
@@ -154,14 +159,7 @@ def end_all(
 
 def pss(pids: Iterable[int]) -> int:
     """Bytes of memory of these processes, shared pages counted in parts."""
-    total = 0
-    for pid in pids:
-        with (
-            contextlib.suppress(OSError, ValueError, IndexError, StopIteration),
-            open(f"/proc/{pid}/smaps_rollup", "rb") as file,
-        ):
-            total += next(int(line.split()[1]) for line in file if line.startswith(b"Pss:")) * 1024
-    return total
+    return sum(_memory_of(pid, "smaps_rollup", b"Pss:") for pid in pids)
 
 
 def rss(pids: Iterable[int]) -> int:
@@ -179,16 +177,30 @@ def rss(pids: Iterable[int]) -> int:
 
 def anonymous(pids: Iterable[int]) -> int:
     """Bytes of memory that these processes alone hold and that cannot be dropped (RssAnon)."""
-    total = 0
-    for pid in pids:
-        with (
-            contextlib.suppress(OSError, ValueError, IndexError, StopIteration),
-            open(f"/proc/{pid}/status", "rb") as file,
-        ):
-            total += (
-                next(int(line.split()[1]) for line in file if line.startswith(b"RssAnon:")) * 1024
-            )
-    return total
+    return sum(_memory_of(pid, "status", b"RssAnon:") for pid in pids)
+
+
+def command_line(pid: int) -> list[bytes]:
+    """The words that a process was started with; none of one that is gone."""
+    return _words(pid, "cmdline")
+
+
+def _words(pid: int, file: str) -> list[bytes]:
+    """What `environ` or `cmdline` of a process says; nothing where it may not be read."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/{file}", "rb") as opened:
+        return opened.read().split(b"\0")
+    return []
+
+
+def _memory_of(pid: int, file: str, name: bytes) -> int:
+    with (
+        contextlib.suppress(OSError, ValueError, IndexError),
+        open(f"/proc/{pid}/{file}", "rb") as opened,
+    ):
+        for line in opened:
+            if line.startswith(name):
+                return int(line.split()[1]) * 1024
+    return 0
 
 
 def _pids() -> list[int]:

@@ -159,7 +159,7 @@ class RunsReader:
         snapshot = processes.snapshot()  # before the records: what is launched later is not in it
         of_runs: dict[str, list[int]] = {}
         for pid in snapshot:
-            if uid := _run_of(pid):
+            if uid := processes.run_of(pid):
                 of_runs.setdefault(uid, []).append(pid)
         if not of_runs:
             return
@@ -168,7 +168,7 @@ class RunsReader:
         for uid, pids in sorted(of_runs.items()):
             if uid in held or any(_supervised(pid, snapshot) for pid in pids):
                 continue
-            if still := [pid for pid in pids if _run_of(pid) == uid]:
+            if still := [pid for pid in pids if processes.run_of(pid) == uid]:
                 commands = ", ".join(f"{pid} ({_command(pid)})" for pid in sorted(still)[:5])
                 what = _("processes of a run that nothing supervises: {commands}")
                 text = what.format(commands=commands)
@@ -204,31 +204,19 @@ class RunsReader:
         return ReaderAnswer()
 
 
-def _run_of(pid: int) -> str:
-    mark = f"{processes.UID_VARIABLE}=".encode()
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
-        for variable in file.read().split(b"\0"):
-            if variable.startswith(mark):
-                return variable[len(mark) :].decode("utf-8", "replace")
-    return ""
-
-
 def _supervised(pid: int, snapshot: dict[int, processes.Process]) -> bool:
     """Whether a supervisor, of whatever state folder, is above this process."""
     seen = set()
     while (process := snapshot.get(pid)) is not None and pid not in seen:
         seen.add(pid)
-        with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
-            if processes.SUPERVISOR in file.read():
-                return True
+        if any(processes.SUPERVISOR in word for word in processes.command_line(pid)):
+            return True
         pid = process.parent
     return False
 
 
 def _command(pid: int) -> str:
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
-        return file.read().replace(b"\0", b" ").decode("utf-8", "replace").strip()[:80]
-    return ""
+    return b" ".join(processes.command_line(pid)).decode("utf-8", "replace").strip()[:80]
 
 
 def _is_free(path: Path) -> bool:
