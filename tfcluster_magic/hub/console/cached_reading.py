@@ -79,6 +79,11 @@ class CachedReading(Generic[T]):
         return found, self.age
 
     @property
+    def newest(self) -> T | None:
+        """What was read last; None where nothing was, or it is forgotten."""
+        return self._kept[0] if self._kept else None
+
+    @property
     def age(self) -> float:
         """How many seconds ago the newest was read; endless where there is none."""
         return time.monotonic() - self._at
@@ -187,28 +192,17 @@ class StorageCache:
     """The newest measuring of a site; to be used from one loop."""
 
     def __init__(self, site: Site) -> None:
-        self._site = site
-        self._task: asyncio.Task[SiteStorage] | None = None
-        self._at = float("-inf")
+        self._measuring = CachedReading(site.storage, STORAGE_FRESH, STORAGE_FRESH)
 
     def used(self) -> dict[str, float]:
         """What each user has in all, as far as it was measured; never waits for it."""
-        if self._task is None or not self._task.done() or _failed(self._task):
-            return {}
+        found = self._measuring.newest
         used = {
             user: [each.used for each in volumes if each.used is not None]
-            for user, volumes in self._task.result().users.items()
+            for user, volumes in (found.users if found else {}).items()
         }
         return {user: float(sum(amounts)) for user, amounts in used.items() if amounts}
 
     async def filled(self) -> SiteStorage:
         """All folders."""
-        late = time.monotonic() - self._at > STORAGE_FRESH
-        if self._task is None or (late and self._task.done()) or _failed(self._task):
-            self._at = time.monotonic()
-            self._task = asyncio.ensure_future(self._site.storage())
-        return await asyncio.shield(self._task)
-
-
-def _failed(task: asyncio.Task[SiteStorage]) -> bool:
-    return task.done() and (task.cancelled() or task.exception() is not None)
+        return await self._measuring.seen()

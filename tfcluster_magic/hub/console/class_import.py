@@ -16,6 +16,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import parse_qs, urlencode, urlsplit
 
+from msgspec.structs import replace
+
 from ...errors import InvalidRequest, Problem, TFClusterError
 from ...i18n import _
 from ...spec import Model
@@ -191,7 +193,7 @@ class ClassImport:
         """What would be done for a line."""
         told = ImportedLine(line=line.number, name=line.name, group=line.group)
         if line.problem:
-            return _replace(told, ok=False, detail=line.problem)
+            return replace(told, ok=False, detail=line.problem)
         user, steps = self._users.get(line.name), []
         if self._accounts is None:
             if user is None:
@@ -206,7 +208,7 @@ class ClassImport:
             steps.append("group")
         if line.name in self._unprepared:
             steps.append("namespace")
-        return _replace(told, steps=tuple(steps))
+        return replace(told, steps=tuple(steps))
 
     async def do(
         self, lines: Sequence[ClassLine], ended: Callable[[Sequence[ImportedLine]], Awaitable[None]]
@@ -230,7 +232,7 @@ class ClassImport:
         except TFClusterError as error:
             if len(plans) == 1:
                 await self._forget(made)
-                return [_replace(plans[0], ok=False, steps=(), detail=str(error))]
+                return [replace(plans[0], ok=False, steps=(), detail=str(error))]
         alone = []
         for plan in plans:
             of_line = made & {plan.name}
@@ -238,7 +240,7 @@ class ClassImport:
                 alone += await self._together([plan], of_line)
             except TFClusterError as error:
                 await self._forget(of_line)
-                alone.append(_replace(plan, ok=False, steps=(), detail=str(error)))
+                alone.append(replace(plan, ok=False, steps=(), detail=str(error)))
         return alone
 
     async def _together(self, plans: Sequence[ImportedLine], made: set[str]) -> list[ImportedLine]:
@@ -263,7 +265,7 @@ class ClassImport:
         names = [plan.name for plan in _with(plans, "account")]
         links = await self._hub.links(names) if names else {}  # last: a code is told this once
         return [
-            _replace(plan, link=self._link(links[plan.name])) if plan.name in links else plan
+            replace(plan, link=self._link(links[plan.name])) if plan.name in links else plan
             for plan in plans
         ]
 
@@ -280,8 +282,3 @@ class ClassImport:
 
 def _with(plans: Sequence[ImportedLine], step: str) -> list[ImportedLine]:
     return [plan for plan in plans if step in plan.steps]
-
-
-def _replace(told: ImportedLine, **words: object) -> ImportedLine:
-    fields = {name: getattr(told, name) for name in told.__struct_fields__}
-    return ImportedLine(**{**fields, **words})
