@@ -182,7 +182,8 @@ class Archives:
             found = await asyncio.to_thread(verified, part, one)
             found = msgspec.structs.replace(found, state="done", step="")
             text = f"{found.sha256}  {one.file}\n".encode()
-            await asyncio.to_thread(_write, folder / f"{one.file}.sha256", text)
+            sums = folder / f"{one.file}.sha256"
+            await asyncio.to_thread(state_files.write, sums, text, durable=True)
             await asyncio.to_thread(self._describe, found)
             part.rename(whole)  # from here on it is an archive
         except BaseException:
@@ -193,7 +194,7 @@ class Archives:
 
     def _describe(self, one: Archive) -> None:
         text = msgspec.json.format(msgspec.json.encode(one))
-        _write(self._folder / f"{one.file}.json", text)
+        state_files.write(self._folder / f"{one.file}.json", text, durable=True)
 
 
 def verified(path: Path, one: Archive) -> Archive:
@@ -240,10 +241,3 @@ def _told(error: OSError) -> str:
 def _blocks(file: BinaryIO) -> Iterator[bytes]:
     while block := file.read(_BLOCK):
         yield block
-
-
-def _write(path: Path, text: bytes) -> None:
-    with os.fdopen(os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as out:
-        out.write(text)
-        out.flush()
-        os.fsync(out.fileno())
