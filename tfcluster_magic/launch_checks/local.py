@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import Problem
-from ..i18n import _, mark, ngettext
+from ..i18n import _, mark
 from ..quota import budgets, ledger, limits, storage
 from ..quota.ledger import HoursAccount
 from ..quota.limits import Limits, ResourceTotals
@@ -30,7 +30,7 @@ from ..quota.preflight import (
 )
 from ..quota.storage import FolderUsage
 from ..spec import Mode, Resources, Spec
-from ..spec.quantities import format_bytes
+from ..spec.quantities import format_bytes, format_gpus
 
 
 @dataclass(frozen=True)
@@ -205,12 +205,8 @@ class _ScarceResource:
     less: str
 
 
-def _gpus(count: float) -> str:
-    return ngettext("{count:g} GPU", "{count:g} GPUs", count).format(count=count)
-
-
 _MEMORY = _ScarceResource("memory", memory_of, format_bytes, mark("less memory for each"))
-_GPU = _ScarceResource("gpu", gpu_of, _gpus, mark("fewer GPUs for each"))
+_GPU = _ScarceResource("gpu", gpu_of, format_gpus, mark("fewer GPUs for each"))
 
 
 def check_fit(spec: Spec, room: AvailableResources) -> Preflight:

@@ -15,6 +15,7 @@ from msgspec import Meta
 from ..errors import InvalidRequest, Problem
 from ..i18n import _, ngettext
 from ..spec import Model, Spec
+from ..spec.quantities import format_gpus
 from .preflight import cpu_of, gpu_of, total_request
 
 MOST_DAYS = 90
@@ -143,7 +144,7 @@ def problems(
 ) -> list[Problem]:
     """Why nothing of this kind starts now; `cpu` are the cores that all its tasks count for."""
     wants = {"cpuHours": cpu, "gpuHours": total_request(spec, gpu_of)}
-    units = {"cpuHours": _cores, "gpuHours": _gpus}
+    units = {"cpuHours": _cores, "gpuHours": format_gpus}
     found = []
     for part in _budget_uses(budget, spent, now):
         want = wants[part.field]
@@ -191,7 +192,3 @@ def _window_text(days: int) -> str:
 
 def _cores(count: float) -> str:
     return ngettext("{count:g} core", "{count:g} cores", count).format(count=count)
-
-
-def _gpus(count: float) -> str:
-    return ngettext("{count:g} GPU", "{count:g} GPUs", count).format(count=count)

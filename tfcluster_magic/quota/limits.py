@@ -16,7 +16,7 @@ from msgspec import field
 from ..errors import Problem
 from ..i18n import _, ngettext
 from ..spec import Model, Resources, Spec, TaskType
-from ..spec.quantities import format_bytes, parse_memory
+from ..spec.quantities import format_bytes, format_gpus, parse_memory
 from .ledger import DEFAULT_CORES
 
 LIMITS_VARIABLE = "TFCLUSTER_LIMITS"
@@ -87,7 +87,7 @@ def problems(
     for word, most, show in (
         ("cpu", quota.cpu, _cores),
         ("memory", memory, format_bytes),
-        ("gpu", quota.gpu, _gpus),
+        ("gpu", quota.gpu, format_gpus),
         ("pods", quota.pods, _tasks),
     ):
         asked = getattr(wanted, word)
@@ -125,10 +125,6 @@ def _memory_of(resources: Resources) -> float:
 
 def _cores(count: float) -> str:
     return ngettext("{count:g} CPU core", "{count:g} CPU cores", round(count)).format(count=count)
-
-
-def _gpus(count: float) -> str:
-    return ngettext("{count:g} GPU", "{count:g} GPUs", round(count)).format(count=count)
 
 
 def _tasks(count: float) -> str:

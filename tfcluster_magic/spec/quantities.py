@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 
-from ..i18n import _
+from ..i18n import _, ngettext
 
 _MEMORY_UNITS = {
     "": 1,
@@ -77,6 +77,11 @@ def format_bytes(count: float) -> str:
         if count >= size and (count % size == 0 or unit == "Ki" or count >= 10 * size):
             return f"{round(count / size)}{unit}"
     return str(round(count))
+
+
+def format_gpus(count: float) -> str:
+    """So many GPUs, for people."""
+    return ngettext("{count:g} GPU", "{count:g} GPUs", count).format(count=count)
 
 
 def parse_duration(text: str) -> float:

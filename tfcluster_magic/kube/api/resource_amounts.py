@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 from ...i18n import _, ngettext
-from ...spec.quantities import format_bytes
+from ...spec.quantities import format_bytes, format_gpus
 
 Amounts = dict[str, float]
 
@@ -115,7 +115,7 @@ def format_amount(key: str, value: float) -> str:
     if name in (PODS, "count/pods"):
         return ngettext("{count:g} pod", "{count:g} pods", value).format(count=value)
     if name.endswith("/gpu"):
-        return ngettext("{count:g} GPU", "{count:g} GPUs", value).format(count=value)
+        return format_gpus(value)
     if "/" in name or name.startswith("count"):
         return f"{value:g} {name}"
     return format_bytes(value)
