@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import re
 import shutil
 import stat
 from _thread import get_native_id
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -272,6 +273,20 @@ def lock_file(path: Path) -> int:
             os.chmod(path.parent, 0o700)
     put_aside(path)
     return os.open(path, how, 0o600)
+
+
+@contextlib.contextmanager
+def locked(path: Path, *, shared: bool = False) -> Iterator[None]:
+    """Hold the lock beside a state file, against other processes that change it. Raises OSError.
+
+    `shared`: together with others who only read it.
+    """
+    fd = lock_file(path.with_suffix(".lock"))
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
 
 
 def put_aside(path: Path) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import fcntl
 import functools
 import hashlib
 import logging
@@ -107,15 +106,11 @@ class OverrideFile:
 
     @contextlib.contextmanager
     def _change(self) -> Iterator[dict[str, Override]]:
-        lock = state_files.lock_file(self.path.with_suffix(".lock"))
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with state_files.locked(self.path):
             now = time.time()
             found = {name: each for name, each in self.all().items() if each.until > now}
             yield found
             state_files.write(self.path, encode_overrides(found), durable=True)
-        finally:
-            os.close(lock)
 
 
 class Allowances:

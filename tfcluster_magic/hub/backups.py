@@ -23,6 +23,7 @@ from pathlib import Path
 
 import click
 
+from .. import state_files
 from ..errors import Conflict, InvalidRequest, NotFound, Problem
 from ..i18n import _
 from ..paths import private, state_dir
@@ -102,7 +103,7 @@ def pack(state: Path) -> bytes:
         text = _("{folder} is no hub's state: it has no {name}. Name another with --state")
         raise NotFound(text.format(folder=state, name=DATABASE))
     found = {DATABASE: _copied(database)}
-    with _accounts_lock(state):
+    with state_files.locked(state / ACCOUNTS, shared=True):
         for name in (ACCOUNTS, COOKIES):
             with suppress(FileNotFoundError):  # signed in elsewhere; a secret of Kubernetes
                 found[name] = (state / name).read_bytes()
@@ -218,15 +219,6 @@ def _no_hub(state: Path) -> Iterator[None]:
             raise _runs(state) from None
         if is_open(state / DATABASE):
             raise _runs(state)
-        yield
-
-
-@contextmanager
-def _accounts_lock(state: Path) -> Iterator[None]:
-    """Between two writers of accounts; see `auth/accounts.py`."""
-    lock = state / Path(ACCOUNTS).with_suffix(".lock")
-    with os.fdopen(os.open(lock, os.O_CREAT | os.O_RDWR, 0o600), "rb") as held:
-        fcntl.flock(held, fcntl.LOCK_SH)
         yield
 
 

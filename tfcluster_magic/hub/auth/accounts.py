@@ -7,7 +7,6 @@ time; who has the hub's folder may write it.
 from __future__ import annotations
 
 import base64
-import fcntl
 import hashlib
 import hmac
 import os
@@ -398,14 +397,10 @@ class AccountStore:
 
     @contextmanager
     def _change(self) -> Iterator[Accounts]:
-        lock = os.open(self.path.with_suffix(".lock"), os.O_CREAT | os.O_WRONLY, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with state_files.locked(self.path):
             file = self._read()
             yield file
             self._write(file)
-        finally:
-            os.close(lock)
 
     def _write(self, accounts: Accounts) -> None:
         text = msgspec.json.format(msgspec.json.encode(accounts), indent=1)

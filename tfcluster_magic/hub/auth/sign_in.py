@@ -8,7 +8,6 @@ for a password.
 
 from __future__ import annotations
 
-import fcntl
 import ipaddress
 import json
 import os
@@ -177,14 +176,10 @@ class AllowList:
 
     @contextmanager
     def _change(self) -> Iterator[set[str]]:
-        lock = state_files.lock_file(self.path.with_suffix(".lock"))
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with state_files.locked(self.path):
             found = self.names()
             yield found
             state_files.write(self.path, msgspec.json.encode(sorted(found)), durable=True)
-        finally:
-            os.close(lock)
 
 
 class AllowedAPI(APIHandler):
