@@ -151,17 +151,10 @@ def refusal(events: Sequence[Object], job_: Mapping[str, Any]) -> str:
         for one in startup_problems.events_of(job_, events)
         if one.get("reason") == "FailedCreate"
     ]
-    return (
-        startup_problems.problem_of_refusal(
-            _without_prefix(startup_problems.newest_message(mine))
-        ).text
-        if mine
-        else ""
-    )
-
-
-def _without_prefix(said: str) -> str:
-    return said.removeprefix("Error creating: ")
+    if not mine:
+        return ""
+    said = startup_problems.newest_message(mine).removeprefix("Error creating: ")
+    return startup_problems.problem_of_refusal(said).text
 
 
 def is_of(pod: Object, uid: str) -> bool:

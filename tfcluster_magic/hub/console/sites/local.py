@@ -15,7 +15,7 @@ import socket
 import sys
 import time
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -35,7 +35,14 @@ from .base import (
     SiteStorage,
     bounded_row,
 )
-from .person_reader import ERRORS, ReaderAnswer, ReaderRequest
+from .person_reader import (
+    ERRORS,
+    ForkCommand,
+    ReaderAnswer,
+    ReaderRequest,
+    StartReader,
+    StopReader,
+)
 
 ANSWER_SECONDS = 15.0
 """Seconds for one answer of a reader, its start on a busy machine included."""
@@ -88,15 +95,16 @@ class ForkServer:
             raise
 
     async def _begin(self, person: Person | None) -> ReaderProcess:
-        wanted: dict[str, Any] = {"environ": environment(person)}
+        wanted = StartReader(environ=environment(person))
         if person is not None:
-            wanted |= {"uid": person.uid, "gid": person.gid, "groups": person.groups}
+            groups = tuple(person.groups)
+            wanted = replace(wanted, uid=person.uid, gid=person.gid, groups=groups)
         async with self._lock:
             channel = await self._opened()
             ours, theirs = socket.socketpair()
             try:
                 with theirs:
-                    text = msgspec.json.encode({"begin": wanted})
+                    text = msgspec.json.encode(ForkCommand(begin=wanted))
                     socket.send_fds(channel, [text], [theirs.fileno()])
                 told = await asyncio.get_running_loop().sock_recv(channel, 100)
                 if not told:
@@ -117,7 +125,7 @@ class ForkServer:
         child.forget()
         if self._channel is not None:
             with contextlib.suppress(OSError):
-                self._channel.send(msgspec.json.encode({"end": {"pid": child.pid}}))
+                self._channel.send(msgspec.json.encode(ForkCommand(end=StopReader(child.pid))))
 
     async def close(self) -> None:
         """End the process; readers go on until they are ended."""
@@ -228,7 +236,7 @@ def program(module: str) -> list[str]:
     return [sys.executable, "-I", "-m", module]
 
 
-def environment(person: Person | None) -> Mapping[str, str]:
+def environment(person: Person | None) -> dict[str, str]:
     """What a program of ours sees that runs as a person, None: as who runs the hub."""
     if person is None:
         return {key: text for key, text in os.environ.items() if not key.startswith(HIDDEN)}
@@ -318,7 +326,6 @@ class LocalSite:
         """See `Site.leaks`."""
         await self._people()
         answers, missed = await self._all(ReaderRequest(do="leaks"))
-        replace = msgspec.structs.replace
         found = [replace(leak, owner=name) for name, answer in answers for leak in answer.leaks]
         return SiteLeaks(items=tuple(found), missed=missed)
 
