@@ -88,7 +88,10 @@ def _error_text(error: Exception) -> str:
 
 
 def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
-    """Return the content of a state file. Raises as `opened`, and Unreadable above `most` bytes."""
+    """Return the content of a state file.
+
+    Raises as `open_regular`, and Unreadable above `most` bytes.
+    """
     fd = open_regular(path)
     try:
         size = os.fstat(fd).st_size

@@ -21,7 +21,7 @@ from .objects import custom_resource
 Object = dict[str, Any]
 
 HOURS_KEY = "hours.json"
-"""Key of the ConfigMap `labels.OPTIONS`: an `Account` of runs that are over."""
+"""Key of the ConfigMap `labels.OPTIONS`: a `HoursAccount` of runs that are over."""
 LEDGER_KEY = "ledger.json"
 COMPONENT = "tfcluster-hours"
 LEDGER_SELECTOR = f"app.kubernetes.io/component={COMPONENT}"

@@ -115,7 +115,7 @@ class ForwardedRequest(HTTPMessageDelegate):
 
         Raises:
             NoAnswer: there is none.
-            Broken: it ended in the middle.
+            BrokenAnswer: it ended in the middle.
         """
         self._head, self._piece = head, piece
         try:

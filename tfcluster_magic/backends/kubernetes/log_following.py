@@ -78,7 +78,7 @@ class PollSchedule:
         turn.pause = (
             SHORTEST_PAUSE if found else min(LONGEST_PAUSE, 2 * (turn.pause or SHORTEST_PAUSE / 2))
         )
-        # All of them at this pace are RATE questions a second.
+        # All of them at this pace are REQUESTS_PER_SECOND questions a second.
         turn.at = now if behind else now + max(turn.pause, len(self._turns) / REQUESTS_PER_SECOND)
 
 

@@ -101,7 +101,7 @@ def start_supervisor(folder: RunFolder, lock_fd: int) -> None:
 
 
 def _is_readable(ready: int) -> bool:
-    """Whether there is something to read, or an end, within PATIENCE."""
+    """Whether there is something to read, or an end, within START_TIMEOUT."""
     poll = select.poll()  # unlike select(), it takes the high descriptors of a busy kernel
     poll.register(ready, select.POLLIN)
     return bool(poll.poll(START_TIMEOUT * 1000))

@@ -157,7 +157,7 @@ async def ensure_namespace(
     `tell` is given each sentence about what is waited for; tenancy may take `seconds`.
 
     Raises:
-        NotFurnished: it is somebody else's, or was not ready in time.
+        NotProvisioned: it is somebody else's, or was not ready in time.
     """
     until, made = time.monotonic() + seconds, False
     gone_by = time.monotonic() + TERMINATING_SECONDS
@@ -200,7 +200,7 @@ async def prepare_namespace(reader: HubApi, tenant: Tenant) -> None:
     """Make the namespace if it is not there, and wait for nothing: tenancy furnishes it.
 
     Raises:
-        NotFurnished: it is somebody else's.
+        NotProvisioned: it is somebody else's.
     """
     found = await reader.namespace(tenant.name)
     if found is None:

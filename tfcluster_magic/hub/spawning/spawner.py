@@ -260,7 +260,7 @@ class TenantSpawner(LostNodeSpawner):
         raise SpawnException(self._verdict(), reason="pod")
 
     async def prepare(self) -> None:
-        """Have the user's namespace before there is a notebook. Raises NotFurnished."""
+        """Have the user's namespace before there is a notebook. Raises NotProvisioned."""
         await namespaces.prepare_namespace(self._reader, self._tenant)
 
     async def _ensure_namespace(self) -> None:

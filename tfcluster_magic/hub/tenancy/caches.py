@@ -30,7 +30,7 @@ CONTENT = {
     "NetworkPolicy": ("spec",),
     "PersistentVolumeClaim": (),
 }
-"""What of each kind is compared; of a claim its size alone (`grows`)."""
+"""What of each kind is compared; of a claim its size alone (`must_grow`)."""
 
 
 def trim_object(found: Object) -> Object:

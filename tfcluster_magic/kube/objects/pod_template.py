@@ -55,7 +55,7 @@ attempt that is about to end.
 
 @dataclass(frozen=True)
 class TaskFiles:
-    """Content by key, and the path below ROOT at which a pod finds each key."""
+    """Content by key, and the path below FILES_ROOT at which a pod finds each key."""
 
     texts: Mapping[str, str]
     binaries: Mapping[str, str]

@@ -77,8 +77,8 @@ def ps_job(
 ) -> Object | None:
     """The parameter servers' Job, None without any.
 
-    `owners` are the Jobs of `main_types` as the API has them, and nothing else, so that the last of
-    them takes the parameter servers with it when its TTL is over, without any operator.
+    `owners` are the Jobs of workers and chief as the API has them, and nothing else, so that the
+    last of them takes the parameter servers with it when its TTL is over, without any operator.
     """
     if not cluster.spec.replicas.ps.count:
         return None

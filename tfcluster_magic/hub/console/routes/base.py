@@ -82,7 +82,8 @@ class ConsoleOAuth(HubOAuth):
 
     @default("base_url")
     def _own_prefix(self) -> str:
-        return os.environ["JUPYTERHUB_SERVICE_PREFIX"]  # `service.become` says it after the import
+        # `service.run_as_service` sets it after the import.
+        return os.environ["JUPYTERHUB_SERVICE_PREFIX"]
 
     async def _check_hub_authorization(
         self, url: str, api_token: str, cache_key: Any = None, use_cache: bool = True
@@ -119,7 +120,7 @@ class ConsoleHandler(ProblemResponses, HubOAuthenticated, StreamedBody):
         """Admit administrators only, and read only their bodies.
 
         Raises:
-            SignIn: nobody is signed in.
+            SignInNeeded: nobody is signed in.
             NotAllowed: who is signed in may not, or the request is not of a page of ours.
             TooLarge: the body is larger than any page sends.
         """
