@@ -201,7 +201,7 @@ def _count(name: str, text: str, least: int, most: int, wrong: list[Problem]) ->
     """A number of the address; what is wrong with it is added to `wrong`."""
     count = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
     if not least <= count <= most:
-        rule = _("a whole number from {least} to {most}").format(least=least, most=MOST)
+        rule = _("a whole number from {least} to {most}").format(least=least, most=most)
         wrong.append(Problem(name, text, rule))
     return count
 
