@@ -1,7 +1,7 @@
 """Settings of a notebook's pod: sizes, images, volumes, and whom it runs as. Pure.
 
 A user is offered the sizes of their own group and nothing else: KubeSpawner refuses what is not
-offered. Which group counts is decided in `tenancy/grants`.
+offered. Which group counts is decided in `tenancy/entitlements`.
 Ref: https://jupyterhub-kubespawner.readthedocs.io/en/latest/spawner.html#kubespawner.KubeSpawner.profile_list
 """
 
