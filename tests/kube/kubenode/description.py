@@ -1,4 +1,4 @@
-"""What our own cluster can do, in the words that the tests read (clusters.py beside the tests)."""
+"""What our own cluster can do, in the words that the tests read (support/kube/cluster_description.py)."""
 
 from __future__ import annotations
 
