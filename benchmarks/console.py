@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from tfcluster_magic.hub.allowances import Allowances
 from tfcluster_magic.hub.auth import FILE
 from tfcluster_magic.hub.auth.accounts import AccountStore
+from tfcluster_magic.hub.user_limits import Allowances
 from tfcluster_magic.runs.manager import Until
 
 from .page import _browser

@@ -25,7 +25,7 @@ from support.hub.make_run import OWNER, Hub
 from support.hub.pages import PATIENCE, accessible
 from support.hub.system_accounts import entered, open_folder, students
 
-from tfcluster_magic.hub.allowances import Allowances
+from tfcluster_magic.hub.user_limits import Allowances
 
 __all__ = ["page"]  # a fixture, as if written here
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another account")

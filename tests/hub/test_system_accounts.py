@@ -15,7 +15,7 @@ from support.hub.real_hub import RealHub
 from support.hub.system_accounts import UIDS, becoming, entered, open_folder
 from support.hub.visitor import Visitor
 
-from tfcluster_magic.hub.allowances import Allowances
+from tfcluster_magic.hub.user_limits import Allowances
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another account")
 LOOK = """

@@ -19,7 +19,7 @@ from support.kube.hub_continuity import Standing
 from support.kube.hub_installation import MISSING, STATE, disk, own_disk, rendered
 from support.kube.under_test import UnderTest
 
-from tfcluster_magic.hub.spawning.namespaces import PROVISIONED, Tenant
+from tfcluster_magic.hub.spawning.namespace_creation import PROVISIONED, Tenant
 
 pytestmark = pytest.mark.needs("ingress", "rwx", "network-policy", "registry")
 

@@ -59,7 +59,7 @@ def exists(kube: Kubectl, name: str, server: str) -> bool | None:
     asks = (
         f"import base64, sys\nopen({packed!r}, 'wb')"
         f".write(base64.b64decode({runtime_archive()!r}))\n"
-        f"sys.path.insert(0, {packed!r})\nimport host_names as asked\n"
+        f"sys.path.insert(0, {packed!r})\nimport name_resolution as asked\n"
         f"asked.RESOLV_CONF, asked.DNS_PORT = '/tmp/resolv.conf', {dns.CACHING_PORT}\n"
         f"open(asked.RESOLV_CONF, 'w').write({said!r})\nprint(asked.name_exists({name!r}))"
     )

@@ -22,7 +22,7 @@ from tfcluster_magic.server import tensorboard_routes
 from tfcluster_magic.server.service import Service, files_root
 from tfcluster_magic.server.tensorboards import ServerBoards
 from tfcluster_magic.tensorboard import process
-from tfcluster_magic.tensorboard.server import start_time
+from tfcluster_magic.tensorboard.child_process import start_time
 
 __all__ = ["no_board_is_left"]  # a fixture, as if written here
 

@@ -11,7 +11,7 @@ from support.ui.lab_server import LabServer
 from support.ui.page import LabPage
 from support.ui.page_console import AWAY
 
-from tfcluster_magic.output.run_view import run_bundle
+from tfcluster_magic.output.report import run_bundle
 from tfcluster_magic.spec import TFCluster
 
 LOAD = "%load_ext tfcluster_magic\n"

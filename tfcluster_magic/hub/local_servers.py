@@ -27,7 +27,7 @@ from traitlets import Integer, Unicode
 
 from ..i18n import _, ngettext
 from ..quota.limits import LIMITS_VARIABLE as LIMITS
-from . import allowances
+from . import user_limits
 
 START_SLOTS = asyncio.Semaphore(max(2, os.cpu_count() or 1))
 """Notebooks that start at one time; who came first is first."""
@@ -159,7 +159,7 @@ class LocalServer(QueuedSpawner):
         groups = [group.name for group in self.user.groups]
         try:
             policy = Path(self.policy) if self.policy else None
-            told = allowances.shared_allowances(Path(self.hub_state), policy)
+            told = user_limits.shared_allowances(Path(self.hub_state), policy)
             return str(told.tell(self.user.name, groups, person.gid if person else None))
         except OSError as error:
             self.log.error("The limits of %s cannot be written: %s", self.user.name, error)

@@ -18,7 +18,7 @@ from ..kube.api.labels import NOTEBOOK
 from . import idle_culler, shared_settings
 from .auth import sign_in
 from .console import service as console
-from .spawning.namespaces import PREPARE_HANDLERS
+from .spawning.namespace_creation import PREPARE_HANDLERS
 from .spawning.pod_settings import GROUP, USER, VOLUMES, pod_security
 from .tenancy import namespace_objects
 

@@ -22,7 +22,7 @@ from ..cli.terminal import Detached, Interrupted, Terminal
 from ..errors import UsageError, with_magic_commands
 from ..i18n import _, mark
 from ..output import report
-from ..output.run_view import board_bundle, run_bundle
+from ..output.report import board_bundle, run_bundle
 from ..runs.handle import Cluster
 from ..runs.manager import ClusterManager
 from ..runs.watcher import RunWatcher

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import TFClusterError
 from ..output import report
-from ..output.run_view import run_bundle
+from ..output.report import run_bundle
 from ..output.text import PLAIN, Prefixer, task_names
 from ..spec import Status, TFCluster
 from .manager import ClusterManager, Until

@@ -22,7 +22,7 @@ from traitlets import Enum, Unicode
 from traitlets.config import LoggingConfigurable
 
 from ..backends.base import Backend, Counts, LogLine, Options, every_line
-from ..backends.names_and_numbers import newest as newest  # noqa: PLC0414 - faces ask for it here
+from ..backends.run_names import newest as newest  # noqa: PLC0414 - faces ask for it here
 from ..backends.selection import BACKENDS, make_backend
 from ..errors import (
     ClientUnsupported,
@@ -402,7 +402,7 @@ class ClusterManager(LoggingConfigurable):
 
     def render(self, cluster: TFCluster) -> str:
         """The record of a run (or of a plan) and each of its tasks as this machine runs them."""
-        from .run_documents import render_run, task_place
+        from .rendered_run import render_run, task_place
 
         here = self.options()
         python = cluster.spec.interpreter or here.interpreter or "python"

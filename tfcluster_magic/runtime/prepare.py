@@ -13,7 +13,7 @@ import os
 import select
 import time
 
-from host_names import wait_for_names
+from name_resolution import wait_for_names
 from task_config import ConfigError, TaskConfig
 
 TYPE_CHECKING = False

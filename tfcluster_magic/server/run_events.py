@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import TFClusterError
-from ..output.run_view import run_view
+from ..output.report import run_view
 from ..runs.watcher import RunWatcher, WatchedRun
 from ..web import problem
 

@@ -21,7 +21,7 @@ from jupyter_server.services.contents.fileio import FileManagerMixin
 from ..backends.base import Backend
 from ..errors import InvalidRequest, Problem
 from ..i18n import _
-from ..output.run_view import run_view
+from ..output.report import run_view
 from ..runs.manager import ENDING_TIMEOUT, ClusterManager
 from ..runs.watcher import RunWatcher, WatchedRun
 from ..spec import TFCluster

@@ -27,8 +27,8 @@ from tornado.web import HTTPError
 from ..errors import BackendUnavailable, Conflict, TFClusterError, UsageError
 from ..i18n import _, current_language
 from ..spec import Model
+from ..tensorboard.child_process import HOST
 from ..tensorboard.process import Board
-from ..tensorboard.server import HOST
 from ..tensorboard.views import View
 from ..web import body_length
 from .base import (

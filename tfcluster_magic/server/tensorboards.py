@@ -18,8 +18,8 @@ from pathlib import Path
 from ..errors import Conflict, NotAllowed, NotFound
 from ..i18n import _
 from ..runs.manager import ClusterManager
+from ..tensorboard.child_process import start_time
 from ..tensorboard.process import START_TIMEOUT, Board
-from ..tensorboard.server import start_time
 from ..tensorboard.views import View
 from .worker import Worker
 

@@ -2,7 +2,7 @@
 
 Callers in any process get the same board while it lives. A board outlives its caller, and ends by
 itself when nobody uses it. This module owns the start and the end of boards and the files of the
-registry; `server.py` is the board's own process. TensorBoard is never imported here.
+registry; `child_process.py` is the board's own process. TensorBoard is never imported here.
 
 The board listens on 127.0.0.1, whose ports every account of the machine can open, and browsers of
 pages from anywhere, too. So it answers only below a path that is a secret of its own, which stands
@@ -37,8 +37,8 @@ from .. import paths, state_files
 from ..errors import NotFound, TFClusterError
 from ..i18n import _
 from ..spec import Model
-from . import server
-from .server import HOST, start_time
+from . import child_process
+from .child_process import HOST, start_time
 
 T = TypeVar("T")
 _PREFIX = re.compile(r"/[A-Za-z0-9_-]{1,64}")
@@ -57,7 +57,7 @@ class Board:
 
 
 class _RegistryFile(Model, frozen=True):
-    """The registry file, as `server._announce` writes it."""
+    """The registry file, as `child_process._announce` writes it."""
 
     folder: str
     prefix: str
@@ -315,7 +315,7 @@ def _spawn(options: dict[str, object], log: Path, descriptors: tuple[int, int]) 
     how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     with os.fdopen(os.open(log, how, 0o600), "wb") as output:
         subprocess.run(
-            [sys.executable, server.__file__, json.dumps(options)],
+            [sys.executable, child_process.__file__, json.dumps(options)],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

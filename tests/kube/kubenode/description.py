@@ -1,4 +1,4 @@
-"""What our own cluster can do, in the words that the tests read (support/kube/cluster_description.py)."""
+"""What our own cluster can do, as support/kube/cluster_description.py describes other clusters."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
     python recorder.py REGISTRY_FILE FOLDER PREFIX
 
-It registers itself as the board on FOLDER, as `tensorboard/server.py` does.
+It registers itself as the board on FOLDER, as `tensorboard/child_process.py` does.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import ClassVar
 from urllib.parse import unquote
 
-from tfcluster_magic.tensorboard.server import start_time
+from tfcluster_magic.tensorboard.child_process import start_time
 
 PREFIX = sys.argv[3]
 

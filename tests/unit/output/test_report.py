@@ -15,7 +15,7 @@ import yaml
 from tfcluster_magic.backends.base import Limit, LogLine, Options
 from tfcluster_magic.output import report
 from tfcluster_magic.output.documents import document
-from tfcluster_magic.output.run_view import MIME_TYPE, run_bundle, run_view
+from tfcluster_magic.output.report import MIME_TYPE, run_bundle, run_view
 from tfcluster_magic.output.text import (
     PLAIN,
     Paint,

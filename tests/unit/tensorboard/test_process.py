@@ -21,7 +21,7 @@ from support.polling import wait_until
 
 from tfcluster_magic.errors import TFClusterError
 from tfcluster_magic.tensorboard import process
-from tfcluster_magic.tensorboard.server import start_time
+from tfcluster_magic.tensorboard.child_process import start_time
 
 OPEN = """
 import sys

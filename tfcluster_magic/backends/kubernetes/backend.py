@@ -33,9 +33,9 @@ from ...launch import LaunchRequest
 from ...launch_checks import kubernetes as checks
 from ...quota.ledger import HoursAccount
 from ...spec import Spec, Stop, TFCluster, names
-from .. import names_and_numbers
+from .. import run_names
 from ..base import Backend, Counts, LogLine, Options, Preflight, Removed, every_line
-from ..names_and_numbers import is_record_expired
+from ..run_names import is_record_expired
 from . import namespace_access
 from .log_following import RunLogs
 from .namespace_access import OperatorStatus
@@ -363,9 +363,7 @@ class KubernetesBackend(Backend):
             for _try in range(_NAME_TRIES):
                 known = self._all_runs()
                 running = {c.metadata.cluster: c for c in known if c.active}
-                cluster = names_and_numbers.choose_name(
-                    request.cluster, request.name_given, running
-                )
+                cluster = run_names.choose_name(request.cluster, request.name_given, running)
                 number = namespace_access.next_run_number(
                     self.mounts, cluster, known, facts.options.log_dir
                 )
@@ -384,8 +382,8 @@ class KubernetesBackend(Backend):
         """See `Backend.list`."""
         now = time.time()
         with self._explained():
-            return names_and_numbers.newest_first(
-                [c for c in self._all_runs() if not names_and_numbers.is_record_expired(c, now)]
+            return run_names.newest_first(
+                [c for c in self._all_runs() if not run_names.is_record_expired(c, now)]
             )
 
     def get(self, ref: str) -> TFCluster:
@@ -393,12 +391,12 @@ class KubernetesBackend(Backend):
         cluster, run = names.parse_ref(ref)
         with self._explained():
             if not names.is_valid(cluster):
-                raise names_and_numbers.unknown_run_error(ref, self._names())
+                raise run_names.unknown_run_error(ref, self._names())
             if run is None:
                 runs = [c for c in self._all_runs() if c.metadata.cluster == cluster]
                 if runs:
                     return max(runs, key=lambda c: c.metadata.run)
-                raise names_and_numbers.unknown_run_error(ref, self._names())
+                raise run_names.unknown_run_error(ref, self._names())
             try:
                 found = read_record(self.api.get(self._where(names.run_name(cluster, run))))
             except ApiError as error:
@@ -406,7 +404,7 @@ class KubernetesBackend(Backend):
                     raise
                 found = None
             if found is None:
-                raise names_and_numbers.unknown_run_error(ref, self._names())
+                raise run_names.unknown_run_error(ref, self._names())
             return found
 
     def stop(self, ref: str, stop: Stop) -> TFCluster:
@@ -449,7 +447,7 @@ class KubernetesBackend(Backend):
         cluster = self.get(ref)
         head, output = cluster.metadata, namespace_access.output_folder(self.mounts, cluster)
         if cluster.status.released_at is None:
-            raise names_and_numbers.still_has_tasks(cluster)
+            raise run_names.still_has_tasks(cluster)
         if with_logs and output is None:
             raise Conflict(
                 _(
@@ -483,7 +481,7 @@ class KubernetesBackend(Backend):
     ) -> Iterator[LogLine | None]:
         """See `Backend.logs`."""
         cluster = self.get(ref)
-        wanted = names_and_numbers.tasks_of(cluster, tasks)
+        wanted = run_names.tasks_of(cluster, tasks)
         output = namespace_access.output_folder(self.mounts, cluster)
         reader = RunLogs(self.api, cluster, wanted, output, counts)
         return self._with_explained_errors(reader.follow(tail) if follow else reader.once(tail))
@@ -521,7 +519,7 @@ class KubernetesBackend(Backend):
         return [cluster for each in found if (cluster := read_record(each)) is not None]
 
     def _names(self) -> Sequence[tuple[str, int]]:
-        runs = names_and_numbers.newest_first(self._all_runs())
+        runs = run_names.newest_first(self._all_runs())
         return [(c.metadata.cluster, c.metadata.run) for c in runs]
 
     @contextlib.contextmanager

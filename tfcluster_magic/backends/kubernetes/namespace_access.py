@@ -29,7 +29,7 @@ from ...program.snapshots import INLINE_BYTES, stored_folder
 from ...quota.ledger import HoursAccount
 from ...quota.storage import FolderUsage
 from ...spec import Spec, TFCluster, names
-from .. import folder_sizes, names_and_numbers
+from .. import folder_sizes, run_names
 from ..base import Options
 
 OPTIONS_KEY = "options.json"
@@ -238,8 +238,8 @@ def next_run_number(here: bool, cluster: str, known: Sequence[TFCluster], log_di
     """The number of the next run; one whose logs are still there is not given again."""
     used = [c.metadata.run for c in known if c.metadata.cluster == cluster]
     root = logs_folder(here, log_dir)
-    kept = names_and_numbers.run_numbers(root / cluster) if root else ()
-    return names_and_numbers.next_number({*used, *kept})
+    kept = run_names.run_numbers(root / cluster) if root else ()
+    return run_names.next_number({*used, *kept})
 
 
 def claim_volumes(offer: LaunchFacts) -> list[FolderUsage]:

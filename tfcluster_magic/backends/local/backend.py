@@ -31,9 +31,9 @@ from ...launch_checks import local as checks
 from ...quota.ledger import HoursAccount
 from ...quota.limits import Limits
 from ...spec import Phase, Spec, Stop, TFCluster, names, to_json
-from .. import log_files, names_and_numbers
+from .. import log_files, run_names
 from ..base import Backend, Counts, LogLine, Options, Preflight, Removed, every_line
-from ..names_and_numbers import is_record_expired
+from ..run_names import is_record_expired
 from . import capacity, launch_facts, lost_supervisor, processes, quota
 from .store import RunFolder, Store
 
@@ -224,7 +224,7 @@ class LocalBackend(Backend):
             if verdict.unsupported:
                 raise InvalidRequest(verdict.unsupported)
             running = {c.metadata.cluster: c for _, c in runs if c.active}
-            cluster = names_and_numbers.choose_name(request.cluster, request.name_given, running)
+            cluster = run_names.choose_name(request.cluster, request.name_given, running)
             if verdict.problems:
                 raise PreflightRefused(verdict.problems)
             folder, lock_fd = launch.write(cluster, request, verdict.warnings, facts.free_gpus)
@@ -233,8 +233,8 @@ class LocalBackend(Backend):
     def list(self) -> list[TFCluster]:
         """See `Backend.list`."""
         now = time.time()
-        return names_and_numbers.newest_first(
-            [c for _, c in self._all() if not names_and_numbers.is_record_expired(c, now)]
+        return run_names.newest_first(
+            [c for _, c in self._all() if not run_names.is_record_expired(c, now)]
         )
 
     def get(self, ref: str) -> TFCluster:
@@ -288,7 +288,7 @@ class LocalBackend(Backend):
         with self._store.launch_lock():
             folder, cluster = self._find(ref)
             if cluster.status.released_at is None:
-                raise names_and_numbers.still_has_tasks(cluster)
+                raise run_names.still_has_tasks(cluster)
             self._store.remove(folder)
         # Other launches need not wait for many checkpoints to go: as long as the folder is there,
         # its number is not given again.
@@ -306,7 +306,7 @@ class LocalBackend(Backend):
     ) -> Iterator[LogLine | None]:
         """See `Backend.logs`."""
         folder, cluster = self._find(ref)
-        known = names_and_numbers.tasks_of(cluster, tasks)
+        known = run_names.tasks_of(cluster, tasks)
         copies = Path(cluster.status.paths.get("output", "/nonexistent"))
         places = {t: (folder.tasks / f"{t}.log", copies / f"{t}.log") for t in known}
 
@@ -348,7 +348,7 @@ class LocalBackend(Backend):
                 if found is not None:
                     return folder, found
         runs = [(f.path.parent.name, int(f.path.name)) for f in self._store.folders()]
-        raise names_and_numbers.unknown_run_error(ref, runs)
+        raise run_names.unknown_run_error(ref, runs)
 
     def _output_of(self, ref: str | None) -> Path | None:
         """The output folder of a run, whether its record is still there or not."""

@@ -45,8 +45,8 @@ from ...spec import (
     names,
     to_json,
 )
-from .. import names_and_numbers
-from ..names_and_numbers import is_record_expired
+from .. import run_names
+from ..run_names import is_record_expired
 from . import processes
 
 if TYPE_CHECKING:
@@ -415,7 +415,7 @@ class Store:
 
     def numbers(self, cluster: str) -> list[int]:
         """The run numbers of a cluster that have a folder, newest first."""
-        return sorted(names_and_numbers.run_numbers(self.runs_dir / cluster), reverse=True)
+        return sorted(run_names.run_numbers(self.runs_dir / cluster), reverse=True)
 
     def folders(self) -> Iterator[RunFolder]:
         """Every folder that may be a run. Raises BackendUnavailable."""
@@ -450,11 +450,11 @@ class Store:
         A number whose logs still lie in `log_dir` is not given again. Raises OSError.
         """
         used = {
-            *names_and_numbers.run_numbers(self.runs_dir / cluster),
-            *names_and_numbers.run_numbers(log_dir / cluster),
+            *run_names.run_numbers(self.runs_dir / cluster),
+            *run_names.run_numbers(log_dir / cluster),
         }
         paths.private(self.runs_dir / cluster)
-        run = names_and_numbers.next_number(used)
+        run = run_names.next_number(used)
         while True:
             folder = self.folder(cluster, run)
             try:

@@ -22,10 +22,10 @@ from ...errors import BackendUnavailable
 from ...i18n import _
 from ...paths import private
 from ...web import MOST_BYTES
-from .. import allowances
-from ..allowances import LocalSitePolicy, NoSitePolicy, SitePolicy
+from .. import user_limits
 from ..proxy import ForwardedServer, secret_segment
 from ..shared_settings import trusted_networks
+from ..user_limits import LocalSitePolicy, NoSitePolicy, SitePolicy
 from . import service
 from .archives import FOLDER, Archives
 from .audit import FILE, AuditLog
@@ -89,8 +89,8 @@ async def serve() -> None:
     hub = os.getppid()
     site = LocalSite(os.environ[service.OWNER], users)
     state = private(Path(os.environ[service.STATE]))
-    file = os.environ.get(allowances.VARIABLE)
-    policy = LocalSitePolicy(allowances.Allowances(state, Path(file) if file else None))
+    file = os.environ.get(user_limits.VARIABLE)
+    policy = LocalSitePolicy(user_limits.Allowances(state, Path(file) if file else None))
     answers = server(site, state, policy)
     # The hub holds the port, so that nobody else gets it.
     answers.listen(int(os.environ[service.PORT]), service.LOOPBACK, reuse_port=True)

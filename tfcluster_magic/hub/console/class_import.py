@@ -21,8 +21,8 @@ from msgspec.structs import replace
 from ...errors import InvalidRequest, Problem, TFClusterError
 from ...i18n import _
 from ...spec import Model
-from ..allowances import SitePolicy
 from ..auth.accounts import allowed_name
+from ..user_limits import SitePolicy
 from .hub_users import HubUser, HubUsers
 
 MOST_USERS = 2000

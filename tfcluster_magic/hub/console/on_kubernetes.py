@@ -24,12 +24,12 @@ from ...kube.api import access
 from ...kube.api.client import Api, ApiError, find_object, path
 from ...kube.controller import process
 from ...kube.controller.process import ProbeAnswer, ProbeServer
-from ..allowances import SitePolicy
 from ..shared_settings import base_url
 from ..tenancy import entitlement_sources, namespace_objects
 from ..tenancy.entitlement_sources import ACCEPTED_POLICY_MAP, POLICY_KEY
 from ..tenancy.entitlements import HubPolicy
 from ..tenancy.policy import Override, PolicyMistake, parse_policy
+from ..user_limits import SitePolicy
 from . import service
 from .hub_users import HubUsers
 from .sites.base import Site

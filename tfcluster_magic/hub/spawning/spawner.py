@@ -30,8 +30,8 @@ from ..tenancy.policy import (
     entitlement_for_groups,
     parse_policy,
 )
-from . import namespaces, pod_settings, startup_problems
-from .namespaces import HubApi, refusal_message
+from . import namespace_creation, pod_settings, startup_problems
+from .namespace_creation import HubApi, refusal_message
 from .startup_problems import StartupProblem
 
 PodObject = Mapping[str, Any]
@@ -166,8 +166,8 @@ class TenantSpawner(LostNodeSpawner):
         return HubApi(self.api)
 
     @property
-    def _tenant(self) -> namespaces.Tenant:
-        return namespaces.Tenant(self.namespace, self.user.name, self.hub_namespace)
+    def _tenant(self) -> namespace_creation.Tenant:
+        return namespace_creation.Tenant(self.namespace, self.user.name, self.hub_namespace)
 
     @property
     def _pod(self) -> Object | None:
@@ -248,7 +248,7 @@ class TenantSpawner(LostNodeSpawner):
                 return str(starting.result())
         except SpawnException:
             raise
-        except namespaces.NotProvisioned as error:
+        except namespace_creation.NotProvisioned as error:
             raise SpawnException(str(error), reason="namespace") from None
         except ApiException as error:
             raise self._refused(error) from error
@@ -261,10 +261,10 @@ class TenantSpawner(LostNodeSpawner):
 
     async def prepare(self) -> None:
         """Have the user's namespace before there is a notebook. Raises NotProvisioned."""
-        await namespaces.prepare_namespace(self._reader, self._tenant)
+        await namespace_creation.prepare_namespace(self._reader, self._tenant)
 
     async def _ensure_namespace(self) -> None:
-        await namespaces.ensure_namespace(
+        await namespace_creation.ensure_namespace(
             self._reader, self._tenant, self._say, self.furnishing_seconds
         )
         if await self._reader.pod(self.namespace, self.pod_name):
@@ -375,7 +375,7 @@ class TenantSpawner(LostNodeSpawner):
             return  # one of several servers: the namespace is the user's
         await self.entitlement()
         with_data = self.loses_data or self._policy.on_removal == "delete"
-        if await namespaces.mark_removed(self._reader, self._tenant, with_data=with_data):
+        if await namespace_creation.mark_removed(self._reader, self._tenant, with_data=with_data):
             self.log.info("Marked the namespace %s as removed", self.namespace)
 
 

@@ -226,7 +226,7 @@ def _key(cluster: TFCluster) -> Key:
 # or loses one: for 600 tasks that come and go together this was a third of all that their launch
 # costs the control plane, for 50 users with ten tasks each an eighth. Nobody misses the names
 # before: a task's program begins when the tasks that it needs have theirs, and it asks for them so
-# that no name server keeps that they are not there yet (`runtime/host_names.py`).
+# that no name server keeps that they are not there yet (`runtime/name_resolution.py`).
 # Ref: https://kubernetes.io/docs/concepts/services-networking/endpoint-slices/
 
 ADDRESS_PAUSE = 1.0

@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from tfcluster_magic import state_files
-from tfcluster_magic.backends import names_and_numbers
+from tfcluster_magic.backends import run_names
 from tfcluster_magic.backends.local import lost_supervisor
 from tfcluster_magic.backends.local.store import RunFolder, Store
 from tfcluster_magic.errors import BackendUnavailable, NameTaken, TFClusterError
@@ -156,16 +156,16 @@ def test_foreign_files_are_no_runs(store: Store) -> None:
 def test_names(store: Store) -> None:
     """A given name in use is refused; a derived one gets letters, however many are taken."""
     run = loaded(record(store))
-    assert names_and_numbers.choose_name("other", True, {"digits": run}) == "other"
+    assert run_names.choose_name("other", True, {"digits": run}) == "other"
     with pytest.raises(NameTaken, match=r"digits-1 is still running: .*tfcluster stop digits"):
-        names_and_numbers.choose_name("digits", True, {"digits": run})
+        run_names.choose_name("digits", True, {"digits": run})
     taken = {"digits": run}
     for _ in range(30):
-        taken[names_and_numbers.choose_name("digits", False, taken)] = run
+        taken[run_names.choose_name("digits", False, taken)] = run
     assert [*taken][:3] == ["digits", "digits-b", "digits-c"]
     assert [*taken][25:28] == ["digits-z", "digits-bb", "digits-bc"]
     long = "a" * 40
-    assert names_and_numbers.choose_name(long, False, {long: run}) == "a" * 38 + "-b"
+    assert run_names.choose_name(long, False, {long: run}) == "a" * 38 + "-b"
 
 
 def test_the_launch_lock_is_for_one_at_a_time(store: Store) -> None:
@@ -301,5 +301,5 @@ def test_a_record_that_ended_before_it_was_launched_is_kept(store: Store) -> Non
     """A damaged time of release does not make a run of today an old one, which nobody lists."""
     run = loaded(record(store, phase=Phase.STOPPED, released_at=1.5))
     launched = replace(run, metadata=replace(run.metadata, created_at=1000.0))
-    assert not names_and_numbers.is_record_expired(launched, 1030.0)
-    assert names_and_numbers.is_record_expired(launched, 1061.0)
+    assert not run_names.is_record_expired(launched, 1030.0)
+    assert run_names.is_record_expired(launched, 1061.0)

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from tfcluster_magic.errors import BackendUnavailable, Conflict, InvalidRequest, NotFound, Problem
-from tfcluster_magic.hub.allowances import NoSitePolicy
 from tfcluster_magic.hub.console.class_import import (
     PORTION,
     ClassImport,
@@ -19,6 +18,7 @@ from tfcluster_magic.hub.console.class_import import (
     Importing,
 )
 from tfcluster_magic.hub.console.hub_users import HubUsers
+from tfcluster_magic.hub.user_limits import NoSitePolicy
 
 
 class Hub(HubUsers):

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from kubespawner import KubeSpawner
 
-from tfcluster_magic.hub.spawning import namespaces, pod_settings
+from tfcluster_magic.hub.spawning import namespace_creation, pod_settings
+from tfcluster_magic.hub.spawning.namespace_creation import NotProvisioned
 from tfcluster_magic.hub.spawning.spawner import TenantSpawner
 from tfcluster_magic.hub.tenancy.policy import Grant, entitlement_for_groups, parse_policy
 
-TENANT = namespaces.Tenant("tfcluster-u-ann", "Ann", "tfcluster-hub")
+TENANT = namespace_creation.Tenant("tfcluster-u-ann", "Ann", "tfcluster-hub")
 POLICY = parse_policy(
     """
 default:
@@ -56,13 +57,13 @@ def found(labels: Any = None, annotations: Any = None, **head: Any) -> dict[str,
     }
 
 
-READY = found(annotations={namespaces.PROVISIONED: "1"})
+READY = found(annotations={namespace_creation.PROVISIONED: "1"})
 
 
 def ensure(*seen: Any, seconds: float = 5) -> tuple[Answers, list[str]]:
     """Wait for the namespace; what was written and what was told."""
     answers, told = Answers(*seen), []
-    asyncio.run(namespaces.ensure_namespace(answers, TENANT, told.append, seconds))  # type: ignore[arg-type]
+    asyncio.run(namespace_creation.ensure_namespace(answers, TENANT, told.append, seconds))  # type: ignore[arg-type]
     return answers, told
 
 
@@ -70,18 +71,18 @@ def test_a_namespace_can_be_made_beforehand() -> None:
     """With labels and owner, once, and waited for by nobody; somebody else's is refused."""
     answers = Answers(None, found())
     for _ in range(2):
-        asyncio.run(namespaces.prepare_namespace(answers, TENANT))  # type: ignore[arg-type]
+        asyncio.run(namespace_creation.prepare_namespace(answers, TENANT))  # type: ignore[arg-type]
 
-    assert answers.written == [(TENANT.name, TENANT.labels, {namespaces.USER: "Ann"})]
-    theirs = Answers(found(annotations={namespaces.USER: "Anna"}))
-    with pytest.raises(namespaces.NotProvisioned, match="is not of Ann"):
-        asyncio.run(namespaces.prepare_namespace(theirs, TENANT))  # type: ignore[arg-type]
+    assert answers.written == [(TENANT.name, TENANT.labels, {namespace_creation.USER: "Ann"})]
+    theirs = Answers(found(annotations={namespace_creation.USER: "Anna"}))
+    with pytest.raises(NotProvisioned, match="is not of Ann"):
+        asyncio.run(namespace_creation.prepare_namespace(theirs, TENANT))  # type: ignore[arg-type]
 
 
 def test_a_new_namespace_is_marked_and_waited_for() -> None:
     """A namespace is made with labels and owner, and used when tenancy has furnished it."""
     answers, told = ensure(None, found(), READY)
-    assert answers.written == [(TENANT.name, TENANT.labels, {namespaces.USER: "Ann"})]
+    assert answers.written == [(TENANT.name, TENANT.labels, {namespace_creation.USER: "Ann"})]
     assert told == [
         "Making your namespace tfcluster-u-ann.",
         "Your namespace is being furnished: rights, quotas and volumes.",
@@ -93,18 +94,18 @@ def test_a_new_namespace_is_marked_and_waited_for() -> None:
     [
         (found(labels={}), "it was not made by this hub"),
         (
-            found(labels={**TENANT.labels, namespaces.HUB: "theirs"}),
+            found(labels={**TENANT.labels, namespace_creation.HUB: "theirs"}),
             "the hub in the namespace theirs",
         ),
-        (found(annotations={namespaces.USER: "Anna"}), "it belongs to another user"),
+        (found(annotations={namespace_creation.USER: "Anna"}), "it belongs to another user"),
     ],
 )
 def test_a_foreign_namespace_is_refused(other: Any, why: str) -> None:
     """A namespace that is not this hub's and this user's is told of, and never written to."""
-    with pytest.raises(namespaces.NotProvisioned, match=why):
+    with pytest.raises(NotProvisioned, match=why):
         ensure(other)
     answers = Answers(other)
-    assert not asyncio.run(namespaces.mark_removed(answers, TENANT, with_data=True))  # type: ignore[arg-type]
+    assert not asyncio.run(namespace_creation.mark_removed(answers, TENANT, with_data=True))  # type: ignore[arg-type]
     assert answers.written == []
 
 
@@ -117,17 +118,15 @@ def test_a_namespace_that_is_going_is_waited_for() -> None:
 
 def test_a_user_who_comes_back_is_no_more_removed() -> None:
     """The mark of a removed user goes when there is one of that name again whose data was kept."""
-    answers, _told = ensure(found(annotations={namespaces.REMOVED: "2026"}), READY)
-    assert answers.written == [(TENANT.name, {namespaces.REMOVED: None})]
+    answers, _told = ensure(found(annotations={namespace_creation.REMOVED: "2026"}), READY)
+    assert answers.written == [(TENANT.name, {namespace_creation.REMOVED: None})]
 
 
 def test_tenancy_that_is_late_is_told_with_its_trouble() -> None:
     """A namespace that is not furnished in time says why, in tenancy's words, and what to do."""
-    with pytest.raises(
-        namespaces.NotProvisioned, match=r"There is no class x\. Ask the administrator"
-    ):
-        ensure(found(annotations={namespaces.TROUBLE: "There is no class x."}), seconds=0)
-    with pytest.raises(namespaces.NotProvisioned, match="whether the hub's tenancy service runs"):
+    with pytest.raises(NotProvisioned, match=r"There is no class x\. Ask the administrator"):
+        ensure(found(annotations={namespace_creation.TROUBLE: "There is no class x."}), seconds=0)
+    with pytest.raises(NotProvisioned, match="whether the hub's tenancy service runs"):
         ensure(found(), seconds=0)
 
 

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from support.project import DATA, ROOT
 
-from tfcluster_magic.hub.spawning.namespaces import PROVISIONED, TROUBLE
+from tfcluster_magic.hub.spawning.namespace_creation import PROVISIONED, TROUBLE
 from tfcluster_magic.hub.tenancy import caches
 from tfcluster_magic.hub.tenancy.namespace_objects import (
     ApiServerAddress,

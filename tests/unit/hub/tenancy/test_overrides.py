@@ -10,7 +10,6 @@ import msgspec
 import pytest
 
 from tfcluster_magic.errors import InvalidRequest, TFClusterError
-from tfcluster_magic.hub.allowances import Allowances
 from tfcluster_magic.hub.tenancy.entitlements import CLAIM, Entitlement, Grant, StorageSizes
 from tfcluster_magic.hub.tenancy.policy import (
     LONGEST,
@@ -23,6 +22,7 @@ from tfcluster_magic.hub.tenancy.policy import (
     parse_policy,
     read_overrides,
 )
+from tfcluster_magic.hub.user_limits import Allowances
 from tfcluster_magic.quota.limits import Limits, OverrideTerm, Quota, ResourceTotals, problems
 
 NOW = 1_000_000.0
@@ -171,7 +171,7 @@ def test_an_account_may_read_its_limits_and_not_write_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The folder of root is closed; what others may read of it is their own file."""
-    monkeypatch.setattr("tfcluster_magic.hub.allowances.OF_ROOT", tmp_path / "open")
+    monkeypatch.setattr("tfcluster_magic.hub.user_limits.OF_ROOT", tmp_path / "open")
     file = Allowances(tmp_path / "closed").tell("ada", [], gid=65534)
 
     assert (file.stat().st_uid, file.stat().st_gid) == (0, 65534)

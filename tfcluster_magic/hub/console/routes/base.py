@@ -32,7 +32,7 @@ from ....errors import NotAllowed
 from ....i18n import _
 from ....spec import Model
 from ....web import MOST_BYTES, ProblemResponses, StreamedBody
-from ...allowances import NoSitePolicy, SitePolicy
+from ...user_limits import NoSitePolicy, SitePolicy
 from ..archives import Archives
 from ..audit import AuditEntry, AuditLog, new_entry
 from ..cached_reading import RunCache, StorageCache

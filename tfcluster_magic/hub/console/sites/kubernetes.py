@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from ....backends import names_and_numbers
+from ....backends import run_names
 from ....backends.kubernetes.log_following import RunLogs
 from ....errors import BackendUnavailable, Conflict, NotFound, TFClusterError
 from ....i18n import _
@@ -32,9 +32,9 @@ from ....quota import ledger
 from ....quota.ledger import HoursByDay
 from ....quota.storage import FOLDER_NAMES, OWN_VOLUME_FACTOR, FolderUsage
 from ....spec import Stop
-from ...allowances import NoSitePolicy
 from ...tenancy.entitlements import HubPolicy
 from ...tenancy.namespace_objects import HUB, OPERATOR
+from ...user_limits import NoSitePolicy
 from . import kubernetes_archive, kubernetes_runs
 from .base import Leak, Missed, SiteHours, SiteLeaks, SiteRuns, SiteStorage
 
@@ -356,7 +356,7 @@ class KubernetesSite:
             raise _unknown(row.name)
         cluster = custom_resource.read(whole)
         lines = min(max(lines, 1), MOST_LINES)
-        reader = RunLogs(self._api, cluster, names_and_numbers.tasks_of(cluster, [task]), None)
+        reader = RunLogs(self._api, cluster, run_names.tasks_of(cluster, [task]), None)
         try:
             texts = [line.text for line in reader.once(lines) if line is not None]
         except NotFound:

@@ -24,7 +24,7 @@ from typing import BinaryIO
 import msgspec
 
 from .... import paths, state_files
-from ....backends import folder_sizes, names_and_numbers
+from ....backends import folder_sizes, run_names
 from ....backends.local import lost_supervisor, processes
 from ....backends.local.backend import LocalBackend
 from ....backends.local.store import Record, RunFolder, Store
@@ -104,7 +104,7 @@ class RunsReader:
             return kept[1]
         self._kept.pop(folder.path, None)
         cluster = lost_supervisor.load_run(folder)
-        if cluster is None or names_and_numbers.is_record_expired(cluster, now):
+        if cluster is None or run_names.is_record_expired(cluster, now):
             return None
         row = run_row(cluster, (platform.node(),))
         if cluster.status.released_at is not None:

@@ -1,6 +1,6 @@
 """The TensorBoard process: a script that `process.py` starts, apart from whoever started it.
 
-    python server.py '{"folder": ..., "shown": ..., "idle": seconds, "register": path,
+    python child_process.py '{"folder": ..., "shown": ..., "idle": seconds, "register": path,
                        "lock": fd, "report": fd, "startTimeout": seconds}'
 
 The process has a session of its own and no parent that waits for it, is bound to 127.0.0.1 on a

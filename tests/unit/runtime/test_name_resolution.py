@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 from support.polling import wait_until
 
-from tfcluster_magic.kube.objects.pod_template import RUNTIME_FOLDER
+from tfcluster_magic.spec.task_file import RUNTIME
 
 ALWAYS = {"kubernetes.default.svc.cluster.local"}
 NAMES = [f"digits-1-worker-{index}.digits-1" for index in range(3)]
@@ -69,10 +69,10 @@ def server() -> Iterator[Keeping]:
 
 
 @pytest.fixture
-def host_names(server: Keeping, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
+def name_resolution(server: Keeping, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
     """What asks, in that pod."""
-    monkeypatch.syspath_prepend(str(RUNTIME_FOLDER))
-    found = import_module("host_names")
+    monkeypatch.syspath_prepend(str(RUNTIME))
+    found = import_module("name_resolution")
     said = tmp_path / "resolv.conf"
     said.write_text(
         "search alice.svc.cluster.local svc.cluster.local cluster.local\n"
@@ -85,72 +85,74 @@ def host_names(server: Keeping, monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     return found
 
 
-def test_a_name_is_seen_as_soon_as_it_is_there(host_names: ModuleType, server: Keeping) -> None:
+def test_a_name_is_seen_as_soon_as_it_is_there(
+    name_resolution: ModuleType, server: Keeping
+) -> None:
     """Though the server keeps each "no such name" for ever; and nobody's address is asked for."""
     name = f"{NAMES[0]}.alice.svc.cluster.local"
-    assert [host_names.name_exists(NAMES[0]) for _ in range(3)] == [False] * 3
+    assert [name_resolution.name_exists(NAMES[0]) for _ in range(3)] == [False] * 3
     server.there.add(name)
-    assert any(host_names.name_exists(NAMES[0]) for _ in range(3))
+    assert any(name_resolution.name_exists(NAMES[0]) for _ in range(3))
     assert {asked for asked, _type in server.asked} == {name, *ALWAYS}
     assert all(kind >= 61440 for _name, kind in server.asked)
 
 
 @pytest.mark.parametrize("code", [1, 2, 3, 4, 5])
 def test_a_server_that_does_not_like_the_question_tells_nothing(
-    host_names: ModuleType, server: Keeping, code: int
+    name_resolution: ModuleType, server: Keeping, code: int
 ) -> None:
     """Then the resolver has to find out; also where it denies what every cluster has."""
     server.code = code
-    assert host_names.name_exists(NAMES[0]) is None
+    assert name_resolution.name_exists(NAMES[0]) is None
     server.code = None
-    assert host_names.name_exists(NAMES[0]) is False
+    assert name_resolution.name_exists(NAMES[0]) is False
 
 
 def test_nobody_is_asked_of_other_names(
-    host_names: ModuleType, server: Keeping, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    name_resolution: ModuleType, server: Keeping, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Of whole names, and outside of pods; a server that is not there tells nothing."""
-    assert host_names.name_exists("tasks.example.com") is None
+    assert name_resolution.name_exists("tasks.example.com") is None
     for text in ("nameserver 127.0.0.1\nsearch example.com\n", "search alice.svc.cluster.local\n"):
-        Path(host_names.RESOLV_CONF).write_text(text)
-        assert host_names.name_exists(NAMES[0]) is None
-    monkeypatch.setattr(host_names, "RESOLV_CONF", str(tmp_path / "none"))
-    assert host_names.name_exists(NAMES[0]) is None
+        Path(name_resolution.RESOLV_CONF).write_text(text)
+        assert name_resolution.name_exists(NAMES[0]) is None
+    monkeypatch.setattr(name_resolution, "RESOLV_CONF", str(tmp_path / "none"))
+    assert name_resolution.name_exists(NAMES[0]) is None
     assert not server.asked
 
 
 @pytest.mark.parametrize("understood", [False, True])
 def test_a_lost_answer_tells_nothing_yet(
-    host_names: ModuleType, server: Keeping, monkeypatch: pytest.MonkeyPatch, understood: bool
+    name_resolution: ModuleType, server: Keeping, monkeypatch: pytest.MonkeyPatch, understood: bool
 ) -> None:
     """Packets get lost while a pod's network is made: that a name is not known to be missing is no
     reason to ask for its address.
     """
-    monkeypatch.setattr(host_names, "DNS_TIMEOUT", 0.05)
+    monkeypatch.setattr(name_resolution, "DNS_TIMEOUT", 0.05)
     if understood:
-        assert host_names.name_exists(NAMES[0]) is False
+        assert name_resolution.name_exists(NAMES[0]) is False
     for lost in (2, 2):
         server.loses = lost
-        assert [host_names.name_exists(NAMES[0]) for _ in range(3)] == [False] * 3
+        assert [name_resolution.name_exists(NAMES[0]) for _ in range(3)] == [False] * 3
 
 
 @pytest.mark.parametrize("understood", [False, True])
 def test_a_silent_server_is_not_asked_for_ever(
-    host_names: ModuleType, server: Keeping, monkeypatch: pytest.MonkeyPatch, understood: bool
+    name_resolution: ModuleType, server: Keeping, monkeypatch: pytest.MonkeyPatch, understood: bool
 ) -> None:
     """The resolver finds out itself, and of hundreds of names not each costs the time of one."""
-    monkeypatch.setattr(host_names, "DNS_TIMEOUT", 0.05)
+    monkeypatch.setattr(name_resolution, "DNS_TIMEOUT", 0.05)
     if understood:
-        assert host_names.name_exists(NAMES[0]) is False
+        assert name_resolution.name_exists(NAMES[0]) is False
     server.loses = 1000
-    said = [host_names.name_exists(NAMES[0]) for _ in range(6)]
+    said = [name_resolution.name_exists(NAMES[0]) for _ in range(6)]
     assert said == [False, False, None, None, None, None]
     if not understood:
-        assert len(server.asked) == host_names.DNS_TRIES
+        assert len(server.asked) == name_resolution.DNS_TRIES
 
 
 @pytest.fixture
-def asked(host_names: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def asked(name_resolution: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names whose addresses the resolver was asked for; it knows them all."""
     found: list[str] = []
 
@@ -158,25 +160,25 @@ def asked(host_names: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.append(name)
         return len(NAMES) if name == "digits-1" else 1
 
-    monkeypatch.setattr(host_names, "_addresses", addresses)
+    monkeypatch.setattr(name_resolution, "_addresses", addresses)
     return found
 
 
 def test_nobody_goes_on_before_names_were_given(
     asked: list[str],
-    host_names: ModuleType,
+    name_resolution: ModuleType,
     server: Keeping,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A program that needs no peer goes on without those that have ended, not before anybody has a
     name: an operator that is away gives them late.
     """
-    monkeypatch.setattr(host_names, "GO_ON", 0.1)
+    monkeypatch.setattr(name_resolution, "GO_ON", 0.1)
     said: list[str] = []
     ended = threading.Event()
 
     def wait() -> None:
-        host_names.wait_for_names(NAMES, [], 60.0, said.append)
+        name_resolution.wait_for_names(NAMES, [], 60.0, said.append)
         ended.set()
 
     waiting = threading.Thread(target=wait, daemon=True)
@@ -190,10 +192,10 @@ def test_nobody_goes_on_before_names_were_given(
 
 
 def test_addresses_are_asked_for_once_all_names_exist(
-    host_names: ModuleType, server: Keeping, asked: list[str]
+    name_resolution: ModuleType, server: Keeping, asked: list[str]
 ) -> None:
     """An answer that lacks some would be kept, too."""
-    names = host_names.UnresolvedNames(NAMES, NAMES)
+    names = name_resolution.UnresolvedNames(NAMES, NAMES)
     for count in range(len(NAMES)):
         server.there |= {f"{each}.alice.svc.cluster.local" for each in NAMES[:count]}
         names.ask(singly=False, every=False)

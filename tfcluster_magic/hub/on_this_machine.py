@@ -20,7 +20,7 @@ from pathlib import Path
 from traitlets.config import Config
 
 from ..paths import home_dir, private, state_dir
-from . import allowances, idle_culler, shared_settings
+from . import idle_culler, shared_settings, user_limits
 from .auth import sign_in
 from .auth.accounts import normalized_name
 from .console import service as console
@@ -62,7 +62,7 @@ class LocalHubSettings:
             console_port=int(environ.get("TFCLUSTER_HUB_CONSOLE_PORT", cls.console_port)),
             proxy=tuple(shlex.split(environ.get("TFCLUSTER_HUB_PROXY", ""))) or proxy_command(),
             examples=environ.get("TFCLUSTER_HUB_EXAMPLES", ""),
-            policy=environ.get(allowances.VARIABLE, ""),
+            policy=environ.get(user_limits.VARIABLE, ""),
         )
 
 
@@ -99,7 +99,7 @@ def configure(c: Config) -> None:
     settings = LocalHubSettings.of(os.environ)
     private(settings.state)
     policy = Path(settings.policy) if settings.policy else None
-    allowances.Allowances(settings.state, policy).policy.load()  # a mistake is told at once
+    user_limits.Allowances(settings.state, policy).policy.load()  # a mistake is told at once
     shared_settings.configure(c, state=settings.state)
     sign_in.configure(c, state=settings.state)
     idle_culler.configure(c)
