@@ -7,6 +7,7 @@ import re
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Response, expect
+from support.ui import flows
 from support.ui.launch_form import LAUNCH, button, form, launch, opened
 from support.ui.page import LabPage
 
@@ -82,41 +83,12 @@ def test_the_file_browser_launches_a_program(lab: LabPage) -> None:
 
 def test_this_cell_is_a_program(lab: LabPage) -> None:
     """The active cell is launched as it stands, without the magic's own line above it."""
-    lab.notebook("%%tfcluster launch --workers 9\nprint('from a cell')", kernel=False)
-    lab.cell().locator(".cm-content").click()
-    form = opened(lab)
-    form.get_by_label("This cell").check()
-    expect(form.get_by_text("print('from a cell')")).to_be_visible()
-    form.get_by_label("Workers").fill("1")
-    expect(form.locator(".tfc-Line code")).to_have_text("%%tfcluster launch --workers 1")
-    launch(form)
-    expect(form.get_by_text("cell-1 was launched.")).to_be_visible()
-    lab.server.manager.wait("cell", 180)
-    assert [line.text for line in lab.server.manager.logs("cell") if line] == ["from a cell"]
+    flows.launch_the_active_cell(lab)
 
 
 def test_the_line_goes_into_the_notebook(lab: LabPage) -> None:
     """The line that does the same is inserted as a cell that runs, or copied."""
-    lab.notebook("%load_ext tfcluster_magic", name="examples/own.ipynb")
-    lab.run_cell()
-    form = opened(lab)
-    form.get_by_label("Path of the program").fill("hello.py")
-    expect(form.locator(".tfc-Line code")).to_contain_text("hello.py")
-    form.get_by_label("Arguments").fill("'{x}' $HOME")
-    form.get_by_role("button", name="Copy").click()  # before the line below it is that of now
-    expect(lab.page.get_by_text("Copied", exact=True)).to_be_visible()
-    copied = lab.page.evaluate("navigator.clipboard.readText()")
-    assert copied == "%tfcluster launch hello.py -- '{{x}}' '{chr(36)}HOME'"
-    form.get_by_role("button", name="Insert into notebook").click()
-    lab.open("examples/own.ipynb")
-    inserted = lab.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-CodeCell.jp-mod-active")
-    expect(inserted).to_contain_text("%tfcluster launch ../hello.py")
-    inserted.locator(".cm-content").click()
-    lab.page.keyboard.press("Shift+Enter")
-    expect(inserted.or_(lab.page.locator(".jp-OutputArea"))).to_contain_text(["hello-1"])
-    run = lab.server.manager.wait("hello", 180)
-    assert run.spec.program is not None
-    assert run.spec.program.arguments == ("{x}", "$HOME")
+    flows.insert_the_line(lab)
 
 
 def test_the_last_launch_is_remembered(lab: LabPage, form: Locator) -> None:
