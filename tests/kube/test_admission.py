@@ -117,7 +117,7 @@ def test_what_never_fits_fails_with_every_problem(bounded: Tenant, program: Any)
     message = bounded.phase("wide-1", "Failed", seconds=90)["message"]
     assert "no node has so much" in message
     for name in ("large-1", "huge-1", "wide-1"):
-        assert bounded.left_of(name) == [f"tfcluster.tfcluster.dev/{name}"]
+        assert bounded.left_of(name) == [f"tfcluster/{name}"]
 
 
 @pytest.mark.needs("quota", "rwx")
