@@ -20,15 +20,11 @@ from support.ui.page import LabPage
 
 pytestmark = pytest.mark.needs("rwx")
 
-UNCHANGED = (
-    flows.launch_the_active_cell,
-    flows.rerun,
-    flows.stop,
-    flows.tell_a_failure_once,
-    flows.read_all_tasks,
-)
-"""Flows that tests/ui has too: launch, rerun, stop, failure, log stream."""
+UNCHANGED = (flows.rerun, flows.stop, flows.tell_a_failure_once)
+"""Flows that tests/ui has too; the tests below launch, follow output and delete."""
 LONG = (
+    flows.launch_the_active_cell,
+    flows.read_all_tasks,
     flows.launch_what_fails,
     flows.insert_the_line,
     flows.launch_the_copied_line,
@@ -191,17 +187,6 @@ def test_a_cell_shows_its_pods_live(lab: LabPage) -> None:
     lab.screenshot("stopped-dark")
 
 
-def test_the_lines_of_pods_that_are_gone(lab: LabPage) -> None:
-    """Where the output's volume is not mounted the tab says so, and where it can be read."""
-    lab.console.allow("digits-1/logs")
-    flows.launch_sleeping(lab, "digits")
-    lab.server.manager.stop("digits-1", "enough")
-    wait_until(lambda: not tenant_of(lab).pods("digits-1"), "its pods are gone", seconds=120)
-    lab.execute("tfcluster:logs", name="digits-1")
-    expect(flows.tab(lab)).to_contain_text("read /log/digits/1 in a notebook of the cluster")
-    lab.screenshot("gone")
-
-
 def test_a_run_that_waits_says_for_what(lab: LabPage, narrow: None) -> None:
     """A run for which the quota has no room is Queued, says who holds it, and begins by itself."""
     size = {"workers": 1, "ps": 0, "worker_memory": "768Mi"}
@@ -230,20 +215,18 @@ def test_servers_are_connected_from_inside(lab: LabPage) -> None:
     lab.screenshot("refused")
 
 
-def test_curves_are_shown_where_their_volume_is(lab: LabPage) -> None:
-    """TensorBoard on a run whose output is not mounted here says so, and where to ask for it."""
-    lab.console.allow("api/tensorboards")
+def test_what_lies_elsewhere_is_said_to_and_a_run_is_deleted_without_it(lab: LabPage) -> None:
+    """Where the output's volume is not mounted TensorBoard and the lines of pods that are gone say
+    so, and where to ask for them; a delete with the output is refused; one without it takes the
+    run and all its pods.
+    """
+    lab.console.allow("api/tensorboards|digits-1/logs|api/clusters")
     flows.launch_sleeping(lab, "digits")
     lab.execute("tfcluster:tensorboard", name="digits-1")
     alert = lab.page.locator("[role='alert']:visible")
     expect(alert).to_contain_text("not mounted here: do this in a notebook")
-    lab.screenshot("refused")
+    lab.screenshot("curves")
 
-
-def test_a_run_is_deleted_but_for_output_elsewhere(lab: LabPage) -> None:
-    """Delete takes the run and all its pods; with output that is not mounted here it is refused."""
-    lab.console.allow("api/clusters")
-    flows.launch_sleeping(lab, "digits")
     flows.row(lab, "digits-1").focus()
     lab.page.keyboard.press("Delete")
     lab.dialog.get_by_label("Delete its logs and output, too").check()
@@ -252,6 +235,12 @@ def test_a_run_is_deleted_but_for_output_elsewhere(lab: LabPage) -> None:
     # It is beside the one that says how the run is, and comes when the run has ended.
     expect(refusal).to_be_visible(timeout=120_000)
     lab.screenshot("refused")
+
+    wait_until(lambda: not tenant_of(lab).pods("digits-1"), "its pods are gone", seconds=120)
+    lab.execute("tfcluster:logs", name="digits-1")
+    expect(flows.tab(lab)).to_contain_text("read /log/digits/1 in a notebook of the cluster")
+    lab.screenshot("lines")
+
     flows.row(lab, "digits-1").focus()
     lab.page.keyboard.press("Delete")
     lab.dialog.get_by_role("button", name="Delete", exact=True).click()
