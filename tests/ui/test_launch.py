@@ -9,25 +9,39 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Response, expect
 from support.ui import flows
 from support.ui.launch_form import LAUNCH, button, form, launch, opened
-from support.ui.page import LabPage
+from support.ui.page import THEMES, LabPage
 
 from tfcluster_magic.runs.manager import Until
 from tfcluster_magic.spec import Phase
 
 __all__ = ["form"]  # a fixture, as if written here
+STEPS = """\
+import os, sys, time
+
+for step in range(int(sys.argv[-1])):
+    print("step", step, flush=True)
+while os.environ["TFCLUSTER_TASK_TYPE"] == "ps":
+    time.sleep(1)
+"""
 
 
 def choose(form: Locator, card: str) -> None:
     form.get_by_text(card).click()
 
 
-def test_each_worker_runs_a_program_with_real_tensorflow(lab: LabPage, form: Locator) -> None:
+@pytest.mark.parametrize(
+    "program",
+    # Trainings of TensorFlow itself: tests/integration/test_examples.py.
+    ["steps.py", pytest.param("between_graph.py", marks=pytest.mark.long)],
+)
+def test_each_worker_runs_a_program(lab: LabPage, form: Locator, program: str) -> None:
     """A program of the file browser is launched with its arguments, and trains to its end."""
-    form.get_by_label("Path of the program").fill("examples/between_graph.py")
+    (lab.server.root / "examples" / "steps.py").write_text(STEPS)
+    form.get_by_label("Path of the program").fill(f"examples/{program}")
     form.get_by_label("Arguments").fill("--steps 60")
     form.get_by_label("Name", exact=True).fill("digits")
     expect(form.locator(".tfc-Line code")).to_have_text(
-        "%tfcluster launch --name digits between_graph.py -- --steps 60"
+        f"%tfcluster launch --name digits {program} -- --steps 60"
     )
     expect(form.get_by_text("The same in a notebook of examples")).to_be_visible()
     lab.screenshot("filled")
@@ -142,17 +156,17 @@ def test_the_keyboard_alone_launches(lab: LabPage) -> None:
     expect(form.get_by_text("hello-1 was launched.")).to_be_visible()
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_form_is_accessible(lab: LabPage, form: Locator, theme: str) -> None:
+def test_the_form_is_accessible(lab: LabPage, form: Locator) -> None:
     """Axe finds nothing, with everything open, in either theme, and at the width of a sidebar."""
-    lab.theme(theme)  # type: ignore[arg-type]
     form.get_by_label("Path of the program").fill("nothing.py")
     form.get_by_text("Resources").click()
     form.get_by_text("Limits").click()
     expect(form.locator("[aria-invalid='true']").first).to_be_visible()
-    lab.screenshot("open")
-    found = Axe().run(lab.page, context=".tfc-LaunchForm").response["violations"]
-    assert [(v["id"], v["nodes"][0]["html"]) for v in found] == []
+    for theme in THEMES:
+        lab.theme(theme)
+        lab.screenshot(f"open-{theme}")
+        found = Axe().run(lab.page, context=".tfc-LaunchForm").response["violations"]
+        assert [(v["id"], v["nodes"][0]["html"]) for v in found] == []
     lab.page.set_viewport_size({"width": 800, "height": 1400})
     lab.page.evaluate("document.querySelector('.tfc-Launch').style.width = '320px';")
     wide = form.evaluate("node => node.scrollWidth > node.clientWidth")
