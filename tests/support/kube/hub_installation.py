@@ -48,7 +48,7 @@ services = c.JupyterHub.services.get_value([])
 culler["command"][culler["command"].index("--cull-every=60")] = "--cull-every=5"
 """
 OWN_DISK = "tests-own-disk"
-"""A group whose claims are of the class of this name, which test_console_measured.py makes."""
+"""A group whose claims are of the class of this name, which test_console_usage.py makes."""
 HUGE = {"name": "huge", "title": "Too large", "cpu": 512, "memory": "4Ti"}
 
 
