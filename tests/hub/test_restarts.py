@@ -133,7 +133,9 @@ def test_who_is_removed_while_it_is_away_is_none_of_its_users(hub: Hub, admin: V
     assert hub.visitor("leaver").get("admin").status_code == 403
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number", [signal.SIGHUP, pytest.param(signal.SIGTERM, marks=pytest.mark.long)]
+)
 def test_closing_the_terminal_ends_it_cleanly(
     hub: Hub, admin: Visitor, number: signal.Signals
 ) -> None:

@@ -183,7 +183,12 @@ with tf.Graph().as_default() as graph:
 
 
 @pytest.mark.parametrize(
-    ("server", "through"), [("native", "serves on"), ("python", "through tf.distribute.Server")]
+    ("server", "through"),
+    [
+        # The examples and test_training_faults.py use native ones, too.
+        pytest.param("native", "serves on", marks=pytest.mark.long),
+        ("python", "through tf.distribute.Server"),
+    ],
 )
 def test_in_graph_servers_for_a_session(runs: Runs, server: str, through: str) -> None:
     """A TensorFlow 1 session of another process runs on the In-Graph servers, whichever kind they

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -12,12 +12,14 @@ from kubenode.commands import wait_until
 from support.kube.kubectl import Object
 from support.kube.operator import SYSTEM, Tenant, spec_of
 from support.kube.operator_modes import Installed
+from support.kube.under_test import UnderTest
 
 from tfcluster_magic.kube import hour_ledgers
 from tfcluster_magic.launch_checks import kubernetes as launch_facts
 from tfcluster_magic.quota import ledger
 from tfcluster_magic.spec import Pods, Replicas, ReplicaSet, Resources, SecretUse, Spec, Volume
 
+GPU = "nvidia.com/gpu"
 WAITS = "import time\ntime.sleep(600)\n"
 GIB = 2.0**30
 
@@ -117,7 +119,7 @@ def test_what_never_fits_fails_with_every_problem(bounded: Tenant, program: Any)
     message = bounded.phase("wide-1", "Failed", seconds=90)["message"]
     assert "no node has so much" in message
     for name in ("large-1", "huge-1", "wide-1"):
-        assert bounded.left_of(name) == [f"tfcluster.tfcluster.dev/{name}"]
+        assert bounded.left_of(name) == [f"tfcluster/{name}"]
 
 
 @pytest.mark.needs("quota", "rwx")
@@ -193,3 +195,43 @@ def test_hours_outlive_their_records_and_a_budget_refuses(
     assert row.key == "digits"
     assert row.cpu > 1e-6
     wait_until(lambda: told().days == kept.days, "the user is told of it", seconds=90)
+
+
+@pytest.fixture
+def four_gpus(cluster: UnderTest) -> Iterator[None]:
+    """The first node says that it has four GPUs, as NVIDIA's device plugin does."""
+    assert cluster.own
+    node = cluster.own.first.name
+    places = [f"/status/{each}/{GPU.replace('/', '~1')}" for each in ("capacity", "allocatable")]
+
+    def patch(changes: list[Object]) -> None:
+        words = ("patch", "node", node, "--subresource=status", "--type=json")
+        cluster.kubectl(*words, "-p", json.dumps(changes))
+
+    patch([{"op": "add", "path": each, "value": "4"} for each in places])
+    yield
+    patch([{"op": "remove", "path": places[0]}, {"op": "add", "path": places[1], "value": "0"}])
+
+
+@pytest.mark.needs("node-inside", "rwx")
+def test_gpus_are_asked_for_by_the_pod(
+    new_tenant: Callable[[], Tenant], four_gpus: None, program: Any
+) -> None:
+    """A task that asks for a GPU has one in its pod's limits, on a node that has it. Of two runs
+    that each need most of them one runs whole, the other says what it waits for and has nothing.
+    """
+    home = new_tenant()
+    asks = Resources(memory="128Mi", gpu=1)
+    replicas = ReplicaSet(worker=Replicas(count=3, resources=asks))
+    home.launch("gpu-1", spec_of(program, replicas=replicas))
+    home.phase("gpu-1", "Running")
+    whole = [pod["spec"]["containers"][0]["resources"]["limits"][GPU] for pod in home.pods("gpu-1")]
+    assert whole == ["1"] * 3
+    home.launch("gpus-1", spec_of(program, replicas=replicas))
+    status = home.wait("gpus-1", lambda s: "GPU" in s.get("message", ""), "it says so", 90)
+    assert status["phase"] == "Queued", status
+    print(status["message"])
+    assert home.pods("gpus-1") == []
+    home.kubectl("delete", "tfcluster", "gpu-1")
+    home.phase("gpus-1", "Running")
+    home.kubectl("delete", "tfcluster", "gpus-1")

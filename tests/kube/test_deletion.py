@@ -62,15 +62,27 @@ def tasks_gone(tenant: Tenant, name: str) -> None:
     wait_until(lambda: not tenant.pods(name), f"{name} has no pods", seconds=120, every=0.5)
 
 
-@pytest.mark.parametrize("how", ["background", "foreground", "orphan"])
-def test_a_finalizer_keeps_no_task(alices: Tenant, waits: Any, how: str) -> None:
+WAYS = ("background", "foreground", "orphan")
+
+
+@pytest.fixture(scope="module")
+def kept(alices: Tenant, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A run for each way to delete one, whose record a finalizer keeps: begun together."""
+    file = tmp_path_factory.mktemp("program") / "waits.py"
+    file.write_text(WAITS)
+    for how in WAYS:
+        alices.launch(f"kept-{how}-1", spec_of(file, lifecycle=Lifecycle(grace=1)))
+    for how in WAYS:
+        alices.phase(f"kept-{how}-1", "Running")
+        hold(alices, f"kept-{how}-1", HOLD)
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_a_finalizer_keeps_no_task(alices: Tenant, kept: None, how: str) -> None:
     """However a run is deleted, its tasks end at once although a finalizer keeps its record, and
     the run names the finalizer; the record goes when nothing keeps it any more.
     """
     name = f"kept-{how}-1"
-    alices.launch(name, spec_of(waits, lifecycle=Lifecycle(grace=1)))
-    alices.phase(name, "Running")
-    hold(alices, name, HOLD)
     alices.kubectl("delete", "tfcluster", name, f"--cascade={how}", "--wait=false")
     status = alices.wait(name, lambda s: s.get("releasedAt"), "it holds nothing")
     assert (status["phase"], status["reason"]) == ("Stopped", "StopRequested")

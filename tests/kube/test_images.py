@@ -70,19 +70,15 @@ def test_an_image_is_small_and_its_programs_start(pushed: Pushed, kube: Kubectl,
     assert kube.logs(name).split()[0] == str(USER)
 
 
-def test_a_notebook_wastes_no_time_on_compiling(pushed: Pushed, kube: Kubectl) -> None:
-    """Every module of TensorFlow, Keras, JupyterLab and ours has bytecode that Python accepts."""
+def test_a_notebook_is_compiled_and_takes_packages(pushed: Pushed, kube: Kubectl) -> None:
+    """Every module of TensorFlow, Keras, JupyterLab and ours has bytecode that Python accepts.
+    `pip install --user` in a notebook puts a package under the home folder, and it imports.
+    """
     kube.apply(pod("notebook", pushed("notebook").reference))
     kube.running("notebook", seconds=300)
     packages = ("tensorflow", "tf_keras", "jupyterlab", "sklearn", "tfcluster_magic")
     said = kube.exec("notebook", "python", "-c", UNCOMPILED, *packages, seconds=120)
     assert said == "looked\n"
-
-
-def test_a_user_adds_packages_to_a_notebook(pushed: Pushed, kube: Kubectl) -> None:
-    """`pip install --user` in a notebook puts a package under the home folder, and it imports."""
-    kube.apply(pod("notebook", pushed("notebook").reference))
-    kube.running("notebook", seconds=300)
     said = kube.exec("notebook", "sh", "-c", PROJECT, seconds=120)
     assert said.startswith("/home/jovyan/.local/lib/python3")
     assert said.endswith("made_here.py hello from home\n")

@@ -15,35 +15,24 @@ from support.kube import tenants
 from support.kube.lab import KubernetesLab
 from support.kube.operator import Tenant
 from support.ui import browser as pages
-from support.ui import launch_form
+from support.ui import flows, launch_form
 from support.ui.page import LabPage
-from ui import test_launch as forms
-from ui import test_launch_troubles as troubles
-from ui import test_logs as logs
-from ui import test_output as outputs
-from ui import test_sidebar as sidebars
 
 pytestmark = pytest.mark.needs("rwx")
 
-UNCHANGED = (
-    forms.test_this_cell_is_a_program,
-    sidebars.test_a_cell_and_a_shell_see_what_the_sidebar_reruns,
-    sidebars.test_a_stop_asks_first,
-    sidebars.test_a_failure_is_told_once_with_its_reason,
-    logs.test_all_tasks_are_one_stream_with_a_filter_and_a_last_sentence,
-)
-"""Tests of tests/ui that are tried here as they stand: launch, rerun, stop, failure, log stream."""
+UNCHANGED = (flows.rerun, flows.stop, flows.tell_a_failure_once)
+"""Flows that tests/ui has too; the tests below launch, follow output and delete."""
 LONG = (
-    troubles.test_a_run_that_failed_is_not_told_as_one_that_goes_well,
-    forms.test_the_line_goes_into_the_notebook,
-    sidebars.test_the_copied_command_launches_the_same,
-    sidebars.test_the_status_bar_counts_what_is_active,
-    outputs.test_a_deleted_run_stays_as_it_was_stored,
-    logs.test_what_a_program_prints_is_text_and_colours,
+    flows.launch_the_active_cell,
+    flows.read_all_tasks,
+    flows.launch_what_fails,
+    flows.insert_the_line,
+    flows.launch_the_copied_line,
+    flows.count_in_the_status_bar,
+    flows.show_a_deleted_run,
+    flows.read_odd_output,
 )
 """More of them; they make the same calls to the API."""
-globals().update({test.__name__: test for test in UNCHANGED})
-globals().update({test.__name__: pytest.mark.long(test) for test in LONG})
 assets, context, open_page, form = pages.assets, pages.context, pages.open_page, launch_form.form
 STEPS = """\
 import time
@@ -124,7 +113,17 @@ def tenant_of(lab: LabPage) -> Tenant:
 
 def phase(lab: LabPage, name: str, wanted: str) -> None:
     """Wait until the row of a run says this phase."""
-    expect(sidebars.row(lab, name)).to_have_attribute("data-phase", wanted)
+    expect(flows.row(lab, name)).to_have_attribute("data-phase", wanted)
+
+
+@pytest.mark.parametrize(
+    "flow",
+    [*UNCHANGED, *(pytest.param(flow, marks=pytest.mark.long) for flow in LONG)],
+    ids=lambda flow: flow.__name__,
+)
+def test_what_a_person_does_on_this_machine(lab: LabPage, flow: Callable[[LabPage], None]) -> None:
+    """What a person does in JupyterLab is the same where tasks are pods."""
+    flow(lab)
 
 
 def test_the_form_launches_pods_and_the_sidebar_follows_them(lab: LabPage, form: Locator) -> None:
@@ -148,7 +147,7 @@ def test_the_form_launches_pods_and_the_sidebar_follows_them(lab: LabPage, form:
     form.get_by_label("Annotations").fill("tests.tfcluster.dev/word=here")
     lab.screenshot("pods", form)
     expect(form.locator(".tfc-Line code")).to_contain_text("--annotation")
-    forms.launch(form)
+    launch_form.launch(form)
     expect(form.get_by_text("digits-1 was launched.")).to_be_visible()
     phase(lab, "digits-1", "Running")
     lab.screenshot("running")
@@ -168,8 +167,8 @@ def test_a_cell_shows_its_pods_live(lab: LabPage) -> None:
     opens the lines of all pods, which stay in the tab when the pods are gone.
     """
     (lab.server.root / "steps.py").write_text(STEPS)
-    card = outputs.card(lab)
-    lab.run(f"{outputs.LOAD}%tfcluster launch steps.py --workers 2 --name digits")
+    card = flows.card(lab)
+    lab.run(f"{flows.LOAD}%tfcluster launch steps.py --workers 2 --name digits")
     lab.screenshot("starting")
     expect(card).to_contain_text("Running")
     expect(card).to_contain_text("2/2 ready")
@@ -180,23 +179,12 @@ def test_a_cell_shows_its_pods_live(lab: LabPage) -> None:
         expect(lines).to_contain_text(re.compile(rf"{task} \| step \d+"))
     lab.screenshot("lines")
     lab.server.manager.stop("digits-1", "enough")
-    expect(logs.tab(lab).locator("footer")).to_contain_text("enough")
+    expect(flows.tab(lab).locator("footer")).to_contain_text("enough")
     expect(lines).to_contain_text("worker-1 | step")
     lab.open("notebook.ipynb")
     expect(card).to_contain_text("Stopped")
     lab.theme("dark")
     lab.screenshot("stopped-dark")
-
-
-def test_the_lines_of_pods_that_are_gone(lab: LabPage) -> None:
-    """Where the output's volume is not mounted the tab says so, and where it can be read."""
-    lab.console.allow("digits-1/logs")
-    sidebars.launch_sleeping(lab, "digits")
-    lab.server.manager.stop("digits-1", "enough")
-    wait_until(lambda: not tenant_of(lab).pods("digits-1"), "its pods are gone", seconds=120)
-    lab.execute("tfcluster:logs", name="digits-1")
-    expect(logs.tab(lab)).to_contain_text("read /log/digits/1 in a notebook of the cluster")
-    lab.screenshot("gone")
 
 
 def test_a_run_that_waits_says_for_what(lab: LabPage, narrow: None) -> None:
@@ -206,7 +194,7 @@ def test_a_run_that_waits_says_for_what(lab: LabPage, narrow: None) -> None:
         lab.server.launch("sleep.py", name=name, **size)
     phase(lab, "first-1", "Running")
     phase(lab, "second-1", "Queued")
-    expect(sidebars.row(lab, "second-1")).to_contain_text("held by first-1")
+    expect(flows.row(lab, "second-1")).to_contain_text("held by first-1")
     lab.screenshot("queued")
     lab.server.manager.stop("first-1", "room")
     phase(lab, "second-1", "Running")
@@ -218,7 +206,7 @@ def test_servers_are_connected_from_inside(lab: LabPage) -> None:
     phase(lab, "drive-1", "Running")
     lab.notebook("1 + 1")
     lab.cell().locator(".cm-content").click()
-    sidebars.row(lab, "drive-1").click(button="right")
+    flows.row(lab, "drive-1").click(button="right")
     lab.page.get_by_role("menuitem", name="Connect a Session").click()
     expect(lab.cell(1)).to_contain_text("session = cluster.session()")
     told = lab.run_cell(1)
@@ -227,21 +215,19 @@ def test_servers_are_connected_from_inside(lab: LabPage) -> None:
     lab.screenshot("refused")
 
 
-def test_curves_are_shown_where_their_volume_is(lab: LabPage) -> None:
-    """TensorBoard on a run whose output is not mounted here says so, and where to ask for it."""
-    lab.console.allow("api/tensorboards")
-    sidebars.launch_sleeping(lab, "digits")
+def test_what_lies_elsewhere_is_said_to_and_a_run_is_deleted_without_it(lab: LabPage) -> None:
+    """Where the output's volume is not mounted TensorBoard and the lines of pods that are gone say
+    so, and where to ask for them; a delete with the output is refused; one without it takes the
+    run and all its pods.
+    """
+    lab.console.allow("api/tensorboards|digits-1/logs|api/clusters")
+    flows.launch_sleeping(lab, "digits")
     lab.execute("tfcluster:tensorboard", name="digits-1")
     alert = lab.page.locator("[role='alert']:visible")
     expect(alert).to_contain_text("not mounted here: do this in a notebook")
-    lab.screenshot("refused")
+    lab.screenshot("curves")
 
-
-def test_a_run_is_deleted_but_for_output_elsewhere(lab: LabPage) -> None:
-    """Delete takes the run and all its pods; with output that is not mounted here it is refused."""
-    lab.console.allow("api/clusters")
-    sidebars.launch_sleeping(lab, "digits")
-    sidebars.row(lab, "digits-1").focus()
+    flows.row(lab, "digits-1").focus()
     lab.page.keyboard.press("Delete")
     lab.dialog.get_by_label("Delete its logs and output, too").check()
     lab.dialog.get_by_role("button", name="Delete", exact=True).click()
@@ -249,7 +235,13 @@ def test_a_run_is_deleted_but_for_output_elsewhere(lab: LabPage) -> None:
     # It is beside the one that says how the run is, and comes when the run has ended.
     expect(refusal).to_be_visible(timeout=120_000)
     lab.screenshot("refused")
-    sidebars.row(lab, "digits-1").focus()
+
+    wait_until(lambda: not tenant_of(lab).pods("digits-1"), "its pods are gone", seconds=120)
+    lab.execute("tfcluster:logs", name="digits-1")
+    expect(flows.tab(lab)).to_contain_text("read /log/digits/1 in a notebook of the cluster")
+    lab.screenshot("lines")
+
+    flows.row(lab, "digits-1").focus()
     lab.page.keyboard.press("Delete")
     lab.dialog.get_by_role("button", name="Delete", exact=True).click()
     expect(lab.sidebar).to_contain_text("No clusters yet")

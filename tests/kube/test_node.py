@@ -23,13 +23,33 @@ NAMESPACES = ("pid", "ipc", "uts")
 """Those that hold nothing when they are kept: no mount, and no network device."""
 
 
-@pytest.fixture
-def spare(machine: None) -> Iterator[Cluster]:
-    """A cluster that does not run, of a name of its own; afterwards nothing of it is left."""
+@pytest.fixture(scope="module")
+def settings() -> dict[str, str]:
+    """Settings of this machine before a cluster of these tests was started."""
+    return machine_settings()
+
+
+@pytest.fixture(scope="module")
+def made(machine: None, settings: dict[str, str]) -> Iterator[Cluster]:
+    """A cluster of a name of its own; afterwards nothing of it is left."""
     cluster = Cluster(f"{Cluster().name}-spare")
     cluster.down()
     yield cluster
     cluster.down()
+
+
+@pytest.fixture
+def running(made: Cluster) -> Cluster:
+    """That cluster, which runs: most tests leave it so, for a start costs its seconds."""
+    made.up()
+    return made
+
+
+@pytest.fixture
+def spare(made: Cluster) -> Cluster:
+    """That cluster, which does not run."""
+    made.down()
+    return made
 
 
 class Traces:
@@ -72,42 +92,11 @@ def _namespace(pid: int, kind: str) -> str:
         return ""
 
 
-def test_a_cluster_begins_and_ends_whole(spare: Cluster) -> None:
-    """A second `up` changes nothing; `down` leaves no trace, and may be repeated."""
-    settings = machine_settings()
-    spare.up()
-    servers = {server: _pid(spare.first, server) for server in spare.first.servers()}
-    spare.up()
-    assert {server: _pid(spare.first, server) for server in spare.first.servers()} == servers
-    traces = Traces(spare)
-    assert traces.processes > len(servers)
-    spare.down()
-    assert traces.left() == []
-    assert not spare.state.exists()
-    assert machine_settings() == settings
-    spare.down()
-
-
-def test_a_cluster_whose_processes_all_were_killed(spare: Cluster) -> None:
-    """After kill -9 of all its processes a cluster starts anew, and ends without a trace."""
-    spare.up()
-    before = Traces(spare)
-    for pid in list(members(namespace_of(spare.first.pid))):
-        with suppress(ProcessLookupError):  # it went with process 1
-            os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not spare.nodes(), "all of it is dead", seconds=90)
-    spare.up()
-    assert "node-1" in spare.kubectl("get", "nodes", "-o", "name")
-    after = Traces(spare)
-    spare.down()
-    assert before.left() == after.left() == []
-
-
-def test_a_cluster_without_one_of_its_servers(spare: Cluster) -> None:
+def test_a_cluster_without_one_of_its_servers(running: Cluster) -> None:
     """Of a cluster some of whose servers have ended `up` starts these again: its objects, the
     address of its API and all else stay.
     """
-    spare.up()
+    spare = running
     ended = ("etcd", "kube-apiserver", "kube-scheduler")
     others = {each: _pid(spare.first, each) for each in spare.first.servers() if each not in ended}
     address = spare.kubeconfig.read_text()
@@ -121,15 +110,41 @@ def test_a_cluster_without_one_of_its_servers(spare: Cluster) -> None:
     spare.kubectl("get", "configmap", "kept")
 
 
-def test_a_cluster_whose_door_has_ended(spare: Cluster) -> None:
+def test_a_cluster_whose_door_has_ended(running: Cluster) -> None:
     """A cluster of which something has ended that cannot be started again is begun anew."""
-    spare.up()
+    spare = running
     first = spare.first.pid
     os.kill(_pid(spare.first, "door-api"), signal.SIGKILL)
     wait_until(lambda: not spare.first.alive("door-api"), "nobody gets in", seconds=90)
     spare.up()
     assert spare.first.pid != first
     assert "node-1" in spare.kubectl("get", "nodes", "-o", "name")
+
+
+def test_a_cluster_is_killed_begins_anew_and_ends_whole(
+    running: Cluster, settings: dict[str, str]
+) -> None:
+    """A second `up` changes nothing; after kill -9 of all its processes a cluster starts anew;
+    `down` leaves no trace of either, and may be repeated.
+    """
+    spare = running
+    servers = {server: _pid(spare.first, server) for server in spare.first.servers()}
+    spare.up()
+    assert {server: _pid(spare.first, server) for server in spare.first.servers()} == servers
+    before = Traces(spare)
+    assert before.processes > len(servers)
+    for pid in list(members(namespace_of(spare.first.pid))):
+        with suppress(ProcessLookupError):  # it went with process 1
+            os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not spare.nodes(), "all of it is dead", seconds=90)
+    spare.up()
+    assert "node-1" in spare.kubectl("get", "nodes", "-o", "name")
+    after = Traces(spare)
+    spare.down()
+    assert before.left() == after.left() == []
+    assert not spare.state.exists()
+    assert machine_settings() == settings
+    spare.down()
 
 
 def test_a_taken_port_is_named(spare: Cluster) -> None:

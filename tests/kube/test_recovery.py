@@ -1,4 +1,4 @@
-"""Recovery of real TensorFlow training: a parameter server is deleted, then a node is lost."""
+"""Recovery of TensorFlow training: a parameter server is deleted, a node is lost and comes back."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import pytest
 from kubenode.commands import wait_until
 from kubenode.paths import ROOT
-from support.kube.kubectl import Object, is_ready
+from support.kube.kubectl import Kubectl, Object, condition, is_ready
 from support.kube.operator import SMALL, SYSTEM, Tenant, spec_of
 from support.kube.under_test import UnderTest
-from support.kube.workloads import pod
+from support.kube.workloads import fetch, pod, web
 
 from tfcluster_magic.kube.api.decoding import epoch_seconds
 from tfcluster_magic.kube.api.resource_amounts import parse_quantity, pod_resources
@@ -243,6 +243,26 @@ def test_training_goes_on_after_a_node_was_lost(
     for each in (training, mirrored):
         assert "its node was lost" in each.told()
     assert {*tenant.status(training.name)["restarts"]} == {"ps-0", "worker-0", "worker-1"}
+
+
+def test_a_node_that_lost_power_comes_back(
+    cluster: UnderTest, kube: Kubectl, lose: Callable[[], None]
+) -> None:
+    """A node that ended with all its processes was noticed as lost; it comes back and runs pods."""
+    assert cluster.own
+    lost = cluster.own.second.name
+    if is_ready(cluster.kubectl.get("node", lost)):  # this test is run alone
+        lose()
+    cluster.kubectl.wait("node", lost, lambda n: condition(n, "Ready") == "Unknown", "it is lost")
+    cluster.own.up(second=True)
+    cluster.kubectl.wait("node", lost, is_ready, "it is ready again")
+    server = web("server", cluster.busybox)
+    server["spec"]["nodeName"] = lost
+    kube.apply(server, pod("client", cluster.busybox))
+    address = kube.running("server")["status"]["podIP"]
+    kube.running("client")
+    asks = fetch(address)
+    wait_until(lambda: kube.succeeds("client", *asks), "a pod there is reached", seconds=90)
 
 
 def _tell(tenant: Tenant, training: Training, fault: float, resumed: Resumed) -> None:

@@ -43,37 +43,38 @@ def rendered(folder: Path, cluster: UnderTest, *words: str) -> str:
 
 
 @pytest.mark.needs("rwx", "network-policy")
+@pytest.mark.parametrize(
+    "layout",
+    # The operator makes the native one: test_operator.py learns with it.
+    [pytest.param("native", marks=pytest.mark.long), "per-task"],
+)
 def test_digits_are_learned_by_kubectl_alone(
-    cluster: UnderTest, kube: Kubectl, tmp_path: Path
+    cluster: UnderTest, kube: Kubectl, tmp_path: Path, layout: str
 ) -> None:
-    """Either layout trains to the end where nothing of ours is installed; output and checkpoints
+    """A layout trains to the end where nothing of ours is installed; output and checkpoints
     are in the log volume, and the parameter server that goes on ends with its manifests.
     """
     claims = Template(CLAIMS.read_text())
     kube.apply(claims.substitute(storage_class=cluster.description.storage_class))
-    manifests = ""
-    for layout, jobs in LAYOUTS.items():
-        name = jobs[0].partition("-")[0]
-        launch = ["--workers=2", "--ps=1", "--memory=1536Mi", f"--name={name}", str(PROGRAM)]
-        words = [f"--layout={layout}", *launch, "--", f"--steps={STEPS}"]
-        manifests += "---\n" + rendered(tmp_path, cluster, *words)
+    name = LAYOUTS[layout][0].partition("-")[0]
+    launch = ["--workers=2", "--ps=1", "--memory=1536Mi", f"--name={name}", str(PROGRAM)]
+    words = [f"--layout={layout}", *launch, "--", f"--steps={STEPS}"]
+    manifests = rendered(tmp_path, cluster, *words)
     kube.apply(manifests)
     kube.apply(_reader(cluster))
-    for jobs in LAYOUTS.values():
-        for job in jobs:
-            kube.wait("job", job, lambda it: condition(it, "Complete") == "True", "it ends", 600)
+    for job in LAYOUTS[layout]:
+        kube.wait("job", job, lambda it: condition(it, "Complete") == "True", "it ends", 600)
 
     kube.running("reader")
-    for jobs in LAYOUTS.values():
-        folder = f"/log/{jobs[0].partition('-')[0]}/1"
-        said = kube.exec("reader", "cat", f"{folder}/worker-0.log")
-        accuracy = re.search(r"held-out accuracy: ([\d.]+)", said)
-        assert accuracy, said
-        assert float(accuracy[1]) >= 0.95
-        saved = re.findall(r"model\.ckpt-(\d+)\.index", kube.exec("reader", "ls", folder))
-        assert max(map(int, saved)) >= STEPS
-    servers = [each for each in kube.every("pod") if "-ps-" in each["metadata"]["name"]]
-    assert [each["status"]["phase"] for each in servers] == ["Running"] * len(LAYOUTS)
+    folder = f"/log/{name}/1"
+    said = kube.exec("reader", "cat", f"{folder}/worker-0.log")
+    accuracy = re.search(r"held-out accuracy: ([\d.]+)", said)
+    assert accuracy, said
+    assert float(accuracy[1]) >= 0.95
+    saved = re.findall(r"model\.ckpt-(\d+)\.index", kube.exec("reader", "ls", folder))
+    assert max(map(int, saved)) >= STEPS
+    (server,) = [each for each in kube.every("pod") if "-ps-" in each["metadata"]["name"]]
+    assert server["status"]["phase"] == "Running"
 
     kube("delete", "-f", "-", "--wait=false", stdin=manifests)
     kube("delete", "pod", "reader", "--wait=false")

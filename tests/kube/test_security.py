@@ -138,7 +138,7 @@ def test_the_operator_does_not_do_it_either(alices: Tenant, tmp_path: Any) -> No
     for name, what in names.items():
         status = alices.phase(name, "Failed", seconds=90)
         assert "the launch was refused" in status["message"], what
-        assert alices.left_of(name) == [f"tfcluster.tfcluster.dev/{name}"], what
+        assert alices.left_of(name) == [f"tfcluster/{name}"], what
 
 
 SMUGGLED: dict[str, Any] = {

@@ -12,7 +12,7 @@ from support.kube.kubectl import Kubectl, Object, condition, is_ready
 from support.kube.under_test import UnderTest
 from support.kube.workloads import pod, spec
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.alone, pytest.mark.long]  # test_upgrade.py and test_recovery.py lose both
 
 KINDS = "configmaps,pods,serviceaccounts,clusterroles,nodes"
 AFTER = {"effect": "NoExecute", "tolerationSeconds": 1}

@@ -1,17 +1,12 @@
-"""Two nodes: pods reach each other, policies hold on both, one may be lost and come back."""
+"""Two nodes: pods reach each other, and policies hold on both."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 import pytest
 from kubenode.commands import wait_until
-from kubenode.node import Node
-from support.kube.kubectl import Kubectl, Object, condition, is_ready
+from support.kube.kubectl import Kubectl, Object, is_ready
 from support.kube.under_test import UnderTest
 from support.kube.workloads import WEB, fetch, pod, service, web
-
-pytestmark = pytest.mark.alone
 
 NOTHING_IN: Object = {
     "apiVersion": "networking.k8s.io/v1",
@@ -104,36 +99,3 @@ def test_a_policy_keeps_a_pod_from_servers_of_the_node(cluster: UnderTest, kube:
     assert kube.succeeds("client", "nslookup", "kubernetes.default.svc.cluster.local")
     kube.delete("networkpolicy", "policy")
     wait_until(connects, "it is reached again", seconds=90)
-
-
-@pytest.fixture
-def lose(cluster: UnderTest) -> Iterator[Callable[[], Node]]:
-    """Ends the second node with everything on it; it is back and ready after the test."""
-    assert cluster.own
-    own = cluster.own
-
-    def end() -> Node:
-        own.lose(own.second.name)
-        return own.second
-
-    yield end
-    own.up(second=True)
-    cluster.kubectl.wait("node", own.second.name, is_ready, "it is ready again")
-
-
-@pytest.mark.needs("two-nodes", "node-inside")
-def test_a_node_that_loses_power_comes_back(
-    cluster: UnderTest, kube: Kubectl, lose: Callable[[], Node]
-) -> None:
-    """A node that ends with all its processes is noticed as lost; it comes back and runs pods."""
-    assert cluster.own
-    lost = lose().name
-    cluster.kubectl.wait(
-        "node", lost, lambda node: condition(node, "Ready") == "Unknown", "it is lost", seconds=90
-    )
-    cluster.own.up(second=True)
-    cluster.kubectl.wait("node", lost, is_ready, "it is ready again")
-    kube.apply(on(lost, web("server", cluster.busybox)), pod("client", cluster.busybox))
-    address = kube.running("server")["status"]["podIP"]
-    kube.running("client")
-    wait_until(lambda: reached(kube, "client", address), "a pod there is reached", seconds=90)

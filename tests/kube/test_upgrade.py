@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -22,11 +21,10 @@ from support.kube.under_test import UnderTest
 from tfcluster_magic import ClusterManager
 from tfcluster_magic.backends.kubernetes.backend import KubernetesBackend
 from tfcluster_magic.errors import BackendUnavailable, TFClusterError
-from tfcluster_magic.spec import Lifecycle, Replicas, ReplicaSet, Resources
+from tfcluster_magic.spec import Lifecycle
 
 pytestmark = [pytest.mark.alone, pytest.mark.needs("node-inside", "rwx", "network-policy")]
 
-GPU = "nvidia.com/gpu"
 TICK = """
 import os, time
 while not os.path.exists("/tmp/enough"):
@@ -91,47 +89,6 @@ def _serves(tenant: Tenant, name: str, tmp_path: Path) -> float:
     status = tenant.wait(name, lambda s: s.get("startedAt"), "it is admitted", seconds=90)
     tenant.kubectl("delete", "tfcluster", name, "--wait=false")
     return float(status["startedAt"])
-
-
-@pytest.fixture
-def four_gpus(cluster: UnderTest) -> Iterator[None]:
-    """The first node says that it has four GPUs, as NVIDIA's device plugin does."""
-    assert cluster.own
-    node = cluster.own.first.name
-    places = [f"/status/{each}/{GPU.replace('/', '~1')}" for each in ("capacity", "allocatable")]
-
-    def patch(changes: list[Object]) -> None:
-        words = ("patch", "node", node, "--subresource=status", "--type=json")
-        cluster.kubectl(*words, "-p", json.dumps(changes))
-
-    patch([{"op": "add", "path": each, "value": "4"} for each in places])
-    yield
-    patch([{"op": "remove", "path": places[0]}, {"op": "add", "path": places[1], "value": "0"}])
-
-
-def test_gpus_are_asked_for_by_the_pod(
-    new_tenant: Callable[[], Tenant], four_gpus: None, tmp_path: Path
-) -> None:
-    """A task that asks for a GPU has one in its pod's limits, on a node that has it. Of two runs
-    that each need most of them one runs whole, the other says what it waits for and has nothing.
-    """
-    home = new_tenant()
-    program = tmp_path / "sleep.py"
-    program.write_text("import time\ntime.sleep(600)\n")
-    asks = Resources(memory="128Mi", gpu=1)
-    replicas = ReplicaSet(worker=Replicas(count=3, resources=asks))
-    home.launch("gpu-1", spec_of(program, replicas=replicas))
-    home.phase("gpu-1", "Running")
-    whole = [pod["spec"]["containers"][0]["resources"]["limits"][GPU] for pod in home.pods("gpu-1")]
-    assert whole == ["1"] * 3
-    home.launch("gpus-1", spec_of(program, replicas=replicas))
-    status = home.wait("gpus-1", lambda s: "GPU" in s.get("message", ""), "it says so", 90)
-    assert status["phase"] == "Queued", status
-    print(status["message"])
-    assert home.pods("gpus-1") == []
-    home.kubectl("delete", "tfcluster", "gpu-1")
-    home.phase("gpus-1", "Running")
-    home.kubectl("delete", "tfcluster", "gpus-1")
 
 
 @pytest.mark.usefixtures("undisturbed")

@@ -13,6 +13,7 @@ from playwright.sync_api import BrowserContext, FrameLocator, Locator, Page, exp
 from support.kube.hub import PASSWORD, Hub
 from support.ui import browser as pages
 from support.ui.page import LabPage
+from support.ui.workspace import EVENT_WRITER, TRAIN
 
 pytestmark = pytest.mark.needs("ingress", "rwx", "network-policy", "registry")
 FONTS = r"\.woff2"
@@ -20,6 +21,8 @@ FONTS = r"\.woff2"
 SLOW = 240_000
 """Milliseconds for what starts TensorFlow in several pods of one node."""
 VOLUMES = ("/data", "/home/jovyan", "/log")
+STEPS = EVENT_WRITER.read_text() + TRAIN.replace("from event_writer import", "#")
+"""What the sidebar follows; TensorFlow is in the examples that come before."""
 context = pages.context
 
 
@@ -125,18 +128,22 @@ def runs_both_examples(way: Way) -> None:
     way.keep("in-graph")
 
 
-def launches_from_the_sidebar(way: Way) -> None:
+def launches_from_the_sidebar(hub: Hub, way: Way, name: str) -> None:
     """A cluster from the form, followed in the sidebar."""
+    inside = hub.namespace(name)
+    (pod,) = inside.every("pod", "tfcluster.dev/notebook=true")
+    write = "cat >/home/jovyan/steps.py"
+    inside("exec", "-i", pod["metadata"]["name"], "--", "sh", "-c", write, stdin=STEPS)
     way.execute("tfcluster:launch")
     form = way.page.get_by_role("form")
-    form.get_by_label("Path of the program").fill("examples/between_graph.py")
-    form.get_by_label("Arguments").fill("--steps 100000")
+    form.get_by_label("Path of the program").fill("steps.py")
+    form.get_by_label("Arguments").fill("20000 0.05")
     form.get_by_role("spinbutton", name="Parameter servers").fill("1")
     button = form.get_by_role("button", name="Launch", exact=True)
     expect(button).not_to_have_attribute("aria-disabled", "true")
     way.keep("form")
     button.click()
-    launched = way.row("between-graph-1")
+    launched = way.row("steps-1")
     expect(launched).to_have_attribute("data-phase", "Running", timeout=SLOW)
     expect(launched).to_contain_text(re.compile(r"step \d+"), timeout=SLOW)
     way.keep("sidebar")
@@ -177,8 +184,8 @@ def test_from_a_link_to_clusters_and_out(hub: Hub, way: Way) -> None:
     """
     name = comes_in(hub, way)
     runs_both_examples(way)
-    launches_from_the_sidebar(way)
-    stops(way, "between-graph-1", "session-1")
+    launches_from_the_sidebar(hub, way, name)
+    stops(way, "steps-1", "session-1")
     assert volumes(hub, name) == dict.fromkeys(VOLUMES, "fuse.glusterfs")
     signs_out(hub, way, name)
     assert not way.console.errors

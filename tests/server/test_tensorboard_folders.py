@@ -48,38 +48,37 @@ MISSING = [
 ]
 
 
-@pytest.mark.parametrize("folder", OUTSIDE)
-async def test_folders_outside_are_refused(ask: Ask, jp_root_dir: Path, folder: str) -> None:
+async def test_folders_outside_are_refused(ask: Ask, jp_root_dir: Path) -> None:
     """However it is spelled, a folder outside is refused with what is allowed; nothing starts."""
     outside = logs(jp_root_dir.parent / "outside")
     logs(jp_root_dir / "logs")
     (outside / "deeper").mkdir()
     (jp_root_dir / "link").symlink_to(outside)
     (jp_root_dir / "chain").symlink_to("link")
-    answer = await ask(
-        "api/tensorboards", "POST", {"folder": folder.replace("{outside}", str(outside))}
-    )
-    told = json.loads(answer.body)
-    assert (answer.code, told["title"]) == (403, "NotAllowed")
-    for allowed in (str(jp_root_dir), "the log folder", "output folders of runs"):
-        assert allowed in told["detail"]
-    assert process.list_boards() == []
+    for folder in OUTSIDE:
+        named = folder.replace("{outside}", str(outside))
+        answer = await ask("api/tensorboards", "POST", {"folder": named})
+        told = json.loads(answer.body)
+        assert (answer.code, told["title"]) == (403, "NotAllowed"), folder
+        for allowed in (str(jp_root_dir), "the log folder", "output folders of runs"):
+            assert allowed in told["detail"], folder
+        assert process.list_boards() == [], folder
 
 
-@pytest.mark.parametrize("folder", MISSING)
-async def test_names_are_taken_as_they_are(ask: Ask, jp_root_dir: Path, folder: str) -> None:
+async def test_names_are_taken_as_they_are(ask: Ask, jp_root_dir: Path) -> None:
     """Nothing in a path is decoded or expanded: such a folder does not exist."""
     logs(jp_root_dir.parent / "outside")
     logs(jp_root_dir / "logs")
-    answer = await ask("api/tensorboards", "POST", {"folder": folder})
-    assert answer.code == 404
-    assert "cannot show" in json.loads(answer.body)["detail"]
-    assert process.list_boards() == []
+    for folder in MISSING:
+        answer = await ask("api/tensorboards", "POST", {"folder": folder})
+        assert answer.code == 404, folder
+        assert "cannot show" in json.loads(answer.body)["detail"], folder
+        assert process.list_boards() == [], folder
 
 
-@pytest.mark.parametrize(
-    ("wish", "code"),
-    [
+async def test_wishes_that_are_none(ask: Ask) -> None:
+    """What cannot be opened is a problem that says so."""
+    wishes: list[tuple[Any, int]] = [
         ({"folder": 1}, 422),
         ({"folder": "x" * 5000}, 422),
         ({"refs": "one"}, 422),
@@ -88,13 +87,11 @@ async def test_names_are_taken_as_they_are(ask: Ask, jp_root_dir: Path, folder: 
         ({"refs": ["one"], "folder": "."}, 400),
         ({"url": "http://127.0.0.1:1/"}, 422),
         ([], 400),
-    ],
-)
-async def test_wishes_that_are_none(ask: Ask, wish: Any, code: int) -> None:
-    """What cannot be opened is a problem that says so."""
-    answer = await ask("api/tensorboards", "POST", wish)
-    assert answer.code == code, answer.body
-    assert answer.headers["Content-Type"] == "application/problem+json"
+    ]
+    for wish, code in wishes:
+        answer = await ask("api/tensorboards", "POST", wish)
+        assert answer.code == code, (wish, answer.body)
+        assert answer.headers["Content-Type"] == "application/problem+json", wish
 
 
 async def test_links_to_allowed_folders(ask: Ask, jp_root_dir: Path, service: Service) -> None:

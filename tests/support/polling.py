@@ -11,6 +11,8 @@ from typing import TypeVar
 T = TypeVar("T")
 PATIENCE = 180.0
 """Seconds; much longer than anything takes, on a machine that is busy with others."""
+REST = 0.5
+"""Seconds at most between two questions that take long: the machine is for what is waited for."""
 Words = str | Callable[[], str]
 """What is waited for; a function is called only when it did not come true."""
 
@@ -20,10 +22,13 @@ def wait_until(
 ) -> T:
     """Return the condition's first true value; an assertion fails after `within` seconds."""
     deadline = time.monotonic() + within
-    while not (found := condition()):
-        assert time.monotonic() < deadline, _failure(condition, what, within)
-        time.sleep(every)
-    return found
+    while True:
+        began = time.monotonic()
+        if found := condition():
+            return found
+        now = time.monotonic()
+        assert now < deadline, _failure(condition, what, within)
+        time.sleep(max(every, min(now - began, REST)))
 
 
 async def wait_until_async(

@@ -68,9 +68,26 @@ def server(shared_server: LabServer) -> Iterator[LabServer]:
     shared_server.clean()
 
 
+@pytest.fixture(scope="session")
+def restarted_server(start_lab: Callable[..., LabServer]) -> LabServer:
+    """The JupyterLab that tests stop and start."""
+    return start_lab()
+
+
 @pytest.fixture
-def own_server(start_lab: Callable[..., LabServer]) -> Iterator[LabServer]:
-    """A JupyterLab that this test may stop, start and break."""
+def own_server(restarted_server: LabServer) -> Iterator[LabServer]:
+    """A JupyterLab that this test may stop and start; it runs again after the test."""
+    yield restarted_server
+    if not restarted_server.enabled:  # the test failed on its way
+        restarted_server.stop()
+        restarted_server.enabled = True
+    restarted_server.revive()
+    restarted_server.clean()
+
+
+@pytest.fixture
+def fresh_server(start_lab: Callable[..., LabServer]) -> Iterator[LabServer]:
+    """A JupyterLab of the test's own, to be configured."""
     server = start_lab()
     yield server
     server.close()

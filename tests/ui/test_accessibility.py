@@ -4,8 +4,6 @@ it, and changes are announced.
 
 from __future__ import annotations
 
-from typing import Literal
-
 import pytest
 from playwright.sync_api import Locator, expect
 from support.ui.accessibility import Findings
@@ -15,11 +13,9 @@ from tfcluster_magic.runs.manager import Until
 
 
 @pytest.mark.timeout(420)  # a dozen screens
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing_serious(lab: LabPage, theme: Literal["light", "dark"]) -> None:
+def test_axe_finds_nothing_serious(lab: LabPage) -> None:
     """Sidebar, dialogs, launch form, a run's output, logs and status item pass axe."""
     found = Findings(lab)
-    lab.theme(theme)
     expect(lab.sidebar).to_contain_text("No clusters yet")
     found.look("#tfcluster-sidebar", "empty")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from playwright.sync_api import Locator, expect
@@ -14,13 +14,20 @@ from support.ui.page import LabPage
 LOCALE = "@jupyterlab/translation-extension/plugin.jupyterlab-settings"
 
 
+@pytest.fixture(scope="module")
+def server(start_lab: Callable[..., LabServer]) -> LabServer:
+    """The JupyterLab of this file."""
+    return start_lab()
+
+
 @pytest.fixture
-def chinese(own_server: LabServer, open_page: Callable[..., LabPage]) -> LabPage:
+def chinese(server: LabServer, open_page: Callable[..., LabPage]) -> Iterator[LabPage]:
     """A page with JupyterLab whose language was set to 简体中文."""
-    setting = own_server.settings / LOCALE
+    setting = server.settings / LOCALE
     setting.parent.mkdir(parents=True, exist_ok=True)
     setting.write_text(json.dumps({"locale": "zh_CN"}))
-    return open_page(own_server)
+    yield open_page(server)
+    server.clean()
 
 
 def test_the_sidebar_and_a_run_are_shown_in_chinese(chinese: LabPage) -> None:

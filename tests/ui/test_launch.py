@@ -7,26 +7,41 @@ import re
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Response, expect
+from support.ui import flows
 from support.ui.launch_form import LAUNCH, button, form, launch, opened
-from support.ui.page import LabPage
+from support.ui.page import THEMES, LabPage
 
 from tfcluster_magic.runs.manager import Until
 from tfcluster_magic.spec import Phase
 
 __all__ = ["form"]  # a fixture, as if written here
+STEPS = """\
+import os, sys, time
+
+for step in range(int(sys.argv[-1])):
+    print("step", step, flush=True)
+while os.environ["TFCLUSTER_TASK_TYPE"] == "ps":
+    time.sleep(1)
+"""
 
 
 def choose(form: Locator, card: str) -> None:
     form.get_by_text(card).click()
 
 
-def test_each_worker_runs_a_program_with_real_tensorflow(lab: LabPage, form: Locator) -> None:
+@pytest.mark.parametrize(
+    "program",
+    # Trainings of TensorFlow itself: tests/integration/test_examples.py.
+    ["steps.py", pytest.param("between_graph.py", marks=pytest.mark.long)],
+)
+def test_each_worker_runs_a_program(lab: LabPage, form: Locator, program: str) -> None:
     """A program of the file browser is launched with its arguments, and trains to its end."""
-    form.get_by_label("Path of the program").fill("examples/between_graph.py")
+    (lab.server.root / "examples" / "steps.py").write_text(STEPS)
+    form.get_by_label("Path of the program").fill(f"examples/{program}")
     form.get_by_label("Arguments").fill("--steps 60")
     form.get_by_label("Name", exact=True).fill("digits")
     expect(form.locator(".tfc-Line code")).to_have_text(
-        "%tfcluster launch --name digits between_graph.py -- --steps 60"
+        f"%tfcluster launch --name digits {program} -- --steps 60"
     )
     expect(form.get_by_text("The same in a notebook of examples")).to_be_visible()
     lab.screenshot("filled")
@@ -82,41 +97,12 @@ def test_the_file_browser_launches_a_program(lab: LabPage) -> None:
 
 def test_this_cell_is_a_program(lab: LabPage) -> None:
     """The active cell is launched as it stands, without the magic's own line above it."""
-    lab.notebook("%%tfcluster launch --workers 9\nprint('from a cell')", kernel=False)
-    lab.cell().locator(".cm-content").click()
-    form = opened(lab)
-    form.get_by_label("This cell").check()
-    expect(form.get_by_text("print('from a cell')")).to_be_visible()
-    form.get_by_label("Workers").fill("1")
-    expect(form.locator(".tfc-Line code")).to_have_text("%%tfcluster launch --workers 1")
-    launch(form)
-    expect(form.get_by_text("cell-1 was launched.")).to_be_visible()
-    lab.server.manager.wait("cell", 180)
-    assert [line.text for line in lab.server.manager.logs("cell") if line] == ["from a cell"]
+    flows.launch_the_active_cell(lab)
 
 
 def test_the_line_goes_into_the_notebook(lab: LabPage) -> None:
     """The line that does the same is inserted as a cell that runs, or copied."""
-    lab.notebook("%load_ext tfcluster_magic", name="examples/own.ipynb")
-    lab.run_cell()
-    form = opened(lab)
-    form.get_by_label("Path of the program").fill("hello.py")
-    expect(form.locator(".tfc-Line code")).to_contain_text("hello.py")
-    form.get_by_label("Arguments").fill("'{x}' $HOME")
-    form.get_by_role("button", name="Copy").click()  # before the line below it is that of now
-    expect(lab.page.get_by_text("Copied", exact=True)).to_be_visible()
-    copied = lab.page.evaluate("navigator.clipboard.readText()")
-    assert copied == "%tfcluster launch hello.py -- '{{x}}' '{chr(36)}HOME'"
-    form.get_by_role("button", name="Insert into notebook").click()
-    lab.open("examples/own.ipynb")
-    inserted = lab.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-CodeCell.jp-mod-active")
-    expect(inserted).to_contain_text("%tfcluster launch ../hello.py")
-    inserted.locator(".cm-content").click()
-    lab.page.keyboard.press("Shift+Enter")
-    expect(inserted.or_(lab.page.locator(".jp-OutputArea"))).to_contain_text(["hello-1"])
-    run = lab.server.manager.wait("hello", 180)
-    assert run.spec.program is not None
-    assert run.spec.program.arguments == ("{x}", "$HOME")
+    flows.insert_the_line(lab)
 
 
 def test_the_last_launch_is_remembered(lab: LabPage, form: Locator) -> None:
@@ -170,17 +156,17 @@ def test_the_keyboard_alone_launches(lab: LabPage) -> None:
     expect(form.get_by_text("hello-1 was launched.")).to_be_visible()
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_form_is_accessible(lab: LabPage, form: Locator, theme: str) -> None:
+def test_the_form_is_accessible(lab: LabPage, form: Locator) -> None:
     """Axe finds nothing, with everything open, in either theme, and at the width of a sidebar."""
-    lab.theme(theme)  # type: ignore[arg-type]
     form.get_by_label("Path of the program").fill("nothing.py")
     form.get_by_text("Resources").click()
     form.get_by_text("Limits").click()
     expect(form.locator("[aria-invalid='true']").first).to_be_visible()
-    lab.screenshot("open")
-    found = Axe().run(lab.page, context=".tfc-LaunchForm").response["violations"]
-    assert [(v["id"], v["nodes"][0]["html"]) for v in found] == []
+    for theme in THEMES:
+        lab.theme(theme)
+        lab.screenshot(f"open-{theme}")
+        found = Axe().run(lab.page, context=".tfc-LaunchForm").response["violations"]
+        assert [(v["id"], v["nodes"][0]["html"]) for v in found] == []
     lab.page.set_viewport_size({"width": 800, "height": 1400})
     lab.page.evaluate("document.querySelector('.tfc-Launch').style.width = '320px';")
     wide = form.evaluate("node => node.scrollWidth > node.clientWidth")

@@ -7,25 +7,16 @@ import re
 import urllib.parse
 
 from playwright.sync_api import Error, Locator, Route, expect
+from support.ui import flows
 from support.ui.launch_form import button, form, launch
 from support.ui.page import LabPage
 
 __all__ = ["form"]  # a fixture, as if written here
 
 
-def test_a_run_that_failed_is_not_told_as_one_that_goes_well(lab: LabPage, form: Locator) -> None:
+def test_a_run_that_failed_is_not_told_as_one_that_goes_well(lab: LabPage) -> None:
     """What the form has launched is shown as it is now, and no more once it is deleted."""
-    form.get_by_label("Path of the program").fill("fail.py")
-    launch(form)
-    told = form.locator(".tfc-Launched")
-    expect(told).to_contain_text("fail-1 was launched.")
-    expect(told).to_contain_text("ValueError: the data set is empty")
-    expect(told).to_have_attribute("data-phase", "Failed")
-    expect(told.get_by_role("button", name="Rerun fail-1")).to_be_visible()
-    told.scroll_into_view_if_needed()
-    lab.screenshot("failed")
-    lab.server.delete("fail-1")
-    expect(told).to_have_count(0)
+    flows.launch_what_fails(lab)
 
 
 def test_what_does_not_fit_says_what_would(lab: LabPage, form: Locator) -> None:

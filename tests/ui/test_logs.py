@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import expect
+from support.ui import flows
+from support.ui.flows import copied, open_logs, tab
 from support.ui.lab_server import LabServer
 from support.ui.page import LabPage
 from support.ui.page_console import AWAY
@@ -41,43 +43,9 @@ SEEN_AFTER = """least => {
 """Whether a line with this number, or one that came later, is in view."""
 
 
-def open_logs(lab: LabPage, name: str, **more: str) -> Locator:
-    """Open the tab; gives its lines."""
-    lab.execute("tfcluster:logs", name=name, **more)
-    return lab.page.get_by_role("log", name=f"Output of {name}")
-
-
-def tab(lab: LabPage) -> Locator:
-    """The whole tab in front."""
-    return lab.page.locator(".tfc-LogsWidget:visible")
-
-
-def copied(lab: LabPage, log: Locator) -> list[str]:
-    """All lines that are shown, by the keyboard."""
-    log.focus()
-    lab.page.keyboard.press("Control+a")
-    lab.page.keyboard.press("Control+c")
-    text: str = lab.page.evaluate("() => navigator.clipboard.readText()")
-    return text.split("\n")
-
-
 def test_all_tasks_are_one_stream_with_a_filter_and_a_last_sentence(lab: LabPage) -> None:
     """Each line has its task, one task can be chosen, and the end of the run is said."""
-    lab.server.launch("hello.py", workers=3, name="hi")
-    log = open_logs(lab, "hi-1")
-
-    for task in ("worker-0", "worker-1", "worker-2"):
-        expect(log).to_contain_text(f"{task} | hello from {task}")
-    expect(tab(lab).locator("footer")).to_contain_text("Succeeded")
-    lab.screenshot("light")
-    tab(lab).get_by_role("button", name="All tasks").click()
-    tab(lab).get_by_role("button", name="Only worker-1").click()
-    lab.theme("dark")
-    lab.screenshot("tasks-dark")
-    expect(log).not_to_contain_text("worker-0 |")
-    lines = copied(lab, log)  # where a name server is slow, the task says that before
-    assert lines[-1] == "worker-1 | hello from worker-1"
-    assert all(line.startswith("worker-1 | ") for line in lines)
+    flows.read_all_tasks(lab)
 
 
 def test_a_hundred_thousand_lines_are_scrolled_and_searched(lab: LabPage) -> None:
@@ -115,16 +83,7 @@ def test_a_hundred_thousand_lines_are_scrolled_and_searched(lab: LabPage) -> Non
 
 def test_what_a_program_prints_is_text_and_colours(lab: LabPage) -> None:
     """HTML is shown as it was printed, escape sequences do nothing but colour."""
-    lab.server.launch("odd.py", workers=1, name="odd")
-    log = open_logs(lab, "odd-1")
-
-    expect(log).to_contain_text("<script>window.__pwned = 1</script><img src=x onerror=")
-    expect(log.locator(".tfc-Ansi-fg1")).to_have_text("red")
-    expect(log).to_contain_text("null ␀ back end")
-    expect(log).to_contain_text("<U+202E>gnp.exe")
-    expect(log).not_to_contain_text("title")
-    assert log.locator("img, script, b").count() == 0
-    assert lab.pwned() is None
+    flows.read_odd_output(lab)
 
 
 def test_following_stops_when_one_scrolls_up(lab: LabPage) -> None:

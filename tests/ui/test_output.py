@@ -6,26 +6,12 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import expect
+from support.ui import flows
+from support.ui.flows import LOAD, card, output_of
 from support.ui.lab_server import LabServer
 from support.ui.page import LabPage
 from support.ui.page_console import AWAY
-
-from tfcluster_magic.output.report import run_bundle
-from tfcluster_magic.spec import TFCluster
-
-LOAD = "%load_ext tfcluster_magic\n"
-
-
-def output_of(run: TFCluster) -> list[dict[str, Any]]:
-    """The output of a cell that launched this run, as a notebook keeps it."""
-    data = run_bundle(run)
-    return [{"output_type": "display_data", "data": data, "metadata": {}}]
-
-
-def card(lab: LabPage) -> Locator:
-    """The cards of the notebook in front."""
-    return lab.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .tfc-RunCard")
 
 
 def kept(lab: LabPage) -> Any:
@@ -81,14 +67,7 @@ def test_an_old_notebook_shows_how_its_runs_are_now(lab: LabPage) -> None:
 
 def test_a_deleted_run_stays_as_it_was_stored(lab: LabPage) -> None:
     """The stored state has its time and the reason why it is no more than that."""
-    run = lab.server.launch("hello.py", workers=1, name="gone")
-    lab.server.manager.wait("gone-1", 180)
-    lab.server.delete("gone-1")
-    found = lab.notebook("", outputs=[output_of(run)], kernel=False)
-
-    expect(card(lab)).to_contain_text("as of")
-    expect(found).to_contain_text("does not know the run")
-    expect(card(lab).get_by_role("button")).to_have_count(0)
+    flows.show_a_deleted_run(lab)
 
 
 def test_another_run_of_the_same_name_is_not_shown(lab: LabPage) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from typing import Literal
 
-import pytest
 from playwright.sync_api import Locator, expect
 from support.slow_program import SlowProgram
 from support.ui.accessibility import Findings
@@ -82,11 +80,9 @@ def test_two_panels_and_the_sidebars_server_agree(lab: LabPage) -> None:
     expect(lab.run_cell(0).get_by_text("digits-1")).to_be_visible()
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing_serious(lab: LabPage, theme: Literal["light", "dark"]) -> None:
+def test_axe_finds_nothing_serious(lab: LabPage) -> None:
     """Form, list, logs and a question pass axe."""
     found = Findings(lab)
-    lab.theme(theme)
     lab.server.launch("fail.py", name="broken", workers=1)
     lab.server.manager.wait("broken", 180, until=Until.RELEASED)
     lab.server.launch("sleep.py", name="digits", workers=1)
@@ -107,15 +103,15 @@ def test_axe_finds_nothing_serious(lab: LabPage, theme: Literal["light", "dark"]
 
 
 def test_a_lab_whose_extension_is_disabled(
-    own_server: LabServer, open_page: Callable[..., LabPage]
+    fresh_server: LabServer, open_page: Callable[..., LabPage]
 ) -> None:
     """A launch shows the card of its moment, with the time, and bare %tfcluster the panel."""
-    own_server.stop()
-    config = own_server.folder / "config" / "labconfig" / "page_config.json"
+    fresh_server.stop()
+    config = fresh_server.folder / "config" / "labconfig" / "page_config.json"
     config.parent.mkdir(parents=True)
     config.write_text(json.dumps({"disabledExtensions": {"tfcluster-labextension": True}}))
-    own_server.start()
-    lab = open_page(own_server)
+    fresh_server.start()
+    lab = open_page(fresh_server)
     launch = "%load_ext tfcluster_magic\n%tfcluster launch sleep.py --workers 1 --name digits"
     lab.notebook(launch, "%tfcluster")
     output = lab.run_cell(0)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import expect
+from support.ui import flows
+from support.ui.flows import launch_sleeping, row
 from support.ui.page import LabPage
 
 from tfcluster_magic.runs.manager import Until
-from tfcluster_magic.spec import Phase
 
 BEYOND = """sidebar => {
     const { left, right } = sidebar.getBoundingClientRect();
@@ -20,18 +21,6 @@ BEYOND = """sidebar => {
     return beyond.map(e => `${e.tagName} ${e.getAttribute('class')} ${e.textContent.slice(0, 40)}`);
 }"""
 """What of a part of the page lies outside of it, at its sides."""
-
-
-def row(lab: LabPage, name: str) -> Locator:
-    """The row of a run."""
-    return lab.sidebar.locator(f".tfc-RunRow[data-run='{name}']")
-
-
-def launch_sleeping(lab: LabPage, name: str) -> None:
-    """A run that goes on until it is stopped, known to the page."""
-    lab.server.launch("sleep.py", workers=2, ps=0, name=name)
-    lab.server.manager.wait(name, 180, until=Until.READY)
-    expect(row(lab, f"{name}-1")).to_have_attribute("data-phase", "Running")
 
 
 def test_an_empty_sidebar_teaches(lab: LabPage) -> None:
@@ -62,29 +51,12 @@ def test_what_code_launches_appears_by_itself(lab: LabPage) -> None:
 
 def test_a_cell_and_a_shell_see_what_the_sidebar_reruns(lab: LabPage) -> None:
     """A run that the sidebar reruns is known to a shell within a second."""
-    lab.server.launch("hello.py", workers=1, ps=0, name="hi")
-    lab.server.manager.wait("hi", 180)
-    expect(row(lab, "hi-1")).to_have_attribute("data-phase", "Succeeded")
-    row(lab, "hi-1").focus()
-    lab.page.keyboard.press("r")
-    row(lab, "hi-2").wait_for()
-    assert "hi-2" in lab.server.shell("list")
+    flows.rerun(lab)
 
 
 def test_a_stop_asks_first(lab: LabPage) -> None:
     """Stop says what will be lost; Cancel changes nothing, Stop ends the run."""
-    launch_sleeping(lab, "digits")
-    row(lab, "digits-1").hover()
-    row(lab, "digits-1").get_by_role("button", name="Stop digits-1").click()
-    expect(lab.dialog).to_contain_text("Stop digits-1?")
-    expect(lab.dialog).to_contain_text("checkpoints and the record stay")
-    lab.screenshot("question")
-    lab.dialog.get_by_role("button", name="Cancel").click()
-    assert lab.server.manager.status("digits").status.phase is Phase.RUNNING
-    lab.execute("tfcluster:open-sidebar", name="digits-1")
-    lab.page.keyboard.press("s")
-    lab.dialog.get_by_role("button", name="Stop").click()
-    expect(row(lab, "digits-1")).to_have_attribute("data-phase", "Stopped")
+    flows.stop(lab)
 
 
 def test_a_question_goes_with_its_run(lab: LabPage) -> None:
@@ -213,19 +185,7 @@ def test_the_menu_asks_which_logs(lab: LabPage) -> None:
 
 def test_the_copied_command_launches_the_same(lab: LabPage) -> None:
     """What "Copy as Line for a Cell" copies is a line that launches the same again."""
-    lab.server.launch("talk.py", "3", workers=1, ps=0, name="talk")
-    lab.server.manager.wait("talk", 180)
-    row(lab, "talk-1").click(button="right")
-    lab.page.get_by_role("menuitem", name="Copy as Line for a Cell").click()
-    expect(lab.page.get_by_text(re.compile("Copied: ")).first).to_be_visible()
-    line = lab.page.evaluate("() => navigator.clipboard.readText()")
-    lab.run(f"%load_ext tfcluster_magic\n{line}")
-    row(lab, "talk-2").wait_for()
-    again = lab.server.manager.wait("talk", 180)
-    first = lab.server.manager.status("talk-1")
-    assert again.spec.program is not None and first.spec.program is not None
-    assert again.spec.program.arguments == first.spec.program.arguments
-    assert again.spec.replicas == first.spec.replicas
+    flows.launch_the_copied_line(lab)
 
 
 def test_connect_inserts_a_cell_that_connects(lab: LabPage) -> None:
@@ -245,26 +205,12 @@ def test_connect_inserts_a_cell_that_connects(lab: LabPage) -> None:
 
 def test_the_status_bar_counts_what_is_active(lab: LabPage) -> None:
     """`1 cluster · 2 tasks` while it runs, a click opens the sidebar, nothing at zero."""
-    item = lab.page.locator("#jp-main-statusbar").get_by_role("button", name="1 cluster")
-    lab.server.launch("sleep.py", workers=2, ps=0, name="digits")
-    expect(item).to_have_text("1 cluster · 2 tasks")
-    item.click()
-    expect(lab.page.locator("#tfcluster-sidebar")).to_be_visible()
-    lab.server.manager.stop("digits")
-    expect(item).to_have_count(0)
+    flows.count_in_the_status_bar(lab)
 
 
 def test_a_failure_is_told_once_with_its_reason(lab: LabPage) -> None:
     """A failure is told with its reason and what to do next, and not again after a reload."""
-    lab.server.launch("fail.py", workers=1, ps=0, name="broken")
-    toast = lab.page.locator(".Toastify__toast").filter(has_text="broken-1 failed")
-    expect(toast).to_contain_text("the data set is empty")
-    lab.screenshot("failed")
-    toast.get_by_role("button", name="Show").click()
-    expect(row(lab, "broken-1")).to_have_attribute("aria-expanded", "true")
-    lab.reload()
-    expect(row(lab, "broken-1")).to_be_visible()
-    expect(toast).to_have_count(0)
+    flows.tell_a_failure_once(lab)
 
 
 def test_the_sidebar_is_on_the_side_that_the_person_wants(lab: LabPage) -> None:

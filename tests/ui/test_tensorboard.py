@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from playwright.sync_api import FrameLocator, Locator, expect
@@ -140,16 +140,21 @@ def test_restored_with_the_layout(lab: LabPage) -> None:
 
 
 def test_stop_and_start_again(lab: LabPage) -> None:
-    """The toolbar ends the board; the tab says so, and starts it again."""
+    """The toolbar ends the board; the tab says so, and starts it again; so does the keyboard, and
+    axe finds nothing serious.
+    """
+    found = Findings(lab)
     write_events(lab.server.root / "log" / "x" / "1")
     lab.execute("tfcluster:tensorboard")
     charts_are_drawn(lab)
-    lab.page.get_by_role("button", name="Stop this TensorBoard").click()
+    stop = lab.page.get_by_role("button", name="Stop this TensorBoard")
+    stop.click()
     notice = lab.page.locator(".tfc-Board-notice")
     expect(notice).to_contain_text("was stopped")
     assert boards(lab.server) == []
     lab.screenshot("stopped")
-    notice.get_by_role("button", name="Start Again").click()
+    again = notice.get_by_role("button", name="Start Again")
+    again.click()
     charts_are_drawn(lab)
 
     lab.page.get_by_role("button", name="Load this TensorBoard again").click()
@@ -159,20 +164,8 @@ def test_stop_and_start_again(lab: LabPage) -> None:
     expect(opened.value.locator("scalar-card").first).to_contain_text("loss", timeout=60_000)
     opened.value.close()
 
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_stopped_and_started_by_keyboard(lab: LabPage, theme: Literal["light", "dark"]) -> None:
-    """The keyboard stops a board and, from there, starts it again; axe finds nothing serious."""
-    found = Findings(lab)
-    lab.theme(theme)
-    write_events(lab.server.root / "log" / "x" / "1")
-    lab.execute("tfcluster:tensorboard")
-    charts_are_drawn(lab)
-    stop = lab.page.get_by_role("button", name="Stop this TensorBoard")
     stop.focus()
     lab.page.keyboard.press("Enter")
-    notice = lab.page.locator(".tfc-Board-notice")
-    again = notice.get_by_role("button", name="Start Again")
     expect(notice).to_be_focused()
     found.look(".tfc-Board-notice", "stopped")
     assert not found.all, "\n".join(found.all)

@@ -16,6 +16,8 @@ from pathlib import Path
 from .errors import NodeError
 
 LAST_LINES = 15
+REST = 0.5
+"""Seconds at most between two questions that take long: the machine is for what is waited for."""
 SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -104,11 +106,13 @@ def wait_until(
     deadline = time.monotonic() + seconds
     last = ""
     while True:
+        began = time.monotonic()
         try:
             if condition():
                 return
         except NodeError as error:
             last = f"\n{error}"
-        if time.monotonic() > deadline:
+        now = time.monotonic()
+        if now > deadline:
             raise NodeError(f"{what}: not so after {seconds:g} s.{last}")
-        time.sleep(every)
+        time.sleep(max(every, min(now - began, REST)))

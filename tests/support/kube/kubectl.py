@@ -24,14 +24,25 @@ Object = dict[str, Any]
 EVENTS = 15
 READ = {
     "configmap": "configmaps",
+    "deployment": "deployments",
+    "endpointslice": "endpointslices",
     "job": "jobs",
+    "namespace": "namespaces",
+    "networkpolicy": "networkpolicies",
     "node": "nodes",
     "pod": "pods",
+    "pv": "persistentvolumes",
     "pvc": "persistentvolumeclaims",
     "resourcequota": "resourcequotas",
+    "secret": "secrets",
+    "service": "services",
     "tfcluster": "tfclusters",
 }
-"""What is read without kubectl."""
+"""What is read without kubectl, by either word."""
+READ |= {plural: plural for plural in READ.values()}
+CLUSTER_WIDE = {"namespaces", "nodes", "persistentvolumes"}
+SILENT = 60.0
+"""Seconds after which a log that sends nothing is given up."""
 
 
 @cache
@@ -113,9 +124,12 @@ class Kubectl:
         every: Sequence[Object] = found["items"]
         return every
 
-    def _path(self, kind: str, name: str = "") -> str:
-        namespace = "" if kind == "node" else self.namespace or "default"
-        return path(READ[kind], namespace, name)
+    def _path(self, kind: str, name: str = "", part: str = "") -> str:
+        resource = READ[kind]
+        namespace = "" if resource in CLUSTER_WIDE else self.namespace or "default"
+        where = path(resource, namespace, name, part)
+        # The product knows no Deployments.
+        return where.replace("/api/v1", "/apis/apps/v1", 1) if resource == "deployments" else where
 
     def wait_until_furnished(self) -> None:
         """Wait until the namespace has its service account: pods are refused before.
@@ -131,7 +145,13 @@ class Kubectl:
 
     def logs(self, pod: str, *options: str) -> str:
         """What a pod has printed."""
-        return self("logs", pod, *options)
+        if options or "/" in pod:
+            return self("logs", pod, *options)
+        try:
+            lines = _api(self.kubeconfig).lines(self._path("pod", pod, "log"), silence=SILENT)
+            return "".join(line.decode(errors="replace") + "\n" for line in lines)
+        except ApiError as error:
+            raise NodeError(f"log of {pod}: {error}") from error
 
     def exec(self, pod: str, *command: str, seconds: float = 120) -> str:
         """Run a command in a pod and return what it prints."""

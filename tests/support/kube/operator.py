@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 VARIABLE = "TFCLUSTER_KUBE_OPERATOR"
 SYSTEM = "tfcluster-system"
 CLAIMS = ("data", "log", "workspace")
+OF_RUNS = ("pod", "job", "service", "configmap", "networkpolicy", "pvc", "endpointslice")
+"""The kinds of what a run owns."""
 SMALL = Resources(memory="1Gi")  # a limit of cores would make each start of Python take seconds
 
 
@@ -100,10 +102,11 @@ class Tenant:
 
     def left_of(self, name: str) -> list[str]:
         """Everything in the namespace that belongs to a run, as kind/name."""
-        kinds = "tfclusters,pods,jobs,services,configmaps,networkpolicies,pvc,endpointslices"
-        said = self.kubectl("get", kinds, "-l", f"tfcluster.dev/name={name}", "-o", "name")
-        runs = self.kubectl("get", "tfclusters", "-o", "name").split()
-        return said.split() + [run for run in runs if run.endswith(f"/{name}")]
+        chosen = f"tfcluster.dev/name={name}"
+        owned = ((kind, each) for kind in OF_RUNS for each in self.kubectl.every(kind, chosen))
+        found = [f"{kind}/{each['metadata']['name']}" for kind, each in owned]
+        runs = [run["metadata"]["name"] for run in self.kubectl.every("tfcluster")]
+        return found + [f"tfcluster/{run}" for run in runs if run == name]
 
 
 def spec_of(

@@ -7,13 +7,13 @@ from typing import Any
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from .page import LabPage
+from .page import THEMES, LabPage
 
 SERIOUS = {"serious", "critical"}
 
 
 class Findings:
-    """What axe says about one screen after the other, each with a picture."""
+    """What axe says about one screen after the other, each in both themes and with a picture."""
 
     def __init__(self, lab: LabPage) -> None:
         self._lab = lab
@@ -21,6 +21,11 @@ class Findings:
 
     def look(self, selector: str, name: str) -> None:
         """Check the parts of the page that the selector finds."""
+        for theme in THEMES:
+            self._lab.theme(theme)
+            self._look(selector, f"{name}-{theme}")
+
+    def _look(self, selector: str, name: str) -> None:
         self._lab.screenshot(name)
         shown = self._lab.page.locator(selector)
         expect(shown.first).to_be_visible()

@@ -154,6 +154,11 @@ class LabServer:
             *(["--allow-root"] if os.getuid() == 0 else []),
         ]
 
+    def revive(self) -> None:
+        """Start it if it has been stopped."""
+        if self._process is None:
+            self.start()
+
     def stop(self) -> None:
         """End it; kernels end with it, runs go on."""
         if self._process is None:

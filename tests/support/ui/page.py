@@ -19,7 +19,8 @@ from . import workspace
 from .lab_server import LabServer
 from .page_console import Console
 
-THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
+Theme = Literal["light", "dark"]
+THEMES: dict[Theme, str] = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 SHOTS = Path(__file__).parents[3] / "build" / "screenshots"
 
 
@@ -104,7 +105,7 @@ class LabPage:
         expect(active).to_contain_text(label)
         self.page.keyboard.press("Enter")
 
-    def theme(self, name: Literal["light", "dark"]) -> None:
+    def theme(self, name: Theme) -> None:
         """Switch to JupyterLab's light or dark theme."""
         self.execute("apputils:change-theme", theme=THEMES[name])
         light = str(name == "light").lower()
