@@ -68,7 +68,7 @@ def table() -> str:
         "/** The text of each message by its code; both forms where a count chooses one. */\n"
         "export const TEXTS: Readonly<\n  Record<string, string | readonly [string, string]>\n"
         f"> = {{\n{entries}\n}};\n\n"
-        "/** What stands between the parts of a list. */\n"
+        "/** The separators of the parts of a list. */\n"
         f"export const SEPARATORS: Readonly<Record<string, string>> = {json.dumps(SEPARATORS)};\n\n"
         f"export const FULL_STOP = {json.dumps(FULL_STOP)};\n"
     )
