@@ -36,7 +36,8 @@ a text may change, a code keeps its meaning.
 
 `{name}` is a value; `{name:format}` says how it is written: `commas`, `and`, `clauses` and
 `sentences` join a list, `duration` is a number of seconds, `clock` a time in seconds since 1970. A
-value may be a message in turn.
+value may be a message in turn. What a value quotes stays as it was said: a refusal of the operator
+or of the API server in English, the words of a program, a volume or a scheduler in their own.
 """
 _BANNER = """\
 /* Made by `python tools/message_docs.py`: change the texts in Python, not this file. */
@@ -68,7 +69,7 @@ def table() -> str:
         "/** The text of each message by its code; both forms where a count chooses one. */\n"
         "export const TEXTS: Readonly<\n  Record<string, string | readonly [string, string]>\n"
         f"> = {{\n{entries}\n}};\n\n"
-        "/** What stands between the parts of a list. */\n"
+        "/** The separators of the parts of a list. */\n"
         f"export const SEPARATORS: Readonly<Record<string, string>> = {json.dumps(SEPARATORS)};\n\n"
         f"export const FULL_STOP = {json.dumps(FULL_STOP)};\n"
     )

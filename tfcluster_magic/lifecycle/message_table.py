@@ -402,5 +402,5 @@ SEPARATORS: Mapping[str, str] = {
     "commas": mark(", "),
     "sentences": mark(". "),
 }
-"""What stands between the parts of a list, by the format that a text asks for."""
+"""The separator of the parts of a list, by the format that a text asks for."""
 FULL_STOP = mark(".")

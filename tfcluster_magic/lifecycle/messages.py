@@ -50,7 +50,7 @@ FORMATS: Mapping[str, Callable[[Any], str]] = {
     "duration": format_duration,
     "quoted": lambda words: f"'{words}'",
 }
-"""What a text may want of a value: `{time:duration}`; lists by what stands between their parts."""
+"""How a text has a value written: `{time:duration}`; lists by the separator of their parts."""
 
 
 class _Renderer(string.Formatter):
@@ -111,7 +111,7 @@ def english_clause(what: Clause) -> str:
 
 
 class Told(Protocol):
-    """What has a sentence in English, and its messages by their codes."""
+    """A status, an event or a task: a sentence in English, and its messages by their codes."""
 
     @property
     def message(self) -> str:
@@ -123,8 +123,8 @@ class Told(Protocol):
 
 
 def shown(told: Told) -> str:
-    """What a status, event or task says, in the language of the moment; the stored words where
-    there are no codes, or such as only a newer version or nobody knows.
+    """Return the sentences of a status, event or task in the language of the moment; as stored,
+    where it has no codes or a code that this version does not know.
     """
     try:
         return sentences(told.messages) if told.messages else told.message
@@ -237,7 +237,7 @@ def last_error_line(task_exit: TaskExit) -> str:
 
 
 def error_hint(task_exit: TaskExit) -> Message | None:
-    """What to do about a known error."""
+    """Return the advice about a known error, None for any other."""
     printed = "\n".join(task_exit.last_lines)
     for pattern, code, names in _ERROR_HINTS:
         if match := re.search(pattern, printed):
@@ -315,7 +315,7 @@ def memory_limit(failure: TaskFailure, spec: Spec) -> str | None:
 
 
 def _memory_used(task_exit: TaskExit) -> Clause:
-    """What a detail says beside the limit."""
+    """Return the part of a detail beside the limit."""
     given = _LIMIT.match(task_exit.detail)
     rest = task_exit.detail[given.end() :] if given else task_exit.detail
     used = re.fullmatch(r"used (\S+)", rest)
@@ -346,7 +346,7 @@ Sentences = tuple[Message, ...]
 def failed(
     reason: Reason, culprit: TaskFailure, others: Sequence[TaskFailure], spec: Spec, name: str
 ) -> Sentences:
-    """Why the run failed, and what to do."""
+    """Say why the run failed, and what to do."""
     parts = [task_ended(culprit, spec)]
     if reason is Reason.PS_EXITED:
         parts.append(Message("ServerLeftWorkers"))
@@ -377,7 +377,7 @@ def _raise_memory(culprit: TaskFailure, spec: Spec, name: str) -> Message:
 def healing(
     failure: TaskFailure, together: bool, heals: int, checkpoint: str | None, spec: Spec
 ) -> Sentences:
-    """What was disrupted and what is done about it."""
+    """Say what was disrupted and what is done about it."""
     if spec.mode.value == "in-graph":
         lost_variables = failure.task.startswith("ps-")
         after = Message("RestoreVariables" if lost_variables else "ClientGoesOn")
@@ -415,35 +415,35 @@ def _place_of(checkpoint: str) -> Message:
 
 
 def collateral(task: str, checkpoint: str | None) -> Message:
-    """Why the workers restart together after a disruption elsewhere."""
+    """Say why the workers restart together after a disruption elsewhere."""
     where = Message("TheBeginning") if checkpoint is None else _place_of(checkpoint)
     return Message("RestartAfterDisruption", {"task": task, "where": where})
 
 
 def investigating(failure: TaskFailure, seconds: float, spec: Spec) -> Message:
-    """A failure whose cause is not settled yet."""
+    """Describe a failure whose cause is not settled yet."""
     return Message("Investigating", {"ended": task_ended(failure, spec), "time": seconds})
 
 
 def backing_off(failure: TaskFailure, seconds: float, number: int, spec: Spec) -> Sentences:
-    """A failure that will be retried."""
+    """Describe a failure that will be retried."""
     most = spec.lifecycle.restarts
     retry = Message("BackingOff", {"number": number, "most": most, "time": seconds})
     return task_ended(failure, spec), retry
 
 
 def queued(waiting_for: Message | None) -> Message:
-    """Why it is not started yet."""
+    """Say why it is not started yet."""
     return Message("Queued", {"what": waiting_for or Message("Room")})
 
 
 def admitted(total: int) -> Message:
-    """It has room, and its tasks are made."""
+    """Say that it has room and its tasks are made."""
     return Message("Starting", {"count": total})
 
 
 def starting(missing: Sequence[str], total: int) -> Message:
-    """Who is still missing."""
+    """Say which tasks are still missing."""
     if not missing:
         return Message("AllTasksUp", {"count": total})
     ready = total - len(missing)
@@ -451,7 +451,7 @@ def starting(missing: Sequence[str], total: int) -> Message:
 
 
 def running(spec: Spec, unfinished: Sequence[str], finished: Sequence[str], name: str) -> Message:
-    """What is going on."""
+    """Say which tasks run and which have finished."""
     count = len(unfinished)
     if spec.mode.value == "in-graph":
         return Message("ServersRunning", {"count": count, "name": name})
@@ -480,22 +480,22 @@ def start_timeout(
 
 
 def queue_timeout(waiting_for: Message | None, limit: float) -> Message:
-    """It never got room."""
+    """Say that it never got room."""
     return Message("QueueTimeout", {"time": limit, "what": waiting_for or Message("Room")})
 
 
 def max_duration(limit: float, unfinished: Sequence[str]) -> Message:
-    """It ran out of its time."""
+    """Say that it ran out of time."""
     return Message("MaxDuration", {"time": limit, "tasks": some(unfinished)})
 
 
 def idle_timeout(limit: float, since: float) -> Message:
-    """Nobody used the servers."""
+    """Say that nobody used the servers."""
     return Message("IdleTimeout", {"time": limit, "since": since})
 
 
 def stopping(reason: str, by: str, left: Sequence[str], may_come: bool) -> Message:
-    """A stop under way."""
+    """Describe a stop under way."""
     parts = [Message("StopRequested", _requester(reason, by))]
     if left:
         parts.append(Message("TasksToEnd", {"tasks": some(left)}))
@@ -505,7 +505,7 @@ def stopping(reason: str, by: str, left: Sequence[str], may_come: bool) -> Messa
 
 
 def stopped(reason: str, by: str) -> Message:
-    """A stop that was carried out."""
+    """Describe a stop that was carried out."""
     return Message("StoppedBy", _requester(reason, by))
 
 
@@ -514,7 +514,7 @@ def _requester(reason: str, by: str) -> dict[str, Any]:
 
 
 def succeeded(finished: Sequence[str], reclaim_after: float, holding: Sequence[str]) -> Message:
-    """It worked."""
+    """Say that the required tasks have succeeded, and what is reclaimed later."""
     parts = [Message("Succeeded", {"tasks": some(finished)})]
     if holding:
         parts.append(Message("ReclaimLater", {"tasks": some(holding), "time": reclaim_after}))
@@ -522,12 +522,12 @@ def succeeded(finished: Sequence[str], reclaim_after: float, holding: Sequence[s
 
 
 def reclaimed(tasks: Sequence[str]) -> Message:
-    """Parameter servers whose work is done."""
+    """Name the parameter servers that were reclaimed."""
     return Message("Reclaimed", {"tasks": some(tasks)})
 
 
 def log_copy_failed(why: str) -> Message:
-    """A log volume that is full or gone while tasks run."""
+    """Describe a log volume that is full or gone while tasks run."""
     return Message("LogCopyFailed", {"why": why})
 
 

@@ -86,7 +86,7 @@ def _say_current(turn: Turn) -> None:
 
 
 def _waiting_reasons(turn: Turn) -> list[Message]:
-    """What the world says of tasks that are not up."""
+    """Return why tasks are not up, the most telling reasons first."""
     return [why.sentence for why in turn.seen.why[:MOST_REASONS]]
 
 

@@ -35,7 +35,7 @@ from .observation import Decision, Observation, ObservedTask, StartTask
 
 MOST_ATTENTION = 20
 NEVER_STARTED = Message("NeverStarted")
-"""What is said of a task of a run that is over, which nobody ever started."""
+"""The message of a task that nobody had started when its run ended."""
 _COUNT_FIELDS = {
     TaskState.PENDING: "",
     TaskState.STARTING: "starting",

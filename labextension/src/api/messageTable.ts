@@ -207,7 +207,7 @@ export const TEXTS: Readonly<
   ClusterRulesRefused: "the cluster's rules refuse its pod: {why}",
 };
 
-/** What stands between the parts of a list. */
+/** The separators of the parts of a list. */
 export const SEPARATORS: Readonly<Record<string, string>> = {"and": " and ", "clauses": "; ", "commas": ", ", "sentences": ". "};
 
 export const FULL_STOP = ".";

@@ -140,7 +140,7 @@ def test_render_shows_what_the_runtime_really_starts(run: Run, here: Path) -> No
 
 
 def test_a_program_gets_the_flags_that_it_shall(run: Run, here: Path) -> None:
-    """Of the flags that a program takes it gets all, those of addresses, or none."""
+    """A program gets all flags that it takes, those of addresses, or none."""
     (here / "tell.py").write_text(
         "import sys\nprint([f.split('=')[0] for f in sys.argv[1:]])\n'--job_name --log_path'\n"
     )

@@ -128,7 +128,7 @@ def format_amounts(each: Mapping[str, float]) -> str:
 
 
 def holders(held: Mapping[str, Amounts]) -> list[str]:
-    """Who holds the rest, the largest first: each run with what it holds."""
+    """Name each run that holds something, the largest first, with what it holds."""
     order = sorted(held, key=lambda run: -held[run].get("memory", 0.0))
     names = [f"{run} ({format_amounts(held[run])})" for run in order if format_amounts(held[run])]
     if len(names) > MOST_HOLDERS:

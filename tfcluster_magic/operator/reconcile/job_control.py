@@ -68,7 +68,7 @@ def lost_job_message(
 
 
 SUCCESS_UNSEEN = Message("SuccessUnseen")
-"""What is said of a success that follows from the Jobs' absence alone."""
+"""The message of a success that follows from the absence of the Jobs alone."""
 
 
 def _completed_job(count: int, at: float) -> Object:

@@ -168,7 +168,7 @@ def _event_message(event: Object) -> str:
 
 
 def queue_refusal(words: str) -> Message | None:
-    """What it means that a PodGroup is not taken; None when that is not Volcano's own word."""
+    """Explain why a PodGroup is not taken; None when the words are not Volcano's own."""
     found = _QUEUE.search(words)
     if found is None:
         return None

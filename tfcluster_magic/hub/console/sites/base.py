@@ -43,7 +43,7 @@ class SiteRun(Model, frozen=True, omit_defaults=False):
     failed: tuple[str, ...] = ()
     """Tasks that failed, for a look at their last lines."""
     messages: tuple[Message, ...] = ()
-    """`message` by its codes, for the language of who looks."""
+    """The sentences of `message` by their codes, to be shown in any language."""
 
 
 class Missed(Model, frozen=True):
