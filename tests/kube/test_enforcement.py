@@ -21,9 +21,8 @@ pytestmark = pytest.mark.alone
 def test_it_sees_whether_policies_are_enforced(
     cluster: UnderTest, kube: Kubectl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a namespace that denies everything, the check says that policies are not enforced when
-    the network lets everything pass, says that they are when it does not, keeps its answer and
-    leaves no pod.
+    """In a namespace that denies everything, the check says that policies are enforced, says that
+    they are not when the network lets everything pass, keeps its answer and leaves no pod.
     """
     assert cluster.own
     (denies,) = (each for each in tenancy(kube.namespace, "") if each["kind"] == "NetworkPolicy")
@@ -39,6 +38,7 @@ def test_it_sees_whether_policies_are_enforced(
         assert kube.get("configmap", RECORD)["data"]["enforced"] == str(check.enforced).lower()
         return check.enforced
 
+    assert answer() is True
     with ExitStack() as everywhere:
         for node in cluster.own.nodes():  # the scheduler chooses where its pods run
             everywhere.enter_context(policy.unenforced(node, cluster.own.first))
