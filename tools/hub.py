@@ -3,7 +3,7 @@
 It promises one address to open, on the first start with a link that sets a password; that Ctrl-C
 ends hub, proxy and notebooks within seconds while running clusters go on; and that nothing which a
 killed hub left behind is in the way. It owns the hub's state folder and the hub that it starts;
-what the hub is told stands in tfcluster_magic/hub/on_this_machine.py. It runs in .venv.
+what the hub is told stands in tfcluster_magic/hub/embedded.py. It runs in .venv.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from tfcluster_magic.errors import TFClusterError
 from tfcluster_magic.hub.auth import FILE
 from tfcluster_magic.hub.auth.accounts import AccountStore
 from tfcluster_magic.hub.auth.commands import URL, link
+from tfcluster_magic.hub.embedded import owner
 from tfcluster_magic.hub.notebook import FIRST_EXAMPLE
-from tfcluster_magic.hub.on_this_machine import owner
 from tfcluster_magic.hub.shared_settings import SUBDOMAIN_HOST, base_url, subdomain_host
 from tfcluster_magic.paths import home_dir, private, state_dir
 

@@ -21,7 +21,7 @@ import psutil
 import pytest
 import requests
 
-from tfcluster_magic.hub.on_this_machine import owner
+from tfcluster_magic.hub.embedded import owner
 from tfcluster_magic.runs.manager import ClusterManager
 from tfcluster_magic.spec import TFCluster
 

@@ -20,7 +20,7 @@ import requests
 
 from tfcluster_magic.hub.auth import FILE, accounts
 from tfcluster_magic.hub.auth.accounts import AccountStore
-from tfcluster_magic.hub.on_this_machine import proxy_command
+from tfcluster_magic.hub.embedded import proxy_command
 
 from ..polling import wait_until
 from . import ports

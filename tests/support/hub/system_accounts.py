@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from tfcluster_magic.hub.on_this_machine import node
+from tfcluster_magic.hub.embedded import node
 
 ROOT = Path(__file__).parents[3]
 UIDS = {"ada": 60_101, "bob": 60_102}

