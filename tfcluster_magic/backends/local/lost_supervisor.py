@@ -108,12 +108,10 @@ def _final_status(folder: RunFolder, cluster: TFCluster, boot: bytes, now: float
         # The log is the first thing that a start leaves.
         if before.phase is Phase.QUEUED and not folder.supervisor_log.exists():
             message = Message("LaunchInterrupted", {"name": name})
-    return replace(
+    final = replace(
         _without_tasks(before, ended),
         phase=phase,
         reason=reason,
-        messages=(message,),
-        message=messages.english([message]),
         finished_at=now,
         released_at=now,
         retry_at=None,
@@ -123,6 +121,7 @@ def _final_status(folder: RunFolder, cluster: TFCluster, boot: bytes, now: float
             messages.event(now, Reason.SUPERVISOR_LOST, message),
         )[-50:],
     )
+    return messages.with_messages(final, message)
 
 
 def _cause_of_loss(folder: RunFolder, boot: bytes) -> Message:

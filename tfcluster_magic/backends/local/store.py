@@ -206,13 +206,12 @@ class RunFolder:
         output = told if isinstance(told, str) and self._is_own_output(told) else ""
         paths = {"output": output, "logs": str(self.tasks)}
         damaged = Message("StatusDamaged", {"path": str(self.status_file)})
-        return Status(
+        status = Status(
             phase=Phase.STARTING,
             reason=Reason.RECORD_DAMAGED,
-            messages=(damaged,),
-            message=messages.english([damaged]),
             paths={what: where for what, where in paths.items() if where},
         )
+        return messages.with_messages(status, damaged)
 
     def _damaged(self, why: state_files.Unreadable) -> TFCluster:
         """Return a run whose record cannot be read, put together from its other files."""

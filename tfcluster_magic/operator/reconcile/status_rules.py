@@ -84,16 +84,15 @@ def failed_status(
     status: Status, reason: Reason, message: Message, now: float, *, released: bool = True
 ) -> Status:
     """The status of a run that cannot go on; `released` when nothing of it exists."""
-    return replace(
+    failed = replace(
         status,
         phase=Phase.FAILED,
         reason=reason,
-        messages=(message,),
-        message=messages.english([message]),
         finished_at=now,
         released_at=now if released else None,
         events=(*status.events, messages.event(now, reason, message)),
     )
+    return messages.with_messages(failed, message)
 
 
 def success_time(cluster: TFCluster, status: Status, seen: Observation, now: float) -> float | None:
