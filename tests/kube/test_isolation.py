@@ -36,7 +36,7 @@ print("reached")
 """The same without TensorFlow, whose start takes seconds of a core: it cannot ask either."""
 REACHED, REFUSED = "reached ['/job:", f"ended with {128 + signal.SIGALRM}"
 PATIENCE, SECONDS = "90", "8"
-"""Of who shall reach a server, and of who shall not."""
+"""Seconds for clients that shall reach a server, and for those that shall not."""
 
 pytestmark = pytest.mark.needs("rwx", "network-policy")
 

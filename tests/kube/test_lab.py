@@ -122,7 +122,7 @@ def phase(lab: LabPage, name: str, wanted: str) -> None:
     ids=lambda flow: flow.__name__,
 )
 def test_what_a_person_does_on_this_machine(lab: LabPage, flow: Callable[[LabPage], None]) -> None:
-    """What a person does in JupyterLab is the same where tasks are pods."""
+    """A person works in JupyterLab in the same way where tasks are pods."""
     flow(lab)
 
 

@@ -22,7 +22,7 @@ SLOW = 240_000
 """Milliseconds for what starts TensorFlow in several pods of one node."""
 VOLUMES = ("/data", "/home/jovyan", "/log")
 STEPS = EVENT_WRITER.read_text() + TRAIN.replace("from event_writer import", "#")
-"""What the sidebar follows; TensorFlow is in the examples that come before."""
+"""The program that the sidebar follows; TensorFlow is in the examples that come before."""
 context = pages.context
 
 

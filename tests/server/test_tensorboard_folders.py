@@ -77,7 +77,7 @@ async def test_names_are_taken_as_they_are(ask: Ask, jp_root_dir: Path) -> None:
 
 
 async def test_wishes_that_are_none(ask: Ask) -> None:
-    """What cannot be opened is a problem that says so."""
+    """A request that cannot be carried out is a problem that says so."""
     wishes: list[tuple[Any, int]] = [
         ({"folder": 1}, 422),
         ({"folder": "x" * 5000}, 422),

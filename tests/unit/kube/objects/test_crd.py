@@ -159,7 +159,7 @@ class Found:
 
 @pytest.fixture
 def found(monkeypatch: pytest.MonkeyPatch) -> list[Found]:
-    """What the rules of a launch find in all wrong specs."""
+    """Return the problems that the rules of a launch find in all wrong specs."""
     made: list[Found] = []
 
     def note(field: str, value: object, allowed: str) -> Problem:
