@@ -1,0 +1,1 @@
+python -m trainer.main --epochs 2

@@ -1,0 +1,2 @@
+#!/bin/bash
+python fit.py 2>&1 | tee train.log

@@ -1,0 +1,26 @@
+"""Worker 0 opens the port that it was given, as trackers and stores do; others come to it."""
+
+import json
+import os
+import socket
+import time
+
+config = json.loads(os.environ["TF_CONFIG"])
+workers, index = config["cluster"]["worker"], config["task"]["index"]
+host, port = workers[0].rsplit(":", 1)
+if index == 0:
+    time.sleep(1)  # reads its data first
+    with socket.create_server(("", int(port)), reuse_port=False) as server:
+        for _ in workers[1:]:
+            other, _ = server.accept()
+            print("met", other.recv(100).decode())
+            other.close()
+else:
+    while True:
+        try:
+            with socket.create_connection((host, int(port)), timeout=5) as connection:
+                connection.sendall(f"worker {index}".encode())
+            break
+        except OSError:
+            time.sleep(0.1)
+print("together")
