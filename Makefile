@@ -17,7 +17,7 @@ CODE := tfcluster_magic tests tools benchmarks examples setup.py
 export PYTHON
 unexport PYTHONDONTWRITEBYTECODE # many containers set it: each process would compile what it imports
 .DEFAULT_GOAL := help
-.PHONY: help install dev run password test attack test-page lint types fix bench docs translations lock dist clean \
+.PHONY: help install dev run password test attack programs test-page lint types fix bench docs translations lock dist clean \
 	kube-build kube-up kube-down kube-shell test-kube bench-kube bench-hub test-jupyters
 
 help:  ## this list
@@ -42,6 +42,7 @@ password: install  ## a link that sets a new password of the hub, for you or NAM
 	@$(BIN)/python -m tfcluster_magic.hub accounts reset "$(NAME)"
 
 test: lint types test-page  ## lint, types, layers, then every test: Python, TypeScript, server, browser
+	@$(BIN)/python tools/old_tensorflow.py
 	$(SUITE) -n 3 --dist worksteal $(PYTEST_ARGS)
 	$(SUITE) tests/server -n 4 --dist worksteal $(PYTEST_ARGS)
 	@$(BIN)/python tools/browser.py
@@ -50,6 +51,10 @@ test: lint types test-page  ## lint, types, layers, then every test: Python, Typ
 
 attack: dev  ## attack a hub and runs of its own with hostile inputs, kills and races for five minutes (CONTRIBUTING.md)
 	@PYTHONPATH=tests:tests/kube $(BIN)/python -m attack $(ATTACK)
+
+programs: dev  ## every program of tests/programs, as people bring them
+	@$(BIN)/python tools/old_tensorflow.py
+	$(SUITE) tests/programs -n 2 --dist worksteal --long $(PYTEST_ARGS)
 
 test-page: dev
 	$(TS) test

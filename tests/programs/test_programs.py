@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.command_line import Run, here, run
+from support.project_tools import tool
 from support.public_programs import CELL, FOLDER, PROGRAMS, PublicProgram
 
 from tfcluster_magic import ClusterManager
@@ -20,6 +21,7 @@ from tfcluster_magic.spec import Phase, TFCluster
 __all__ = ["here", "run"]  # fixtures, as if written here
 
 pytestmark = pytest.mark.cluster
+OLD = tool("old_tensorflow").python()
 PATIENCE = 300.0
 """Seconds in which a program has ended, on a machine that is busy with others."""
 
@@ -46,8 +48,11 @@ def story(manager: ClusterManager, ended: TFCluster) -> str:
 @pytest.mark.parametrize("program", [launched(program) for program in PROGRAMS])
 def test_a_program_that_people_bring(program: PublicProgram, here: Path, run: Run) -> None:
     """It has the tasks that it needs, ends as it should, and what was inferred is said."""
+    if program.is_old and OLD is None:
+        pytest.skip("no TensorFlow 2.15 here: python tools/old_tensorflow.py")
+    python = ("--python", str(OLD)) if program.is_old else ()
     shutil.copytree(FOLDER / program.name, here, dirs_exist_ok=True)
-    done = run("launch", "--name", "brought", *program.words)
+    done = run("launch", "--name", "brought", *python, *program.words)
     assert done.code == 0, done.err
     manager = ClusterManager()
     ended = manager.wait("brought", PATIENCE, until=Until.RELEASED)

@@ -17,11 +17,7 @@ FOLDER = ROOT / "tests" / "programs"
 
 @dataclass(frozen=True)
 class PublicProgram:
-    """One program of tests/programs, how it is launched and what then is right.
-
-    `kept` are files that stay in the run's folder or where the program wrote them, as patterns
-    below the folder it was launched from or the run's output.
-    """
+    """One program of tests/programs, how it is launched and what then is right."""
 
     name: str
     words: tuple[str, ...] = ("train.py",)
@@ -37,6 +33,8 @@ class PublicProgram:
     """Another program of a kind that a shorter one shows."""
     in_pods: bool = False
     """Tried on Kubernetes, too."""
+    is_old: bool = False
+    """Runs on TensorFlow 2.15."""
 
 
 PROGRAMS = (
@@ -84,6 +82,13 @@ PROGRAMS = (
         prints={"chief-0": "loss went down"},
         step=30,
         is_long=True,
+    ),
+    PublicProgram(
+        "estimator",
+        ("--chief", "--workers", "1", "--ps", "1", "--evaluator", "train.py"),
+        tasks={"ps": 1, "worker": 1, "chief": 1, "evaluator": 1},
+        prints={"chief-0": "evaluated chief 0"},
+        is_old=True,
     ),
     # -- all workers together
     PublicProgram(
