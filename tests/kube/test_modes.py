@@ -17,6 +17,7 @@ from support.kube.kubectl import Kubectl, Object
 from support.kube.operator import Tenant
 from support.kube.under_test import UnderTest
 from support.kube.workloads import pod, service
+from support.public_programs import FOLDER, PROGRAMS
 
 pytestmark = pytest.mark.needs("rwx", "network-policy")
 
@@ -111,6 +112,37 @@ TRAIN = [
     "print('CHIEF', kinds.logs('chief-0')); print('EVALUATOR', kinds.logs('evaluator-0'))",
 ]
 
+BROUGHT = f"{tenants.CARRIED}/programs"
+BRING = f"""
+import json, subprocess, sys
+from tfcluster_magic import Cluster
+
+
+def tfcluster(*words, folder={BROUGHT!r}):
+    command = [sys.executable, "-c", "from tfcluster_magic.cli import main; main()", *words]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    return done.stdout + done.stderr
+
+
+def tell(name, said):
+    run = Cluster(name.replace("_", "-")).wait(400)
+    counts = {{kind: count.desired for kind, count in run.status.counts.items()}}
+    shown = tfcluster("status", run.name)
+    step = json.loads(tfcluster("status", run.name, "-o", "json"))["progress"] or {{}}
+    told = [name, run.status.phase.value, counts, run.logs(), said + shown, step.get("step")]
+    print("BROUGHT", json.dumps(told))
+
+
+said = {{
+    name: tfcluster(
+        "launch", "--name", name.replace("_", "-"), *words, folder={BROUGHT!r} + "/" + name
+    )
+    for name, words in WORDS.items()
+}}
+for name, text in said.items():
+    tell(name, text)
+"""
+
 
 @pytest.fixture(scope="module")
 def home(new_tenant: Callable[[], Tenant], cluster: UnderTest) -> Tenant:
@@ -137,7 +169,11 @@ def home(new_tenant: Callable[[], Tenant], cluster: UnderTest) -> Tenant:
     tenants.move_in(kube)
     kube.apply(tenants.notebook(tenant.image))
     kube.running(tenants.POD)
-    tenants.carry(kube, tenants.POD, [tenants.our_package(), (ROOT / "examples", "examples")])
+    tenants.carry(
+        kube,
+        tenants.POD,
+        [tenants.our_package(), (ROOT / "examples", "examples"), (FOLDER, "programs")],
+    )
     return tenant
 
 
@@ -207,3 +243,21 @@ def test_every_kind_of_task_trains(home: Tenant, tmp_path: Path) -> None:
     assert learned, said
     assert float(learned[1]) > 0.8
     assert re.search(r"EVALUATOR [\s\S]*accuracy", said), said
+
+
+def test_programs_that_people_bring(home: Tenant, tmp_path: Path) -> None:
+    """Each has the tasks that it needs, ends in pods as on one machine, and what was inferred is
+    said.
+    """
+    programs = {each.name: each for each in PROGRAMS if each.in_pods}
+    words = {name: each.words for name, each in programs.items()}
+    said = tenants.run_cells(home.kubectl, [f"WORDS = {words!r}", BRING], tmp_path)
+    told = [json.loads(line) for line in re.findall(r"^BROUGHT (.*)$", said, re.MULTILINE)]
+    assert [name for name, *_ in told] == list(programs), said
+    for name, phase, counts, logs, texts, step in told:
+        program = programs[name]
+        assert phase == program.phase.value, (name, texts, logs)
+        assert {kind: n for kind, n in counts.items() if n} == program.tasks, (name, texts)
+        assert all(text in logs for text in program.prints.values()), (name, logs)
+        assert all(text in " ".join(texts.split()) for text in program.says), (name, texts)
+        assert program.step in (None, step), (name, step, texts)
