@@ -19,7 +19,7 @@ STEPS = """\
 import os, sys, time
 
 for step in range(int(sys.argv[-1])):
-    print("step", step, "--ps_hosts", flush=True)  # what a program for parameter servers has
+    print("step", step, flush=True)
 while os.environ["TFCLUSTER_TASK_TYPE"] == "ps":
     time.sleep(1)
 """

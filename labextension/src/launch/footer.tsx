@@ -63,7 +63,10 @@ export function Footer(props: IFooterProps): React.JSX.Element {
   return (
     <div className="tfc-Launch-foot">
       <div role="status" className="tfc-Launch-status">
-        {state.plan?.told?.map(text => (
+        {[
+          ...(state.plan?.told ?? []),
+          ...(state.plan?.inferred ?? [])
+        ].map(text => (
           <div key={text} className="tfc-Launch-told">
             <Sentence text={text} />
           </div>
