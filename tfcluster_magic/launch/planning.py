@@ -374,7 +374,7 @@ def _refuse_missing_chief(draft: LaunchDraft, findings: programs.Findings) -> No
         "the program needs a chief, or nothing trains (line {line} of {file}: {name}): "
         "launch it with --chief"
     ).format(line=why.line, file=why.path, name=why.name)
-    values.problems.append(Problem("--chief", 0, allowed))
+    values.problems.append(Problem("--chief", "--no-chief", allowed))
 
 
 # Dry runs: a launch while a person still fills in a form, what is wrong so far, and what could be

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from ...i18n import _
 from ...launch_checks.local import LocalFacts, TaskPython, WrittenFolder
-from ...program.interpreters import find_modules
 from ...quota.ledger import HoursAccount
 from ...quota.limits import resource_totals
 from ...spec import Spec, TFCluster
@@ -30,6 +29,8 @@ from .task_processes import scrubbed
 
 def find_python(path: str | None) -> TaskPython:
     """The Python at `path`; the one that launches without one."""
+    from ...program.interpreters import find_modules  # which no other verb needs
+
     if path is None or path == sys.executable:
         found = importlib.util.find_spec("tensorflow") is not None
         return TaskPython(sys.executable, has_tensorflow=found)
