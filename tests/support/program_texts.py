@@ -372,6 +372,22 @@ cli()
         entry="run.sh",
     ),
     ProgramText(
+        "a script that starts a module of a package",
+        "python3 -m lab.train $@\n",
+        ("log_dir",),
+        ("ps",),
+        files={
+            "lab/__init__.py": "",
+            "lab/train.py": "from lab.options import read\nfrom .model import build\n"
+            "print(read())\nbuild()\n",
+            "lab/options.py": "import argparse\ndef read():\n    p = argparse.ArgumentParser()\n"
+            "    p.add_argument('--log_dir')\n    return p.parse_args()\n",
+            "lab/model.py": "import tensorflow as tf\ndef build():\n"
+            "    return tf.distribute.ParameterServerStrategy(None)\n",
+        },
+        entry="run.sh",
+    ),
+    ProgramText(
         "a script that reads its arguments",
         "for word; do case $word in\n --job_name=*) job=${word#*=};;\n --task_index=*) ;;\n esac; "
         "done\npython train.py --job_name=$job\n",

@@ -189,7 +189,7 @@ def request_rerun(
     fill_in_defaults(draft.values)
     chosen = name if name is not None else old.metadata.cluster
     made = _finish(draft, chosen, lambda: chosen)
-    return replace(made, inferred=_still_inferred(old, options, arguments))
+    return replace(made, inferred=_still_inferred(old, made.spec, options))
 
 
 def _put_program(draft: LaunchDraft, source: ProgramSource) -> programs.Findings:
@@ -316,7 +316,8 @@ _OVERRIDES = {
     "NeededChief": "chief",
     "StrategyUnclear": "ps",
 }
-"""The key of the option that overrides what a message says; of all others it is pass_flags."""
+"""The key of the option that overrides what a message says about counts."""
+_LEFT_OUT = ("FlagUnclear", "FlagUnrelated", "FlagOfSubcommand")
 
 
 def inferred_messages(
@@ -355,14 +356,27 @@ def inferred_messages(
 
 
 def _still_inferred(
-    old: TFCluster, options: Mapping[str, object], arguments: Sequence[str] | None
+    old: TFCluster, spec: Spec, options: Mapping[str, object]
 ) -> tuple[Message, ...]:
-    """What was inferred for a run and holds for another one of the same snapshot."""
-    said = {key for key, value in options.items() if value is not None}
-    if arguments is not None:
-        said.add("pass_flags")
-    inferred = old.status.inferred
-    return tuple(told for told in inferred if _OVERRIDES.get(told.code, "pass_flags") not in said)
+    """What was inferred for a run and holds for `spec`, another run of the same snapshot."""
+    kept = []
+    for told in old.status.inferred:
+        if (key := _OVERRIDES.get(told.code)) is not None:
+            if options.get(key) is None:
+                kept.append(told)
+            continue
+        several = told.params.get("flags")
+        names = several if isinstance(several, list | tuple) else [told.params.get("flag", "")]
+        flags = [str(name).removeprefix("--") for name in names]
+        passed = [f"--{flag}" for flag in flags if flag in spec.passed_flags]
+        if told.code in _LEFT_OUT:
+            kept += [] if spec.gives_flag(flags[0]) else [told]
+        elif several and passed:
+            values = {**told.params, "flags": passed, "count": len(passed)}
+            kept.append(Message(told.code, values))
+        elif passed:
+            kept.append(told)
+    return tuple(kept)
 
 
 def _refuse_missing_chief(draft: LaunchDraft, findings: programs.Findings) -> None:

@@ -32,8 +32,13 @@ SERVING_NAMES = frozenset(
     }
 )
 """Names that make a task listen on its own port when the cluster has more than one task."""
-SERVER_MODULES = frozenset({"train", "distribute", "server_lib"})
-"""`Server` counts as an attribute of, or an import from, one of these."""
+_OWNERS = {
+    "Server": frozenset({"train", "distribute", "server_lib"}),
+    "train_and_evaluate": frozenset({"estimator"}),
+}
+"""Names that programs give to functions of their own: each counts as an attribute of, or an import
+from, one of these modules.
+"""
 
 
 def uses_distributed_runtime(tree: Tree) -> bool:
@@ -73,12 +78,12 @@ def _used_names(tree: Tree) -> Iterator[str]:
 
 def _used_names_of(node: ast.AST) -> Iterator[str]:
     if isinstance(node, ast.Attribute):
-        if node.attr != "Server" or _last_name(node.value) in SERVER_MODULES:
+        if _last_name(node.value) in _OWNERS.get(node.attr, {_last_name(node.value)}):
             yield node.attr
     elif isinstance(node, ast.ImportFrom):
         module = (node.module or "").rpartition(".")[2]
         for alias in node.names:
-            if alias.name != "Server" or module in SERVER_MODULES:
+            if module in _OWNERS.get(alias.name, {module}):
                 yield alias.name
 
 

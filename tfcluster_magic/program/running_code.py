@@ -151,13 +151,17 @@ class RunningCode:
         )
 
     def _import_name(self, module: _Module, name: str, at_start: bool) -> None:
-        here = module.root
-        for part in name.split("."):
-            here = f"{here}/{part}" if here else part
-            for path in (f"{here}/__init__.py", f"{here}.py"):
-                if self._folder.has_file(path):
-                    self._import_file(path, module.root, at_start)
-                    break
+        for root in _roots(module.root):
+            here, found = root, False
+            for part in name.split("."):
+                here = f"{here}/{part}" if here else part
+                for path in (f"{here}/__init__.py", f"{here}.py"):
+                    if self._folder.has_file(path):
+                        self._import_file(path, root, at_start)
+                        found = True
+                        break
+            if found:
+                return
 
     def _reach_name(self, module: _Module, name: str) -> None:
         """Follow a full name to the function or class of the program that it means, if any."""
@@ -179,11 +183,12 @@ class RunningCode:
     def _file_of(self, root: str, name: str) -> tuple[_Module, str] | None:
         """The longest part of a full name that is a file, and what is left of the name."""
         parts = name.split(".")
-        for count in range(len(parts) - 1, 0, -1):
-            here = "/".join([*([root] if root else []), *parts[:count]])
-            for path in (f"{here}.py", f"{here}/__init__.py"):
-                if path in self._modules:
-                    return self._modules[path], ".".join(parts[count:])
+        for folder in _roots(root):
+            for count in range(len(parts) - 1, 0, -1):
+                here = "/".join([*([folder] if folder else []), *parts[:count]])
+                for path in (f"{here}.py", f"{here}/__init__.py"):
+                    if path in self._modules:
+                        return self._modules[path], ".".join(parts[count:])
         return None
 
     def _from_stars(self, module: _Module, name: str) -> tuple[_Module, str] | None:
@@ -197,6 +202,13 @@ class RunningCode:
         if id(definition) not in self._reached:
             self._reached.add(id(definition))
             self._named.append((module, definition))
+
+
+def _roots(root: str) -> Sequence[str]:
+    """Folders where imports are looked up: that of the file that is started, then that of the
+    program, from which a script starts `python -m lab.train`.
+    """
+    return (root, "") if root else ("",)
 
 
 def _learn_names(module: _Module) -> None:

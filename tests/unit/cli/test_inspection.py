@@ -173,6 +173,8 @@ def test_what_was_read_from_the_program_is_told(run: Run, here: Path) -> None:
     again = run("rerun", "tf1", "--ps", "0", "--pass-flags", "none", "--dry-run")
     assert "inferred" not in again.err and "is passed" not in again.err
     assert "--ps-hosts is passed" in run("rerun", "tf1", "--dry-run").err
+    again = run("rerun", "tf1", "--dry-run", "--", "--log_dir", "x").err
+    assert "--ps-hosts is passed" in again and "--log_dir is passed" not in again
 
 
 def test_a_program_that_dies_of_a_flag_that_was_passed(run: Run, here: Path) -> None:

@@ -21,6 +21,8 @@ from tfcluster_magic.program import snapshot
         ("s = tf.distribute.experimental.ParameterServerStrategy(r)", True),
         ("from tensorflow.distribute import MultiWorkerMirroredStrategy", True),
         ("tf.estimator.train_and_evaluate(e, t, v)", True),
+        ("from tensorflow.estimator import train_and_evaluate", True),
+        ("trainer.train_and_evaluate()", False),
         ("p.add_argument('--ps_hosts')", False),
         ("s = tf.distribute.MirroredStrategy()", False),
         ("# MultiWorkerMirroredStrategy\ns = http.Server()", False),
