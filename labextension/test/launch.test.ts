@@ -81,7 +81,7 @@ describe('the launch that a draft asks for', () => {
   });
 
   it('says that there shall be no chief where one was taken back', () => {
-    const options = (values: IDraft['values']): object =>
+    const options = (values: IDraft['values']): unknown =>
       launchOf(draft({ values }), LAUNCH_OPTIONS).options;
     expect(options({ chief: false })).toEqual({ chief: false });
     expect(options({})).toEqual({});
