@@ -7,6 +7,7 @@ A message says what was asked, what is allowed, and what to do.
     │   └── TooLarge          the request has more bytes than are accepted
     ├── InvalidRequest        the request itself is wrong: all problems at once
     │   └── PreflightRefused  well formed, but it does not fit: the number that would fit
+    │       └── SetupRefused  something that it needs is missing or not allowed here
     ├── NameTaken             a run of this name is still active
     ├── NotFound              no such run, task or log
     ├── NotAllowed            it may be there, but is not for this door
@@ -103,6 +104,15 @@ class PreflightRefused(InvalidRequest):
     exit_code = 3
     http_status = 409
     headline = mark("there is no room for this cluster")
+
+
+class SetupRefused(PreflightRefused):
+    """Well formed, but something that it needs is missing or not allowed here: a Python, a folder,
+    an image. No smaller number would help.
+    """
+
+    exit_code = 7
+    headline = mark("this cluster cannot run here")
 
 
 class NameTaken(TFClusterError):

@@ -80,6 +80,13 @@ describe('the launch that a draft asks for', () => {
     });
   });
 
+  it('says that there shall be no chief where one was taken back', () => {
+    const options = (values: IDraft['values']): unknown =>
+      launchOf(draft({ values }), LAUNCH_OPTIONS).options;
+    expect(options({ chief: false })).toEqual({ chief: false });
+    expect(options({})).toEqual({});
+  });
+
   it('runs a cell in the folder of its notebook', () => {
     const cell = { text: 'x', notebook: 'a/b/n.ipynb' };
     expect(

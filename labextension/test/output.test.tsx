@@ -141,6 +141,24 @@ it('names, sentences and notes are text, whatever is in them', async () => {
   expect(node.querySelector('img')).toBeNull();
 });
 
+it('says what was read from the text of the program', async () => {
+  const run = aRun('digits');
+  const why = {
+    code: 'TakesFlag',
+    params: { line: 3, file: 'a.py', name: '--ps-hosts' }
+  };
+  const inferred = [
+    { code: 'InferredServer', params: { why } },
+    { code: 'SaidByANewerVersion' }
+  ];
+  const status = { ...run.cluster.status, inferred };
+  const cluster = { ...run.cluster, status };
+  const node = await draw(store({ ...run, cluster }));
+  expect(node.textContent).toContain(
+    '1 parameter server, because line 3 of a.py takes --ps-hosts; --ps N overrides it.'
+  );
+});
+
 it.each([null, 7, 'text', { kind: 'Run', at: 1 }, { kind: 'Later', at: 1 }])(
   'data that this version cannot draw are said to be so: %j',
   async data => {

@@ -90,6 +90,7 @@ def test_training_goes_on_after_its_chief_was_killed(runs: Runs) -> None:
         workers=2,
         ps=1,
         chief=True,
+        evaluator=False,
         success_policy="chief",
         reclaim_after=0.5,
     )

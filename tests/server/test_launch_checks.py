@@ -107,10 +107,13 @@ async def test_a_name_that_runs_is_refused_by_plan_and_launch(post: Post) -> Non
     assert "choose another name" in wrong(told)["name"]
 
 
-async def test_whether_a_program_speaks_of_parameter_servers_counts(post: Post) -> None:
-    """The line stays short: what the program asks for by itself is not in it."""
+async def test_what_a_program_asks_for_is_told(post: Post) -> None:
+    """What the program asks for by itself is told with its reason; the line stays short."""
     _, told = await post("clusters/plan", program="project/ps.py", arguments=["{x}"])
     assert told["line"] == "%tfcluster launch ps.py -- '{{x}}'"
+    why, passed = told["inferred"]
+    assert why.startswith("1 parameter server, because line 3 of ps.py takes --ps_hosts;")
+    assert passed.startswith("--ps_hosts is passed, ")
     assert told["folder"] == "project"
     _, told = await post("clusters/plan", cell=HELLO, options={"workers": 3})
     assert told["line"] == "%%tfcluster launch --workers 3"

@@ -19,7 +19,7 @@ STEPS = """\
 import os, sys, time
 
 for step in range(int(sys.argv[-1])):
-    print("step", step, "--ps_hosts", flush=True)  # what a program for parameter servers has
+    print("step", step, flush=True)
 while os.environ["TFCLUSTER_TASK_TYPE"] == "ps":
     time.sleep(1)
 """
@@ -44,6 +44,7 @@ def test_each_worker_runs_a_program(lab: LabPage, form: Locator, program: str) -
         f"%tfcluster launch --name digits {program} -- --steps 60"
     )
     expect(form.get_by_text("The same in a notebook of examples")).to_be_visible()
+    expect(form.get_by_text("1 parameter server, because line")).to_be_visible()
     lab.screenshot("filled")
     launch(form)
     expect(form.get_by_text("digits-1 was launched.")).to_be_visible()

@@ -29,6 +29,7 @@ Exit codes:
   4   it does not apply to the run as it is now, or the name is taken
   5   no such run, task or log
   6   the backend cannot be used
+  7   it cannot run here: a Python, a folder or a permission is missing
   10  a run that was waited for ended without success
   11  it did not get there in time; it goes on
   130 detached by Ctrl-C; the run goes on

@@ -9,6 +9,7 @@ import click
 
 from ..errors import UsageError
 from ..i18n import _
+from ..lifecycle.messages import shown_inferred
 from ..output.documents import cluster_yaml, document
 from ..runs.manager import Until
 from ..spec import Mode, TFCluster
@@ -116,7 +117,7 @@ def _check_wait_options(stay: dict[str, Any]) -> None:
 
 def _show_plan(terminal: Terminal, plan: Plan, form: str) -> None:
     """What would be created, and what stands against it."""
-    for text in plan.preflight.told:
+    for text in (*plan.preflight.told, *shown_inferred(plan.cluster.status)):
         terminal.note(text)
     for warning in plan.cluster.status.warnings:
         terminal.note(_("warning: {warning}").format(warning=warning))
@@ -145,6 +146,8 @@ def _report_and_wait(
         terminal.launched(cluster)
     elif not wait:
         terminal.emit(document(cluster, form))
+        for text in shown_inferred(cluster.status):
+            terminal.note(text)
         for warning in cluster.status.warnings:
             terminal.note(_("warning: {warning}").format(warning=warning))
     if not (wait or follow):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..spec import Spec
+from ..spec import Message, Spec
 
 
 @dataclass(frozen=True)
@@ -12,7 +12,8 @@ class LaunchRequest:
     """What a launch asks of a backend; its spec is validated.
 
     `cluster` is the chosen name; `name_given` says that the user chose it, so a name in use is
-    refused; a derived one gets the next free letter instead (`train`, `train-b`, ...).
+    refused; a derived one gets the next free letter instead (`train`, `train-b`, ...). `inferred`
+    says what of the spec was read from the program's text.
     """
 
     cluster: str
@@ -20,3 +21,4 @@ class LaunchRequest:
     name_given: bool = True
     owner: str = ""
     warnings: tuple[str, ...] = field(default=())
+    inferred: tuple[Message, ...] = field(default=())

@@ -20,8 +20,7 @@ from typing import Any
 import msgspec
 
 from ..errors import TFClusterError
-from ..program import inspection, snapshots
-from ..program.tree import Tree
+from ..program import Findings, find_out
 from ..spec import Mode, Program, ProgramKind, Spec, TaskType, TFCluster
 from .options import DEFAULT_WORKERS, OPTIONS, Kind, Option, pod_option_texts
 
@@ -191,20 +190,21 @@ def _implied_value(option: Option, spec: Spec) -> object:
     """The value that a field has when its option is left out; None when that is not known."""
     if option.path == ("replicas", TaskType.WORKER.value, "count"):
         return DEFAULT_WORKERS
-    if option.path == ("replicas", TaskType.PS.value, "count"):
+    if option.path[:1] == ("replicas",) and option.path[2] == "count":
+        task_type = TaskType(option.path[1])
         if spec.mode is Mode.IN_GRAPH:
-            return 1
-        tree = _files(spec.program)
-        return None if tree is None else int(inspection.uses_parameter_servers(tree))
+            return int(task_type is TaskType.PS)
+        findings = _findings(spec.program)
+        return None if findings is None else int(task_type in findings.wanted)
     return field_default(option.path)
 
 
-def _files(program: Program | None) -> Tree | None:
-    """The files of a program, when they are in the record."""
+def _findings(program: Program | None) -> Findings | None:
+    """What the text of a program says, when its files are in the record."""
     if program is None or program.files is None:
         return None
     try:
-        return snapshots.load(program, Path(os.devnull))  # of one in the record, no folder is read
+        return find_out(program, Path(os.devnull))  # of one in the record, no folder is read
     except (TFClusterError, binascii.Error):
         return None
 

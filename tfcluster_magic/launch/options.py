@@ -12,7 +12,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
@@ -128,14 +128,14 @@ OPTIONS: tuple[Option, ...] = (
         "Parameter servers",
         count_path(TaskType.PS),
         Kind.WHOLE,
-        "number of parameter servers [1 in-graph and when the program speaks of them, else 0]",
+        "number of parameter servers [1 in-graph and when the program uses them, else 0]",
     ),
     Option(
         "--chief",
         "Chief",
         count_path(TaskType.CHIEF),
         Kind.SWITCH,
-        "one chief beside the workers",
+        "one chief beside the workers [when the program needs one]",
         only=Mode.BETWEEN_GRAPH,
     ),
     Option(
@@ -143,7 +143,7 @@ OPTIONS: tuple[Option, ...] = (
         "Evaluator",
         count_path(TaskType.EVALUATOR),
         Kind.SWITCH,
-        "one evaluator",
+        "one evaluator [when the program has a part for one]",
         only=Mode.BETWEEN_GRAPH,
     ),
     Option("--cpu", "CPU cores", ("*", "cpu"), Kind.NUMBER, "CPU cores of each task"),
@@ -480,25 +480,34 @@ def read_options(
     return values
 
 
-def fill_in_defaults(values: OptionValues, uses_ps: bool) -> None:
+def fill_in_defaults(values: OptionValues, wanted: Collection[TaskType] = ()) -> set[TaskType]:
     """Fill in counts that were not given, and the resources for every task.
 
-    `uses_ps`: the program mentions parameter servers.
+    `wanted`: the types beside workers of which the program wants a task. Returns those of them
+    that it was given because nobody said otherwise.
     """
     in_graph = values.get(("mode",)) == Mode.IN_GRAPH.value
-    defaults = {TaskType.WORKER: DEFAULT_WORKERS, TaskType.PS: int(in_graph or uses_ps)}
+    asked_for = set() if in_graph else set(wanted)
+    defaults = {
+        TaskType.WORKER: DEFAULT_WORKERS,
+        TaskType.PS: int(in_graph),
+        **dict.fromkeys(asked_for, 1),
+    }
+    given: set[TaskType] = set()
     replicas = values.get(("replicas",))
     for task_type in TaskType:
         if values.get(count_path(task_type)) is None:
             said = isinstance(replicas, dict) and task_type.value in replicas
             if task_type in defaults or said:
                 values.put(count_path(task_type), defaults.get(task_type, 0))
+                given |= asked_for & {task_type}
         if not values.get(count_path(task_type)):
             continue
         for key, (value, flag) in values.for_all.items():
             path = ("replicas", task_type.value, "resources", key)
             if path not in values.origin:  # --worker-cpu goes before --cpu
                 values.put(path, value, flag)
+    return given
 
 
 def _copy(value: Mapping[str, object]) -> dict[str, object]:

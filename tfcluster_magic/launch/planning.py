@@ -12,7 +12,7 @@ import shutil
 import sys
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -20,12 +20,25 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from .. import program as programs
-from ..errors import Conflict, InvalidRequest, PreflightRefused, Problem
+from ..errors import Conflict, InvalidRequest, Problem
 from ..i18n import _
 from ..quota.preflight import Preflight
-from ..spec import Metadata, Mode, Phase, Program, Reason, Spec, Status, TFCluster, names
+from ..spec import (
+    FOLDER_FLAGS,
+    Message,
+    Metadata,
+    Mode,
+    Phase,
+    Program,
+    Reason,
+    Spec,
+    Status,
+    TaskType,
+    TFCluster,
+    names,
+)
 from . import LaunchRequest, cluster_file, validation
-from .options import OptionValues, fill_in_defaults, read_options
+from .options import OptionValues, count_path, fill_in_defaults, read_options
 
 IN_GRAPH_NAME = "in-graph"
 T = TypeVar("T")
@@ -39,9 +52,8 @@ class Plan:
     preflight: Preflight
 
     def check(self) -> None:
-        """Raise PreflightRefused when there is no room."""
-        if self.preflight.problems:
-            raise PreflightRefused(self.preflight.problems)
+        """Raise as `Preflight.check` when something stands against it."""
+        self.preflight.check()
 
 
 def plan_launch(request: LaunchRequest, known: Sequence[TFCluster], preflight: Preflight) -> Plan:
@@ -56,7 +68,9 @@ def plan_launch(request: LaunchRequest, known: Sequence[TFCluster], preflight: P
         created_at=time.time(),
     )
     warnings = (*request.warnings, *preflight.warnings)
-    status = Status(phase=Phase.QUEUED, reason=Reason.QUEUED, warnings=warnings)
+    status = Status(
+        phase=Phase.QUEUED, reason=Reason.QUEUED, warnings=warnings, inferred=request.inferred
+    )
     return Plan(TFCluster(metadata=metadata, spec=request.spec, status=status), preflight)
 
 
@@ -126,10 +140,12 @@ def request_from_source(
     draft: LaunchDraft, source: ProgramSource, name: str | None
 ) -> LaunchRequest:
     """The request for the program of `source`. Raises InvalidRequest, with every problem."""
-    uses_ps = _put_program(draft, source)
     _put_interpreter(draft, source.folder)
-    fill_in_defaults(draft.values, uses_ps)
-    return _finish(draft, name, lambda: _derive_name(draft.values, source))
+    findings = _put_program(draft, source)
+    _refuse_missing_chief(draft, findings)
+    given = fill_in_defaults(draft.values, findings.wanted)
+    made = _finish(draft, name, lambda: _derive_name(draft.values, source))
+    return replace(made, inferred=inferred_messages(made.spec, findings, given))
 
 
 def placeholder_program(source: str) -> dict[str, object]:
@@ -170,13 +186,15 @@ def request_rerun(
         else:
             draft.values.problems.append(_no_program_for(arguments))
     _put_interpreter(draft, None)
-    fill_in_defaults(draft.values, uses_ps=False)
+    fill_in_defaults(draft.values)
     chosen = name if name is not None else old.metadata.cluster
-    return _finish(draft, chosen, lambda: chosen)
+    made = _finish(draft, chosen, lambda: chosen)
+    return replace(made, inferred=_still_inferred(old, made.spec, options))
 
 
-def _put_program(draft: LaunchDraft, source: ProgramSource) -> bool:
-    """Take the snapshot, if there is a program; returns whether it speaks of parameter servers."""
+def _put_program(draft: LaunchDraft, source: ProgramSource) -> programs.Findings:
+    """Take the snapshot, if there is a program; returns what its text says."""
+    nothing = programs.Findings()
     values = draft.values
     if source.sha256 is not None and source.path is None:
         allowed = _("it is the checksum of a program from a URL: name the URL")
@@ -184,25 +202,27 @@ def _put_program(draft: LaunchDraft, source: ProgramSource) -> bool:
     if source.path is not None and source.cell is not None:
         allowed = _("the cell is the program here: leave it out, or use %tfcluster for a file")
         values.problems.append(Problem("program", source.path, allowed))
-        return False
+        return nothing
     if source.path is None and source.cell is None:
         if source.arguments and values.get(("program",)) is None:
             values.problems.append(_no_program_for(source.arguments))
         elif source.arguments:
             values.put(("program", "arguments"), list(source.arguments))
-        return False
+        return nothing
     if (url := source.path) is not None and not source.fetch and programs.is_url(url):
         draft.attempt(lambda: programs.check_url(url, source.sha256))
         values.put(("program",), {**placeholder_program(url), "arguments": list(source.arguments)})
-        return False
-    taken = draft.attempt(lambda: _take_snapshot(source))
+        return nothing
+    python = values.get(("interpreter",))
+    python = python if isinstance(python, str) else None
+    taken = draft.attempt(lambda: _take_snapshot(source, python))
     if taken is None:
         values.put(("program",), None)
-        return False
+        return nothing
     snapshot, warnings = taken
     draft.warnings += warnings
     values.put(("program",), msgspec.to_builtins(snapshot))
-    return programs.uses_parameter_servers(snapshot, source.workspace)
+    return programs.find_out(snapshot, source.workspace)
 
 
 def _put_interpreter(draft: LaunchDraft, folder: Path | None) -> None:
@@ -225,10 +245,11 @@ def _put_interpreter(draft: LaunchDraft, folder: Path | None) -> None:
     draft.values.put(("interpreter",), found, draft.values.origin.get(("interpreter",)))
 
 
-def _take_snapshot(source: ProgramSource) -> tuple[Program, tuple[str, ...]]:
+def _take_snapshot(source: ProgramSource, python: str | None) -> tuple[Program, tuple[str, ...]]:
     place: dict[str, Any] = {
         "workspace": source.workspace,
         "cwd": source.folder or _working_folder(),
+        "python": python,
     }
     if source.cell is not None:
         return programs.snapshot_cell(source.cell, arguments=source.arguments, **place)
@@ -283,6 +304,93 @@ def _finish(draft: LaunchDraft, name: str | None, derive: Callable[[], str]) -> 
     )
 
 
+# What was read from the program's text is told with the option that overrides it.
+
+_INFERRED_COUNTS = {
+    TaskType.PS: "InferredServer",
+    TaskType.CHIEF: "InferredChief",
+    TaskType.EVALUATOR: "InferredEvaluator",
+}
+_OVERRIDES = {
+    **{code: task_type.value for task_type, code in _INFERRED_COUNTS.items()},
+    "NeededChief": "chief",
+    "StrategyUnclear": "ps",
+}
+"""The key of the option that overrides what a message says about counts."""
+_LEFT_OUT = ("FlagUnclear", "FlagUnrelated", "FlagOfSubcommand")
+
+
+def inferred_messages(
+    spec: Spec, findings: programs.Findings, given: Collection[TaskType]
+) -> tuple[Message, ...]:
+    """What of `spec` follows from `findings`; `given` are the types that got a task by them."""
+    if spec.mode is not Mode.BETWEEN_GRAPH:
+        return ()
+    told: list[Message] = []
+    for task_type, code in _INFERRED_COUNTS.items():
+        if task_type in given:
+            evidence = findings.wanted[task_type]
+            certain = task_type is TaskType.CHIEF and evidence.certain
+            told.append(Message("NeededChief" if certain else code, {"why": evidence.message}))
+    if findings.unclear is not None and not spec.replicas.ps.count:
+        told.append(Message("StrategyUnclear", {"why": findings.unclear.message}))
+    passed = spec.passed_flags
+    addresses = [f for f in findings.flags if f.name in passed and f.is_address]
+    if addresses:
+        shown = [f"--{flag.name}" for flag in addresses]
+        line, file = addresses[0].line, addresses[0].path
+        told.append(
+            Message(
+                "FlagsPassed", {"flags": shown, "count": len(shown), "file": file, "line": line}
+            )
+        )
+    for flag in findings.flags:
+        code = flag.left_out
+        if flag.name in passed and not flag.is_address:
+            is_data = flag.key == FOLDER_FLAGS[0]
+            code = "DataFolderPassed" if is_data else "OutputFolderPassed"
+        if code and not spec.gives_flag(flag.name):
+            name = f"--{flag.name}"
+            told.append(Message(code, {"flag": name, "file": flag.path, "line": flag.line}))
+    return tuple(told)
+
+
+def _still_inferred(
+    old: TFCluster, spec: Spec, options: Mapping[str, object]
+) -> tuple[Message, ...]:
+    """What was inferred for a run and holds for `spec`, another run of the same snapshot."""
+    kept = []
+    for told in old.status.inferred:
+        if (key := _OVERRIDES.get(told.code)) is not None:
+            if options.get(key) is None:
+                kept.append(told)
+            continue
+        several = told.params.get("flags")
+        names = several if isinstance(several, list | tuple) else [told.params.get("flag", "")]
+        flags = [str(name).removeprefix("--") for name in names]
+        passed = [f"--{flag}" for flag in flags if flag in spec.passed_flags]
+        if told.code in _LEFT_OUT:
+            kept += [] if spec.gives_flag(flags[0]) else [told]
+        elif several and passed:
+            values = {**told.params, "flags": passed, "count": len(passed)}
+            kept.append(Message(told.code, values))
+        elif passed:
+            kept.append(told)
+    return tuple(kept)
+
+
+def _refuse_missing_chief(draft: LaunchDraft, findings: programs.Findings) -> None:
+    """Refuse a launch without the chief that the program cannot do without."""
+    values, why = draft.values, findings.wanted.get(TaskType.CHIEF)
+    if why is None or not why.certain or values.get(count_path(TaskType.CHIEF)) != 0:
+        return
+    allowed = _(
+        "the program needs a chief, or nothing trains (line {line} of {file}: {name}): "
+        "launch it with --chief"
+    ).format(line=why.line, file=why.path, name=why.name)
+    values.problems.append(Problem("--chief", "--no-chief", allowed))
+
+
 # Dry runs: a launch while a person still fills in a form, what is wrong so far, and what could be
 # started. Nothing is fetched and nothing stays of it.
 
@@ -302,7 +410,8 @@ class DryRun:
     """A launch that is still being thought of, with all that is wrong so far.
 
     `name` is the given one, or what it would be called. `spec` is None when not even its size is
-    known; a program that cannot be read has a stand-in. `told`: see `Preflight`.
+    known; a program that cannot be read has a stand-in. `told`: see `Preflight`. `inferred`: see
+    `LaunchRequest`.
     """
 
     name: str | None
@@ -311,6 +420,7 @@ class DryRun:
     problems: tuple[Problem, ...]
     warnings: tuple[str, ...]
     told: tuple[str, ...] = ()
+    inferred: tuple[Message, ...] = ()
 
     def placed(self, target: LaunchTarget) -> DryRun:
         """The same with what stands against it where it would run."""
@@ -345,7 +455,7 @@ def dry_run(
         return DryRun(
             name, given, _outline_spec(draft.values), error.problems, tuple(draft.warnings)
         )
-    return DryRun(made.cluster, given, made.spec, (), made.warnings)
+    return DryRun(made.cluster, given, made.spec, (), made.warnings, inferred=made.inferred)
 
 
 def _outline_spec(values: OptionValues) -> Spec | None:

@@ -79,10 +79,11 @@ def task_demands(spec: Spec, facts: LaunchFacts) -> DemandByType:
 
 def launch_problems(spec: Spec, facts: LaunchFacts) -> list[Problem]:
     """Everything that keeps this spec from ever running here."""
-    return _problems(spec, facts, task_demands(spec, facts))
+    return [*_setup_problems(spec, facts), *_room_problems(facts, task_demands(spec, facts))]
 
 
-def _problems(spec: Spec, facts: LaunchFacts, demands: DemandByType) -> list[Problem]:
+def _setup_problems(spec: Spec, facts: LaunchFacts) -> list[Problem]:
+    """What is not allowed or not given here, whatever room there is."""
     found = policy_check.policy_problems(spec, facts.policy, facts.names)
     if facts.enforced is False and facts.policy.require_network_policy:
         told = _(
@@ -91,8 +92,12 @@ def _problems(spec: Spec, facts: LaunchFacts, demands: DemandByType) -> list[Pro
             "policy (requireNetworkPolicy: false)"
         )
         found.append(Problem(_("the cluster"), None, told))
+    return found
+
+
+def _room_problems(facts: LaunchFacts, demands: DemandByType) -> list[Problem]:
     place = facts.place if facts.policy.nodes_are_fixed else replace(facts.place, nodes=None)
-    return found + quota_and_node_fit.fit_problems(demands, place.empty())
+    return quota_and_node_fit.fit_problems(demands, place.empty())
 
 
 # -- as a client judges ----------------------------------------------------------------------------
@@ -138,10 +143,11 @@ def preflight(spec: Spec, facts: ClientFacts) -> Preflight:
     """Everything that stands against `spec`, and what it has to wait for."""
     most, spent, now = facts.account.budget, ledger.daily_sums(facts.account.days), facts.now
     demands = task_demands(spec, facts.cluster)
+    setup = (*_lost_folders(spec, facts), *_setup_problems(spec, facts.cluster))
     problems = (
         *budgets.problems(spec, _asked(demands, CPU), most, spent, now),
-        *_lost_folders(spec, facts),
-        *_problems(spec, facts.cluster, demands),
+        *setup,
+        *_room_problems(facts.cluster, demands),
         *storage.problems(facts.volumes),
     )
     waits = (
@@ -151,7 +157,7 @@ def preflight(spec: Spec, facts: ClientFacts) -> Preflight:
     )
     told = budgets.remaining_text(most, spent, now)
     warnings = (*storage.warnings(facts.volumes), *waits)
-    return Preflight(problems, warnings, (told,) if told else ())
+    return Preflight(problems, warnings, (told,) if told else (), setup=setup)
 
 
 def _asked(demands: DemandByType, key: str) -> float:

@@ -95,10 +95,11 @@ def preflight(spec: Spec, facts: LocalFacts) -> Preflight:
     most, spent, now = facts.account.budget, ledger.daily_sums(facts.account.days), facts.now
     over = budgets.problems(spec, budgets.total_cores(spec, ledger.DEFAULT_CORES), most, spent, now)
     unsupported, fit = tuple(unsupported_options(spec)), check_fit(spec, facts.room)
+    setup = tuple(_setup_problems(spec, facts))
     problems = (
         *over,
         *unsupported,
-        *_setup_problems(spec, facts),
+        *setup,
         *fit.problems,
         *_limit_problems(spec, facts),
         *storage.problems(facts.volumes),
@@ -110,7 +111,7 @@ def preflight(spec: Spec, facts: LocalFacts) -> Preflight:
         *fit.warnings,
     )
     told = budgets.remaining_text(most, spent, now)
-    return Preflight(problems, warnings, (told,) if told else (), unsupported)
+    return Preflight(problems, warnings, (told,) if told else (), unsupported, setup)
 
 
 def _limit_problems(spec: Spec, facts: LocalFacts) -> Sequence[Problem]:
@@ -150,7 +151,9 @@ def _python_problem(spec: Spec, python: TaskPython) -> Problem | None:
     """What stands against tasks that run with this Python."""
     if python.trouble:
         return Problem("--python", python.path, python.trouble)
-    wants_tensorflow = spec.program is None or spec.program.entrypoint.endswith(".py")
+    wants_tensorflow = spec.program is None or (
+        spec.program.entrypoint.endswith(".py") and spec.program.imports_tensorflow
+    )
     if not wants_tensorflow or python.has_tensorflow:
         return None
     allowed = _(

@@ -100,6 +100,46 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "NodeLost": mark("its node was lost"),
         "NodeCouldNotStart": mark("its node could not start it: {why}"),
     },
+    "What was read from a program's text": {
+        "InferredServer": mark("1 parameter server, because {why}; --ps N overrides it"),
+        "InferredChief": mark("1 chief, because {why}; --no-chief overrides it"),
+        "NeededChief": mark("1 chief, because {why}, and without a chief nothing trains"),
+        "InferredEvaluator": mark("1 evaluator, because {why}; --no-evaluator overrides it"),
+        "StrategyUnclear": mark(
+            "No parameter server and no chief were added: the program can use several strategies, "
+            "and {why}. If it trains with that one, launch it with --ps 1 --chief"
+        ),
+        "TakesFlag": mark("line {line} of {file} takes {name}"),
+        "UsesName": mark("line {line} of {file} uses {name}"),
+        "AsksType": mark("line {line} of {file} asks whether a task is of type {name}"),
+        "LooksUpType": mark("line {line} of {file} looks up the addresses of type {name}"),
+        "FlagsPassed": mark_plural(
+            "{flags:commas} is passed, because line {line} of {file} takes it; --pass-flags none "
+            "leaves it out",
+            "{flags:commas} are passed, because the program takes them (line {line} of {file}); "
+            "--pass-flags none leaves them out",
+        ),
+        "DataFolderPassed": mark(
+            "{flag} is passed with the data folder, because line {line} of {file} has no default "
+            "for it; --pass-flags addresses leaves it out"
+        ),
+        "OutputFolderPassed": mark(
+            "{flag} is passed with the run's output folder, because line {line} of {file} has no "
+            "default for it; --pass-flags addresses leaves it out"
+        ),
+        "FlagUnclear": mark(
+            "{flag} is not passed: line {line} of {file} does not say that it is the folder that "
+            "would be given. Pass it yourself, after ` -- `"
+        ),
+        "FlagUnrelated": mark(
+            "{flag} is not passed: the program takes no other flag about addresses (line {line} of "
+            "{file}). Pass it yourself, after ` -- `"
+        ),
+        "FlagOfSubcommand": mark(
+            "{flag} is not passed: it belongs to a subcommand (line {line} of {file}). Pass it "
+            "yourself, after ` -- `"
+        ),
+    },
     "What a failed run says after that": {
         "ServerLeftWorkers": mark(
             "The workers cannot go on without it: a parameter server must call server.join()"
@@ -108,6 +148,12 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "FailedAlike": mark("{tasks:commas} failed in the same way"),
         "EndedAfterIt": mark_plural(
             "{tasks:commas} ended after it", "{tasks:commas} ended after it, too"
+        ),
+        "FlagRefused": mark_plural(
+            "TFCluster passed {flags:commas}, which the program refuses. Launch it without: "
+            "`tfcluster rerun {name} --pass-flags {word}`",
+            "TFCluster passed {flags:commas}, which the program refuses. Launch it without them: "
+            "`tfcluster rerun {name} --pass-flags {word}`",
         ),
         "SeeLogs": mark("Its output: `tfcluster logs {name} {task}`"),
         "FewerTasks": mark("Use fewer tasks or smaller batches, or set a limit for each task"),

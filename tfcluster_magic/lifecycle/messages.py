@@ -19,15 +19,18 @@ from msgspec.structs import replace
 
 from ..i18n import ENGLISH, _, language, ngettext
 from ..spec import (
+    ADDRESS_FLAGS,
     MEMORY_PATTERN,
     Cause,
     Event,
     Message,
+    PassFlags,
     Reason,
     Spec,
     Status,
     TaskExit,
     TaskFailure,
+    flag_key,
 )
 from ..spec.names import parse_task
 from ..spec.quantities import format_bytes, format_duration, parse_memory
@@ -130,6 +133,14 @@ def shown(told: Told) -> str:
         return sentences(told.messages) if told.messages else told.message
     except (ArithmeticError, LookupError, OSError, RecursionError, TypeError, ValueError):
         return told.message
+
+
+def shown_inferred(status: Status) -> list[str]:
+    """What the launch read from the program, a sentence each, in the language of the moment; what
+    only a newer version can say is left out.
+    """
+    told = (Event(at=0.0, reason="", message="", messages=(each,)) for each in status.inferred)
+    return [text for each in told if (text := shown(each))]
 
 
 def with_messages(status: Status, *parts: Message) -> Status:
@@ -247,6 +258,33 @@ def error_hint(task_exit: TaskExit) -> Message | None:
     return None
 
 
+_FLAG_REFUSED = re.compile(
+    r"unrecogni[sz]ed (?:arguments?|option)|no such option|unknown (?:command line )?(?:flag|option"
+    r"|argument)|option -\S+ not recognized|illegal option|could not consume arg|ambiguous option"
+    r"|error: argument -|Invalid value for|unexpected extra argument|flag --\S+: ",
+    re.IGNORECASE,
+)
+"""What argparse, optparse, absl, click, getopt, fire and shells say of a flag that they refuse."""
+
+
+def refused_flag(task_exit: TaskExit, spec: Spec, name: str) -> Message | None:
+    """Return what to do about a flag that we passed and the program did not take; None when it was
+    no such flag.
+    """
+    blamed: list[str] = []
+    for line in filter(_FLAG_REFUSED.search, task_exit.last_lines):
+        words = set(re.findall(r"(?:--|(?<=['\"`]))([A-Za-z][\w-]*)", line))
+        blamed += [f for f in spec.passed_flags if f in words and f not in blamed]
+    if not blamed:
+        return None
+    word = PassFlags.NONE if {*map(flag_key, blamed)} & {*ADDRESS_FLAGS} else PassFlags.ADDRESSES
+    flags = [f"--{flag}" for flag in blamed]
+    return Message(
+        "FlagRefused",
+        {"flags": flags, "count": len(blamed), "name": name, "word": word.value},
+    )
+
+
 # ---- how a task ended ----
 
 
@@ -354,7 +392,7 @@ def failed(
         parts.append(Message("RestartsUsedUp", {"times": _times(spec.lifecycle.heals)}))
     if reason is Reason.OOM_KILLED:
         parts.append(_raise_memory(culprit, spec, name))
-    elif advice := error_hint(culprit.exit):
+    elif advice := refused_flag(culprit.exit, spec, name) or error_hint(culprit.exit):
         parts.append(advice)
     same = sorted(f.task for f in others if failed_alike(culprit, f))
     if same:

@@ -19,8 +19,9 @@ from ..errors import TFClusterError
 from ..i18n import _
 from ..launch.launch_as_command import launch_argv, magic_line
 from ..launch.options import OPTIONS, Kind, Option
+from ..lifecycle.messages import sentences
 from ..runs.manager import ClusterManager
-from ..spec import Mode
+from ..spec import Message, Mode
 
 
 class ButtonActions:
@@ -187,7 +188,7 @@ class LaunchForm:
             line = magic_line(launch_argv(**what, options=options))
             made = self._manager.sketch(**what, **options)
             lines = [str(problem) for problem in made.problems] or list(made.warnings)
-            can, told = not made.problems, made.told
+            can, told = not made.problems, (*made.told, *map(_sentence, made.inferred))
         except TFClusterError as refused:
             lines = [str(refused)]
         if number != self._latest:
@@ -208,6 +209,10 @@ class LaunchForm:
     def _launch_is_over(self) -> None:
         self._launching = False
         self._changed()
+
+
+def _sentence(told: Message) -> str:
+    return sentences([told])
 
 
 def _field(option: Option) -> Any:

@@ -19,7 +19,7 @@ from ..backends.base import Options
 from ..errors import with_magic_commands
 from ..i18n import _, ngettext
 from ..lifecycle import messages
-from ..lifecycle.messages import exit_message, shown
+from ..lifecycle.messages import exit_message, shown, shown_inferred
 from ..progress.run_progress import Progress, note_lines
 from ..quota import ledger
 from ..spec import Mode, Phase, Reclaimed, TaskFailure, TaskState, TaskStatus, TaskType, TFCluster
@@ -77,6 +77,7 @@ def launched(cluster: TFCluster, paint: Paint = PLAIN, program: str = "tfcluster
     lines += [
         f"  {_label(what, 8)}{one_line(where)}" for what, where in cluster.status.paths.items()
     ]
+    lines += [f"  {_('inferred')} {one_line(text)}" for text in shown_inferred(cluster.status)]
     lines += [f"  {paint(_('warning'), 'yellow')} {one_line(w)}" for w in cluster.status.warnings]
     return "\n".join(
         [*lines, *(f"  {paint(w, 'bold')}  {why}" for w, why in _next(cluster, program))]
@@ -120,6 +121,7 @@ def status(
     if state.reclaimed is not None:
         facts.append(reclaimed(state.reclaimed, now))
     facts += [_entry(_label(what), where) for what, where in state.paths.items()]
+    facts += [_entry(_("inferred"), text) for text in shown_inferred(state)]
     facts += [_entry(paint(_("warning"), "yellow"), w) for w in state.warnings]
     if facts:
         blocks.append("\n".join(facts))
@@ -394,6 +396,7 @@ def run_card(cluster: TFCluster, notes: tuple[str, ...] = (), now: float | None 
     ]
     told = [*note_line(cluster), *notes]
     lines += [f"<div>{escape(text)}</div>" for text in told]
+    lines += [f'<div style="opacity:.7">{escape(text)}</div>' for text in shown_inferred(state)]
     lines += [f"<div>⚠ {escape(warning)}</div>" for warning in state.warnings]
     if output := state.paths.get("output"):
         what = escape(_("output"))

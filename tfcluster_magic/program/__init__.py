@@ -14,26 +14,30 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..i18n import _
 from ..spec import Program, ProgramKind, names
 from . import inspection, snapshots, sources
-from .inspection import ADDRESS_FLAGS
+from .cluster_needs import Evidence, Findings, inspect_program
+from .command_line import Flag
 from .snapshots import INLINE_BYTES, materialise
 from .sources import is_url
-from .tree import LIMIT_BYTES, MAX_FILES, checksum
+from .tree import LIMIT_BYTES, MAX_FILES, Tree, checksum
 
 __all__ = [
-    "ADDRESS_FLAGS",
     "INLINE_BYTES",
     "LIMIT_BYTES",
     "MAX_FILES",
     "OWN_FOLDER",
+    "Evidence",
+    "Findings",
+    "Flag",
     "check_url",
     "default_name",
+    "find_out",
     "is_url",
     "materialise",
     "snapshot",
     "snapshot_cell",
-    "uses_parameter_servers",
 ]
 
 OWN_FOLDER = "."
@@ -49,6 +53,7 @@ def snapshot(
     sha256: str | None = None,
     limit_bytes: int = LIMIT_BYTES,
     timeout: float = sources.TIMEOUT,
+    python: str | None = None,
 ) -> tuple[Program, tuple[str, ...]]:
     """Take a snapshot of a file, a folder or a URL.
 
@@ -60,6 +65,7 @@ def snapshot(
         sha256: checksum of what a URL gives.
         limit_bytes: most bytes of all files together.
         timeout: seconds for a download.
+        python: path of the interpreter that it will run with, if not this process's own.
 
     Returns:
         The snapshot, and warnings for the user.
@@ -67,8 +73,8 @@ def snapshot(
     Raises:
         InvalidRequest: with what is wrong, and what is allowed.
     """
-    read = sources.read(os.fspath(source), cwd, sha256, limit_bytes, timeout)
-    return _take_snapshot(read, arguments, workspace, cwd), read.warnings
+    read = sources.read(os.fspath(source), cwd, sha256, limit_bytes, timeout, python)
+    return _take_snapshot(read, arguments, workspace, cwd)
 
 
 def snapshot_cell(
@@ -79,6 +85,7 @@ def snapshot_cell(
     cwd: Path,
     limit_bytes: int = LIMIT_BYTES,
     first_line: int = 2,
+    python: str | None = None,
 ) -> tuple[Program, tuple[str, ...]]:
     """Take a snapshot of a cell's body, which runs as `cell.py`.
 
@@ -89,6 +96,7 @@ def snapshot_cell(
         cwd: folder of the notebook, in which modules are found and the program runs.
         limit_bytes: most bytes of all files together.
         first_line: number of the body's first line in the cell, as a person counts.
+        python: as for `snapshot`.
 
     Returns:
         The snapshot, and warnings for the user.
@@ -96,8 +104,8 @@ def snapshot_cell(
     Raises:
         InvalidRequest: with what is wrong, and what is allowed.
     """
-    read = sources.read_cell(text, cwd, limit_bytes, first_line)
-    return _take_snapshot(read, arguments, workspace, cwd), read.warnings
+    read = sources.read_cell(text, cwd, limit_bytes, first_line, python)
+    return _take_snapshot(read, arguments, workspace, cwd)
 
 
 def default_name(source: str | os.PathLike[str], cwd: Path | None = None) -> str:
@@ -112,19 +120,37 @@ def check_url(url: str, sha256: str | None = None) -> None:
     download.split_checksum(url, sha256)
 
 
-def uses_parameter_servers(program: Program, workspace: Path) -> bool:
-    """Whether a snapshot is written for parameter servers: `--ps_hosts`, or their strategy.
+def find_out(program: Program, workspace: Path) -> Findings:
+    """What the text of a snapshot says about a launch: flags, task types, TF_CONFIG.
 
     Raises:
         TFClusterError: the snapshot is gone or altered.
     """
-    return inspection.uses_parameter_servers(snapshots.load(program, workspace))
+    key = (program.sha256, program.entrypoint)
+    if key not in _found:
+        _keep(key, inspect_program(snapshots.load(program, workspace), program.entrypoint))
+    return _found[key]
+
+
+_found: dict[tuple[str, str], Findings] = {}
+"""Findings by checksum and entry: a form looks at the same program with each key."""
+_MOST_FOUND = 16
+
+
+def _keep(key: tuple[str, str], findings: Findings) -> None:
+    if len(_found) >= _MOST_FOUND:
+        _found.clear()
+    _found[key] = findings
 
 
 def _take_snapshot(
     read: sources.LoadedProgram, arguments: Sequence[str], workspace: Path, cwd: Path
-) -> Program:
+) -> tuple[Program, tuple[str, ...]]:
+    """The snapshot, and the warnings about it."""
     sha256 = checksum(read.tree)
+    key = (sha256, read.entrypoint)
+    findings = _found.get(key) or inspect_program(read.tree, read.entrypoint)
+    _keep(key, findings)
     files = snapshots.inline_files(read.tree)
     if files is None:
         snapshots.store(read.tree, sha256, workspace, source=read.source)
@@ -132,7 +158,7 @@ def _take_snapshot(
     # here, where its relative paths lead to data.
     alone = read.kind in (ProgramKind.FILE, ProgramKind.CELL)
     runs_here = alone and read.entrypoint.endswith(".py")
-    return Program(
+    program = Program(
         kind=read.kind,
         source=read.source,
         entrypoint=read.entrypoint,
@@ -140,7 +166,28 @@ def _take_snapshot(
         files=files,
         executables=tuple(sorted(path for path, file in read.tree.items() if file.executable)),
         arguments=tuple(str(argument) for argument in arguments),
-        flags=inspection.address_flags(read.tree),
+        flags=tuple(flag.name for flag in findings.flags if not flag.left_out),
+        imports_tensorflow=_imports_tensorflow(read.tree, read.entrypoint),
         serves=inspection.uses_distributed_runtime(read.tree),
         working_dir=os.path.abspath(cwd) if runs_here else OWN_FOLDER,
     )
+    return program, (*read.warnings, *_tf_config_warning(findings))
+
+
+def _imports_tensorflow(tree: Tree, entry: str) -> bool:
+    """Whether the program surely fails where there is no TensorFlow; a script may see to it."""
+    if not entry.endswith(".py"):
+        return False
+    needed = inspection.import_closure(inspection.InTree(tree), entry)
+    return "tensorflow" in needed.missing and not needed.moves_path
+
+
+def _tf_config_warning(findings: Findings) -> list[str]:
+    if findings.replaces_tf_config is None:
+        return []
+    path, line = findings.replaces_tf_config
+    text = _(
+        "line {line} of {file} replaces TF_CONFIG: each task is then told the same cluster, index "
+        "and ports, and not its own. Leave that line out"
+    )
+    return [text.format(line=line, file=path)]

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ..i18n import _, mark
 from .inspection import ImportClosure, parse_python, retry_parsing, script_text
+from .interpreters import find_modules
 from .tree import File, Tree, program_refusal
 
 _MAGIC = re.compile(r"\s*(?:%{1,2}[A-Za-z_]|!|\?)|.*\?\s*$|\s*[\w.,\s]+=\s*(?:%[A-Za-z_]|!)")
@@ -94,7 +95,10 @@ def undefined_names(path: str, file: File) -> str | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of annotations in quotes, which the checker parses
         module = parse_python(file.content)
-        seen = retry_parsing(lambda: checker.Checker(module, filename=path).messages)
+        try:
+            seen = retry_parsing(lambda: checker.Checker(module, filename=path).messages)
+        except RecursionError:  # nested more deeply than the checker, but not Python, can take
+            return None
     for message in seen:
         if isinstance(message, messages.UndefinedName):
             name, line = str(message.message_args[0]), int(message.lineno)
@@ -115,18 +119,31 @@ def undefined_names(path: str, file: File) -> str | None:
     ).format(path=path, names=named, plain=_(_PLAIN))
 
 
-def missing_modules(closure: ImportClosure, tree: Tree, cwd: Path) -> list[str]:
-    """Warnings about modules that are neither in the program nor installed for this interpreter."""
+def missing_modules(
+    closure: ImportClosure, tree: Tree, cwd: Path, python: str | None = None
+) -> list[str]:
+    """Warnings about modules that are neither in the program nor installed for `python`, the path
+    of the interpreter that the tasks run with; for this process's own when None.
+    """
     if closure.moves_path:
         return []  # it arranges by itself where modules come from
     stems = {part.removesuffix(".py") for path in tree for part in path.split("/")}
+    outside = sorted(set(closure.missing).difference(stems, sys.builtin_module_names))
+    if python is None or python == sys.executable:
+        found = {name for name in outside if _is_installed(name, cwd)}
+    else:
+        answer = find_modules(python, outside)
+        if answer.trouble:
+            return []  # what is wrong with it is told by whoever starts the tasks
+        found = answer.found
     return [
         _(
             "{path} imports {name} (line {line}), which is neither beside the program nor "
             "installed for {python}: a task that cannot find it fails"
-        ).format(path=path, name=name, line=line, python=sys.executable)
-        for name, (path, line) in sorted(closure.missing.items())
-        if name not in stems and not _is_installed(name, cwd)
+        ).format(path=path, name=name, line=line, python=python or sys.executable)
+        for name in outside
+        if name not in found
+        for path, line in [closure.missing[name]]
     ]
 
 

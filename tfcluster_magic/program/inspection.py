@@ -1,6 +1,5 @@
-"""Static inspection of a program: address flags, the distributed runtime, and imported files.
+"""Static inspection of a program: syntax trees, the distributed runtime, and imported files.
 
-Looks at code only: a README, a comment or a variable that has the name of a flag is not a mention.
 Never runs or imports the program, and never looks outside of the folder it is given.
 `uses_distributed_runtime` errs on the side of no: a wrong yes would make a run wait for a port that
 never opens.
@@ -23,9 +22,6 @@ from typing import Protocol, TypeVar
 
 from .tree import File, Tree, list_files, read_file
 
-ADDRESS_FLAGS = ("ps_hosts", "worker_hosts", "job_name", "task_index", "data_dir", "log_path")
-"""The flags that a task passes to a program that mentions them, in this order."""
-
 SERVING_NAMES = frozenset(
     {
         "ParameterServerStrategy",
@@ -36,27 +32,13 @@ SERVING_NAMES = frozenset(
     }
 )
 """Names that make a task listen on its own port when the cluster has more than one task."""
-SERVER_MODULES = frozenset({"train", "distribute", "server_lib"})
-"""`Server` counts as an attribute of, or an import from, one of these."""
-
-_DASHED = re.compile(rf"--({'|'.join(ADDRESS_FLAGS)})(?![A-Za-z0-9_])")
-_GETOPT = re.compile(rf"({'|'.join(ADDRESS_FLAGS)})=")
-
-
-def address_flags(tree: Tree) -> tuple[str, ...]:
-    """Which of `FLAGS` the program takes.
-
-    In Python that is `--name` in any string, `FLAGS.name`, the first argument of a `DEFINE...`
-    call, and `name=` as getopt writes it; in a shell script `--name` outside comments.
-    """
-    found: set[str] = set()
-    for path, file in tree.items():
-        if (module := parse_file(path, file)) is not None:
-            for node in ast.walk(module):
-                found.update(_flags_of(node))
-        elif (text := script_text(path, file)) is not None:
-            found.update(_DASHED.findall(text))
-    return tuple(name for name in ADDRESS_FLAGS if name in found)
+_OWNERS = {
+    "Server": frozenset({"train", "distribute", "server_lib"}),
+    "train_and_evaluate": frozenset({"estimator"}),
+}
+"""Names that programs give to functions of their own: each counts as an attribute of, or an import
+from, one of these modules.
+"""
 
 
 def uses_distributed_runtime(tree: Tree) -> bool:
@@ -67,14 +49,6 @@ def uses_distributed_runtime(tree: Tree) -> bool:
     MultiWorkerMirroredStrategy that is alone opens none.
     """
     return any(name in SERVING_NAMES or name == "Server" for name in _used_names(tree))
-
-
-def uses_parameter_servers(tree: Tree) -> bool:
-    """Whether the program is one for parameter servers: `--ps_hosts`, or their strategy."""
-    strategies = {"ParameterServerStrategy", "ParameterServerStrategyV2"}
-    return "ps_hosts" in address_flags(tree) or any(
-        name in strategies for name in _used_names(tree)
-    )
 
 
 def parse_file(path: str, file: File) -> ast.Module | None:
@@ -104,27 +78,13 @@ def _used_names(tree: Tree) -> Iterator[str]:
 
 def _used_names_of(node: ast.AST) -> Iterator[str]:
     if isinstance(node, ast.Attribute):
-        if node.attr != "Server" or _last_name(node.value) in SERVER_MODULES:
+        if _last_name(node.value) in _OWNERS.get(node.attr, {_last_name(node.value)}):
             yield node.attr
     elif isinstance(node, ast.ImportFrom):
         module = (node.module or "").rpartition(".")[2]
         for alias in node.names:
-            if alias.name != "Server" or module in SERVER_MODULES:
+            if module in _OWNERS.get(alias.name, {module}):
                 yield alias.name
-
-
-def _flags_of(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        yield from _DASHED.findall(node.value)
-        if match := _GETOPT.fullmatch(node.value):
-            yield match[1]
-    elif isinstance(node, ast.Attribute) and _last_name(node.value) == "FLAGS":
-        yield node.attr
-    elif isinstance(node, ast.Call) and _last_name(node.func).startswith("DEFINE"):
-        named = [k.value for k in node.keywords if k.arg in ("name", "flag_name")]
-        first = (node.args + named)[:1]
-        if first and isinstance(first[0], ast.Constant):
-            yield str(first[0].value)
 
 
 def _last_name(node: ast.AST) -> str:

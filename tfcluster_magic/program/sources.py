@@ -53,9 +53,15 @@ def is_url(source: str) -> bool:
 
 
 def read(
-    source: str, cwd: Path, sha256: str | None, limit_bytes: int, timeout: float
+    source: str,
+    cwd: Path,
+    sha256: str | None,
+    limit_bytes: int,
+    timeout: float,
+    python: str | None = None,
 ) -> LoadedProgram:
-    """Read what the user named.
+    """Read what the user named. `python` is the interpreter that it will run with, where that is
+    another one than this process's own.
 
     Raises:
         InvalidRequest: with what is wrong, and what is allowed.
@@ -63,19 +69,19 @@ def read(
     if not source.strip():
         raise program_refusal(source, _("name a program: {rule}").format(rule=_(_ALLOWED)))
     if is_url(source):
-        return read_url(source, cwd, sha256, limit_bytes, timeout)
+        return read_url(source, cwd, sha256, limit_bytes, timeout, python)
     if sha256 is not None:
         raise program_refusal(source, _("a checksum (sha256) goes with a URL; leave it out"))
     path = cwd / os.path.expanduser(source)
     hint = _HINTS.get(path.suffix.lower())
     try:
         if path.is_dir():
-            return read_folder(path, source, cwd, limit_bytes)
+            return read_folder(path, source, cwd, limit_bytes, python)
         if path.is_file():
             if path.suffix.lower() not in (".py", ".sh"):
                 text = _(hint) if hint else _("{rule}; rename it if it is one")
                 raise program_refusal(source, text.format(rule=_(_ALLOWED)))
-            return read_script(path, source, cwd, limit_bytes)
+            return read_script(path, source, cwd, limit_bytes, python)
         if os.path.lexists(path):
             text = _("it is no regular file; {rule}")
             raise program_refusal(source, text.format(rule=_(_ALLOWED)))
@@ -88,7 +94,9 @@ def read(
     )
 
 
-def read_script(path: Path, source: str, cwd: Path, limit_bytes: int) -> LoadedProgram:
+def read_script(
+    path: Path, source: str, cwd: Path, limit_bytes: int, python: str | None = None
+) -> LoadedProgram:
     """A file, with the modules and packages beside it that it imports."""
     real = Path(
         os.path.realpath(path)
@@ -98,11 +106,13 @@ def read_script(path: Path, source: str, cwd: Path, limit_bytes: int) -> LoadedP
     needed = import_closure(beside, real.name)
     check_entry(real.name, needed.files[real.name], source=source)
     tree, skipped = _with_packages(needed, beside, needed.files)
-    warnings = (*_skipped(skipped), *_warnings(needed, tree, real.name, cwd))
+    warnings = (*_skipped(skipped), *_warnings(needed, tree, real.name, cwd, python))
     return LoadedProgram(ProgramKind.FILE, source, real.name, tree, warnings)
 
 
-def read_cell(text: str, cwd: Path, limit_bytes: int, first_line: int) -> LoadedProgram:
+def read_cell(
+    text: str, cwd: Path, limit_bytes: int, first_line: int, python: str | None = None
+) -> LoadedProgram:
     """The body of a cell, with the modules and packages of the notebook's folder that it imports.
 
     `first_line` is the number of the body's first line in the cell as the notebook shows it;
@@ -116,11 +126,13 @@ def read_cell(text: str, cwd: Path, limit_bytes: int, first_line: int) -> Loaded
     beside = OnDisk(cwd, "cell", limit_bytes)
     needed = import_closure(beside, CELL, file)
     tree, skipped = _with_packages(needed, beside, needed.files)
-    warnings = (*_skipped(skipped), *_warnings(needed, tree, CELL, cwd))
+    warnings = (*_skipped(skipped), *_warnings(needed, tree, CELL, cwd, python))
     return LoadedProgram(ProgramKind.CELL, "cell", CELL, tree, warnings)
 
 
-def read_folder(path: Path, source: str, cwd: Path, limit_bytes: int) -> LoadedProgram:
+def read_folder(
+    path: Path, source: str, cwd: Path, limit_bytes: int, python: str | None = None
+) -> LoadedProgram:
     """A folder with everything in it."""
     real = Path(os.path.realpath(path))
     home = Path(os.path.realpath(os.path.expanduser("~")))
@@ -136,12 +148,17 @@ def read_folder(path: Path, source: str, cwd: Path, limit_bytes: int) -> LoadedP
     sizes = list_files(real, source=source, skipped=skipped)
     entry = find_entry(sizes, source)
     tree = read_files(real, sizes, limit_bytes, source=source)
-    warnings = (*_skipped(skipped), *_check_tree(tree, entry, source, cwd))
+    warnings = (*_skipped(skipped), *_check_tree(tree, entry, source, cwd, python))
     return LoadedProgram(ProgramKind.FOLDER, source, entry, tree, warnings)
 
 
 def read_url(
-    source: str, cwd: Path, sha256: str | None, limit_bytes: int, timeout: float
+    source: str,
+    cwd: Path,
+    sha256: str | None,
+    limit_bytes: int,
+    timeout: float,
+    python: str | None = None,
 ) -> LoadedProgram:
     """A download: a .py or .sh file, or a folder as .zip or .tar.gz."""
     from . import download  # 60 ms of http and ssl, which only this source needs
@@ -167,7 +184,8 @@ def read_url(
                 archives=", ".join(ARCHIVES), name=name
             ),
         )
-    return LoadedProgram(ProgramKind.URL, url, entry, tree, _check_tree(tree, entry, url, cwd))
+    warnings = _check_tree(tree, entry, url, cwd, python)
+    return LoadedProgram(ProgramKind.URL, url, entry, tree, warnings)
 
 
 def find_entry(paths: Iterable[str], source: str) -> str:
@@ -225,17 +243,21 @@ def _with_packages(needed: ImportClosure, beside: OnDisk, files: Tree) -> tuple[
     return {**files, **inside}, skipped
 
 
-def _check_tree(tree: Tree, entry: str, source: str, cwd: Path) -> tuple[str, ...]:
+def _check_tree(
+    tree: Tree, entry: str, source: str, cwd: Path, python: str | None
+) -> tuple[str, ...]:
     check_entry(entry, tree[entry], source=source)
-    return _warnings(import_closure(InTree(tree), entry), tree, entry, cwd)
+    return _warnings(import_closure(InTree(tree), entry), tree, entry, cwd, python)
 
 
-def _warnings(needed: ImportClosure, tree: Tree, entry: str, cwd: Path) -> tuple[str, ...]:
+def _warnings(
+    needed: ImportClosure, tree: Tree, entry: str, cwd: Path, python: str | None
+) -> tuple[str, ...]:
     undefined = undefined_names(entry, tree[entry]) if entry.endswith(".py") else None
     return (
         *([undefined] if undefined else []),
         *broken_modules(needed, entry),
-        *missing_modules(needed, tree, cwd),
+        *missing_modules(needed, tree, cwd, python),
     )
 
 

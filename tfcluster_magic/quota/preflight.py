@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ..errors import Problem
+from ..errors import InvalidRequest, PreflightRefused, Problem, SetupRefused
 from ..i18n import _, ngettext
 from ..spec import Model, Resources, Spec, TaskType
 from ..spec.quantities import parse_memory
@@ -45,13 +45,30 @@ class Preflight:
     """What stands against a launch: `problems` refuse it, `warnings` are told and it goes on.
 
     `told` is what a person should know before a launch, and stands against nothing. `unsupported`
-    are those of the problems that ask for what this place never has.
+    are those of the problems that ask for what this place never has, `setup` those that are about
+    something else than room: no smaller number would help.
     """
 
     problems: tuple[Problem, ...] = ()
     warnings: tuple[str, ...] = ()
     told: tuple[str, ...] = ()
     unsupported: tuple[Problem, ...] = ()
+    setup: tuple[Problem, ...] = ()
+
+    def check(self) -> None:
+        """Raise when something stands against the launch.
+
+        Raises:
+            InvalidRequest: it asks for what this place never has.
+            SetupRefused: something that it needs is missing or not allowed here.
+            PreflightRefused: there is no room.
+        """
+        if self.unsupported:
+            raise InvalidRequest(self.unsupported)
+        if self.setup:
+            raise SetupRefused(self.problems)
+        if self.problems:
+            raise PreflightRefused(self.problems)
 
 
 @dataclass(frozen=True)

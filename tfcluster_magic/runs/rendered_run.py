@@ -131,12 +131,11 @@ def _command(
     script = os.path.join(place.program_dir, spec.program.entrypoint)
     flags = tf_config.flags(
         spec.passed_flags,
-        spec.program.arguments,
         addresses,
         task_type.value,
         index,
         data_dir=place.data_dir,
-        log_path=place.output_dir,
+        output_dir=place.output_dir,
     )
     start = ["bash"] if script.endswith(".sh") else [place.interpreter, "-u"]
     return [*start, script, *flags, *spec.program.arguments]

@@ -200,15 +200,14 @@ class TaskConfig:
         return float(self.data.get("holdOff") or 0.0) if waits else 0.0
 
     def flags(self) -> list[str]:
-        """Address flags that the program mentions and the user did not give."""
+        """Flags with their values that are put before the user's own arguments."""
         return tf_config.flags(
             self.program.get("flags", []),
-            self.program.get("arguments", []),
             self.addresses,
             self.task_type,
             self.index,
             data_dir=self.data["dataDir"],
-            log_path=self.output_dir,
+            output_dir=self.output_dir,
         )
 
     @property

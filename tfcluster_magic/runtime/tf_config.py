@@ -69,24 +69,23 @@ def check(
 
 def flags(
     wanted: Sequence[str],
-    arguments: Sequence[str],
     addresses: Mapping[str, Sequence[str]],
     task_type: str,
     index: int,
     *,
     data_dir: str,
-    log_path: str,
+    output_dir: str,
 ) -> list[str]:
-    """Address flags as `--name=value`.
+    """The flags that a program is given, as `--name=value`.
 
     Args:
-        wanted: flags that the program mentions; others are not made.
-        arguments: the user's own; what they give is not given again.
+        wanted: their names as the program spells them, `ps-hosts` or `ps_hosts`; one that is not
+            about addresses or data gets the output folder.
         addresses: host:port by task type.
         task_type: of this task.
         index: of this task.
         data_dir: the run's data folder.
-        log_path: the run's output folder.
+        output_dir: the run's output folder.
     """
     values = {
         "ps_hosts": ",".join(addresses.get("ps", ())),
@@ -94,10 +93,8 @@ def flags(
         "job_name": task_type,
         "task_index": str(index),
         "data_dir": data_dir,
-        "log_path": log_path,
     }
-    given = {a.lstrip("-").partition("=")[0] for a in arguments if a.startswith("-")}
-    return [f"--{n}={value}" for n, value in values.items() if n in wanted and n not in given]
+    return [f"--{name}={values.get(name.replace('-', '_'), output_dir)}" for name in wanted]
 
 
 def environment_defaults(threads: int | None, cpus: int) -> dict[str, str]:

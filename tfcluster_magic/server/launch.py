@@ -24,6 +24,7 @@ from ..i18n import _
 from ..launch import form_fields
 from ..launch.launch_as_command import launch_argv, magic_line
 from ..launch.options import BY_KEY, unknown_options
+from ..lifecycle.messages import sentences
 from ..program import is_url
 from ..spec import Model
 from .base import TFClusterHandler, guarded
@@ -244,6 +245,7 @@ class PlanHandler(RunHandler, LaunchRoute):
                 "problems": form_fields.form_problems(problems, said),
                 "warnings": list(made.warnings),
                 "told": list(made.told),
+                "inferred": [sentences([each]) for each in made.inferred],
                 "line": magic_line(words, cell=body.cell is not None),
                 "folder": self._as_browsed(asked.folder),
             }

@@ -13,7 +13,9 @@ import msgspec
 from msgspec import Meta
 
 from .spec import (
+    ADDRESS_FLAGS,
     ENV_NAME_PATTERN,
+    FOLDER_FLAGS,
     MEMORY_PATTERN,
     NAME_PATTERN,
     DataClaim,
@@ -36,6 +38,7 @@ from .spec import (
     SuccessPolicy,
     TaskType,
     Volume,
+    flag_key,
 )
 from .status import (
     Cause,
@@ -54,8 +57,10 @@ from .status import (
 )
 
 __all__ = [
+    "ADDRESS_FLAGS",
     "API_VERSION",
     "ENV_NAME_PATTERN",
+    "FOLDER_FLAGS",
     "KIND",
     "MEMORY_PATTERN",
     "NAME_PATTERN",
@@ -96,6 +101,7 @@ __all__ = [
     "TypeCounts",
     "Usage",
     "Volume",
+    "flag_key",
     "schema",
     "to_json",
 ]

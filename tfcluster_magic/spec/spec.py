@@ -245,8 +245,12 @@ class Program(Model, frozen=True):
         Meta(max_length=5000, description="what the program is given on its command line"),
     ] = ()
     flags: Annotated[
-        tuple[ShortText, ...], Meta(description="address flags that the program mentions")
+        tuple[ShortText, ...],
+        Meta(description="flags that the program takes and is given, as it spells them"),
     ] = ()
+    imports_tensorflow: Annotated[
+        bool, Meta(description="the program cannot start without TensorFlow")
+    ] = True
     serves: Annotated[
         bool, Meta(description="the program mentions TensorFlow's distributed runtime")
     ] = False
@@ -263,15 +267,33 @@ class ServerKind(str, enum.Enum):
 
 
 class PassFlags(str, enum.Enum):
-    """Which flags a task adds to the command line of its program, of those that it mentions."""
+    """Which flags a task adds to the command line of its program, of those that it takes."""
 
     ALL = "all"
     ADDRESSES = "addresses"
     NONE = "none"
 
 
-FOLDER_FLAGS = ("data_dir", "log_path")
-"""Flags that are none of addresses."""
+ADDRESS_FLAGS = ("ps_hosts", "worker_hosts", "job_name", "task_index")
+"""Flags of a program that say where its tasks are and which of them it is."""
+FOLDER_FLAGS = (
+    "data_dir",
+    "log_path",
+    "log_dir",
+    "logdir",
+    "train_dir",
+    "model_dir",
+    "output_dir",
+    "checkpoint_dir",
+)
+"""Flags of a program that name a folder: the first is given that of data, the others that of the
+run's output.
+"""
+
+
+def flag_key(name: str) -> str:
+    """A flag's name with underscores: a program may declare `--data-dir` or `--data_dir`."""
+    return name.replace("-", "_")
 
 
 class SuccessPolicy(str, enum.Enum):
@@ -324,7 +346,7 @@ class Spec(Model, frozen=True):
     program: Program | None = None
     pass_flags: Annotated[
         PassFlags,
-        Meta(description="flags that the program is given of those that it mentions"),
+        Meta(description="flags that the program is given of those that it takes"),
     ] = PassFlags.ALL
     server: ServerKind = ServerKind.NATIVE
     image: (
@@ -361,8 +383,20 @@ class Spec(Model, frozen=True):
 
     @property
     def passed_flags(self) -> tuple[str, ...]:
-        """The flags that the program is given on its command line."""
+        """The flags that are added to the program's command line, beside those that the user gave
+        it; as the program spells them.
+        """
         if self.program is None or self.pass_flags is PassFlags.NONE:
             return ()
         left_out = FOLDER_FLAGS if self.pass_flags is PassFlags.ADDRESSES else ()
-        return tuple(flag for flag in self.program.flags if flag not in left_out)
+        return tuple(
+            flag
+            for flag in self.program.flags
+            if flag_key(flag) not in left_out and not self.gives_flag(flag)
+        )
+
+    def gives_flag(self, name: str) -> bool:
+        """Whether the user's own arguments have this flag, in either spelling."""
+        words = self.program.arguments if self.program else ()
+        given = (word.lstrip("-").partition("=")[0] for word in words if word.startswith("-"))
+        return flag_key(name) in map(flag_key, given)

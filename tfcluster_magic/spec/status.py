@@ -223,3 +223,10 @@ class Status(Model, frozen=True):
         dict[str, str], Meta(description="output: the run's own folder; logs: its log files")
     ] = {}
     warnings: tuple[str, ...] = ()
+    inferred: Annotated[
+        tuple[Message, ...],
+        Meta(
+            description="what the launch read from the program's text: flags that are passed, and "
+            "counts; each with the option that overrides it"
+        ),
+    ] = ()

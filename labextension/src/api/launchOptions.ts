@@ -89,6 +89,8 @@ export interface IPlan {
   readonly warnings: ReadonlyArray<string>;
   /** What one should know before, such as what is left of a budget. */
   readonly told?: ReadonlyArray<string>;
+  /** What was read from the program's text, each with the option that overrides it. */
+  readonly inferred?: ReadonlyArray<string>;
   /** The line of a notebook in `folder` that launches the same. */
   readonly line: string;
   readonly folder: string;

@@ -9,7 +9,7 @@ export type Mode = 'between-graph' | 'in-graph';
  */
 export type ProgramKind = 'cell' | 'file' | 'folder' | 'url';
 /**
- * flags that the program is given of those that it mentions
+ * flags that the program is given of those that it takes
  */
 export type PassFlags = 'addresses' | 'all' | 'none';
 /**
@@ -201,9 +201,13 @@ export interface Program {
    */
   arguments?: string[];
   /**
-   * address flags that the program mentions
+   * flags that the program takes and is given, as it spells them
    */
   flags?: string[];
+  /**
+   * the program cannot start without TensorFlow
+   */
+  importsTensorflow?: boolean;
   /**
    * the program mentions TensorFlow's distributed runtime
    */
@@ -405,6 +409,10 @@ export interface Status {
     [k: string]: string;
   };
   warnings?: string[];
+  /**
+   * what the launch read from the program's text: flags that are passed, and counts; each with the option that overrides it
+   */
+  inferred?: Message[];
 }
 /**
  * A sentence or a clause as the code of its text and the values that stand in it.

@@ -116,7 +116,9 @@ export function launchOf(
       continue;
     }
     const said = typeof value === 'string' ? value.trim() : value;
-    if (said && said !== defaultOf(field, mode)) {
+    if (said === false) {
+      options[field.key] = false; // taken back: the program may ask for it
+    } else if (said && said !== defaultOf(field, mode)) {
       options[field.key] = hasLines(field) ? lines(said) : said;
     }
   }

@@ -63,11 +63,13 @@ export function Footer(props: IFooterProps): React.JSX.Element {
   return (
     <div className="tfc-Launch-foot">
       <div role="status" className="tfc-Launch-status">
-        {state.plan?.told?.map(text => (
-          <div key={text} className="tfc-Launch-told">
-            <Sentence text={text} />
-          </div>
-        ))}
+        {[...(state.plan?.told ?? []), ...(state.plan?.inferred ?? [])].map(
+          text => (
+            <div key={text} className="tfc-Launch-told">
+              <Sentence text={text} />
+            </div>
+          )
+        )}
         <Marks {...props} option="" />
         {state.plan?.warnings.map(text => (
           <div key={text} className="tfc-Mark tfc-mod-warning">

@@ -28,6 +28,9 @@ export const RunFacts = React.memo(
   ({ run, trans, isOld = false }: IRunFactsProps): React.JSX.Element => {
     const { metadata, status } = run.cluster;
     const notes = [
+      ...(status.inferred ?? []).map(part =>
+        shown({ messages: [part] }, trans)
+      ),
       ...run.notes,
       ...(status.reclaimed ? [reclaimedWords(status.reclaimed, trans)] : [])
     ];
@@ -45,7 +48,7 @@ export const RunFacts = React.memo(
             {metadata.note}
           </p>
         )}
-        {notes.map(note => (
+        {notes.filter(Boolean).map(note => (
           <p key={note}>
             <Sentence text={note} />
           </p>

@@ -23,7 +23,10 @@ def root(jp_root_dir: Path) -> Path:
     """The folder of the file browser, with programs."""
     (jp_root_dir / "project").mkdir()
     (jp_root_dir / "project" / "train.py").write_text(HELLO)
-    (jp_root_dir / "project" / "ps.py").write_text("import sys\nprint('--ps_hosts', sys.argv)\n")
+    (jp_root_dir / "project" / "ps.py").write_text(
+        "import argparse\np = argparse.ArgumentParser()\np.add_argument('--ps_hosts')\n"
+        "print(p.parse_known_args())\n"
+    )
     (jp_root_dir / "sleep.py").write_text(SLEEP)
     (jp_root_dir / "shell").mkdir()
     (jp_root_dir / "shell" / "run.sh").write_text("echo hello\n")

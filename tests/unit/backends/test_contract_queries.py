@@ -22,6 +22,7 @@ from tfcluster_magic.backends.base import Backend, LogLine, Removed
 from tfcluster_magic.errors import NotFound, PreflightRefused, Problem
 from tfcluster_magic.launch import LaunchRequest
 from tfcluster_magic.spec import (
+    Message,
     Phase,
     Program,
     Replicas,
@@ -198,7 +199,7 @@ def _lasting(problem: Problem) -> tuple[object, ...]:
 def test_warnings_are_kept_with_the_run(
     backend: Backend, program_of: Callable[..., Program]
 ) -> None:
-    """What was warned of at the launch, by the face and by the backend, stays in the record."""
+    """What was warned of and inferred at the launch stays in the record."""
     cpu = Resources(cpu=backend.options().cpu.total + 1)
     spec = Spec(
         program=program_of("pass"), replicas=ReplicaSet(worker=Replicas(count=1, resources=cpu))
@@ -208,9 +209,13 @@ def test_warnings_are_kept_with_the_run(
     assert any("CPU" in text or "cpu" in text for text in told)
     if verdict.problems:  # cores are not shared here, so that is more than a warning
         spec = Spec(program=spec.program)
-    request = LaunchRequest(cluster="digits", spec=spec, warnings=("from the face",))
+    inferred = (Message("InferredChief", {"why": Message("UsesName", {"line": 1})}),)
+    request = LaunchRequest(
+        cluster="digits", spec=spec, warnings=("from the face",), inferred=inferred
+    )
     run = until_released(backend, backend.create(request))
     assert run.status.warnings == ("from the face", *backend.preflight(spec).warnings)
+    assert run.status.inferred == backend.get(run.metadata.name).status.inferred == inferred
 
 
 def test_options_say_what_there_is(

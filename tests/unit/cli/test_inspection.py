@@ -118,9 +118,8 @@ def test_render_shows_what_the_runtime_really_starts(run: Run, here: Path) -> No
     (here / "tell.py").write_text(
         "import json, os, sys\n"
         "print(json.dumps({'argv': sys.argv, 'env': dict(os.environ)}))\n"
-        "# --ps_hosts --job_name\nimport argparse\n"
-        "p = argparse.ArgumentParser()\n"
-        "p.add_argument('--ps_hosts'); p.add_argument('--job_name')\n"
+        "import argparse\np = argparse.ArgumentParser()\n"
+        "p.add_argument('--ps_hosts'); p.add_argument('--job_name')\np.parse_known_args()\n"
     )
     line = "launch tell.py --workers 1 --ps 1 --cpu 1.5 --env A=b --wait -- --more x"
     run(*line.split())
@@ -142,18 +141,54 @@ def test_render_shows_what_the_runtime_really_starts(run: Run, here: Path) -> No
 def test_a_program_gets_the_flags_that_it_shall(run: Run, here: Path) -> None:
     """A program gets all flags that it takes, those of addresses, or none."""
     (here / "tell.py").write_text(
-        "import sys\nprint([f.split('=')[0] for f in sys.argv[1:]])\n'--job_name --log_path'\n"
+        "import argparse, sys\nprint([f.split('=')[0] for f in sys.argv[1:]])\n"
+        "p = argparse.ArgumentParser()\np.add_argument('--job-name')\n"
+        "p.add_argument('--task-index')\np.add_argument('--log_path')\np.parse_known_args()\n"
     )
     for word, flags in (
-        (None, "['--job_name', '--log_path', '--more']"),
-        ("all", "['--job_name', '--log_path', '--more']"),
-        ("addresses", "['--job_name', '--more']"),
+        (None, "['--job-name', '--task-index', '--log_path', '--more']"),
+        ("all", "['--job-name', '--task-index', '--log_path', '--more']"),
+        ("addresses", "['--job-name', '--task-index', '--more']"),
         ("none", "['--more']"),
     ):
         said = [] if word is None else ["--pass-flags", word]
         done = run("launch", "tell.py", "--workers", "1", *said, "--wait", "--", "--more")
         assert done.code == 0, done.err
         assert run("logs", "tell", "--no-prefix").out == f"{flags}\n"
+
+
+def test_what_was_read_from_the_program_is_told(run: Run, here: Path) -> None:
+    """Launch and status say what follows from the program's text, and what overrides it."""
+    (here / "tf1.py").write_text(
+        "import argparse\np = argparse.ArgumentParser()\np.add_argument('--ps-hosts')\n"
+        "p.add_argument('--log_dir')\np.parse_known_args()\n"
+    )
+    why = "inferred 1 parameter server, because line 3 of tf1.py takes --ps-hosts; --ps N"
+    launched = run("launch", "tf1.py", "--wait")
+    assert launched.code == 0, launched.err
+    for told in (launched.out, run("status", "tf1").out.replace("inferred: ", "inferred ")):
+        assert why in told
+        assert "inferred --ps-hosts is passed, because line 3 of tf1.py takes it" in told
+        assert "inferred --log_dir is passed with the run's output folder" in told
+    again = run("rerun", "tf1", "--ps", "0", "--pass-flags", "none", "--dry-run")
+    assert "inferred" not in again.err and "is passed" not in again.err
+    assert "--ps-hosts is passed" in run("rerun", "tf1", "--dry-run").err
+    again = run("rerun", "tf1", "--dry-run", "--", "--log_dir", "x").err
+    assert "--ps-hosts is passed" in again and "--log_dir is passed" not in again
+
+
+def test_a_program_that_dies_of_a_flag_that_was_passed(run: Run, here: Path) -> None:
+    """The reason names the flag that TFCluster passed, and the command that leaves it out."""
+    (here / "strict.py").write_text(
+        "import argparse, sys\np = argparse.ArgumentParser()\n"
+        "if len(sys.argv) > 9:\n    p.add_argument('--log_dir')\np.parse_args()\n"
+    )
+    assert run("launch", "strict.py", "--workers", "1", "--wait").code == 10
+    told = run("status", "strict").out
+    assert "TFCluster passed --log_dir, which the program refuses" in told
+    assert "`tfcluster rerun strict-1 --pass-flags addresses`" in told
+    again = run("rerun", "strict", "--pass-flags", "addresses", "--wait")
+    assert again.code == 0, again.err
 
 
 def test_render_of_a_launch_creates_nothing(run: Run, own_folders: Path) -> None:

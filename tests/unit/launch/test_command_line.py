@@ -83,7 +83,7 @@ def spec_of(said: dict[str, Any]) -> Spec | None:
     values = read_options(said)
     if values.get(("mode",)) != "in-graph":
         values.put(("program",), dict(CELL))
-    fill_in_defaults(values, uses_ps=False)
+    fill_in_defaults(values)
     if values.problems:
         return None
     with contextlib.suppress(InvalidRequest):
@@ -136,7 +136,9 @@ def test_a_line_of_a_notebook_means_the_words_that_it_was_made_of(
 def test_what_is_so_anyway_is_left_out() -> None:
     """The words of a launch without wishes are the program alone; shared sizes are said once."""
     assert options_of(validate({"program": CELL, "replicas": {"worker": {"count": 2}}})) == {
-        "ps": 0  # nobody knows any more whether the program speaks of parameter servers
+        "ps": 0,  # nobody knows any more what the program asks for
+        "chief": 0,
+        "evaluator": 0,
     }
     sizes = {"resources": {"memory": "2Gi"}}
     replicas = {"worker": {"count": 2, **sizes}, "ps": {"count": 1, **sizes}}
@@ -162,7 +164,10 @@ def record(spec: Spec, name: str = "digits") -> TFCluster:
 @pytest.fixture
 def project(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a program of each kind, in which the person is."""
-    (here / "train.py").write_text("import os\nprint('--ps_hosts', os.getpid())\n")
+    (here / "train.py").write_text(
+        "import argparse\np = argparse.ArgumentParser()\np.add_argument('--ps_hosts')\n"
+        "print(p.parse_known_args())\n"
+    )
     (here / "folder").mkdir()
     (here / "folder" / "run.sh").write_text("echo hello\n")
     monkeypatch.chdir(here)

@@ -50,7 +50,7 @@ def test_defaults_of_the_form_are_what_a_launch_gets() -> None:
         for options in (said, {}):
             values = read_options({**options, "mode": mode.value})
             values.put(("program",), None)
-            fill_in_defaults(values, uses_ps=False)
+            fill_in_defaults(values)
             assert not values.problems
             if mode is Mode.BETWEEN_GRAPH:
                 values.put(("program",), PROGRAM)

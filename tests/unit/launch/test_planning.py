@@ -29,6 +29,7 @@ def test_a_program_that_speaks_of_parameter_servers_gets_one(
     """The program decides whether there is a parameter server, unless the person does."""
     (here / "tf1.py").write_text(
         "import argparse\np = argparse.ArgumentParser()\np.add_argument('--ps_hosts')\n"
+        "print(p.parse_args())\n"
     )
 
     assert manager.plan("tf1.py").cluster.spec.replicas.counts == {
@@ -36,6 +37,46 @@ def test_a_program_that_speaks_of_parameter_servers_gets_one(
         TaskType.PS: 1,
     }
     assert TaskType.PS not in manager.plan("tf1.py", ps=0).cluster.spec.replicas.counts
+
+
+COORDINATOR = (
+    "import tensorflow as tf\n"
+    "resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()\n"
+    "if resolver.task_type in ('worker', 'ps'):\n    tf.distribute.Server(resolver).join()\n"
+    "elif resolver.task_type == 'evaluator':\n    print('evaluating')\n"
+    "tf.distribute.coordinator.ClusterCoordinator(None)\n"
+)
+
+
+def test_a_program_gets_the_types_that_it_asks_for(manager: ClusterManager, here: Path) -> None:
+    """Chief, parameter server and evaluator follow from the program, unless the person says so."""
+    (here / "guide.py").write_text(COORDINATOR)
+    cluster = manager.plan("guide.py", evaluator_cpu=1).cluster
+
+    assert cluster.spec.replicas.counts == {
+        TaskType.CHIEF: 1,
+        TaskType.WORKER: 2,
+        TaskType.PS: 1,
+        TaskType.EVALUATOR: 1,
+    }
+    assert [told.code for told in cluster.status.inferred] == [
+        "InferredServer",
+        "NeededChief",
+        "InferredEvaluator",
+    ]
+    said = manager.plan("guide.py", ps=2, chief=True, evaluator=False).cluster
+    assert said.spec.replicas.counts == {TaskType.CHIEF: 1, TaskType.WORKER: 2, TaskType.PS: 2}
+    assert said.status.inferred == ()
+
+
+def test_a_program_that_needs_a_chief_is_not_launched_without(
+    manager: ClusterManager, here: Path
+) -> None:
+    """Who leaves out the chief that trains is told the line and the option."""
+    (here / "guide.py").write_text(COORDINATOR)
+    with pytest.raises(InvalidRequest, match=r"line 7 of guide\.py.*--chief") as refused:
+        manager.plan("guide.py", chief=False)
+    assert [problem.field for problem in refused.value.problems] == ["--chief"]
 
 
 def test_in_graph_has_a_parameter_server_and_no_program(manager: ClusterManager) -> None:
@@ -124,7 +165,7 @@ def test_every_option_reaches_the_field_that_it_names() -> None:
     for option in options.OPTIONS:
         value = option.words[0] if option.words else good[option.kind]
         values = read_options({option.key: value})
-        fill_in_defaults(values, uses_ps=True)
+        fill_in_defaults(values, [TaskType.PS])
         problems: list[Any] = []
         schema.check_schema(values.spec, Spec, "spec", problems)
 

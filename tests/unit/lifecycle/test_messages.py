@@ -16,7 +16,16 @@ from tfcluster_magic.i18n import language
 from tfcluster_magic.lifecycle import messages
 from tfcluster_magic.lifecycle.message_table import TEXTS
 from tfcluster_magic.lifecycle.messages import english, exit_message
-from tfcluster_magic.spec import Cause, Event, Reason, Spec, TaskExit, TaskFailure
+from tfcluster_magic.spec import (
+    Cause,
+    Event,
+    Program,
+    ProgramKind,
+    Reason,
+    Spec,
+    TaskExit,
+    TaskFailure,
+)
 
 
 def failure(*lines: str, cause: Cause = Cause.ERROR, **how: object) -> TaskFailure:
@@ -43,6 +52,44 @@ def test_known_errors_come_with_what_to_do(line: str, advice: str) -> None:
     message = english(messages.failed(Reason.PROGRAM_FAILED, failure(line), (), Spec(), "digits-2"))
     assert advice in message
     assert message.endswith("Its output: `tfcluster logs digits-2 worker-0`.")
+
+
+@pytest.mark.parametrize(
+    ("lines", "flags", "word"),
+    [
+        (["usage: a.py [-h]", "a.py: error: unrecognized arguments: --log-dir=/x"], ["log-dir"], 1),
+        (
+            ["a.py: error: unrecognized arguments: --job_name=ps --log-dir=/x"],
+            ["job_name", "log-dir"],
+            0,
+        ),
+        (["a.py: error: argument -j/--job_name: invalid choice: 'chief'"], ["job_name"], 0),
+        (["Usage: a.py [OPTIONS]", "Error: No such option: --data_dir"], ["data_dir"], 1),
+        (["Error: Invalid value for '--data_dir': '/d' does not exist."], ["data_dir"], 1),
+        (["a.py: error: no such option: --data_dir"], ["data_dir"], 1),
+        (["FATAL Flags parsing error:", "  Unknown command line flag 'data_dir'"], ["data_dir"], 1),
+        (["  flag --task_index=x: invalid literal for int()"], ["task_index"], 0),
+        (["getopt.GetoptError: option --job_name not recognized"], ["job_name"], 0),
+        (["ERROR: Could not consume arg: --data_dir=/d"], ["data_dir"], 1),
+        (["run.sh: unrecognized option '--data_dir=/d'"], ["data_dir"], 1),
+    ],
+)
+def test_a_flag_that_we_passed_is_not_the_users_fault(
+    lines: list[str], flags: list[str], word: int
+) -> None:
+    """A program that dies of a flag of ours comes with the command that leaves the flag out."""
+    taken = ("job_name", "task_index", "data_dir", "log-dir", "output_dir")
+    program = Program(
+        kind=ProgramKind.FILE, source="a.py", entrypoint="a.py", sha256="0" * 64, flags=taken
+    )
+    message = english(
+        messages.failed(Reason.PROGRAM_FAILED, failure(*lines), (), Spec(program=program), "a-2")
+    )
+    assert f"TFCluster passed {', '.join('--' + flag for flag in flags)}, which" in message
+    assert f"`tfcluster rerun a-2 --pass-flags {('none', 'addresses')[word]}`" in message
+    told = msgspec.structs.replace(program, arguments=[f"--{flag}" for flag in flags])
+    own = messages.failed(Reason.PROGRAM_FAILED, failure(*lines), (), Spec(program=told), "a-2")
+    assert "TFCluster passed" not in english(own)
 
 
 def test_a_syntax_error_comes_with_its_place() -> None:

@@ -28,7 +28,7 @@ FILES = st.dictionaries(
     st.lists(NAMES, min_size=1, max_size=3).map(lambda parts: "d/" * (len(parts) - 1) + parts[-1]),
     st.tuples(st.binary(max_size=300), st.booleans()),
     max_size=8,
-).map(lambda files: {path: f for path, f in files.items() if path not in {"d", "run.sh"}})
+).map(lambda files: {path: f for path, f in files.items() if path not in {"d", "d/d", "run.sh"}})
 
 
 @settings(

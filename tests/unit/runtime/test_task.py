@@ -29,7 +29,7 @@ def test_program_is_told_its_place(run: Run) -> None:
     """A program gets TF_CONFIG, its flags and arguments, the user's variables and TFCLUSTER_*."""
     seen = "import json, os, sys; print(json.dumps([sys.argv[1:], dict(os.environ), os.getcwd()]))"
     run.program(
-        seen, arguments=["--task_index=7", "x y"], flags=["ps_hosts", "worker_hosts", "task_index"]
+        seen, arguments=["--task_index=7", "x y"], flags=["ps-hosts", "worker_hosts", "log_dir"]
     )
     run.config.update(env={"COLOUR": "red", "TF_NUM_INTEROP_THREADS": "3"}, threads={"worker": 2})
     task = run.task("worker-1").start(
@@ -44,8 +44,9 @@ def test_program_is_told_its_place(run: Run) -> None:
     assert task.wait()["cause"] == "Completed"
     arguments, env, folder = json.loads(task.output)
     assert arguments == [
-        "--ps_hosts=127.0.0.1:4001",
+        "--ps-hosts=127.0.0.1:4001",
         "--worker_hosts=127.0.0.1:4002,127.0.0.1:4003",
+        f"--log_dir={run.output}",
         "--task_index=7",
         "x y",
     ]

@@ -64,18 +64,23 @@ def test_what_does_not_fit(task: str, index: int, counts: dict[str, int], said: 
         tf_config.check(counts, ADDRESSES, task, index)
 
 
-def test_flags_only_where_wanted() -> None:
-    """A program gets the flags that it mentions, except those that its user gave in either form."""
+def test_flags_are_spelled_as_the_program_does() -> None:
+    """A program gets the flags that it takes, each by the name that it declares."""
     made = tf_config.flags(
-        FLAGS,
-        ["--job_name", "x", "--task_index=9", "-data_dir=/d", "log_path"],
+        ("ps-hosts", "job_name", "task-index", "data_dir", "log-dir"),
         ADDRESSES,
         "ps",
         0,
         data_dir="/data",
-        log_path="/log/digits/1",
+        output_dir="/log/digits/1",
     )
-    assert made == ["--ps_hosts=p:1", "--worker_hosts=w:1,w:2", "--log_path=/log/digits/1"]
+    assert made == [
+        "--ps-hosts=p:1",
+        "--job_name=ps",
+        "--task-index=0",
+        "--data_dir=/data",
+        "--log-dir=/log/digits/1",
+    ]
 
 
 def test_threads_follow_the_limit() -> None:
@@ -170,8 +175,6 @@ def test_package_and_runtime_agree(
     tf_config.check(counts, addresses, kind, index)
     assert runtime.ask(data, f"{kind}-{index}") == [
         tf_config.build(addresses, kind, index),
-        tf_config.flags(
-            wanted, arguments, addresses, kind, index, data_dir="/data", log_path="/log"
-        ),
+        tf_config.flags(wanted, addresses, kind, index, data_dir="/data", output_dir="/log"),
         tf_config.environment_defaults(threads, len(os.sched_getaffinity(0))),
     ]

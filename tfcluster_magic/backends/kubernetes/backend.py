@@ -22,7 +22,7 @@ from typing import overload
 import msgspec
 from msgspec.structs import replace
 
-from ...errors import BackendUnavailable, Conflict, InvalidRequest, PreflightRefused, Problem
+from ...errors import BackendUnavailable, Conflict, InvalidRequest, Problem
 from ...i18n import _
 from ...kube import hour_ledgers as kube_hours
 from ...kube.api import access, labels
@@ -356,8 +356,7 @@ class KubernetesBackend(Backend):
         facts = self._facts(request.spec)
         spec = checks.with_image(request.spec, facts)
         verdict = checks.preflight(spec, facts)
-        if verdict.problems:
-            raise PreflightRefused(verdict.problems)
+        verdict.check()
         warnings = (*request.warnings, *verdict.warnings)
         with self._explained():
             for _try in range(_NAME_TRIES):
@@ -367,7 +366,9 @@ class KubernetesBackend(Backend):
                 number = namespace_access.next_run_number(
                     self.mounts, cluster, known, facts.options.log_dir
                 )
-                body = custom_resource.write(cluster, number, spec, warnings=warnings)
+                body = custom_resource.write(
+                    cluster, number, spec, warnings=warnings, inferred=request.inferred
+                )
                 made = post_run(self.api, self.namespace, body)
                 if made is None:
                     continue  # somebody was faster: the name may be taken now

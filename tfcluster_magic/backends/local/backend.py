@@ -24,7 +24,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ... import paths, state_files
-from ...errors import InvalidRequest, NotFound, PreflightRefused, TFClusterError
+from ...errors import InvalidRequest, NotFound, TFClusterError
 from ...i18n import _
 from ...launch import LaunchRequest
 from ...launch_checks import local as checks
@@ -225,8 +225,7 @@ class LocalBackend(Backend):
                 raise InvalidRequest(verdict.unsupported)
             running = {c.metadata.cluster: c for _, c in runs if c.active}
             cluster = run_names.choose_name(request.cluster, request.name_given, running)
-            if verdict.problems:
-                raise PreflightRefused(verdict.problems)
+            verdict.check()
             folder, lock_fd = launch.write(cluster, request, verdict.warnings, facts.free_gpus)
         return launch.hand_over(folder, lock_fd)
 

@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 
 from ... import paths, state_files
-from ...errors import BackendUnavailable, PreflightRefused, Problem, TFClusterError
+from ...errors import BackendUnavailable, Problem, SetupRefused, TFClusterError
 from ...i18n import _
 from ...launch import LaunchRequest
 from ...program import materialise
@@ -181,7 +181,7 @@ class Launch:
         """Make the next run of `cluster` exist; its folder, and its lock, which is held.
 
         Raises:
-            PreflightRefused: the run's log folder cannot be made.
+            SetupRefused: the run's log folder cannot be made.
             BackendUnavailable: this Python does not know its own executable.
             TFClusterError: the state folder or the program's snapshot fails.
         """
@@ -210,6 +210,7 @@ class Launch:
                     reason=Reason.QUEUED,
                     paths={"output": str(self._output(folder)), "logs": str(folder.tasks)},
                     warnings=(*request.warnings, *warnings),
+                    inferred=request.inferred,
                 )
             )
             self.store.commit(folder, metadata, request.spec)
@@ -254,7 +255,7 @@ class Launch:
             text = _("it cannot be made: {why}; name another one in TFCLUSTER_LOG_DIR").format(
                 why=error.strerror
             )
-            raise PreflightRefused([Problem(_("log folder"), str(output), text)]) from None
+            raise SetupRefused([Problem(_("log folder"), str(output), text)]) from None
         if spec.program is not None:
             materialise(spec.program, folder.program, paths.home_dir())
         if free_gpus is not None:

@@ -1,7 +1,6 @@
 """The facts by which a launch on this machine is judged (`launch_checks.local`), gathered once.
 
-Creates nothing. Whether a Python has TensorFlow is known without importing it, and is remembered
-for a moment, so that a form can ask while a user types.
+Creates nothing. Whether a Python has TensorFlow is known without importing it.
 """
 
 from __future__ import annotations
@@ -10,10 +9,9 @@ import contextlib
 import importlib.util
 import os
 import shutil
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ...i18n import _
@@ -28,19 +26,11 @@ from .task_processes import scrubbed
 
 # -- the Python of the tasks -----------------------------------------------------------------------
 
-CACHE_SECONDS, CACHE_SECONDS_OF_FAILURE = 60.0, 5.0
-"""Seconds in which it is not asked again; a person who installs TensorFlow does not wait long."""
-_INTERPRETER_TIMEOUT = 10.0
-_NO_TENSORFLOW = 3
-_TENSORFLOW_PROBE = (
-    "import importlib.util, sys; "
-    f"sys.exit(0 if importlib.util.find_spec('tensorflow') else {_NO_TENSORFLOW})"
-)
-_probed: dict[tuple[str, float], tuple[float, bool, str | None]] = {}
-
 
 def find_python(path: str | None) -> TaskPython:
     """The Python at `path`; the one that launches without one."""
+    from ...program.interpreters import find_modules  # which no other verb needs
+
     if path is None or path == sys.executable:
         found = importlib.util.find_spec("tensorflow") is not None
         return TaskPython(sys.executable, has_tensorflow=found)
@@ -50,47 +40,11 @@ def find_python(path: str | None) -> TaskPython:
     if not os.access(path, os.X_OK):
         allowed = _("it is not executable: name a Python by its path")
         return TaskPython(path, named=True, trouble=allowed)
-    has_tensorflow, trouble = _probe_cached(path)
-    if trouble is not None:
-        allowed = _("it does not start as a Python: {trouble}").format(trouble=trouble)
+    modules = find_modules(path, ["tensorflow"], scrubbed(os.environ))
+    if modules.trouble:
+        allowed = _("it does not start as a Python: {trouble}").format(trouble=modules.trouble)
         return TaskPython(path, named=True, trouble=allowed)
-    return TaskPython(path, named=True, has_tensorflow=has_tensorflow)
-
-
-def _probe_cached(
-    path: str, clock: Callable[[], float] = time.monotonic
-) -> tuple[bool, str | None]:
-    """Whether it has TensorFlow, and why it does not start."""
-    key = (path, os.stat(path).st_mtime)
-    found = _probed.get(key)
-    if found is not None and clock() < found[0]:
-        return found[1:]
-    has, trouble = _probe(path)
-    _probed[key] = (clock() + (CACHE_SECONDS if has else CACHE_SECONDS_OF_FAILURE), has, trouble)
-    return has, trouble
-
-
-def _probe(path: str) -> tuple[bool, str | None]:
-    try:
-        done = subprocess.run(
-            [path, "-c", _TENSORFLOW_PROBE],
-            env=scrubbed(os.environ),
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_INTERPRETER_TIMEOUT,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return False, _("it said nothing for {seconds:g} s").format(seconds=_INTERPRETER_TIMEOUT)
-    except OSError as error:
-        return False, error.strerror or str(error)
-    if done.returncode in (0, _NO_TENSORFLOW):
-        return done.returncode == 0, None
-    last = done.stderr.strip().splitlines()[-1:]
-    return False, last[0] if last else f"exit {done.returncode}"
+    return TaskPython(path, named=True, has_tensorflow="tensorflow" in modules.found)
 
 
 # -- all facts of a launch -------------------------------------------------------------------------

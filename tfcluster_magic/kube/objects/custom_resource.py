@@ -27,6 +27,7 @@ from ...spec import (
     API_VERSION,
     KIND,
     NOTE_LENGTH,
+    Message,
     Metadata,
     Model,
     Phase,
@@ -51,6 +52,8 @@ NOTE = f"{GROUP}/note"
 """Annotation with the note of a run."""
 WARNINGS = f"{GROUP}/warnings"
 """Annotation with what the launch warned of, as a JSON list: only the operator writes status."""
+INFERRED = f"{GROUP}/inferred"
+"""Annotation with what the launch read from the program's text, as a JSON list of messages."""
 
 
 def read(thing: Mapping[str, Any]) -> TFCluster:
@@ -91,6 +94,7 @@ def read(thing: Mapping[str, Any]) -> TFCluster:
             addresses=task_addresses(name, spec),
             paths=status.paths or {"output": output, "logs": output},
             warnings=tuple(dict.fromkeys(warned)),
+            inferred=status.inferred or _inferred(head),
         ),
     )
 
@@ -100,11 +104,25 @@ def read_status(thing: Mapping[str, Any]) -> Status:
     return _status(thing.get("status") or {}, [])
 
 
-def write(cluster: str, run: int, spec: Spec, *, warnings: Sequence[str] = ()) -> Object:
-    """The object that a launch POSTs; `warnings` are what it told the person who launched."""
+def write(
+    cluster: str,
+    run: int,
+    spec: Spec,
+    *,
+    warnings: Sequence[str] = (),
+    inferred: Sequence[Message] = (),
+) -> Object:
+    """The object that a launch POSTs; `warnings` and `inferred` are what it told the person who
+    launched.
+    """
     head: Object = {"name": names.run_name(cluster, run)}
+    told: dict[str, str] = {}
     if warnings:
-        head["annotations"] = {WARNINGS: json.dumps(list(warnings), ensure_ascii=False)}
+        told[WARNINGS] = json.dumps(list(warnings), ensure_ascii=False)
+    if inferred:
+        told[INFERRED] = msgspec.json.encode(inferred).decode()
+    if told:
+        head["annotations"] = told
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
@@ -249,3 +267,12 @@ def _warned(head: Mapping[str, Any]) -> list[str]:
     except ValueError:
         return []
     return [text for text in said if isinstance(text, str)] if isinstance(said, list) else []
+
+
+def _inferred(head: Mapping[str, Any]) -> tuple[Message, ...]:
+    """What the launch inferred; nothing where anybody else wrote something there."""
+    said = str((head.get("annotations") or {}).get(INFERRED, "[]"))
+    try:
+        return msgspec.json.decode(said, type=tuple[Message, ...])
+    except (msgspec.DecodeError, RecursionError):
+        return ()

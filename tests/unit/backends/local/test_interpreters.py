@@ -11,8 +11,9 @@ import pytest
 
 from tfcluster_magic import ClusterManager
 from tfcluster_magic.backends.local import launch_facts
-from tfcluster_magic.errors import InvalidRequest, PreflightRefused
+from tfcluster_magic.errors import InvalidRequest, SetupRefused
 from tfcluster_magic.launch_checks.local import TaskPython
+from tfcluster_magic.program.interpreters import find_modules
 
 TEXT = "print('hello')\n"
 
@@ -64,7 +65,7 @@ def test_the_commands_of_tasks_show_the_python(python: Path) -> None:
         (None, 0o755, "there is no such file"),
         ("", 0o644, "it is not executable"),
         ("#!/bin/sh\necho 'cannot find libpython' >&2; exit 127\n", 0o755, "cannot find libpython"),
-        ("#!/bin/sh\nexit 3\n", 0o755, "this Python has no TensorFlow"),
+        ("#!/bin/sh\necho tfcluster-modules: json\n", 0o755, "this Python has no TensorFlow"),
     ],
 )
 def test_a_python_that_cannot_run_tasks_is_refused(
@@ -75,9 +76,35 @@ def test_a_python_that_cannot_run_tasks_is_refused(
     if content is not None:
         file.write_text(content)
         file.chmod(mode)
-    with pytest.raises(PreflightRefused, match=why) as refused:
-        ClusterManager().plan(cell=TEXT, python=str(file)).check()
+    with pytest.raises(SetupRefused, match=why) as refused:
+        ClusterManager().plan(cell=f"import tensorflow\n{TEXT}", python=str(file)).check()
     assert [problem.field for problem in refused.value.problems] == ["--python"]
+    assert "no room" not in str(refused.value)
+    assert refused.value.exit_code == 7
+
+
+def test_a_python_without_tensorflow_runs_what_does_not_import_it(python: Path) -> None:
+    """A Python needs TensorFlow only for programs that import it."""
+    python.write_text("#!/bin/sh\necho tfcluster-modules: json\n")
+    ClusterManager().plan(cell=TEXT, python=str(python)).check()
+
+
+def test_modules_are_those_of_the_python_of_the_tasks(python: Path, here: Path) -> None:
+    """A warning about a missing module is about the Python that the tasks run with."""
+    (here / "beside").mkdir()  # found from this folder only, in which no task starts
+    (here / "beside" / "__init__.py").touch()
+    text = "import json, numpy, seldom_installed, rarely_installed\n"
+    python.write_text("#!/bin/sh\necho tfcluster-modules: json numpy rarely_installed\n")
+    (told,) = ClusterManager().plan(cell=text, python=str(python)).cluster.status.warnings
+    assert "imports seldom_installed (line 2)" in told and str(python) in told
+
+
+def test_a_python_is_asked_from_elsewhere(python: Path, here: Path) -> None:
+    """What lies in the folder that the person is in does not count as installed."""
+    (here / "beside").mkdir()
+    (here / "beside" / "__init__.py").touch()
+    answer = find_modules(str(python), ["beside", "json", "no_such_module"])
+    assert answer.found == {"json"}
 
 
 def test_a_python_is_not_started_for_every_key(python: Path) -> None:
@@ -86,6 +113,7 @@ def test_a_python_is_not_started_for_every_key(python: Path) -> None:
     python.write_text(f'#!/bin/sh\necho x >> {counted}\nexec {sys.executable} "$@"\n')
     for _ in range(3):
         assert launch_facts.find_python(str(python)) == TaskPython(str(python), named=True)
+        ClusterManager().plan(cell="import tensorflow\n", python=str(python))
     assert counted.read_text() == "x\n"
     os.utime(python, (time.time(), time.time() + 5))
     launch_facts.find_python(str(python))

@@ -13,6 +13,7 @@ from tfcluster_magic.errors import InvalidRequest
 from tfcluster_magic.kube.objects import custom_resource
 from tfcluster_magic.spec import (
     Event,
+    Message,
     Phase,
     Pods,
     Program,
@@ -137,13 +138,27 @@ def test_what_the_launch_warned_of_is_in_the_record() -> None:
     )
 
 
-@pytest.mark.parametrize("note", ["{", "1", '{"a": 1}', "[1, null]"])
+def test_what_the_launch_inferred_is_in_the_record() -> None:
+    """What was read from the program's text travels with the object, by its code."""
+    why = Message("UsesName", {"line": 3, "file": "a.py", "name": "replica_device_setter"})
+    told = (Message("InferredServer", {"why": why}),)
+    written = custom_resource.write("digits", 2, SPEC, inferred=told)
+    status = custom_resource.write_status(custom_resource.read(written).status)
+
+    assert custom_resource.read(written).status.inferred == told
+    assert custom_resource.read({**written, "status": status}).status.inferred == told
+
+
+@pytest.mark.parametrize("note", ["{", "1", '{"a": 1}', "[1, null]", '[{"code": 1}]'])
 def test_an_annotation_may_say_anything(note: str) -> None:
     """An annotation that somebody broke breaks no record."""
     broken = applied()
-    broken["metadata"]["annotations"] = {custom_resource.WARNINGS: note}
+    broken["metadata"]["annotations"] = dict.fromkeys(
+        (custom_resource.WARNINGS, custom_resource.INFERRED), note
+    )
+    status = custom_resource.read(broken).status
 
-    assert custom_resource.read(broken).status.warnings == ()
+    assert (status.warnings, status.inferred) == ((), ())
 
 
 def test_what_a_newer_version_wrote_is_read_as_far_as_it_is_known() -> None:

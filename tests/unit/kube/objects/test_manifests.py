@@ -32,7 +32,7 @@ def laid_out(spec: Spec, layout: ManifestLayout = ManifestLayout.PER_TASK) -> li
 def tfcluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Runs the command where the official client of Kubernetes is not installed."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "train.py").write_text("# --ps_hosts --job_name\nprint('trained')\n")
+    (tmp_path / "train.py").write_text("print('trained')\n")
     hidden = "import sys; sys.modules['kubernetes'] = None"
     main = "from tfcluster_magic.cli import main; main()"
 

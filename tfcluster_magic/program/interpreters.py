@@ -1,0 +1,97 @@
+"""Which modules another Python finds, asked of that Python itself.
+
+One short process for each question, outside of the folder that the user works in and with a time
+limit. Answers are kept for a moment, so that a form can ask while a user types. Nothing is
+imported: a module counts as found when its files are there.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ..i18n import _
+
+CACHE_SECONDS, CACHE_SECONDS_OF_FAILURE = 60.0, 5.0
+"""Seconds in which it is not asked again; a person who installs something does not wait long."""
+_TIMEOUT = 10.0
+_MARK = "tfcluster-modules:"
+_PROBE = f"""
+import importlib.util, sys
+def there(name):
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
+print({_MARK!r}, *filter(there, sys.argv[1:]))
+"""
+
+
+@dataclass
+class Modules:
+    """What a Python answered: the modules that it `found` of those `asked`, or its `trouble`."""
+
+    trouble: str = ""
+    asked: set[str] = field(default_factory=set)
+    found: set[str] = field(default_factory=set)
+
+
+_known: dict[tuple[str, float], tuple[float, Modules]] = {}
+
+
+def find_modules(
+    python: str,
+    names: Iterable[str],
+    environ: Mapping[str, str] | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Modules:
+    """Which of the top-level modules `names` the Python at this path finds.
+
+    Args:
+        python: its path.
+        names: names of modules without dots.
+        environ: the environment that it starts with; this process's own when None.
+        clock: gives seconds; for tests.
+    """
+    wanted = set(names)
+    try:
+        key = (python, os.stat(python).st_mtime)
+    except OSError as error:
+        return Modules(trouble=error.strerror or str(error))
+    until, known = _known.get(key, (0.0, Modules()))
+    if clock() >= until:
+        known = Modules()
+    if known.trouble or wanted <= known.asked:
+        return known
+    answer = _ask(python, sorted(wanted | known.asked), environ)
+    complete = not answer.trouble and wanted <= answer.found
+    kept = CACHE_SECONDS if complete else CACHE_SECONDS_OF_FAILURE
+    _known[key] = (clock() + kept, answer)
+    return answer
+
+
+def _ask(python: str, names: list[str], environ: Mapping[str, str] | None) -> Modules:
+    try:
+        done = subprocess.run(
+            [python, "-c", _PROBE, *names],
+            env=None if environ is None else dict(environ),
+            cwd="/",  # `-c` looks for modules in the working directory, too
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_TIMEOUT,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return Modules(_("it said nothing for {seconds:g} s").format(seconds=_TIMEOUT))
+    except OSError as error:
+        return Modules(error.strerror or str(error))
+    answers = [line for line in done.stdout.splitlines() if line.startswith(_MARK)]
+    if done.returncode or not answers:
+        last = done.stderr.strip().splitlines()[-1:]
+        return Modules(last[0] if last else f"exit {done.returncode}")
+    return Modules(asked=set(names), found=set(answers[-1].removeprefix(_MARK).split()))
