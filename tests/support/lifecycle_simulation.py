@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from tfcluster_magic.lifecycle import Decision, Observation, ObservedTask, WaitingReason, decide
+from tfcluster_magic.lifecycle import (
+    Decision,
+    Observation,
+    ObservedTask,
+    Quiet,
+    WaitingReason,
+    decide,
+)
 from tfcluster_magic.spec import (
     Cause,
     Lifecycle,
@@ -84,6 +91,19 @@ class Story:
         self.tasks[task] = msgspec.structs.replace(self.tasks[task], exit=task_exit, ready=False)
         if turn:
             self.turn()
+
+    def falls_quiet(self, *tasks: str, **how: object) -> None:
+        """These tasks do nothing from now on."""
+        for task in tasks:
+            quiet = Quiet(**{"since": self.now, **how})
+            self.tasks[task] = msgspec.structs.replace(self.tasks[task], quiet=quiet)
+        self.turn()
+
+    def works(self, *tasks: str) -> None:
+        """These tasks show that they work."""
+        for task in tasks:
+            self.tasks[task] = msgspec.structs.replace(self.tasks[task], quiet=None)
+        self.turn()
 
     def passes(self, seconds: float) -> None:
         self.now += seconds

@@ -144,9 +144,9 @@ def node(ready: bool) -> Object:
     }
 
 
-def spec(workers: int = 1, ps: int = 0, chief: int = 0, **more: Any) -> Spec:
+def spec(workers: int = 1, ps: int = 0, chief: int = 0, evaluator: int = 0, **more: Any) -> Spec:
     taken, _warnings = program.snapshot(__file__, workspace=RECORDED, cwd=RECORDED)
-    counts = {"worker": workers, "ps": ps, "chief": chief}
+    counts = {"worker": workers, "ps": ps, "chief": chief, "evaluator": evaluator}
     replicas = ReplicaSet(**{kind: Replicas(count=count) for kind, count in counts.items()})
     return Spec(program=taken, replicas=replicas, lifecycle=Lifecycle(**more))
 
@@ -157,11 +157,12 @@ def up(
     workers: int = 1,
     ps: int = 0,
     chief: int = 0,
+    evaluator: int = 0,
     **more: Any,
 ) -> None:
     """A run whose tasks all run."""
-    world.launch(name, workers=workers, ps=ps, chief=chief, **more)
-    counts = {"worker": workers, "ps": ps, "chief": chief}
+    world.launch(name, workers=workers, ps=ps, chief=chief, evaluator=evaluator, **more)
+    counts = {"worker": workers, "ps": ps, "chief": chief, "evaluator": evaluator}
     for kind, count in counts.items():
         if count:
             wait_until(lambda job=f"{name}-{kind}": f"{JOBS}/{job}" in world.server.objects)

@@ -235,7 +235,7 @@ OPTIONS: tuple[Option, ...] = (
         "Success",
         ("lifecycle", "successPolicy"),
         Kind.WORD,
-        "whose success ends the run [all]",
+        "whose success ends the run [chief with a chief, else all]",
         _enum_values(SuccessPolicy),
         only=Mode.BETWEEN_GRAPH,
     ),
@@ -252,7 +252,7 @@ OPTIONS: tuple[Option, ...] = (
         "--reclaim-after",
         "Parameter servers stay",
         "reclaimAfter",
-        "parameter servers live this long after success [30s]",
+        "parameter servers and the evaluator live this long after success [30s]",
         only=Mode.BETWEEN_GRAPH,
     ),
     _limit(
@@ -271,6 +271,13 @@ OPTIONS: tuple[Option, ...] = (
         "idleTimeout",
         "in-graph: end when unused this long [1h]",
         only=Mode.IN_GRAPH,
+    ),
+    _limit(
+        "--stall-timeout",
+        "Standstill at most",
+        "stallTimeout",
+        "end the run when no task prints, steps or uses CPU this long [never]",
+        only=Mode.BETWEEN_GRAPH,
     ),
     _limit(
         "--grace", "Grace period", "grace", "time between asking a task to end and killing it [10s]"

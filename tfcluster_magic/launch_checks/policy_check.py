@@ -7,6 +7,7 @@ the operator too, because anybody may POST a TFCluster without our client.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
@@ -17,7 +18,7 @@ from ..i18n import _
 from ..kube.api.labels import FOR_TASKS
 from ..kube.objects import images
 from ..kube.objects.policy import Policy
-from ..spec import DataClaim, Lifecycle, Model, Pods, Spec, TFCluster
+from ..spec import DataClaim, Lifecycle, Mode, Model, Pods, Spec, TFCluster
 from ..spec.quantities import format_bytes, format_duration, parse_memory
 
 MOST_NAMES = 10
@@ -25,6 +26,7 @@ MANY_NODES, ONE_POD = ("ReadWriteMany",), "ReadWriteOncePod"
 PULL_TYPES = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg")
 _BOUNDS = {
     "max_duration": "max_duration",
+    "stall_timeout": "max_stall_timeout",
     "grace": "max_grace",
     "reclaim_after": "max_reclaim_after",
     "keep_for": "max_keep_for",
@@ -63,19 +65,27 @@ class NamespaceObjects(Model, frozen=True):
 def cap_durations(spec: Spec, policy: Policy) -> Spec:
     """The spec with the policy's bounds on a run, where the user has left ours."""
     ours = Lifecycle()
+    if spec.mode is Mode.BETWEEN_GRAPH and policy.stall_timeout is not None:
+        stall_timeout = spec.lifecycle.stall_timeout or policy.stall_timeout
+        spec = replace(spec, lifecycle=replace(spec.lifecycle, stall_timeout=stall_timeout))
     less = {
         field: most
         for field, asked, most in _too_long(spec, policy)
-        if asked == getattr(ours, field)
+        if asked in (getattr(ours, field), math.inf)
     }
     return replace(spec, lifecycle=replace(spec.lifecycle, **less)) if less else spec
 
 
 def _too_long(spec: Spec, policy: Policy) -> Iterator[tuple[str, float, float]]:
-    """The durations above the policy's bounds: the field, what is asked, and the bound."""
+    """The durations above the policy's bounds: the field, what is asked, and the bound.
+
+    A limit that is not asked for is infinite.
+    """
+    in_graph = spec.mode is Mode.IN_GRAPH
     for field, bound in _BOUNDS.items():
         asked, most = getattr(spec.lifecycle, field), getattr(policy, bound)
-        if most is not None and asked > most:
+        asked = math.inf if asked is None else asked
+        if most is not None and asked > most and not (field == "stall_timeout" and in_graph):
             yield field, asked, most
 
 

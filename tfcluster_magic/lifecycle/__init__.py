@@ -9,12 +9,20 @@ a file. The rules in words, with their defaults, are in docs/lifecycle.md.
 from __future__ import annotations
 
 from ..spec import Phase, Spec, Status
-from .observation import Decision, Observation, ObservedTask, StartTask, WaitingReason
+from .observation import Decision, Observation, ObservedTask, Quiet, StartTask, WaitingReason
 from .phases import advance_active, advance_queued, advance_stopping
 from .reclaim import release_tasks
 from .turn import Turn
 
-__all__ = ["Decision", "Observation", "ObservedTask", "StartTask", "WaitingReason", "decide"]
+__all__ = [
+    "Decision",
+    "Observation",
+    "ObservedTask",
+    "Quiet",
+    "StartTask",
+    "WaitingReason",
+    "decide",
+]
 
 _RULES = {
     Phase.QUEUED: advance_queued,

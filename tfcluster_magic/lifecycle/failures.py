@@ -25,7 +25,7 @@ def record_failures(turn: Turn) -> None:
     """Put every new unsuccessful end into the ledger, and open the window at the first."""
     ledger: list[TaskFailure] = list(turn.get("failures"))
     known = {(f.task, f.attempt) for f in ledger}
-    for task in turn.all_tasks:
+    for task in turn.needed:
         seen = turn.current(task)
         if (
             seen is None
@@ -161,16 +161,64 @@ def _retry(turn: Turn) -> None:
 def fail_run(turn: Turn, culprit: TaskFailure, ledger: Sequence[TaskFailure]) -> None:
     """End the run as Failed, naming one task and those that followed it or failed alike."""
     ended_early = _early_parameter_server(turn)
+    left_early = _early_trainer(turn, culprit)
     if culprit.exit.follows and ended_early is not None:
         culprit = ended_early
         reason = Reason.PS_EXITED
     else:
+        culprit = left_early or culprit
         reason = _failure_reason(turn, culprit)
     others = [f for f in ledger if f.task != culprit.task]
     kept = (culprit, *others)[:MOST_FAILURES]
     turn.set(culprit=culprit.task, failures=kept, window_opened_at=None)
     told = messages.failed(reason, culprit, others, turn.spec, turn.name)
     turn.finish(Phase.FAILED, reason, *told)
+
+
+# -- evaluators ------------------------------------------------------------------------------------
+#
+# Training does not need them: what becomes of one is told, and decides nothing.
+
+
+def handle_evaluators(turn: Turn) -> set[str]:
+    """Start an evaluator again after a disruption, and after a failure while retries are left;
+    else note how it ended. Returns those that wait for their next start.
+    """
+    waits: set[str] = set()
+    for task in turn.evaluators:
+        seen = turn.current(task)
+        if turn.is_given_up(task):
+            turn.stop.append(task)  # its Job would make another pod
+        elif seen is not None and seen.exit is not None and not turn.succeeded(task):
+            ended = TaskFailure(task=task, attempt=seen.attempt, exit=_as_failed_exit(seen.exit))
+            if not (_heal_evaluator(turn, ended) or _retry_evaluator(turn, ended, waits)):
+                turn.set(evaluator=ended)
+                turn.stop.append(task)
+                turn.event(turn.get("reason"), messages.evaluator_ended(ended, turn.spec))
+    return waits
+
+
+def _heal_evaluator(turn: Turn, ended: TaskFailure) -> bool:
+    if not root_cause.is_disruption(ended) or turn.get("heals") >= turn.spec.lifecycle.heals:
+        return False
+    turn.set(heals=turn.get("heals") + 1)
+    turn.restart([ended.task])
+    told = messages.healing(ended, False, turn.get("heals"), turn.seen.checkpoint, turn.spec)
+    turn.event(Reason.HEALING, *told)
+    return True
+
+
+def _retry_evaluator(turn: Turn, ended: TaskFailure, waits: set[str]) -> bool:
+    done = ended.attempt - 1
+    if root_cause.is_disruption(ended) or done >= turn.spec.lifecycle.restarts:
+        return False
+    at = ended.exit.finished_at + RETRY_DELAYS[min(done, len(RETRY_DELAYS) - 1)]
+    if turn.now < at:
+        waits.add(ended.task)
+        turn.wake(at)
+    else:
+        turn.restart([ended.task])
+    return True
 
 
 def _failure_reason(turn: Turn, culprit: TaskFailure) -> Reason:
@@ -189,6 +237,22 @@ def _early_parameter_server(turn: Turn) -> TaskFailure | None:
         if task.startswith("ps-")
         and turn.succeeded(task)
         and (task_exit := turn.exit_of(task)) is not None
+    ]
+    return min(ended, key=lambda f: f.exit.finished_at) if ended else None
+
+
+def _early_trainer(turn: Turn, culprit: TaskFailure) -> TaskFailure | None:
+    """The worker that had finished when one that needed it failed: without parameter servers all of
+    them take each step together.
+    """
+    if not (turn.collective and culprit.exit.follows):
+        return None
+    ended = [
+        TaskFailure(task=task, attempt=turn.desired_attempt(task), exit=task_exit)
+        for task in turn.trainers
+        if turn.succeeded(task)
+        and (task_exit := turn.exit_of(task)) is not None
+        and task_exit.finished_at <= culprit.exit.finished_at
     ]
     return min(ended, key=lambda f: f.exit.finished_at) if ended else None
 

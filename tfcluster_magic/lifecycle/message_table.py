@@ -62,6 +62,54 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "No notebook used it for {time:duration} (--idle-timeout), since {since:clock}; its "
             "tasks were stopped."
         ),
+        "Stalled": mark_plural(
+            "Nothing has happened since {since:clock}: {tasks:commas} neither prints, steps nor "
+            "uses CPU.",
+            "Nothing has happened since {since:clock}: {tasks:commas} neither print, step nor use "
+            "CPU.",
+        ),
+        "StallTimeout": mark(
+            "Nothing has happened for {time:duration} (--stall-timeout), since {since:clock}: "
+            "{tasks:commas} neither printed, stepped nor used CPU."
+        ),
+        "WaitsForFinished": mark_plural(
+            "{tasks:commas} waits for {peer}, which finished at {at:clock}.",
+            "{tasks:commas} wait for {peer}, which finished at {at:clock}.",
+        ),
+        "WaitsForTask": mark_plural(
+            "{tasks:commas} waits for {peer}.", "{tasks:commas} wait for {peer}."
+        ),
+        "FinishedBefore": mark_plural(
+            "{tasks:commas} finished at {at:clock}.",
+            "{tasks:commas} have finished, the last at {at:clock}.",
+        ),
+        "TensorFlowSays": mark("TensorFlow says: {words}"),
+        "StallAdvice": mark(
+            "If nothing more is to come, end it: `tfcluster stop {name}`. With --stall-timeout 10m "
+            "such a run ends by itself."
+        ),
+        "StallEnds": mark("It is ended when this has lasted {time:duration} (--stall-timeout)."),
+        "StallAdviceLeader": mark(
+            "If nothing more is to come, end it: `tfcluster stop {name}`. With --success-policy "
+            "chief a run succeeds when {task} does, with --stall-timeout 10m it ends when nothing "
+            "happens."
+        ),
+        "StartedElsewhere": mark(
+            "{task} does not listen on its own port {own}, but on port {ports:commas}; it counts "
+            "as started. Take the addresses from TF_CONFIG or the address flags: those written "
+            "into a program work for one run at a time and on one machine only"
+        ),
+        "StartedBySteps": mark(
+            "{task} does not listen on its own port {own}, but prints steps; it counts as started"
+        ),
+        "StartedByEventFiles": mark(
+            "{task} does not listen on its own port {own}, but writes event files; it counts as "
+            "started"
+        ),
+        "StartedByCpu": mark(
+            "{task} does not listen on its own port {own}, but computes ({cores} cores for "
+            "{time:duration}); it counts as started. --max-duration still ends it"
+        ),
         "StopRequested": mark("A stop was requested by {whom}{said}"),
         "TasksToEnd": mark("waiting for {tasks:commas} to end"),
         "TasksCalledBack": mark("calling back the tasks that may still come"),
@@ -71,6 +119,15 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "ReclaimLater": mark("{tasks:commas} will be reclaimed {time:duration} later"),
         "Reclaimed": mark("Reclaimed {tasks:commas}."),
         "NeverStarted": mark("it was never started"),
+        "EvaluatorFinished": mark("the evaluator finished, too"),
+        "EvaluatorStopped": mark("the evaluator was stopped after its last evaluation"),
+        "EvaluatorCutOff": mark(
+            "the evaluator was stopped while it worked: raise --reclaim-after for its last "
+            "evaluation"
+        ),
+        "EvaluatorStoppedEarly": mark("the evaluator was stopped"),
+        "EvaluatorFailed": mark("the evaluator failed: {words}"),
+        "EvaluatorNeverStarted": mark("the evaluator was never started"),
     },
     "How a task ended": {
         "ExitCode": mark("{task} failed with exit code {code}{said}"),
@@ -143,6 +200,10 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
     "What a failed run says after that": {
         "ServerLeftWorkers": mark(
             "The workers cannot go on without it: a parameter server must call server.join()"
+        ),
+        "LeftOthers": mark(
+            "{task} finished before the others, which cannot go on without it: without parameter "
+            "servers all workers take the same number of steps"
         ),
         "RestartsUsedUp": mark("It had been restarted {times} already; raise that with --heals"),
         "FailedAlike": mark("{tasks:commas} failed in the same way"),

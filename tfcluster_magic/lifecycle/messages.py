@@ -35,6 +35,7 @@ from ..spec import (
 from ..spec.names import parse_task
 from ..spec.quantities import format_bytes, format_duration, parse_memory
 from .message_table import FULL_STOP, SEPARATORS, TEXTS
+from .observation import Quiet
 
 Clause = Message | str
 """A message, or the words of somebody else as they are."""
@@ -386,6 +387,8 @@ def failed(
 ) -> Sentences:
     """Say why the run failed, and what to do."""
     parts = [task_ended(culprit, spec)]
+    if reason is Reason.PROGRAM_FAILED and culprit.exit.cause is Cause.COMPLETED:
+        parts = [Message("LeftOthers", {"task": culprit.task})]
     if reason is Reason.PS_EXITED:
         parts.append(Message("ServerLeftWorkers"))
     if reason is Reason.DISRUPTED:
@@ -488,15 +491,109 @@ def starting(missing: Sequence[str], total: int) -> Message:
     return Message("WaitingForTasks", {"tasks": some(missing), "ready": ready, "total": total})
 
 
-def running(spec: Spec, unfinished: Sequence[str], finished: Sequence[str], name: str) -> Message:
-    """Say which tasks run and which have finished."""
+def running(
+    spec: Spec,
+    unfinished: Sequence[str],
+    finished: Sequence[str],
+    name: str,
+    evaluator: Message | None = None,
+) -> Message:
+    """Say which tasks run and which have finished, and how the evaluator ended if it failed."""
     count = len(unfinished)
     if spec.mode.value == "in-graph":
         return Message("ServersRunning", {"count": count, "name": name})
     parts = [Message("TasksRunning", {"count": count})]
     if finished:
         parts.append(Message("TasksFinished", {"tasks": some(finished)}))
+    if evaluator is not None and evaluator.code != "EvaluatorFinished":
+        parts.append(evaluator)
     return clauses(parts)
+
+
+Quiets = Mapping[str, Quiet]
+"""Tasks that do nothing."""
+
+
+def stalled(
+    since: float, waiting: Quiets, finished: Mapping[str, float], spec: Spec, name: str
+) -> Sentences:
+    """Say that nothing happens any more: who waits for whom since when, and what to do.
+
+    `waiting` are the trainers that are left, `finished` is when others finished (epoch seconds).
+    """
+    tasks = list(waiting)
+    first = Message("Stalled", {"tasks": some(tasks), "since": since, "count": len(tasks)})
+    advice = Message("StallAdvice", {"name": name})
+    leader = "chief-0" if spec.replicas.chief.count else "worker-0"
+    if spec.lifecycle.stall_timeout is not None:
+        advice = Message("StallEnds", {"time": spec.lifecycle.stall_timeout})
+    elif leader in finished and spec.success_policy.value == "all":
+        advice = Message("StallAdviceLeader", {"name": name, "task": leader})
+    return (first, *_who_waits_for_whom(waiting, finished), advice)
+
+
+def stalled_for(
+    limit: float,
+    since: float,
+    waiting: Quiets,
+    finished: Mapping[str, float],
+    culprit: str,
+    name: str,
+) -> Sentences:
+    """Say that a run was ended because nothing happened any more."""
+    values = {"tasks": some(list(waiting)), "time": limit, "since": since}
+    logs = Message("SeeLogs", {"name": name, "task": culprit})
+    return (Message("StallTimeout", values), *_who_waits_for_whom(waiting, finished), logs)
+
+
+MOST_PEERS = 2
+
+
+def _who_waits_for_whom(waiting: Quiets, finished: Mapping[str, float]) -> Sentences:
+    """Say for whom tasks wait, as TensorFlow tells it; else who has finished before them."""
+    peers: dict[str, list[str]] = {}
+    for task, quiet in waiting.items():
+        if quiet.peer:
+            peers.setdefault(quiet.peer, []).append(task)
+    found: list[Message] = []
+    for peer in sorted(peers, key=lambda each: each not in finished)[:MOST_PEERS]:
+        values: dict[str, Any] = {"tasks": some(peers[peer]), "peer": peer}
+        values["count"] = len(peers[peer])
+        if peer in finished:
+            values["at"] = finished[peer]
+        found.append(Message("WaitsForFinished" if peer in finished else "WaitsForTask", values))
+    if finished and not any(peer in finished for peer in peers):
+        at = max(finished.values())
+        values = {"tasks": some(list(finished)), "at": at, "count": len(finished)}
+        found.append(Message("FinishedBefore", values))
+    words = next((quiet.words for quiet in waiting.values() if quiet.words), "")
+    if words and not peers:
+        found.append(Message("TensorFlowSays", {"words": words}))
+    return tuple(found)
+
+
+START_SIGNS = {
+    "ports": "StartedElsewhere",
+    "steps": "StartedBySteps",
+    "events": "StartedByEventFiles",
+    "cpu": "StartedByCpu",
+}
+"""How a task counts as started whose own port is closed: the sign that it gives, and its code."""
+
+
+def start_oddity(
+    task: str, sign: str, own: int, ports: Sequence[int], cores: float, seconds: float
+) -> Message | None:
+    """Say how a task counts as started whose own port is closed; None for a sign of a newer task.
+
+    `own` is its port, `ports` those on which it listens instead; it used `cores` for `seconds`.
+    """
+    values: dict[str, Any] = {"task": task, "own": own}
+    if sign == "ports":
+        values["ports"] = some([str(port) for port in ports])
+    if sign == "cpu":
+        values |= {"cores": f"{cores:.1f}", "time": seconds}
+    return Message(START_SIGNS[sign], values) if sign in START_SIGNS else None
 
 
 def start_timeout(
@@ -551,9 +648,28 @@ def _requester(reason: str, by: str) -> dict[str, Any]:
     return {"whom": by or Message("Owner"), "said": _saying(reason)}
 
 
-def succeeded(finished: Sequence[str], reclaim_after: float, holding: Sequence[str]) -> Message:
-    """Say that the required tasks have succeeded, and what is reclaimed later."""
+def evaluator_ended(ended: TaskFailure, spec: Spec) -> Message:
+    """Say how the evaluator ended: it failed, or was stopped when training was over."""
+    if ended.exit.cause is Cause.STOPPED:
+        return ended.exit.detail_message or Message("EvaluatorStoppedEarly")
+    words = last_error_line(ended.exit)
+    if ended.exit.cause is Cause.ERROR and words:
+        return Message("EvaluatorFailed", {"words": words})
+    return task_ended(ended, spec)
+
+
+def succeeded(
+    finished: Sequence[str],
+    reclaim_after: float,
+    holding: Sequence[str],
+    evaluator: Message | None = None,
+) -> Message:
+    """Say that the required tasks have succeeded, what is reclaimed later, and what became of the
+    evaluator.
+    """
     parts = [Message("Succeeded", {"tasks": some(finished)})]
+    if evaluator is not None:
+        parts.append(evaluator)
     if holding:
         parts.append(Message("ReclaimLater", {"tasks": some(holding), "time": reclaim_after}))
     return clauses(parts)

@@ -7,14 +7,29 @@ from __future__ import annotations
 from ..spec import Message, Model, Status, TaskExit, TaskState
 
 
+class Quiet(Model, frozen=True):
+    """What a task does that does nothing: since when it neither prints, steps nor uses CPU.
+
+    `until` is up to when that is known, None where its end would be told at once (both in epoch
+    seconds); `peer` is the task that TensorFlow says it waits for, `words` are TensorFlow's.
+    """
+
+    since: float
+    until: float | None = None
+    peer: str = ""
+    words: str = ""
+
+
 class ObservedTask(Model, frozen=True):
     """One task as the world shows it. `attempt` is the number it was started with.
 
     `exit` is present once the task has ended. A backend reports Cause.STOPPED only for a task that
     a decision had asked to stop; anybody else's SIGTERM is Cause.KILLED. `since` is when it began
     to hold what it asks for, None when that is not so or not known; `idle_since` is reported by
-    In-Graph servers while nobody uses them (both in epoch seconds). `uncopied` says why the log
-    volume took no copy of its output at one time.
+    In-Graph servers while nobody uses them; `began` is when it was started where it is (all in
+    epoch seconds). `quiet` is set while a program does nothing. `oddity` says how it counts as
+    started although its own port is closed. `uncopied` says why the log volume took no copy of its
+    output at one time.
     """
 
     name: str
@@ -24,6 +39,9 @@ class ObservedTask(Model, frozen=True):
     exit: TaskExit | None = None
     idle_since: float | None = None
     since: float | None = None
+    began: float | None = None
+    quiet: Quiet | None = None
+    oddity: Message | None = None
     uncopied: str = ""
 
     @property

@@ -6,10 +6,21 @@ from collections.abc import Sequence
 
 from ..spec import Message, Phase, Reason
 from . import messages, root_cause
-from .failures import fail_run, handle_failures, record_failures
-from .reclaim import release_tasks, to_reclaim
+from .failures import fail_run, handle_evaluators, handle_failures, record_failures
+from .observation import Quiet
+from .reclaim import evaluator_outcome, release_tasks, to_reclaim
 from .turn import Turn
 
+STALL_TOLD = 30.0
+"""Seconds without any sign of work after which that is said, where a task has finished already."""
+STALL_TOLD_OF_ALL = 60.0
+"""The same where none has: all may wait for their data."""
+START_SHARE = 0.5
+"""Part of `startTimeout` that a task has from its own start: in that time one that works has shown
+it, wherever it spent the time before.
+"""
+START_MARGIN = 5.0
+"""Seconds in which the world tells that it has."""
 MOST_REASONS = 3
 """So many reasons why tasks are not up are told in a message; each task has its own beside it."""
 
@@ -57,31 +68,35 @@ def advance_active(turn: Turn) -> None:
     handle_failures(turn)
     if turn.phase.is_final or _over_time_limit(turn):
         return
-    if turn.get("retry_at") is None:
-        turn.bring_up(turn.all_tasks)
-    else:
-        failed = {f.task for f in turn.fresh_failures()}
-        turn.bring_up(t for t in turn.all_tasks if t not in failed)
-    if turn.phase is Phase.STARTING and all(turn.is_up(t) for t in turn.all_tasks):
+    waits = handle_evaluators(turn)
+    if turn.get("retry_at") is not None:
+        waits |= {f.task for f in turn.fresh_failures()}
+    turn.bring_up(t for t in turn.wanted if t not in waits)
+    late = turn.now >= turn.get("started_at") + turn.spec.lifecycle.start_timeout
+    awaited = turn.needed if late else turn.wanted
+    if turn.phase is Phase.STARTING and all(turn.is_up(t) for t in awaited):
         turn.set(phase=Phase.RUNNING, running_at=turn.now)
         turn.event(Reason.RUNNING, messages.starting((), len(turn.all_tasks)))
         if turn.get("reason") is Reason.STARTING:
             _say_current(turn)
+    _look_for_stall(turn)
 
 
 def _say_current(turn: Turn) -> None:
     """Say how it is while nothing is wrong; a failure under way keeps its own sentence."""
     if turn.get("window_opened_at") is not None or turn.get("retry_at") is not None:
         return
-    missing = [t for t in turn.all_tasks if not turn.is_up(t)]
+    wanted = turn.wanted
+    missing = [t for t in wanted if not turn.is_up(t)]
     if turn.phase is Phase.STARTING or missing:  # in a run that is up: those that start again
         reason = Reason.STARTING if turn.phase is Phase.STARTING else Reason.RUNNING
-        told = messages.starting(missing, len(turn.all_tasks))
+        told = messages.starting(missing, len(wanted))
         turn.say(reason, told, *_waiting_reasons(turn))
         return
-    finished = [t for t in turn.all_tasks if turn.succeeded(t)]
-    unfinished = [t for t in turn.all_tasks if not turn.succeeded(t)]
-    told = messages.running(turn.spec, unfinished, finished, turn.name)
+    finished = [t for t in wanted if turn.succeeded(t)]
+    unfinished = [t for t in wanted if turn.exit_of(t) is None]
+    evaluator = evaluator_outcome(turn)
+    told = messages.running(turn.spec, unfinished, finished, turn.name, evaluator)
     turn.say(Reason.RUNNING, told, *_waiting_reasons(turn))
 
 
@@ -97,7 +112,7 @@ def _all_succeeded(turn: Turn) -> bool:
     turn.set(window_opened_at=None, failures=())
     if turn.get("running_at") is None:
         turn.set(running_at=turn.now)
-    message = messages.succeeded(required, *to_reclaim(turn))
+    message = messages.succeeded(required, *to_reclaim(turn), evaluator_outcome(turn))
     turn.finish(Phase.SUCCEEDED, Reason.COMPLETED, message)
     release_tasks(turn)
     return True
@@ -109,7 +124,7 @@ def _over_time_limit(turn: Turn) -> bool:
     started: float = turn.get("started_at")
     # Nobody may have looked for longer than a bound: what came up meanwhile did start.
     starts = turn.phase is Phase.STARTING
-    missing = [t for t in turn.all_tasks if starts and not turn.is_up(t)]
+    missing = [t for t in turn.needed if starts and not turn.is_up(t)]
     if _fails_at_its_limit(turn, missing):
         return True
     if turn.now >= started + limits.max_duration:
@@ -122,7 +137,8 @@ def _over_time_limit(turn: Turn) -> bool:
         return True
     turn.wake(started + limits.max_duration)
     if starts:
-        if missing and turn.now >= started + limits.start_timeout:
+        due = min((_start_limit(turn, t) for t in missing), default=started + limits.start_timeout)
+        if missing and turn.now >= due:
             # A failure that was healed since is not the cause.
             turn.set(culprit=missing[0], window_opened_at=None, failures=())
             because = _waiting_reasons(turn)
@@ -130,6 +146,7 @@ def _over_time_limit(turn: Turn) -> bool:
             turn.finish(Phase.FAILED, Reason.START_TIMEOUT, message)
             return True
         turn.wake(started + limits.start_timeout)
+        turn.wake(due)
     idle = _idle_since(turn)
     if idle is not None:
         if turn.now >= idle + limits.idle_timeout:
@@ -145,13 +162,80 @@ def _fails_at_its_limit(turn: Turn, missing: Sequence[str]) -> bool:
     """A bound that is reached while a failure is looked into or retried: the failure is why."""
     limits = turn.spec.lifecycle
     over = turn.now - turn.get("started_at")
-    starts_no_more = bool(missing) and over >= limits.start_timeout
+    starts_no_more = any(turn.now >= _start_limit(turn, task) for task in missing)
     runs_no_more = turn.between and over >= limits.max_duration
     fresh = turn.fresh_failures()
     if fresh and (starts_no_more or runs_no_more):
         fail_run(turn, root_cause.root_cause(fresh), fresh)
         return True
     return False
+
+
+def _start_limit(turn: Turn, task: str) -> float:
+    """When a task that has not come up is given up: `startTimeout` after the run began, and not
+    before a task that was started late had the time to show that it works.
+    """
+    limit: float = turn.spec.lifecycle.start_timeout
+    due: float = turn.get("started_at") + limit
+    seen = turn.current(task)
+    if seen is None or seen.began is None or not turn.between or not seen.alive:
+        return due
+    return max(due, seen.began + START_SHARE * limit + min(START_MARGIN, limit / 4))
+
+
+# -- runs in which nothing happens any more --------------------------------------------------------
+
+
+def _look_for_stall(turn: Turn) -> None:
+    """Say who waits for whom when no task works any more, and end the run at `stallTimeout`."""
+    quiet = _all_quiet(turn)
+    if not quiet:
+        return
+    since = max(turn.get("running_at"), *(each.since for each in quiet.values()))
+    known = [each.until for each in quiet.values() if each.until is not None]
+    lasted = min([turn.now, *known]) - since
+    finished = {
+        t: ended.finished_at
+        for t in turn.trainers
+        if turn.succeeded(t) and (ended := turn.exit_of(t)) is not None
+    }
+    limit = turn.spec.lifecycle.stall_timeout
+    told_after = STALL_TOLD if finished else STALL_TOLD_OF_ALL
+    if limit is not None and lasted >= limit:
+        waiting = {t: q for t, q in quiet.items() if t in turn.trainers}
+        blamed = [t for t, q in waiting.items() if q.peer in finished]
+        culprit = [*blamed, *waiting][0]
+        turn.set(culprit=culprit, window_opened_at=None, failures=())
+        told = messages.stalled_for(limit, since, waiting, finished, culprit, turn.name)
+        turn.finish(Phase.FAILED, Reason.STALLED, *told)
+        return
+    if lasted >= told_after:
+        waiting = {t: q for t, q in quiet.items() if t in turn.trainers}
+        told = messages.stalled(since, waiting, finished, turn.spec, turn.name)
+        turn.say(Reason.STALLED, *told)
+        if turn.before.reason is not Reason.STALLED:
+            turn.event(Reason.STALLED, *told)
+    for seconds in filter(None, [told_after, limit]):
+        turn.wake(since + seconds)
+
+
+def _all_quiet(turn: Turn) -> dict[str, Quiet]:
+    """The tasks that have not finished, if none of them works; evaluators wait without an end and
+    do not count. Empty when one works, or nobody can tell, or a failure is looked into.
+    """
+    if not turn.between or turn.phase is not Phase.RUNNING:
+        return {}
+    if turn.get("window_opened_at") is not None or turn.get("retry_at") is not None:
+        return {}
+    found = {}
+    for task in turn.needed:
+        if turn.succeeded(task):
+            continue
+        seen = turn.current(task)
+        if seen is None or seen.quiet is None or not seen.alive:
+            return {}
+        found[task] = seen.quiet
+    return found if any(t in turn.trainers for t in found) else {}
 
 
 def _idle_since(turn: Turn) -> float | None:

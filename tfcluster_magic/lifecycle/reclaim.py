@@ -1,12 +1,14 @@
-"""The end of what a run holds: when parameter servers are reclaimed, and what that freed.
+"""The end of what a run holds: when parameter servers are reclaimed, what that freed, and what
+became of the evaluator.
 
 Trainers end by themselves; parameter servers would wait for ever, so they are stopped
-`lifecycle.reclaimAfter` after the trainers have succeeded.
+`lifecycle.reclaimAfter` after the trainers have succeeded. An evaluator has as long for its last
+evaluation, and workers that the chief has left.
 """
 
 from __future__ import annotations
 
-from ..spec import Cause, Phase, Reclaimed
+from ..spec import Cause, Message, Phase, Reclaimed, SuccessPolicy, TaskExit, TaskFailure
 from ..spec.names import parse_task
 from ..spec.quantities import parse_memory
 from . import messages
@@ -14,38 +16,71 @@ from .turn import Turn
 
 
 def to_reclaim(turn: Turn) -> tuple[float, list[str]]:
-    """How long after success parameter servers are kept, and those that still run."""
-    servers = [t for t in turn.all_tasks if t not in turn.trainers]
-    return turn.spec.lifecycle.reclaim_after, turn.alive(servers)
+    """How long after success tasks that others needed are kept, and those that still run."""
+    kept = [t for t in turn.all_tasks if t not in _ended_at_once(turn)]
+    return turn.spec.lifecycle.reclaim_after, turn.alive(kept)
+
+
+def _ended_at_once(turn: Turn) -> list[str]:
+    """Trainers that a success leaves behind, where the user has said that they do not count. Where
+    the chief counts unasked they may end by themselves first.
+    """
+    return turn.trainers if turn.spec.lifecycle.success_policy is SuccessPolicy.CHIEF else []
 
 
 def release_tasks(turn: Turn) -> None:
-    """Give back everything after the end: parameter servers once `_reclaim_at` has come, all others
-    at once. Say what was freed.
-    """
+    """Give back everything after the end, once `_reclaim_at` has come. Say what was freed."""
     holding = turn.alive()
     reclaim_at = _reclaim_at(turn)
     if turn.now >= reclaim_at:
+        _note_evaluators(turn)
         turn.stop += holding
     else:
-        turn.stop += [t for t in holding if t in turn.trainers]
+        turn.stop += [t for t in holding if t in _ended_at_once(turn)]
         turn.wake(reclaim_at)
+    if turn.phase is Phase.SUCCEEDED:
+        told = messages.succeeded(turn.required(), *to_reclaim(turn), evaluator_outcome(turn))
+        turn.say(turn.get("reason"), told)
     if not holding and not turn.seen.may_come:
         turn.set(released_at=turn.now)
-        if turn.phase is Phase.SUCCEEDED:
-            turn.say(turn.get("reason"), messages.succeeded(turn.required(), 0, ()))
         _record_reclaimed(turn)
         turn.done = True
 
 
 def _reclaim_at(turn: Turn) -> float:
-    """When parameter servers are reclaimed: `reclaim_after` seconds after a success, which a stop
-    cuts short; at the end itself of a run that failed or was stopped.
+    """When what is left is reclaimed: `reclaim_after` seconds after a success, which a stop cuts
+    short; at the end itself of a run that failed or was stopped.
     """
     finished_at: float = turn.get("finished_at")
     if turn.phase is Phase.SUCCEEDED and turn.spec.stop is None:
         return finished_at + turn.spec.lifecycle.reclaim_after
     return finished_at
+
+
+def evaluator_outcome(turn: Turn) -> Message | None:
+    """What became of the evaluator; None while it works, and where there is none."""
+    ended: TaskFailure | None = turn.get("evaluator")
+    for task in turn.evaluators:
+        task_exit = turn.exit_of(task)
+        if ended is None and task_exit is not None:
+            if turn.succeeded(task):
+                return Message("EvaluatorFinished")
+            failed = TaskFailure(task=task, attempt=turn.desired_attempt(task), exit=task_exit)
+            return messages.evaluator_ended(failed, turn.spec)
+        if ended is None and turn.phase.is_final and task not in turn.seen.tasks:
+            return Message("EvaluatorNeverStarted")
+    return None if ended is None else messages.evaluator_ended(ended, turn.spec)
+
+
+def _note_evaluators(turn: Turn) -> None:
+    """Note of an evaluator that is stopped now whether it had anything left to do."""
+    for task in turn.alive(turn.evaluators):
+        seen = turn.current(task)
+        if turn.phase is not Phase.SUCCEEDED or turn.get("evaluator") is not None or seen is None:
+            continue
+        how = Message("EvaluatorStopped" if seen.quiet is not None else "EvaluatorCutOff")
+        task_exit = TaskExit(cause=Cause.STOPPED, finished_at=turn.now, detail_message=how)
+        turn.set(evaluator=TaskFailure(task=task, attempt=seen.attempt, exit=task_exit))
 
 
 def _record_reclaimed(turn: Turn) -> None:

@@ -137,6 +137,9 @@ class Turn:
         counts = spec.replicas.counts
         self.all_tasks = [task_name(t, i) for t in counts for i in range(counts[t])]
         self.trainers = [t for t in self.all_tasks if t.startswith(("chief-", "worker-"))]
+        self.evaluators = [t for t in self.all_tasks if t.startswith("evaluator-")]
+        self.needed = [t for t in self.all_tasks if t not in self.evaluators]
+        """What training cannot do without: how an evaluator ends decides no run."""
         self.between = spec.mode is Mode.BETWEEN_GRAPH
         self.collective = self.between and TaskType.PS not in counts
         """Without parameter servers a lost task can only be healed by restarting all workers
@@ -212,7 +215,19 @@ class Turn:
 
     def all_ended(self) -> bool:
         """Whether no task is left that could tell more."""
-        return all(self.exit_of(task) is not None for task in self.all_tasks)
+        return all(self.exit_of(task) is not None for task in self.needed)
+
+    def is_given_up(self, task: str) -> bool:
+        """Whether this is an evaluator that failed and is not started again."""
+        ended: TaskFailure | None = self.get("evaluator")
+        return (
+            ended is not None and ended.task == task and ended.attempt >= self.desired_attempt(task)
+        )
+
+    @property
+    def wanted(self) -> list[str]:
+        """Tasks that should run."""
+        return [t for t in self.all_tasks if not self.is_given_up(t)]
 
     def unfinished(self) -> list[str]:
         """Trainers that have not succeeded."""
@@ -220,7 +235,7 @@ class Turn:
 
     def required(self) -> list[str]:
         """Tasks whose success is the run's success."""
-        if self.spec.lifecycle.success_policy is SuccessPolicy.CHIEF:
+        if self.spec.success_policy is SuccessPolicy.CHIEF:
             return self.trainers[:1]
         return self.trainers
 
@@ -283,6 +298,20 @@ class Turn:
                 self.set(warnings=(*self.get("warnings"), text))
                 self.event(self.get("reason"), warning)
 
+    def _tell_of_oddities(self) -> None:
+        """Say how tasks count as started whose own port is closed, once for each way: of hundreds
+        of tasks that do the same the first one is named.
+        """
+        told: set[str] = set()
+        for name in self.all_tasks:
+            seen = self.seen.tasks.get(name)
+            if seen is None or seen.oddity is None or seen.oddity.code in told:
+                continue
+            told.add(seen.oddity.code)
+            if (text := messages.english_clause(seen.oddity)) not in self.get("warnings"):
+                self.set(warnings=(*self.get("warnings"), text))
+                self.event(self.get("reason"), seen.oddity)
+
     def _usage(self) -> Usage | None:
         """What tasks have held until now."""
         seen = self.seen.tasks
@@ -304,6 +333,7 @@ class Turn:
         """The finished turn."""
         seen = self._counted()
         self._tell_of_copies()
+        self._tell_of_oddities()
         self.set(
             failures=root_cause.causes_first(self.get("failures"), MOST_FAILURES),
             counts=count_tasks(self.spec, seen, self.all_tasks),

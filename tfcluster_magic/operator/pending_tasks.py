@@ -1,4 +1,5 @@
-"""Finds out why tasks are not up: reads what pods and Jobs do not say themselves, and remembers it.
+"""Finds out why tasks are not up, and which of those that are do nothing: reads what pods and Jobs
+do not say themselves, and remembers it.
 
 600 pods which wait for one thing cost one question and are looked through once a second; all runs
 together ask a few questions a second and no more; an API which does not answer is left alone for a
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,9 +20,17 @@ from ..kube.api.decoding import condition
 from ..kube.api.labels import CONTAINER
 from ..kube.api.resource_amounts import Amounts
 from ..kube.status.pod_problems import event_time
-from ..kube.status.task_pods import LOG_QUESTION
-from ..kube.status.waiting_reasons import Question, WaitingFacts, explain_waiting, open_questions
-from ..lifecycle import WaitingReason
+from ..kube.status.task_pods import LOG_QUESTION, newest_pods
+from ..kube.status.waiting_reasons import (
+    Question,
+    WaitingFacts,
+    explain_waiting,
+    oddity_in_output,
+    open_questions,
+    quiet_in_output,
+)
+from ..lifecycle import Quiet, WaitingReason
+from ..spec import Message
 from .cluster_state import ClusterCaches, Key, ObservedRun
 
 READS_A_SECOND = 5.0
@@ -102,8 +111,18 @@ class _RunDiagnosis:
     why: tuple[WaitingReason, ...]
 
 
+@dataclass
+class _RunQuiets:
+    """What logs say of a run's tasks that are up, by the pod's uid: when it was read (by the clock
+    that only grows), and since when the task does nothing.
+    """
+
+    uid: str
+    read: dict[str, tuple[float, Quiet | None]] = field(default_factory=dict)
+
+
 class PendingTaskDiagnosis:
-    """Why tasks of runs are not up, in sentences.
+    """Why tasks of runs are not up, in sentences, and which do nothing.
 
     Args:
         api: what the few reads go through.
@@ -126,6 +145,8 @@ class PendingTaskDiagnosis:
         self._allowance = ReadRateLimit(READS_A_SECOND, BURST, clock)
         self._known: dict[Key, _RunAnswers] = {}
         self._told: dict[Key, _RunDiagnosis] = {}
+        self._odd: dict[Key, dict[str, Message]] = {}
+        self._quiets: dict[Key, _RunQuiets] = {}
 
     def why(self, run: ObservedRun) -> tuple[WaitingReason, ...]:
         """What keeps tasks from running, the most telling first; empty when nothing is known."""
@@ -158,6 +179,7 @@ class PendingTaskDiagnosis:
                 q.uid: found for q, found in answers.items() if q.kind == LOG_QUESTION and found
             },
         )
+        self._note_oddities(run, facts.lines)
         events = {q.uid: found for q, found in answers.items() if q.kind in ("Job", "Pod")}
         return tuple(explain_waiting(run.pods, jobs, events, facts))
 
@@ -169,8 +191,66 @@ class PendingTaskDiagnosis:
         queues = [each.found for q, each in answers.items() if q.kind == QUEUE]
         return PodGroupEvents(events, queues[0] if queues and queues[0] else "")
 
+    def _note_oddities(self, run: ObservedRun, lines: Mapping[str, Sequence[str]]) -> None:
+        head = run.cluster.metadata
+        for task, pod in newest_pods(run.pods).items() if lines else ():
+            oddity = oddity_in_output(task, lines.get(pod["metadata"]["uid"], ()))
+            if oddity is not None:
+                self._odd.setdefault((head.owner, head.name), {})[task] = oddity
+
+    def oddities(self, key: Key) -> Mapping[str, Message]:
+        """How tasks count as started whose own port is closed, as they said before they came up."""
+        return self._odd.get(key, {})
+
+    def quiet(self, run: ObservedRun, tasks: Iterable[str], pause: float) -> dict[str, Quiet]:
+        """Those of `tasks` that do nothing, as far as their logs were read.
+
+        A log is read again after `pause` seconds. One task that works is enough to know that the
+        run does: then no other is asked.
+        """
+        head, clock = run.cluster.metadata, self._clock()
+        known = self._quiets.get((head.owner, head.name))
+        if known is None or known.uid != head.uid:
+            known = self._quiets[(head.owner, head.name)] = _RunQuiets(head.uid)
+        pods = newest_pods(run.pods)
+        asked = {task: pods[task]["metadata"] for task in tasks if task in pods}
+        known.read = {
+            m["uid"]: known.read[m["uid"]] for m in asked.values() if m["uid"] in known.read
+        }
+        never = (float("-inf"), None)
+        due = [m for m in asked.values() if clock - known.read.get(m["uid"], never)[0] >= pause]
+        fresh = [known.read[m["uid"]][1] for m in asked.values() if m not in due]
+        # First who worked when last asked, then who was never asked, or longest ago.
+        worked = {uid for uid, (_at, quiet) in known.read.items() if quiet is None}
+        due.sort(key=lambda m: (m["uid"] not in worked, known.read.get(m["uid"], never)[0]))
+        for pod in due if None not in fresh else ():
+            if not self._allowance.take():
+                break
+            question = Question(LOG_QUESTION, pod["name"], pod["uid"])
+            try:
+                quiet = quiet_in_output(self._log(question, head.owner), self._now())
+            except ApiError as error:
+                if error.unanswered:
+                    self._allowance.rest(REST)
+                    break
+                quiet = None  # it is gone, or may not be read: nobody can tell
+            known.read[pod["uid"]] = (clock, quiet)
+            if quiet is None:
+                break
+        told = {task: known.read.get(m["uid"], never)[1] for task, m in asked.items()}
+        return {task: quiet for task, quiet in told.items() if quiet is not None}
+
     def forget(self, key: Key) -> None:
-        """Remember nothing of a run whose tasks are up, or that has ended."""
+        """Remember nothing of a run that has ended."""
+        self._quiets.pop(key, None)
+        self.forget_waiting(key)
+
+    def forget_waiting(self, key: Key) -> None:
+        """Remember nothing of why tasks were not up that are."""
+        self._odd.pop(key, None)
+        self._forget_answers(key)
+
+    def _forget_answers(self, key: Key) -> None:
         self._known.pop(key, None)
         self._told.pop(key, None)
 
@@ -186,7 +266,7 @@ class PendingTaskDiagnosis:
         head = run.cluster.metadata
         key = (head.owner, head.name)
         if not questions:
-            self.forget(key)
+            self._forget_answers(key)
             return {}
         known = self._known.get(key)
         if known is None or known.uid != head.uid:
@@ -229,14 +309,7 @@ class PendingTaskDiagnosis:
 
     def _read(self, question: Question, namespace: str) -> Hashable | list[Any] | Object:
         if question.kind == LOG_QUESTION:
-            where = path("pods", namespace, question.name, "log")
-            asked: dict[str, Any] = {
-                "container": CONTAINER,
-                "tailLines": LINES,
-                "limitBytes": LOG_BYTES,
-            }
-            lines = self._api.lines(where, silence=SECONDS, **asked)
-            return [line.decode("utf-8", "replace") for line in lines]
+            return self._log(question, namespace)
         if question.kind == QUEUE:  # Volcano tells nobody who waits that it was closed
             queue = self._api.get(path("queues", "", question.name), seconds=SECONDS)
             return str((queue.get("status") or {}).get("state") or "")
@@ -249,6 +322,17 @@ class PendingTaskDiagnosis:
             said = max(told, key=event_time)["message"] if told else ""
             return {**claim, "said": said}
         return self._events(namespace, question.uid)
+
+    def _log(self, question: Question, namespace: str) -> list[str]:
+        """The last lines of a pod."""
+        where = path("pods", namespace, question.name, "log")
+        asked: dict[str, Any] = {
+            "container": CONTAINER,
+            "tailLines": LINES,
+            "limitBytes": LOG_BYTES,
+        }
+        lines = self._api.lines(where, silence=SECONDS, **asked)
+        return [line.decode("utf-8", "replace") for line in lines]
 
     def _events(self, namespace: str, uid: str) -> list[Object]:
         """The events of one object. Ref: core/v1 Event, field selectors of `kubectl get events`."""

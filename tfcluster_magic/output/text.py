@@ -139,14 +139,20 @@ def age(seconds: float) -> str:
 
 
 # TensorFlow's own log lines: what its C++ code logs as I or W, never E or F, and nothing that a
-# Python file logs, absl included. The twin of labextension/src/logs/noise.ts; a test holds them
-# equal.
+# Python file logs, absl included; and not that it waits for another task, which says why nothing
+# happens. The twin of labextension/src/logs/noise.ts; a test holds them equal.
 
 TENSORFLOW_LOG_PATTERNS = (
     # 2026-11-21 16:36:34.123456: I tensorflow/core/platform/cpu_feature_guard.cc:210] …
-    r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IW] \S+\.(?:cc|h|cpp|cu):\d+\]",
+    (
+        r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IW] \S+\.(?:cc|h|cpp|cu):\d+\]"
+        r"(?!.*(?:still waiting for|[Bb]arrier timed out|[Ww]aiting for \d|[Ss]tragglers:))"
+    ),
     # I0000 00:00:1732207594.123456    4711 cpu_device.cc:88] …
-    r"^[IW]\d{4} \d\d:\d\d:[\d.]+\s+\d+ \S+\.(?:cc|h|cpp|cu):\d+\]",
+    (
+        r"^[IW]\d{4} \d\d:\d\d:[\d.]+\s+\d+ \S+\.(?:cc|h|cpp|cu):\d+\]"
+        r"(?!.*(?:still waiting for|[Bb]arrier timed out|[Ww]aiting for \d|[Ss]tragglers:))"
+    ),
     # the second line of the first one above
     (
         r"^To enable the following instructions: .* "

@@ -202,11 +202,19 @@ PAGE = 4096
 class Output:
     """Owns the read end of the child's pipe, and our stdout.
 
-    `copied` is called with why nothing is copied, once, and with "" when that is over.
+    `copied` is called with why nothing is copied, once, and with "" when that is over; `heard` with
+    each piece of the child's output.
     """
 
-    def __init__(self, loop: EventLoop, copy: LogCopy, copied: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        loop: EventLoop,
+        copy: LogCopy,
+        copied: Callable[[str], None],
+        heard: Callable[[bytes], None] = lambda _data: None,
+    ) -> None:
         self.last = LastLines()
+        self._heard = heard
         self._loop = loop
         self._copy = copy
         self._copied = copied
@@ -282,6 +290,7 @@ class Output:
             return False
         if data:
             self.last.put(data)
+            self._heard(data)
             self._pass_on(data)
             self._copy.put(data)
         else:

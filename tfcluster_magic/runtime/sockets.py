@@ -1,4 +1,4 @@
-"""TCP as the kernel shows it: who listens on a port, who is connected to it, who owns a socket.
+"""TCP as the kernel shows it: who listens on which port, who is connected, who owns a socket.
 
 Asks the kernel only and opens no connection: an attempt to connect to a port nobody listens on can
 connect to itself, and then keeps the port from its server. Standard library only, Python 3.8.
@@ -47,9 +47,9 @@ def _address(hexadecimal: str) -> bytes:
 
 
 def touching(port: int) -> list[Socket]:
-    """Every TCP socket with this port at either end."""
+    """Every TCP socket with this port at either end, or (0) every one that listens."""
     found: list[Socket] = []
-    end = f":{port:04X} "
+    end = f":{port:04X} "  # a socket that listens has port 0 at its other end
     for table in TABLES:
         try:
             with open(table, encoding="ascii") as file:
@@ -67,25 +67,35 @@ def visible() -> bool:
 
 def listeners(port: int) -> set[str]:
     """Inodes of the sockets that listen on a port."""
+    return {inode for inode, at in _every_listener(port).items() if at == port}
+
+
+def listening(pids: list[int]) -> set[int]:
+    """The ports that these processes listen on."""
+    owned = {inode for pid in pids for inode in inodes(pid)}
+    return {port for inode, port in _every_listener(0).items() if inode in owned}
+
+
+def _every_listener(port: int) -> dict[str, int]:
+    """The ports of listening sockets by their inodes, those of one port or (0) of all."""
     try:
         return {
-            inode
+            inode: at
             for family in (socket.AF_INET, socket.AF_INET6)
-            for inode in _listening(family, port)
+            for inode, at in _listening(family, port)
         }
     except (OSError, AttributeError):
         # No such netlink family here: the tables say the same, 30 times slower.
-        rows = touching(port)
-        return {each.inode for each in rows if each.local == port and each.state == LISTEN}
+        return {each.inode: each.local for each in touching(port) if each.state == LISTEN}
 
 
-def _listening(family: int, port: int) -> list[str]:
+def _listening(family: int, port: int) -> list[tuple[str, int]]:
     """The same for v4 or v6 by sock_diag(7), which walks the listening sockets alone (0.3 ms)."""
     # struct inet_diag_req_v2: family, protocol, extensions, padding, states, then the socket's id.
     wanted = struct.pack("=BBBxI", family, socket.IPPROTO_TCP, 0, 1 << TCP_LISTEN)
     wanted += struct.pack(">HH", port, 0) + bytes(44)
     header = struct.pack("=IHHII", 16 + len(wanted), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST_DUMP, 1, 0)
-    found: list[str] = []
+    found: list[tuple[str, int]] = []
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as asked:
         asked.send(header + wanted)
         while True:
@@ -97,8 +107,9 @@ def _listening(family: int, port: int) -> list[str]:
                 if kind == NLMSG_DONE:
                     return found
                 # struct inet_diag_msg behind the header: the port at 4, the inode at 68.
-                if struct.unpack_from(">H", answer, 16 + 4)[0] == port:
-                    found.append(str(struct.unpack_from("=I", answer, 16 + 68)[0]))
+                at = struct.unpack_from(">H", answer, 16 + 4)[0]
+                if port in (0, at):
+                    found.append((str(struct.unpack_from("=I", answer, 16 + 68)[0]), at))
                 answer = answer[(length + 3) & ~3 :]
 
 

@@ -2,9 +2,10 @@
 
 The program (or server) gets its addresses and environment, all it prints comes through, it ends
 when asked or when whoever started us ends, nothing that descends from it survives, and how it ended
-is left as report and termination message. It restarts nothing and never looks at what the program
-does. The same files run on this machine and in a container: standard library only, Python 3.8
-syntax; the modules beside this one are found because what is started is sys.path[0].
+is left as report and termination message. While it runs, what it shows of its work is told. It
+restarts nothing and decides nothing of it. The same files run on this machine and in a container:
+standard library only, Python 3.8 syntax; the modules beside this one are found because what is
+started is sys.path[0].
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import time
 
 import process
 import sockets
+from activity import SAMPLE, Activity, StartSigns, described, family
 from exit_report import (
     ChildExit,
     OomWatch,
@@ -31,6 +33,10 @@ from prepare import Preparation
 from process import EventLoop
 from task_config import ConfigError, TaskConfig
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 # An open port raises no event: look every so many seconds, for the first so many.
 READY_PACE = ((5.0, 0.02), (60.0, 0.1), (float("inf"), 1.0))
@@ -39,6 +45,9 @@ HEADROOM = 1.0
 GIVE_UP = 5.0
 DRAIN = 5.0
 COPY = 2.0
+# The line that tells of quiet in a pod's log is repeated after so many lines that say the same of
+# TensorFlow: whoever reads it sees the last twenty.
+REPEAT_QUIET = 8
 
 
 class Task:
@@ -50,7 +59,13 @@ class Task:
         self.loop = loop
         copy = os.path.join(config.output_dir, f"{config.task}.log")
         self.copy = LogCopy(copy, loop.wake)
-        self.output = Output(loop, self.copy, self._copied)
+        self._pace = float(os.environ.get("TFCLUSTER_IDLE_SAMPLE") or SAMPLE)
+        self.activity = Activity(self._pace)
+        self.output = Output(loop, self.copy, self._copied, self.activity.words.put)
+        self._quiet: dict[str, Any] | None = None
+        self._quiet_said = 0
+        self._sign_said = False
+        self._signs: StartSigns | None = None
         self.memory = OomWatch()
         self.child = 0
         self.status: int | None = None
@@ -117,21 +132,82 @@ class Task:
 
     def _watch_ready(self) -> None:
         if not (self.config.opens_port and sockets.visible()):
-            self.report.event("ready")
+            self._ready({})
             return
         began = time.monotonic()
+        signs = StartSigns(self.activity.words, self.config.port, self.config.start_window)
 
         def look() -> None:
             found = sockets.listeners(self.config.port)
             if found and any(found & sockets.inodes(pid) for pid in process.descendants()):
-                self.report.event("ready")
-                if self.config.in_graph:
-                    self._watch_idle()
+                self._ready({})
                 return
+            if not self.config.in_graph:
+                started = signs.look()
+                if signs.seen is not None and not self._sign_said:
+                    self._sign_said = True
+                    self._say_in_pod(described(signs.seen, self.config.port))
+                if started and signs.seen is not None:
+                    self._signs = None if signs.seen["sign"] == "ports" else signs
+                    self._ready({"own": self.config.port, **signs.seen})
+                    return
             waited = time.monotonic() - began
             self.loop.after("look", next(s for until, s in READY_PACE if waited < until), look)
 
         look()
+
+    def _ready(self, sign: dict[str, Any]) -> None:
+        """The program counts as started: its own port is open, or it needs none, or by a sign."""
+        self.activity.words.looks_for_steps = False
+        self.report.event("ready", **sign)
+        if self.config.in_graph:
+            if self.config.opens_port and sockets.visible():
+                self._watch_idle()
+            return
+        if self.config.started_beacon:
+            try:
+                Beacon(self.loop, self.config.started_beacon).show(True)
+            except OSError:
+                # The program has that port itself, which is as good.
+                pass
+        if os.path.isdir("/proc/self"):
+            self._watch_quiet()
+
+    def _watch_quiet(self) -> None:
+        def look() -> None:
+            pause = self.activity.look()
+            self._look_elsewhere()
+            quiet = self.activity.quiet()
+            if quiet != self._quiet:
+                if quiet is None or self._quiet is None:
+                    self._say_quiet(quiet)
+                self._quiet = quiet
+                self.report.event("quiet", **(quiet or {}))
+            elif quiet and self.activity.words.repeated - self._quiet_said >= REPEAT_QUIET:
+                self._say_quiet(quiet)
+            self.loop.after("look", pause, look)
+
+        self.loop.after("look", self._pace, look)
+
+    def _look_elsewhere(self) -> None:
+        """Tell on which port a program listens that had counted as started before."""
+        found = self._signs.elsewhere(family()) if self._signs else None
+        if found is not None:
+            self._signs = None
+            self.report.event("sign", own=self.config.port, **found)
+
+    def _say_quiet(self, quiet: dict[str, Any] | None) -> None:
+        self._quiet_said = self.activity.words.repeated
+        if quiet is None:
+            self._say_in_pod("works again")
+        else:
+            at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(quiet["since"]))
+            self._say_in_pod(f"quiet since {at}: it neither prints, steps nor uses CPU")
+
+    def _say_in_pod(self, text: str) -> None:
+        """Tell where nobody hears a report: in the log of a pod, which the operator reads."""
+        if self.report.fd < 0:
+            self.output.say(text, copied=False)
 
     def _watch_idle(self) -> None:
         every = float(os.environ.get("TFCLUSTER_IDLE_SAMPLE") or 5.0)

@@ -188,6 +188,16 @@ class TaskConfig:
         """The port that is open while an In-Graph server is used; 0 for none."""
         return int(self.data.get("beacon") or 0) if self.in_graph else 0
 
+    @property
+    def started_beacon(self) -> int:
+        """The port that a pod opens when its program counts as started; 0 for none."""
+        return int(self.data.get("beacon") or 0) if self.opens_port and not self.in_graph else 0
+
+    @property
+    def start_window(self) -> float:
+        """Seconds from its start in which a program that works has shown it."""
+        return 0.5 * float(self.data.get("startTimeout") or 600.0)
+
     def hold_off(self, env: Mapping[str, str]) -> float:
         """Seconds to wait before a start in place of a task that failed.
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 TASK_TYPES = ("chief", "worker", "ps", "evaluator")
-# An evaluator is never in "cluster": strategies refuse it there, and nobody connects to it.
+# Nobody connects to an evaluator, so it is in no other task's "cluster".
 CLUSTER_TYPES = ("chief", "worker", "ps")
 # With 1 inter-op thread on a server ParameterServerStrategy deadlocks, with 2 two clients do.
 MIN_INTEROP_THREADS = 8
@@ -44,8 +44,18 @@ def tf_cluster(addresses: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
 
 
 def build(addresses: Mapping[str, Sequence[str]], task_type: str, index: int) -> TFConfig:
-    """TF_CONFIG of one task."""
-    return {"cluster": tf_cluster(addresses), "task": {"type": task_type, "index": index}}
+    """TF_CONFIG of one task.
+
+    Without parameter servers an evaluator is in the "cluster" that it is itself told of:
+    MultiWorkerMirroredStrategy, which programs with Estimators make in each task, counts the tasks
+    of its own type there; RunConfig reads nothing of it
+    (tensorflow/python/distribute/multi_worker_util.py, worker_count;
+    tensorflow_estimator/python/estimator/run_config.py).
+    """
+    cluster = tf_cluster(addresses)
+    if task_type == "evaluator" and cluster and "ps" not in cluster and addresses.get(task_type):
+        cluster[task_type] = list(addresses[task_type])
+    return {"cluster": cluster, "task": {"type": task_type, "index": index}}
 
 
 def check(

@@ -306,9 +306,16 @@ class SuccessPolicy(str, enum.Enum):
 class Lifecycle(Model, frozen=True):
     """Limits and policies; see docs/lifecycle.md for the table of defaults."""
 
-    success_policy: Annotated[
-        SuccessPolicy, Meta(description="whose success ends the run: all workers, or the chief")
-    ] = SuccessPolicy.ALL
+    success_policy: (
+        Annotated[
+            SuccessPolicy,
+            Meta(
+                description="whose success ends the run: that of all workers, or the chief's; "
+                "absent: the chief's where there is one"
+            ),
+        ]
+        | None
+    ) = None
     restarts: Annotated[int, Meta(ge=0, le=100, description="retries of a failing program")] = 0
     heals: Annotated[int, Meta(ge=0, le=100, description="disruptions healed without asking")] = 3
     reclaim_after: Annotated[
@@ -322,6 +329,16 @@ class Lifecycle(Model, frozen=True):
         PositiveSeconds, Meta(description="bound on the run from its start")
     ] = 86400.0
     idle_timeout: Annotated[PositiveSeconds, Meta(description="In-Graph: bound on idling")] = 3600.0
+    stall_timeout: (
+        Annotated[
+            PositiveSeconds,
+            Meta(
+                description="Between-Graph: bound on a run in which no task prints, steps or uses "
+                "CPU; none when absent"
+            ),
+        ]
+        | None
+    ) = None
     grace: Annotated[Seconds, Meta(description="between SIGTERM and SIGKILL")] = 10.0
     keep_for: Annotated[Seconds, Meta(description="how long a finished record stays")] = (
         30 * 86400.0
@@ -380,6 +397,12 @@ class Spec(Model, frozen=True):
     ) = None
     pods: Pods | None = None
     stop: Stop | None = None
+
+    @property
+    def success_policy(self) -> SuccessPolicy:
+        """Whose success ends the run: as asked for, else the chief's where there is one."""
+        chief = SuccessPolicy.CHIEF if self.replicas.chief.count else SuccessPolicy.ALL
+        return self.lifecycle.success_policy or chief
 
     @property
     def passed_flags(self) -> tuple[str, ...]:

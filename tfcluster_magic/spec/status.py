@@ -58,6 +58,7 @@ class Reason(str, enum.Enum):
     START_TIMEOUT = "StartTimeout"
     MAX_DURATION = "MaxDuration"
     IDLE_TIMEOUT = "IdleTimeout"
+    STALLED = "Stalled"
     SUPERVISOR_LOST = "SupervisorLost"
     RECORD_DAMAGED = "RecordDamaged"
 
@@ -184,7 +185,10 @@ class Usage(Model, frozen=True):
 
 
 class Status(Model, frozen=True):
-    """Where the run is. Written by one writer only: the supervisor, or the operator."""
+    """Where the run is. Written by one writer only: the supervisor, or the operator.
+
+    `evaluator` is how the evaluator ended if it failed or was stopped, which ends no run.
+    """
 
     phase: Phase
     reason: Reason
@@ -209,6 +213,7 @@ class Status(Model, frozen=True):
         Meta(description="failures in the open window, or those that ended the run"),
     ] = ()
     culprit: str | None = None
+    evaluator: TaskFailure | None = None
     counts: dict[str, TypeCounts] = {}
     attention: Annotated[
         tuple[TaskStatus, ...], Meta(description="at most 20 tasks that need a look")

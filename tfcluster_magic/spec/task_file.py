@@ -113,4 +113,5 @@ def task_description(
         "outputDir": output_dir,
         "resumeFrom": resume_from,
         "grace": spec.lifecycle.grace,
+        "startTimeout": spec.lifecycle.start_timeout,
     }

@@ -17,7 +17,7 @@ export type PassFlags = 'addresses' | 'all' | 'none';
  */
 export type ServerKind = 'native' | 'python';
 /**
- * whose success ends the run: all workers, or the chief
+ * whose success ends the run: that of all workers, or the chief's; absent: the chief's where there is one
  */
 export type SuccessPolicy = 'all' | 'chief';
 /**
@@ -43,6 +43,7 @@ export type Reason =
   | 'RecordDamaged'
   | 'Running'
   | 'ServerFailed'
+  | 'Stalled'
   | 'StartFailed'
   | 'StartTimeout'
   | 'Starting'
@@ -218,7 +219,7 @@ export interface Program {
  * Limits and policies; see docs/lifecycle.md for the table of defaults.
  */
 export interface Lifecycle {
-  successPolicy?: SuccessPolicy;
+  successPolicy?: SuccessPolicy | null;
   /**
    * retries of a failing program
    */
@@ -244,6 +245,7 @@ export interface Lifecycle {
    * In-Graph: bound on idling
    */
   idleTimeout?: number;
+  stallTimeout?: number | null;
   /**
    * between SIGTERM and SIGKILL
    */
@@ -346,6 +348,8 @@ export interface Stop {
 }
 /**
  * Where the run is. Written by one writer only: the supervisor, or the operator.
+ *
+ *     `evaluator` is how the evaluator ended if it failed or was stopped, which ends no run.
  */
 export interface Status {
   phase: Phase;
@@ -383,6 +387,7 @@ export interface Status {
    */
   failures?: TaskFailure[];
   culprit?: string | null;
+  evaluator?: TaskFailure | null;
   counts?: {
     [k: string]: TypeCounts;
   };

@@ -86,7 +86,7 @@ def test_each_task_knows_who_and_where_it_is(backend: Backend, launch: Launch) -
         config = json.loads(said["tf_config"])
         assert f"{config['task']['type']}-{config['task']['index']}" == task
         assert config["cluster"]["worker"] == list(run.status.addresses["worker"])
-        assert "evaluator" not in config["cluster"]
+        assert ("evaluator" in config["cluster"]) is (task == "evaluator-0")
         assert said["arguments"] == ["--epochs", "3"]
         assert said["color"] == "blue"
         assert said["output"] == run.status.paths["output"]

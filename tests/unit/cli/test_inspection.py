@@ -11,6 +11,7 @@ import pytest
 import yaml
 from support.command_line import Run, here, left_behind, run
 from support.event_writer import event, event_file
+from support.polling import wait_until
 
 from tfcluster_magic import ClusterManager
 from tfcluster_magic.runs.manager import Until
@@ -189,6 +190,38 @@ def test_a_program_that_dies_of_a_flag_that_was_passed(run: Run, here: Path) -> 
     assert "`tfcluster rerun strict-1 --pass-flags addresses`" in told
     again = run("rerun", "strict", "--pass-flags", "addresses", "--wait")
     assert again.code == 0, again.err
+
+
+def test_a_run_in_which_nothing_happens_ends_when_asked_to(
+    run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--stall-timeout` ends a run whose last worker waits for one that has gone, and says so."""
+    monkeypatch.setenv("TFCLUSTER_IDLE_SAMPLE", "0.2")
+    (here / "left.py").write_text(
+        "import os, time\nif os.environ['TFCLUSTER_TASK'] == 'worker-1':\n"
+        "    print('I] CreateSession still waiting for response from worker: "
+        "/job:worker/replica:0/task:0', flush=True)\n    time.sleep(600)\n"
+    )
+    done = run("launch", "left.py", "--stall-timeout", "3s", "--wait")
+    assert done.code != 0
+    told = json.loads(run("status", "left", "-o", "json").out)["status"]
+    assert (told["phase"], told["reason"], told["culprit"]) == ("Failed", "Stalled", "worker-1")
+    assert "worker-1 waits for worker-0, which finished at " in told["message"]
+
+
+def test_an_evaluator_that_fails_fails_no_run(run: Run, here: Path) -> None:
+    """A run with an evaluator that breaks succeeds, whenever that is, and says what became of
+    it.
+    """
+    (here / "broken.py").write_text(
+        "import os, time\nif os.environ['TFCLUSTER_TASK_TYPE'] == 'evaluator':\n"
+        "    open('broke', 'w').close()\n    raise KeyError('evaluator')\n"
+        "while not os.path.exists('broke'): time.sleep(0.05)\n"
+    )
+    done = run("launch", "broken.py", "--evaluator", "--workers", "1", "--wait")
+    assert done.code == 0, done.err
+    said = "worker-0 finished successfully; the evaluator failed: KeyError: 'evaluator'"
+    wait_until(lambda: said in run("status", "broken").out)
 
 
 def test_render_of_a_launch_creates_nothing(run: Run, own_folders: Path) -> None:

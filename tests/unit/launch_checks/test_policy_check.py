@@ -18,6 +18,7 @@ from tfcluster_magic.spec import (
     DataClaim,
     Lifecycle,
     Metadata,
+    Mode,
     Pods,
     Replicas,
     ReplicaSet,
@@ -142,6 +143,26 @@ def test_duration() -> None:
     assert policy_check.cap_durations(Spec(), policy).lifecycle.max_duration == 3600.0
     short = Spec(lifecycle=Lifecycle(max_duration=60.0))
     assert policy_check.cap_durations(short, policy) is short
+
+
+def test_stall_timeout() -> None:
+    """A run in which nothing happens ends as the policy says where the user says nothing, and no
+    later than it allows; a notebook's servers have no such limit.
+    """
+
+    def counts(spec: Spec, policy: Policy) -> float | None:
+        return policy_check.cap_durations(spec, policy).lifecycle.stall_timeout
+
+    asks = Spec(lifecycle=Lifecycle(stall_timeout=7200.0))
+    assert counts(Spec(), Policy()) is None
+    assert counts(Spec(), Policy(stall_timeout=600.0)) == 600.0
+    assert counts(asks, Policy(stall_timeout=600.0)) == 7200.0
+    assert counts(Spec(), Policy(max_stall_timeout=3600.0)) == 3600.0
+    (text,) = told(asks, Policy(max_stall_timeout=3600.0))
+    assert "spec.lifecycle.stallTimeout: got '2h'; the administrator allows at most 1h" in text
+    servers = Spec(mode=Mode.IN_GRAPH)
+    both = Policy(stall_timeout=600.0, max_stall_timeout=3600.0)
+    assert counts(servers, both) is None and told(servers, both) == []
 
 
 def test_claims() -> None:

@@ -11,7 +11,15 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tfcluster_magic.lifecycle import Decision, Observation, ObservedTask, decide, root_cause
+from tfcluster_magic.lifecycle import (
+    Decision,
+    Observation,
+    ObservedTask,
+    Quiet,
+    decide,
+    root_cause,
+)
+from tfcluster_magic.lifecycle.messages import start_oddity
 from tfcluster_magic.spec import (
     Cause,
     Lifecycle,
@@ -51,7 +59,8 @@ def specs(draw: st.DrawFn) -> Spec:
         lifecycle=Lifecycle(
             restarts=draw(st.integers(0, 2)),
             heals=draw(st.integers(0, 3)),
-            success_policy=draw(st.sampled_from(SuccessPolicy)),
+            success_policy=draw(st.sampled_from([None, *SuccessPolicy])),
+            stall_timeout=draw(st.sampled_from([None, 40, 100])),
             start_timeout=50,
             max_duration=500,
             idle_timeout=100,
@@ -183,6 +192,35 @@ class World(RuleBasedStateMachine):
             self.tasks[name] = msgspec.structs.replace(task, idle_since=self.now if idle else None)
         self.turn()
 
+    @rule(
+        data=st.data(),
+        peer=st.sampled_from(["", "worker-0", "chief-0"]),
+        until=st.sampled_from([None, 0.0, 20.0]),
+    )
+    def tasks_fall_quiet(self, data: st.DataObject, peer: str, until: float | None) -> None:
+        """All of them or one, told at once or as it was read some time later."""
+        chosen = data.draw(st.sampled_from([None, *sorted(self.tasks)]))
+        for name, task in self.tasks.items():
+            if task.alive and chosen in (None, name):
+                known = None if until is None else self.now + until
+                quiet = Quiet(since=self.now, until=known, peer=peer, words="still waiting")
+                self.tasks[name] = msgspec.structs.replace(task, quiet=quiet)
+        self.turn()
+
+    @rule(data=st.data())
+    def a_task_works_again(self, data: st.DataObject) -> None:
+        if name := self.pick(data):
+            self.tasks[name] = msgspec.structs.replace(self.tasks[name], quiet=None)
+            self.turn()
+
+    @rule(data=st.data(), sign=st.sampled_from(["ports", "steps", "events", "cpu", "newer"]))
+    def a_task_starts_oddly(self, data: st.DataObject, sign: str) -> None:
+        if name := self.pick(data):
+            oddity = start_oddity(name, sign, 2222, [18888], 0.9, 300.0)
+            task = msgspec.structs.replace(self.tasks[name], ready=True, oddity=oddity)
+            self.tasks[name] = msgspec.structs.replace(task, began=self.now)
+            self.turn()
+
     @precondition(lambda self: self.spec.stop is None)
     @rule()
     def the_owner_stops_it(self) -> None:
@@ -226,6 +264,20 @@ class World(RuleBasedStateMachine):
                 or self.decision.wake_at is not None
                 or not self.admitted
             )
+
+    @invariant()
+    def an_evaluator_decides_nothing(self) -> None:
+        """It is never blamed, and a run whose required tasks succeed has succeeded."""
+        status = self.decision.status
+        assert not (status.culprit or "").startswith("evaluator-")
+        assert not [f for f in status.failures if f.task.startswith("evaluator-")]
+
+    @invariant()
+    def a_standstill_is_told_of_tasks_that_are_quiet(self) -> None:
+        status = self.decision.status
+        if status.reason is Reason.STALLED and status.phase is Phase.RUNNING:
+            left = [t for n, t in self.tasks.items() if t.alive and not n.startswith("evaluator-")]
+            assert left and all(t.quiet is not None for t in left)
 
     @invariant()
     def only_a_cause_is_blamed(self) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import msgspec
 import pytest
 from support.lifecycle_simulation import Story, spec_of
 
-from tfcluster_magic.lifecycle import WaitingReason
+from tfcluster_magic.lifecycle import WaitingReason, messages
 from tfcluster_magic.spec import Cause, Lifecycle, Message, Mode, Phase, Reason, Stop, SuccessPolicy
 
 
@@ -59,6 +61,240 @@ def test_the_chiefs_success_is_enough_when_asked_for() -> None:
     story.ends("chief-0", Cause.COMPLETED, exit_code=0)
     assert story.status.phase is Phase.SUCCEEDED
     assert story.running() == ["ps-0"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "chief", "ends_with"),
+    [
+        (None, 1, "chief-0"),
+        (None, 0, "worker-1"),
+        (SuccessPolicy.ALL, 1, "worker-1"),
+        (SuccessPolicy.CHIEF, 0, "worker-0"),
+    ],
+)
+def test_the_chief_decides_where_there_is_one(
+    policy: SuccessPolicy | None, chief: int, ends_with: str
+) -> None:
+    """With a chief its success is the run's, without one that of all workers; what was asked for
+    goes before.
+    """
+    spec = spec_of(lifecycle=Lifecycle(success_policy=policy), chief=chief, worker=2, ps=1)
+    story = Story(spec)
+    for task in [*(["chief-0"] if chief else []), "worker-0", "worker-1"]:
+        assert story.status.phase is Phase.RUNNING
+        story.ends(task, Cause.COMPLETED, exit_code=0)
+        if task == ends_with:
+            break
+    assert story.status.phase is Phase.SUCCEEDED
+
+
+def test_workers_that_a_chief_has_left_may_end_by_themselves() -> None:
+    """Where the chief's success counts unasked, the others have reclaimAfter to end."""
+    story = Story(spec_of(chief=1, worker=2, ps=1))
+    story.ends("chief-0", Cause.COMPLETED, exit_code=0)
+    assert story.status.phase is Phase.SUCCEEDED
+    assert story.running() == ["worker-0", "worker-1", "ps-0"]
+    story.ends("worker-0", Cause.COMPLETED, exit_code=0)
+    story.passes(30)
+    assert story.decision.done and story.running() == []
+    counts = story.status.counts["worker"]
+    assert (counts.succeeded, counts.stopped) == (1, 1)
+
+
+def test_who_waits_for_whom_is_told() -> None:
+    """When one worker has finished and the rest do nothing, the run says within a minute who waits
+    for whom since when, and what to do; it takes it back when they go on.
+    """
+    story = Story(spec_of())
+    story.passes(20)
+    story.ends("worker-0", Cause.COMPLETED, exit_code=0)
+    clock = time.strftime("%H:%M", time.localtime(story.now))
+    story.falls_quiet("ps-0")
+    story.falls_quiet("worker-1", peer="worker-0", words="CreateSession still waiting")
+    assert story.decision.wake_at == story.now + 30
+    story.passes(30)
+    assert (story.status.phase, story.status.reason) == (Phase.RUNNING, Reason.STALLED)
+    assert story.status.message == (
+        f"Nothing has happened since {clock}: worker-1 neither prints, steps nor uses CPU. "
+        f"worker-1 waits for worker-0, which finished at {clock}. If nothing more is to come, end "
+        "it: `tfcluster stop digits-2`. With --success-policy chief a run succeeds when worker-0 "
+        "does, with --stall-timeout 10m it ends when nothing happens."
+    )
+    story.passes(30)
+    assert [e.reason for e in story.status.events].count("Stalled") == 1
+    story.works("worker-1")
+    assert story.status.reason is Reason.RUNNING
+    assert "worker-0 finished" in story.status.message
+
+
+def test_all_may_wait_for_their_data() -> None:
+    """Where no task has finished it takes a minute until the run says that nothing happens."""
+    story = Story(spec_of(worker=2))
+    story.falls_quiet("worker-0", "worker-1")
+    story.passes(59)
+    assert story.status.reason is Reason.RUNNING
+    story.passes(1)
+    assert story.status.reason is Reason.STALLED
+    assert "worker-0, worker-1 neither print, step nor use CPU" in story.status.message
+
+
+def test_one_that_works_is_enough() -> None:
+    """While any task works, or nobody knows, nothing is said and no limit counts."""
+    story = Story(spec_of(lifecycle=Lifecycle(stall_timeout=60)))
+    story.ends("worker-0", Cause.COMPLETED, exit_code=0)
+    story.falls_quiet("worker-1")
+    story.passes(600)
+    assert (story.status.phase, story.status.reason) == (Phase.RUNNING, Reason.RUNNING)
+    story.falls_quiet("ps-0")
+    story.passes(59)
+    assert story.status.reason is Reason.STALLED and story.status.phase is Phase.RUNNING
+
+
+def test_a_standstill_is_ended_when_that_is_asked_for() -> None:
+    """StallTimeout ends the run as Stalled and names the task that waits for one which has gone."""
+    story = Story(spec_of(lifecycle=Lifecycle(stall_timeout=120), ps=1, worker=3))
+    story.ends("worker-0", Cause.COMPLETED, exit_code=0)
+    story.falls_quiet("ps-0", "worker-1")
+    story.falls_quiet("worker-2", peer="worker-0")
+    story.passes(119)
+    assert story.status.phase is Phase.RUNNING
+    story.passes(1)
+    assert story.outcome == (Phase.FAILED, Reason.STALLED, "worker-2")
+    assert "Nothing has happened for 2m (--stall-timeout)" in story.status.message
+    assert "worker-2 waits for worker-0, which finished" in story.status.message
+    assert "`tfcluster logs digits-2 worker-2`" in story.status.message
+    assert story.decision.done and story.running() == []
+
+
+def test_what_was_read_late_counts_as_far_as_it_was_read() -> None:
+    """Where quiet is read now and then, only the time up to the last reading counts."""
+    story = Story(spec_of(lifecycle=Lifecycle(stall_timeout=100), worker=2))
+    story.ends("worker-0", Cause.COMPLETED, exit_code=0)
+    since = story.now
+    story.falls_quiet("worker-1", until=since + 40)
+    story.passes(200)
+    assert (story.status.phase, story.status.reason) == (Phase.RUNNING, Reason.STALLED)
+    story.falls_quiet("worker-1", since=since, until=since + 100)
+    assert story.outcome == (Phase.FAILED, Reason.STALLED, "worker-1")
+
+
+def test_a_task_that_began_late_has_its_time() -> None:
+    """A start is given up at startTimeout, and of a task whose pod came late half of it later."""
+    spec = spec_of(lifecycle=Lifecycle(start_timeout=100), worker=1)
+    story = Story(spec, obeys=False)
+    story.passes(90)
+    began = msgspec.structs.replace(story.tasks["worker-0"], began=story.now)
+    story.tasks["worker-0"] = began
+    story.passes(30)
+    assert story.status.phase is Phase.STARTING
+    story.passes(25)
+    assert story.outcome == (Phase.FAILED, Reason.START_TIMEOUT, "worker-0")
+
+
+def test_how_a_task_counts_as_started_is_a_warning() -> None:
+    """A task that is up though its own port is closed is named, once for each way."""
+    story = Story(spec_of(worker=3))
+    odd = messages.start_oddity("worker-0", "ports", 2222, [18888], 0, 0)
+    more = messages.start_oddity("worker-1", "ports", 2222, [18889], 0, 0)
+    for task, oddity in (("worker-0", odd), ("worker-1", more)):
+        story.tasks[task] = msgspec.structs.replace(story.tasks[task], oddity=oddity)
+    story.passes(1)
+    (warning,) = story.status.warnings
+    assert warning.startswith("worker-0 does not listen on its own port 2222, but on port 18888")
+    story.passes(1)
+    assert len(story.status.warnings) == 1
+
+
+@pytest.mark.parametrize("first", ["evaluator-0", "worker-0"])
+def test_an_evaluator_that_fails_decides_nothing(first: str) -> None:
+    """A run whose training succeeds has succeeded, whether its evaluator failed before or after,
+    and says what became of it.
+    """
+    story = Story(spec_of(worker=1, evaluator=1))
+    broken = {"exit_code": 1, "last_lines": ("Traceback", "KeyError: 'evaluator'")}
+    ends = {"worker-0": (Cause.COMPLETED, {"exit_code": 0}), "evaluator-0": (Cause.ERROR, broken)}
+    for task in (first, *(ends.keys() - {first})):
+        cause, how = ends[task]
+        story.ends(task, cause, **how)
+        story.passes(25)
+    assert story.outcome == (Phase.SUCCEEDED, Reason.COMPLETED, None)
+    assert story.decision.done
+    assert story.status.message == (
+        "worker-0 finished successfully; the evaluator failed: KeyError: 'evaluator'."
+    )
+
+
+def test_a_failed_evaluator_is_told_while_training_goes_on() -> None:
+    """The sentence of a run that goes on says that its evaluator failed; it is started again only
+    while retries are left.
+    """
+    story = Story(spec_of(lifecycle=Lifecycle(restarts=1), worker=1, evaluator=1))
+    story.ends("evaluator-0", Cause.ERROR, exit_code=1, last_lines=("ValueError: x",))
+    assert story.running() == ["worker-0"]
+    story.passes(10)
+    assert story.tasks["evaluator-0"].attempt == 2
+    story.ends("evaluator-0", Cause.ERROR, exit_code=1, last_lines=("ValueError: x",))
+    story.passes(600)
+    assert story.status.phase is Phase.RUNNING and story.status.reason is Reason.RUNNING
+    assert story.status.message == "1 task is running; the evaluator failed: ValueError: x."
+    assert story.tasks["evaluator-0"].attempt == 2
+
+
+def test_a_disrupted_evaluator_is_healed() -> None:
+    """An evaluator that was killed from outside starts again, as long as heals are left."""
+    story = Story(spec_of(lifecycle=Lifecycle(heals=1), worker=1, evaluator=1))
+    story.ends("evaluator-0", Cause.KILLED, signal=9)
+    assert story.status.heals == 1 and story.tasks["evaluator-0"].attempt == 2
+    story.ends("evaluator-0", Cause.KILLED, signal=9)
+    story.passes(60)
+    assert story.status.phase is Phase.RUNNING and story.running() == ["worker-0"]
+    assert "evaluator-0 was killed from outside (SIGKILL)" in story.status.message
+
+
+@pytest.mark.parametrize(
+    ("quiet", "said"),
+    [
+        (True, "the evaluator was stopped after its last evaluation"),
+        (False, "the evaluator was stopped while it worked: raise --reclaim-after"),
+    ],
+)
+def test_an_evaluator_has_its_time_after_success(quiet: bool, said: str) -> None:
+    """After a success the evaluator has reclaimAfter, and the sentence says what became of it."""
+    story = Story(spec_of(worker=1, evaluator=1))
+    story.ends("worker-0", Cause.COMPLETED, exit_code=0)
+    assert "evaluator-0 will be reclaimed 30s later" in story.status.message
+    story.passes(29)
+    assert story.running() == ["evaluator-0"]
+    if quiet:
+        story.falls_quiet("evaluator-0")
+    story.passes(1)
+    assert story.decision.done and story.status.phase is Phase.SUCCEEDED
+    assert story.status.message.startswith(f"worker-0 finished successfully; {said}")
+
+
+def test_an_evaluator_that_ends_by_itself_is_done() -> None:
+    """An evaluator that exits 0 has finished, before or after the others."""
+    story = Story(spec_of(worker=1, evaluator=1))
+    story.ends("evaluator-0", Cause.COMPLETED, exit_code=0)
+    story.passes(60)
+    assert story.status.phase is Phase.RUNNING
+    story.ends("worker-0", Cause.COMPLETED, exit_code=0)
+    assert story.decision.done
+    assert story.status.message == "worker-0 finished successfully; the evaluator finished, too."
+
+
+def test_nobody_waits_for_an_evaluator_beyond_the_start() -> None:
+    """An evaluator that does not come up in startTimeout keeps no training from running."""
+    story = Story(
+        spec_of(lifecycle=Lifecycle(start_timeout=60), worker=1, evaluator=1), obeys=False
+    )
+    story.tasks["worker-0"] = msgspec.structs.replace(story.tasks["worker-0"], ready=True)
+    story.passes(59)
+    assert story.status.phase is Phase.STARTING
+    story.passes(1)
+    assert story.status.phase is Phase.RUNNING
+    story.ends("worker-0", Cause.COMPLETED, exit_code=0)
+    assert story.status.phase is Phase.SUCCEEDED
 
 
 def test_start_timeout_names_who_is_missing() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ from support.project import DATA
 
 from tfcluster_magic.kube.api.client import ApiError, Listing
 from tfcluster_magic.kube.status.waiting_reasons import explain_waiting
+from tfcluster_magic.lifecycle import Quiet
 from tfcluster_magic.lifecycle.messages import sentences
 from tfcluster_magic.operator import pending_tasks
 from tfcluster_magic.operator.cluster_state import ObservedRun
@@ -42,6 +44,11 @@ class RecordedApi:
             raise ApiError(404, "NotFound", name)
         claim: dict[str, Any] = found[0]
         return claim
+
+    def lines(self, where: str, **_query: Any) -> list[bytes]:
+        """The last lines of a pod's log."""
+        self._count()
+        return [line.encode() for line in self.seen["logs"][where.split("/")[-2]]]
 
     def _count(self) -> None:
         self.reads += 1
@@ -214,3 +221,66 @@ def test_what_nodes_have_left_is_summed_up_for_who_has_no_room() -> None:
     assert starting.summed_up == 0
     assert crowded.sentences()
     assert crowded.summed_up == 1
+
+
+# -- tasks that do nothing -------------------------------------------------------------------------
+
+QUIET = "tfcluster: quiet since 2033-05-18T03:33:20Z: it neither prints, steps nor uses CPU"
+SESSION = "I] CreateSession still waiting for response from worker: /job:worker/replica:0/task:0"
+
+
+class QuietPlace(Place):
+    """Three workers that are up, and what they print."""
+
+    def __init__(self, *logs: list[str]) -> None:
+        super().__init__("running")
+        pod = json.loads((DATA / "pods" / "running.json").read_text())
+        self.seen["logs"] = {f"pod-{index}": log for index, log in enumerate(logs)}
+        self.pods = [copy.deepcopy(pod) for _log in logs]
+        for index, each in enumerate(self.pods):
+            each["metadata"] |= {"name": f"pod-{index}", "uid": f"u-{index}"}
+            each["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] = str(index)
+
+    def quiet(self, pause: float = 10.0) -> dict[str, Quiet]:
+        """What is known of them."""
+        head = Metadata(
+            name="digits-1", cluster="digits", run=1, uid="u1", created_at=0, owner="ada"
+        )
+        cluster = TFCluster(metadata=head, spec=Spec(replicas=ReplicaSet(worker=Replicas(count=3))))
+        tasks = [f"worker-{index}" for index in range(len(self.pods))]
+        return self.explainer.quiet(ObservedRun(cluster, self.pods, {}), tasks, pause)
+
+
+def test_a_run_that_works_is_asked_once_a_pause() -> None:
+    """One task that works is enough: no other log is read, and that one again after the pause."""
+    place = QuietPlace(["step 1"], [QUIET], [QUIET])
+    for _turn in range(20):
+        place.quiet()
+    assert place.api.reads == 1
+    place.time += 10
+    place.quiet()
+    assert place.api.reads == 2
+
+
+def test_all_that_do_nothing_are_known() -> None:
+    """When no task works all are asked: since when, for whom they wait, and when that was read."""
+    place = QuietPlace([QUIET], [QUIET, SESSION, SESSION], [QUIET])
+    found = place.quiet()
+    assert sorted(found) == ["worker-0", "worker-1", "worker-2"]
+    assert {each.since for each in found.values()} == {2e9}
+    assert found["worker-1"].peer == "worker-0"
+    assert "CreateSession still waiting" in found["worker-1"].words
+    place.time += 10
+    assert {each.until for each in place.quiet().values()} == {2e9 + 10}
+    place.seen["logs"]["pod-2"].append("step 2")
+    place.time += 10
+    assert "worker-2" not in place.quiet()
+    place.explainer.forget(("ada", "digits-1"))
+    assert not place.explainer._quiets
+
+
+def test_logs_that_nobody_reads_say_nothing() -> None:
+    """While the API does not answer nobody is said to do nothing."""
+    place = QuietPlace([QUIET])
+    place.api.answers = False
+    assert place.quiet() == {}

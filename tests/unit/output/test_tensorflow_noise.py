@@ -39,10 +39,12 @@ def test_what_its_code_in_c_says_is_a_remark(line: str) -> None:
         "2026-11-21 16:36:34.123456: E tensorflow/core/framework/op_kernel.cc:1830] x",
         "F0000 00:00:1732207594.123456    4711 cpu_device.cc:88] x",
         "W1121 16:36:34.123456 140 train.py:12] from absl in a program",
+        "2026-11-21 16:36:34.1: I core/master.cc:236] CreateSession still waiting for response",
+        "I0000 00:00:17322075.1 4711 coordination_service.cc:9] Waiting for 1/2 tasks to connect.",
         "loss: I 3",
         "",
     ],
 )
 def test_errors_and_the_programs_words_are_none(line: str) -> None:
-    """What may matter is never hidden."""
+    """What may matter is never hidden, such as for whom TensorFlow waits."""
     assert not is_tensorflow_log(line)

@@ -195,7 +195,7 @@ held.bind(("127.0.0.1", {port})); held.listen(); time.sleep(600)
 
 
 def test_sleeps_while_nothing_happens(run: Run) -> None:
-    """A task whose program is silent does not wake up at all."""
+    """A task whose program is silent wakes up only to look at it, every few seconds."""
     run.program("print('up', flush=True); import time; time.sleep(600)")
     task = run.task().start()
     task.event("ready")

@@ -34,11 +34,19 @@ def test_every_type_has_its_place() -> None:
     }
 
 
-def test_evaluator_is_not_in_the_cluster() -> None:
-    """An evaluator knows the cluster, and nobody in the cluster knows it."""
-    told = tf_config.build(ADDRESSES, "evaluator", 0)
-    assert told["task"] == {"type": "evaluator", "index": 0}
-    assert "evaluator" not in told["cluster"]
+def test_nobody_but_the_evaluator_knows_its_address() -> None:
+    """Without parameter servers an evaluator is in the cluster that it is told of, where
+    MultiWorkerMirroredStrategy counts it, and in nobody else's; with some it is in none.
+    """
+    together = {kind: hosts for kind, hosts in ADDRESSES.items() if kind != "ps"}
+    for addresses in (together, ADDRESSES):
+        told = tf_config.build(addresses, "evaluator", 0)
+        assert told["task"] == {"type": "evaluator", "index": 0}
+        assert ("evaluator" in told["cluster"]) is (addresses is together)
+        if addresses is together:
+            assert told["cluster"] == together
+        for kind in told["cluster"].keys() - {"evaluator"}:
+            assert "evaluator" not in tf_config.build(addresses, kind, 0)["cluster"]
 
 
 def test_types_without_tasks_are_absent() -> None:

@@ -55,6 +55,13 @@ class TaskReport(msgspec.Struct):
     since: float | None = None
     exit: TaskExit | None = None
     problem: str = ""
+    peer: str = ""
+    words: str = ""
+    sign: str = ""
+    own: int = 0
+    ports: tuple[int, ...] = ()
+    cores: float = 0.0
+    seconds: float = 0.0
 
 
 @dataclass

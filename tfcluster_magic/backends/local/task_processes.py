@@ -29,8 +29,8 @@ from typing import NoReturn
 from msgspec.structs import replace
 
 from ... import state_files
-from ...lifecycle import ObservedTask, StartTask
-from ...lifecycle.messages import with_detail
+from ...lifecycle import ObservedTask, Quiet, StartTask
+from ...lifecycle.messages import start_oddity, with_detail
 from ...quota.ledger import DEFAULT_CORES
 from ...spec import Cause, Message, Spec, TaskExit, TaskState, TaskType
 from ...spec.names import task_name
@@ -103,6 +103,8 @@ class TaskProcess:
     since: float | None = None
     ready: bool = False
     idle_since: float | None = None
+    quiet: Quiet | None = None
+    oddity: Message | None = None
     exit: TaskExit | None = None
     reported: TaskExit | None = None
     kill_at: float | None = None
@@ -339,6 +341,9 @@ class TaskGroup:
                 exit=task.exit,
                 idle_since=task.idle_since,
                 since=task.since,
+                began=task.since,
+                quiet=task.quiet if task.exit is None else None,
+                oddity=task.oddity,
                 uncopied=task.uncopied,
             )
             for task in self._tasks.values()
@@ -402,8 +407,26 @@ class TaskGroup:
             task = self._tasks.get(report.task)
             if task is None or task.attempt != report.attempt:
                 continue
-            if report.event == "ready":
+            if report.event in ("ready", "sign"):
                 task.ready = True
+                task.oddity = start_oddity(
+                    task.name,
+                    report.sign,
+                    report.own,
+                    report.ports,
+                    report.cores,
+                    report.seconds,
+                )
+            elif report.event == "quiet":
+                task.quiet = (
+                    None
+                    if report.since is None
+                    else Quiet(
+                        since=supervisor_events.from_wall_clock(report.since),
+                        peer=report.peer,
+                        words=report.words,
+                    )
+                )
             elif report.event == "idle":
                 task.idle_since = (
                     None

@@ -260,12 +260,19 @@ def build_pod_template(
         env_from=[{"secretRef": {"name": s.name}} for s in asked.secrets if not s.path],
         requests=requests,
         limits=limits,
-        port=labels.PORT if opens else None,
+        port=_start_port(spec) if opens else None,
         beacon=BEACON_PORT if spec.mode is Mode.IN_GRAPH else None,
         patience=PATIENCE,
         volumes=_volumes(mounts),
         mounts=_volume_mounts(mounts),
     )
+
+
+def _start_port(spec: Spec) -> int:
+    """The port that is open when a task has started: a server's own, or that of what supervises a
+    program, which may have started although its own port is closed (`runtime/activity.py`).
+    """
+    return labels.PORT if spec.mode is Mode.IN_GRAPH else BEACON_PORT
 
 
 def _always_pulls(spec: Spec, policy: Policy) -> bool:
@@ -279,7 +286,9 @@ def _always_pulls(spec: Spec, policy: Policy) -> bool:
 
 
 def opens_port(cluster: TFCluster, task_type: TaskType) -> bool:
-    """Whether such a task is ready only when its port accepts; `runtime/task_config.py` agrees."""
+    """Whether such a task has started only when its port accepts, or when its program shows that it
+    works; `runtime/task_config.py` agrees.
+    """
     spec = cluster.spec
     peers = spec.replicas.total - spec.replicas.evaluator.count
     serves = spec.program is not None and spec.program.serves and peers > 1

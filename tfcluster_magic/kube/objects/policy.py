@@ -80,6 +80,11 @@ class Policy(Model, frozen=True):
     default_memory: Annotated[str, Meta(pattern=MEMORY_PATTERN)] = "1Gi"
     max_tasks: Annotated[int, Meta(ge=1, le=4000)] = 1000
     max_duration: PositiveSeconds | None = None
+    stall_timeout: (
+        Annotated[PositiveSeconds, Meta(description="of runs that say none; absent: they wait")]
+        | None
+    ) = None
+    max_stall_timeout: PositiveSeconds | None = None
     max_grace: Annotated[
         PositiveSeconds, Meta(description="tasks hold their room for so long after a stop")
     ] = 600.0

@@ -176,6 +176,7 @@ class RunObserver:
             ready=ready,
             idle_since=idle,
             since=known.since,
+            began=_began(known.pod),
         )
 
 
@@ -245,8 +246,9 @@ def _without_pod(task: str, job: Object | None) -> TaskExit | None:
 
 def _recorded(task: str, job: Object | None, status: Status, now: float) -> TaskExit | None:
     """The end of a task whose pod was gone before us: from the record, or by its Job."""
-    for failure in status.failures:
-        if failure.task == task and failure.attempt == _wanted(task, status):
+    ended = [f for f in status.failures if f.attempt == _wanted(task, status)]
+    for failure in filter(None, [*ended, status.evaluator]):
+        if failure.task == task and failure.attempt >= _wanted(task, status):
             return failure.exit
     for each in status.attention:
         if each.name == task and each.exit is not None and status.phase.is_final:
@@ -279,10 +281,15 @@ def _state(pod: Object) -> tuple[TaskState, bool]:
     return TaskState.STARTING, False
 
 
+def _began(pod: Object) -> float | None:
+    """When its container was started; None while it is not."""
+    running = (container_status(pod).get("state") or {}).get("running") or {}
+    return epoch_seconds(running.get("startedAt"))
+
+
 def _idle_since(pod: Object) -> float | None:
     """Since when nobody uses a server: its readiness says so, and there is a probe for that."""
     ready = condition(pod, "Ready")
     if ready.get("status") != "False":
         return None
-    began = epoch_seconds(container_status(pod)["state"]["running"].get("startedAt")) or 0.0
-    return max(epoch_seconds(ready.get("lastTransitionTime")) or 0.0, began)
+    return max(epoch_seconds(ready.get("lastTransitionTime")) or 0.0, _began(pod) or 0.0)

@@ -1,4 +1,4 @@
-"""Reasons why tasks of a run wait: pods, Jobs and their events in, sentences out. Pure.
+"""Reasons why tasks of a run wait: pods, Jobs, their events and last lines in, sentences out. Pure.
 
 There is one sentence for each distinct reason, the most telling first, with the tasks concerned;
 600 pods that wait for the same thing are one question (`open_questions`). It decides nothing and
@@ -14,8 +14,8 @@ from functools import cached_property
 
 import msgspec
 
-from ...lifecycle import WaitingReason
-from ...lifecycle.messages import some
+from ...lifecycle import Quiet, WaitingReason
+from ...lifecycle.messages import some, start_oddity
 from ...spec import Message
 from ..api.decoding import condition, epoch_seconds
 from ..api.resource_amounts import Amounts, parse_amounts, pod_resources
@@ -30,6 +30,50 @@ _WAIT_IS_OVER = re.compile(r"every address is there$|going on without the addres
 """What it prints when that wait is over; TensorFlow may be silent for long afterwards."""
 _HOST = re.compile(r"[a-z0-9-]+?-((?:ps|worker|chief|evaluator)-\d+)\.")
 _SESSION = re.compile(r"still waiting for response from worker: /job:(\w+)/replica:\d+/task:(\d+)")
+TENSORFLOW_WAITS = re.compile(
+    r"still waiting for response from worker: |[Bb]arrier timed out"
+    r"|[Ww]aiting for \d+/\d+ tasks to connect|[Ss]tragglers:"
+)
+"""What TensorFlow prints again and again while it waits; `runtime/activity.py` knows the same."""
+_TASK = re.compile(r"/job:([a-z]+)/(?:replica:\d+/)?task:(\d+)")
+_QUIET = re.compile(r"^tfcluster: quiet since (\S+): ")
+_SIGN = re.compile(
+    r"^tfcluster: it does not listen on its own port (?P<own>\d+), but "
+    r"(?:(?P<ports>listens on port (?P<numbers>[\d, ]+))|(?P<steps>prints steps)"
+    r"|(?P<events>writes event files)"
+    r"|(?P<cpu>computes \((?P<cores>[\d.]+) cores for (?P<time>\d+) s\)))"
+)
+
+
+def quiet_in_output(lines: Sequence[str], until: float) -> Quiet | None:
+    """What the last lines of a task that is up say of its doing nothing, as `runtime/task.py` tells
+    it there; None when it works. `until` is when they were read (epoch seconds).
+    """
+    peer = words = ""
+    for line in reversed(lines):
+        if TENSORFLOW_WAITS.search(line):
+            found = _TASK.search(line)
+            peer = peer or (f"{found.group(1)}-{found.group(2)}" if found else "")
+            words = words or (line.partition("] ")[2] or line).strip()
+        elif found := _QUIET.search(line):
+            since = epoch_seconds(found.group(1))
+            return (
+                None if since is None else Quiet(since=since, until=until, peer=peer, words=words)
+            )
+        elif line.strip():
+            return None
+    return None
+
+
+def oddity_in_output(task: str, lines: Sequence[str]) -> Message | None:
+    """How a task counts as started whose own port is closed, as `runtime/activity.py` tells it."""
+    for found in filter(None, map(_SIGN.search, reversed(lines))):
+        said = found.groupdict()
+        sign = next(each for each in ("ports", "steps", "events", "cpu") if said[each])
+        ports = [int(each) for each in (said["numbers"] or "").split(", ") if each]
+        cores, seconds = float(said["cores"] or 0), float(said["time"] or 0)
+        return start_oddity(task, sign, int(said["own"]), ports, cores, seconds)
+    return None
 
 
 def peer_in_output(lines: Sequence[str], tasks: Mapping[str, Object]) -> PodProblem | None:

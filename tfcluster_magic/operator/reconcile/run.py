@@ -62,6 +62,7 @@ class RunReconciler:
         self._seen: set[TaskType] = set()
         """The types whose Jobs this process has seen."""
         self._unseen_success = False
+        self._quiet_pause = LOOK_AGAIN
 
     @property
     def key(self) -> Key:
@@ -91,6 +92,7 @@ class RunReconciler:
             return 0.0
         seen = self._observe(observed, done, verdict, now)
         decision = self._decide(seen, now)
+        self._quiet_pause = status_rules.quiet_pause(self._cluster, decision.status, seen)
         status = self._with_obstacles(decision)
         later = self._writer.write(status, self._status)
         if self._status.phase is not status.phase:
@@ -172,11 +174,15 @@ class RunReconciler:
         return Message("ObjectsNotMade", {"why": self._actions.obstacle})
 
     def _with_diagnosis(self, seen: Observation, observed: ObservedRun) -> Observation:
-        """With why tasks are not up, as far as that is known."""
+        """With why tasks are not up, and which do nothing, as far as that is known."""
         explainer = self._context.explainer
         if not status_rules.has_pending_tasks(self._status):
-            explainer.forget(self.key)
-            return seen
+            explainer.forget_waiting(self.key)
+            asked = status_rules.tasks_that_may_be_quiet(self._cluster, self._status, seen)
+            pause = status_rules.quiet_pause(self._cluster, self._status, seen)
+            quiet = explainer.quiet(observed, asked, pause) if asked else {}
+            return status_rules.with_quiet(seen, quiet)
+        seen = status_rules.with_oddities(seen, explainer.oddities(self.key))
         if status_rules.are_all_tasks_up(self._cluster.spec, self._status, seen):
             return seen
         return replace(seen, why=explainer.why(observed))
@@ -243,7 +249,7 @@ class RunReconciler:
     def _seconds_to_next(self, decision: Decision, now: float) -> float | None:
         if decision.done:
             return 0.0
-        times = [LOOK_AGAIN]
+        times = [LOOK_AGAIN, self._quiet_pause]
         if decision.wake_at is not None:
             times.append(decision.wake_at - now)
         status = decision.status

@@ -1,12 +1,14 @@
-"""Rules that the operator adds to a decision: waiting, and when a success was. Pure."""
+"""Rules that the operator adds to an observation or a decision: waiting, tasks that may do nothing,
+and when a success was. Pure.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from ...lifecycle import Observation, messages
+from ...lifecycle import Observation, Quiet, messages
 from ...lifecycle.messages import Clause
 from ...spec import (
     Cause,
@@ -28,6 +30,12 @@ CLOCKS_DIFFER = 120.0
 """Seconds by which the clock of a node may be off before its times are not believed."""
 
 
+QUIET_PAUSE = 60.0
+"""Seconds between two looks whether the tasks of a run that is up work."""
+QUIET_PAUSE_SUSPECTED = 10.0
+"""The same when some have finished and others have not, a limit counts, or an evaluator is left."""
+
+
 def waiting_message(verdict: Waiting) -> Message:
     """What a queued run waits for, and its place."""
     return Message("QueuePlace", {"what": verdict.sentence, "place": verdict.place})
@@ -37,8 +45,12 @@ def has_pending_tasks(status: Status) -> bool:
     """Whether tasks of an active run are not up, or nobody has counted them yet."""
     if status.phase not in (Phase.STARTING, Phase.RUNNING):
         return False
-    counts = status.counts.values()
-    return not counts or any(c.running + c.succeeded < c.desired for c in counts)
+    if not status.counts:
+        return True
+    counts = dict(status.counts)
+    if status.evaluator is not None:  # it is not started again
+        counts.pop(TaskType.EVALUATOR.value, None)
+    return any(c.running + c.succeeded < c.desired for c in counts.values())
 
 
 def types_with_pods(status: Status) -> set[TaskType]:
@@ -72,6 +84,44 @@ def is_settled(status: Status) -> bool:
     if status.phase is Phase.STOPPING or status.phase.is_final:
         return status.released_at is not None
     return not has_pending_tasks(status)
+
+
+def tasks_that_may_be_quiet(cluster: TFCluster, status: Status, seen: Observation) -> list[str]:
+    """The tasks that are asked whether they do anything: of a program whose tasks are up those that
+    are left, workers before parameter servers; after a success the evaluator.
+    """
+    if cluster.spec.mode is not Mode.BETWEEN_GRAPH:
+        return []
+    alive = [name for name, task in seen.tasks.items() if task.alive]
+    evaluators = [name for name in alive if name.startswith("evaluator-")]
+    if status.phase is Phase.SUCCEEDED:
+        return evaluators
+    if status.phase is not Phase.RUNNING:
+        return []
+    left = [name for name in alive if name not in evaluators]
+    return sorted(left, key=lambda name: name.startswith("ps-"))
+
+
+def quiet_pause(cluster: TFCluster, status: Status, seen: Observation) -> float:
+    """Seconds after which they are asked again."""
+    if not tasks_that_may_be_quiet(cluster, status, seen):
+        return QUIET_PAUSE
+    ended = [each for each in seen.tasks.values() if each.exit is not None]
+    limited = cluster.spec.lifecycle.stall_timeout is not None
+    return QUIET_PAUSE_SUSPECTED if ended or limited else QUIET_PAUSE
+
+
+def with_quiet(seen: Observation, quiet: Mapping[str, Quiet]) -> Observation:
+    """The observation with what tasks say of their doing nothing."""
+    tasks = {name: replace(seen.tasks[name], quiet=told) for name, told in quiet.items()}
+    return replace(seen, tasks={**seen.tasks, **tasks}) if tasks else seen
+
+
+def with_oddities(seen: Observation, oddities: Mapping[str, Message]) -> Observation:
+    """The observation with how tasks that are up count as started."""
+    up = {name: task for name, task in seen.tasks.items() if task.ready and name in oddities}
+    tasks = {name: replace(task, oddity=oddities[name]) for name, task in up.items()}
+    return replace(seen, tasks={**seen.tasks, **tasks}) if tasks else seen
 
 
 def with_obstacle(status: Status, obstacle: Clause) -> Status:
@@ -125,5 +175,5 @@ def _tasks_required(cluster: TFCluster) -> Sequence[str]:
         if task_type.value in ("chief", "worker")
         for index in range(counts[task_type])
     ]
-    chief_alone = cluster.spec.lifecycle.success_policy is SuccessPolicy.CHIEF
+    chief_alone = cluster.spec.success_policy is SuccessPolicy.CHIEF
     return trainers[:1] if chief_alone else trainers

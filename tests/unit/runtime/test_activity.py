@@ -1,0 +1,218 @@
+"""What is seen of a program from outside: that it works, that it does nothing, that it has started
+although its own port is closed.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.polling import wait_until
+from support.task_process import RUNTIME, Run, free_port, new_run
+
+from tfcluster_magic.kube.status import waiting_reasons
+from tfcluster_magic.lifecycle.messages import english_clause, start_oddity
+
+QUICK = {"TFCLUSTER_IDLE_SAMPLE": "0.2"}
+SESSION = (
+    "2026-11-21 16:36:34.123456: I tensorflow/core/distributed_runtime/master.cc:236] "
+    "CreateSession still waiting for response from worker: /job:worker/replica:0/task:0"
+)
+WAITS = f"""
+import os, sys, time
+print("step 1", flush=True)
+while not os.path.exists("go"):
+    print({SESSION!r}, flush=True)
+    time.sleep(0.05)
+print("step 2", flush=True)
+while not os.path.exists("end"): time.sleep(0.05)
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Run]:
+    """A run whose processes are gone afterwards."""
+    with new_run(tmp_path) as made:
+        made.config["startTimeout"] = 4.0
+        yield made
+
+
+def quiets(task: object) -> list[dict[str, object]]:
+    """What a task has said of its doing nothing."""
+    return [r for r in task.hear(0.05) if r["event"] == "quiet"]  # type: ignore[attr-defined]
+
+
+def test_a_program_that_only_waits_is_quiet(run: Run) -> None:
+    """TensorFlow's own lines about a wait are no sign of work: they tell for whom it waits."""
+    began = time.time()
+    task = run.program(WAITS).task("worker-1").start(QUICK)
+    found = wait_until(lambda: quiets(task), "that it is quiet")[0]
+    assert began - 1 < found["since"] <= time.time()
+    assert found["peer"] == "worker-0"
+    words = "CreateSession still waiting for response from worker: /job:worker/replica:0/task:0"
+    assert found["words"] == words
+    (run.output / "go").touch()
+    wait_until(lambda: quiets(task)[-1].get("since") is None, "that it works again")
+    (run.output / "end").touch()
+    assert task.wait()["cause"] == "Completed"
+
+
+def test_a_process_that_computes_is_not_quiet(run: Run) -> None:
+    """A program is at work while any of its processes computes, though it prints nothing."""
+    text = """
+import os, subprocess, sys, time
+busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+while not os.path.exists("go"): time.sleep(0.05)
+busy.kill(); busy.wait()
+while not os.path.exists("end"): time.sleep(0.05)
+"""
+    task = run.program(text).task().start(QUICK)
+    task.event("ready")
+    wait_until(lambda: _cpu_of_children(task.process.pid) > 1.5, "that it has computed")
+    assert not quiets(task)
+    (run.output / "go").touch()
+    wait_until(lambda: quiets(task), "that it is quiet")
+    (run.output / "end").touch()
+    assert task.wait()["cause"] == "Completed"
+
+
+def _cpu_of_children(pid: int) -> float:
+    """CPU seconds of the children's children."""
+    total = 0.0
+    for child in _children(pid):
+        for below in _children(child):
+            stat = Path(f"/proc/{below}/stat").read_text().rpartition(")")[2].split()
+            total += (int(stat[11]) + int(stat[12])) / 100
+    return total
+
+
+def _children(pid: int) -> list[int]:
+    return [int(c) for c in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+SIGNS = {
+    "ports": "import socket; s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen()\n"
+    "print(s.getsockname()[1], flush=True)",
+    "steps": "print('global_step: 12', flush=True)",
+    "events": "file = open('events.out.tfevents.1.host', 'w')",
+    "cpu": "import threading\ndef spin():\n    while True: pass\n"
+    "threading.Thread(target=spin, daemon=True).start()",
+}
+
+
+@pytest.mark.parametrize("sign", SIGNS)
+def test_a_program_that_works_has_started(run: Run, sign: str) -> None:
+    """A task counts as started although its own port is closed, and it is told by what sign."""
+    port = free_port()
+    run.config["addresses"]["worker"][0] = f"127.0.0.1:{port}"
+    end = "\nimport os, time\nwhile not os.path.exists('end'): time.sleep(0.05)\n"
+    task = run.program(SIGNS[sign] + end, serves=True).task().start()
+    ready = task.event("ready")
+    assert (ready["sign"], ready["own"]) == (sign, port)
+    if sign == "ports":
+        assert ready["ports"] == [int(task.output.split()[0])]
+    (run.output / "end").touch()
+    assert task.wait()["cause"] == "Completed"
+
+
+def test_the_port_is_told_when_it_comes_later(run: Run) -> None:
+    """A program that had started by what it printed is told to listen elsewhere as soon as it
+    does.
+    """
+    run.config["addresses"]["worker"][0] = f"127.0.0.1:{free_port()}"
+    text = f"""
+import os, time
+print("step 1", flush=True)
+while not os.path.exists("go"): time.sleep(0.05)
+{SIGNS["ports"]}
+while not os.path.exists("end"): time.sleep(0.05)
+"""
+    task = run.program(text, serves=True).task().start(QUICK)
+    assert task.event("ready")["sign"] == "steps"
+    (run.output / "go").touch()
+    assert task.event("sign")["ports"] == [int(task.output.split()[-1])]
+    (run.output / "end").touch()
+    assert task.wait()["cause"] == "Completed"
+
+
+def test_a_program_that_does_nothing_has_not_started(run: Run) -> None:
+    """A program that neither opens its port nor works does not count as started."""
+    run.config["addresses"]["worker"][0] = f"127.0.0.1:{free_port()}"
+    run.config["startTimeout"] = 1.0
+    text = "print('up', flush=True); import time; time.sleep(600)"
+    task = run.program(text, serves=True).task().start()
+    wait_until(lambda: "up" in task.output, "the program")
+    assert "ready" not in [r["event"] for r in task.hear(2.0)]
+
+
+def test_a_pod_says_it_in_its_log(run: Run) -> None:
+    """Where nobody hears a report, the same stands in the log, and the operator reads it there."""
+    port, beacon = free_port(), free_port()
+    run.config["addresses"]["worker"][1] = f"127.0.0.1:{port}"
+    run.config["beacon"] = beacon
+    task = run.program(WAITS, serves=True).task("worker-1")
+    task.start({**QUICK, "TFCLUSTER_REPORT_FD": ""})
+    wait_until(lambda: _accepts(beacon), "the port that Kubernetes asks")
+    wait_until(lambda: "tfcluster: quiet since" in task.output, "the line")
+    lines = task.output.splitlines()
+    told = start_oddity("worker-1", "steps", port, (), 0.0, 0.0)
+    assert waiting_reasons.oddity_in_output("worker-1", lines) == told
+    quiet = waiting_reasons.quiet_in_output(lines, 7.0)
+    assert quiet is not None and quiet.until == 7.0 and quiet.peer in ("", "worker-0")
+    (run.output / "go").touch()
+    wait_until(lambda: "tfcluster: works again" in task.output, "the line")
+    assert waiting_reasons.quiet_in_output(task.output.splitlines(), 7.0) is None
+    (run.output / "end").touch()
+    assert task.wait()["cause"] == "Completed"
+
+
+def _accepts(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.mark.parametrize("sign", ["ports", "steps", "events", "cpu"])
+def test_each_sign_is_read_from_a_log(monkeypatch: pytest.MonkeyPatch, sign: str) -> None:
+    """What a task writes of a sign is what the operator makes a sentence of."""
+    monkeypatch.syspath_prepend(str(RUNTIME))
+    import activity  # type: ignore[import-not-found]
+
+    seen = {"sign": sign, "ports": [18888, 18889], "cores": 0.93, "seconds": 300}
+    line = f"tfcluster: {activity.described(seen, 2222)}"
+    found = waiting_reasons.oddity_in_output("worker-0", [line, "step 1"])
+    assert found == start_oddity("worker-0", sign, 2222, [18888, 18889], 0.93, 300.0) or (
+        sign == "cpu" and found is not None
+    )
+    assert found is not None and "its own port 2222" in english_clause(found)
+
+
+def test_both_know_the_lines_by_which_tensorflow_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task and the operator take the same lines for no sign of work."""
+    monkeypatch.syspath_prepend(str(RUNTIME))
+    import activity
+
+    assert waiting_reasons.TENSORFLOW_WAITS.pattern in activity.WAITING.pattern.decode()
+
+
+def test_steps_are_known_in_many_forms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines of loops, of Keras and of tqdm are steps; other words with numbers are none."""
+    monkeypatch.syspath_prepend(str(RUNTIME))
+    import activity
+
+    for line, is_step in (
+        (b"step 300 loss 0.5\n", True),
+        (b"global_step = 12\n", True),
+        (b"Epoch 2/10\n", True),
+        (b" 45%|####5     | 45/100\r", True),
+        (b"145/1000 [===>......] - loss: 0.3\r", True),
+        (b"Iteration: 7\n", True),
+        (b"loading 3 files\n", False),
+        (b"2026-11-21 footstep\n", False),
+    ):
+        words = activity.Words()
+        words.looks_for_steps = True
+        words.put(line)
+        assert words.steps is is_step, line

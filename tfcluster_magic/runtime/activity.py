@@ -1,0 +1,290 @@
+"""What a program does as seen from outside: its words, the CPU that all its processes use, the
+ports that they listen on and the event files that they write.
+
+Two things follow from it. A program that works counts as started although its own port is closed
+(`StartSigns`), and one without any sign of work is quiet (`Activity.quiet`). Asks the kernel only
+(/proc), never the program; what is made of it is the lifecycle's to say. Standard library only,
+Python 3.8 syntax.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+
+import process
+import sockets
+from idle import BUSY, TICKS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+SAMPLE = 5.0
+# Samples without a sign of work after which a program is quiet.
+QUIET_SAMPLES = 3
+# Looking may take so large a part of a core.
+MOST_SHARE = 0.002
+MOST_WORDS = 300
+
+# ---- words ----
+
+# What TensorFlow prints again and again while it waits for another task is no sign of work:
+# master_session.cc, and the coordination service of tsl.
+WAITING = re.compile(
+    rb"[^\n]*(?:still waiting for response from worker: |[Bb]arrier timed out"
+    rb"|[Ww]aiting for \d+/\d+ tasks to connect|[Ss]tragglers:)[^\n]*"
+)
+_HINTS = (b"aiting for ", b"arrier timed out", b"tragglers:")
+_PEER = re.compile(rb"/job:([a-z]+)/(?:replica:\d+/)?task:(\d+)")
+# `step 300`, `global_step: 12`, `Epoch 2/10`, `145/1000 [====`, `45%|####`
+_STEP = re.compile(
+    rb"(?i)\b(?:global[_ ]?)?(?:steps?|iter(?:ation)?s?|epochs?|batch(?:es)?)\b"
+    rb"[ \t]*[#=:/\[(]?[ \t]*\d"
+    rb"|\d+/\d+ \[|\d%\|"
+)
+
+
+class Words:
+    """What a program prints.
+
+    `at` is when it last printed anything but that it waits (monotonic seconds); `peer` and `words`
+    are for whom TensorFlow has said since then that it waits, and how; `repeated` is how often.
+    `steps` says whether it has printed steps, while `looks_for_steps` is true.
+    """
+
+    def __init__(self) -> None:
+        self.at = time.monotonic()
+        self.peer = ""
+        self.words = ""
+        self.repeated = 0
+        self.steps = False
+        self.looks_for_steps = False
+
+    def put(self, data: bytes) -> None:
+        """Take the next piece of output."""
+        rest = data
+        if any(hint in data for hint in _HINTS):
+            waits = WAITING.findall(data)
+            rest = WAITING.sub(b"", data) if waits else data
+            for line in waits:
+                self._wait(line)
+        if not rest.strip():
+            return
+        self.at = time.monotonic()
+        self.peer = self.words = ""
+        self.repeated = 0
+        if self.looks_for_steps and not self.steps:
+            self.steps = _STEP.search(rest) is not None
+
+    def _wait(self, line: bytes) -> None:
+        found = _PEER.search(line)
+        self.peer = b"-".join(found.groups()).decode() if found else self.peer
+        said = line.partition(b"] ")[2] or line  # without the time, which is new in each line
+        self.words = said.decode("utf-8", "replace").strip()[:MOST_WORDS]
+        self.repeated += 1
+
+
+# ---- processes ----
+
+
+def family() -> list[int]:
+    """Every process below this one. One that is born or ends meanwhile may be missing: so it costs
+    the threads of a few processes to look, and not all processes of the machine.
+    """
+    found: list[int] = []
+    queue = [os.getpid()]
+    try:
+        while queue:
+            folder = f"/proc/{queue.pop(0)}/task"
+            for thread in _names(folder):
+                with open(f"{folder}/{thread}/children", encoding="ascii") as file:
+                    below = [int(pid) for pid in file.read().split()]
+                found += below
+                queue += below
+    except OSError:
+        # A thread has ended meanwhile, or the kernel does not tell.
+        return process.descendants()
+    return found
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        # A process that has ended meanwhile.
+        return []
+
+
+def cpu_seconds(pids: list[int]) -> float:
+    """CPU seconds of these processes, and of all below this one that have ended."""
+    mine = os.times()
+    used = mine.children_user + mine.children_system
+    for pid in pids:
+        # utime and stime, and the same of those that it has waited for.
+        used += sum(map(int, process.read_stat(pid)[11:15])) / TICKS
+    return used
+
+
+def seconds_waiting(pids: list[int]) -> float:
+    """Seconds for which the threads of these processes have waited for a core that others had; 0
+    where the kernel does not tell.
+    """
+    waited = 0
+    for pid in pids:
+        folder = f"/proc/{pid}/task"
+        for thread in _names(folder):
+            try:
+                with open(f"{folder}/{thread}/schedstat", encoding="ascii") as file:
+                    waited += int(file.read().split()[1])
+            except (OSError, ValueError, IndexError):
+                # Ended meanwhile, or a kernel without it.
+                continue
+    return waited / 1e9
+
+
+def event_files(pids: list[int]) -> dict[str, int]:
+    """The sizes of the event files that these processes have open, by path."""
+    found = {}
+    for pid in pids:
+        folder = f"/proc/{pid}/fd"
+        try:
+            for name in os.listdir(folder):
+                path = os.readlink(os.path.join(folder, name))
+                if "tfevents" in path:
+                    found[path] = os.stat(os.path.join(folder, name)).st_size
+        except OSError:
+            # Ended or closed meanwhile, or another user's.
+            pass
+    return found
+
+
+class Activity:
+    """The signs of work of everything that descends from this process; `sample` is the pace."""
+
+    def __init__(self, sample: float = SAMPLE) -> None:
+        self.words = Words()
+        self._sample = sample
+        self._at = self._worked_at = time.monotonic()
+        self._used = 0.0
+        self._files: dict[str, int] = {}
+        self._since: float | None = None
+
+    def look(self) -> float:
+        """Look once; seconds until the next time."""
+        began, spent = time.monotonic(), time.thread_time()
+        pids = family()
+        used = cpu_seconds(pids)
+        busy = used - self._used > BUSY * max(began - self._at, 0.001)
+        self._used, self._at = used, began
+        if not busy and self.words.at < began - self._sample:
+            files = event_files(pids)
+            busy = files != self._files
+            self._files = files
+        if busy:
+            self._worked_at = began
+        last = max(self._worked_at, self.words.at)
+        if began - last < QUIET_SAMPLES * self._sample:
+            self._since = None
+        elif self._since is None:
+            self._since = time.time() - (began - last)
+        return max(self._sample, (time.thread_time() - spent) / MOST_SHARE)
+
+    def quiet(self) -> dict[str, Any] | None:
+        """Since when (epoch seconds) nothing was seen, and what TensorFlow says of it; None while
+        the program works.
+        """
+        if self._since is None:
+            return None
+        return {"since": self._since, "peer": self.words.peer, "words": self.words.words}
+
+
+# ---- started ----
+
+# Seconds for which a sign must stay, while the own port may still come: for so long it can be read
+# in the log of a pod that is not up, which is looked at every ten seconds at the least.
+PATIENCE = 12.0
+# Share of a core that is work.
+WORKS = 0.5
+# Seconds between two looks, and the first of them: importing TensorFlow takes longer.
+LOOK, FIRST_LOOK = 1.0, 3.0
+MOST_SHARE_AT_START = 0.02
+
+
+class StartSigns:
+    """The signs by which a program counts as started whose own port is closed.
+
+    Args:
+        words: what it prints.
+        own: its own port.
+        window: seconds from its start over which the use of CPU is judged.
+    """
+
+    def __init__(self, words: Words, own: int, window: float) -> None:
+        self._words = words
+        self._own = own
+        self._window = window
+        self._patience = min(PATIENCE, window / 4)
+        self._began = time.monotonic()
+        self._next = self._began + min(FIRST_LOOK, window / 4)
+        self._wanted: list[tuple[float, float]] = []
+        self._first: float | None = None
+        self.seen: dict[str, Any] | None = None
+        words.looks_for_steps = True
+
+    def look(self) -> bool:
+        """Look again if it is time; whether the program counts as started, by what `seen` says."""
+        now = time.monotonic()
+        if now < self._next:
+            return False
+        spent = time.thread_time()
+        pids = family()
+        used = cpu_seconds(pids)
+        self._wanted.append((now, used + seconds_waiting(pids)))
+        self._next = now + max(LOOK, (time.thread_time() - spent) / MOST_SHARE_AT_START)
+        self.seen = self._sign(pids) or self._computes(now, used)
+        if self.seen is None:
+            self._first = None
+            return False
+        self._first = self._first or now
+        return now - self._first >= self._patience
+
+    def elsewhere(self, pids: list[int]) -> dict[str, Any] | None:
+        """The ports on which it listens while its own is closed; None for none of both."""
+        ports = sorted(sockets.listening(pids))
+        return {"sign": "ports", "ports": ports[:5]} if ports and self._own not in ports else None
+
+    def _sign(self, pids: list[int]) -> dict[str, Any] | None:
+        ports = self.elsewhere(pids)
+        if ports:
+            return ports
+        if self._words.steps:
+            return {"sign": "steps"}
+        return {"sign": "events"} if event_files(pids) else None
+
+    def _computes(self, now: float, used: float) -> dict[str, Any] | None:
+        """Whether it used more than half a core over the whole window, and over its second half, or
+        would have on a machine that had it.
+        """
+        age = now - self._began
+        if age < self._window - self._patience:
+            return None
+        at, before = next(each for each in self._wanted if each[0] >= now - age / 2)
+        total = self._wanted[-1][1]
+        if total < WORKS * age or (now > at and total - before < WORKS * (now - at)):
+            return None
+        return {"sign": "cpu", "cores": round(used / age, 2), "seconds": round(age)}
+
+
+def described(sign: dict[str, Any], own: int) -> str:
+    """What a pod's log says of it, where nobody hears a report; `kube/status/waiting_reasons.py`
+    reads it there.
+    """
+    how = {
+        "ports": "listens on port " + ", ".join(map(str, sign.get("ports", ()))),
+        "steps": "prints steps",
+        "events": "writes event files",
+        "cpu": f"computes ({sign.get('cores')} cores for {sign.get('seconds')} s)",
+    }
+    return f"it does not listen on its own port {own}, but {how[sign['sign']]}"
