@@ -160,7 +160,7 @@ FAULTS = {
         "worker-0",
         (
             "worker-0 failed with exit code 1",
-            "SyntaxError: '(' was never closed. It is in line 1 of main.py",
+            "SyntaxError: '(' was never closed (main.py, line 1)",
         ),
         {"workers": 1, "ps": 0},
         logged='main.py", line 1',

@@ -160,12 +160,11 @@ def _retry(turn: Turn) -> None:
 
 def fail_run(turn: Turn, culprit: TaskFailure, ledger: Sequence[TaskFailure]) -> None:
     """End the run as Failed, naming one task and those that followed it or failed alike."""
-    ended_early = _early_parameter_server(turn)
-    if culprit.exit.follows and ended_early is not None:
-        culprit = ended_early
-        reason = Reason.PS_EXITED
-    else:
-        reason = _failure_reason(turn, culprit)
+    reason = _failure_reason(turn, culprit)
+    if culprit.exit.follows and (ended_early := _early_parameter_server(turn)) is not None:
+        culprit, reason = ended_early, Reason.PS_EXITED
+    elif culprit.exit.follows and (finished := _first_to_finish(turn, culprit)) is not None:
+        culprit, reason = finished, Reason.PEER_FINISHED
     others = [f for f in ledger if f.task != culprit.task]
     kept = (culprit, *others)[:MOST_FAILURES]
     turn.set(culprit=culprit.task, failures=kept, window_opened_at=None)
@@ -189,6 +188,21 @@ def _early_parameter_server(turn: Turn) -> TaskFailure | None:
         if task.startswith("ps-")
         and turn.succeeded(task)
         and (task_exit := turn.exit_of(task)) is not None
+    ]
+    return min(ended, key=lambda f: f.exit.finished_at) if ended else None
+
+
+def _first_to_finish(turn: Turn, lost: TaskFailure) -> TaskFailure | None:
+    """The first trainer that had finished when another one `lost` it: without parameter servers all
+    take each step together.
+    """
+    ended = [
+        TaskFailure(task=task, attempt=turn.desired_attempt(task), exit=task_exit)
+        for task in turn.trainers
+        if turn.collective
+        and turn.succeeded(task)
+        and (task_exit := turn.exit_of(task)) is not None
+        and task_exit.finished_at <= lost.exit.finished_at
     ]
     return min(ended, key=lambda f: f.exit.finished_at) if ended else None
 
