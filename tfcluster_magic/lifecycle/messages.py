@@ -473,9 +473,7 @@ def failed(
     return tuple(parts)
 
 
-def _peer_finished(
-    finished: TaskFailure, others: Sequence[TaskFailure], name: str
-) -> Sequence[Message]:
+def _peer_finished(finished: TaskFailure, others: Sequence[TaskFailure], name: str) -> Sentences:
     """Say that a worker finished while others needed it, and what that did to the first of them."""
     first = min(others, key=lambda f: f.exit.finished_at)
     told = {

@@ -77,8 +77,9 @@ def test_an_error_that_a_success_hides_is_a_warning(name: str) -> None:
             Reason.PEER_FINISHED,
             "worker-1",
             (
-                "worker-1 finished first, and worker-0 could not go on without it: UnavailableError: "
-                "Collective ops is aborted by: Error reported from /job:worker/task:1"
+                "worker-1 finished first, and worker-0 could not go on without it: "
+                "UnavailableError: Collective ops is aborted by: Error reported from "
+                "/job:worker/task:1"
             ),
         ),
         (
