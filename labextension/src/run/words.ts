@@ -39,9 +39,7 @@ export const isFailing = ({ phase, reason }: Status): boolean =>
 
 /** The word for how a run is: its phase, or that it is failing. */
 export const stateWord = (status: Status, trans: TranslationBundle): string =>
-  isFailing(status)
-    ? trans.__('Failing')
-    : phaseWord(status.phase, trans);
+  isFailing(status) ? trans.__('Failing') : phaseWord(status.phase, trans);
 
 /** `2/3 ready`. */
 export const readyWords = (run: IRun, trans: TranslationBundle): string =>

@@ -109,6 +109,24 @@ time.sleep(600)
     assert (counts.failed, counts.stopped) == (1, 1)
 
 
+def test_a_success_tells_of_a_thread_that_died(backend: Backend, launch: Launch) -> None:
+    """A run whose program ended well although a part of it failed succeeds with a warning, which
+    names the error and the line of the program.
+    """
+    text = """
+import threading
+reader = threading.Thread(target=lambda: 1 / 0)
+reader.start()
+reader.join()
+"""
+    status = until_released(backend, launch(text, worker=1)).status
+    assert (status.phase, status.reason) == (Phase.SUCCEEDED, Reason.COMPLETED)
+    (warning,) = [words for words in status.warnings if "thread" in words]
+    assert "worker-0 finished although a thread" in warning
+    assert "ZeroDivisionError: division by zero" in warning
+    assert "line 3" in warning
+
+
 def test_a_given_name_in_use_is_refused(backend: Backend, launch: Launch) -> None:
     """A name that the user chose is refused while its run is active; nothing is made."""
     run = launch(SLEEP, worker=1)
