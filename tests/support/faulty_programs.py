@@ -187,7 +187,7 @@ FAULTS = {
         f"{ON_WORKER}import faulthandler, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n",
         Reason.PROGRAM_FAILED,
         "worker-0",
-        ("worker-0 crashed (SIGSEGV).",),
+        ("worker-0 crashed (SIGSEGV): Segmentation fault (train.py, line ",),
     ),
     "start-timeout": Fault(
         f"{IS}print('loading', flush=True)\nif 0: tf.distribute.Server\n{HANGS}",
