@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import type { Status } from '../src/api/models';
 import type { IProgress } from '../src/api/types';
 import { curve } from '../src/run/parts';
 import * as quantities from '../src/run/quantities';
@@ -25,6 +26,20 @@ describe('words for a run', () => {
   it('are those of the command line', () => {
     expect(words.describeProgress(PROGRESS, true, trans)).toBe(
       'step 400/800 · 187 steps/s · loss 0.123 · 2 s left'
+    );
+  });
+
+  it('say at once that a run is failing, while only its cause is open', () => {
+    const failing: Status = {
+      ...aRun('digits').cluster.status,
+      reason: 'Investigating'
+    };
+    expect(words.stateWord(failing, trans)).toBe('Failing');
+    expect(words.stateWord({ ...failing, phase: 'Failed' }, trans)).toBe(
+      'Failed'
+    );
+    expect(words.stateWord({ ...failing, reason: 'Running' }, trans)).toBe(
+      'Running'
     );
   });
 

@@ -160,7 +160,7 @@ FAULTS = {
         "worker-0",
         (
             "worker-0 failed with exit code 1",
-            "SyntaxError: '(' was never closed. It is in line 1 of main.py",
+            "SyntaxError: '(' was never closed (main.py, line 1)",
         ),
         {"workers": 1, "ps": 0},
         logged='main.py", line 1',
@@ -187,7 +187,7 @@ FAULTS = {
         f"{ON_WORKER}import faulthandler, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n",
         Reason.PROGRAM_FAILED,
         "worker-0",
-        ("worker-0 crashed (SIGSEGV).",),
+        ("worker-0 crashed (SIGSEGV): Segmentation fault (train.py, line ",),
     ),
     "start-timeout": Fault(
         f"{IS}print('loading', flush=True)\nif 0: tf.distribute.Server\n{HANGS}",

@@ -112,6 +112,12 @@ class Backend(abc.ABC):
         """
 
     @abc.abstractmethod
+    def next_number(self, cluster: str) -> int:
+        """The number that the next run of this name gets: none that another one has, or had before
+        it was deleted.
+        """
+
+    @abc.abstractmethod
     def list(self) -> list[TFCluster]:
         """All runs that have a record, newest first."""
 

@@ -2,7 +2,7 @@
 `run_numbers`.
 
 The choice and the sentences are the same for every backend: a given name is taken or refused, a
-derived one gets the next letter, and a number is never given twice while anything of it is left.
+derived one gets the next letter, and a number is never given twice, also after its run was deleted.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def run_numbers(folder: Path) -> list[int]:
 
 
 def next_number(used: Collection[int]) -> int:
-    """The number of the next run of a cluster; `used` are those of which anything is left."""
+    """The number of the next run of a cluster; `used` are those that were given."""
     number = max(used, default=0) + 1
     if number > MOST_RUNS:  # made by somebody else: no run's number has more digits
         number = next(free for free in itertools.count(1) if free not in used)

@@ -75,7 +75,7 @@ def complete_runs(
 
 def ref_argument(required: bool = True, nargs: int = 1) -> Callable[[F], F]:
     """REF: a run (digits-2) or the newest run of a name (digits)."""
-    name, metavar = "ref", "REF"
+    name, metavar = "ref", "REF" if required else "[REF]"
     if nargs == -1:
         name, metavar = "refs", "REF..." if required else "[REF]..."
     return click.argument(

@@ -28,7 +28,7 @@ def planned_cluster(*words: Any, **options: Any) -> TFCluster:
         InvalidRequest: something is wrong with what was asked for; all of it is named.
     """
     with snapshots.scratch_folder() as folder:
-        return plan_launch(request_launch(folder, *words, **options), (), Preflight()).cluster
+        return plan_launch(request_launch(folder, *words, **options), 1, Preflight()).cluster
 
 
 def cluster_manifests(cluster: TFCluster, layout: str, template: str, policy: str) -> str:

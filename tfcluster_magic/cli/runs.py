@@ -77,13 +77,13 @@ def list_command(
 
 
 @click.command("status", cls=Command)
-@grammar.ref_argument()
+@grammar.ref_argument(required=False)
 @click.option("-f", "--follow", is_flag=True, help="go on until the run has ended")
 @grammar.output_option()
 @grammar.backend_option
 @click.pass_obj
-def status_command(terminal: Terminal, ref: str, follow: bool, form: str) -> None:
-    """Say how REF is doing: in one sentence, then task by task."""
+def status_command(terminal: Terminal, ref: str | None, follow: bool, form: str) -> None:
+    """Say how REF is doing: in one sentence, then task by task. Without REF, the newest run."""
     cluster = terminal.manager.status(ref)
     if not follow:
         _show_status(terminal, cluster, form)

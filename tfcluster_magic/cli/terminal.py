@@ -55,6 +55,8 @@ class Terminal:
         self._live_lines = 0
         self._last_note = ""
         self._outage = ""
+        self._warnings: set[str] | None = None
+        """What was told of a run at its launch."""
         self.exit_code = 0
         self.paint = Paint(self.colours())
 
@@ -132,6 +134,7 @@ class Terminal:
     def launched(self, cluster: TFCluster) -> None:
         """Show a run that has just been launched."""
         self.say(report.launched(cluster, self.paint))
+        self._warnings = set(cluster.status.warnings)
         self.note_outage([cluster])
 
     def changed(self, cluster: TFCluster) -> None:
@@ -160,8 +163,13 @@ class Terminal:
         self._live_lines = len(lines)
 
     def finished(self, cluster: TFCluster) -> None:
-        """The last word on a run that was waited for or watched."""
+        """The last word on a run that was waited for or watched, and what it was warned of since
+        its launch.
+        """
         self.note(report.last_line(cluster))
+        if self._warnings is not None:
+            for text in report.warnings(cluster, self._warnings, self.paint):
+                self.note(text)
 
     def connected(self, cluster: TFCluster) -> None:
         """Show how an In-Graph cluster is used."""

@@ -70,9 +70,10 @@ def accounted_run_of(found: Object, group: str) -> AccountedRun | None:
         held = custom_resource.read_status(found).usage  # of another release
     if held is None:
         return None
-    cluster, _run = custom_resource.split_name(found["metadata"]["name"])
+    cluster, run = custom_resource.split_name(found["metadata"]["name"])
     return AccountedRun(
         cluster=cluster,
+        run=run,
         usage=held,
         until=told.get("releasedAt"),
         gpus=_gpus(found.get("spec") or {}),
@@ -106,6 +107,11 @@ def budget_of(marks: Mapping[str, str]) -> Budget | None:
         return effective_budget(msgspec.json.decode(said, type=Budget))
     except msgspec.MsgspecError:
         return None
+
+
+def last_numbers(told: str) -> Mapping[str, int] | None:
+    """The highest run number of each name that the operator told; None: it tells none."""
+    return read_account(told, (), 0.0).numbers
 
 
 def has_budget(told: str) -> bool:

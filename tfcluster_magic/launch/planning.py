@@ -56,10 +56,8 @@ class Plan:
         self.preflight.check()
 
 
-def plan_launch(request: LaunchRequest, known: Sequence[TFCluster], preflight: Preflight) -> Plan:
-    """The run that `request` would make beside the `known` ones."""
-    runs = [c.metadata.run for c in known if c.metadata.cluster == request.cluster]
-    number = max(runs, default=0) + 1
+def plan_launch(request: LaunchRequest, number: int, preflight: Preflight) -> Plan:
+    """The run that `request` would make, with the number that it would get."""
     metadata = Metadata(
         name=names.run_name(request.cluster, number),
         cluster=request.cluster,

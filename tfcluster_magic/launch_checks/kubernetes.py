@@ -10,8 +10,8 @@ operator judges again, and decides in the end.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -112,6 +112,7 @@ class ClientFacts:
         options: what there is, and what of it is free now.
         now: the time.
         account: hours until now, where they are bounded.
+        numbers: the highest run number of each name, also of deleted runs.
         own_image: of the notebook that launches, if any.
         volumes: how full those claims are that are mounted here.
         lost_output: the folder of the old checkpoints, if it is seen to be gone.
@@ -122,6 +123,7 @@ class ClientFacts:
     options: Options
     now: float
     account: HoursAccount
+    numbers: Mapping[str, int] = field(default_factory=dict)
     own_image: str | None = None
     volumes: Sequence[FolderUsage] = ()
     lost_output: Path | None = None

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import Problem
-from ..i18n import _, mark
+from ..i18n import _, mark, ngettext
 from ..quota import budgets, ledger, limits, storage
 from ..quota.ledger import HoursAccount
 from ..quota.limits import Limits, ResourceTotals
@@ -30,7 +30,7 @@ from ..quota.preflight import (
 )
 from ..quota.storage import FolderUsage
 from ..spec import Mode, Resources, Spec
-from ..spec.quantities import format_bytes, format_gpus
+from ..spec.quantities import format_bytes, format_gpus, parse_memory
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,8 @@ def _limit_problems(spec: Spec, facts: LocalFacts) -> Sequence[Problem]:
     """Why it is more than the user may have, beside what runs hold of it."""
     if facts.limits is None:
         return ()
-    return limits.problems(limits.resource_totals("", spec), facts.held, facts.limits)
+    fits = limits.workers_that_fit(spec, facts.held, facts.limits)
+    return limits.problems(limits.resource_totals("", spec), facts.held, facts.limits, fits)
 
 
 def _setup_problems(spec: Spec, facts: LocalFacts) -> Iterator[Problem]:
@@ -200,16 +201,46 @@ def unsupported_options(spec: Spec) -> list[Problem]:
 
 @dataclass(frozen=True)
 class _ScarceResource:
-    """A resource that is given to one task only, and how to speak of it."""
+    """A resource that is given to one task only, and how to speak of it.
+
+    `whole` rounds an amount down to one that can be asked for, `least` gives the smallest of them,
+    and `say` writes it as an option has it.
+    """
 
     name: str
     of: Callable[[Resources], float]
     show: Callable[[float], str]
     less: str
+    whole: Callable[[float], float]
+    least: Callable[[], float]
+    say: Callable[[float], str]
 
 
-_MEMORY = _ScarceResource("memory", memory_of, format_bytes, mark("less memory for each"))
-_GPU = _ScarceResource("gpu", gpu_of, format_gpus, mark("fewer GPUs for each"))
+def _least_memory() -> float:
+    from ..launch.validation import SMALLEST_MEMORY  # with what reads programs, as below
+
+    return float(parse_memory(SMALLEST_MEMORY))
+
+
+_MIB = 2**20
+_MEMORY = _ScarceResource(
+    "memory",
+    memory_of,
+    format_bytes,
+    mark("less memory for each"),
+    lambda amount: amount // _MIB * _MIB,
+    _least_memory,
+    lambda amount: f"{amount / _MIB:.0f}Mi",
+)
+_GPU = _ScarceResource(
+    "gpu",
+    gpu_of,
+    format_gpus,
+    mark("fewer GPUs for each"),
+    lambda amount: float(int(amount)),
+    lambda: 1.0,
+    lambda amount: f"{amount:.0f}",
+)
 
 
 def check_fit(spec: Spec, room: AvailableResources) -> Preflight:
@@ -219,8 +250,8 @@ def check_fit(spec: Spec, room: AvailableResources) -> Preflight:
     machine is only a warning, since it is shared.
     """
     problems = list(room.obstacles)
-    if (total := spec.replicas.total) > room.max_tasks:
-        problems.append(too_many_tasks(total, room.max_tasks))
+    if spec.replicas.total > room.max_tasks:
+        problems.append(too_many_tasks(spec.replicas.counts, room.max_tasks))
     problems += _shortage(spec, _MEMORY, room.memory, room.held)
     problems += _shortage(spec, _GPU, room.gpu, {})
     return Preflight(tuple(problems), (*room.warnings, *_fit_warnings(spec, room)))
@@ -246,9 +277,18 @@ def _shortage(
         return [Problem(f"{where}.resources.gpu", int(each), allowed)]
     if fits >= 1 and task_type in FLAGS:
         return [too_many_replicas(task_type, fits, count, show(each), _(scarce.less), free)]
-    allowed = _("{total} are asked in all, and {free}: use fewer tasks, or {less}").format(
-        total=show(total), free=free, less=_(scarce.less)
-    )
+    most = scarce.whole((limit.free - (total - each * count)) / count)
+    if most >= scarce.least():
+        allowed = _("{total} are asked for, and {free}: use {option} {most}").format(
+            total=show(total),
+            free=free,
+            option=f"--{task_type.value}-{scarce.name}",
+            most=scarce.say(most),
+        )
+    else:
+        allowed = _("{total} are asked in all, and {free}: use fewer tasks, or {less}").format(
+            total=show(total), free=free, less=_(scarce.less)
+        )
     return [Problem(f"{where}.resources.{scarce.name}", show(each), allowed)]
 
 
@@ -271,10 +311,30 @@ def _fit_warnings(spec: Spec, room: AvailableResources) -> list[str]:
         found.append(
             _(
                 "{count} tasks without a memory limit need about {need} for "
-                "TensorFlow alone, and {free} is free: use fewer tasks"
-            ).format(count=unlimited, need=format_bytes(need), free=format_bytes(room.memory.free))
+                "TensorFlow alone, and {free} is free: {fits} of them fit"
+            ).format(
+                count=unlimited,
+                need=format_bytes(need),
+                free=format_bytes(room.memory.free),
+                fits=int(room.memory.free // _TYPICAL[spec.mode]),
+            )
+        )
+    workers, cores = replicas.worker.count, int(room.cpu.total)
+    if not cpu and workers > MOST_WORKERS_A_CORE * cores:
+        found.append(
+            ngettext(
+                "{count} workers share {cores} CPU core and are no faster together than {cores}: "
+                "use --workers {cores}",
+                "{count} workers share {cores} CPU cores and are no faster together than {cores}: "
+                "use --workers {cores}",
+                cores,
+            ).format(count=workers, cores=cores)
         )
     return found
+
+
+MOST_WORKERS_A_CORE = 2
+"""Of more workers, a launch on this machine warns: each waits for the others more than it works."""
 
 
 _TYPICAL = {Mode.BETWEEN_GRAPH: 400 * 2**20, Mode.IN_GRAPH: 180 * 2**20}

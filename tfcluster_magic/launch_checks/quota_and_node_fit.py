@@ -212,8 +212,9 @@ class Shortage:
 
 def fit_problems(wanted: DemandByType, there: NamespaceCapacity) -> list[Problem]:
     """Everything that stands against these tasks there, with the number that fits."""
-    total = sum(count for count, _demand in wanted.values())
-    found = [too_many_tasks(total, there.max_tasks)] if total > there.max_tasks else []
+    counts = {task_type: count for task_type, (count, _demand) in wanted.items()}
+    too_many = sum(counts.values()) > there.max_tasks
+    found = [too_many_tasks(counts, there.max_tasks)] if too_many else []
     single = [
         p for t, (_count, demand) in wanted.items() for p in _problems_of_one(t, demand, there)
     ]

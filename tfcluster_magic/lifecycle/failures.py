@@ -160,14 +160,11 @@ def _retry(turn: Turn) -> None:
 
 def fail_run(turn: Turn, culprit: TaskFailure, ledger: Sequence[TaskFailure]) -> None:
     """End the run as Failed, naming one task and those that followed it or failed alike."""
-    ended_early = _early_parameter_server(turn)
-    left_early = _early_trainer(turn, culprit)
-    if culprit.exit.follows and ended_early is not None:
-        culprit = ended_early
-        reason = Reason.PS_EXITED
-    else:
-        culprit = left_early or culprit
-        reason = _failure_reason(turn, culprit)
+    reason = _failure_reason(turn, culprit)
+    if culprit.exit.follows and (ended_early := _early_parameter_server(turn)) is not None:
+        culprit, reason = ended_early, Reason.PS_EXITED
+    elif culprit.exit.follows and (finished := _first_to_finish(turn, culprit)) is not None:
+        culprit, reason = finished, Reason.PEER_FINISHED
     others = [f for f in ledger if f.task != culprit.task]
     kept = (culprit, *others)[:MOST_FAILURES]
     turn.set(culprit=culprit.task, failures=kept, window_opened_at=None)
@@ -241,18 +238,17 @@ def _early_parameter_server(turn: Turn) -> TaskFailure | None:
     return min(ended, key=lambda f: f.exit.finished_at) if ended else None
 
 
-def _early_trainer(turn: Turn, culprit: TaskFailure) -> TaskFailure | None:
-    """The worker that had finished when one that needed it failed: without parameter servers all of
-    them take each step together.
+def _first_to_finish(turn: Turn, lost: TaskFailure) -> TaskFailure | None:
+    """The first trainer that had finished when another one `lost` it: without parameter servers all
+    take each step together.
     """
-    if not (turn.collective and culprit.exit.follows):
-        return None
     ended = [
         TaskFailure(task=task, attempt=turn.desired_attempt(task), exit=task_exit)
         for task in turn.trainers
-        if turn.succeeded(task)
+        if turn.collective
+        and turn.succeeded(task)
         and (task_exit := turn.exit_of(task)) is not None
-        and task_exit.finished_at <= culprit.exit.finished_at
+        and task_exit.finished_at <= lost.exit.finished_at
     ]
     return min(ended, key=lambda f: f.exit.finished_at) if ended else None
 

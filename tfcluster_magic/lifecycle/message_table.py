@@ -21,6 +21,8 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "AndMore": mark("{names:commas} and {count} more"),
         "Clauses": "{parts:clauses}",
         "Saying": mark(": {words}"),
+        "SayingAt": mark(": {words} ({file}, line {line})"),
+        "CausedBy": mark("{said}, caused by {error}"),
         "InBrackets": mark(" ({detail})"),
         "UseOptions": mark(": use {options}"),
         "Times": mark_plural("{count} time", "{count} times"),
@@ -201,9 +203,12 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "ServerLeftWorkers": mark(
             "The workers cannot go on without it: a parameter server must call server.join()"
         ),
-        "LeftOthers": mark(
-            "{task} finished before the others, which cannot go on without it: without parameter "
-            "servers all workers take the same number of steps"
+        "FinishedFirst": mark(
+            "{task} finished first, and {others:commas} could not go on without it{said}"
+        ),
+        "EqualSteps": mark(
+            "All workers take each step together: give each the same number of steps, such as with "
+            "dataset.repeat() and steps_per_epoch"
         ),
         "RestartsUsedUp": mark("It had been restarted {times} already; raise that with --heals"),
         "FailedAlike": mark("{tasks:commas} failed in the same way"),
@@ -232,7 +237,6 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "PortTaken": mark(
             "The program asked for a port that is taken: use its address in TF_CONFIG or --*_hosts"
         ),
-        "SyntaxErrorAt": mark("It is in line {line} of {file}"),
         "CommandMissing": mark("There is no command {command} where the tasks run"),
         "DiskFull": mark("The disk is full: free space, or write somewhere else"),
         "KerasUnsupported": mark(
@@ -244,6 +248,47 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "PathNotWritable": mark(
             "The task may not touch {path}: write to $TFCLUSTER_OUTPUT_DIR instead"
         ),
+        "NotExecutable": mark(
+            "Make it executable with `chmod +x {command}`, or name what runs it: `bash {command}`"
+        ),
+        "FileMissing": mark(
+            "There is no {path} where the task runs: name files by their full path, or below "
+            "$TFCLUSTER_DATA_DIR"
+        ),
+        "LegacyTensorFlow": mark(
+            "It was written for TensorFlow 1: use `import tensorflow.compat.v1 as tf` with "
+            "`tf.disable_v2_behavior()`; TensorFlow 2 has no tf.contrib and no tensorflow.examples"
+        ),
+        "DeviceMemory": mark(
+            "The device has not enough memory for it: use smaller batches or a smaller model, and "
+            "one task for each GPU"
+        ),
+        "HostMemory": mark(
+            "It asked for more memory than there is: use smaller batches, or read the data in parts"
+        ),
+        "OtherProcessor": mark(
+            "A library was built for another kind of CPU: install a build of it for this one"
+        ),
+        "CudaMissing": mark(
+            "CUDA's libraries are not where the tasks run: install `tensorflow[and-cuda]`, or "
+            "tensorflow-cpu for tasks without a GPU"
+        ),
+        "CudnnFailed": mark(
+            "cuDNN could not start: another process holds the GPU's memory, or its version does "
+            "not fit this TensorFlow"
+        ),
+        "OlderSystem": mark(
+            "A library was built for a newer system than the tasks run on: install it again for "
+            "this Python, or use another image"
+        ),
+        "PackagesConflict": mark(
+            "Installed packages do not fit each other: `python -m pip check` names them"
+        ),
+        "DataRanOut": mark(
+            "The data ended before the steps did: repeat it with `dataset.repeat()`, or ask for "
+            "fewer steps"
+        ),
+        "MissingArguments": mark("Give the program {arguments} after `--`"),
         "UnknownArguments": mark("The program does not know {arguments}: check what follows `--`"),
     },
     "Failures that are looked into, retried or healed": {
@@ -267,6 +312,17 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "TheBeginning": mark("the beginning"),
         "RestartAfterDisruption": mark(
             "{task} ended after the disruption, so the workers restart together from {where}."
+        ),
+    },
+    "What a success hides": {
+        "ThreadDied": mark("{task} finished although a thread of it had ended with an error{said}"),
+        "ProcessDied": mark(
+            "{task} finished although a process of it had ended with an error{said}"
+        ),
+        "PipeHid": mark(
+            "{task} finished with exit code 0 although its output ends with an error{said}. "
+            "A pipe such as `python train.py | tee log` hides the exit code of what stands before "
+            "it: begin the script with `set -o pipefail`"
         ),
     },
     "Records and disks": {

@@ -204,36 +204,112 @@ def _times(number: int) -> Message:
 
 # ---- what a task's last lines say ----
 
+CANNOT_EXECUTE = 126
+"""With which a shell ends that may not execute a file."""
+
 _ERROR_HINTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-    (r"ModuleNotFoundError: No module named '?tensorflow\b", "TensorFlowMissing", ()),
-    (r"ModuleNotFoundError: No module named '?([\w.]+)", "ModuleMissing", ("module",)),
+    (r"No module named '?tensorflow'?(?:$|[\s;])", "TensorFlowMissing", ()),
+    (
+        (
+            r"No module named '?tensorflow\.(?:contrib|examples|app|flags)"
+            r"|module '(?:tensorflow|tensorflow\._api\.v2\.\w+)' has no attribute '(?:Session|app"
+            r"|placeholder|ConfigProto|get_variable|variable_scope|InteractiveSession|flags|gfile"
+            r"|global_variables_initializer|set_random_seed|layers|contrib|reset_default_graph|log"
+            r"|logging|python_io|assign|to_float|random_normal|truncated_normal|Supervisor"
+            r"|MonitoredTrainingSession|\w+Optimizer|get_or_create_global_step|replica_device_setter"
+            r"|global_step|FileWriter|merge_all|softmax_cross_entropy_with_logits_v2)'"
+        ),
+        "LegacyTensorFlow",
+        (),
+    ),
+    (r"^ModuleNotFoundError: No module named '?([\w.]+)", "ModuleMissing", ("module",)),
     (
         r"(?:Could not start gRPC server|Address already in use|Failed to add port|errno: ?98)",
         "PortTaken",
         (),
     ),
     (
-        r"File \"(?:[^\"]*/)?([^\"/]+)\", line (\d+)\n(?:.*\n){0,2}(?:Syntax|Indentation|Tab)Error",
-        "SyntaxErrorAt",
-        ("file", "line"),
-    ),
-    (
-        r"(?:exec|line \d+): ([\w./+-]+): (?:command )?not found",
+        r"(?:^|exec: |line \d+: )([\w./+-]+): (?:command )?not found",
         "CommandMissing",
         ("command",),
     ),
-    (r"No space left on device", "DiskFull", ()),
+    (r"No space left on device|Disk quota exceeded", "DiskFull", ()),
     (
         r"create_per_worker_dataset|Attempt to convert a value \(PerReplica",
         "KerasUnsupported",
         (),
     ),
     (r"py_function|PyFunc|EagerPyFunc", "PyFunctionElsewhere", ()),
+    (
+        (
+            r"PermissionDeniedError: (\S+); Permission denied|PermissionError: .*: '([^']+)"
+            r"|Read-only file system: '([^']+)"
+        ),
+        "PathNotWritable",
+        ("path",),
+    ),
     (r"Permission denied: '?([^']+)", "PathNotWritable", ("path",)),
-    (r"error: unrecognized arguments?: (.+)", "UnknownArguments", ("arguments",)),
+    (
+        (
+            r"FileNotFoundError: .*: '([^']+)'|NotFoundError: (\S+); No such file"
+            r"|can't open file '([^']+)'"
+        ),
+        "FileMissing",
+        ("path",),
+    ),
+    (
+        (
+            r"^MemoryError|ArrayMemoryError|std::bad_alloc|Unable to allocate .* for an array"
+            r"|OOM when allocating .*device:CPU"
+        ),
+        "HostMemory",
+        (),
+    ),
+    (
+        (
+            r"OOM when allocating|CUDA_ERROR_OUT_OF_MEMORY|Status: out of memory"
+            r"|ResourceExhaustedError: .*(?:allocate|[Oo]ut of memory)"
+        ),
+        "DeviceMemory",
+        (),
+    ),
+    (
+        (
+            r"lib(?:cuda|cudart|cublas|cudnn|cufft|curand|cusolver|cusparse|cupti|nccl)[\w.-]*"
+            r": cannot open shared object"
+        ),
+        "CudaMissing",
+        (),
+    ),
+    (
+        r"DNN library is not found|DNN library initialization failed|CUDNN_STATUS_",
+        "CudnnFailed",
+        (),
+    ),
+    (r"version `?(?:GLIBCXX|GLIBC|CXXABI)_[\d.]+'? not found", "OlderSystem", ()),
+    (
+        (
+            r"Descriptors cannot (?:not )?be created directly|compiled using NumPy 1"
+            r"|numpy\.core\.multiarray failed to import|_ARRAY_API not found"
+            r"|numpy\.\w+ size changed"
+        ),
+        "PackagesConflict",
+        (),
+    ),
+    (
+        r"error: unrecognized arguments?: (.+)|Unknown command line flag '([^']+)'",
+        "UnknownArguments",
+        ("arguments",),
+    ),
+    (r"OutOfRangeError: End of sequence|[Yy]our input ran out of data", "DataRanOut", ()),
+    (
+        r"error: the following arguments are required: (.+)",
+        "MissingArguments",
+        ("arguments",),
+    ),
 )
-"""Errors that many meet, the first that fits: a pattern over the last lines, the code of what to do
-about it, and the names of its values.
+"""Errors that many meet, the first that fits: a pattern over the error, the code of what to do
+about it, and the names of its values, which are the pattern's groups that match.
 """
 _LOG_NOISE = re.compile(
     r"^\s*$|^[IWE]\d{4} |^\d{4}-\d\d-\d\d .*: [IWE] |^\*\*\*|^\s+(File |@|\^|~)|^Traceback "
@@ -241,7 +317,11 @@ _LOG_NOISE = re.compile(
 
 
 def last_error_line(task_exit: TaskExit) -> str:
-    """The line that says best why a task failed: its last one that is not log noise."""
+    """What went wrong, as its output says it: where nothing read that, the last line that is not
+    log noise.
+    """
+    if task_exit.error or task_exit.signal:
+        return task_exit.error
     for line in reversed(task_exit.last_lines):
         if not _LOG_NOISE.match(line):
             return line.strip()[:300]
@@ -250,12 +330,19 @@ def last_error_line(task_exit: TaskExit) -> str:
 
 def error_hint(task_exit: TaskExit) -> Message | None:
     """Return the advice about a known error, None for any other."""
+    if task_exit.signal == signals.SIGILL:
+        return Message("OtherProcessor")
     printed = "\n".join(task_exit.last_lines)
+    if task_exit.error:
+        printed = f"{task_exit.error}\n{task_exit.origin}"
+    if task_exit.exit_code == CANNOT_EXECUTE and (
+        found := re.search(r"([\w./+-]+): Permission denied", printed)
+    ):
+        return Message("NotExecutable", {"command": found.group(1)})
     for pattern, code, names in _ERROR_HINTS:
-        if match := re.search(pattern, printed):
-            return Message(
-                code, {n: g.strip() for n, g in zip(names, match.groups(), strict=False)}
-            )
+        if match := re.search(pattern, printed, re.MULTILINE):
+            values = [group.strip() for group in match.groups() if group]
+            return Message(code, dict(zip(names, values, strict=True)))
     return None
 
 
@@ -286,6 +373,26 @@ def refused_flag(task_exit: TaskExit, spec: Spec, name: str) -> Message | None:
     )
 
 
+def _said(task_exit: TaskExit) -> Clause:
+    """What a task's output says went wrong, where, and what led to it."""
+    said: Clause = _saying(words := last_error_line(task_exit))
+    if words and task_exit.file:
+        file, line = task_exit.file, task_exit.line
+        said = Message("SayingAt", {"words": words, "file": file, "line": line})
+    if words and task_exit.origin:
+        said = Message("CausedBy", {"said": said, "error": task_exit.origin})
+    return said
+
+
+_HIDDEN = {"thread": "ThreadDied", "process": "ProcessDied", "pipe": "PipeHid"}
+
+
+def hidden_error(task: str, task_exit: TaskExit) -> Message | None:
+    """Describe the error that a success hides."""
+    code = _HIDDEN.get(task_exit.hidden)
+    return Message(code, {"task": task, "said": _said(task_exit)}) if code else None
+
+
 # ---- how a task ended ----
 
 
@@ -303,7 +410,7 @@ def _signal_in_detail(detail: str) -> Clause:
 def task_ended(failure: TaskFailure, spec: Spec) -> Message:
     """`worker-1 failed with exit code 1: ValueError: …`, without a full stop."""
     task, task_exit = failure.task, failure.exit
-    words = last_error_line(task_exit)
+    words, said = last_error_line(task_exit), _said(task_exit)
     more: Clause = task_exit.detail_message or task_exit.detail
     match task_exit.cause:
         case Cause.OOM:
@@ -327,15 +434,13 @@ def task_ended(failure: TaskFailure, spec: Spec) -> Message:
     if task_exit.signal:
         by = _signal_name(task_exit.signal)
         beside = _in_brackets(more, by)
-        return Message(
-            "Crashed", {"task": task, "signal": by, "more": beside, "said": _saying(words)}
-        )
+        return Message("Crashed", {"task": task, "signal": by, "more": beside, "said": said})
     if task_exit.exit_code == 0:
-        return Message("ExitCodeZero", {"task": task, "said": _saying(words)})
+        return Message("ExitCodeZero", {"task": task, "said": said})
     if task_exit.exit_code is None:
-        return Message("Failed", {"task": task, "said": _saying(words)})
+        return Message("Failed", {"task": task, "said": said})
     code_ended = task_exit.exit_code
-    return Message("ExitCode", {"task": task, "code": code_ended, "said": _saying(words)})
+    return Message("ExitCode", {"task": task, "code": code_ended, "said": said})
 
 
 def exit_message(failure: TaskFailure, spec: Spec) -> str:
@@ -386,9 +491,9 @@ def failed(
     reason: Reason, culprit: TaskFailure, others: Sequence[TaskFailure], spec: Spec, name: str
 ) -> Sentences:
     """Say why the run failed, and what to do."""
+    if reason is Reason.PEER_FINISHED:
+        return _peer_finished(culprit, others, name)
     parts = [task_ended(culprit, spec)]
-    if reason is Reason.PROGRAM_FAILED and culprit.exit.cause is Cause.COMPLETED:
-        parts = [Message("LeftOthers", {"task": culprit.task})]
     if reason is Reason.PS_EXITED:
         parts.append(Message("ServerLeftWorkers"))
     if reason is Reason.DISRUPTED:
@@ -405,6 +510,18 @@ def failed(
         parts.append(Message("EndedAfterIt", values))
     parts.append(Message("SeeLogs", {"name": name, "task": culprit.task}))
     return tuple(parts)
+
+
+def _peer_finished(finished: TaskFailure, others: Sequence[TaskFailure], name: str) -> Sentences:
+    """Say that a worker finished while others needed it, and what that did to the first of them."""
+    first = min(others, key=lambda f: f.exit.finished_at)
+    told = {
+        "task": finished.task,
+        "others": some(sorted({f.task for f in others})),
+        "said": _said(first.exit),
+    }
+    output = Message("SeeLogs", {"name": name, "task": finished.task})
+    return Message("FinishedFirst", told), Message("EqualSteps"), output
 
 
 def _raise_memory(culprit: TaskFailure, spec: Spec, name: str) -> Message:

@@ -287,16 +287,19 @@ class Turn:
                 )
         return msgspec.structs.replace(self.seen, tasks=tasks)
 
-    def _tell_of_copies(self) -> None:
-        """Say once that a log volume took no copies: training goes on, and nobody would notice."""
-        for seen in self.seen.tasks.values():
+    def _warn_of_tasks(self) -> None:
+        """Say once what nobody would notice: a log volume that took no copies while training goes
+        on, an error that a success hides.
+        """
+        for name, seen in self.seen.tasks.items():
             why = seen.uncopied or (seen.exit.uncopied if seen.exit else "")
-            if not why:
-                continue
-            warning = messages.log_copy_failed(why)
-            if (text := messages.english_clause(warning)) not in self.get("warnings"):
-                self.set(warnings=(*self.get("warnings"), text))
-                self.event(self.get("reason"), warning)
+            hidden = messages.hidden_error(name, seen.exit) if seen.exit else None
+            for warning in (messages.log_copy_failed(why) if why else None, hidden):
+                if warning is None:
+                    continue
+                if (text := messages.english_clause(warning)) not in self.get("warnings"):
+                    self.set(warnings=(*self.get("warnings"), text))
+                    self.event(self.get("reason"), warning)
 
     def _tell_of_oddities(self) -> None:
         """Say how tasks count as started whose own port is closed, once for each way: of hundreds
@@ -332,7 +335,7 @@ class Turn:
     def decision(self) -> Decision:
         """The finished turn."""
         seen = self._counted()
-        self._tell_of_copies()
+        self._warn_of_tasks()
         self._tell_of_oddities()
         self.set(
             failures=root_cause.causes_first(self.get("failures"), MOST_FAILURES),

@@ -36,13 +36,26 @@ def completions(text: str, terminal: Terminal) -> list[str]:
     completer = ShellComplete(tfcluster, {"obj": terminal}, terminal.program, "")
     found: list[str] = []
     for item in completer.get_completions(args, typed):
-        found += _complete_path(item, typed)
+        value = typed.partition("=")[2] if typed.startswith("--") else typed
+        found += _complete_path(item, value)
     return found
 
 
 def unfinished_word(text: str) -> str:
-    """The end of `text` that a word of `words` takes the place of."""
-    typed = _split_typed(text)[1]
+    """The end of `text` that a word of `completions` takes the place of, as it was typed."""
+    start, quote, escaped = 0, "", False
+    for at, char in enumerate(text):
+        if escaped:
+            escaped = False
+        elif char == "\\" and quote != "'":
+            escaped = True
+        elif quote:
+            quote = "" if char == quote else quote
+        elif char in "'\"":
+            quote = char
+        elif char.isspace():
+            start = at + 1
+    typed = text[start:]
     return typed.partition("=")[2] if typed.startswith("--") and "=" in typed else typed
 
 
@@ -58,7 +71,13 @@ def _complete_path(item: CompletionItem, typed: str) -> list[str]:
     if item.type not in ("file", "dir"):
         return [item.value]
     matches = glob.glob(glob.escape(typed) + "*")
-    return [path + "/" if os.path.isdir(path) else path for path in sorted(matches)]
+    return [_quoted(path + "/" if os.path.isdir(path) else path) for path in sorted(matches)]
+
+
+def _quoted(path: str) -> str:
+    """A path as one word of a line; a folder's quotes stay open, for its files come next."""
+    quoted = shlex.quote(path)
+    return quoted.removesuffix("'") if path.endswith("/") else quoted
 
 
 HOW_TO = mark(

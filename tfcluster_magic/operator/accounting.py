@@ -2,9 +2,10 @@
 
 There is one ledger object for each user's namespace, in the operator's own namespace. A run is
 written down soon after it began to hold something and when it is over or its record is gone, each
-once whatever is restarted in between. That costs no turns: it is one pass over the caches every two
-seconds. Budgets count what is not written yet, too. A run that was deleted while no operator was
-there counts until the last one acted, if it was LEDGER_DELAY old by then.
+once whatever is restarted in between, and with its number, which no later run of its name gets.
+That costs no turns: it is one pass over the caches every two seconds. Budgets count what is not
+written yet, too. A run that was deleted while no operator was there counts until the last one
+acted, if it was LEDGER_DELAY old by then.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from ..kube.api import labels
 from ..kube.api.client import Api, ApiError, Object, path
 from ..kube.api.resource_amounts import parse_quantity
 from ..kube.controller.work_queue import BackgroundThread
+from ..kube.objects import custom_resource
 from ..kube.status import run_observer
 from ..quota import budgets, ledger
 from ..quota.ledger import AccountedRun, HoursAccount, Ledger
@@ -81,6 +83,8 @@ class Accountant(BackgroundThread):
         self.sampler = UsageSampler(api, namespace, caches, leads)
         self._books: dict[str, NamespaceLedger] = {}
         self._gone: dict[str, tuple[str, AccountedRun, float]] = {}
+        self._numbers: dict[str, dict[str, int]] = {}
+        """By namespace: the highest run number of each name of which a record has gone."""
         self._runs: dict[str, tuple[str, AccountedRun | None, float]] = {}
         """By uid: the version that was read, what it says, and when that was first something."""
         self._last_seen = 0.0
@@ -110,7 +114,9 @@ class Accountant(BackgroundThread):
         marks = self._cluster_state.tenant_annotations(namespace)
         book = self._books.get(namespace) or NamespaceLedger()
         told = HoursAccount(
-            group=marks.get(labels.USER_GROUP, ""), budget=hour_ledgers.budget_of(marks)
+            group=marks.get(labels.USER_GROUP, ""),
+            budget=hour_ledgers.budget_of(marks),
+            numbers=book.kept.numbers if self.loaded else None,
         )
         if book.text is None or book.text[0] is not book.kept or book.text[1] != told:
             first, _last = budgets.window(ledger.FULL_DAYS, time.time())
@@ -179,10 +185,12 @@ class Accountant(BackgroundThread):
                 ended = msgspec.structs.replace(run, until=run.until or at)
                 fresh.setdefault(namespace, {})[uid] = ended
         self._runs = {uid: kept for uid, kept in self._runs.items() if uid in there}
-        for namespace in fresh.keys() | self._books.keys():
+        for namespace in fresh.keys() | self._books.keys() | self._numbers.keys():
             book = self._books.setdefault(namespace, NamespaceLedger())
             runs = fresh.get(namespace, {})
             after = self._after(book.kept, runs, there, now)
+            for cluster, number in list(self._numbers.get(namespace, {}).items()):
+                after = ledger.remember_number(after, cluster, number)
             book.open = {u: run for u, run in runs.items() if u not in book.kept.counted}
             if after is not book.kept and not self._enough.is_set():
                 self._write(namespace, book, after)
@@ -244,10 +252,13 @@ class Accountant(BackgroundThread):
 
     def _record_gone(self, found: Object) -> None:
         """The record of a run is gone; called on the informer's thread."""
-        run = hour_ledgers.accounted_run_of(found, self._group(found))
+        run, head = hour_ledgers.accounted_run_of(found, self._group(found)), found["metadata"]
         if run is not None:
-            head = found["metadata"]
             self._gone[head["uid"]] = head["namespace"], run, time.time()
+        cluster, number = custom_resource.split_name(head["name"])
+        if cluster:
+            last = self._numbers.setdefault(head["namespace"], {})
+            last[cluster] = max(number, last.get(cluster, 0))
 
     def _run_of(self, found: Object) -> AccountedRun | None:
         """A run as the ledger needs it; read again only when it has changed."""

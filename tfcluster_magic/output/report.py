@@ -8,7 +8,7 @@ a list carries only the newest event of each run: 200 runs are a few hundred kil
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -25,7 +25,7 @@ from ..quota import ledger
 from ..spec import Mode, Phase, Reclaimed, TaskFailure, TaskState, TaskStatus, TaskType, TFCluster
 from ..spec.names import parse_task, task_name
 from ..spec.quantities import format_bytes, format_duration
-from .text import PLAIN, Paint, age, clock, one_line, pad, table
+from .text import FAILING, PLAIN, Paint, age, clock, is_failing, one_line, pad, table
 
 MOST_TASK_ROWS = 40
 MOST_EVENTS = 10
@@ -62,7 +62,7 @@ def _label(key: str, columns: int = 0) -> str:
 
 def headline(cluster: TFCluster, paint: Paint = PLAIN) -> str:
     """The run, its phase and the one sentence."""
-    phase = paint.state(cluster.status.phase)
+    phase = paint.phase(cluster.status)
     message = one_line(shown(cluster.status))
     text = f"{paint(cluster.metadata.name, 'bold')} {phase}"
     return f"{text}: {message}" if message else text
@@ -78,10 +78,16 @@ def launched(cluster: TFCluster, paint: Paint = PLAIN, program: str = "tfcluster
         f"  {_label(what, 8)}{one_line(where)}" for what, where in cluster.status.paths.items()
     ]
     lines += [f"  {_('inferred')} {one_line(text)}" for text in shown_inferred(cluster.status)]
-    lines += [f"  {paint(_('warning'), 'yellow')} {one_line(w)}" for w in cluster.status.warnings]
+    lines += [f"  {text}" for text in warnings(cluster, (), paint)]
     return "\n".join(
         [*lines, *(f"  {paint(w, 'bold')}  {why}" for w, why in _next(cluster, program))]
     )
+
+
+def warnings(cluster: TFCluster, known: Container[str], paint: Paint = PLAIN) -> list[str]:
+    """What a run is warned of, a line each, but for what is `known`."""
+    new = (text for text in cluster.status.warnings if text not in known)
+    return [f"{paint(_('warning'), 'yellow')} {one_line(text)}" for text in new]
 
 
 def _next(cluster: TFCluster, program: str) -> list[tuple[str, str]]:
@@ -258,7 +264,7 @@ def listing(
         (
             c.metadata.name,
             c.spec.mode.value,
-            paint.state(c.status.phase),
+            paint.phase(c.status),
             ready_count(c),
             age(now - c.metadata.created_at),
             one_line(shown(c.status)),
@@ -384,13 +390,15 @@ def run_card(cluster: TFCluster, notes: tuple[str, ...] = (), now: float | None 
     """A small card that is right at the time it names."""
     state = cluster.status
     now = time.time() if now is None else now
-    colour = _COLOURS[state.phase]
+    failing = is_failing(state)
+    colour = _COLOURS[Phase.FAILED if failing else state.phase]
+    word = FAILING if failing else state.phase.value
     at = time.strftime("%H:%M", time.localtime(now))
     how = _("{ready} ready · as of {at}").format(ready=ready_count(cluster), at=at)
     lines = [
         f'<div style="border-left:4px solid {colour};padding:2px 12px;line-height:1.5">',
         f"<div><strong>{escape(cluster.metadata.name)}</strong>",
-        f'<span style="{_readable_colour(colour)};font-weight:600">{state.phase.value}</span>',
+        f'<span style="{_readable_colour(colour)};font-weight:600">{word}</span>',
         f'<span style="opacity:.7">{escape(replica_summary(cluster))} · {escape(how)}</span></div>',
         f"<div>{escape(with_magic_commands(shown(state)))}</div>",
     ]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from ..backends.base import LogLine
 from ..errors import last_overwrite, one_line, sanitize_text, strip_controls
-from ..spec import Phase, TaskState, TFCluster
+from ..spec import Phase, Reason, Status, TaskState, TFCluster
 from ..spec.names import task_name
 
 __all__ = ["last_overwrite", "one_line", "sanitize_text"]  # re-exported beside the functions below
@@ -34,6 +34,15 @@ COLOURS: dict[Phase | TaskState, str] = {
 }
 
 
+FAILING = "Failing"
+"""In place of a phase, while only the cause of a failure is not settled yet."""
+
+
+def is_failing(status: Status) -> bool:
+    """Whether a task has failed, and others are only waited for to tell which was the cause."""
+    return status.reason is Reason.INVESTIGATING and status.phase.is_active
+
+
 class Paint:
     """Puts words in colour, or leaves them as they are when colours are off."""
 
@@ -47,6 +56,12 @@ class Paint:
     def state(self, state: Phase | TaskState) -> str:
         """A phase or a task's state in its own colour."""
         return self(state.value, COLOURS[state])
+
+    def phase(self, status: Status) -> str:
+        """The phase of a run, in its own colour; of one that a failure is about to end, that."""
+        if is_failing(status):
+            return self(FAILING, COLOURS[Phase.FAILED])
+        return self.state(status.phase)
 
 
 PLAIN = Paint(enabled=False)

@@ -138,6 +138,8 @@ MOST_LEDGER_DAYS = 732
 """What is older is counted to the oldest day that is kept."""
 MOST_CLUSTERS = 20
 """Of one day; the smallest of more are one, whose name is empty."""
+MOST_NAMES = 5000
+"""Of how many names the highest run number is kept; of more, those with the lowest number go."""
 UID_RETENTION = DAY
 """Seconds for which a run that has no record any more is known to be counted."""
 
@@ -175,6 +177,7 @@ class AccountedRun(Model, frozen=True):
 
     cluster: str
     usage: Usage
+    run: int = 0
     until: float | None = None
     gpus: dict[str, int] = {}
     group: str = ""
@@ -183,20 +186,25 @@ class AccountedRun(Model, frozen=True):
 
 class Ledger(Model, frozen=True):
     """`days` has the runs that are over, `counted` their uids and when they were written down;
-    `begun` those of which the end is not written yet, as they were when they began.
+    `begun` those of which the end is not written yet, as they were when they began; `numbers` has
+    the highest run number of each name, which is not given again.
     """
 
     days: HoursByDay = {}
     counted: dict[str, float] = {}
     begun: dict[str, AccountedRun] = {}
+    numbers: dict[str, int] = {}
 
 
 class HoursAccount(Model, frozen=True):
-    """What a user is told of themselves: what is over, and what they may have."""
+    """What a user is told of themselves: what is over, what they may have, and the highest run
+    number of each name; None where nobody keeps those.
+    """
 
     days: HoursByDay = {}
     group: str = ""
     budget: Budget | None = None
+    numbers: dict[str, int] | None = None
 
 
 class HoursRow(Model, frozen=True, omit_defaults=False):
@@ -222,6 +230,7 @@ def accounted_run(cluster: TFCluster, group: str = "") -> AccountedRun | None:
     gpus = {task_type: count for task_type, count in each.items() if count}
     return AccountedRun(
         cluster=cluster.metadata.cluster,
+        run=cluster.metadata.run,
         usage=held,
         until=cluster.status.released_at,
         gpus=gpus,
@@ -251,7 +260,8 @@ def begin_run(ledger: Ledger, uid: str, run: AccountedRun) -> Ledger:
     """Note that a run holds something: if its record goes unseen, so much is known of it."""
     if uid in ledger.counted or uid in ledger.begun:
         return ledger
-    return replace(ledger, begun={**ledger.begun, uid: run})
+    noted = remember_number(ledger, run.cluster, run.run)
+    return replace(noted, begun={**ledger.begun, uid: run})
 
 
 def end_run(ledger: Ledger, uid: str, run: AccountedRun | None, now: float) -> Ledger:
@@ -262,6 +272,8 @@ def end_run(ledger: Ledger, uid: str, run: AccountedRun | None, now: float) -> L
     if uid in ledger.counted:
         return ledger
     run = run or ledger.begun.get(uid)
+    if run is not None:
+        ledger = remember_number(ledger, run.cluster, run.run)
     begun = {key: value for key, value in ledger.begun.items() if key != uid}
     days = {} if run is None else add_run(ledger.days, run, now)
     return replace(
@@ -270,6 +282,16 @@ def end_run(ledger: Ledger, uid: str, run: AccountedRun | None, now: float) -> L
         counted={**ledger.counted, uid: now},
         begun=begun,
     )
+
+
+def remember_number(ledger: Ledger, cluster: str, run: int) -> Ledger:
+    """Keep the highest run number of a name; the same ledger when it has that, or a higher one."""
+    if run <= ledger.numbers.get(cluster, 0):
+        return ledger
+    numbers = {**ledger.numbers, cluster: run}
+    if len(numbers) > MOST_NAMES:
+        del numbers[min(numbers.keys() - {cluster}, key=lambda name: (numbers[name], name))]
+    return replace(ledger, numbers=numbers)
 
 
 def forget_runs(ledger: Ledger, there: Collection[str], now: float) -> Ledger:

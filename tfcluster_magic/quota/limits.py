@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from msgspec import field
+from msgspec.structs import replace
 
 from ..errors import Problem
 from ..i18n import _, ngettext
@@ -78,11 +79,31 @@ def resource_totals(run: str, spec: Spec, types: Iterable[TaskType] = TaskType) 
     )
 
 
+def workers_that_fit(spec: Spec, others: Iterable[ResourceTotals], limits: Limits) -> int:
+    """The most workers, below those that are asked for, with which a launch is what its user may
+    have; 0 when there is no such number.
+    """
+    running, worker = list(others), spec.replicas.worker
+    low, high = 0, max(0, worker.count - 1)
+    while low < high:
+        middle = (low + high + 1) // 2
+        replicas = replace(spec.replicas, worker=replace(worker, count=middle))
+        fewer = resource_totals("", replace(spec, replicas=replicas))
+        if problems(fewer, running, limits):
+            high = middle - 1
+        else:
+            low = middle
+    return low
+
+
 def problems(
-    wanted: ResourceTotals, others: Iterable[ResourceTotals], limits: Limits
+    wanted: ResourceTotals, others: Iterable[ResourceTotals], limits: Limits, fits: int = 0
 ) -> list[Problem]:
-    """Why a launch is more than its user may have beside what runs; each with the way out."""
+    """Why a launch is more than its user may have beside what runs; each with the way out, which
+    `fits` workers are, if any.
+    """
     running, found, quota = list(others), [], limits.quota
+    less = _("use --workers {fits}").format(fits=fits) if fits else _("ask for less")
     memory = None if quota.memory is None else float(parse_memory(quota.memory))
     for word, most, show in (
         ("cpu", quota.cpu, _cores),
@@ -101,9 +122,10 @@ def problems(
         if holders:
             each = ", ".join(f"{one.run} {show(getattr(one, word))}" for one in running)
             allowed += _(" ({holders})").format(holders=each)
-            allowed += _(": ask for less, wait, or `tfcluster stop {run}`").format(run=holders[0])
+            way = _(": {less}, wait, or `tfcluster stop {run}`")
+            allowed += way.format(less=less, run=holders[0])
         else:
-            allowed += _(": ask for less")
+            allowed += _(": {less}").format(less=less)
         allowed += _("; for more, ask an administrator of the hub")
         found.append(Problem(_FIELDS[word], show(asked), allowed))
     return found

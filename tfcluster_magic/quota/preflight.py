@@ -103,9 +103,16 @@ def cpu_of(resources: Resources) -> float:
     return resources.cpu or 0.0
 
 
-def too_many_tasks(count: int, most: int) -> Problem:
-    """More tasks in all than may run."""
-    allowed = _("at most {most} tasks run here: use fewer").format(most=most)
+def too_many_tasks(counts: Mapping[TaskType, int], most: int) -> Problem:
+    """More tasks in all than may run; the type with most of them gives way."""
+    count = sum(counts.values())
+    task_type = max(FLAGS, key=lambda t: counts.get(t, 0))
+    fits = counts.get(task_type, 0) - (count - most)
+    allowed = _("at most {most} tasks run here: use {flag} {fits}").format(
+        most=most, flag=FLAGS[task_type], fits=fits
+    )
+    if fits < 1:
+        allowed = _("at most {most} tasks run here: use fewer").format(most=most)
     asked_for = ngettext("{count} task", "{count} tasks", count).format(count=count)
     return Problem("replicas", asked_for, allowed)
 

@@ -29,6 +29,7 @@ from ..errors import (
     ClusterFailed,
     Conflict,
     InvalidRequest,
+    NotFound,
     Problem,
     WaitTimeout,
     one_line,
@@ -262,7 +263,8 @@ class ClusterManager(LoggingConfigurable):
     def _plan(self, request: LaunchRequest) -> Plan:
         from ..launch.planning import plan_launch
 
-        return plan_launch(request, self.backend.list(), self.backend.preflight(request.spec))
+        number = self.backend.next_number(request.cluster)
+        return plan_launch(request, number, self.backend.preflight(request.spec))
 
     # -- looking -----------------------------------------------------------------------------------
 
@@ -291,9 +293,16 @@ class ClusterManager(LoggingConfigurable):
         ]
         return clusters if all_runs else newest(clusters)
 
-    def status(self, ref: str) -> TFCluster:
-        """The run `digits-2`, or the newest run of `digits`. Raises NotFound."""
-        return self.backend.get(ref)
+    def status(self, ref: str | None = None) -> TFCluster:
+        """The run `digits-2`, the newest run of `digits`, or without a name the newest of all.
+
+        Raises NotFound.
+        """
+        if ref is not None:
+            return self.backend.get(ref)
+        if not (runs := self.backend.list()):
+            raise NotFound(_("there is no run yet; `tfcluster launch train.py` starts one"))
+        return runs[0]
 
     def follow(self, ref: str) -> Iterator[TFCluster | None]:
         """The run now, then each change; None at least every 0.5 s; ends when no task is left."""

@@ -153,7 +153,6 @@ def _env(
     limit = spec.replicas.of(task_type).resources.cpu
     env = {
         **tf_config.environment_defaults(math.ceil(limit) if limit else None, place.cpus),
-        "TF_GRPC_REUSE_PORT": "true",
         **spec.env,
         "TF_CONFIG": json.dumps(config),
         "TFCLUSTER_CLUSTER": cluster.metadata.cluster,
@@ -168,6 +167,8 @@ def _env(
         "TFCLUSTER_RESUME_FROM": _resume_from(cluster, place),
         "PYTHONUNBUFFERED": "1",
     }
+    if own := config["cluster"].get(task_type.value):
+        env["TFCLUSTER_PORT"] = own[index].rpartition(":")[2]
     if spec.mode is Mode.BETWEEN_GRAPH:
         env["PATH"] = _joined(os.path.dirname(place.interpreter), env.get("PATH", "$PATH"))
         env["PYTHONPATH"] = _joined(str(RUNTIME / "site"), env.get("PYTHONPATH", "$PYTHONPATH"))

@@ -1,15 +1,14 @@
-"""The report of a task's exit: cause, code, signal and last lines (TaskExit in JSON).
+"""The report of a task's exit: cause, code, signal and what its output says (TaskExit in JSON).
 
-Owns the tail of the output in memory and the patterns that read it, the kernel's counters of memory
-kills, and the two places where a report goes: the backend's pipe and the termination message.
-Standard library only, Python 3.8 syntax.
+Owns the kernel's counters of memory kills, and the two places where a report goes: the backend's
+pipe and the termination message. What the output says is read by `printed_errors`. Standard library
+only, Python 3.8 syntax.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import select
 import signal
 import time
@@ -20,111 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-
-# ---- the last lines: a cause rather than TensorFlow's noise, and whether a peer was lost ----
-
-
-TAIL_BYTES = 64 * 1024
-MAX_LINES = 20
-MAX_CHARS = 500
-ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-# What a progress bar overwrites: everything before the last \r or run of backspaces.
-OVERWRITTEN = re.compile(r"\r|\x08+")
-# The start of a log line and its level:
-#   2024-05-01 10:00:00.123456: I tensorflow/...     TensorFlow
-#   I0000 00:00:1714550400.123456   42 file.cc:1]    absl
-#   WARNING:tensorflow:...                           Python's logging
-LOG = re.compile(
-    r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: ([IWEF]) |([IWEF])\d{4} \d\d:\d\d:"
-    r"|(I)NFO:|(W)ARNING:|(E)RROR:"
-)
-NOISE = re.compile(
-    r"WARNING: All log messages before absl|To enable the following instructions:"
-    r"|Additional GRPC error information from remote target|:UNKNOWN:Error received from peer"
-)
-TRACEBACK = "Traceback (most recent call last)"
-LOST_PEER = re.compile(
-    r"\bUNAVAILABLE\b|\bABORTED\b|UnavailableError|AbortedError|[Hh]eartbeat|[Ss]ocket closed"
-    r"|[Cc]onnection (?:reset|refused)|Connection(?:Reset|Refused|Aborted)Error|BrokenPipeError"
-    r"|[Cc]oordination ?[Ss]ervice|failed to connect to all addresses|GOAWAY|recvmsg:"
-)
-
-
-class LastLines:
-    """Collects output as it comes, byte for byte; reads it only when asked."""
-
-    def __init__(self) -> None:
-        self._tail = bytearray()
-        self._cut = False
-
-    def put(self, data: bytes) -> None:
-        """Take the next piece of output."""
-        self._tail += data
-        if len(self._tail) > 2 * TAIL_BYTES:
-            del self._tail[:-TAIL_BYTES]
-            self._cut = True
-
-    def _lines(self) -> list[str]:
-        lines = bytes(self._tail).decode("utf-8", "replace").split("\n")
-        if self._cut and len(lines) > 1:
-            del lines[0]
-        return [shown for shown in map(_shown, lines) if shown]
-
-    def lines(self, raised: bool) -> list[str]:
-        """At most 20 lines without noise: the last ones, with `raised` up to the traceback's end.
-
-        Of a message too long for that the first line is kept, which names the exception.
-        """
-        lines = self._lines()
-        start, end = _exception_lines(lines) if raised else (0, 0)
-        head = [line for line in lines[: end or None] if not _is_noise(line)] or lines
-        chosen = head[-MAX_LINES:]
-        if end - start > MAX_LINES:
-            chosen[:2] = [lines[start], "…"]
-        return [_short(line) for line in chosen]
-
-    def follows(self, raised: bool) -> bool:
-        """Whether the end of the output says that a peer was lost.
-
-        With `raised` (the program ended by an exception) the traceback's message is believed alone:
-        what is logged around it while the process goes down often speaks of peers although the
-        program itself failed.
-        """
-        lines = self._lines()
-        start, end = _exception_lines(lines) if raised else (0, 0)
-        return any(LOST_PEER.search(line) for line in (lines[start:end] or lines[-MAX_LINES:]))
-
-
-def _shown(line: str) -> str:
-    parts = [part for part in OVERWRITTEN.split(ANSI.sub("", line)) if part.strip()]
-    return "".join(c for c in parts[-1].rstrip() if c == "\t" or c.isprintable()) if parts else ""
-
-
-def _short(line: str) -> str:
-    return line if len(line) <= MAX_CHARS else line[: MAX_CHARS - 1] + "…"
-
-
-def _level(line: str) -> str:
-    match = LOG.match(line)
-    return next(filter(None, match.groups())) if match else ""
-
-
-def _is_noise(line: str) -> bool:
-    return _level(line) in ("I", "W") or NOISE.match(line) is not None
-
-
-def _exception_lines(lines: list[str]) -> tuple[int, int]:
-    """Where the last traceback's exception and its message stand; (0, 0) without a traceback."""
-    starts = [number for number, line in enumerate(lines) if TRACEBACK in line]
-    if not starts:
-        return 0, 0
-    start = starts[-1] + 1
-    while start < len(lines) and (lines[start][0] in " \t" or _level(lines[start])):
-        start += 1
-    end = start
-    while end < len(lines) and not _level(lines[end]):
-        end += 1
-    return (start, end) if end > start else (0, 0)
+    from printed_errors import LastLines
 
 
 # ---- memory kills: counters read before and after, from the own cgroup ----
@@ -219,8 +114,16 @@ def _read(path: str) -> str:
 
 # By these somebody outside ends a process; any other (SEGV, ABRT, ...) is the program's own doing.
 FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-# What Python ends with after an exception that nobody caught.
-UNCAUGHT_EXCEPTION = 1
+# Those by which native code ends its own process.
+CRASHES = (
+    signal.SIGSEGV,
+    signal.SIGABRT,
+    signal.SIGILL,
+    signal.SIGBUS,
+    signal.SIGFPE,
+    signal.SIGTRAP,
+    signal.SIGSYS,
+)
 SHELL_SIGNAL = 128
 
 
@@ -240,9 +143,8 @@ class ChildExit:
     @property
     def killed_by(self) -> int | None:
         """The signal that ended it, or that ended what the shell ran, as the shell tells it."""
-        if self.shell and self.code and self.code - SHELL_SIGNAL in FROM_OUTSIDE:
-            return self.code - SHELL_SIGNAL
-        return self.signal
+        told = self.code - SHELL_SIGNAL if self.shell and self.code else 0
+        return told if told in (*FROM_OUTSIDE, *CRASHES) else self.signal
 
 
 def exit_cause(child: ChildExit, memory: OomWatch) -> tuple[str, str]:
@@ -259,7 +161,7 @@ def exit_cause(child: ChildExit, memory: OomWatch) -> tuple[str, str]:
         return "Completed", ""
     if by in FROM_OUTSIDE:
         return "Killed", f"killed by {_signal_name(by)} from outside"
-    return "Error", f"ended by {_signal_name(child.signal)}" if child.signal else ""
+    return "Error", f"ended by {_signal_name(by)}" if by else ""
 
 
 def stop_cause(child: ChildExit) -> tuple[str, str]:
@@ -275,17 +177,20 @@ def task_exit(
     at: float = 0.0,
     child: ChildExit | None = None,
     last: LastLines | None = None,
+    folder: str = "",
 ) -> dict[str, Any]:
-    """The report of an exit at `at` (epoch seconds, now when 0)."""
-    raised = child is not None and child.code == UNCAUGHT_EXCEPTION
+    """The report of an exit at `at` (epoch seconds, now when 0) of a program in `folder`."""
+    crash = child.killed_by if child and cause == "Error" else None
+    output = last.report(cause, bool(crash), bool(child and child.shell), folder) if last else {}
     return {
         "cause": cause,
         "finishedAt": at or time.time(),
-        "exitCode": child.code if child else None,
-        "signal": child.signal if child else None,
-        "follows": cause == "Error" and last is not None and last.follows(raised),
-        "lastLines": last.lines(raised) if last else [],
+        "exitCode": child.code if child and not crash else None,
+        "signal": crash or (child.signal if child else None),
+        "follows": False,
+        "lastLines": [],
         "detail": detail,
+        **output,
     }
 
 

@@ -10,6 +10,11 @@
  * A guarded socket has mode 0700 (others have 0777). The mark is in the kernel's inode, so that it
  * holds for the socket under any number, in a forked child, and in a process that received it.
  *
+ * The supervisor keeps the port of each task bound (with SO_REUSEPORT, never listening), so that nobody
+ * else gets it. A task may bind it all the same, as if it were free: where bind() finds TFCLUSTER_PORT
+ * in use and nobody listens there, the guard asks again with SO_REUSEPORT. A second server of the task
+ * on that port gets EADDRINUSE, as on any other.
+ *
  * A process that runs already (a notebook kernel) loads the library itself and calls
  * tfcluster_guard_loaded_libraries(), which redirects these calls of the TensorFlow and gRPC
  * libraries loaded so far, and of no others.
@@ -21,6 +26,7 @@
 #include <elf.h>
 #include <link.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 
 #if defined(__x86_64__)
@@ -112,6 +118,47 @@ static int to_loopback(int fd, int family, struct sockaddr_storage *address)
     return 1;
 }
 
+/* The port that this task was given, as on the wire; 0 for none. */
+static in_port_t own_port;
+
+__attribute__((constructor)) static void read_own_port(void)
+{
+    const char *said = getenv("TFCLUSTER_PORT");
+    long port = said ? strtol(said, NULL, 10) : 0;
+    if (port > 0 && port <= UINT16_MAX)
+        own_port = htons((uint16_t)port);
+}
+
+/* Return the address of a bind() as the kernel reads it: of 0.0.0.0 without a family as v4. */
+static int end_of_bind(int family, const struct sockaddr_storage *address, struct end *end)
+{
+    struct sockaddr_storage said = *address;
+    said.ss_family = (sa_family_t)family;
+    return end_of(&said, end);
+}
+
+/* Bind, also to the task's own port, which the supervisor keeps bound. */
+static int bind_in_task(int fd, int family, const struct sockaddr_storage *address, socklen_t length)
+{
+    static const int on = 1, off = 0;
+    struct end wanted;
+    int result = libc_bind(fd, (const struct sockaddr *)address, length);
+    if (result == 0 || errno != EADDRINUSE || !own_port
+        || !end_of_bind(family, address, &wanted) || wanted.port != own_port || option(fd, SOL_SOCKET, SO_REUSEPORT) != 0)
+        return result;
+    if (has_listener(&wanted) || setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on) != 0) {
+        errno = EADDRINUSE;
+        return -1;
+    }
+    result = libc_bind(fd, (const struct sockaddr *)address, length);
+    if (result != 0) {
+        int error = errno;
+        setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &off, sizeof off);
+        errno = error;
+    }
+    return result;
+}
+
 #define GUARDED_MODE 0700
 
 static int guarded_bind(int fd, const struct sockaddr *address, socklen_t length)
@@ -127,11 +174,11 @@ static int guarded_bind(int fd, const struct sockaddr *address, socklen_t length
         return libc_bind(fd, address, length);
     memcpy(&asked, address, length);
     if (!to_loopback(fd, family, &asked))
-        return libc_bind(fd, address, length);
+        return bind_in_task(fd, family, &asked, length);
     struct stat before;
     if (fstat(fd, &before) != 0 || fchmod(fd, GUARDED_MODE) != 0)
         return -1;
-    int result = libc_bind(fd, (struct sockaddr *)&asked, length);
+    int result = bind_in_task(fd, family, &asked, length);
     if (result != 0) { /* it may still be bound to a named address */
         int error = errno;
         fchmod(fd, before.st_mode & 07777);

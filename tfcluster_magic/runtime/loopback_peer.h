@@ -187,6 +187,85 @@ static enum answer ask_list(const struct end *from, const struct end *to, struct
     return answer;
 }
 
+/* Return whether an address of a listener covers another one. */
+static int covers(const struct end *listener, const struct end *other)
+{
+    static const unsigned char any[16];
+    return listener->port == other->port
+           && (same_end(listener, other) || !memcmp(listener->address, any, listener->size));
+}
+
+/* Ask the kernel for a listener at `at`; UNAVAILABLE when it does not tell listeners of a family. */
+static enum answer ask_kernel_for_listener(int family, const struct end *at)
+{
+    const struct {
+        struct nlmsghdr head;
+        struct inet_diag_req_v2 body;
+    } question = {.head = {.nlmsg_len = sizeof question,
+                           .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+                           .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP},
+                  .body = {.sdiag_family = (uint8_t)family,
+                           .sdiag_protocol = IPPROTO_TCP,
+                           .idiag_states = 1U << TCP_LISTEN,
+                           .id = {.idiag_sport = at->port}}};
+    int asked = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+    if (asked < 0)
+        return UNAVAILABLE;
+    const struct sockaddr_nl kernel = {.nl_family = AF_NETLINK};
+    enum answer answer = UNAVAILABLE;
+    union {
+        struct nlmsghdr head;
+        unsigned char bytes[8192];
+    } reply;
+    if (sendto(asked, &question, sizeof question, 0, (const struct sockaddr *)&kernel,
+               sizeof kernel) != sizeof question) {
+        close(asked);
+        return UNAVAILABLE;
+    }
+    for (int more = 1; more;) {
+        ssize_t size = recv(asked, &reply, sizeof reply, MSG_DONTWAIT);
+        more = size > 0;
+        for (struct nlmsghdr *head = &reply.head; more && NLMSG_OK(head, size);
+             head = NLMSG_NEXT(head, size)) {
+            if (head->nlmsg_type == NLMSG_DONE && answer == UNAVAILABLE)
+                answer = NO_SUCH_SOCKET;
+            more = head->nlmsg_type == SOCK_DIAG_BY_FAMILY;
+            const struct inet_diag_msg *told = NLMSG_DATA(head);
+            struct end listener;
+            if (more && head->nlmsg_len >= NLMSG_LENGTH(sizeof *told)
+                && make_end(told->idiag_family, told->id.idiag_src, told->id.idiag_sport, &listener)
+                && covers(&listener, at))
+                answer = FOUND;
+        }
+    }
+    close(asked);
+    return answer;
+}
+
+/* Return whether somebody listens at `at`; not, where the system does not tell. */
+static int has_listener(const struct end *at)
+{
+    enum answer v4 = ask_kernel_for_listener(AF_INET, at);
+    enum answer v6 = ask_kernel_for_listener(AF_INET6, at);
+    if (v4 != UNAVAILABLE)
+        return v4 == FOUND || v6 == FOUND;
+    static const char *const lists[] = {"/proc/self/net/tcp", "/proc/self/net/tcp6"};
+    int found = 0;
+    for (int i = 0; i < 2 && !found; i++) {
+        FILE *list = fopen(lists[i], "re");
+        char line[512], local[64];
+        while (list && !found && fgets(line, sizeof line, list)) {
+            unsigned state;
+            struct end listener;
+            found = sscanf(line, " %*d: %63s %*s %x", local, &state) == 2 && state == TCP_LISTEN
+                    && parse_end(local, &listener) && covers(&listener, at);
+        }
+        if (list)
+            fclose(list);
+    }
+    return found;
+}
+
 /* Return whether overflowuid, the kernel's number for accounts that our user namespace does not
  * know, is a real account here: it is one if the namespace maps all accounts. */
 #define OVERFLOW_UID 65534

@@ -13,7 +13,7 @@ import stat
 import threading
 import time
 
-from exit_report import LastLines
+from printed_errors import LastLines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

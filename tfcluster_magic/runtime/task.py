@@ -278,8 +278,8 @@ class Task:
         else:
             cause, detail = exit_cause(child, self.memory)
         self.output.drain(DRAIN)
-        last = self.output.last
-        ended = task_exit(cause, detail, self.ended_at, child, last)
+        folder = str(self.config.program.get("dir") or "")
+        ended = task_exit(cause, detail, self.ended_at, child, self.output.last, folder)
         self.report.exit({**ended, "uncopied": self.copy.first})
         self.output.close(COPY)
         return exit_status(cause, child)

@@ -270,6 +270,9 @@ class TaskConfig:
         )
         for name, value in self.defaults().items():
             env.setdefault(name, value)
+        env.pop("TFCLUSTER_PORT", None)
+        if self.port:
+            env["TFCLUSTER_PORT"] = str(self.port)
         if any(env.get(name) for name in PROXIES):
             direct = env.get("no_grpc_proxy") or env.get("no_proxy") or env.get("NO_PROXY") or ""
             env["no_grpc_proxy"] = ",".join([*filter(None, direct.split(",")), *self.hosts])

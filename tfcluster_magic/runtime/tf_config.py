@@ -108,14 +108,15 @@ def flags(
 
 
 def environment_defaults(threads: int | None, cpus: int) -> dict[str, str]:
-    """TensorFlow's threads and gRPC options, for variables that nobody set.
+    """TensorFlow's threads and gRPC options, and that Python says where native code crashed, for
+    variables that nobody set.
 
     Args:
         threads: the task's CPU limit rounded up, None without one (TensorFlow takes its pools from
             the machine's cores, not from a limit).
         cpus: cores that the task may use.
     """
-    found = {"TF_GRPC_DEFAULT_OPTIONS": GRPC_OPTIONS}
+    found = {"TF_GRPC_DEFAULT_OPTIONS": GRPC_OPTIONS, "PYTHONFAULTHANDLER": "1"}
     if threads:
         found["TF_NUM_INTRAOP_THREADS"] = str(threads)
     found["TF_NUM_INTEROP_THREADS"] = str(max(MIN_INTEROP_THREADS, threads or cpus))

@@ -53,6 +53,7 @@ class Reason(str, enum.Enum):
     DISRUPTED = "Disrupted"
     SERVER_FAILED = "ServerFailed"
     PS_EXITED = "PSExited"
+    PEER_FINISHED = "PeerFinished"
     START_FAILED = "StartFailed"
     QUEUE_TIMEOUT = "QueueTimeout"
     START_TIMEOUT = "StartTimeout"
@@ -107,6 +108,19 @@ class TaskExit(Model, frozen=True):
     signal: int | None = None
     follows: Annotated[bool, Meta(description="its last lines say that it lost a peer")] = False
     last_lines: tuple[str, ...] = ()
+    error: Annotated[
+        str, Meta(description="what its output says that went wrong, such as an exception")
+    ] = ""
+    file: Annotated[str, Meta(description="the user's own file where that was raised")] = ""
+    line: Annotated[int, Meta(description="the line of `file`; 0 when it is not known")] = 0
+    origin: Annotated[str, Meta(description="the exception that led to `error`")] = ""
+    hidden: Annotated[
+        str,
+        Meta(
+            description="what its exit code 0 did not tell of `error`: that it ended a `thread`, "
+            "a child `process`, or what stands before a `pipe` in a shell script"
+        ),
+    ] = ""
     detail: str = ""
     detail_message: Message | None = None
     uncopied: Annotated[str, Meta(description="why the copy of its output lacks lines")] = ""

@@ -37,6 +37,7 @@ export type Reason =
   | 'MaxDuration'
   | 'OOMKilled'
   | 'PSExited'
+  | 'PeerFinished'
   | 'ProgramFailed'
   | 'QueueTimeout'
   | 'Queued'
@@ -452,6 +453,26 @@ export interface TaskExit {
    */
   follows?: boolean;
   lastLines?: string[];
+  /**
+   * what its output says that went wrong, such as an exception
+   */
+  error?: string;
+  /**
+   * the user's own file where that was raised
+   */
+  file?: string;
+  /**
+   * the line of `file`; 0 when it is not known
+   */
+  line?: number;
+  /**
+   * the exception that led to `error`
+   */
+  origin?: string;
+  /**
+   * what its exit code 0 did not tell of `error`: that it ended a `thread`, a child `process`, or what stands before a `pipe` in a shell script
+   */
+  hidden?: string;
   detail?: string;
   detailMessage?: Message | null;
   /**

@@ -13,7 +13,7 @@ import { RunActions } from './RunActions';
 import { RunFacts } from './RunFacts';
 import { Age, PhaseBadge, RunProgress, Sentence } from './parts';
 import { clock } from './quantities';
-import { readyWords } from './words';
+import { isFailing, readyWords } from './words';
 
 export interface IRunCardProps {
   readonly run: IRun;
@@ -38,7 +38,11 @@ export const RunCard = React.memo(
         aria-label={name}
       >
         <header className="tfc-RunCard-head">
-          <PhaseBadge phase={status.phase} trans={trans} />
+          <PhaseBadge
+            phase={status.phase}
+            failing={isFailing(status)}
+            trans={trans}
+          />
           <bdi className="tfc-RunCard-name">{name}</bdi>
           <span className="tfc-RunCard-ready">{readyWords(run, trans)}</span>
           {asOf === null ? (

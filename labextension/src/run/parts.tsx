@@ -16,19 +16,27 @@ import { describeProgress, phaseWord, timeWords } from './words';
 interface IPhaseBadgeProps {
   readonly phase: Phase;
   readonly trans: TranslationBundle;
+  /** Whether it is about to fail, which is then the word. */
+  readonly failing?: boolean;
   /** Without the word, which is then the icon's name. */
   readonly iconOnly?: boolean;
 }
 
 /** The phase as a shape, a colour and a word. */
 export const PhaseBadge = React.memo(
-  ({ phase, trans, iconOnly = false }: IPhaseBadgeProps): React.JSX.Element => {
-    const { react: Icon } = iconOfPhase(phase);
-    const word = phaseWord(phase, trans);
+  ({
+    phase,
+    trans,
+    failing = false,
+    iconOnly = false
+  }: IPhaseBadgeProps): React.JSX.Element => {
+    const shape = failing ? 'Failed' : phase;
+    const { react: Icon } = iconOfPhase(shape);
+    const word = failing ? trans.__('Failing') : phaseWord(phase, trans);
     return (
       <span
         className="tfc-Phase"
-        data-phase={phase}
+        data-phase={shape}
         title={iconOnly ? word : undefined}
       >
         <Icon tag="span" className="tfc-Phase-icon" aria-hidden="true" />

@@ -33,6 +33,14 @@ export function phaseWord(phase: Phase, trans: TranslationBundle): string {
   }
 }
 
+/** Whether a task has failed, and only which one was the cause is not settled yet. */
+export const isFailing = ({ phase, reason }: Status): boolean =>
+  reason === 'Investigating' && (phase === 'Starting' || phase === 'Running');
+
+/** The word for how a run is: its phase, or that it is failing. */
+export const stateWord = (status: Status, trans: TranslationBundle): string =>
+  isFailing(status) ? trans.__('Failing') : phaseWord(status.phase, trans);
+
 /** `2/3 ready`. */
 export const readyWords = (run: IRun, trans: TranslationBundle): string =>
   trans.__('%1/%2 ready', run.ready.ready, run.ready.total);

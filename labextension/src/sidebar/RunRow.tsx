@@ -13,7 +13,7 @@ import { openRunMenu } from '../run/actions';
 import { Age, PhaseBadge, RunProgress, Sentence } from '../run/parts';
 import { RunActions } from '../run/RunActions';
 import { RunFacts } from '../run/RunFacts';
-import { phaseWord, readyWords } from '../run/words';
+import { isFailing, readyWords, stateWord } from '../run/words';
 
 /** What a person does to rows; the same object for all of them, so that rows stay as they are. */
 export interface IRowHandlers {
@@ -55,6 +55,7 @@ export const RunRow = React.memo(
     const [hovered, setHovered] = React.useState(false);
     const name = nameOf(run);
     const { phase, reason, attention } = run.cluster.status;
+    const word = stateWord(run.cluster.status, trans);
     const message = shown(run.cluster.status, trans);
     const isPlain =
       PLAIN_REASONS.has(reason) && !attention?.some(task => task.message);
@@ -70,7 +71,7 @@ export const RunRow = React.memo(
         aria-posinset={position}
         aria-expanded={expanded}
         aria-selected={selected}
-        aria-label={`${name}, ${phaseWord(phase, trans)}, ${readyWords(run, trans)}`}
+        aria-label={`${name}, ${word}, ${readyWords(run, trans)}`}
         tabIndex={active ? 0 : -1}
         onFocus={() => handlers.activate(name, false)}
         onClick={event => {
@@ -96,7 +97,12 @@ export const RunRow = React.memo(
         <div role="gridcell" className="tfc-RunRow-what">
           <div className="tfc-RunRow-head">
             <span className="tfc-RunRow-mark">
-              <PhaseBadge phase={phase} trans={trans} iconOnly />
+              <PhaseBadge
+                phase={phase}
+                failing={isFailing(run.cluster.status)}
+                trans={trans}
+                iconOnly
+              />
               <input
                 type="checkbox"
                 checked={selected}
@@ -112,7 +118,7 @@ export const RunRow = React.memo(
             <Age run={run} trans={trans} />
           </div>
           <div className="tfc-RunRow-state">
-            {phaseWord(phase, trans)} · {readyWords(run, trans)}
+            {word} · {readyWords(run, trans)}
           </div>
           {tells && (
             <div className="tfc-RunRow-message" data-whole={expanded}>

@@ -57,10 +57,11 @@ if os.environ["TFCLUSTER_TASK_TYPE"] == "ps":
 def test_a_launch_is_on_record_at_once(backend: Backend, launch: Launch) -> None:
     """A launch returns with a run that is recorded, named after the cluster, and not over."""
     run = launch(SLEEP, worker=1)
-    assert run.metadata.name == "digits-1"
+    assert run.metadata.name == f"digits-{run.metadata.run}"
     assert not run.status.phase.is_final
     assert [r.metadata.uid for r in backend.list()] == [run.metadata.uid]
-    assert backend.get("digits").metadata == backend.get("digits-1").metadata == run.metadata
+    assert backend.get("digits").metadata == run.metadata
+    assert backend.get(run.metadata.name).metadata == run.metadata
 
 
 def test_success(backend: Backend, launch: Launch) -> None:
@@ -108,28 +109,46 @@ time.sleep(600)
     assert (counts.failed, counts.stopped) == (1, 1)
 
 
+def test_a_success_tells_of_a_thread_that_died(backend: Backend, launch: Launch) -> None:
+    """A run whose program ended well although a part of it failed succeeds with a warning, which
+    names the error and the line of the program.
+    """
+    text = """
+import threading
+reader = threading.Thread(target=lambda: 1 / 0)
+reader.start()
+reader.join()
+"""
+    status = until_released(backend, launch(text, worker=1)).status
+    assert (status.phase, status.reason) == (Phase.SUCCEEDED, Reason.COMPLETED)
+    (warning,) = [words for words in status.warnings if "thread" in words]
+    assert "worker-0 finished although a thread" in warning
+    assert "ZeroDivisionError: division by zero" in warning
+    assert "line 3" in warning
+
+
 def test_a_given_name_in_use_is_refused(backend: Backend, launch: Launch) -> None:
     """A name that the user chose is refused while its run is active; nothing is made."""
-    launch(SLEEP, worker=1)
-    with pytest.raises(NameTaken, match="digits-1"):
+    run = launch(SLEEP, worker=1)
+    with pytest.raises(NameTaken, match=run.metadata.name):
         launch(SLEEP, worker=1)
     assert len(backend.list()) == 1
 
 
 def test_a_derived_name_in_use_gets_a_letter(backend: Backend, launch: Launch) -> None:
     """A name that nobody chose becomes the next free one."""
-    found = [launch(SLEEP, worker=1, given=False).metadata.name for _ in range(3)]
-    assert found == ["digits-1", "digits-b-1", "digits-c-1"]
+    found = [launch(SLEEP, worker=1, given=False).metadata.cluster for _ in range(3)]
+    assert found == ["digits", "digits-b", "digits-c"]
 
 
 def test_a_second_run_of_an_ended_cluster(backend: Backend, launch: Launch) -> None:
     """A cluster's next launch is its next run, and its bare name means the newest run."""
-    until_released(backend, launch("pass", worker=1))
+    first = until_released(backend, launch("pass", worker=1)).metadata
     second = launch("pass", worker=1)
-    assert second.metadata.name == "digits-2"
-    assert backend.get("digits").metadata.run == 2
-    assert [run.metadata.name for run in backend.list()] == ["digits-2", "digits-1"]
-    assert backend.get("digits-1").status.phase is Phase.SUCCEEDED
+    assert second.metadata.run == first.run + 1
+    assert backend.get("digits").metadata == second.metadata
+    assert [run.metadata.name for run in backend.list()] == [second.metadata.name, first.name]
+    assert backend.get(first.name).status.phase is Phase.SUCCEEDED
     until_released(backend, second)
 
 
@@ -175,7 +194,7 @@ def test_a_note_is_told_to_whoever_watches(backend: Backend, launch: Launch) -> 
     backend.stop("digits", Stop())
     ended = until_released(backend, run)
     assert ended.metadata.note == "rate 0.1, “größer”"
-    assert backend.note("digits-1", "").metadata.note == ""
+    assert backend.note(run.metadata.name, "").metadata.note == ""
     assert [c.metadata.note for c in backend.list()] == [""]
     with pytest.raises(NotFound):
         backend.note("mnist", "x")
@@ -267,18 +286,22 @@ def test_a_run_that_takes_too_long(backend: Backend, launch: Launch) -> None:
 def test_delete(backend: Backend, launch: Launch) -> None:
     """A record is deleted only when its run is over, and its logs only when asked for."""
     run = launch(SLEEP, worker=1)
-    with pytest.raises(Conflict, match="tfcluster stop digits-1"):
-        backend.delete("digits-1")
+    name, number = run.metadata.name, run.metadata.run
+    with pytest.raises(Conflict, match=f"tfcluster stop {name}"):
+        backend.delete(name)
     until_phase(backend, run, Phase.RUNNING)
     backend.stop("digits", Stop())
     output = Path(until_released(backend, run).status.paths["output"])
-    backend.delete("digits-1")
+    backend.delete(name)
     assert backend.list() == []
     assert output.is_dir()
     with pytest.raises(NotFound):
         backend.get("digits")
 
     second = until_released(backend, launch("pass", worker=1))
-    assert second.metadata.run == 2, "the logs of run 1 are still there"
+    assert second.metadata.run == number + 1, "the logs of the first run are still there"
     backend.delete("digits", with_logs=True)
     assert not Path(second.status.paths["output"]).exists()
+
+    assert backend.next_number("digits") == number + 2, "a number is used once, deleted or not"
+    assert until_released(backend, launch("pass", worker=1)).metadata.run == number + 2

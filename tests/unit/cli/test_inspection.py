@@ -58,6 +58,24 @@ def test_status_names_each_task_and_status_f_ends_with_the_run(run: Run) -> None
     assert followed.err.endswith("sleep-1 Stopped: Ended by its owner.\n")
 
 
+def test_status_without_a_name_is_the_newest_run(run: Run) -> None:
+    """The run that was launched last is meant; without any run, how to start one is said."""
+    none = run("status")
+    assert none.code == 5
+    assert "no run yet; `tfcluster launch train.py` starts one" in none.err
+    run("launch", "hello.py", "--workers", "1", "--wait")
+    run("launch", "hello.py", "--workers", "1", "--name", "other", "--wait")
+    assert run("status").out.startswith("other-1 ")
+
+
+def test_a_number_is_used_once_for_a_name(run: Run) -> None:
+    """The next run of a deleted one has the next number, which a rendered launch shows, too."""
+    run("launch", "hello.py", "--workers", "1", "--wait")
+    assert "deleted hello-1" in run("delete", "hello", "--with-logs", "--yes").out
+    run("launch", "hello.py", "--workers", "1", "--wait")
+    assert run("list", "-o", "name").out.split() == ["hello-2"]
+
+
 def test_logs_can_be_limited_to_tasks_and_lines(run: Run, here: Path) -> None:
     """`--tail` counts for each task; tasks that do not exist are refused with those that do."""
     (here / "count.py").write_text("for i in range(9): print('line', i)\n")

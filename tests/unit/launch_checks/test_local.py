@@ -7,7 +7,14 @@ from pathlib import Path
 from tfcluster_magic.launch_checks.local import LocalFacts, TaskPython, WrittenFolder, preflight
 from tfcluster_magic.quota.budgets import Budget
 from tfcluster_magic.quota.ledger import HoursAccount
-from tfcluster_magic.quota.limits import Limits, Quota
+from tfcluster_magic.quota.limits import (
+    Limits,
+    Quota,
+    ResourceTotals,
+    problems,
+    resource_totals,
+    workers_that_fit,
+)
 from tfcluster_magic.quota.preflight import AvailableResources, Limit
 from tfcluster_magic.quota.storage import FolderUsage
 from tfcluster_magic.spec import Mode, Replicas, ReplicaSet, Resources, Spec
@@ -54,3 +61,18 @@ def test_every_problem_is_told_at_once_and_in_one_order() -> None:
     ]
     assert [problem.field for problem in verdict.unsupported] == ["--image"]
     assert "the disk is full" in verdict.warnings
+
+
+def test_what_the_hub_allows_is_told_as_a_number_of_workers() -> None:
+    """A launch above a user's limits is refused with the workers that fit beside what runs."""
+    held = (ResourceTotals("a-1", cpu=2.0, memory=2.0**31, pods=3.0),)
+    limits = Limits(quota=Quota(cpu=6.0, pods=10))
+    resources = Resources(cpu=1.0)
+    spec = Spec(replicas=ReplicaSet(worker=Replicas(count=9, resources=resources)))
+    assert workers_that_fit(spec, held, limits) == 4
+    found = problems(resource_totals("", spec), held, limits, 4)
+    assert [problem.field for problem in found] == ["quota.cpu", "quota.pods"]
+    assert all("use --workers 4, wait, or `tfcluster stop a-1`" in p.allowed for p in found)
+    none = Spec(replicas=ReplicaSet(worker=Replicas(count=2, resources=Resources(cpu=5.0))))
+    assert workers_that_fit(none, held, limits) == 0
+    assert ": ask for less, wait" in problems(resource_totals("", none), held, limits)[0].allowed

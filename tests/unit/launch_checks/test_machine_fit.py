@@ -63,7 +63,18 @@ def test_when_not_even_one_fits() -> None:
     (text,) = told(cluster(Resources(memory="2Gi"), worker=1), there)
     assert "1Gi of 4Gi is free (taken by digits-1 3Gi)" in text
     assert "idle-1" not in text
+    assert "2Gi are asked for, and 1Gi of 4Gi" in text
+    assert text.endswith("use --worker-memory 1024Mi")
+    (text,) = told(cluster(Resources(memory="2Gi"), worker=1), room(memory=4, used=3.99))
     assert "less memory for each" in text
+
+
+def test_a_single_task_of_a_type_gets_the_size_that_fits() -> None:
+    """Where the number of tasks is no way out, the memory of each that fits is named."""
+    (text,) = told(cluster(Resources(memory="6Gi"), chief=1, worker=1), room(memory=9))
+    assert text.endswith("use --chief-memory 3072Mi")
+    (text,) = told(cluster(Resources(gpu=4), chief=1), room(gpu=3))
+    assert text.endswith("use --chief-gpu 3")
 
 
 def test_gpus() -> None:
@@ -82,11 +93,20 @@ def test_cpu_is_only_a_warning() -> None:
     assert verdict.warnings[0].startswith("12 CPU cores are asked for and this machine has 8")
 
 
+def test_many_workers_on_few_cores_are_warned_of() -> None:
+    """More than two workers a core go through with a warning that names the number of cores."""
+    assert check_fit(cluster(Resources(), worker=4, ps=1), room(cpu=2)).warnings == ()
+    (warning,) = check_fit(cluster(Resources(), worker=5), room(cpu=2)).warnings
+    assert warning.startswith("5 workers share 2 CPU cores")
+    assert warning.endswith("use --workers 2")
+
+
 def test_tasks_without_a_limit_are_warned_of() -> None:
     """Tasks without a memory limit that TensorFlow alone would not fit for give a warning."""
     verdict = check_fit(cluster(Resources(), worker=4), room(memory=1))
     assert verdict.problems == ()
     assert "4 tasks without a memory limit" in verdict.warnings[0]
+    assert verdict.warnings[0].endswith("1Gi is free: 2 of them fit")
     assert check_fit(cluster(Resources(), Mode.IN_GRAPH, worker=4), room(memory=1)).warnings == ()
 
 
@@ -94,7 +114,9 @@ def test_tasks_without_a_limit_are_warned_of() -> None:
 def test_too_many_tasks(count: int) -> None:
     """More tasks than run here are refused with the most that do."""
     (text,) = told(cluster(Resources(), worker=count), room(memory=10**6))
-    assert "at most 20 tasks run here" in text
+    assert "at most 20 tasks run here: use --workers 20" in text
+    (text,) = told(cluster(Resources(), chief=1, worker=count, ps=3), room(memory=10**6))
+    assert "at most 20 tasks run here: use --workers 16" in text
 
 
 def test_every_problem_is_told_at_once() -> None:

@@ -94,16 +94,9 @@ def test_a_flag_that_we_passed_is_not_the_users_fault(
 
 def test_a_syntax_error_comes_with_its_place() -> None:
     """A program that Python cannot read is failed with the file and the line to look at."""
-    told = (
-        'File "/home/ada/project/main.py", line 12',
-        "    print(",
-        "         ^",
-        "SyntaxError: '(' was never closed",
-    )
-    message = english(
-        messages.failed(Reason.PROGRAM_FAILED, failure(*told), (), Spec(), "digits-2")
-    )
-    assert "SyntaxError: '(' was never closed. It is in line 12 of main.py." in message
+    ended = failure(error="SyntaxError: '(' was never closed", file="main.py", line=12)
+    message = english(messages.failed(Reason.PROGRAM_FAILED, ended, (), Spec(), "digits-2"))
+    assert "SyntaxError: '(' was never closed (main.py, line 12)." in message
 
 
 @pytest.mark.parametrize(

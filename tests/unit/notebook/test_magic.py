@@ -156,6 +156,13 @@ def test_tab_offers_the_words_of_the_command_line(shell: InteractiveShell) -> No
     assert offered("%tfcluster status ") == ["%tfcluster status hello-1"]
     assert offered("%tfcluster logs hello-1 ") == ["%tfcluster logs hello-1 worker-0"]
     assert offered("%tfcluster launch data/") == ["%tfcluster launch data/own.py"]
+    Path("my data").mkdir()
+    Path("my data", "a 1.py").touch()
+    folder = ["%tfcluster launch 'my data/"]
+    assert offered("%tfcluster launch my") == folder
+    assert offered("%tfcluster launch 'my d") == offered("%tfcluster launch my\\ d") == folder
+    assert offered(folder[0]) == ["%tfcluster launch 'my data/a 1.py'"]
+    assert offered("%tfcluster launch --file='my") == ["%tfcluster launch --file='my data/"]
 
 
 def test_a_handle_shows_itself_as_of_now(shell: InteractiveShell) -> None:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from support.kube_server import Refusal
 from support.ledger_reader import HOME, LEDGER, Book
-from support.operator_world import RUNS, World, up
+from support.operator_world import JOBS, RUNS, World, up
 from support.polling import wait_until
 
 from tfcluster_magic.kube import hour_ledgers
@@ -98,6 +98,27 @@ def test_hours_outlive_records_and_operators(world: World, book: Book) -> None:
     world.server.remove(f"{RUNS}/digits-2")
     book.restart()
     assert book.seconds() == pytest.approx(both, abs=1e-3)
+
+
+def test_a_number_outlives_its_run(world: World, book: Book) -> None:
+    """The highest number of a name is kept and told when its run is deleted, also of one that never
+    held anything, and by an operator that begins anew.
+    """
+
+    def told() -> object:
+        assert book.keeper is not None
+        return hour_ledgers.last_numbers(book.keeper.published_text("a"))
+
+    up(world)
+    finish(world, "digits-1")
+    wait_until(lambda: book.kept.counted)
+    assert told() == {"digits": 1}
+    world.launch("later-4")
+    wait_until(lambda: f"{JOBS}/later-4-worker" in world.server.objects)
+    world.server.remove(f"{RUNS}/later-4")
+    wait_until(lambda: book.kept.numbers == {"digits": 1, "later": 4})
+    book.restart()
+    wait_until(lambda: told() == {"digits": 1, "later": 4})
 
 
 def test_a_run_that_is_deleted_while_it_runs_counts_until_then(world: World, book: Book) -> None:

@@ -15,8 +15,9 @@ from support import elf
 from support.guard_clients import CLIENT
 from support.loopback_attack import NEIGHBOUR
 
+from tfcluster_magic.backends.local.task_processes import reserve_ports
 from tfcluster_magic.errors import TFClusterError
-from tfcluster_magic.spec import task_file
+from tfcluster_magic.spec import TaskType, task_file
 
 SOURCE = Path(task_file.__file__).parents[1] / "runtime" / "loopback_guard.c"
 # What listens, as (address, port) in hexadecimal, of this process alone.
@@ -211,3 +212,53 @@ def test_missing_guard_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     (tmp_path / "libloopback_guard.so").write_text("not a library")
     with pytest.raises(TFClusterError, match="cannot be used here"):
         task_file.guard_this_process()
+
+
+# Each way to ask for a port: family, address, and the options that are set before.
+WAYS = {
+    "plain": ("AF_INET", "127.0.0.1", ()),
+    "every address": ("AF_INET", "0.0.0.0", ()),
+    "as torch's store": ("AF_INET6", "::", ("SO_REUSEADDR",)),
+    "as socketserver": ("AF_INET", "0.0.0.0", ("SO_REUSEADDR",)),
+    "shared": ("AF_INET", "127.0.0.1", ("SO_REUSEPORT",)),
+    "mapped": ("AF_INET6", "::ffff:127.0.0.1", ()),
+}
+SERVE = """
+import json, socket, sys
+def serve(port, family, address, options):
+    s = socket.socket(getattr(socket, family))
+    if family == "AF_INET6": s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    for option in options: s.setsockopt(socket.SOL_SOCKET, getattr(socket, option), 1)
+    s.bind((address, port)); s.listen(); return s
+def attempt(*how):
+    try: serve(*how).close()
+    except OSError as error: return error.strerror
+    return ""
+"""
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_task_binds_its_own_port_as_if_it_were_free(guard: str, way: str) -> None:
+    """The port that is kept for a task can be bound by it in any way, closed and bound again at
+    once; a second server on it is refused, as on every port, and so is everybody else.
+    """
+    addresses, held = reserve_ports({TaskType.WORKER: 2})
+    port, other = (int(each.rpartition(":")[2]) for each in addresses["worker"])
+    how = (port, *WAYS[way])
+    script = SERVE + textwrap.dedent(f"""
+        first = serve(*{how!r})
+        client = socket.create_connection(("127.0.0.1", {port}))
+        first.accept()[0].close()  # we close first: what is left of it waits for a minute
+        print(json.dumps([attempt({port}, "AF_INET", "127.0.0.1", ())]))
+        first.close(); client.close()
+        print(json.dumps([attempt(*{how!r})]))
+        print(json.dumps([attempt({other}, "AF_INET", "127.0.0.1", ())]))
+    """)
+    try:
+        told = python(script, LD_PRELOAD=guard, TFCLUSTER_PORT=str(port))
+        assert told == [["Address already in use"], [""], ["Address already in use"]]
+        stranger = SERVE + f"print(json.dumps([attempt({port}, 'AF_INET', '127.0.0.1', ())]))"
+        assert python(stranger, LD_PRELOAD=guard) == [["Address already in use"]]
+    finally:
+        for bound in held:
+            bound.close()

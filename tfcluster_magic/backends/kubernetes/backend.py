@@ -227,6 +227,8 @@ def _updates(
 # -- the backend -----------------------------------------------------------------------------------
 
 _NAME_TRIES = 20
+NOTE_PATIENCE = 10.0
+"""Seconds for which a deletion waits until the run's number is told; it takes six at most."""
 # Informers log what they try again; in a shell or a notebook the verbs say what matters of it.
 logging.getLogger("tfcluster_magic").addHandler(logging.NullHandler())
 Clusters = list[TFCluster]
@@ -334,7 +336,8 @@ class KubernetesBackend(Backend):
         with self._explained():
             there, offer, told = namespace_access.read_published(self.api, self.namespace)
             account = self._account(told)
-        return namespace_access.gather_facts(spec, there, offer, account, here=self.mounts)
+        numbers = kube_hours.last_numbers(told) or {}
+        return namespace_access.gather_facts(spec, there, offer, account, numbers, here=self.mounts)
 
     def hours(self) -> HoursAccount:
         """See `Backend.hours`."""
@@ -351,6 +354,18 @@ class KubernetesBackend(Backend):
         bounded = kube_hours.has_budget(told)
         return kube_hours.read_account(told, self._all_runs(), time.time()) if bounded else None
 
+    def next_number(self, cluster: str) -> int:
+        """See `Backend.next_number`. Raises as `options`."""
+        with self._explained():
+            there, _offer, told = namespace_access.read_published(self.api, self.namespace)
+            return namespace_access.next_run_number(
+                self.mounts,
+                cluster,
+                self._all_runs(),
+                there.log_dir,
+                kube_hours.last_numbers(told) or {},
+            )
+
     def create(self, request: LaunchRequest) -> TFCluster:
         """See `Backend.create`."""
         facts = self._facts(request.spec)
@@ -364,7 +379,7 @@ class KubernetesBackend(Backend):
                 running = {c.metadata.cluster: c for c in known if c.active}
                 cluster = run_names.choose_name(request.cluster, request.name_given, running)
                 number = namespace_access.next_run_number(
-                    self.mounts, cluster, known, facts.options.log_dir
+                    self.mounts, cluster, known, facts.options.log_dir, facts.numbers
                 )
                 body = custom_resource.write(
                     cluster, number, spec, warnings=warnings, inferred=request.inferred
@@ -456,6 +471,7 @@ class KubernetesBackend(Backend):
                     "delete it in a notebook of the cluster, or delete the record alone"
                 ).format(name=head.name, folder=cluster.status.paths.get("output", "/log"))
             )
+        self._wait_until_noted(cluster)
         with self._explained(head.name):
             left = self.api.delete(self._where(head.name), uid=head.uid)
         if left.get("metadata") and (names := foreign_finalizers(left)):
@@ -471,6 +487,21 @@ class KubernetesBackend(Backend):
             shutil.rmtree(output, ignore_errors=True)
             with contextlib.suppress(OSError):
                 output.parent.rmdir()
+
+    def _wait_until_noted(self, cluster: TFCluster) -> None:
+        """Wait until the operator has told the number of a run that ended just now: a launch right
+        after its deletion would get it again. No longer than `NOTE_PATIENCE`.
+        """
+        head, until = cluster.metadata, time.monotonic() + NOTE_PATIENCE
+        while time.monotonic() < until and not self.outage():
+            try:
+                told = namespace_access.read_published(self.api, self.namespace)[2]
+            except (ApiError, BackendUnavailable):
+                return  # nobody keeps numbers here: the record can go all the same
+            numbers = kube_hours.last_numbers(told)
+            if numbers is None or numbers.get(head.cluster, 0) >= head.run:
+                return
+            time.sleep(WATCH_INTERVAL)
 
     def logs(
         self,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -234,12 +234,20 @@ def workspace_folder(here: bool) -> Path:
     raise InvalidRequest([Problem("program", None, allowed)])
 
 
-def next_run_number(here: bool, cluster: str, known: Sequence[TFCluster], log_dir: str) -> int:
-    """The number of the next run; one whose logs are still there is not given again."""
+def next_run_number(
+    here: bool,
+    cluster: str,
+    known: Sequence[TFCluster],
+    log_dir: str,
+    last: Mapping[str, int],
+) -> int:
+    """The number of the next run: above that of `last`, as the operator told it also of deleted
+    runs, and none that a run has, or whose logs are still there.
+    """
     used = [c.metadata.run for c in known if c.metadata.cluster == cluster]
     root = logs_folder(here, log_dir)
     kept = run_names.run_numbers(root / cluster) if root else ()
-    return run_names.next_number({*used, *kept})
+    return run_names.next_number({*used, *kept, last.get(cluster, 0)})
 
 
 def claim_volumes(offer: LaunchFacts) -> list[FolderUsage]:
@@ -273,6 +281,7 @@ def gather_facts(
     options: Options,
     offer: LaunchFacts,
     account: HoursAccount | None = None,
+    numbers: Mapping[str, int] | None = None,
     *,
     here: bool,
 ) -> ClientFacts:
@@ -283,6 +292,7 @@ def gather_facts(
         options=options,
         now=time.time(),
         account=account or HoursAccount(),
+        numbers=numbers or {},
         own_image=own if access.in_pod() else None,
         volumes=claim_volumes(offer) if here else (),
         lost_output=_lost_output(spec, logs_folder(here, options.log_dir)),

@@ -229,6 +229,10 @@ class LocalBackend(Backend):
             folder, lock_fd = launch.write(cluster, request, verdict.warnings, facts.free_gpus)
         return launch.hand_over(folder, lock_fd)
 
+    def next_number(self, cluster: str) -> int:
+        """See `Backend.next_number`."""
+        return self._store.next_number(cluster, self.log_dir)
+
     def list(self) -> list[TFCluster]:
         """See `Backend.list`."""
         now = time.time()

@@ -74,7 +74,8 @@ class HoursFile:
         self._file = state_dir / HOURS_FILE
 
     def record(self, cluster: TFCluster, there: Callable[[], Collection[str]]) -> bool:
-        """Write down a run whose record goes; `there` tells the uids of those that have one.
+        """Write down a run whose record goes, its number as well; `there` tells the uids of those
+        that have one.
 
         Return False if they cannot be written: a full disk must not keep anybody from deleting
         files. A damaged ledger is put aside, not overwritten.
@@ -82,14 +83,16 @@ class HoursFile:
         group = ""
         with contextlib.suppress(TFClusterError):
             group = _group_and_budget(hub_limits())[0]
-        run = ledger.accounted_run(cluster, group)
-        if run is None:
-            return True
+        run, head = ledger.accounted_run(cluster, group), cluster.metadata
         now = time.time()
-        kept = self._read()
+        before = kept = self._read()
         if any(now > at + ledger.UID_RETENTION for at in kept.counted.values()):
             kept = ledger.forget_runs(kept, there(), now)
-        told = ledger.end_run(kept, cluster.metadata.uid, run, now)
+        told = ledger.remember_number(kept, head.cluster, head.run)
+        if run is not None:
+            told = ledger.end_run(told, head.uid, run, now)
+        if told is before:
+            return True
         try:
             try:
                 state_files.load(self._file, ledger.Ledger)
@@ -101,6 +104,10 @@ class HoursFile:
         except OSError:
             return False
         return True
+
+    def last_number(self, cluster: str) -> int:
+        """The highest number of a run of this name that was written down; 0 for none."""
+        return self._read().numbers.get(cluster, 0)
 
     def account(
         self, clusters: Iterable[TFCluster], now: float, said: Limits | None

@@ -444,16 +444,9 @@ class Store:
         return hold_launch_lock(self.state_dir)
 
     def allocate(self, cluster: str, log_dir: Path) -> tuple[int, RunFolder]:
-        """Make the folder of the next run, under the launch lock.
-
-        A number whose logs still lie in `log_dir` is not given again. Raises OSError.
-        """
-        used = {
-            *run_names.run_numbers(self.runs_dir / cluster),
-            *run_names.run_numbers(log_dir / cluster),
-        }
+        """Make the folder of the next run, under the launch lock. Raises OSError."""
+        run = self.next_number(cluster, log_dir)
         paths.private(self.runs_dir / cluster)
-        run = run_names.next_number(used)
         while True:
             folder = self.folder(cluster, run)
             try:
@@ -464,6 +457,16 @@ class Store:
             except FileNotFoundError:
                 paths.private(folder.path.parent)  # a launch that is undone took it, empty
 
+    def next_number(self, cluster: str, log_dir: Path) -> int:
+        """The number of the next run: none that a run has, had before it was deleted, or whose logs
+        still lie in `log_dir`.
+        """
+        used = {
+            *run_names.run_numbers(self.runs_dir / cluster),
+            *run_names.run_numbers(log_dir / cluster),
+        }
+        return run_names.next_number({*used, self.hours.last_number(cluster)})
+
     def commit(self, folder: RunFolder, metadata: Metadata, spec: Spec) -> None:
         """Make the run exist. Raises OSError."""
         state_files.write(
@@ -471,23 +474,28 @@ class Store:
         )
 
     def remove(self, folder: RunFolder) -> None:
-        """Remove a run's folder, so that no reader ever sees half of it; its hours are kept."""
+        """Remove a run's folder, so that no reader ever sees half of it; its hours and its number
+        are kept.
+        """
         cluster = folder.load()
         kept = cluster is None or self.hours.record(cluster, self.uids)
+        self._take_away(folder)
+        if cluster is not None and not kept:  # the disk was full and may have room by now
+            self.hours.record(cluster, self.uids)
+
+    def _take_away(self, folder: RunFolder) -> None:
         hidden = folder.path.with_name(f".removed-{folder.path.name}-{os.getpid()}")
         try:
             os.rename(folder.path, hidden)
         except OSError:
             hidden = folder.path
         state_files.remove_tree(hidden)
-        if cluster is not None and not kept:  # the disk was full and may have room by now
-            self.hours.record(cluster, self.uids)
         with contextlib.suppress(OSError):
             folder.path.parent.rmdir()
 
     @cached_property
     def hours(self) -> HoursFile:
-        """The ledger of their hours."""
+        """The ledger of their hours and numbers."""
         from .quota import HoursFile  # supervisors remove nothing, and stay small
 
         return HoursFile(self.state_dir)
@@ -500,7 +508,7 @@ class Store:
         """Remove what a launch made; its output folder, while nothing is in it."""
         # First, for a sweep finds only what has a folder here.
         state_files.remove_empty(log_dir / folder.path.parent.name / folder.path.name)
-        self.remove(folder)
+        self._take_away(folder)
 
     def sweep(self, log_dir: Path, now: float | None = None) -> None:
         """Remove, under the launch lock, what nobody needs: ended runs past their `keepFor`, and

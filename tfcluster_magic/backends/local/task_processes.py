@@ -5,10 +5,11 @@ Starting or ending a task twice is harmless, nothing of an attempt outlives it (
 port of the next), and at the end no process of the run is left. Nothing is decided here: the
 lifecycle decides, and is told what is observed.
 
-Ports belong to one run from before its tasks start until it is over, and no other launch gets one
-of them: each is bound (never listened on) by the supervisor for as long as it lives, with
-SO_REUSEPORT, so that the task, told so by TF_GRPC_REUSE_PORT=true, can bind it as well. The kernel
-never hands out a port that is bound, shared or not, when it is asked for any (port 0).
+Ports belong to one run from before its tasks start until it is over, and nobody else gets one of
+them: each is bound (never listened on) by the supervisor for as long as it lives, with
+SO_REUSEPORT. The kernel never hands out a port that is bound, shared or not, when it is asked for
+any (port 0), and refuses it to whoever asks for it without SO_REUSEPORT or under another account.
+A task binds its own as if it were free, by `runtime/loopback_guard.c`.
 """
 
 from __future__ import annotations
@@ -43,7 +44,6 @@ from .store import RunFolder
 from .supervisor_events import TaskReport
 
 LOOPBACK = "127.0.0.1"
-PORT_ENVIRONMENT = {"TF_GRPC_REUSE_PORT": "true"}
 
 
 def reserve_ports(
@@ -83,7 +83,7 @@ RUN_VARIABLES = frozenset(
     f"TFCLUSTER_{name}"
     for name in (
         "RUN_UID", "TASK", "TASK_TYPE", "TASK_INDEX", "CLUSTER", "RUN", "NAME", "OUTPUT_DIR",
-        "ATTEMPT", "RESUME_FROM", "REPORT_FD", "TERMINATION_LOG",
+        "ATTEMPT", "RESUME_FROM", "REPORT_FD", "TERMINATION_LOG", "PORT",
     )
 )  # fmt: skip
 _PR_SET_PDEATHSIG = 1
@@ -148,7 +148,6 @@ def task_environment(
     None for a machine without any (then the variable is left alone).
     """
     env = scrubbed(environ)
-    env.update(PORT_ENVIRONMENT)
     env.update(
         {
             UID_VARIABLE: uid,

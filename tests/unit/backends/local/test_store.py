@@ -142,6 +142,24 @@ def test_numbers_go_up_and_are_not_given_twice(store: Store, tmp_path: Path) -> 
     assert store.numbers("digits") == [8, 2, 1]
 
 
+def test_a_number_is_not_given_again_after_its_run_was_removed(
+    store: Store, tmp_path: Path
+) -> None:
+    """What was a run is remembered by its number, however it goes and whether it ever held
+    anything; of a launch that failed nothing is remembered.
+    """
+    folder = record(store)
+    run = int(folder.path.name)
+    store.remove(folder)
+    assert store.next_number("digits", tmp_path) == run + 1
+    again, half = store.allocate("digits", tmp_path)
+    store.undo(half, tmp_path)
+    assert (again, store.next_number("digits", tmp_path)) == (run + 1, run + 1)
+    assert store.next_number("other", tmp_path) == 1
+    (store.state_dir / "hours.json").write_text("{")
+    assert store.next_number("digits", tmp_path) == 1, "nobody can know any more"
+
+
 def test_foreign_files_are_no_runs(store: Store) -> None:
     """What is not named like a run is not looked at."""
     folder = record(store)

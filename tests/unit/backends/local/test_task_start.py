@@ -9,7 +9,11 @@ import sys
 import textwrap
 from pathlib import Path
 
+from support.local_runs import Launch, over
+
 import tfcluster_magic
+from tfcluster_magic.backends.local.backend import LocalBackend
+from tfcluster_magic.spec import Phase
 
 SCRIPT = """
     import os, signal, sys, time
@@ -40,3 +44,27 @@ def test_a_stop_that_comes_with_the_start_is_not_lost(tmp_path: Path) -> None:
 
     assert ended.stdout == "all ended\n", ended.stderr
     assert ended.returncode == 0, signal.Signals(-ended.returncode)
+
+
+BIND = """
+    import os, socket
+    port = int(os.environ["TFCLUSTER_PORT"])
+    assert os.environ["TF_CONFIG"].count(f":{port}") == 1
+    for options in ((), (socket.SO_REUSEADDR,), (socket.SO_REUSEPORT,), ()):
+        server = socket.socket()
+        for option in options:
+            server.setsockopt(socket.SOL_SOCKET, option, 1)
+        server.bind(("", port))
+        server.listen()
+        with socket.create_connection(("127.0.0.1", port)):
+            server.accept()[0].close()
+        server.close()
+"""
+
+
+def test_a_task_can_use_its_port_as_any_other(backend: LocalBackend, launch: Launch) -> None:
+    """A program binds the port that it was given with any option and none, again and again, as a
+    tracker or a store does that is no TensorFlow server.
+    """
+    launch(textwrap.dedent(BIND), name="tracker", worker=2)
+    assert over(backend, "tracker").status.phase is Phase.SUCCEEDED
