@@ -1,7 +1,7 @@
 """Observation of a running cluster beside its record: its progress, and silent tasks.
 
-Reads what the run's tasks write (event files, log files) and the totals that a program's arguments
-name, and only where this machine sees those files. Never raises for what it finds.
+Reads what the run's tasks write (event files, log files, reports) and the totals that a program's
+arguments name, and only where this machine sees those files. Never raises for what it finds.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ import os
 import re
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from ..i18n import _
 from ..lifecycle.messages import shorten
 from ..spec import Mode, Phase, TaskType, TFCluster
 from ..spec.names import task_name
+from .printed_progress import PrintedLogs, ReportedProgress
 from .run_progress import Progress, ProgressReader
 
 # Names as people write them, once `-` is `_`; what they count.
@@ -71,6 +73,39 @@ def _all_readable(_folder: str) -> str | None:
     return None
 
 
+class RunReader:
+    """All that says how far one run is.
+
+    What the program reports by `tfcluster.progress` goes first, then its event files, then what it
+    prints; a total that event files do not name is taken from the lines.
+    """
+
+    def __init__(self, cluster: TFCluster, output: str, logs: str | None) -> None:
+        program = cluster.spec.program
+        totals = totals_from_arguments(program.arguments if program else ())
+        self._reported = ReportedProgress(output)
+        self._events = ProgressReader(output, totals.steps, totals.epochs)
+        counts = cluster.spec.replicas.counts
+        trains = (TaskType.CHIEF, TaskType.WORKER) if program else ()
+        tasks = [task_name(kind, i) for kind in trains for i in range(counts.get(kind, 0))]
+        folders = dict.fromkeys(folder for folder in (logs, output) if folder)
+        places = [[os.path.join(folder, f"{t}.log") for folder in folders] for t in tasks]
+        self._printed = PrintedLogs(places, totals.steps, totals.epochs)
+
+    def read(self) -> Progress | None:
+        """How far the run is now; None while nobody says it."""
+        reported, written, printed = (
+            reader.read() for reader in (self._reported, self._events, self._printed)
+        )
+        found = reported or written or printed
+        if found is written and written is not None and printed is not None:
+            total = printed.total if printed.unit == written.unit else None
+            if written.total is None and total is not None and total >= written.step:
+                rate, left = written.steps_per_second, total - written.step
+                found = replace(written, total=total, eta_seconds=left / rate if rate else None)
+        return found
+
+
 class Observer:
     """Looks at runs; one for a manager, so that following a run reads each event file once.
 
@@ -81,20 +116,21 @@ class Observer:
 
     def __init__(self, unseen: Callable[[str], str | None] = _all_readable) -> None:
         self._unseen = unseen
-        self._readers: dict[str, ProgressReader] = {}
+        self._readers: dict[str, RunReader] = {}
 
     def progress(self, cluster: TFCluster) -> Progress | None:
         """How far the training is; None when it does not say."""
         folder = cluster.status.paths.get("output")
-        program = cluster.spec.program
         if folder is None or self._unseen(folder):
             return None
         reader = self._readers.get(cluster.metadata.uid)
         if reader is None:
-            totals = totals_from_arguments(program.arguments if program else ())
-            reader = ProgressReader(folder, totals.steps, totals.epochs)
+            reader = RunReader(cluster, folder, cluster.status.paths.get("logs"))
             self._readers[cluster.metadata.uid] = reader
-        return reader.read()
+        found = reader.read()
+        if found is not None and cluster.status.phase.is_final:
+            return replace(found, steps_per_second=None, eta_seconds=None)
+        return found
 
     def forget(self, cluster: TFCluster) -> None:
         """Give up what is kept for reading a run's progress; it can be read anew."""

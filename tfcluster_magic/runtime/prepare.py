@@ -132,7 +132,9 @@ def make_folder(folder: str, owner: str, patience: float, say: Callable[[str], N
 # and whole on every volume.
 
 
-OWNER_MARK = ".tfcluster-run-"
+OWN_PREFIX = ".tfcluster-"
+"""How the names of our own folders in an output folder begin."""
+OWNER_MARK = OWN_PREFIX + "run-"
 
 
 def claim_folder(folder: str, uid: str) -> None:
@@ -194,7 +196,8 @@ def _copy_files(old: str, new: str) -> int:
     for folder, folders, files in os.walk(old, onerror=fail):
         target = os.path.normpath(os.path.join(new, os.path.relpath(folder, old)))
         os.makedirs(target, exist_ok=True)
-        folders.sort()
+        # What says whose a folder is, or how far the old run was, is the old run's.
+        folders[:] = sorted(name for name in folders if not name.startswith(OWN_PREFIX))
         for name in sorted(files):
             stays = name.endswith((".log", PARTIAL)) or ".tfevents." in name or name == COPIED_MARK
             if stays or not os.path.isfile(os.path.join(folder, name)):
