@@ -66,6 +66,7 @@ class ProgramSource:
 
     `workspace` is the folder for a snapshot that is too large for the record, `folder` the one that
     the person works in (this process's own when None). Without `fetch`, no URL is asked.
+    `beside_bytes` are the most that a single file may have with the small files beside it.
     """
 
     workspace: Path
@@ -76,6 +77,7 @@ class ProgramSource:
     arguments: Sequence[str] = ()
     folder: Path | None = None
     fetch: bool = True
+    beside_bytes: int | None = None
 
 
 @dataclass
@@ -104,16 +106,20 @@ def request_launch(
     sha256: str | None = None,
     file: str | None = None,
     folder: Path | None = None,
+    beside_bytes: int | None = None,
     **options: object,
 ) -> LaunchRequest:
     """The request for a launch; the words are those of `ClusterManager.launch`.
 
-    `workspace` is the folder for a snapshot that is too large for the record.
+    `workspace` is the folder for a snapshot that is too large for the record, `beside_bytes` the
+    most that a single file may have with the small files beside it.
 
     Raises:
         InvalidRequest: with every problem.
     """
-    source = ProgramSource(workspace, program, cell, sha256, arguments, folder)
+    source = ProgramSource(
+        workspace, program, cell, sha256, arguments, folder, beside_bytes=beside_bytes
+    )
     read = cluster_file.read(file) if file else cluster_file.ClusterFile(None, {})
     draft = LaunchDraft(read_options(options, read.spec))
     if source.path is None and source.cell is None and read.program is not None:
@@ -227,6 +233,7 @@ def _put_interpreter(draft: LaunchDraft, folder: Path | None) -> None:
 
 def _take_snapshot(source: ProgramSource) -> tuple[Program, tuple[str, ...]]:
     place: dict[str, Any] = {
+        "beside_bytes": source.beside_bytes,
         "workspace": source.workspace,
         "cwd": source.folder or _working_folder(),
     }
@@ -331,13 +338,14 @@ def dry_run(
     name: str | None = None,
     sha256: str | None = None,
     folder: Path | None = None,
+    beside_bytes: int | None = None,
     **options: object,
 ) -> DryRun:
     """Return a launch as far as it is filled in, with the options of `request_launch`.
 
     Asks no URL.
     """
-    source = ProgramSource(workspace, program, cell, sha256, arguments, folder, fetch=False)
+    source = ProgramSource(workspace, program, cell, sha256, arguments, folder, False, beside_bytes)
     draft, given = LaunchDraft(read_options(options)), name is not None
     try:
         made = request_from_source(draft, source, name)

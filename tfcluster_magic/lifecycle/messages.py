@@ -217,7 +217,7 @@ _ERROR_HINTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         (),
     ),
     (r"py_function|PyFunc|EagerPyFunc", "PyFunctionElsewhere", ()),
-    (r"Permission denied: '?([^']+)", "PathNotWritable", ("path",)),
+    (r"(?:Permission denied|Read-only file system): '?([^']+)", "PathNotWritable", ("path",)),
     (r"error: unrecognized arguments?: (.+)", "UnknownArguments", ("arguments",)),
 )
 """Errors that many meet, the first that fits: a pattern over the last lines, the code of what to do

@@ -17,7 +17,7 @@ from pathlib import Path
 from ..spec import Program, ProgramKind, names
 from . import inspection, snapshots, sources
 from .inspection import ADDRESS_FLAGS
-from .snapshots import INLINE_BYTES, materialise
+from .snapshots import INLINE_BYTES, keep_written, materialise
 from .sources import is_url
 from .tree import LIMIT_BYTES, MAX_FILES, checksum
 
@@ -30,6 +30,7 @@ __all__ = [
     "check_url",
     "default_name",
     "is_url",
+    "keep_written",
     "materialise",
     "snapshot",
     "snapshot_cell",
@@ -48,6 +49,7 @@ def snapshot(
     cwd: Path,
     sha256: str | None = None,
     limit_bytes: int = LIMIT_BYTES,
+    beside_bytes: int | None = None,
     timeout: float = sources.TIMEOUT,
 ) -> tuple[Program, tuple[str, ...]]:
     """Take a snapshot of a file, a folder or a URL.
@@ -59,6 +61,7 @@ def snapshot(
         cwd: folder the user works in, in which a `.py` file runs.
         sha256: checksum of what a URL gives.
         limit_bytes: most bytes of all files together.
+        beside_bytes: most bytes of a file and the small files beside it; `limit_bytes` when None.
         timeout: seconds for a download.
 
     Returns:
@@ -67,7 +70,7 @@ def snapshot(
     Raises:
         InvalidRequest: with what is wrong, and what is allowed.
     """
-    read = sources.read(os.fspath(source), cwd, sha256, limit_bytes, timeout)
+    read = sources.read(os.fspath(source), cwd, sha256, limit_bytes, timeout, beside_bytes)
     return _take_snapshot(read, arguments, workspace, cwd), read.warnings
 
 
@@ -78,6 +81,7 @@ def snapshot_cell(
     workspace: Path,
     cwd: Path,
     limit_bytes: int = LIMIT_BYTES,
+    beside_bytes: int | None = None,
     first_line: int = 2,
 ) -> tuple[Program, tuple[str, ...]]:
     """Take a snapshot of a cell's body, which runs as `cell.py`.
@@ -88,6 +92,7 @@ def snapshot_cell(
         workspace: as for `snapshot`.
         cwd: folder of the notebook, in which modules are found and the program runs.
         limit_bytes: most bytes of all files together.
+        beside_bytes: as for `snapshot`.
         first_line: number of the body's first line in the cell, as a person counts.
 
     Returns:
@@ -96,7 +101,7 @@ def snapshot_cell(
     Raises:
         InvalidRequest: with what is wrong, and what is allowed.
     """
-    read = sources.read_cell(text, cwd, limit_bytes, first_line)
+    read = sources.read_cell(text, cwd, limit_bytes, first_line, beside_bytes)
     return _take_snapshot(read, arguments, workspace, cwd), read.warnings
 
 

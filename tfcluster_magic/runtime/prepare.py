@@ -87,6 +87,8 @@ class Preparation:
         patience = float(os.environ.get("TFCLUSTER_PATIENCE") or PATIENCE)
         make_folder(config.output_dir, config.owner, min(VOLUME_PATIENCE, patience), self._later)
         self.owns_folder = True
+        if config.working_dir and not os.path.isdir(config.working_dir):
+            bring_files(config.program["dir"], config.working_dir, config.output_dir, self._later)
         hold_off = config.hold_off(dict(os.environ))
         if hold_off:
             self._later(f"waiting {hold_off:g} s: all workers start again together, or none")
@@ -155,6 +157,41 @@ def _used_by_another_run(folder: str) -> str:
         "as they are: launch again for the next number, or with another --name; a notebook of the "
         "cluster sees which numbers are used"
     )
+
+
+# ---- files beside a program whose own folder is not to be found here ----
+
+
+CODE = (".py", ".sh", ".pyc")
+
+
+def bring_files(program: str, missing: str, folder: str, say: Callable[[str], None]) -> None:
+    """Copy what lies beside a program to the folder that it starts in, where it is not there."""
+    count = 0
+    for below, folders, files in os.walk(program, followlinks=True):
+        # A ConfigMap's files are links to a folder `..data`.
+        folders[:] = sorted(each for each in folders if not each.startswith(".."))
+        for name in sorted(each for each in files if not each.endswith(CODE)):
+            target = os.path.join(folder, os.path.relpath(os.path.join(below, name), program))
+            try:
+                count += _copy_once(os.path.join(below, name), target)
+            except OSError as error:
+                say(f"cannot copy {name} to {folder}: {error.strerror}")
+    also = f", with copies of {count} files beside it" if count else ""
+    say(f"{missing} is not there, so the program starts in {folder}{also}")
+
+
+def _copy_once(source: str, target: str) -> bool:
+    """Copy a file unless it is there, whole or not at all; other tasks do the same."""
+    import shutil
+
+    if os.path.lexists(target):
+        return False
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    partial = f"{target}.{os.getpid()}{PARTIAL}"
+    shutil.copyfile(source, partial)
+    os.replace(partial, target)
+    return True
 
 
 # ---- checkpoints of an old run, copied into the new folder once, by one task for all ----
