@@ -8,6 +8,7 @@ source. Creates nothing but, in the workspace that it is given, the snapshot of 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import time
@@ -206,9 +207,22 @@ def _put_program(draft: LaunchDraft, source: ProgramSource) -> bool:
         values.put(("program",), None)
         return False
     snapshot, warnings = taken
-    draft.warnings += warnings
+    draft.warnings += (*warnings, *_object_store_warnings(source.arguments))
     values.put(("program",), msgspec.to_builtins(snapshot))
     return programs.uses_parameter_servers(snapshot, source.workspace)
+
+
+_OBJECT_STORE = re.compile(r"(?:gs|s3|s3a|hdfs|viewfs|abfss?|oss|cos)://[^\s,;]+")
+
+
+def _object_store_warnings(arguments: Sequence[str]) -> list[str]:
+    """What is said about arguments that lead to an object store, which nobody reads here."""
+    found = dict.fromkeys(url for each in arguments for url in _OBJECT_STORE.findall(str(each)))
+    text = _(
+        "{url}: what the program keeps in an object store is not read for progress, nor shown by "
+        "`tfcluster tensorboard`; open its curves with `tensorboard --logdir {url}`"
+    )
+    return [text.format(url=url) for url in list(found)[:3]]
 
 
 def _put_interpreter(draft: LaunchDraft, folder: Path | None) -> None:

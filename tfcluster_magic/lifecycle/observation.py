@@ -14,7 +14,8 @@ class ObservedTask(Model, frozen=True):
     a decision had asked to stop; anybody else's SIGTERM is Cause.KILLED. `since` is when it began
     to hold what it asks for, None when that is not so or not known; `idle_since` is reported by
     In-Graph servers while nobody uses them (both in epoch seconds). `uncopied` says why the log
-    volume took no copy of its output at one time.
+    volume took no copy of its output at one time. `wrote` are folders outside of the run's own in
+    which it has results, `lost` those of them that go with its pod.
     """
 
     name: str
@@ -25,6 +26,8 @@ class ObservedTask(Model, frozen=True):
     idle_since: float | None = None
     since: float | None = None
     uncopied: str = ""
+    wrote: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
 
     @property
     def alive(self) -> bool:

@@ -33,7 +33,8 @@ def release_tasks(turn: Turn) -> None:
     if not holding and not turn.seen.may_come:
         turn.set(released_at=turn.now)
         if turn.phase is Phase.SUCCEEDED:
-            turn.say(turn.get("reason"), messages.succeeded(turn.required(), 0, ()))
+            also = turn.get("messages")[1:]  # what the run did not do stays said
+            turn.say(turn.get("reason"), messages.succeeded(turn.required(), 0, ()), *also)
         _record_reclaimed(turn)
         turn.done = True
 

@@ -283,6 +283,22 @@ class Turn:
                 self.set(warnings=(*self.get("warnings"), text))
                 self.event(self.get("reason"), warning)
 
+    def _tell_of_writes(self) -> None:
+        """Say once where results are that are not in the run's own folder."""
+        told = {each.message for each in self.get("events")}
+        for seen in self.seen.tasks.values():
+            ended = seen.exit
+            for folder in sorted({*seen.wrote, *(ended.wrote if ended else ())}):
+                about = messages.writes_elsewhere(folder)
+                if messages.english((about,)) not in told:
+                    told.add(messages.english((about,)))
+                    self.event(self.get("reason"), about)
+            for folder in sorted({*seen.lost, *(ended.lost if ended else ())}):
+                warning = messages.writes_lost(seen.name, folder)
+                if (text := messages.english_clause(warning)) not in self.get("warnings"):
+                    self.set(warnings=(*self.get("warnings"), text))
+                    self.event(self.get("reason"), warning)
+
     def _usage(self) -> Usage | None:
         """What tasks have held until now."""
         seen = self.seen.tasks
@@ -304,6 +320,7 @@ class Turn:
         """The finished turn."""
         seen = self._counted()
         self._tell_of_copies()
+        self._tell_of_writes()
         self.set(
             failures=root_cause.causes_first(self.get("failures"), MOST_FAILURES),
             counts=count_tasks(self.spec, seen, self.all_tasks),

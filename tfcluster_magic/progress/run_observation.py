@@ -6,13 +6,16 @@ arguments name, and only where this machine sees those files. Never raises for w
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
+from ..errors import one_line
 from ..i18n import _
 from ..lifecycle.messages import shorten
 from ..spec import Mode, Phase, TaskType, TFCluster
@@ -136,10 +139,46 @@ class Observer:
         """Give up what is kept for reading a run's progress; it can be read anew."""
         self._readers.pop(cluster.metadata.uid, None)
 
+    def lost(self, cluster: TFCluster) -> str | None:
+        """Say which results of running tasks lie on the disks of their pods, and go with them."""
+        folder = cluster.status.paths.get("output")
+        if folder is None or cluster.status.phase.is_final or self._unseen(folder):
+            return None
+        found = lost_writes(folder)
+        if not found:
+            return None
+        return _(
+            "{task} writes to {folder}, on the disk of its pod, which goes with the pod: what "
+            "there is room for is copied to {place}; write to $TFCLUSTER_OUTPUT_DIR, which stays"
+        ).format(task=found[0][0], folder=found[0][1], place=found[0][2])
+
     def silence(self, cluster: TFCluster, now: float) -> str | None:
         """As `silence`, where the run's files can be seen."""
         folder = cluster.status.paths.get("logs")
         return None if folder is None or self._unseen(folder) else silence(cluster, now)
+
+
+_LOST = ".tfcluster-lost"
+_LOST_BYTES = 16 << 10
+
+
+def lost_writes(output: str) -> list[tuple[str, str, str]]:
+    """Task, folder and where its copies are, as the tasks of pods tell it (runtime/writes.py)."""
+    found: list[tuple[str, str, str]] = []
+    try:
+        with os.scandir(os.path.join(output, _LOST)) as entries:
+            names = sorted(e.name for e, _n in zip(entries, range(64), strict=False))
+    except OSError:
+        return found
+    for name in names:
+        # anything may lie there
+        with suppress(OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            how = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
+            with open(os.open(os.path.join(output, _LOST, name), how), "rb") as file:
+                told = json.loads(file.read(_LOST_BYTES))["folders"]
+            task = one_line(name.removesuffix(".json"))
+            found += [(task, one_line(folder), one_line(place)) for folder, place in told.items()]
+    return found
 
 
 def silence(cluster: TFCluster, now: float) -> str | None:

@@ -437,10 +437,12 @@ class ClusterManager(LoggingConfigurable):
         return note_lines(self.progress(cluster), self.beside(cluster))
 
     def beside(self, cluster: TFCluster) -> Sequence[str]:
-        """Say that nobody answers for a run, and which of its running programs are silent."""
+        """Say that nobody answers for a run, which of its running programs are silent, and what
+        they write that will be lost.
+        """
         away = self.backend.outage() if cluster.status.released_at is None else ""
         silent = self._observer.silence(cluster, time.time())
-        return [text for text in (away, silent) if text]
+        return [text for text in (away, silent, self._observer.lost(cluster)) if text]
 
     def outage(self, clusters: Iterable[TFCluster]) -> str:
         """Return why nobody carries out requests for these runs; empty while somebody does, or if

@@ -64,6 +64,11 @@ class LastLines:
             del self._tail[:-TAIL_BYTES]
             self._cut = True
 
+    @property
+    def tail(self) -> bytes:
+        """The end of the output as it came."""
+        return bytes(self._tail)
+
     def _lines(self) -> list[str]:
         lines = bytes(self._tail).decode("utf-8", "replace").split("\n")
         if self._cut and len(lines) > 1:

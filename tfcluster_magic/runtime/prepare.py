@@ -15,6 +15,7 @@ import time
 
 from name_resolution import wait_for_names
 from task_config import ConfigError, TaskConfig
+from writes import WRITTEN, EarlierCheckpoints, places_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class Preparation:
         self.problem = ""
         self.owns_folder = False
         """Whether the output folder is there, and this run's."""
+        self.earlier: EarlierCheckpoints | None = None
+        """The checkpoints that a program finds when it starts; none where it writes none."""
         self._config = config
         self._loop = loop
         self._say = say
@@ -100,6 +103,9 @@ class Preparation:
                 copy_checkpoints(config.resume_from, config.output_dir, self._later)
             else:
                 wait_for_copy(config.output_dir, patience)
+        if config.writes_results:
+            folders = [config.output_dir, *places_of(config, config.start_dir)]
+            self.earlier = EarlierCheckpoints(folders)
 
 
 def make_folder(folder: str, owner: str, patience: float, say: Callable[[str], None]) -> None:
@@ -233,8 +239,9 @@ def _copy_files(old: str, new: str) -> int:
     for folder, folders, files in os.walk(old, onerror=fail):
         target = os.path.normpath(os.path.join(new, os.path.relpath(folder, old)))
         os.makedirs(target, exist_ok=True)
-        # What says whose a folder is, or how far the old run was, is the old run's.
-        folders[:] = sorted(name for name in folders if not name.startswith(OWN_PREFIX))
+        # What says whose a folder is, how far the old run was and where it wrote, is the old run's.
+        own = (OWN_PREFIX, WRITTEN) if folder == old else (OWN_PREFIX,)
+        folders[:] = sorted(name for name in folders if not name.startswith(own))
         for name in sorted(files):
             stays = name.endswith((".log", PARTIAL)) or ".tfevents." in name or name == COPIED_MARK
             if stays or not os.path.isfile(os.path.join(folder, name)):

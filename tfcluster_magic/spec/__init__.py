@@ -40,6 +40,7 @@ from .spec import (
 from .status import (
     Cause,
     Event,
+    FoundCheckpoint,
     Message,
     Phase,
     Reason,
@@ -63,6 +64,7 @@ __all__ = [
     "Cause",
     "DataClaim",
     "Event",
+    "FoundCheckpoint",
     "Lifecycle",
     "Message",
     "Metadata",

@@ -55,6 +55,8 @@ class TaskReport(msgspec.Struct):
     since: float | None = None
     exit: TaskExit | None = None
     problem: str = ""
+    folder: str = ""
+    gone: bool = False
 
 
 @dataclass
