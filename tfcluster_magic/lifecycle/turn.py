@@ -284,20 +284,24 @@ class Turn:
                 self.event(self.get("reason"), warning)
 
     def _tell_of_writes(self) -> None:
-        """Say once where results are that are not in the run's own folder."""
-        told = {each.message for each in self.get("events")}
+        """Say once of each folder that results are there and not in the run's own."""
+        wrote: set[str] = set()
+        lost: dict[str, str] = {}
         for seen in self.seen.tasks.values():
-            ended = seen.exit
-            for folder in sorted({*seen.wrote, *(ended.wrote if ended else ())}):
-                about = messages.writes_elsewhere(folder)
-                if messages.english((about,)) not in told:
-                    told.add(messages.english((about,)))
-                    self.event(self.get("reason"), about)
-            for folder in sorted({*seen.lost, *(ended.lost if ended else ())}):
-                warning = messages.writes_lost(seen.name, folder)
-                if (text := messages.english_clause(warning)) not in self.get("warnings"):
-                    self.set(warnings=(*self.get("warnings"), text))
-                    self.event(self.get("reason"), warning)
+            wrote.update(seen.wrote, seen.exit.wrote if seen.exit else ())
+            for folder in (*seen.lost, *(seen.exit.lost if seen.exit else ())):
+                lost.setdefault(folder, seen.name)
+        if not wrote and not lost:
+            return
+        told = {each.message for each in self.get("events")}
+        for about in map(messages.writes_elsewhere, sorted(wrote)):
+            if messages.english((about,)) not in told:
+                self.event(self.get("reason"), about)
+        for folder, task in sorted(lost.items()):
+            warning = messages.writes_lost(task, folder)
+            if (text := messages.english_clause(warning)) not in self.get("warnings"):
+                self.set(warnings=(*self.get("warnings"), text))
+                self.event(self.get("reason"), warning)
 
     def _usage(self) -> Usage | None:
         """What tasks have held until now."""

@@ -285,6 +285,12 @@ class PrintedTrack:
             most = self.total or self.total_steps
         return most if most is not None and most >= self.count else None
 
+    def total_of(self, unit: str) -> int | None:
+        """How many of a unit there are in all, whatever the task counts itself."""
+        if unit == EPOCH:
+            return self._most_epochs
+        return self.most if self.unit == unit else None
+
     def progress(self) -> Progress | None:
         """How far the task is; None while it has not said."""
         if not self.known:
@@ -387,6 +393,11 @@ class PrintedLogs:
     ) -> None:
         self._logs = [PrintedLog(each, PrintedTrack(total_steps, total_epochs)) for each in places]
         self._next = _LOGS_READ
+        self._furthest: PrintedTrack | None = None
+
+    def total_of(self, unit: str) -> int | None:
+        """How many of a unit there are in all, by the lines of the last look; None if unsaid."""
+        return self._furthest.total_of(unit) if self._furthest else None
 
     def read(self) -> Progress | None:
         """What the task says that is furthest among those that printed lately."""
@@ -396,8 +407,8 @@ class PrintedLogs:
         tracks = [log.track for log in self._logs if log.track.known]
         newest = max((track.at for track in tracks), default=0.0)
         current = [track for track in tracks if track.at >= newest - _RATE_WINDOW]
-        furthest = max(current, key=lambda t: (t.unit == STEP, t.count, t.at), default=None)
-        return furthest.progress() if furthest else None
+        self._furthest = max(current, key=lambda t: (t.unit == STEP, t.count, t.at), default=None)
+        return self._furthest.progress() if self._furthest else None
 
     def _turn(self) -> list[PrintedLog]:
         """The logs that are looked at now: those that say something, the first, and a few more."""

@@ -101,12 +101,13 @@ class RunReader:
             reader.read() for reader in (self._reported, self._events, self._printed)
         )
         found = reported or written or printed
-        if found is written and written is not None and printed is not None:
-            total = printed.total if printed.unit == written.unit else None
-            if written.total is None and total is not None and total >= written.step:
-                rate, left = written.steps_per_second, total - written.step
-                found = replace(written, total=total, eta_seconds=left / rate if rate else None)
-        return found
+        if written is None or found is not written or written.total is not None:
+            return found
+        total = self._printed.total_of(written.unit)
+        if total is None or total < written.step:
+            return found
+        rate, left = written.steps_per_second, total - written.step
+        return replace(written, total=total, eta_seconds=left / rate if rate else None)
 
 
 class Observer:

@@ -251,6 +251,13 @@ def test_event_files_go_before_lines_and_a_report_before_both(tmp_path: Path) ->
     ev.event_file(tmp_path).write_bytes(ev.event(7, {"loss": 0.5}))
     seen = observer.progress(run)
     assert seen is not None and (seen.step, seen.total, seen.source) == (7, 100, "eventFiles")
+    (tmp_path / "worker-0.log").write_text(f"Epoch 3/8\n{KERAS_3.format(n=45)}\n")
+    (tmp_path / "epochs").mkdir()
+    keras = ev.event(1, {"epoch_loss": 0.5}, wall=2000)
+    ev.event_file(tmp_path / "epochs", 2000).write_bytes(keras)
+    (next(tmp_path.glob("*tfevents*"))).unlink()
+    seen = Observer().progress(run)
+    assert seen is not None and (seen.unit, seen.step, seen.total) == ("epoch", 2, 8)
     report = {"version": 1, "at": 2.0, "step": 9, "total": 50, "metrics": {}, "points": []}
     (tmp_path / ".tfcluster-progress").mkdir()
     (tmp_path / ".tfcluster-progress" / "worker-0.json").write_text(json.dumps(report))
