@@ -13,7 +13,7 @@ BIN := .venv/bin
 SUITE := $(BIN)/python tools/suite.py
 TS := $(BIN)/python tools/labextension.py run
 KUBE := PYTHONPATH=tests/kube sh tools/python.sh -m kubenode
-CODE := tfcluster_magic tests tools benchmarks examples setup.py
+CODE := tfcluster_magic tests tools benchmarks examples setup.py tfcluster.py
 export PYTHON
 unexport PYTHONDONTWRITEBYTECODE # many containers set it: each process would compile what it imports
 .DEFAULT_GOAL := help

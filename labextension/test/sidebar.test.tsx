@@ -9,6 +9,8 @@ import type {
   IClustersState,
   ITransition
 } from '../src/api/clusters';
+import type { IProgress } from '../src/api/types';
+import { RunProgress } from '../src/run/parts';
 import { Sidebar } from '../src/sidebar/Sidebar';
 import { Away } from '../src/sidebar/states';
 import { aRun, trans } from './runs';
@@ -86,3 +88,41 @@ it('says that nobody answers for a run as long as nobody does', async () => {
   expect(host.textContent).toBe('');
   act(() => root.unmount());
 });
+
+it.each([
+  [false, '90%', '900'],
+  [true, '100%', '1000']
+])(
+  'draws the bar of a run by its last step, and of a success full (%s)',
+  (full, width, now) => {
+    const host = document.body.appendChild(document.createElement('div'));
+    const root = createRoot(host);
+    const progress: IProgress = {
+      step: 900,
+      total: 1000,
+      stepsPerSecond: null,
+      loss: null,
+      etaSeconds: null,
+      at: 0,
+      unit: 'step',
+      epoch: null,
+      history: []
+    };
+    act(() =>
+      root.render(
+        <RunProgress
+          progress={progress}
+          name="digits-1"
+          active={false}
+          full={full}
+          trans={trans}
+        />
+      )
+    );
+    const bar = host.querySelector('[role=progressbar]');
+    expect(bar?.getAttribute('aria-valuenow')).toBe(now);
+    expect(bar?.querySelector<HTMLElement>('div')?.style.width).toBe(width);
+    expect(host.textContent).toContain('step 900/1000');
+    act(() => root.unmount());
+  }
+);

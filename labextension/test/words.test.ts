@@ -43,6 +43,13 @@ describe('words for a run', () => {
     );
   });
 
+  it('show three further figures', () => {
+    const metrics = { accuracy: 0.9123, mae: null, lr: 0.1, f1: 0.5, auc: 1 };
+    expect(words.describeProgress({ ...PROGRESS, metrics }, false, trans)).toBe(
+      'step 400/800 · loss 0.123 · accuracy 0.912 · lr 0.1 · f1 0.5'
+    );
+  });
+
   it('leave out speed and time left when it has ended', () => {
     expect(words.describeProgress(PROGRESS, false, trans)).toBe(
       'step 400/800 · loss 0.123'

@@ -30,7 +30,8 @@ Tool = Callable[..., subprocess.CompletedProcess[str]]
 def copy(target: Path) -> Path:
     """A clone of what a wheel is made from, with the extension as `make dev` built it."""
     made = shutil.ignore_patterns("__pycache__", "*.so", "node_modules", ".yarn", "lib")
-    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE", "MANIFEST.in"):
+    also = ("pyproject.toml", "setup.py", "tfcluster.py", "README.md", "LICENSE", "MANIFEST.in")
+    for name in also:
         shutil.copy(ROOT / name, target)
     for name in ("jupyter-config", "labextension", "tfcluster_magic", "tools"):
         shutil.copytree(ROOT / name, target / name, ignore=made)

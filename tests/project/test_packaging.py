@@ -33,7 +33,8 @@ def _files(*endings: str) -> Iterator[Path]:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel as a release builds it, from a copy of the sources without anything built."""
     copy = tmp_path_factory.mktemp("sources")
-    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE", "MANIFEST.in"):
+    also = ("pyproject.toml", "setup.py", "tfcluster.py", "README.md", "LICENSE", "MANIFEST.in")
+    for name in also:
         shutil.copy(ROOT / name, copy)
     built = shutil.ignore_patterns("__pycache__", "*.so")
     shutil.copytree(PACKAGE, copy / PACKAGE.name, ignore=built)
@@ -59,7 +60,7 @@ def test_the_wheel_holds_everything_that_is_started_or_read_by_path(wheel: Path)
     }
     assert source <= names
     assert "tfcluster_magic/runtime/libloopback_guard.so" in names
-    assert "tfcluster_magic/runtime/site/sitecustomize.py" in names
+    assert {"tfcluster_magic/runtime/site/sitecustomize.py", "tfcluster.py"} <= names
     assert not [name for name in names if name.endswith((".c", ".h"))]
 
 

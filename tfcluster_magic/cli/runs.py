@@ -96,7 +96,7 @@ def status_command(terminal: Terminal, ref: str | None, follow: bool, form: str)
             if form == "table":
                 terminal.live(cluster, _status_text(terminal, cluster))
             elif change is not None:
-                terminal.emit(document(cluster, form))
+                _show_status(terminal, cluster, form)
             if cluster.status.released_at is not None:
                 break
     if form == "table":
@@ -104,7 +104,12 @@ def status_command(terminal: Terminal, ref: str | None, follow: bool, form: str)
 
 
 def _show_status(terminal: Terminal, cluster: TFCluster, form: str) -> None:
-    terminal.emit(document(cluster, form) if form != "table" else _status_text(terminal, cluster))
+    if form == "table":
+        terminal.emit(_status_text(terminal, cluster))
+        return
+    progress = terminal.manager.progress(cluster) if form != "name" else None
+    beside = {"progress": report.progress_view(progress)} if progress else None
+    terminal.emit(document(cluster, form, beside))
 
 
 def _status_text(terminal: Terminal, cluster: TFCluster) -> str:

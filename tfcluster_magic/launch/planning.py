@@ -8,6 +8,7 @@ source. Creates nothing but, in the workspace that it is given, the snapshot of 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import time
@@ -78,6 +79,7 @@ class ProgramSource:
 
     `workspace` is the folder for a snapshot that is too large for the record, `folder` the one that
     the person works in (this process's own when None). Without `fetch`, no URL is asked.
+    `beside_bytes` are the most that a single file may have with the small files beside it.
     """
 
     workspace: Path
@@ -88,6 +90,7 @@ class ProgramSource:
     arguments: Sequence[str] = ()
     folder: Path | None = None
     fetch: bool = True
+    beside_bytes: int | None = None
 
 
 @dataclass
@@ -116,16 +119,20 @@ def request_launch(
     sha256: str | None = None,
     file: str | None = None,
     folder: Path | None = None,
+    beside_bytes: int | None = None,
     **options: object,
 ) -> LaunchRequest:
     """The request for a launch; the words are those of `ClusterManager.launch`.
 
-    `workspace` is the folder for a snapshot that is too large for the record.
+    `workspace` is the folder for a snapshot that is too large for the record, `beside_bytes` the
+    most that a single file may have with the small files beside it.
 
     Raises:
         InvalidRequest: with every problem.
     """
-    source = ProgramSource(workspace, program, cell, sha256, arguments, folder)
+    source = ProgramSource(
+        workspace, program, cell, sha256, arguments, folder, beside_bytes=beside_bytes
+    )
     read = cluster_file.read(file) if file else cluster_file.ClusterFile(None, {})
     draft = LaunchDraft(read_options(options, read.spec))
     if source.path is None and source.cell is None and read.program is not None:
@@ -218,9 +225,22 @@ def _put_program(draft: LaunchDraft, source: ProgramSource) -> programs.Findings
         values.put(("program",), None)
         return nothing
     snapshot, warnings = taken
-    draft.warnings += warnings
+    draft.warnings += (*warnings, *_object_store_warnings(source.arguments))
     values.put(("program",), msgspec.to_builtins(snapshot))
     return programs.find_out(snapshot, source.workspace)
+
+
+_OBJECT_STORE = re.compile(r"(?:gs|s3|s3a|hdfs|viewfs|abfss?|oss|cos)://[^\s,;]+")
+
+
+def _object_store_warnings(arguments: Sequence[str]) -> list[str]:
+    """What is said about arguments that lead to an object store, which nobody reads here."""
+    found = dict.fromkeys(url for each in arguments for url in _OBJECT_STORE.findall(str(each)))
+    text = _(
+        "{url}: what the program keeps in an object store is not read for progress, nor shown by "
+        "`tfcluster tensorboard`; open its curves with `tensorboard --logdir {url}`"
+    )
+    return [text.format(url=url) for url in list(found)[:3]]
 
 
 def _put_interpreter(draft: LaunchDraft, folder: Path | None) -> None:
@@ -245,6 +265,7 @@ def _put_interpreter(draft: LaunchDraft, folder: Path | None) -> None:
 
 def _take_snapshot(source: ProgramSource, python: str | None) -> tuple[Program, tuple[str, ...]]:
     place: dict[str, Any] = {
+        "beside_bytes": source.beside_bytes,
         "workspace": source.workspace,
         "cwd": source.folder or _working_folder(),
         "python": python,
@@ -439,13 +460,14 @@ def dry_run(
     name: str | None = None,
     sha256: str | None = None,
     folder: Path | None = None,
+    beside_bytes: int | None = None,
     **options: object,
 ) -> DryRun:
     """Return a launch as far as it is filled in, with the options of `request_launch`.
 
     Asks no URL.
     """
-    source = ProgramSource(workspace, program, cell, sha256, arguments, folder, fetch=False)
+    source = ProgramSource(workspace, program, cell, sha256, arguments, folder, False, beside_bytes)
     draft, given = LaunchDraft(read_options(options)), name is not None
     try:
         made = request_from_source(draft, source, name)

@@ -131,6 +131,26 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "EvaluatorFailed": mark("the evaluator failed: {words}"),
         "EvaluatorNeverStarted": mark("the evaluator was never started"),
     },
+    "Where a run writes, and what it found": {
+        "WritesElsewhere": mark(
+            "It writes to {folder}: TensorBoard and progress follow it there, and "
+            "`tfcluster delete` leaves it there."
+        ),
+        "WritesLost": mark(
+            "{task} writes to {folder}, on the disk of its pod, which goes with the pod. What "
+            "there is room for is copied to the folder `written` of the run's output; write to "
+            "$TFCLUSTER_OUTPUT_DIR, which stays"
+        ),
+        "TrainedNothing": mark(
+            "It found {place}{of} in {folder}, so it had nothing left to do and trained {steps}. "
+            "To begin anew, {anew}; to go on, ask for more steps: `tfcluster rerun {name} -- …`"
+        ),
+        "WithoutResume": mark("launch it without --resume"),
+        "AnotherFolder": mark("remove that folder or name another one"),
+        "NoStep": mark("no step"),
+        "Steps": mark_plural("{count} step", "{count} steps"),
+        "OfRun": mark(" of {run}"),
+    },
     "How a task ended": {
         "ExitCode": mark("{task} failed with exit code {code}{said}"),
         "ExitCodeZero": mark("{task} exited with exit code 0{said}"),

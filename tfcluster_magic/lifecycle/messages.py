@@ -23,6 +23,7 @@ from ..spec import (
     MEMORY_PATTERN,
     Cause,
     Event,
+    FoundCheckpoint,
     Message,
     PassFlags,
     Reason,
@@ -795,6 +796,33 @@ def succeeded(
 def reclaimed(tasks: Sequence[str]) -> Message:
     """Name the parameter servers that were reclaimed."""
     return Message("Reclaimed", {"tasks": some(tasks)})
+
+
+def trained_nothing(found: FoundCheckpoint, name: str) -> Message:
+    """Say that a run began where an earlier one had ended, and what to do."""
+    of = Message("OfRun", {"run": found.run}) if found.run else ""
+    place = _place_of(found.checkpoint)
+    return Message(
+        "TrainedNothing",
+        {
+            "place": place,
+            "of": of,
+            "folder": found.folder,
+            "steps": Message("Steps", {"count": found.steps}) if found.steps else Message("NoStep"),
+            "anew": Message("WithoutResume" if found.run else "AnotherFolder"),
+            "name": name,
+        },
+    )
+
+
+def writes_elsewhere(folder: str) -> Message:
+    """Name a folder outside of the run's own that holds its results."""
+    return Message("WritesElsewhere", {"folder": folder})
+
+
+def writes_lost(task: str, folder: str) -> Message:
+    """Name a folder on a pod's own disk that holds results of a task."""
+    return Message("WritesLost", {"task": task, "folder": folder})
 
 
 def log_copy_failed(why: str) -> Message:

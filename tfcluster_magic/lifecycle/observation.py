@@ -29,7 +29,8 @@ class ObservedTask(Model, frozen=True):
     In-Graph servers while nobody uses them; `began` is when it was started where it is (all in
     epoch seconds). `quiet` is set while a program does nothing. `oddity` says how it counts as
     started although its own port is closed. `uncopied` says why the log volume took no copy of its
-    output at one time.
+    output at one time. `wrote` are folders outside of the run's own in which it has results, `lost`
+    those of them that go with its pod.
     """
 
     name: str
@@ -43,6 +44,8 @@ class ObservedTask(Model, frozen=True):
     quiet: Quiet | None = None
     oddity: Message | None = None
     uncopied: str = ""
+    wrote: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
 
     @property
     def alive(self) -> bool:

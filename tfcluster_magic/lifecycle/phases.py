@@ -113,7 +113,9 @@ def _all_succeeded(turn: Turn) -> bool:
     if turn.get("running_at") is None:
         turn.set(running_at=turn.now)
     message = messages.succeeded(required, *to_reclaim(turn), evaluator_outcome(turn))
-    turn.finish(Phase.SUCCEEDED, Reason.COMPLETED, message)
+    found = [e.found for t in required if (e := turn.exit_of(t)) is not None and e.found]
+    nothing = [messages.trained_nothing(found[0], turn.name)] if found else []
+    turn.finish(Phase.SUCCEEDED, Reason.COMPLETED, message, *nothing)
     release_tasks(turn)
     return True
 

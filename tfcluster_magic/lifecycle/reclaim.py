@@ -40,7 +40,8 @@ def release_tasks(turn: Turn) -> None:
         turn.wake(reclaim_at)
     if turn.phase is Phase.SUCCEEDED:
         told = messages.succeeded(turn.required(), *to_reclaim(turn), evaluator_outcome(turn))
-        turn.say(turn.get("reason"), told)
+        also = turn.get("messages")[1:]  # what the run did not do stays said
+        turn.say(turn.get("reason"), told, *also)
     if not holding and not turn.seen.may_come:
         turn.set(released_at=turn.now)
         _record_reclaimed(turn)

@@ -315,6 +315,26 @@ class Turn:
                 self.set(warnings=(*self.get("warnings"), text))
                 self.event(self.get("reason"), seen.oddity)
 
+    def _tell_of_writes(self) -> None:
+        """Say once of each folder that results are there and not in the run's own."""
+        wrote: set[str] = set()
+        lost: dict[str, str] = {}
+        for seen in self.seen.tasks.values():
+            wrote.update(seen.wrote, seen.exit.wrote if seen.exit else ())
+            for folder in (*seen.lost, *(seen.exit.lost if seen.exit else ())):
+                lost.setdefault(folder, seen.name)
+        if not wrote and not lost:
+            return
+        told = {each.message for each in self.get("events")}
+        for about in map(messages.writes_elsewhere, sorted(wrote)):
+            if messages.english((about,)) not in told:
+                self.event(self.get("reason"), about)
+        for folder, task in sorted(lost.items()):
+            warning = messages.writes_lost(task, folder)
+            if (text := messages.english_clause(warning)) not in self.get("warnings"):
+                self.set(warnings=(*self.get("warnings"), text))
+                self.event(self.get("reason"), warning)
+
     def _usage(self) -> Usage | None:
         """What tasks have held until now."""
         seen = self.seen.tasks
@@ -337,6 +357,7 @@ class Turn:
         seen = self._counted()
         self._warn_of_tasks()
         self._tell_of_oddities()
+        self._tell_of_writes()
         self.set(
             failures=root_cause.causes_first(self.get("failures"), MOST_FAILURES),
             counts=count_tasks(self.spec, seen, self.all_tasks),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -18,14 +18,20 @@ from .text import PLAIN, Paint, one_line, spreadsheet_cell, table
 FORMS = ("table", "json", "yaml", "name")
 
 
-def document(what: Model | Sequence[Model], form: str) -> str:
-    """One model or several as `json`, `yaml` or (clusters only) `name`, without a last newline."""
-    if form == "json":
-        return msgspec.json.format(msgspec.json.encode(what), indent=2).decode()
+def document(
+    what: Model | Sequence[Model], form: str, beside: Mapping[str, object] | None = None
+) -> str:
+    """One model or several as `json`, `yaml` or (clusters only) `name`, without a last newline.
+
+    `beside` is JSON-like data that stands beside the fields of one model.
+    """
     if form == "name":
         clusters = [what] if isinstance(what, Model) else what
         return "\n".join(c.metadata.name for c in clusters if isinstance(c, TFCluster))
-    return to_yaml(msgspec.to_builtins(what))
+    data = {**msgspec.to_builtins(what), **beside} if beside else what
+    if form == "json":
+        return msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
+    return to_yaml(msgspec.to_builtins(data))
 
 
 def cluster_yaml(cluster: TFCluster) -> str:

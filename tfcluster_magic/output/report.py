@@ -359,6 +359,8 @@ def progress_view(progress: Progress) -> dict[str, Any]:
         "unit": progress.unit,
         "epoch": progress.epoch,
         "history": progress.history,
+        "metrics": dict(progress.metrics),
+        "source": progress.source,
     }
     # msgspec writes NaN and infinity as null: a training that has diverged has no number to draw
     return dict(msgspec.json.decode(msgspec.json.encode(data)))

@@ -19,7 +19,7 @@ from ..spec import Program, ProgramKind, names
 from . import inspection, snapshots, sources
 from .cluster_needs import Evidence, Findings, inspect_program
 from .command_line import Flag
-from .snapshots import INLINE_BYTES, materialise
+from .snapshots import INLINE_BYTES, keep_written, materialise
 from .sources import is_url
 from .tree import LIMIT_BYTES, MAX_FILES, Tree, checksum
 
@@ -35,6 +35,7 @@ __all__ = [
     "default_name",
     "find_out",
     "is_url",
+    "keep_written",
     "materialise",
     "snapshot",
     "snapshot_cell",
@@ -52,6 +53,7 @@ def snapshot(
     cwd: Path,
     sha256: str | None = None,
     limit_bytes: int = LIMIT_BYTES,
+    beside_bytes: int | None = None,
     timeout: float = sources.TIMEOUT,
     python: str | None = None,
 ) -> tuple[Program, tuple[str, ...]]:
@@ -64,6 +66,7 @@ def snapshot(
         cwd: folder the user works in, in which a `.py` file runs.
         sha256: checksum of what a URL gives.
         limit_bytes: most bytes of all files together.
+        beside_bytes: most bytes of a file and the small files beside it; `limit_bytes` when None.
         timeout: seconds for a download.
         python: path of the interpreter that it will run with, if not this process's own.
 
@@ -73,7 +76,7 @@ def snapshot(
     Raises:
         InvalidRequest: with what is wrong, and what is allowed.
     """
-    read = sources.read(os.fspath(source), cwd, sha256, limit_bytes, timeout, python)
+    read = sources.read(os.fspath(source), cwd, sha256, limit_bytes, timeout, beside_bytes, python)
     return _take_snapshot(read, arguments, workspace, cwd)
 
 
@@ -84,6 +87,7 @@ def snapshot_cell(
     workspace: Path,
     cwd: Path,
     limit_bytes: int = LIMIT_BYTES,
+    beside_bytes: int | None = None,
     first_line: int = 2,
     python: str | None = None,
 ) -> tuple[Program, tuple[str, ...]]:
@@ -95,6 +99,7 @@ def snapshot_cell(
         workspace: as for `snapshot`.
         cwd: folder of the notebook, in which modules are found and the program runs.
         limit_bytes: most bytes of all files together.
+        beside_bytes: as for `snapshot`.
         first_line: number of the body's first line in the cell, as a person counts.
         python: as for `snapshot`.
 
@@ -104,7 +109,7 @@ def snapshot_cell(
     Raises:
         InvalidRequest: with what is wrong, and what is allowed.
     """
-    read = sources.read_cell(text, cwd, limit_bytes, first_line, python)
+    read = sources.read_cell(text, cwd, limit_bytes, first_line, beside_bytes, python)
     return _take_snapshot(read, arguments, workspace, cwd)
 
 

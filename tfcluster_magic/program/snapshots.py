@@ -14,6 +14,7 @@ import errno
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -30,6 +31,7 @@ from .tree import (
     check_paths,
     checksum,
     format_size,
+    is_ignored,
     list_files,
     program_refusal,
     read_file,
@@ -114,10 +116,13 @@ def load(program: Program, workspace: Path) -> dict[str, File]:
     return tree
 
 
-def materialise(program: Program, target: Path, workspace: Path) -> None:
-    """Write a run's own copy of a snapshot as the folder `target`, read-only.
+def materialise(
+    program: Program, target: Path, workspace: Path, *, folder_mode: int = 0o555
+) -> None:
+    """Write a run's own copy of a snapshot as the folder `target`, its files read-only.
 
     The folder appears whole or not at all. It may exist when it is empty or holds this snapshot.
+    With a `folder_mode` of 0o755 the program may write new files beside its own.
 
     Raises:
         TFClusterError: the snapshot is gone or altered, or `target` cannot be written.
@@ -125,7 +130,7 @@ def materialise(program: Program, target: Path, workspace: Path) -> None:
     tree = load(program, workspace)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        if not _has_content(target, tree) and not _write_folder(tree, target, 0o555):
+        if not _has_content(target, tree) and not _write_folder(tree, target, folder_mode):
             raise TFClusterError(
                 _("{target} holds other files than the program; name a new folder").format(
                     target=target
@@ -137,6 +142,27 @@ def materialise(program: Program, target: Path, workspace: Path) -> None:
                 target=target, why=error.strerror or error
             )
         ) from None
+
+
+def keep_written(program: Path, target: Path) -> None:
+    """Move the files that a program wrote beside its own copy in `program` to the folder `target`.
+
+    What a snapshot holds is read-only, what a program writes is not. What cannot be moved stays.
+    """
+    for below, folders, files in os.walk(program):
+        folders[:] = [name for name in folders if not is_ignored(name)]
+        for name in files:
+            source = Path(below, name)
+            with suppress(OSError):
+                written = source.lstat()
+                if not written.st_mode & stat.S_IWUSR or not stat.S_ISREG(written.st_mode):
+                    continue
+                if is_ignored(name):
+                    continue
+                place = target / source.relative_to(program)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                if not place.exists():
+                    shutil.move(source, place)
 
 
 def _read_folder(folder: Path, executables: Iterable[str]) -> dict[str, File]:

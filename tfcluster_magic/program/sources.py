@@ -1,7 +1,8 @@
 """The four places a program comes from, each read into a tree with its entry point.
 
-Only what the program is gets copied: a file with what it imports from beside it, a folder, a cell,
-or a download. Owns which file starts a folder and what may be named at all. Never stores anything.
+Only what the program is gets copied: a file or a cell with what it imports and reads from beside
+it, a folder, or a download. Owns which file starts a folder and what may be named at all. Never
+stores anything.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from pathlib import Path
 from ..i18n import _, mark
 from ..spec import ProgramKind
 from .checks import broken_modules, check_cell, check_entry, missing_modules, undefined_names
+from .data_files import files_beside
 from .inspection import ImportClosure, InTree, OnDisk, import_closure
+from .snapshots import INLINE_BYTES
 from .tree import File, Tree, check_limits, check_paths, list_files, program_refusal, read_files
 
 ENTRIES = ("run.sh", "main.py", "__main__.py")
@@ -58,10 +61,14 @@ def read(
     sha256: str | None,
     limit_bytes: int,
     timeout: float,
+    beside_bytes: int | None = None,
     python: str | None = None,
 ) -> LoadedProgram:
     """Read what the user named. `python` is the interpreter that it will run with, where that is
     another one than this process's own.
+
+    `beside_bytes` are the most that a file may have with the small files beside it, `limit_bytes`
+    when None; what it imports always comes along.
 
     Raises:
         InvalidRequest: with what is wrong, and what is allowed.
@@ -81,7 +88,7 @@ def read(
             if path.suffix.lower() not in (".py", ".sh"):
                 text = _(hint) if hint else _("{rule}; rename it if it is one")
                 raise program_refusal(source, text.format(rule=_(_ALLOWED)))
-            return read_script(path, source, cwd, limit_bytes, python)
+            return read_script(path, source, cwd, limit_bytes, beside_bytes, python)
         if os.path.lexists(path):
             text = _("it is no regular file; {rule}")
             raise program_refusal(source, text.format(rule=_(_ALLOWED)))
@@ -95,9 +102,14 @@ def read(
 
 
 def read_script(
-    path: Path, source: str, cwd: Path, limit_bytes: int, python: str | None = None
+    path: Path,
+    source: str,
+    cwd: Path,
+    limit_bytes: int,
+    beside_bytes: int | None = None,
+    python: str | None = None,
 ) -> LoadedProgram:
-    """A file, with the modules and packages beside it that it imports."""
+    """A file, with the modules and packages beside it that it imports, and small files there."""
     real = Path(
         os.path.realpath(path)
     )  # Python looks for modules beside the file, not beside a link
@@ -106,14 +118,21 @@ def read_script(
     needed = import_closure(beside, real.name)
     check_entry(real.name, needed.files[real.name], source=source)
     tree, skipped = _with_packages(needed, beside, needed.files)
-    warnings = (*_skipped(skipped), *_warnings(needed, tree, real.name, cwd, python))
-    return LoadedProgram(ProgramKind.FILE, source, real.name, tree, warnings)
+    more, left_out = _with_data(beside, needed.files, tree, beside_bytes)
+    warnings = (*_skipped(skipped), *_warnings(needed, tree, real.name, cwd, python), *left_out)
+    return LoadedProgram(ProgramKind.FILE, source, real.name, {**tree, **more}, warnings)
 
 
 def read_cell(
-    text: str, cwd: Path, limit_bytes: int, first_line: int, python: str | None = None
+    text: str,
+    cwd: Path,
+    limit_bytes: int,
+    first_line: int,
+    beside_bytes: int | None = None,
+    python: str | None = None,
 ) -> LoadedProgram:
-    """The body of a cell, with the modules and packages of the notebook's folder that it imports.
+    """The body of a cell, with the modules and packages of the notebook's folder that it imports,
+    and small files there.
 
     `first_line` is the number of the body's first line in the cell as the notebook shows it;
     comments are put in place of those above, so that a traceback has the line numbers of the cell.
@@ -126,8 +145,9 @@ def read_cell(
     beside = OnDisk(cwd, "cell", limit_bytes)
     needed = import_closure(beside, CELL, file)
     tree, skipped = _with_packages(needed, beside, needed.files)
-    warnings = (*_skipped(skipped), *_warnings(needed, tree, CELL, cwd, python))
-    return LoadedProgram(ProgramKind.CELL, "cell", CELL, tree, warnings)
+    more, left_out = _with_data(beside, needed.files, tree, beside_bytes, INLINE_BYTES)
+    warnings = (*_skipped(skipped), *_warnings(needed, tree, CELL, cwd, python), *left_out)
+    return LoadedProgram(ProgramKind.CELL, "cell", CELL, {**tree, **more}, warnings)
 
 
 def read_folder(
@@ -241,6 +261,23 @@ def _with_packages(needed: ImportClosure, beside: OnDisk, files: Tree) -> tuple[
     rest = {path: size for path, size in sizes.items() if path not in files}
     inside = read_files(beside.root, rest, beside.limit_bytes, source=beside.source)
     return {**files, **inside}, skipped
+
+
+def _with_data(
+    beside: OnDisk,
+    code: Tree,
+    tree: Tree,
+    beside_bytes: int | None,
+    unnamed_bytes: int | None = None,
+) -> tuple[dict[str, File], list[str]]:
+    """The small files beside a program, and warnings about what it names and does not get.
+
+    Those that it does not name come as long as all of it has at most `unnamed_bytes`.
+    """
+    most = beside.limit_bytes if beside_bytes is None else min(beside_bytes, beside.limit_bytes)
+    used = sum(len(path) + len(file.content) for path, file in tree.items())
+    unnamed = None if unnamed_bytes is None else max(unnamed_bytes - used, 0)
+    return files_beside(beside.root, code, tree, max(most - used, 0), beside.source, unnamed)
 
 
 def _check_tree(

@@ -1,1 +1,1 @@
-"""Progress of a run's training, read from the files that its tasks write."""
+"""Progress of a run's training, from the files that its tasks write and the lines they print."""

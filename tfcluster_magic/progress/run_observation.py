@@ -1,21 +1,26 @@
 """Observation of a running cluster beside its record: its progress, and silent tasks.
 
-Reads what the run's tasks write (event files, log files) and the totals that a program's arguments
-name, and only where this machine sees those files. Never raises for what it finds.
+Reads what the run's tasks write (event files, log files, reports) and the totals that a program's
+arguments name, and only where this machine sees those files. Never raises for what it finds.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import NamedTuple
 
+from ..errors import one_line
 from ..i18n import _
 from ..lifecycle.messages import shorten
 from ..spec import Mode, Phase, TaskType, TFCluster
 from ..spec.names import task_name
+from .printed_progress import PrintedLogs, ReportedProgress
 from .run_progress import Progress, ProgressReader
 
 # Names as people write them, once `-` is `_`; what they count.
@@ -71,6 +76,40 @@ def _all_readable(_folder: str) -> str | None:
     return None
 
 
+class RunReader:
+    """All that says how far one run is.
+
+    What the program reports by `tfcluster.progress` goes first, then its event files, then what it
+    prints; a total that event files do not name is taken from the lines.
+    """
+
+    def __init__(self, cluster: TFCluster, output: str, logs: str | None) -> None:
+        program = cluster.spec.program
+        totals = totals_from_arguments(program.arguments if program else ())
+        self._reported = ReportedProgress(output)
+        self._events = ProgressReader(output, totals.steps, totals.epochs)
+        counts = cluster.spec.replicas.counts
+        trains = (TaskType.CHIEF, TaskType.WORKER) if program else ()
+        tasks = [task_name(kind, i) for kind in trains for i in range(counts.get(kind, 0))]
+        folders = dict.fromkeys(folder for folder in (logs, output) if folder)
+        places = [[os.path.join(folder, f"{t}.log") for folder in folders] for t in tasks]
+        self._printed = PrintedLogs(places, totals.steps, totals.epochs)
+
+    def read(self) -> Progress | None:
+        """How far the run is now; None while nobody says it."""
+        reported, written, printed = (
+            reader.read() for reader in (self._reported, self._events, self._printed)
+        )
+        found = reported or written or printed
+        if written is None or found is not written or written.total is not None:
+            return found
+        total = self._printed.total_of(written.unit)
+        if total is None or total < written.step:
+            return found
+        rate, left = written.steps_per_second, total - written.step
+        return replace(written, total=total, eta_seconds=left / rate if rate else None)
+
+
 class Observer:
     """Looks at runs; one for a manager, so that following a run reads each event file once.
 
@@ -81,29 +120,66 @@ class Observer:
 
     def __init__(self, unseen: Callable[[str], str | None] = _all_readable) -> None:
         self._unseen = unseen
-        self._readers: dict[str, ProgressReader] = {}
+        self._readers: dict[str, RunReader] = {}
 
     def progress(self, cluster: TFCluster) -> Progress | None:
         """How far the training is; None when it does not say."""
         folder = cluster.status.paths.get("output")
-        program = cluster.spec.program
         if folder is None or self._unseen(folder):
             return None
         reader = self._readers.get(cluster.metadata.uid)
         if reader is None:
-            totals = totals_from_arguments(program.arguments if program else ())
-            reader = ProgressReader(folder, totals.steps, totals.epochs)
+            reader = RunReader(cluster, folder, cluster.status.paths.get("logs"))
             self._readers[cluster.metadata.uid] = reader
-        return reader.read()
+        found = reader.read()
+        if found is not None and cluster.status.phase.is_final:
+            return replace(found, steps_per_second=None, eta_seconds=None)
+        return found
 
     def forget(self, cluster: TFCluster) -> None:
         """Give up what is kept for reading a run's progress; it can be read anew."""
         self._readers.pop(cluster.metadata.uid, None)
 
+    def lost(self, cluster: TFCluster) -> str | None:
+        """Say which results of running tasks lie on the disks of their pods, and go with them."""
+        folder = cluster.status.paths.get("output")
+        if folder is None or cluster.status.phase.is_final or self._unseen(folder):
+            return None
+        found = lost_writes(folder)
+        if not found:
+            return None
+        return _(
+            "{task} writes to {folder}, on the disk of its pod, which goes with the pod: what "
+            "there is room for is copied to {place}; write to $TFCLUSTER_OUTPUT_DIR, which stays"
+        ).format(task=found[0][0], folder=found[0][1], place=found[0][2])
+
     def silence(self, cluster: TFCluster, now: float) -> str | None:
         """As `silence`, where the run's files can be seen."""
         folder = cluster.status.paths.get("logs")
         return None if folder is None or self._unseen(folder) else silence(cluster, now)
+
+
+_LOST = ".tfcluster-lost"
+_LOST_BYTES = 16 << 10
+
+
+def lost_writes(output: str) -> list[tuple[str, str, str]]:
+    """Task, folder and where its copies are, as the tasks of pods tell it (runtime/writes.py)."""
+    found: list[tuple[str, str, str]] = []
+    try:
+        with os.scandir(os.path.join(output, _LOST)) as entries:
+            names = sorted(e.name for e, _n in zip(entries, range(64), strict=False))
+    except OSError:
+        return found
+    for name in names:
+        # anything may lie there
+        with suppress(OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            how = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
+            with open(os.open(os.path.join(output, _LOST, name), how), "rb") as file:
+                told = json.loads(file.read(_LOST_BYTES))["folders"]
+            task = one_line(name.removesuffix(".json"))
+            found += [(task, one_line(folder), one_line(place)) for folder, place in told.items()]
+    return found
 
 
 def silence(cluster: TFCluster, now: float) -> str | None:

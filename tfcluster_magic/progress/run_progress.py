@@ -20,10 +20,11 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from ..errors import one_line
 from ..i18n import _
 from .event_files import EPOCH, LOSS_POINTS, STEP, EventFile, TrainingScalars, is_validation_folder
 
@@ -107,7 +108,8 @@ class Progress:
     `step` and `total` count `unit`s: "step", or "epoch" where the program says no more than that or
     only a number of epochs is known; `steps_per_second` counts the same. `eta_seconds` is as of
     `at`. `loss` is NaN when the training has diverged. `history` holds (step, loss), oldest first,
-    at most 60.
+    at most 60. `metrics` are further figures by the names that the program gives them. `source` is
+    who says it: `program` (by `tfcluster.progress`), `eventFiles` or `printedLines`.
     """
 
     step: int
@@ -119,6 +121,8 @@ class Progress:
     unit: str = STEP
     epoch: int | None = None
     history: tuple[tuple[int, float], ...] = ()
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    source: str = "eventFiles"
 
 
 @dataclass
@@ -257,6 +261,10 @@ def _loss_curve(
     return tuple(curve[::-every][::-1]), speaker.newest_loss[tag]
 
 
+MOST_METRICS = 3
+"""Figures beside the loss that a line for people shows."""
+
+
 def progress_text(progress: Progress) -> str:
     """One line for people: `step 400/800 · 187 steps/s · loss 0.12 · 2 s left`."""
     total = "" if progress.total is None else f"/{progress.total}"
@@ -267,6 +275,8 @@ def progress_text(progress: Progress) -> str:
     if progress.loss is not None:
         text = _("loss {loss:.3g}").format(loss=progress.loss)
         parts.append(text.replace("nan", "NaN"))
+    shown = [pair for pair in progress.metrics.items() if math.isfinite(pair[1])][:MOST_METRICS]
+    parts += [f"{one_line(name)} {value:.3g}" for name, value in shown]
     if progress.eta_seconds:
         parts.append(_("{time} left").format(time=_time_text(progress.eta_seconds)))
     return " · ".join(parts)

@@ -181,7 +181,8 @@ class ClusterManager(LoggingConfigurable):
         from ..program import snapshots
 
         with snapshots.scratch_folder() as folder:
-            return self._plan(request_launch(folder, *words, **options))
+            beside = self._beside_bytes
+            return self._plan(request_launch(folder, *words, beside_bytes=beside, **options))
 
     def sketch(self, *words: Any, **options: Any) -> DryRun:
         """`plan` for a form that is being filled in: it says what is wrong instead of raising."""
@@ -189,7 +190,9 @@ class ClusterManager(LoggingConfigurable):
         from ..program import snapshots
 
         with snapshots.scratch_folder() as folder:
-            return dry_run(folder, *words, **options).placed(self.backend)
+            beside = self._beside_bytes
+            made = dry_run(folder, *words, beside_bytes=beside, **options)
+            return made.placed(self.backend)
 
     def launch(
         self,
@@ -225,9 +228,23 @@ class ClusterManager(LoggingConfigurable):
 
         with snapshots.scratch_folder() as scratch:
             said: dict[str, Any] = {"cell": cell, "name": name, "sha256": sha256, **options}
+            said["beside_bytes"] = self._beside_bytes
             request = request_launch(scratch, program, arguments, file=file, folder=folder, **said)
             with snapshots.keep_snapshot(request.spec.program, scratch, self.backend.workspace):
                 return self.backend.create(request)
+
+    @property
+    def _beside_bytes(self) -> int | None:
+        """How much a single file may have with the small files beside it, so that they never keep
+        a launch from a backend that takes only what fits into a record.
+        """
+        from ..program import INLINE_BYTES
+
+        try:
+            self.backend.workspace()
+        except InvalidRequest:
+            return INLINE_BYTES
+        return None
 
     def plan_rerun(self, ref: str, **words: Any) -> Plan:
         """What `rerun` with the same words would create. Creates nothing; raises as `rerun`."""
@@ -429,10 +446,12 @@ class ClusterManager(LoggingConfigurable):
         return note_lines(self.progress(cluster), self.beside(cluster))
 
     def beside(self, cluster: TFCluster) -> Sequence[str]:
-        """Say that nobody answers for a run, and which of its running programs are silent."""
+        """Say that nobody answers for a run, which of its running programs are silent, and what
+        they write that will be lost.
+        """
         away = self.backend.outage() if cluster.status.released_at is None else ""
         silent = self._observer.silence(cluster, time.time())
-        return [text for text in (away, silent) if text]
+        return [text for text in (away, silent, self._observer.lost(cluster)) if text]
 
     def outage(self, clusters: Iterable[TFCluster]) -> str:
         """Return why nobody carries out requests for these runs; empty while somebody does, or if

@@ -206,17 +206,21 @@ class RunWatcher:
                     break
                 try:
                     progress = observer.progress(known.cluster)
-                    silent = observer.silence(known.cluster, time.time())
+                    remarks = (
+                        observer.silence(known.cluster, time.time()),
+                        observer.lost(known.cluster),
+                    )
+                    silent = "; ".join(filter(None, remarks))
                 except Exception:  # noqa: BLE001 - of one run: the others' progress goes on
                     observer.forget(known.cluster)
                     continue
                 # not `==`: the loss of a training that has diverged is not equal to itself
-                same = repr((known.progress, known.silent)) == repr((progress, silent or ""))
+                same = repr((known.progress, known.silent)) == repr((progress, silent))
                 if same and _is_over(known):
                     done.add(uid)
                     observer.forget(known.cluster)
                 elif not same:
-                    self._add(ended, name, uid, progress, silent or "")
+                    self._add(ended, name, uid, progress, silent)
 
     def _unseen(self, folder: str) -> str | None:
         return self._manager.backend.unseen(folder)

@@ -15,6 +15,7 @@ import time
 
 from name_resolution import wait_for_names
 from task_config import ConfigError, TaskConfig
+from writes import WRITTEN, EarlierCheckpoints, places_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class Preparation:
         self.problem = ""
         self.owns_folder = False
         """Whether the output folder is there, and this run's."""
+        self.earlier: EarlierCheckpoints | None = None
+        """The checkpoints that a program finds when it starts; none where it writes none."""
         self._config = config
         self._loop = loop
         self._say = say
@@ -87,6 +90,8 @@ class Preparation:
         patience = float(os.environ.get("TFCLUSTER_PATIENCE") or PATIENCE)
         make_folder(config.output_dir, config.owner, min(VOLUME_PATIENCE, patience), self._later)
         self.owns_folder = True
+        if config.working_dir and not os.path.isdir(config.working_dir):
+            bring_files(config.program["dir"], config.working_dir, config.output_dir, self._later)
         hold_off = config.hold_off(dict(os.environ))
         if hold_off:
             self._later(f"waiting {hold_off:g} s: all workers start again together, or none")
@@ -98,6 +103,9 @@ class Preparation:
                 copy_checkpoints(config.resume_from, config.output_dir, self._later)
             else:
                 wait_for_copy(config.output_dir, patience)
+        if config.writes_results:
+            folders = [config.output_dir, *places_of(config, config.start_dir)]
+            self.earlier = EarlierCheckpoints(folders)
 
 
 def make_folder(folder: str, owner: str, patience: float, say: Callable[[str], None]) -> None:
@@ -132,7 +140,9 @@ def make_folder(folder: str, owner: str, patience: float, say: Callable[[str], N
 # and whole on every volume.
 
 
-OWNER_MARK = ".tfcluster-run-"
+OWN_PREFIX = ".tfcluster-"
+"""How the names of our own folders in an output folder begin."""
+OWNER_MARK = OWN_PREFIX + "run-"
 
 
 def claim_folder(folder: str, uid: str) -> None:
@@ -153,6 +163,41 @@ def _used_by_another_run(folder: str) -> str:
         "as they are: launch again for the next number, or with another --name; a notebook of the "
         "cluster sees which numbers are used"
     )
+
+
+# ---- files beside a program whose own folder is not to be found here ----
+
+
+CODE = (".py", ".sh", ".pyc")
+
+
+def bring_files(program: str, missing: str, folder: str, say: Callable[[str], None]) -> None:
+    """Copy what lies beside a program to the folder that it starts in, where it is not there."""
+    count = 0
+    for below, folders, files in os.walk(program, followlinks=True):
+        # A ConfigMap's files are links to a folder `..data`.
+        folders[:] = sorted(each for each in folders if not each.startswith(".."))
+        for name in sorted(each for each in files if not each.endswith(CODE)):
+            target = os.path.join(folder, os.path.relpath(os.path.join(below, name), program))
+            try:
+                count += _copy_once(os.path.join(below, name), target)
+            except OSError as error:
+                say(f"cannot copy {name} to {folder}: {error.strerror}")
+    also = f", with copies of {count} files beside it" if count else ""
+    say(f"{missing} is not there, so the program starts in {folder}{also}")
+
+
+def _copy_once(source: str, target: str) -> bool:
+    """Copy a file unless it is there, whole or not at all; other tasks do the same."""
+    import shutil
+
+    if os.path.lexists(target):
+        return False
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    partial = f"{target}.{os.getpid()}{PARTIAL}"
+    shutil.copyfile(source, partial)
+    os.replace(partial, target)
+    return True
 
 
 # ---- checkpoints of an old run, copied into the new folder once, by one task for all ----
@@ -194,7 +239,9 @@ def _copy_files(old: str, new: str) -> int:
     for folder, folders, files in os.walk(old, onerror=fail):
         target = os.path.normpath(os.path.join(new, os.path.relpath(folder, old)))
         os.makedirs(target, exist_ok=True)
-        folders.sort()
+        # What says whose a folder is, how far the old run was and where it wrote, is the old run's.
+        own = (OWN_PREFIX, WRITTEN) if folder == old else (OWN_PREFIX,)
+        folders[:] = sorted(name for name in folders if not name.startswith(own))
         for name in sorted(files):
             stays = name.endswith((".log", PARTIAL)) or ".tfevents." in name or name == COPIED_MARK
             if stays or not os.path.isfile(os.path.join(folder, name)):

@@ -69,6 +69,11 @@ class LastLines:
             del self._tail[:end]
             self._cut = True
 
+    @property
+    def tail(self) -> bytes:
+        """The end of the output as it came."""
+        return bytes(self._tail)
+
     def report(self, cause: str, crashed: bool, shell: bool, folder: str) -> dict[str, Any]:
         """The fields of a TaskExit that its output tells.
 

@@ -32,6 +32,7 @@ from output import LogCopy, Output
 from prepare import Preparation
 from process import EventLoop
 from task_config import ConfigError, TaskConfig
+from writes import WriteWatch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,6 +49,10 @@ COPY = 2.0
 # The line that tells of quiet in a pod's log is repeated after so many lines that say the same of
 # TensorFlow: whoever reads it sees the last twenty.
 REPEAT_QUIET = 8
+# What a program wrote in its last moments is looked for at most so long.
+LAST_LOOK = 2.0
+# Of such folders, as they go into a termination message.
+MOST_TOLD, MOST_TOLD_CHARS = 4, 250
 
 
 class Task:
@@ -75,6 +80,7 @@ class Task:
         self.orphaned = False
         self.given_up = False
         self._alone = False
+        self.writes: WriteWatch | None = None
 
     def run(self) -> int:
         """Our own exit status."""
@@ -83,12 +89,14 @@ class Task:
         self.loop.run(lambda: preparation.finished or self.stopping or self.orphaned)
         self.problem = preparation.problem
         if not (self.problem or self.stopping or self.orphaned):
-            self._spawn()
+            self._spawn(preparation)
         if not preparation.owns_folder:
             self.copy.path = os.devnull  # what is there belongs to another run
         self.copy.start()
         if self.child:
             self.report.event("started", pid=self.child)
+            if self.writes is not None:
+                self.writes.start()
             self._watch_ready()
             self.loop.run(self._is_over)
         return self._finish()
@@ -116,15 +124,20 @@ class Task:
         self.orphaned = True
         self.loop.off_fd(self.report.fd)
 
-    def _spawn(self) -> None:
+    def _spawn(self, preparation: Preparation) -> None:
         config = self.config
-        folder = config.working_dir
         write = self.output.open()
         try:
             env = config.environment(dict(os.environ))
             argv = config.command(lambda name: process.find_program(name, env.get("PATH", "")))
-            cwd = folder if os.path.isdir(folder) else config.output_dir
+            if preparation.earlier is not None:
+                preparation.earlier.watch()
+            cwd = config.start_dir
             self.child = process.spawn(argv, env, cwd, write)
+            if config.writes_results:
+                earlier = preparation.earlier
+                say, told = self.output.say, self._wrote
+                self.writes = WriteWatch(config, cwd, self.loop, say, told, earlier)
         except (ConfigError, process.SpawnError) as error:
             self.problem = f"cannot start the program: {error}"
         finally:
@@ -223,6 +236,9 @@ class Task:
 
         self.loop.after("look", every, look)
 
+    def _wrote(self, folder: str, lost: bool) -> None:
+        self.report.event("writes", folder=folder, gone=lost)
+
     def _copied(self, problem: str) -> None:
         self.report.event("copy", problem=problem)
 
@@ -278,8 +294,17 @@ class Task:
         else:
             cause, detail = exit_cause(child, self.memory)
         self.output.drain(DRAIN)
+        last = self.output.last
         folder = str(self.config.program.get("dir") or "")
-        ended = task_exit(cause, detail, self.ended_at, child, self.output.last, folder)
+        ended = task_exit(cause, detail, self.ended_at, child, last, folder)
+        if self.writes is not None:
+            self.writes.close(LAST_LOOK)
+            folders = self.writes.folders
+            told = [each for each in folders if len(each) < MOST_TOLD_CHARS][:MOST_TOLD]
+            ended["wrote"] = [each for each in told if not folders[each]]
+            ended["lost"] = [each for each in told if folders[each]]
+            if cause == "Completed":
+                ended["found"] = self.writes.found_only_a_checkpoint(last.tail)
         self.report.exit({**ended, "uncopied": self.copy.first})
         self.output.close(COPY)
         return exit_status(cause, child)

@@ -175,6 +175,21 @@ class TaskConfig:
         return os.path.normpath(os.path.join(self.program["dir"], said)) if said else ""
 
     @property
+    def start_dir(self) -> str:
+        """Where it starts: in its working folder, or in the run's own where that is not there."""
+        return self.working_dir if os.path.isdir(self.working_dir) else self.output_dir
+
+    @property
+    def in_pod(self) -> bool:
+        """Whether it runs in a pod, whose own disk goes with it."""
+        return bool(self.data.get("ownFolder"))
+
+    @property
+    def writes_results(self) -> bool:
+        """Whether its program may write event files and checkpoints: parameter servers do not."""
+        return not self.in_graph and self.task_type != "ps"
+
+    @property
     def opens_port(self) -> bool:
         """Whether the task is ready only when its own port accepts.
 

@@ -25,10 +25,10 @@ from tornado.iostream import StreamClosedError
 from tornado.web import HTTPError
 
 from ..errors import BackendUnavailable, Conflict, TFClusterError, UsageError
-from ..i18n import _, current_language
+from ..i18n import _
 from ..spec import Model
 from ..tensorboard.child_process import HOST
-from ..tensorboard.process import Board
+from ..tensorboard.process import Board, own_page
 from ..tensorboard.views import View
 from ..web import body_length
 from .base import (
@@ -42,22 +42,10 @@ from .base import (
 from .http_forwarding import BrokenAnswer, ForwardedRequest, NoAnswer, relocated
 from .tensorboards import ServerBoards
 
-_OWN_PAGE = """\
-<!doctype html>
-<html lang="{lang}"><head><meta charset="utf-8"><title>TensorBoard</title>{head}
-<style>
-:root {{ color-scheme: light dark; }}
-body {{ font: 14px/1.5 system-ui, sans-serif; }}
-main {{ margin: 3rem auto; max-width: 60rem; padding: 0 1rem; }}
-pre {{ white-space: pre-wrap; overflow-wrap: anywhere; }}
-</style></head>
-<body><main>{body}</main></body></html>
-"""
-
 
 def starting_page() -> str:
     """Looks again each second, by itself."""
-    return _own_page(
+    return own_page(
         f'<p role="status">{escape(_("TensorBoard is starting …"))}</p>',
         '<meta http-equiv="refresh" content="1">',
     )
@@ -68,11 +56,7 @@ def failed_page(detail: str) -> str:
     first, _newline, rest = detail.partition("\n")
     more = f"<pre>{escape(rest)}</pre>" if rest else ""
     again = escape(_("Try again"))
-    return _own_page(f'<p role="alert">{escape(first)}</p>{more}<p><a href="">{again}</a></p>')
-
-
-def _own_page(body: str, head: str = "") -> str:
-    return _OWN_PAGE.format(lang=current_language().replace("_", "-"), head=head, body=body)
+    return own_page(f'<p role="alert">{escape(first)}</p>{more}<p><a href="">{again}</a></p>')
 
 
 # TensorBoard's page out of its package, for a tab whose board is still starting: the same bytes,

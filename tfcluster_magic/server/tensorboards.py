@@ -18,7 +18,7 @@ from pathlib import Path
 from ..errors import Conflict, NotAllowed, NotFound
 from ..i18n import _
 from ..runs.manager import ClusterManager
-from ..tensorboard.child_process import start_time
+from ..tensorboard.child_process import has_event_files, start_time
 from ..tensorboard.process import START_TIMEOUT, Board
 from ..tensorboard.views import View
 from .worker import Worker
@@ -74,7 +74,8 @@ class ServerBoards:
         view = await self._worker.call(self._view, refs, folder)
         if not wait and await self.running_board(view.id) is None:
             self.begin(view.id)
-            self._early.add(view.id)
+            if await self._worker.call(has_event_files, view.folder):
+                self._early.add(view.id)  # without any, the board has another page
             return view, False
         await asyncio.shield(self.begin(view.id))
         return view, True

@@ -43,6 +43,7 @@ from .spec import (
 from .status import (
     Cause,
     Event,
+    FoundCheckpoint,
     Message,
     Phase,
     Reason,
@@ -68,6 +69,7 @@ __all__ = [
     "Cause",
     "DataClaim",
     "Event",
+    "FoundCheckpoint",
     "Lifecycle",
     "Message",
     "Metadata",

@@ -99,6 +99,17 @@ class Message(Model, frozen=True):
     params: Mapping[str, str | int | float | Sequence[str | Message] | Message] = {}
 
 
+class FoundCheckpoint(Model, frozen=True):
+    """A checkpoint of an earlier run, beyond which a program did not go; `run` is its run, if it is
+    known, and `steps` how many it trained all the same.
+    """
+
+    checkpoint: str
+    folder: str
+    run: str = ""
+    steps: int = 0
+
+
 class TaskExit(Model, frozen=True):
     """How one task ended: what the runtime's termination message says, on any backend."""
 
@@ -124,6 +135,13 @@ class TaskExit(Model, frozen=True):
     detail: str = ""
     detail_message: Message | None = None
     uncopied: Annotated[str, Meta(description="why the copy of its output lacks lines")] = ""
+    wrote: Annotated[
+        tuple[str, ...], Meta(description="folders with results outside of the run's own")
+    ] = ()
+    lost: Annotated[
+        tuple[str, ...], Meta(description="folders with results on the disk of its pod")
+    ] = ()
+    found: FoundCheckpoint | None = None
 
 
 class TaskFailure(Model, frozen=True):

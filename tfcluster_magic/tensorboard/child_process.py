@@ -1,7 +1,7 @@
 """The TensorBoard process: a script that `process.py` starts, apart from whoever started it.
 
-    python child_process.py '{"folder": ..., "shown": ..., "idle": seconds, "register": path,
-                       "lock": fd, "report": fd, "startTimeout": seconds}'
+    python child_process.py '{"folder": ..., "shown": ..., "empty": page, "idle": seconds,
+                       "register": path, "lock": fd, "report": fd, "startTimeout": seconds}'
 
 The process has a session of its own and no parent that waits for it, is bound to 127.0.0.1 on a
 port that the kernel chose, below a path that nobody can guess, without TensorFlow. It goes into the
@@ -82,7 +82,8 @@ def main(options: dict[str, Any]) -> int:
             self._connections = 0
             self._used_at = time.monotonic()
             self._counting = threading.Lock()
-            super().__init__(_named(wsgi_app, options["shown"]), flags)
+            app = _named(wsgi_app, options["shown"])
+            super().__init__(_or_empty(app, f"{prefix}/", options["empty"]), flags)
 
         def _count(self, change: int) -> None:
             with self._counting:
@@ -136,6 +137,47 @@ def _named(app: Any, shown: str) -> Any:
         return answer(environ, start_response)
 
     return serve
+
+
+def _or_empty(app: Any, index: str, page: str) -> Any:
+    """The application, with a page of ours as its first one while there is no event file."""
+    from werkzeug.wrappers import Response
+
+    found: list[bool] = []
+
+    def serve(environ: dict[str, Any], start_response: Any) -> Any:
+        if found or environ.get("PATH_INFO") not in (index, f"{index}index.html"):
+            return app(environ, start_response)
+        if has_event_files("."):
+            found.append(True)
+            return app(environ, start_response)
+        answer = Response(page, mimetype="text/html")
+        answer.headers["Cache-Control"] = "no-store"
+        answer.headers["Content-Security-Policy"] = "default-src 'none'; style-src 'unsafe-inline'"
+        return answer(environ, start_response)
+
+    return serve
+
+
+MOST_ENTRIES = 20_000
+"""Names looked at for an event file; a larger folder counts as one that has some."""
+
+
+def has_event_files(folder: str) -> bool:
+    """Whether an event file lies in a folder or up to five below, by links, too."""
+    level, left = [folder], MOST_ENTRIES
+    for _depth in range(6):
+        below: list[str] = []
+        for parent in level:
+            with contextlib.suppress(OSError), os.scandir(parent) as entries:
+                for entry in entries:
+                    left -= 1
+                    if left < 0 or ".tfevents." in entry.name:
+                        return True
+                    if entry.is_dir():
+                        below.append(entry.path)
+        level = below
+    return False
 
 
 def _announce(options: dict[str, Any], port: int, prefix: str) -> None:

@@ -25,8 +25,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from html import escape
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -35,7 +36,7 @@ from msgspec import Meta
 
 from .. import paths, state_files
 from ..errors import NotFound, TFClusterError
-from ..i18n import _
+from ..i18n import _, current_language
 from ..spec import Model
 from . import child_process
 from .child_process import HOST, start_time
@@ -128,6 +129,61 @@ class RegistryEntry:
             yield file.fileno()
 
 
+_OWN_PAGE = """\
+<!doctype html>
+<html lang="{lang}"><head><meta charset="utf-8"><title>TensorBoard</title>{head}
+<style>
+:root {{ color-scheme: light dark; }}
+body {{ font: 14px/1.5 system-ui, sans-serif; }}
+main {{ margin: 3rem auto; max-width: 60rem; padding: 0 1rem; }}
+pre {{ white-space: pre-wrap; overflow-wrap: anywhere; }}
+</style></head>
+<body><main>{body}</main></body></html>
+"""
+
+
+def own_page(body: str, head: str = "") -> str:
+    """A page of ours in a TensorBoard's place, in the language of the moment."""
+    return _OWN_PAGE.format(lang=current_language().replace("_", "-"), head=head, body=body)
+
+
+def empty_page(looked_at: Sequence[str]) -> str:
+    """What a board shows while no event file is in what it shows; it looks again by itself.
+
+    `looked_at` are the folders, as a person knows them.
+    """
+    folders = "".join(f"<li><code>{escape(each)}</code></li>" for each in looked_at)
+    texts = [
+        _("No event files yet"),
+        _("TensorBoard shows files whose names have “.tfevents.” in them. None was found in:"),
+        _(
+            "Whatever a task writes elsewhere is found by what it has open, also in ./logs. This "
+            "page looks again every five seconds."
+        ),
+        _("How a program writes them:"),
+        _(
+            "A program that only prints shows how far it is in the sidebar and in `tfcluster "
+            "status`. Event files in an object store (gs://, s3://, hdfs://) are shown by a "
+            "TensorBoard that you start there: `tensorboard --logdir gs://…`."
+        ),
+    ]
+    title, found, elsewhere, how, others = map(escape, texts)
+    return own_page(
+        f'<h1>{title}</h1><p role="status">{found}</p><ul>{folders}</ul><p>{elsewhere}</p>'
+        f"<p>{how}</p><pre>{escape(_EXAMPLE)}</pre><p>{others}</p>",
+        '<meta http-equiv="refresh" content="5">',
+    )
+
+
+_EXAMPLE = """\
+folder = os.environ["TFCLUSTER_OUTPUT_DIR"]
+
+model.fit(..., callbacks=[tf.keras.callbacks.TensorBoard(folder)])
+
+with tf.summary.create_file_writer(folder).as_default():
+    tf.summary.scalar("loss", loss, step=step)
+"""
+
 IDLE_TIMEOUT = 1800.0
 """Seconds without a connection after which a board ends by itself."""
 START_TIMEOUT = 60.0
@@ -149,6 +205,7 @@ def open(  # noqa: A001 - read as tensorboard.open
     *,
     exact: bool = False,
     shown: str | None = None,
+    looked_at: Sequence[str] = (),
     log_root: str | os.PathLike[str] | None = None,
     idle_timeout: float = IDLE_TIMEOUT,
     state_dir: str | os.PathLike[str] | None = None,
@@ -159,8 +216,9 @@ def open(  # noqa: A001 - read as tensorboard.open
     The folder may be empty: runs appear as they are written. `log_root` (the environment's when
     None) and what is below it is made where it is missing. An `exact` folder is refused when it, or
     one above it, has become a link. The board stays with the folder that it was opened on, whatever
-    its path leads to later, and calls it `shown`. `idle_timeout` (seconds above 0) counts for a new
-    board only, as `shown` does.
+    its path leads to later, and calls it `shown`. While it has no event file, its page says so, and
+    that it looked at `looked_at`. `idle_timeout` (seconds above 0) counts for a new board only, as
+    `shown` does.
 
     Raises:
         NotFound: no such folder, or not one that can be read.
@@ -179,7 +237,8 @@ def open(  # noqa: A001 - read as tensorboard.open
             return board
         if board:
             _end(board)
-        options = {"shown": shown or entry.folder, "idle": idle_timeout}
+        empty = empty_page(looked_at or [entry.folder])
+        options = {"shown": shown or entry.folder, "idle": idle_timeout, "empty": empty}
         return _start(entry, lock, options, start_timeout)
 
 

@@ -211,9 +211,16 @@ class TensorBoards:
             view.folder,
             exact=True,
             shown=view.shown,
+            looked_at=self.looked_at(view),
             log_root=self.log_root,
             state_dir=self._state_dir,
         )
+
+    def looked_at(self, view: View) -> list[str]:
+        """The folders of a view, as a person knows them: of runs those behind the links."""
+        if not view.runs:
+            return [view.folder]
+        return [os.path.realpath(os.path.join(view.folder, name)) for name in view.runs]
 
     def living(self) -> list[Board]:
         """The boards that run, of whatever folder."""

@@ -479,6 +479,25 @@ export interface TaskExit {
    * why the copy of its output lacks lines
    */
   uncopied?: string;
+  /**
+   * folders with results outside of the run's own
+   */
+  wrote?: string[];
+  /**
+   * folders with results on the disk of its pod
+   */
+  lost?: string[];
+  found?: FoundCheckpoint | null;
+}
+/**
+ * A checkpoint of an earlier run, beyond which a program did not go; `run` is its run, if it is
+ *     known, and `steps` how many it trained all the same.
+ */
+export interface FoundCheckpoint {
+  checkpoint: string;
+  folder: string;
+  run?: string;
+  steps?: number;
 }
 /**
  * How many tasks of one type are in which state.

@@ -22,6 +22,10 @@ export interface IProgress {
   readonly epoch: number | null;
   /** (step, loss), oldest first, at most 60. */
   readonly history: ReadonlyArray<readonly [number, number | null]>;
+  /** Further figures by the program's own names; null for what is not a number. */
+  readonly metrics?: Readonly<Record<string, number | null>>;
+  /** Who says it: `program`, `eventFiles` or `printedLines`. */
+  readonly source?: string;
 }
 
 /** One run as it is shown. */

@@ -61,6 +61,7 @@ export const RunCard = React.memo(
             progress={run.progress}
             name={name}
             active={isActive(run)}
+            full={status.phase === 'Succeeded'}
             trans={trans}
           />
         )}

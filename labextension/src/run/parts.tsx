@@ -101,14 +101,23 @@ interface IProgressProps {
   readonly progress: IProgress;
   readonly name: string;
   readonly active: boolean;
+  /** Whether the run has done all that it wanted, whatever its last line said. */
+  readonly full?: boolean;
   readonly trans: TranslationBundle;
 }
 
 /** A bar where the total is known, the line of words, and the loss. */
 export const RunProgress = React.memo(
-  ({ progress, name, active, trans }: IProgressProps): React.JSX.Element => {
+  ({
+    progress,
+    name,
+    active,
+    full = false,
+    trans
+  }: IProgressProps): React.JSX.Element => {
     const words = describeProgress(progress, active, trans);
     const { step, total, history } = progress;
+    const done = full && total !== null ? total : step;
     return (
       <div className="tfc-Progress">
         {total !== null && (
@@ -118,12 +127,12 @@ export const RunProgress = React.memo(
             aria-label={trans.__('Progress of %1', name)}
             aria-valuemin={0}
             aria-valuemax={total}
-            aria-valuenow={step}
+            aria-valuenow={done}
             aria-valuetext={words}
           >
             <div
               className="tfc-Progress-done"
-              style={{ width: `${total > 0 ? (100 * step) / total : 0}%` }}
+              style={{ width: `${total > 0 ? (100 * done) / total : 0}%` }}
             />
           </div>
         )}

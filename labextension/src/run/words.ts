@@ -66,6 +66,9 @@ export function shape(run: IRun): string {
 export const modeOf = (run: IRun): 'in-graph' | 'between-graph' =>
   run.cluster.spec.mode ?? 'between-graph';
 
+/** Figures beside the loss that the line shows. */
+const MOST_METRICS = 3;
+
 /** `step 400/800 · 187 steps/s · loss 0.12 · 2 s left`; of a run that has ended, only how far it came. */
 export function describeProgress(
   progress: IProgress,
@@ -85,6 +88,11 @@ export function describeProgress(
     parts.push(trans.__('loss %1', significant(loss)));
   } else if (progress.history.length > 0) {
     parts.push(trans.__('loss is not a number'));
+  }
+  for (const [name, value] of Object.entries(progress.metrics ?? {})
+    .filter(([, value]) => value !== null)
+    .slice(0, MOST_METRICS)) {
+    parts.push(`${name} ${significant(value as number)}`);
   }
   if (active && etaSeconds) {
     parts.push(trans.__('%1 left', shortDuration(etaSeconds)));

@@ -130,6 +130,7 @@ export const RunRow = React.memo(
               progress={run.progress}
               name={name}
               active={isActive(run)}
+              full={phase === 'Succeeded'}
               trans={trans}
             />
           )}

@@ -40,6 +40,7 @@ FILES = (  # what .dockerignore lets into the context; requirements are named by
     "pyproject.toml",
     "requirements/build.txt",
     "setup.py",
+    "tfcluster.py",
     "tools/build_backend.py",
     "tools/labextension.py",
 )

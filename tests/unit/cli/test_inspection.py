@@ -261,6 +261,82 @@ def test_status_says_how_far_the_program_is(run: Run, own_folders: Path) -> None
     assert "progress: step 200/400 · 50 steps/s · loss 0.5" in run("status", "sleep").out
 
 
+PRINTS = """
+import os, sys, time
+for n in range(1, 4):
+    print(f"step {n}/30, loss = {1 / n}", flush=True)
+while not os.path.exists("go"):
+    time.sleep(0.05)
+print("step 30/30, loss = 0.01", flush=True)
+"""
+
+
+def test_status_says_how_far_a_program_is_by_its_lines(run: Run, here: Path) -> None:
+    """A program that only prints shows its steps and its loss, at its end the last; a document
+    says where that is from.
+    """
+    (here / "prints.py").write_text(PRINTS)
+    run("launch", "prints.py", "--workers", "1")
+    said = "progress: step 3/30 · loss 0.333"
+    wait_until(lambda: said in run("status", "prints").out, "the third step")
+    (here / "go").touch()
+    ClusterManager().wait("prints", 90)
+    assert "progress: step 30/30 · loss 0.01\n" in run("status", "prints").out
+    told = json.loads(run("status", "prints", "-o", "json").out)["progress"]
+    assert (told["step"], told["total"], told["source"]) == (30, 30, "printedLines")
+
+
+REPORTS = "import tfcluster\ntfcluster.progress(5, 9, loss=0.5, accuracy=0.75)\n"
+
+
+def test_a_program_reports_its_own_progress(run: Run, here: Path) -> None:
+    """`tfcluster.progress()` is there in every task, whatever is installed for its Python."""
+    (here / "reports.py").write_text(REPORTS)
+    run("launch", "reports.py", "--workers", "1", "--wait")
+    assert "progress: step 5/9 · loss 0.5 · accuracy 0.75" in run("status", "reports").out
+    told = json.loads(run("status", "reports", "-o", "json").out)["progress"]
+    assert told["source"] == "program"
+
+
+ELSEWHERE = """
+import os, socket, sys, time
+os.makedirs("logs", exist_ok=True)
+host, pid = socket.gethostname(), os.getpid()
+with open(f"logs/events.out.tfevents.{int(time.time())}.{host}.{pid}.0.v2", "wb") as file:
+    file.write(bytes.fromhex(sys.argv[1]))
+"""
+
+
+def test_event_files_are_followed_to_where_the_program_writes(
+    run: Run, here: Path, own_folders: Path
+) -> None:
+    """Progress of a program that writes to ./logs is shown, and its history names the folder."""
+    (here / "curves.py").write_text(ELSEWHERE)
+    content = event(7, {"loss": 0.5}).hex()
+    run("launch", "curves.py", "--workers", "1", "--wait", "--", content)
+    shown = run("status", "curves").out
+    assert "progress: step 7 · loss 0.5" in shown
+    assert f"It writes to {here}/logs: TensorBoard and progress follow it there" in shown
+
+
+def test_a_run_that_had_nothing_left_to_do_says_so(run: Run, here: Path) -> None:
+    """A success that found the last step of an earlier run and trained none is told as that."""
+    (here / "model").mkdir()
+    (here / "model" / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-800"\n')
+    (here / "model" / "model.ckpt-800.index").write_text("index")
+    (here / "again.py").write_text("open('model/model.ckpt-800.index').read()\n")
+    run("launch", "again.py", "--workers", "1", "--wait")
+    shown = run("status", "again").out
+    assert f"It found the checkpoint at step 800 in {here}/model" in shown
+    assert "trained no step" in shown
+
+
+def test_an_object_store_is_named_at_launch(run: Run) -> None:
+    """Whoever names a bucket is told that its curves are not read, and how to see them."""
+    done = run("launch", "hello.py", "--workers", "1", "--wait", "--", "--model_dir=gs://b/m")
+    assert "`tensorboard --logdir gs://b/m`" in done.out
+
+
 def test_a_note_is_said_changed_and_removed(run: Run) -> None:
     """A note is one line of at most 500 characters; status and documents have it."""
     run("launch", "hello.py", "--workers", "1", "--wait")

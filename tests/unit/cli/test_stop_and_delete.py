@@ -45,6 +45,18 @@ def test_stop_all_is_refused_where_nobody_can_confirm_it(run: Run) -> None:
     assert run("stop", "--all").out == "Nothing is running.\n"
 
 
+def test_delete_leaves_what_a_program_wrote(run: Run, here: Path, own_folders: Path) -> None:
+    """Results beside the program's copy and in the folder it was launched from outlive a delete."""
+    text = "import os\nfor at in (os.path.dirname(__file__), '.'):\n"
+    (here / "write.py").write_text(text + "    open(os.path.join(at, 'model.h5'), 'w').close()\n")
+    run("launch", "write.py", "--workers", "1", "--wait")
+    assert run("delete", "write").code == 0
+
+    output = own_folders / "tfcluster" / "log" / "write" / "1"
+    assert (output / "beside-program" / "model.h5").exists()
+    assert (here / "model.h5").exists()
+
+
 def test_delete_with_logs_needs_a_yes_and_says_what_would_go(run: Run, own_folders: Path) -> None:
     """Checkpoints are never removed by a slip of the hand."""
     run("launch", "hello.py", "--workers", "1", "--wait")

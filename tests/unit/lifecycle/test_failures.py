@@ -60,14 +60,17 @@ def test_a_worker_that_left_early_is_the_cause_without_parameter_servers() -> No
     """A worker that finished before the others, which then lost it, is named; with parameter
     servers it is not, for each worker takes its own steps there.
     """
-    for counts, culprit in (({"worker": 2}, "worker-1"), ({"ps": 1, "worker": 2}, "worker-0")):
+    for counts, culprit, reason in (
+        ({"worker": 2}, "worker-1", Reason.PEER_FINISHED),
+        ({"ps": 1, "worker": 2}, "worker-0", Reason.PROGRAM_FAILED),
+    ):
         story = Story(spec_of(**counts))
         story.ends("worker-1", Cause.COMPLETED, exit_code=0)
         story.passes(3)
         story.ends("worker-0", Cause.ERROR, exit_code=1, follows=True, last_lines=("UNAVAILABLE",))
         story.passes(15)
-        assert story.outcome == (Phase.FAILED, Reason.PROGRAM_FAILED, culprit)
-        early = "worker-1 finished before the others, which cannot go on without it"
+        assert story.outcome == (Phase.FAILED, reason, culprit)
+        early = "worker-1 finished first, and worker-0 could not go on without it"
         assert (early in story.status.message) is (culprit == "worker-1")
 
 

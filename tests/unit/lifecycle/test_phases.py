@@ -9,7 +9,17 @@ import pytest
 from support.lifecycle_simulation import Story, spec_of
 
 from tfcluster_magic.lifecycle import WaitingReason, messages
-from tfcluster_magic.spec import Cause, Lifecycle, Message, Mode, Phase, Reason, Stop, SuccessPolicy
+from tfcluster_magic.spec import (
+    Cause,
+    FoundCheckpoint,
+    Lifecycle,
+    Message,
+    Mode,
+    Phase,
+    Reason,
+    Stop,
+    SuccessPolicy,
+)
 
 
 def test_a_cluster_whose_tasks_are_up_is_running() -> None:
@@ -38,6 +48,31 @@ def test_parameter_servers_are_reclaimed_after_success() -> None:
     assert story.status.reclaimed.tasks == ("ps-0",)
     assert story.status.reclaimed.at == story.now
     assert story.status.message == "worker-0, worker-1 finished successfully."
+
+
+def test_a_success_that_trained_nothing_says_so_to_the_end() -> None:
+    """What a worker found and did not go beyond stands in the sentence, also after the reclaim."""
+    story = Story(spec_of())
+    found = FoundCheckpoint(checkpoint="model.ckpt-800", folder="/m", run="old-1", steps=1)
+    story.ends("worker-0", Cause.COMPLETED, exit_code=0, found=found)
+    story.ends("worker-1", Cause.COMPLETED, exit_code=0)
+    said = "It found the checkpoint at step 800 of old-1 in /m, so it had nothing left to do"
+    assert said in story.status.message
+    story.passes(30)
+    assert story.decision.done
+    assert said in story.status.message and "trained 1 step" in story.status.message
+
+
+def test_where_results_are_is_said_once() -> None:
+    """A folder of several tasks is one event; what goes with a pod is one warning, too."""
+    story = Story(spec_of())
+    for task in ("worker-0", "worker-1"):
+        story.ends(task, Cause.COMPLETED, exit_code=0, wrote=("/w/logs",), lost=("/tmp/m",))
+        story.passes(1)
+    codes = [message.code for event in story.status.events for message in event.messages]
+    assert (codes.count("WritesElsewhere"), codes.count("WritesLost")) == (1, 1)
+    (warning,) = story.status.warnings
+    assert warning.startswith("worker-0 writes to /tmp/m, on the disk of its pod")
 
 
 def test_a_stop_after_success_reclaims_at_once() -> None:

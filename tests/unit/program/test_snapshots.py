@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from support.programs import on_disk, take, write
 
 from tfcluster_magic.errors import InvalidRequest, TFClusterError
-from tfcluster_magic.program import INLINE_BYTES, materialise, snapshot
+from tfcluster_magic.program import INLINE_BYTES, keep_written, materialise, snapshot
 from tfcluster_magic.spec import Program, ProgramKind, to_json
 
 NAMES = st.text(string.ascii_letters + string.digits + "_-. é", min_size=1, max_size=12).filter(
@@ -144,6 +144,20 @@ def test_workspace_that_cannot_be_written_is_told(here: Path, tmp_path: Path) ->
     write(here / "job", {"main.py": "x = 1\n", "data.bin": os.urandom(INLINE_BYTES)})
     with pytest.raises(InvalidRequest, match=r"64 KiB cannot be stored in .*file.*Not a directory"):
         snapshot("job", workspace=tmp_path / "file", cwd=here)
+
+
+def test_what_a_program_writes_beside_itself_is_kept(
+    here: Path, workspace: Path, tmp_path: Path
+) -> None:
+    """New files beside a copy are moved to where results stay; those of the snapshot are not."""
+    write(here, {"train.py": "import a\n", "a.py": "", "vocabulary.txt": "v"})
+    copy, kept = tmp_path / "copy", tmp_path / "output" / "beside-program"
+    materialise(take("train.py", here, workspace), copy, workspace, folder_mode=0o755)
+    write(copy, {"model.bin": b"weights", "out/curve.csv": "1", "__pycache__/a.pyc": "x"})
+    keep_written(copy, kept)
+    assert set(on_disk(kept)) == {"model.bin", "out/curve.csv"}
+    assert (copy / "vocabulary.txt").exists()
+    keep_written(tmp_path / "gone", kept)
 
 
 def test_copy_is_read_only_and_never_mixed(here: Path, workspace: Path, tmp_path: Path) -> None:

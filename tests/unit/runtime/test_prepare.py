@@ -32,6 +32,9 @@ def old(run: Run, tmp_path: Path) -> Path:
     for name in ("worker-0.log", "events.out.tfevents.1.host", "train/events.out.tfevents.2.h.v2"):
         (folder / name).write_text("stays behind")
     os.mkfifo(folder / "pipe")
+    (folder / ".tfcluster-run-of-another").mkdir()
+    (folder / ".tfcluster-progress").mkdir()
+    (folder / ".tfcluster-progress" / "worker-0.json").write_text("stays behind")
     (folder / "checkpoint").write_text(
         f'model_checkpoint_path: "{folder}/model.ckpt-5"\n'
         f'all_model_checkpoint_paths: "{folder}/model.ckpt-5"\n'
@@ -130,12 +133,15 @@ def test_addresses_from_the_template(run: Run) -> None:
 
 
 def test_resume(run: Run, old: Path) -> None:
-    """A resumed run starts with copies of the old checkpoints, not of logs and event files."""
+    """A resumed run starts with copies of the old checkpoints, not of logs and event files, nor of
+    what says whose the old folder is and how far the old run was.
+    """
     other = run.task("ps-0").start()
     task = run.task("worker-0").start()
     assert task.wait()["cause"] == other.wait()["cause"] == "Completed"
     assert f"tfcluster: resumes from {old}, 4 files" in task.output
     copied = {str(f.relative_to(run.output)) for f in run.output.rglob("*") if f.is_file()}
+    assert not list(run.output.glob(".tfcluster-*"))
     assert copied == {
         "checkpoint",
         "model.ckpt-5.index",

@@ -98,6 +98,23 @@ def test_life_of_a_board(
     assert not process.stop(logs, state_dir=state)
 
 
+def test_a_board_without_event_files_says_where_it_looked(state: Path, tmp_path: Path) -> None:
+    """Its page names the folder and how to write there, until there is an event file."""
+    folder = tmp_path / "digits"
+    folder.mkdir()
+    board = process.open(folder, looked_at=["/log/<digits>/1"], state_dir=state)
+    page = get(board.url)
+    assert b"No event files yet" in page
+    assert b"<code>/log/&lt;digits&gt;/1</code>" in page
+    assert b"TFCLUSTER_OUTPUT_DIR" in page
+    (tmp_path / "elsewhere").mkdir()
+    (folder / "written").symlink_to(tmp_path / "elsewhere")
+    path = ev.event_file(tmp_path / "elsewhere")
+    path.write_bytes(ev.version() + ev.event(1, {"loss": 0.5}))
+    assert b"No event files yet" not in get(board.url)
+    wait_until(lambda: json.loads(get(board.url + "data/runs")) == ["written"], "the curve")
+
+
 def test_two_callers_at_once_share_one_board(state: Path, logs: Path) -> None:
     """Callers in several processes, one of them by a link, get one board that outlives them."""
     link = logs.parent / "link"

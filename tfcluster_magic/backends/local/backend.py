@@ -292,7 +292,7 @@ class LocalBackend(Backend):
             folder, cluster = self._find(ref)
             if cluster.status.released_at is None:
                 raise run_names.still_has_tasks(cluster)
-            self._store.remove(folder)
+            self._store.remove(folder, results=with_logs)
         # Other launches need not wait for many checkpoints to go: as long as the folder is there,
         # its number is not given again.
         if with_logs and (output := cluster.status.paths.get("output")):

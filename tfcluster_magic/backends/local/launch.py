@@ -257,7 +257,7 @@ class Launch:
             )
             raise SetupRefused([Problem(_("log folder"), str(output), text)]) from None
         if spec.program is not None:
-            materialise(spec.program, folder.program, paths.home_dir())
+            materialise(spec.program, folder.program, paths.home_dir(), folder_mode=0o755)
         if free_gpus is not None:
             given = assign_gpus(spec, free_gpus)
             state_files.write(folder.gpus_file, msgspec.json.encode(given))

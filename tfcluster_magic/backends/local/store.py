@@ -401,6 +401,10 @@ def _run_folder(runs_dir: Path, cluster: str, run: int) -> RunFolder:
     return RunFolder(runs_dir / cluster / str(run))
 
 
+BESIDE_PROGRAM = "beside-program"
+"""Folder of a run's output for what its program wrote beside itself, once its record goes."""
+
+
 class Store:
     """All runs of one user on this machine."""
 
@@ -473,11 +477,16 @@ class Store:
             folder.record_file, to_json(Record(metadata=metadata, spec=spec)), durable=True
         )
 
-    def remove(self, folder: RunFolder) -> None:
+    def remove(self, folder: RunFolder, *, results: bool = False) -> None:
         """Remove a run's folder, so that no reader ever sees half of it; its hours and its number
-        are kept.
+        are kept, and what its program wrote beside itself, unless its `results` shall go, too.
         """
         cluster = folder.load()
+        output = cluster.status.paths.get("output") if cluster is not None else None
+        if output and not results:
+            from ...program import keep_written  # as below
+
+            keep_written(folder.program, Path(output, BESIDE_PROGRAM))
         kept = cluster is None or self.hours.record(cluster, self.uids)
         self._take_away(folder)
         if cluster is not None and not kept:  # the disk was full and may have room by now

@@ -62,6 +62,8 @@ class TaskReport(msgspec.Struct):
     ports: tuple[int, ...] = ()
     cores: float = 0.0
     seconds: float = 0.0
+    folder: str = ""
+    gone: bool = False
 
 
 @dataclass

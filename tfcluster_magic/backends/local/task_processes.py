@@ -109,6 +109,8 @@ class TaskProcess:
     reported: TaskExit | None = None
     kill_at: float | None = None
     uncopied: str = ""
+    wrote: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
     killed: bool = field(default=False, repr=False)
 
     @property
@@ -344,6 +346,8 @@ class TaskGroup:
                 quiet=task.quiet if task.exit is None else None,
                 oddity=task.oddity,
                 uncopied=task.uncopied,
+                wrote=task.wrote,
+                lost=task.lost,
             )
             for task in self._tasks.values()
         }
@@ -434,6 +438,10 @@ class TaskGroup:
                 )
             elif report.event == "copy":
                 task.uncopied = report.problem or task.uncopied
+            elif report.event == "writes" and report.gone:
+                task.lost = (*task.lost, report.folder)
+            elif report.event == "writes":
+                task.wrote = (*task.wrote, report.folder)
             elif report.event == "exit":
                 task.reported = report.exit
 

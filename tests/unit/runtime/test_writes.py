@@ -1,0 +1,247 @@
+"""Where a program writes its results: links, copies of what goes with a pod, and what it found."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support import event_writer as ev
+from support.polling import wait_until
+from support.task_process import RUNTIME, Run, new_run
+
+from tfcluster_magic.progress.run_observation import lost_writes
+from tfcluster_magic.progress.run_progress import ProgressReader
+
+LOGS = f"""
+import os, socket, sys, time
+EVENT = {ev.event(7, {"loss": 0.5})!r}
+def event_file(folder, event=EVENT):
+    os.makedirs(folder, exist_ok=True)
+    name = f"events.out.tfevents.{{int(time.time())}}.{{socket.gethostname()}}.{{os.getpid()}}.0.v2"
+    file = open(os.path.join(folder, name), "wb", buffering=0)
+    file.write(event)
+    return file
+def checkpoint(folder, name="model.ckpt-800"):
+    os.makedirs(folder, exist_ok=True)
+    open(os.path.join(folder, name + ".index"), "w").write("index")
+    open(os.path.join(folder, "checkpoint"), "w").write(f'model_checkpoint_path: "{{name}}"\\n')
+def wait(path):
+    while not os.path.exists(path):
+        time.sleep(0.01)
+"""
+MOUNTS = """\
+21 1 0:20 / / rw - overlay overlay rw,lowerdir=/a
+22 21 0:21 / /proc rw - proc proc rw
+23 21 8:1 /pods/u/volumes/kubernetes.io~empty-dir/log /log rw - ext4 /dev/sda1 rw
+24 21 0:30 / /data rw - nfs4 server:/data rw
+25 21 8:1 /pods/u/volumes/kubernetes.io~csi/pvc/mount /home/jovyan\\040x rw - ext4 /dev/sdb rw
+26 21 0:31 / /tmp rw - tmpfs tmpfs rw
+"""
+
+
+@pytest.fixture
+def runtime(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Modules of the runtime by their bare names, as in a task."""
+    monkeypatch.syspath_prepend(str(RUNTIME))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Run]:
+    """A run whose program works in a folder of the user's."""
+    (tmp_path / "work").mkdir()
+    with new_run(tmp_path) as made:
+        yield made
+
+
+def program(run: Run, text: str, *arguments: str) -> Run:
+    """A program of one worker that works in the user's folder, `work`."""
+    run.config["addresses"] = {"worker": ["127.0.0.1:4002"]}
+    run.config["counts"] = {"worker": 1}
+    work = str(run.folder / "work")
+    return run.program(LOGS + text, workingDir=work, arguments=list(arguments))
+
+
+def test_event_files_elsewhere_are_linked_while_the_program_runs(run: Run) -> None:
+    """What a program writes to ./logs is followed from the run's folder, and said, at once."""
+    go = run.folder / "go"
+    program(run, f"file = event_file('logs/train')\ncheckpoint('logs')\nwait({str(go)!r})\n")
+    task = run.task().start()
+    logs = str(run.folder / "work" / "logs")
+    assert task.event("writes")["folder"].startswith(logs)
+    seen = wait_until(ProgressReader(run.output).read, "progress")
+    assert (seen.step, seen.loss) == (7, 0.5)
+    go.touch()
+    ended = task.wait()
+    assert (ended["cause"], ended["lost"]) == ("Completed", [])
+    assert ended["wrote"] == [f"{logs}/train", logs] or ended["wrote"] == [logs, f"{logs}/train"]
+    links = [path for path in (run.output / "written").rglob("*") if path.is_symlink()]
+    assert {os.path.dirname(os.readlink(path)) for path in links} == {logs, f"{logs}/train"}
+
+
+def test_a_program_that_is_quick_is_seen_at_its_end(run: Run) -> None:
+    """Event files of a program that has ended before anybody looked are found by their names."""
+    program(run, "event_file('logs').close()\n")
+    assert run.task().start().wait()["wrote"] == [str(run.folder / "work" / "logs")]
+    assert ProgressReader(run.output).read().step == 7
+
+
+def test_files_of_others_are_left_alone(run: Run) -> None:
+    """Event files of before, of a living process elsewhere, and the run's own get no links."""
+    work = run.folder / "work"
+    old = ev.event_file(work / "logs", 1000)
+    old.write_bytes(ev.event(3, {"loss": 0.5}))
+    text = (
+        "host = socket.gethostname()\n"
+        f"name = f'logs/events.out.tfevents.{{int(time.time())}}.{{host}}.{os.getpid()}.0.v2'\n"
+        "open(name, 'wb').close()\n"
+        "event_file(os.environ['TFCLUSTER_OUTPUT_DIR'])\n"
+    )
+    program(run, text)
+    ended = run.task().start().wait()
+    assert (ended["cause"], ended["wrote"], ended["lost"]) == ("Completed", [], [])
+    assert not (run.output / "written").exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "lost"),
+    [
+        ("/root/logs", True),
+        ("/", True),
+        ("/log/digits/1", True),
+        ("/tmp/x", True),
+        ("/data/logs", False),
+        ("/home/jovyan x/logs", False),
+        ("/home/jovyan", True),
+        ("/database", True),
+    ],
+)
+def test_what_goes_with_a_pod(runtime: None, path: str, lost: bool) -> None:
+    """The container's own layers, memory and emptyDirs go with a pod; other volumes stay."""
+    from writes import is_lost_with_pod
+
+    assert is_lost_with_pod(path, MOUNTS) is lost
+    assert not is_lost_with_pod(path, "")
+
+
+@pytest.mark.skipif(not os.path.ismount("/dev/shm"), reason="a folder in memory")
+def test_what_a_pod_would_lose_is_copied_and_told(run: Run) -> None:
+    """Of a pod's own disk event files are copied as they grow, and checkpoints when whole."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as gone:
+        go = run.folder / "go"
+        more = repr(ev.event(9, {"loss": 0.25}))
+        program(
+            run,
+            f"file = event_file('{gone}/logs')\nwait({str(go)!r})\nfile.write({more})\n"
+            f"checkpoint('{gone}/logs')\n",
+            f"--model_dir={gone}",
+        )
+        run.config["ownFolder"] = True
+        task = run.task().start()
+        told = task.event("writes")
+        assert (told["folder"], told["gone"]) == (f"{gone}/logs", True)
+        wait_until(lambda: (p := ProgressReader(run.output).read()) and p.step == 7, "the copy")
+        assert "goes with it" in task.output and str(run.output) in task.output
+        place = lost_writes(str(run.output))[0]
+        assert place[:2] == ("worker-0", f"{gone}/logs")
+        go.touch()
+        ended = task.wait()
+        assert (ended["wrote"], ended["lost"]) == ([], [f"{gone}/logs"])
+        assert ProgressReader(run.output).read().step == 9
+        copies = {path.name for path in Path(place[2]).iterdir()}
+        assert {"checkpoint", "model.ckpt-800.index"} < copies
+    assert not any(path.is_symlink() for path in (run.output / "written").rglob("*"))
+
+
+# ---- a checkpoint of an earlier run ----
+
+RESTORES = "open('model/model.ckpt-800.index').read()\n"
+
+
+def earlier(run: Run, name: str = "model.ckpt-800") -> Path:
+    """A folder with a checkpoint that was there before."""
+    folder = run.folder / "work" / "model"
+    folder.mkdir()
+    (folder / "checkpoint").write_text(f'model_checkpoint_path: "{name}"\n')
+    (folder / f"{name}.index").write_text("index")
+    return folder
+
+
+def test_a_run_that_finds_itself_done_says_so(run: Run) -> None:
+    """A program that restores the last step, and saves it again as TensorFlow 1 does, has trained
+    nothing: its end names the checkpoint.
+    """
+    folder = earlier(run)
+    text = (
+        "checkpoint('model')\nevent_file('model', b'').close()\nprint('Loss for final step: None')"
+    )
+    program(run, RESTORES + text)
+    found = run.task().start().wait()["found"]
+    assert found == {"checkpoint": "model.ckpt-800", "folder": str(folder), "run": "", "steps": 0}
+
+
+def test_one_step_is_all_that_tensorflow_1_does_then(run: Run) -> None:
+    """A hook that stops at a step looks behind the first one: that step is no training either."""
+    earlier(run)
+    text = "print('loss = 0.5, step = 800')\ncheckpoint('model', 'model.ckpt-801')\n"
+    program(run, RESTORES + text)
+    found = run.task().start().wait()["found"]
+    assert (found["checkpoint"], found["steps"]) == ("model.ckpt-800", 1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",  # not even opened
+        RESTORES + "checkpoint('model', 'model.ckpt-802')\n",
+        RESTORES + "print('step 802, loss = 0.5')\n",
+        RESTORES + "print('step 5, loss = 0.5')\n",
+        RESTORES + "print('Epoch 1/2')\n",
+        RESTORES + "open('model.keras', 'w').close()\n",
+        RESTORES + f"event_file('model', {ev.event(802, {'loss': 0.5})!r}).close()\n",
+        RESTORES + "sys.exit(1)\n",
+    ],
+)
+def test_a_run_that_trains_says_nothing_of_the_checkpoint_it_began_from(
+    run: Run, text: str
+) -> None:
+    """A newer checkpoint, a further step, a saved model or a failure is enough."""
+    earlier(run)
+    program(run, text)
+    assert run.task().start().wait().get("found") is None
+
+
+def test_the_run_is_named_whose_checkpoint_was_taken_over(run: Run) -> None:
+    """What `rerun --resume` has copied is named by the run that it is from."""
+    old = run.folder / "log" / "digits" / "1"
+    old.mkdir(parents=True)
+    (old / "checkpoint").write_text('model_checkpoint_path: "ckpt-3"\n')
+    (old / "ckpt-3.index").write_text("index")
+    run.config["resumeFrom"] = str(old)
+    program(run, "open(os.path.join(os.environ['TFCLUSTER_OUTPUT_DIR'], 'ckpt-3.index')).read()\n")
+    found = run.task().start().wait()["found"]
+    told = {"checkpoint": "ckpt-3", "folder": str(run.output), "run": "digits-1", "steps": 0}
+    assert found == told
+    shutil.rmtree(old)
+
+
+def test_what_a_run_wrote_elsewhere_is_not_taken_over(run: Run) -> None:
+    """`rerun --resume` copies no links to files of the old run, and no word of what it lost."""
+    old = run.folder / "log" / "digits" / "1"
+    (old / "written" / "logs").mkdir(parents=True)
+    (old / "written" / "logs" / "checkpoint").write_text("x")
+    (old / ".tfcluster-lost").mkdir()
+    (old / ".tfcluster-lost" / "worker-0.json").write_text(json.dumps({"folders": {}}))
+    (old / "weights.bin").write_text("x")
+    run.config["resumeFrom"] = str(old)
+    program(run, "")
+    assert run.task().start().wait()["cause"] == "Completed"
+    assert sorted(path.name for path in run.output.iterdir()) == [
+        ".resumed-from",
+        "weights.bin",
+        "worker-0.log",
+    ]

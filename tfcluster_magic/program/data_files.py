@@ -1,0 +1,239 @@
+"""Files beside a program that is one file: settings, vocabularies and small data that it reads.
+
+Small ones come along with the program, those first that its text names; what it names and does not
+get is told. Owns which files beside a program belong to it. Code that nothing names, what trainings
+write (logs, event files, checkpoints) and hidden files are left out, and of a folder that is more
+than one program's (a home, a temporary folder) everything is that no text names. Reads nothing
+outside of the program's folder.
+"""
+
+from __future__ import annotations
+
+import ast
+import fnmatch
+import os
+import posixpath
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import InvalidRequest
+from ..i18n import _
+from ..spec.spec import MOST_FILES
+from .inspection import parse_file, script_text
+from .tree import File, Tree, format_size, is_ignored, is_safe, list_files, read_file
+
+MOST_BYTES_EACH = 1 << 20
+"""Bytes of one file that comes along."""
+MOST_NAMES = 2000
+"""Names in a folder above which it is more than a program's."""
+_UNNAMED = (
+    ".*",
+    "*.py",
+    "*.sh",
+    "*.ipynb",
+    "*.log",
+    "nohup.out",
+    "*.tfevents.*",
+    "checkpoint",
+    "*.ckpt*",
+    "*.swp",
+    "*~",
+)
+"""Names of files that come along only if the program names them."""
+_WORD = re.compile(r"[\w./+-]+")
+_MOST_TOLD = 3
+
+
+@dataclass(frozen=True)
+class _Mention:
+    """Where a program names a file or a folder; `is_path` when it can hardly be anything else."""
+
+    path: str
+    line: int
+    is_path: bool
+
+
+def files_beside(
+    root: Path,
+    code: Mapping[str, File],
+    tree: Tree,
+    limit_bytes: int,
+    source: object,
+    unnamed_bytes: int | None = None,
+) -> tuple[dict[str, File], list[str]]:
+    """The files in `root` that come along with a program, and warnings about those that do not.
+
+    Args:
+        root: the folder of the program.
+        code: its files that are read for names.
+        tree: all that is copied already.
+        limit_bytes: most bytes of these files, names included.
+        source: as the user named the program.
+        unnamed_bytes: as `limit_bytes`, for files that the program does not name.
+    """
+    named = _mentions(root, code)
+    sizes, left_out = _sizes_of_named(root, named, source)
+    others = {} if _is_shared(root) else _sizes_of_others(root)
+    ranked = [
+        *sorted(sizes.items(), key=lambda item: (item[1], item[0])),
+        *sorted((o for o in others.items() if o[0] not in sizes), key=lambda o: (o[1], o[0])),
+    ]
+    taken: dict[str, File] = {}
+    most_unnamed = limit_bytes if unnamed_bytes is None else min(unnamed_bytes, limit_bytes)
+    used = 0
+    for path, size in ranked:
+        if path in tree:
+            continue
+        room = (limit_bytes if path in sizes else most_unnamed) - used
+        is_many = len(tree) + len(taken) >= MOST_FILES and path not in sizes
+        if is_many or size > MOST_BYTES_EACH or size + len(path) > room:
+            if path in sizes:
+                left_out.setdefault(path, size)
+            continue
+        try:
+            taken[path] = read_file(root / path, MOST_BYTES_EACH, source=source)
+        except InvalidRequest:  # it cannot be read, or it grew
+            if path in sizes:
+                left_out.setdefault(path, size)
+            continue
+        used += len(path) + len(taken[path].content)
+    return taken, _warnings(left_out, named, limit_bytes)
+
+
+def _is_shared(root: Path) -> bool:
+    """Whether a folder is more than one program's: a home or above it, /tmp, a crowded one."""
+    home = Path(os.path.realpath(os.path.expanduser("~")))
+    real = Path(os.path.realpath(root))
+    if real == home or real in home.parents:
+        return True
+    try:
+        if os.stat(root).st_mode & stat.S_ISVTX:
+            return True
+        with os.scandir(root) as entries:
+            return (
+                sum(1 for _entry in zip(entries, range(MOST_NAMES + 1), strict=False)) > MOST_NAMES
+            )
+    except OSError:
+        return True
+
+
+def _sizes_of_others(root: Path) -> dict[str, int]:
+    """Sizes of the files directly in `root` that may come along unnamed."""
+    found: dict[str, int] = {}
+    try:
+        with os.scandir(root) as entries:
+            for entry in entries:
+                fits = _comes_unnamed(entry.name) and _may_be_taken(entry.name)
+                if fits and entry.is_file(follow_symlinks=False):
+                    found[entry.name] = entry.stat().st_size
+    except OSError:
+        pass
+    return found
+
+
+def _comes_unnamed(name: str) -> bool:
+    return not any(fnmatch.fnmatchcase(name, each) for each in _UNNAMED)
+
+
+def _may_be_taken(path: str) -> bool:
+    return is_safe(path) and not is_ignored(path)
+
+
+# ---- what the text names ----
+
+
+def _mentions(root: Path, code: Mapping[str, File]) -> dict[str, _Mention]:
+    """Where the program names what lies in `root`, by its path there."""
+    found: dict[str, _Mention] = {}
+    for path, file in code.items():
+        for text, line in _texts(path, file):
+            named = _path_in(root, text)
+            if named is not None and named not in code:
+                mention = _Mention(path, line, "/" in text or "." in text.strip("./"))
+                if named not in found or (mention.is_path and not found[named].is_path):
+                    found[named] = mention
+    return found
+
+
+def _texts(path: str, file: File) -> Iterator[tuple[str, int]]:
+    """The strings of a Python file, the words of a script, each with its line."""
+    module = parse_file(path, file)
+    if module is not None:
+        for node in ast.walk(module):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value, node.lineno
+    elif path.endswith(".sh"):
+        for number, line in enumerate((script_text(path, file) or "").splitlines(), 1):
+            for word in _WORD.findall(line):
+                yield word, number
+
+
+def _path_in(root: Path, text: str) -> str | None:
+    """What a text means in `root`: a file, a folder, or the folder that it begins with."""
+    if not 0 < len(text) < 256 or text.startswith(("/", "~")) or "://" in text or "\n" in text:
+        return None
+    path = posixpath.normpath(text)
+    if path == "." or not _may_be_taken(path):
+        return None
+    if os.path.exists(root / path):
+        return path
+    head = path.partition("/")[0]
+    return head if "/" in path and os.path.isdir(root / head) else None
+
+
+def _sizes_of_named(
+    root: Path, named: Mapping[str, _Mention], source: object
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Sizes of the files that are named, those below named folders too; and what is left out."""
+    sizes: dict[str, int] = {}
+    left_out: dict[str, int] = {}
+    real_root = os.path.realpath(root)
+    for path in named:
+        real = os.path.realpath(root / path)
+        if os.path.commonpath([real, real_root]) != real_root:
+            left_out[path] = 0
+        elif os.path.isfile(real):
+            sizes[path] = os.path.getsize(real)
+        elif os.path.isdir(real):
+            try:
+                inside = list_files(root, path, source=source, skipped=[])
+            except InvalidRequest:  # a link that leads outside, a folder that cannot be read
+                left_out[path] = 0
+                continue
+            inside = {p: n for p, n in inside.items() if _comes_unnamed(posixpath.basename(p))}
+            if len(inside) > MOST_NAMES:
+                left_out[path] = sum(inside.values())
+            else:
+                sizes.update(inside)
+    return sizes, left_out
+
+
+def _warnings(
+    left_out: Mapping[str, int], named: Mapping[str, _Mention], limit_bytes: int
+) -> list[str]:
+    """A sentence on what the program names and does not get, by the folder that it names."""
+    told: dict[str, tuple[_Mention, int]] = {}
+    for path, size in left_out.items():
+        parents = [path, *map(str, Path(path).parents)]
+        by = next((each for each in parents if each in named), None)
+        if by is not None and named[by].is_path:
+            told[by] = (named[by], told.get(by, (named[by], 0))[1] + size)
+    text = _(
+        "{path} names {name} (line {line}), which is not copied with it{size}: files beside a "
+        "program may have {each}, and {limit} together. A task reads it only where it sees the "
+        "folder that you launch from; put it into the data folder (TFCLUSTER_DATA_DIR)"
+    )
+    return [
+        text.format(
+            path=where.path,
+            name=name,
+            line=where.line,
+            size=f" ({format_size(size)})" if size else "",
+            each=format_size(MOST_BYTES_EACH),
+            limit=format_size(limit_bytes),
+        )
+        for name, (where, size) in sorted(told.items())[:_MOST_TOLD]
+    ]

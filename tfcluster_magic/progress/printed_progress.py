@@ -1,0 +1,494 @@
+"""Progress that a program tells by itself: in the lines that it prints, and by
+`tfcluster.progress()`.
+
+Keras' bars and `Epoch 2/10`, estimators' `loss = 0.3, step = 145`, tqdm's bars, `step 145/1000`
+and the like. A line counts as progress only where it says a total, a figure that training has, or
+nothing else: `Step 1: load the data` is none. Figures of validation are never taken for training.
+
+Work of one look: a `stat` for each of at most 16 logs, of a run of 600 tasks others each time;
+64 KiB read of each that has grown, at most 8 of them, and 300 lines parsed. Nothing is kept open,
+and nothing is raised for what a file contains.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import stat
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from .event_files import EPOCH, LOSS_POINTS, STEP, LossCurve, tag_meaning
+from .run_progress import Progress
+
+# ---- one line ----
+
+_NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf)\b"
+_COUNT = r"(\d{1,3}(?:,\d{3})+|\d+)(?!\.?\d|,\d{3}|[A-Za-z])"
+_COUNTED = rf"\s*[#:=]?\s*[\[(]?\s*{_COUNT}(?:\s*(?:/|of|out of)\s*{_COUNT})?"
+_STEP = re.compile(
+    rf"(?<![\w/-])(?:(?:global|train(?:ing)?)[_ ]?)?(?:step|iter(?:ation)?|batch){_COUNTED}",
+    re.IGNORECASE,
+)
+_EPOCH = re.compile(rf"(?<![\w/-])epoch{_COUNTED}", re.IGNORECASE)
+_BRACKETED = re.compile(rf"[\[(]\s*{_COUNT}\s*/\s*{_COUNT}")
+_STEPS_PER_SECOND = re.compile(rf"global_step/sec:\s*({_NUMBER})")
+# Keras: `45/100 [==>...] - 1s 12ms/step - loss: 0.3`, `45/100 ━━━━ 1s 12ms/step`, `45/100 - 1s`
+_KERAS = re.compile(r"\s*(\d+)/(\d+|Unknown)\s+(?:\[[=>.]+\]|[━─╸╺]+|-\s+\d+(?:us|ms|s)\b)")
+_KERAS_PACE = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s)/step")
+_PACE_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+# tqdm: `train:  45%|████▌     | 450/1000 [00:12<00:15, 35.2it/s, loss=0.3]`, `450it [00:12, …]`
+_SCALED = r"(\d+(?:\.\d+)?)([kMGT]?)"
+_TQDM = re.compile(rf"\d{{1,3}}%\|[^|]*\|\s*{_SCALED}/{_SCALED}\s*\[([^\]]*)\]")
+_TQDM_ENDLESS = re.compile(rf"(?<!\S){_SCALED}[a-z]+ \[((?:\d+:)+\d+[^\]]*)\]")
+_TQDM_PACE = re.compile(r"(\d+(?:\.\d+)?)([kMGT]?)(\w+)/s\b|(\d+(?:\.\d+)?)s/(\w+)")
+_SCALES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+
+_METRIC = re.compile(rf"(?<![\w.])([A-Za-z][\w/-]*)\]?\s*[:=]\s*\(?\[?({_NUMBER})", re.IGNORECASE)
+_SPOKEN_METRIC = re.compile(
+    r"\b((?:\w+_)?(?:loss|acc|accuracy|error|auc|mse|mae|perplexity|ppl|reward|cost))"
+    rf"\s+(?:is\s+)?({_NUMBER})",
+    re.IGNORECASE,
+)
+_QUALITY = re.compile(
+    r"loss|acc|error|\berr\b|auc|mse|mae|perplexity|\bppl\b|entropy|reward|cost|nll|f1|precision"
+    r"|recall",
+    re.IGNORECASE,
+)
+# Names that a line has for its counters and times.
+_NO_METRIC = re.compile(
+    r"(?:global_?)?(?:step|iter(?:ation)?|batch|epoch)s?|eta|time|sec|secs|seconds|elapsed|took"
+    r"|duration|global_step/sec|it|speed|rank|worker|task|index|port|seed",
+    re.IGNORECASE,
+)
+_NO_TRAINING = re.compile(
+    r"\b(?:eval\w*|valid\w*|test(?:ing)?|predict\w*|saving dict|download\w*|load\w*|map|processing"
+    r"|token\w*|filter\w*|generat\w*|resolv\w*|extract\w*|shard\w*|warm-?up)\b(?!\.py)",
+    re.IGNORECASE,
+)
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_MAYBE = re.compile(rb"step|epoch|iter|batch|\d/\d|\dit |loss", re.IGNORECASE)
+_MOST_METRICS = 16
+
+
+class PrintedStep(NamedTuple):
+    """What one line says: each None where it does not.
+
+    `is_bar` marks a bar of Keras, whose steps count within the epoch that was named before it;
+    `rate` is in steps for each second.
+    """
+
+    step: int | None = None
+    total: int | None = None
+    epoch: int | None = None
+    epochs: int | None = None
+    rate: float | None = None
+    is_bar: bool = False
+    metrics: Mapping[str, float] = {}
+
+
+def parse_line(line: str) -> PrintedStep | None:
+    """What a line says of a training's progress; None when it says nothing of it."""
+    line = _ANSI.sub("", line).replace("\b", "").strip()
+    if not line or line.startswith("tfcluster: ") or len(line) > 4096:
+        return None
+    return _tqdm_bar(line) or _keras_bar(line) or _plain_line(line)
+
+
+def _tqdm_bar(line: str) -> PrintedStep | None:
+    if match := _TQDM.search(line):
+        done, total, facts = match.group(1, 2), match.group(3, 4), match[5]
+    elif match := _TQDM_ENDLESS.search(line):
+        done, total, facts = match.group(1, 2), None, match[3]
+    else:
+        return None
+    named = line[: match.start()]
+    pace = _TQDM_PACE.search(facts)
+    unit = (pace[3] or pace[5]) if pace else "it"
+    if _NO_TRAINING.search(named) or unit.endswith("B"):
+        return None
+    rate = None
+    if pace:
+        rate = _scaled(pace[1], pace[2]) if pace[1] else 1 / max(float(pace[4]), 1e-9)
+    count, most = int(_scaled(*done)), int(_scaled(*total)) if total else None
+    metrics = _metrics(facts)
+    if unit.lower().startswith("epoch") or re.fullmatch(r"\W*epochs?\W*", named, re.IGNORECASE):
+        return PrintedStep(epoch=count, epochs=most, metrics=metrics)
+    epoch, epochs = _counted(_EPOCH.search(named))
+    return PrintedStep(count, most, epoch, epochs, rate, metrics=metrics)
+
+
+def _keras_bar(line: str) -> PrintedStep | None:
+    match = _KERAS.match(line)
+    if match is None:
+        return None
+    pace = _KERAS_PACE.search(line)
+    rate = 1 / max(float(pace[1]) * _PACE_UNITS[pace[2]], 1e-9) if pace else None
+    total = None if match[2] == "Unknown" else int(match[2])
+    metrics = _metrics(line[match.end() :])
+    return PrintedStep(int(match[1]), total, rate=rate, is_bar=True, metrics=metrics)
+
+
+def _plain_line(line: str) -> PrintedStep | None:
+    if match := _STEPS_PER_SECOND.search(line):
+        return PrintedStep(rate=float(match[1]))
+    step, epoch = _STEP.search(line), _EPOCH.search(line)
+    metrics = _metrics(line)
+    tells = any(_QUALITY.search(name) for name in metrics)
+    if step is None and (epoch or tells):
+        step = _BRACKETED.search(line, epoch.end() - 1 if epoch else 0)
+    found = [match for match in (step, epoch) if match]
+    if not found or _NO_TRAINING.search(line, 0, min(match.start() for match in found)):
+        return None
+    if not (tells or any(match[2] for match in found)):
+        rest = line[max(match.end() for match in found) :]
+        if re.search(r"[A-Za-z]", rest) or (step and "batch" in step[0].lower()):
+            return None  # it may speak of anything
+    elif not tells and re.search(r"[:.]\s+[A-Za-z]", line[max(m.end() for m in found) :]):
+        return None  # `step 2/5: build the vocabulary`
+    (count, total), (number, epochs) = _counted(step), _counted(epoch)
+    return PrintedStep(count, total, number, epochs, metrics=metrics)
+
+
+def _counted(match: re.Match[str] | None) -> tuple[int | None, int | None]:
+    """A count and its total; None for what a line does not say."""
+    if match is None:
+        return None, None
+    count, total = (int(text.replace(",", "")) if text else None for text in match.groups())
+    return count, total
+
+
+def _scaled(number: str, scale: str) -> float:
+    return float(number) * _SCALES[scale]
+
+
+def _metrics(text: str) -> dict[str, float]:
+    """The figures of a line by their names as printed, at most 16."""
+    found: dict[str, float] = {}
+    for name, number in (*_METRIC.findall(text), *_SPOKEN_METRIC.findall(text)):
+        if len(found) < _MOST_METRICS and not _NO_METRIC.fullmatch(name):
+            found.setdefault(name, float(number))
+    return found
+
+
+# ---- what the lines of one task say together ----
+
+_RATE_WINDOW = 30.0
+
+
+@dataclass
+class PrintedTrack:
+    """How far one task is by its lines. Totals that its arguments name go before none at all."""
+
+    total_steps: int | None = None
+    total_epochs: int | None = None
+    step: int | None = None
+    total: int | None = None
+    epoch: int | None = None
+    epochs: int | None = None
+    rate: float | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
+    at: float = 0.0
+    _done: bool = False
+    _summed_up: bool = False
+    _from_zero: bool = False
+    _loss: str | None = None
+    _curve: LossCurve = field(default_factory=LossCurve)
+    _points: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=256))
+
+    def add(self, line: PrintedStep) -> None:
+        """Take note of a line."""
+        if line.is_bar and self._done:
+            return  # of `evaluate` or `predict`, behind an epoch that is complete
+        before = self.unit, self.count
+        if line.epoch is not None:
+            self._add_epoch(line)
+        if line.step is not None:
+            if self._summed_up and line.epoch is None and self.epoch is not None:
+                self.epoch += 1
+            self._summed_up = False
+            self.step, self.total = line.step, line.total
+            self._done = line.is_bar and line.step == line.total and self.epoch is not None
+        self.rate = line.rate or self.rate
+        self.metrics.update(line.metrics)
+        if self.unit != before[0] or self.count < before[1]:
+            self._points.clear()
+            self._curve.cut(self.count if self.unit == before[0] else 0)
+        self._add_loss(line.metrics)
+
+    def _add_epoch(self, line: PrintedStep) -> None:
+        self.epoch, self.epochs = line.epoch, line.epochs or self.epochs
+        self._from_zero |= line.epoch == 0
+        self._done = False
+        if self.total and line.step is None:
+            # With figures it sums an epoch up, without it begins one.
+            self._summed_up = bool(line.metrics)
+            self.step = self.total if self._summed_up else 0
+
+    def _add_loss(self, metrics: Mapping[str, float]) -> None:
+        ranked = [(w.loss, n) for n in metrics if (w := tag_meaning(n)) and w.loss is not None]
+        if not ranked:
+            return
+        name = min(ranked)[1]
+        if name != self._loss and self._loss not in metrics:
+            self._loss, self._curve = name, LossCurve()
+        if self._loss and math.isfinite(metrics[self._loss]):
+            self._curve.add(self.count, metrics[self._loss])
+
+    def look(self, at: float) -> None:
+        """Note that so far was printed at `at`, in seconds since 1970: the speed comes of looks."""
+        self.at = at
+        if not self._points or self._points[-1][1] != self.count:
+            self._points.append((at, self.count))
+
+    @property
+    def known(self) -> bool:
+        """Whether any line has said how far it is."""
+        return self.step is not None or self.epoch is not None
+
+    @property
+    def unit(self) -> str:
+        """What `count` counts."""
+        return EPOCH if self.step is None else STEP
+
+    @property
+    def count(self) -> int:
+        """Steps since the beginning, where epochs have a known length; else what was printed."""
+        if self.step is None:
+            return self.epoch or 0
+        return self.step + self._earlier
+
+    @property
+    def _earlier(self) -> int:
+        """Steps of earlier epochs."""
+        if self.epoch is None or not self.total or not self._most_epochs:
+            return 0
+        return max(self.epoch - (not self._from_zero), 0) * self.total
+
+    @property
+    def _most_epochs(self) -> int | None:
+        return self.epochs or self.total_epochs
+
+    @property
+    def most(self) -> int | None:
+        """How many there are in all; None when nobody says it."""
+        if self.unit == EPOCH:
+            most = self._most_epochs
+        elif self.epoch is not None and self.total and self._most_epochs:
+            most = self.total * self._most_epochs
+        else:
+            most = self.total or self.total_steps
+        return most if most is not None and most >= self.count else None
+
+    def total_of(self, unit: str) -> int | None:
+        """How many of a unit there are in all, whatever the task counts itself."""
+        if unit == EPOCH:
+            return self._most_epochs
+        return self.most if self.unit == unit else None
+
+    def progress(self) -> Progress | None:
+        """How far the task is; None while it has not said."""
+        if not self.known:
+            return None
+        seen = [p for p in self._points if p[0] >= self._points[-1][0] - _RATE_WINDOW]
+        rate = self.rate if self.unit == STEP else None
+        if len(seen) > 1 and seen[-1][0] > seen[0][0]:
+            rate = (seen[-1][1] - seen[0][1]) / (seen[-1][0] - seen[0][0])
+        points = self._curve.points
+        every = -(-len(points) // LOSS_POINTS) or 1
+        return Progress(
+            step=self.count,
+            total=self.most,
+            steps_per_second=rate or None,
+            loss=self.metrics.get(self._loss) if self._loss else None,
+            eta_seconds=(self.most - self.count) / rate if self.most is not None and rate else None,
+            at=self.at,
+            unit=self.unit,
+            epoch=self.epoch,
+            history=tuple(points[::-every][::-1]),
+            metrics={n: v for n, v in self.metrics.items() if n != self._loss},
+            source="printedLines",
+        )
+
+
+# ---- the logs of a run ----
+
+_TAIL = 64 << 10
+_LINES = 300
+_LOGS = 16
+_LOGS_READ = 8
+_LOOK_BACK = 2 << 20
+_KERAS_EPOCH = re.compile(rb"Epoch (\d+)/(\d+)\s*[\r\n]")
+
+
+class PrintedLog:
+    """One task's log, of which only the newest is read."""
+
+    def __init__(self, places: Sequence[str], track: PrintedTrack) -> None:
+        self.track = track
+        self._places = places
+        self._identity: tuple[int, int] | None = None
+        self._offset = 0
+
+    def size_of(self) -> tuple[str, os.stat_result] | None:
+        """Where the log is, if it has grown since it was read."""
+        for place in self._places:
+            try:
+                seen = os.stat(place)
+            except OSError:
+                continue
+            if (seen.st_dev, seen.st_ino) != self._identity or seen.st_size < self._offset:
+                self._identity, self._offset = (seen.st_dev, seen.st_ino), 0
+            return (place, seen) if seen.st_size > self._offset else None
+        return None
+
+    def read(self, place: str) -> None:
+        """Take note of what was appended, at most of the last 64 KiB."""
+        try:
+            # A program may have put anything under that name, also a pipe that nobody writes to.
+            how = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+            with open(os.open(place, how), "rb", buffering=0) as file:
+                seen = os.fstat(file.fileno())
+                if not stat.S_ISREG(seen.st_mode):
+                    return
+                begin = max(self._offset, seen.st_size - _TAIL)
+                cut = begin > self._offset
+                data = os.pread(file.fileno(), _TAIL, begin)
+                if cut and not self.track.known and not _KERAS_EPOCH.search(data):
+                    self._look_back(file.fileno(), begin)
+        except OSError:
+            return
+        end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+        pieces = re.split(rb"[\r\n]", data[:end])
+        if cut:
+            pieces = pieces[1:]
+        told = [piece for piece in pieces if _MAYBE.search(piece)][-_LINES:]
+        # A bar is drawn without an end of its line; what a plain line says may not be all there.
+        for text in (each.decode("utf-8", "replace") for each in told):
+            if (line := parse_line(text)) is not None:
+                self.track.add(line)
+        rest = _ANSI.sub("", data[end:].decode("utf-8", "replace"))
+        if (bar := _tqdm_bar(rest) or _keras_bar(rest)) is not None:
+            self.track.add(bar)
+        self._offset = begin + end
+        self.track.look(seen.st_mtime)
+
+    def _look_back(self, fd: int, before: int) -> None:
+        """Find the epoch in which a long row of bars is, once, in the 2 MiB before it."""
+        earlier = os.pread(fd, min(_LOOK_BACK, before), max(0, before - _LOOK_BACK))
+        for match in list(_KERAS_EPOCH.finditer(earlier))[-1:]:
+            self.track.add(PrintedStep(epoch=int(match[1]), epochs=int(match[2])))
+
+
+class PrintedLogs:
+    """The logs of a run's tasks; `places` are those of each task, the leading task's first."""
+
+    def __init__(
+        self, places: Sequence[Sequence[str]], total_steps: int | None, total_epochs: int | None
+    ) -> None:
+        self._logs = [PrintedLog(each, PrintedTrack(total_steps, total_epochs)) for each in places]
+        self._next = _LOGS_READ
+        self._furthest: PrintedTrack | None = None
+
+    def total_of(self, unit: str) -> int | None:
+        """How many of a unit there are in all, by the lines of the last look; None if unsaid."""
+        return self._furthest.total_of(unit) if self._furthest else None
+
+    def read(self) -> Progress | None:
+        """What the task says that is furthest among those that printed lately."""
+        grown = [(log, found) for log in self._turn() if (found := log.size_of()) is not None]
+        for log, (place, _seen) in grown[:_LOGS_READ]:
+            log.read(place)
+        tracks = [log.track for log in self._logs if log.track.known]
+        newest = max((track.at for track in tracks), default=0.0)
+        current = [track for track in tracks if track.at >= newest - _RATE_WINDOW]
+        self._furthest = max(current, key=lambda t: (t.unit == STEP, t.count, t.at), default=None)
+        return self._furthest.progress() if self._furthest else None
+
+    def _turn(self) -> list[PrintedLog]:
+        """The logs that are looked at now: those that say something, the first, and a few more."""
+        speaking = [log for log in self._logs if log.track.known][: _LOGS_READ // 2]
+        first = [*speaking, *(log for log in self._logs[:_LOGS_READ] if log not in speaking)]
+        others = self._logs[_LOGS_READ:]
+        if not others:
+            return first
+        begin = self._next % len(others)
+        self._next += _LOGS - _LOGS_READ
+        more = [*others, *others][begin : begin + min(_LOGS - _LOGS_READ, len(others))]
+        return [*first, *(log for log in more if log not in first)]
+
+
+# ---- what a program reports by `tfcluster.progress` ----
+
+_REPORTS = ".tfcluster-progress"
+_REPORT_BYTES = 64 << 10
+_MOST_REPORTS = 64
+
+
+class ReportedProgress:
+    """The reports in a run's folder; written by runtime/site/tfcluster.py."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = os.path.join(folder, _REPORTS)
+
+    def read(self) -> Progress | None:
+        """The report that is furthest among those of the last half minute."""
+        found = [each for each in map(self._report, self._names()) if each is not None]
+        newest = max((each.at for each in found), default=0.0)
+        current = [each for each in found if each.at >= newest - _RATE_WINDOW]
+        return max(current, key=lambda each: (each.step, each.at), default=None)
+
+    def _names(self) -> list[str]:
+        try:
+            with os.scandir(self._folder) as entries:
+                listed = [e.name for e, _n in zip(entries, range(_MOST_REPORTS * 8), strict=False)]
+        except OSError:
+            return []
+        return sorted(name for name in listed if name.endswith(".json"))[:_MOST_REPORTS]
+
+    def _report(self, name: str) -> Progress | None:
+        try:
+            how = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+            with open(os.open(os.path.join(self._folder, name), how), "rb") as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    return None
+                return _progress_of_report(json.loads(file.read(_REPORT_BYTES)))
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            return None
+
+
+def _progress_of_report(report: dict[str, object]) -> Progress | None:
+    """Raises ValueError, LookupError, TypeError, AttributeError for what is not a report."""
+    step, at = int(str(report["step"])), float(str(report["at"]))
+    total = None if report.get("total") is None else int(str(report["total"]))
+    given, points = report.get("metrics") or {}, report.get("points") or []
+    if not (isinstance(given, dict) and isinstance(points, list)):
+        raise TypeError("not a report")
+    metrics = {str(name): float(value) for name, value in list(given.items())[:_MOST_METRICS]}
+    epoch = metrics.pop("epoch", None)
+    marks = [(float(wall), int(count)) for wall, count, _loss in points]
+    recent = [mark for mark in marks if mark[0] >= at - _RATE_WINDOW] or marks[-2:]
+    rate = None
+    if len(recent) > 1 and recent[-1][0] > recent[0][0]:
+        rate = (recent[-1][1] - recent[0][1]) / (recent[-1][0] - recent[0][0]) or None
+    curve = [(int(count), float(loss)) for _wall, count, loss in points if loss is not None]
+    every = -(-len(curve) // LOSS_POINTS) or 1
+    left = None if total is None or total < step else total - step
+    return Progress(
+        step=step,
+        total=None if left is None else total,
+        steps_per_second=rate,
+        loss=metrics.pop("loss", None),
+        eta_seconds=left / rate if left is not None and rate else None,
+        at=min(at, time.time()),
+        unit=STEP,
+        epoch=None if epoch is None or not math.isfinite(epoch) else int(epoch),
+        history=tuple(curve[::-every][::-1]),
+        metrics=metrics,
+        source="program",
+    )

@@ -1,0 +1,550 @@
+"""Where a program writes its results, and whether it began where an earlier one had ended.
+
+Event files and checkpoints that lie outside of the run's folder get links in its folder `written`,
+so that TensorBoard and progress find them; of those on a pod's own disk, which goes with the pod,
+bounded copies are made there while the program runs. Found by what its processes have open and by
+new files below the folder that it works in: never by its text. Writes nothing outside of the run's
+folder, and looks from a thread, because a volume may hang. Standard library only, Python 3.8.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import socket
+import stat
+import sys
+import threading
+import time
+
+import process
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from process import EventLoop
+    from task_config import TaskConfig
+
+WRITTEN = "written"
+# Where a task of a pod says what will be lost, for faces that see the log volume.
+LOST = ".tfcluster-lost"
+# Seconds between two looks: the second number, for so many seconds since the start. Folders are
+# walked at every fourth.
+PACE = ((30.0, 1.0), (300.0, 2.5), (float("inf"), 10.0))
+WALK_EVERY = 4
+ENTRIES = 4000
+DEPTH = 4
+MOST_LINKS = 64
+# Of a pod's own disk: bytes copied in one look, and altogether.
+COPY_PER_LOOK = 16 << 20
+COPY_IN_ALL = 512 << 20
+SETTLED = 2.0
+
+_EVENTS = re.compile(r"\.tfevents\.(\d{9,11})\.(.*)")
+_CHECKPOINT = re.compile(r"(checkpoint|.*\.(index|meta|data-\d+-of-\d+))$|graph\.pbtxt$")
+_RESULT = re.compile(rf"{_CHECKPOINT.pattern}|.*\.(h5|keras|npz|pb|tflite)$")
+_IGNORED = {".git", ".venv", "node_modules", "__pycache__", ".ipynb_checkpoints", ".tfcluster"}
+
+
+def files_below(folder: str, but: str = "") -> Iterator[os.DirEntry[str]]:
+    """Files in a folder and four levels below, breadth first; follows no link, enters not `but`."""
+    level, left = [folder], ENTRIES
+    for _depth in range(DEPTH + 1):
+        below: list[str] = []
+        for parent in level:
+            if parent == but:
+                continue
+            try:
+                with os.scandir(parent) as entries:
+                    for entry in entries:
+                        left -= 1
+                        if left < 0:
+                            return
+                        hidden = entry.name in _IGNORED or entry.name.startswith(".")
+                        if entry.is_file(follow_symlinks=False):
+                            yield entry
+                        elif entry.is_dir(follow_symlinks=False) and not hidden:
+                            below.append(entry.path)
+            except OSError:
+                # Gone, or not ours to read.
+                continue
+        level = below
+
+
+def processes_below() -> list[int]:
+    """Every process below this one, by a hundredth of what a look through /proc costs."""
+    if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
+        return process.descendants()  # a kernel without it
+    found, left = [], [os.getpid()]
+    while left:
+        pid = left.pop()
+        try:
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                    left += [int(each) for each in file.read().split()]
+        except OSError:
+            # It has just ended, or one of its threads has.
+            pass
+        found.append(pid)
+    return found[1:]
+
+
+def open_event_files(pids: list[int]) -> set[str]:
+    """Paths of the event files that these processes have open."""
+    found = set()
+    for pid in pids:
+        try:
+            numbers = os.listdir(f"/proc/{pid}/fd")
+        except OSError:
+            continue
+        for number in numbers:
+            try:
+                path = os.readlink(f"/proc/{pid}/fd/{number}")
+            except OSError:
+                continue
+            if _EVENTS.search(os.path.basename(path)) and os.path.isabs(path):
+                found.add(path)
+    return found
+
+
+# ---- what goes with a pod ----
+
+_GONE_WITH_POD = {"overlay", "tmpfs", "aufs", "ramfs"}
+_EMPTY_DIR = "kubernetes.io~empty-dir"
+
+
+def is_lost_with_pod(path: str, mountinfo: str) -> bool:
+    """Whether a path lies on a pod's own disk, by the text of /proc/self/mountinfo."""
+    best, lost = "", False
+    for line in mountinfo.splitlines():
+        head, _dash, tail = line.partition(" - ")
+        fields, kind = head.split(), tail.split(" ", 1)[0]
+        if len(fields) < 5 or not kind:
+            continue
+        root, mount = fields[3], fields[4].replace("\\040", " ")
+        inside = path == mount or path.startswith(mount.rstrip("/") + "/")
+        if inside and len(mount) >= len(best):
+            best, lost = mount, kind in _GONE_WITH_POD or _EMPTY_DIR in root
+    return lost
+
+
+# ---- checkpoints that were there before ----
+
+_CHECKPOINT_PATH = re.compile(rb'^model_checkpoint_path:\s*"((?:[^"\\\n]|\\.)*)"\s*$', re.MULTILINE)
+_NUMBER = re.compile(r"-(\d+)$")
+MOST_CHECKPOINTS = 32
+IN_OPEN = 0x20
+
+
+def checkpoint_name(index: str) -> str:
+    """The checkpoint that TensorFlow's file `checkpoint` names, such as `model.ckpt-278`, or ''."""
+    try:
+        fd = os.open(index, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(fd, "rb") as file:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                return ""
+            named = _CHECKPOINT_PATH.search(file.read(64 << 10))
+    except OSError:
+        return ""
+    return os.path.basename(named.group(1).decode("utf-8", "replace"))[:100] if named else ""
+
+
+def number_of(checkpoint: str) -> int:
+    """The number at the end of a checkpoint's name: TensorFlow 1 puts the step there. Else -1."""
+    found = _NUMBER.search(checkpoint)
+    return int(found.group(1)) if found else -1
+
+
+def spare_steps(checkpoint: str) -> int:
+    """How many steps a program trains that finds itself done: StopAtStepHook of TensorFlow 1 looks
+    only behind the first. TensorFlow 2 may number checkpoints instead of steps.
+    """
+    return 1 if checkpoint.startswith("model.ckpt-") else 0
+
+
+class EarlierCheckpoints:
+    """The checkpoints that lie in the folders of a program before it starts.
+
+    They are watched, so that it is known which of them it opened. Where the kernel gives no inotify
+    nothing is ever said of them.
+    """
+
+    def __init__(self, folders: list[str]) -> None:
+        self.names: dict[str, str] = {}
+        """The newest checkpoint by its folder."""
+        self._opened: set[str] = set()
+        self._watched: dict[int, str] = {}
+        self._fd = -1
+        for folder in dict.fromkeys(folders):
+            for entry in files_below(folder):
+                if entry.name == "checkpoint" and len(self.names) < MOST_CHECKPOINTS:
+                    name = checkpoint_name(entry.path)
+                    if name:
+                        self.names[os.path.dirname(entry.path)] = name
+
+    def watch(self) -> None:
+        """Begin to look which of them is opened. Call right before the program starts."""
+        import ctypes
+
+        if not self.names:
+            return
+        try:
+            libc = ctypes.CDLL(None, use_errno=True)
+            self._fd = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+            for folder, name in self.names.items():
+                # Whoever restores it opens this; the file `checkpoint` is looked at by peers, too.
+                index = os.fsencode(os.path.join(folder, f"{name}.index"))
+                number = libc.inotify_add_watch(self._fd, index, IN_OPEN)
+                if number >= 0:
+                    self._watched[number] = folder
+        except (OSError, AttributeError):
+            # Not Linux, or a C library without it.
+            self._fd = -1
+
+    def note_opened(self) -> None:
+        """Take note of what was opened since the last call."""
+        try:
+            data = os.read(self._fd, 1 << 16) if self._fd >= 0 else b""
+        except OSError:
+            return
+        while len(data) >= 16:
+            number = int.from_bytes(data[:4], sys.byteorder, signed=True)
+            if number in self._watched:
+                self._opened.add(self._watched[number])
+            data = data[16 + int.from_bytes(data[12:16], sys.byteorder) :]
+
+    def only_found(self) -> tuple[str, str, int]:
+        """Folder and name of a checkpoint that was opened and behind which none was saved; and how
+        many steps there are between it and the newest one.
+
+        Empty when there is none, also when a newer one was saved anywhere.
+        """
+        self.note_opened()
+        found = ("", "", 0)
+        for folder in sorted(self._opened, key=lambda each: number_of(self.names[each])):
+            before = self.names[folder]
+            name = checkpoint_name(os.path.join(folder, "checkpoint"))
+            steps = max(number_of(name) - number_of(before), 0)
+            if not name or steps > spare_steps(before):
+                return ("", "", 0)
+            found = (folder, before, steps)
+        return found
+
+
+# What is printed of training whatever its numbers are: an epoch, a bar.
+_TRAINED = re.compile(rb"\bepoch\W{0,3}\d|\d/\d+ *(?:\[|\xe2\x94)|\d%\|", re.IGNORECASE)
+_PRINTED_STEP = re.compile(rb"\b(?:step|iter(?:ation)?|batch)\W{0,4}(\d+)(.*)", re.IGNORECASE)
+_FIGURE = re.compile(rb"loss|acc", re.IGNORECASE)
+
+
+def printed_training(tail: bytes, last: int, spare: int) -> bool:
+    """Whether the end of an output tells of training beyond step `last` and `spare` more, or of
+    steps before it, which are those of something else than the checkpoint's.
+    """
+    if _TRAINED.search(tail):
+        return True
+    for line in tail.splitlines():
+        for number, _rest in _PRINTED_STEP.findall(line):
+            step = int(number)
+            if step > last + spare or (step < last and _FIGURE.search(line)):
+                return True
+    return False
+
+
+def furthest_event(path: str) -> int:
+    """The largest step in the first MiB of an event file; -1 without any.
+
+    Source: TFRecord framing and `Event.step` in TensorFlow's record_writer.h and event.proto.
+    """
+    try:
+        with open(path, "rb") as file:
+            data = file.read(1 << 20)
+    except OSError:
+        return -1
+    furthest, at = -1, 0
+    while at + 12 < len(data):
+        length = int.from_bytes(data[at : at + 8], "little")
+        event = data[at + 12 : at + 12 + length]
+        if event[:1] == b"\x09" and event[9:10] == b"\x10":  # wall_time, then step
+            step = shift = 0
+            for byte in event[10:20]:
+                step |= (byte & 127) << shift
+                shift += 7
+                if byte < 128:
+                    furthest = max(furthest, step)
+                    break
+        at += length + 16
+    return furthest
+
+
+# ---- the watch ----
+
+
+def places_of(config: TaskConfig, folder: str) -> list[str]:
+    """Folders in which a program may write: where it works, and those that its arguments name."""
+    named = [str(each).rpartition("=")[2] for each in config.program.get("arguments", ())]
+    wanted = [os.path.join(folder, os.path.expanduser(each)) for each in named if "/" in each]
+    return [folder, *(each for each in wanted if os.path.isdir(each))][:MOST_PLACES]
+
+
+MOST_PLACES = 8
+
+
+def log_root(config: TaskConfig) -> str:
+    """The folder of all runs' output, where the run's own is laid out as usual; else ''."""
+    own = f"/{config.data.get('cluster')}/{config.data.get('run')}"
+    return config.output_dir[: -len(own)] if config.output_dir.endswith(own) else ""
+
+
+class WriteWatch:
+    """Looks where a program writes, from a thread; `told` is called from the loop.
+
+    Args:
+        told: called with a folder that holds results outside of the run's own, and whether it will
+            be lost.
+    """
+
+    def __init__(
+        self,
+        config: TaskConfig,
+        folder: str,
+        loop: EventLoop,
+        say: Callable[[str], None],
+        told: Callable[[str, bool], None],
+        earlier: EarlierCheckpoints | None = None,
+    ) -> None:
+        self._config = config
+        self._folder = folder
+        self._places = places_of(config, folder)
+        self._loop = loop
+        self._say = say
+        self._told = told
+        self._earlier = earlier
+        self._events: set[str] = set()
+        self._results = False
+        self._began = time.time()
+        self._looks = 0
+        self._pids: set[int] = set()
+        self._placed: dict[str, str] = {}
+        self._copied: dict[str, int] = {}
+        self._bytes = 0
+        self._folders: dict[str, bool] = {}
+        self._news: list[tuple[str, bool]] = []
+        self._closing = threading.Event()
+        self._ended = threading.Event()
+        self._hear, self._tell = os.pipe()
+
+    @property
+    def folders(self) -> dict[str, bool]:
+        """Folders outside of the run's own that hold results, and whether each will be lost."""
+        return dict(self._folders)
+
+    def start(self) -> None:
+        """Begin to look. Call after the child was started."""
+        self._loop.on_fd(self._hear, select.POLLIN, self._heard)
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def close(self, seconds: float) -> None:
+        """Look once more, for at most so long."""
+        self._closing.set()
+        self._ended.wait(seconds)
+        self._heard_all()
+
+    def _heard(self) -> None:
+        os.read(self._hear, 512)
+        self._heard_all()
+
+    def _heard_all(self) -> None:
+        while self._news:
+            folder, lost = self._news.pop(0)
+            if lost:
+                self._say(
+                    f"{folder} is on the pod's own disk and goes with it: results there are copied "
+                    f"to {self._place_of(folder)} while there is room; write to "
+                    f"$TFCLUSTER_OUTPUT_DIR ({self._config.output_dir}), which stays"
+                )
+            self._told(folder, lost)
+
+    def _run(self) -> None:
+        last = False
+        while not last:
+            passed = time.time() - self._began
+            last = self._closing.wait(next(pause for until, pause in PACE if passed < until))
+            try:
+                self._look(last)
+            except Exception:
+                # It watches only: whatever a file system answers is no reason to end a task.
+                pass
+        self._ended.set()
+
+    def _look(self, last: bool) -> None:
+        if self._earlier is not None:
+            self._earlier.note_opened()
+        pids = processes_below()
+        self._pids.update(pids)
+        found = open_event_files(pids)
+        self._events |= found
+        own = os.path.realpath(self._config.output_dir)
+        if last or self._looks % WALK_EVERY == 0:
+            others = [each for each in self._places if os.path.realpath(each) != own]
+            for folder in dict.fromkeys([*others, *map(os.path.dirname, sorted(found)), own]):
+                found |= self._new_files(folder)
+        self._looks += 1
+        left = COPY_PER_LOOK
+        beside = {os.path.dirname(path) for path in self._events}
+        beside |= {os.path.dirname(each) for each in beside}
+        for path in sorted(found):
+            if os.path.realpath(path).startswith(own + os.sep):
+                continue
+            folder = os.path.dirname(path)
+            if self._is_lost(folder):
+                left -= self._copy(path, left, last)
+            elif path in self._events or folder in beside or os.path.dirname(folder) in beside:
+                self._link(path)  # a checkpoint elsewhere may be that of another run
+
+    def _new_files(self, folder: str) -> set[str]:
+        """New event files and checkpoints below a folder."""
+        found = set()
+        for entry in files_below(folder, log_root(self._config)):
+            if _EVENTS.search(entry.name):
+                if self._is_new_event_file(entry):
+                    found.add(entry.path)
+                    self._events.add(entry.path)
+            elif _RESULT.match(entry.name) and self._is_new(entry):
+                self._results |= not _CHECKPOINT.match(entry.name)
+                if entry.name == "checkpoint" or self._is_lost(os.path.dirname(entry.path)):
+                    found.add(entry.path)
+        return found
+
+    def _is_new(self, entry: os.DirEntry[str]) -> bool:
+        try:
+            return entry.stat().st_mtime >= self._began - 1.0
+        except OSError:
+            return False
+
+    def _is_new_event_file(self, entry: os.DirEntry[str]) -> bool:
+        """Whether this program made it: the name has second, host and mostly the process."""
+        match = _EVENTS.search(entry.name)
+        if match is None or int(match.group(1)) < int(self._began) - 1 or not self._is_new(entry):
+            return False
+        rest = match.group(2)
+        host = socket.gethostname()
+        if rest.startswith(host + "."):
+            number = rest[len(host) + 1 :].split(".")[0]
+            if number.isdigit() and int(number) not in self._pids:
+                # Another run may work in the same folder; an ended process was too quick for us.
+                return not os.path.exists(f"/proc/{number}")
+        return True
+
+    def _is_lost(self, folder: str) -> bool:
+        if not self._config.in_pod:
+            return False
+        if folder in self._folders:
+            return self._folders[folder]
+        try:
+            with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as file:
+                return is_lost_with_pod(os.path.realpath(folder), file.read())
+        except OSError:
+            return False
+
+    def _note(self, folder: str, lost: bool) -> None:
+        if folder not in self._folders:
+            self._folders[folder] = lost
+            if lost:
+                self._write_lost()
+            self._news.append((folder, lost))
+            os.write(self._tell, b".")
+
+    def _write_lost(self) -> None:
+        """Say it in a file, too: nobody hears a pod while it runs."""
+        place = os.path.join(self._config.output_dir, LOST)
+        os.makedirs(place, exist_ok=True)
+        told = {"folders": {f: self._place_of(f) for f, lost in self._folders.items() if lost}}
+        partial = os.path.join(place, f".{self._config.task}.{os.getpid()}")
+        with open(partial, "w", encoding="utf-8", errors="replace") as file:
+            json.dump(told, file)
+        os.replace(partial, os.path.join(place, f"{self._config.task}.json"))
+
+    def _place_of(self, folder: str) -> str:
+        """Where links or copies of a folder's files lie: two levels below `written` at most."""
+        inside = os.path.relpath(folder, self._folder)
+        parts = [each for each in inside.split(os.sep) if each not in (".", "")]
+        if inside.startswith(".."):
+            parts = [each for each in folder.split(os.sep) if each][-2:]
+        if self._folders.get(folder):
+            parts = [self._config.task, *parts]
+        parts = ["-".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts
+        return os.path.join(self._config.output_dir, WRITTEN, *parts)
+
+    def _link(self, path: str) -> None:
+        if path in self._placed or len(self._placed) >= MOST_LINKS:
+            return
+        folder = os.path.dirname(path)
+        if not f"{folder}/".startswith(f"{self._config.program['dir']}/"):
+            self._note(folder, False)  # else kept when the record goes: `keep_written`
+        place = self._place_of(folder)
+        os.makedirs(place, exist_ok=True)
+        link = os.path.join(place, os.path.basename(path))
+        self._placed[path] = link
+        try:
+            os.symlink(path, link)
+        except FileExistsError:
+            # Another task of the run writes there, too.
+            pass
+
+    def _copy(self, path: str, most: int, last: bool) -> int:
+        """Copy what is new of a file that will be lost; how many bytes that were."""
+        folder = os.path.dirname(path)
+        self._note(folder, True)
+        seen = os.stat(path)
+        grows = _EVENTS.search(path) is not None
+        done = self._copied.get(path, 0)
+        if grows:
+            size = seen.st_size - done
+        else:  # a checkpoint is written at once, and replaced whole
+            settled = last or time.time() - seen.st_mtime > SETTLED
+            size = seen.st_size if settled and done != seen.st_mtime_ns else 0
+        if size <= 0 or self._bytes + size > COPY_IN_ALL or (size > most and not grows):
+            return 0
+        size = min(size, most)
+        place = self._place_of(folder)
+        os.makedirs(place, exist_ok=True)
+        target = os.path.join(place, os.path.basename(path))
+        if grows:
+            with open(path, "rb") as source, open(target, "r+b" if done else "wb") as copy:
+                source.seek(done)
+                copy.seek(done)
+                copy.write(source.read(size))
+            self._copied[path] = done + size
+        else:
+            import shutil
+
+            shutil.copyfile(path, target + ".partial")
+            os.replace(target + ".partial", target)
+            self._copied[path] = seen.st_mtime_ns
+        self._bytes += size
+        return size
+
+    def found_only_a_checkpoint(self, tail: bytes) -> dict[str, str | int] | None:
+        """What a program that ended well found and did not go beyond; None when it has trained.
+
+        That is told only of one that opened a checkpoint which was there before, saved no newer one
+        and nothing else, and neither printed nor logged a further step. `tail` is the end of its
+        output. Call after close().
+        """
+        if self._earlier is None:
+            return None
+        folder, name, steps = self._earlier.only_found()
+        last, spare = number_of(name), spare_steps(name)
+        if not name or self._results or printed_training(tail, last, spare):
+            return None
+        if any(furthest_event(path) > max(last, 0) + spare for path in self._events):
+            return None
+        own, output = os.path.realpath(folder), os.path.realpath(self._config.output_dir)
+        of_output = own == output or own.startswith(output + os.sep)
+        parts = (self._config.resume_from or "").rstrip("/").split("/")
+        run = "-".join(parts[-2:]) if of_output and len(parts) > 2 else ""
+        return {"checkpoint": name, "folder": folder, "run": run, "steps": steps}
