@@ -22,7 +22,12 @@ from tfcluster_magic import Cluster, ClusterManager
 EXAMPLES = ROOT / "examples"
 NOTEBOOKS = sorted(path.name for path in EXAMPLES.glob("*.ipynb"))
 CLIENTS = ("in_graph_tf1.py", "in_graph_pss.py", "in_graph_keras.py")
-LONG = {"01-between-graph.ipynb", "02-in-graph.ipynb", "03-parameter-server-strategy.ipynb"}
+LONG = {
+    "01-between-graph.ipynb",
+    "02-in-graph.ipynb",
+    "03-parameter-server-strategy.ipynb",
+    "05-multi-worker-mirrored.ipynb",
+}
 """Notebooks whose way of training a client program or test_training_modes.py also shows."""
 PROGRAMS = ("mirrored.py", "multi_worker_mirrored.py", "parameter_server_keras.py")
 """What test_training_modes.py trains to the same accuracy."""

@@ -33,7 +33,9 @@ host, _colon, port = sys.argv[1].rpartition(":")
 socket.create_connection((host, int(port)))
 print("reached")
 """
-"""The same without TensorFlow, whose start takes seconds of a core: it cannot ask either."""
+"""The same without TensorFlow, whose start takes seconds of a core: who does not get so far cannot
+ask either.
+"""
 REACHED, REFUSED = "reached ['/job:", f"ended with {128 + signal.SIGALRM}"
 PATIENCE, SECONDS = "90", "8"
 """Seconds for clients that shall reach a server, and for those that shall not."""
@@ -60,9 +62,9 @@ def client(tenant: Tenant, kube: Kubectl, name: str, **labels: str) -> tuple[Kub
 def test_only_the_owners_notebook_reaches_the_servers(
     tenant: Tenant, new_namespace: Callable[[], Kubectl]
 ) -> None:
-    """A TensorFlow client in the owner's notebook uses the servers of a run; one in another
-    namespace, in the hub's, in another pod of the owner or in a task of the owner's other run does
-    not reach port 2222, not even where it is labelled like a notebook.
+    """A TensorFlow client in the owner's notebook uses the servers of a run; another namespace, the
+    hub's, another pod of the owner or a task of the owner's other run does not reach port 2222, not
+    even where it is labelled like a notebook.
     """
     kube, others, hub = tenant.kubectl, new_namespace(), new_namespace()
     # As the hub has it: notebooks may go out; tasks and other pods may not.
@@ -88,9 +90,11 @@ def test_only_the_owners_notebook_reaches_the_servers(
         place.wait("pod", name, is_ready, "it is ready", 90)
     (other,) = tenant.pods("other-1")
     strangers.append((kube, other["metadata"]["name"]))
-    servers = tenant.pods("shared-1")
-    addresses = [f"{each['status']['podIP']}:2222" for each in servers]
-    assert len(addresses) == 2
+    worker, ps = (
+        f"{each['status']['podIP']}:2222"
+        for kind in ("worker", "ps")
+        for each in tenant.pods("shared-1", kind)
+    )
 
     def ask(whom: tuple[Kubectl, str], address: str, how: str, seconds: str) -> str:
         place, name = whom
@@ -98,15 +102,14 @@ def test_only_the_owners_notebook_reaches_the_servers(
         return place.exec(name, "sh", "-c", shell, how, address, seconds, seconds=300)
 
     with ThreadPoolExecutor(6) as pool:
-        mine = [pool.submit(ask, notebook, address, ASK, PATIENCE) for address in addresses]
+        computes = pool.submit(ask, notebook, worker, ASK, PATIENCE)
+        connects = pool.submit(ask, notebook, ps, CONNECT, PATIENCE)
         theirs = {
-            name: pool.submit(
-                ask, (place, name), addresses[0], ASK if name == "elsewhere" else CONNECT, SECONDS
-            )
+            name: pool.submit(ask, (place, name), worker, CONNECT, SECONDS)
             for place, name in strangers
         }
-    for answer in mine:
-        assert REACHED in answer.result(), answer.result()
+    assert REACHED in computes.result(), computes.result()
+    assert "reached" in connects.result(), connects.result()
     for name, answer in theirs.items():
         assert "asking" in answer.result(), name
         assert REFUSED in answer.result(), (name, answer.result())

@@ -20,9 +20,13 @@ from support.ui.page import LabPage
 
 pytestmark = pytest.mark.needs("rwx")
 
-UNCHANGED = (flows.rerun, flows.stop, flows.tell_a_failure_once)
-"""Flows that tests/ui has too; the tests below launch, follow output and delete."""
+UNCHANGED = (flows.rerun,)
+"""Flows that tests/ui has too; the tests below launch, follow output and delete, and the whole way
+of a user in test_user_journey.py stops.
+"""
 LONG = (
+    flows.stop,
+    flows.tell_a_failure_once,
     flows.launch_the_active_cell,
     flows.read_all_tasks,
     flows.launch_what_fails,

@@ -39,6 +39,7 @@ OWN_NAMESPACE_ONLY = {
 }
 
 
+@pytest.mark.long  # test_tenancy.py and test_two_nodes.py have policies that block, and that end
 @pytest.mark.needs("network-policy")
 def test_a_policy_blocks_other_namespaces(
     cluster: UnderTest, new_namespace: Callable[[], Kubectl]
@@ -108,35 +109,43 @@ def of_a_run(namespace: str, *networks: str) -> Made:
     return made, labels.pod_labels("digits-1", "u1", TaskType.WORKER)
 
 
-BOTH = pytest.mark.parametrize("of", [of_a_tenant, of_a_run])
+BOTH: dict[str, Callable[..., Made]] = {"notebook": of_a_tenant, "task": of_a_run}
+"""What each kind of pod is held by; each is tried in a namespace of its own."""
 
 
-@BOTH
 @pytest.mark.needs("network-policy", "node-inside")
 def test_no_grant_opens_a_metadata_service(
-    cluster: UnderTest, kube: Kubectl, of: Callable[..., Made]
+    cluster: UnderTest, new_namespace: Callable[[], Kubectl]
 ) -> None:
     """A notebook, and a task, with egress to 0.0.0.0/0 and ::/0 reaches an unused address, but none
     where a cloud serves credentials; without our policies it reaches all of them.
     """
     assert cluster.own
-    policies, marks = of(kube.namespace, "0.0.0.0/0", "::/0")
-    client = pod("client", cluster.busybox)
-    client["metadata"]["labels"] |= marks
-    client["spec"]["nodeName"] = "node-1"
-    kube.apply(client)
-    kube.running("client")
+    places = {name: new_namespace() for name in BOTH}
+    policies = {}
+    for name, kube in places.items():
+        policies[name], marks = BOTH[name](kube.namespace, "0.0.0.0/0", "::/0")
+        client = pod("client", cluster.busybox)
+        client["metadata"]["labels"] |= marks
+        client["spec"]["nodeName"] = "node-1"
+        kube.apply(client)
+    for kube in places.values():
+        kube.running("client")
+    # All at once: a closed address costs its two seconds.
+    connect = "(timeout 5 nc -w2 {0} {1} </dev/null && echo {0}) &"
+    tried = " ".join(connect.format(each, WEB) for each in (*METADATA, ORDINARY))
 
-    def open_ones() -> list[str]:
-        every = (*METADATA, ORDINARY)
-        connect = "timeout 5 nc -w2 {} {} </dev/null && echo {}"
-        tried = "; ".join(connect.format(each, WEB, each) for each in every)
-        return kube.exec("client", "sh", "-c", f"{tried}; true").split()
+    def open_ones(kube: Kubectl) -> list[str]:
+        return kube.exec("client", "sh", "-c", f"{tried} wait").split()
 
     with answering(cluster.own.first):
-        wait_until(lambda: len(open_ones()) == len(METADATA) + 1, "all answer", seconds=90)
-        kube.apply(*policies)
-        wait_until(lambda: open_ones() == [ORDINARY], "one answers alone", seconds=120)
+        for name, kube in places.items():
+            every = len(METADATA) + 1
+            wait_until(lambda: len(open_ones(kube)) == every, f"all answer a {name}", seconds=90)  # noqa: B023
+            kube.apply(*policies[name])
+        for name, kube in places.items():
+            only = f"one alone answers a {name}"
+            wait_until(lambda: open_ones(kube) == [ORDINARY], only, seconds=120)  # noqa: B023
 
 
 ANSWER = """
@@ -165,41 +174,48 @@ for address in sys.argv[1:]:
 """
 
 
-@BOTH
 @pytest.mark.needs("network-policy")
 def test_names_are_asked_of_the_clusters_dns_pods_alone(
-    cluster: UnderTest, new_namespace: Callable[[], Kubectl], of: Callable[..., Made]
+    cluster: UnderTest, new_namespace: Callable[[], Kubectl]
 ) -> None:
     """A notebook, and a task, gets DNS answers, by TCP and UDP, from kube-system pods with the DNS
     label; not from pods of another namespace with that label, or of kube-system without it.
     """
     image, name = cluster.description.images["notebook"], f"dns-{uuid.uuid4().hex[:6]}"
-    kube, others, system = new_namespace(), new_namespace(), cluster.kubectl.within("kube-system")
+    places, others = {kind: new_namespace() for kind in BOTH}, new_namespace()
+    system = cluster.kubectl.within("kube-system")
     servers = (
         (system, name, {"k8s-app": "kube-dns"}),
         (system, f"{name}-plain", {}),
         (others, name, {"k8s-app": "kube-dns"}),
     )
     low_ports = {"name": "net.ipv4.ip_unprivileged_port_start", "value": "0"}
-    policies, marks = of(kube.namespace)
-    client = pod("client", image)
-    client["metadata"]["labels"] |= marks
+    policies = {}
     try:
-        kube.apply(client)
+        for kind, kube in places.items():
+            policies[kind], marks = BOTH[kind](kube.namespace)
+            client = pod("client", image)
+            client["metadata"]["labels"] |= marks
+            kube.apply(client)
         for place, server, more in servers:
             made = pod(server, image, "python3", "-c", ANSWER)
             made["metadata"]["labels"] |= more
             made["spec"]["securityContext"]["sysctls"] = [low_ports]
             place.apply(made)
         addresses = [place.running(server)["status"]["podIP"] for place, server, _ in servers]
-        kube.running("client")
+        for kube in places.values():
+            kube.running("client")
 
-        def answers() -> list[str]:
+        def answers(kube: Kubectl) -> list[str]:
             return kube.exec("client", "python3", "-c", ASK, *addresses).split()
 
-        wait_until(lambda: len(answers()) == 6, "all answer by TCP and UDP", seconds=90)
-        kube.apply(*policies)
-        wait_until(lambda: answers() == addresses[:1] * 2, "the DNS pod alone", seconds=120)
+        for kind, kube in places.items():
+            all_of = f"all answer a {kind} by TCP and UDP"
+            wait_until(lambda: len(answers(kube)) == 6, all_of, seconds=90)  # noqa: B023
+            kube.apply(*policies[kind])
+        for kind, kube in places.items():
+            alone = f"the DNS pod alone answers a {kind}"
+            wait_until(lambda: answers(kube) == addresses[:1] * 2, alone, seconds=120)  # noqa: B023
     finally:
         system("delete", "pod", name, f"{name}-plain", "--wait=false", "--ignore-not-found")
 

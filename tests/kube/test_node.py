@@ -110,6 +110,7 @@ def test_a_cluster_without_one_of_its_servers(running: Cluster) -> None:
     spare.kubectl("get", "configmap", "kept")
 
 
+@pytest.mark.long  # the next test begins one anew, too
 def test_a_cluster_whose_door_has_ended(running: Cluster) -> None:
     """A cluster of which something has ended that cannot be started again is begun anew."""
     spare = running
@@ -158,6 +159,7 @@ def test_a_taken_port_is_named(spare: Cluster) -> None:
     assert spare.leftovers() == []
 
 
+@pytest.mark.long  # test_a_taken_port_is_named shows another start that fails, and leaves nothing
 def test_an_api_server_that_dies_at_the_start(spare: Cluster) -> None:
     """A cluster whose API server dies at the start says so with its last lines, and is gone."""
     found: list[Traces] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from support.kube.kubectl import Kubectl, Object
 from support.kube.under_test import UnderTest
 from support.kube.workloads import USER, pod
@@ -35,6 +36,7 @@ def test_a_pod_beyond_its_memory_is_killed(cluster: UnderTest, kube: Kubectl) ->
     assert _terminated(ended)["exitCode"] == 137
 
 
+@pytest.mark.long  # test_explain.py has what a run says of it, which begins here
 def test_a_missing_image_shows(cluster: UnderTest, kube: Kubectl) -> None:
     """A pod whose image is not in the registry waits in ImagePullBackOff, with its name."""
     missing = f"{cluster.busybox.rpartition(':')[0]}:no-such-tag"

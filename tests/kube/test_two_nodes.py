@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
 import pytest
 from kubenode.commands import wait_until
 from support.kube.kubectl import Kubectl, Object, is_ready
 from support.kube.under_test import UnderTest
 from support.kube.workloads import WEB, fetch, pod, service, web
 
+CLOSED = {"closed": "true"}
 NOTHING_IN: Object = {
     "apiVersion": "networking.k8s.io/v1",
     "kind": "NetworkPolicy",
     "metadata": {"name": "policy"},
-    "spec": {"podSelector": {"matchLabels": {"app": "server"}}, "policyTypes": ["Ingress"]},
+    "spec": {"podSelector": {"matchLabels": CLOSED}, "policyTypes": ["Ingress"]},
 }
 # Names are asked for on port 53; the API server, say, is not reached.
 ONLY_NAMES_OUT: Object = {
@@ -66,21 +70,33 @@ def test_policies_hold_on_every_node(
     cluster: UnderTest, kube: Kubectl, two: tuple[str, str]
 ) -> None:
     """A closed pod of either node is reached neither from its own node nor from the other."""
-    for there in two:
-        kube.apply(on(there, web("server", cluster.busybox)))
-        clients = {here: f"client-{here}" for here in two}
-        kube.apply(*(on(here, pod(name, cluster.busybox)) for here, name in clients.items()))
-        address = kube.running("server")["status"]["podIP"]
-        for client in clients.values():
-            kube.running(client)
-            wait_until(lambda: reached(kube, client, address), "open at first", seconds=90)  # noqa: B023
-        kube.apply(NOTHING_IN)
-        for client in clients.values():
-            wait_until(lambda: not reached(kube, client, address), "closed", seconds=90)  # noqa: B023
-        kube.delete("networkpolicy", "policy")
-        for client in clients.values():
-            wait_until(lambda: reached(kube, client, address), "open again", seconds=90)  # noqa: B023
-        kube.delete("pod", "server")
+    for node in two:
+        server = on(node, web(f"server-{node}", cluster.busybox))
+        server["metadata"]["labels"] |= CLOSED
+        kube.apply(server, on(node, pod(f"client-{node}", cluster.busybox)))
+    addresses = [kube.running(f"server-{node}")["status"]["podIP"] for node in two]
+    clients = [f"client-{node}" for node in two]
+    for client in clients:
+        kube.running(client)
+    pairs = [(client, address) for client in clients for address in addresses]
+
+    def wait_for(is_reached: bool, what: str) -> None:
+        def is_so(client: str, address: str) -> bool:
+            return reached(kube, client, address) is is_reached
+
+        with ThreadPoolExecutor(len(pairs)) as pool:  # who is refused waits two seconds
+            every = [
+                pool.submit(wait_until, partial(is_so, *pair), f"{pair} {what}", seconds=90)
+                for pair in pairs
+            ]
+        for each in every:
+            each.result()
+
+    wait_for(True, "open at first")
+    kube.apply(NOTHING_IN)
+    wait_for(False, "closed")
+    kube.delete("networkpolicy", "policy")
+    wait_for(True, "open again")
 
 
 @pytest.mark.needs("network-policy")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-import pytest
 from playwright.sync_api import expect
 from support.ui import flows
 from support.ui.flows import copied, open_logs, tab
@@ -49,8 +48,6 @@ def test_all_tasks_are_one_stream_with_a_filter_and_a_last_sentence(lab: LabPage
     flows.read_all_tasks(lab)
 
 
-# Beside other tests the line that a search found is not always brought into view; why is not known.
-@pytest.mark.long
 def test_a_hundred_thousand_lines_are_scrolled_and_searched(lab: LabPage) -> None:
     """Only what can be seen is in the page, and every line can be found and copied."""
     lab.server.launch("talk.py", "50000", workers=2, name="talk")
@@ -66,7 +63,6 @@ def test_a_hundred_thousand_lines_are_scrolled_and_searched(lab: LabPage) -> Non
     assert lines.count() < MOST_DRAWN
     log.press("Home")
     expect(log).to_contain_text("line 0 of 50000")
-    expect(log).to_have_js_property("scrollTop", 0)  # a scroll under way would undo the next
     assert lines.count() < MOST_DRAWN
     lab.page.keyboard.press("/")
     lab.page.keyboard.type("LINE 31416 OF")

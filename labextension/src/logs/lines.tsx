@@ -58,21 +58,27 @@ export function Lines({
     }
   }, [model, state.revision, follows, measure.row, measure.height]);
 
-  const { moves } = searcher;
+  // What is told here depends on state alone: React forgets an effect whose cause it saw in a drawing that it dropped.
+  const brought = React.useRef({ moves: 0, row: 0 });
+  const [shown, setShown] = React.useState(0);
   React.useLayoutEffect(() => {
-    const { currentLine } = model.searcher;
-    if (moves > 0 && currentLine >= 0) {
+    const { moves, currentLine } = model.searcher;
+    const isThere =
+      brought.current.moves === moves && brought.current.row === measure.row;
+    if (currentLine >= 0 && !isThere) {
+      brought.current = { moves, row: measure.row };
       model.follow(false);
       viewport.current?.show(model.rows, measure.row, currentLine);
+      setShown(moves);
       redraw();
     }
-  }, [model, moves, measure.row]);
+  }, [model, state.revision, measure.row]);
 
   React.useEffect(() => {
     scroller.current
       ?.querySelector('[data-current]')
       ?.scrollIntoView({ block: 'nearest', inline: 'nearest' });
-  }, [moves]);
+  }, [shown]);
 
   const onScroll = (): void => {
     viewport.current?.scrolled(model.rows, measure.row);

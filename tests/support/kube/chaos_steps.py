@@ -27,6 +27,8 @@ from tfcluster_magic.spec import Lifecycle, Mode, Phase, Replicas, ReplicaSet, R
 
 SMALL = Resources(memory="100Mi")
 SERVES = Resources(memory="1Gi")
+AT_ONCE = 4
+"""Records that are deleted at the same time, in the end."""
 PACE = 0.6
 """Seconds at most to the next step; it comes at once when a record has changed."""
 
@@ -267,9 +269,13 @@ class Chaos(WithNotebook):
                 if run.status.phase is Phase.SUCCEEDED:
                     self.check_output(place, run)
         for place in self.places:
-            for run in place.records.every():
-                ref = {"ref": run.metadata.name, "with_logs": False}
-                self.clients({**self.wish(run.metadata.cluster, "delete"), **ref})
+            deletes = [
+                {**self.wish(run.metadata.cluster, "delete"), "ref": run.metadata.name}
+                for run in place.records.every()
+            ]
+            for at in range(0, len(deletes), AT_ONCE):
+                few = deletes[at : at + AT_ONCE]
+                self.clients(*({**delete, "with_logs": False} for delete in few))
             self.until(lambda place=place: not place.records.every(), "no record is left")  # type: ignore[misc]
         self.close_notebook()
         self.check_nothing_left()
