@@ -43,8 +43,7 @@ PROGRAMS = (
         "tf1_flags",
         tasks={"ps": 1, "worker": 2},
         prints={"worker-0": "worker 0 is done", "worker-1": "worker 1 is done"},
-        says=("--ps",),
-        step=200,
+        says=("takes --ps_hosts", "--ps N overrides it"),
         in_pods=True,
     ),
     PublicProgram(
@@ -73,7 +72,7 @@ PROGRAMS = (
         "pss_coordinator",
         tasks={"ps": 1, "worker": 2, "chief": 1},
         prints={"chief-0": "Epoch 3/3"},
-        says=("--chief",),
+        says=("1 parameter server, because line 15", "1 chief, because line 16"),
         in_pods=True,
     ),
     PublicProgram(
@@ -177,7 +176,7 @@ PROGRAMS = (
     PublicProgram(
         "getopt_short",
         ("--workers", "1", "train.py", "--", "-n", "4"),
-        prints={"worker-0": "worker does 4"},
+        prints={"worker-0": "does 4"},
         is_long=True,
     ),
     PublicProgram(
@@ -225,7 +224,7 @@ PROGRAMS = (
         "diverges",
         ("--workers", "1", "train.py"),
         phase=Phase.FAILED,
-        says=("loss became 0 at step 7", "train.py", "line 15"),
+        says=("loss became 0 at step 7", "train.py", "line 12"),
         in_pods=True,
     ),
 )

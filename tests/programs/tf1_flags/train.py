@@ -31,8 +31,7 @@ def main(_):
     ) as session:
         while not session.should_stop():
             _, now, error = session.run([train, step, loss])
-            if now % 20 == 0:
-                print("step %d, loss %.5f" % (now, error))
+            print("step %d, loss %.5f" % (now, error))
     print("worker %d is done" % FLAGS.task_index)
 
 

@@ -14,12 +14,14 @@ if index == 0:
         for _ in workers[1:]:
             other, _ = server.accept()
             print("met", other.recv(100).decode())
+            other.sendall(b"ok")
             other.close()
 else:
     while True:
         try:
             with socket.create_connection((host, int(port)), timeout=5) as connection:
                 connection.sendall(f"worker {index}".encode())
+                connection.recv(100)
             break
         except OSError:
             time.sleep(0.1)
