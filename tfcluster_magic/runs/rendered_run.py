@@ -151,8 +151,11 @@ def _env(
     """What is set for the task on top of the environment of whoever launches."""
     spec = cluster.spec
     limit = spec.replicas.of(task_type).resources.cpu
+    threads = math.ceil(limit) if limit else None
+    counts = {kind.value: count for kind, count in spec.replicas.counts.items()}
+    in_graph = spec.mode is Mode.IN_GRAPH
     env = {
-        **tf_config.environment_defaults(math.ceil(limit) if limit else None, place.cpus),
+        **tf_config.environment_defaults(threads, place.cpus, counts, in_graph=in_graph),
         **spec.env,
         "TF_CONFIG": json.dumps(config),
         "TFCLUSTER_CLUSTER": cluster.metadata.cluster,

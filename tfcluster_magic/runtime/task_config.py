@@ -306,7 +306,7 @@ class TaskConfig:
         """TensorFlow's threads and gRPC options, for variables that nobody set."""
         limit = (self.data.get("threads") or {}).get(self.task_type)
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-        return tf_config.environment_defaults(limit, cores)
+        return tf_config.environment_defaults(limit, cores, self.counts, in_graph=self.in_graph)
 
 
 def _host(address: str) -> str:

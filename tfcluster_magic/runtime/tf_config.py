@@ -29,8 +29,12 @@ if TYPE_CHECKING:
 TASK_TYPES = ("chief", "worker", "ps", "evaluator")
 # Nobody connects to an evaluator, so it is in no other task's "cluster".
 CLUSTER_TYPES = ("chief", "worker", "ps")
-# With 1 inter-op thread on a server ParameterServerStrategy deadlocks, with 2 two clients do.
-MIN_INTEROP_THREADS = 8
+# The fewest inter-op threads with which nothing deadlocks: with 2 the two clients of an In-Graph
+# server do, with 1 the coordinator of a ParameterServerStrategy. More than there are cores cost
+# other programs up to a tenth of their speed.
+CLIENTS_INTEROP_THREADS = 8
+COORDINATOR_INTEROP_THREADS = 4
+LEAST_INTEROP_THREADS = 2
 # Keepalive turns the silent loss of a node into an error within seconds instead of a hang; a proxy
 # in the environment breaks TensorFlow's gRPC even to 127.0.0.1.
 GRPC_OPTIONS = (
@@ -107,17 +111,26 @@ def flags(
     return [f"--{name}={values.get(name.replace('-', '_'), output_dir)}" for name in wanted]
 
 
-def environment_defaults(threads: int | None, cpus: int) -> dict[str, str]:
-    """TensorFlow's threads and gRPC options, and that Python says where native code crashed, for
-    variables that nobody set.
+def environment_defaults(
+    threads: int | None, cpus: int, counts: Mapping[str, int], *, in_graph: bool
+) -> dict[str, str]:
+    """TensorFlow's threads and gRPC options, for variables that nobody set.
 
     Args:
         threads: the task's CPU limit rounded up, None without one (TensorFlow takes its pools from
             the machine's cores, not from a limit).
         cpus: cores that the task may use.
+        counts: tasks of each type; a chief may coordinate parameter servers and workers.
+        in_graph: whether the task is a server, for clients outside of the cluster.
     """
-    found = {"TF_GRPC_DEFAULT_OPTIONS": GRPC_OPTIONS, "PYTHONFAULTHANDLER": "1"}
+    found = {"TF_GRPC_DEFAULT_OPTIONS": GRPC_OPTIONS}
+    least = LEAST_INTEROP_THREADS
+    if in_graph:
+        least = CLIENTS_INTEROP_THREADS
+    elif counts.get("chief") and counts.get("ps"):
+        least = COORDINATOR_INTEROP_THREADS
     if threads:
         found["TF_NUM_INTRAOP_THREADS"] = str(threads)
-    found["TF_NUM_INTEROP_THREADS"] = str(max(MIN_INTEROP_THREADS, threads or cpus))
+    if threads or least > cpus:  # else TensorFlow's own choice, as many as cores, is enough
+        found["TF_NUM_INTEROP_THREADS"] = str(max(least, threads or cpus))
     return found

@@ -91,13 +91,32 @@ def test_flags_are_spelled_as_the_program_does() -> None:
     ]
 
 
-def test_threads_follow_the_limit() -> None:
-    """Threads follow the CPU limit, and servers keep the 8 inter-op threads that clients need."""
-    assert "TF_NUM_INTRAOP_THREADS" not in tf_config.environment_defaults(None, 2)
-    assert tf_config.environment_defaults(2, 64)["TF_NUM_INTRAOP_THREADS"] == "2"
-    assert tf_config.environment_defaults(2, 64)["TF_NUM_INTEROP_THREADS"] == "8"
-    assert tf_config.environment_defaults(16, 2)["TF_NUM_INTEROP_THREADS"] == "16"
-    assert tf_config.environment_defaults(None, 12)["TF_NUM_INTEROP_THREADS"] == "12"
+@pytest.mark.parametrize(
+    ("limit", "cores", "kind", "threads"),
+    [
+        (None, 2, "", None),  # TensorFlow's own choice: as many as cores
+        (None, 1, "", "2"),
+        (None, 64, "", None),
+        (1, 64, "", "2"),
+        (16, 2, "", "16"),
+        (None, 2, "coordinated", "4"),
+        (None, 8, "coordinated", None),
+        (2, 64, "coordinated", "4"),
+        (None, 2, "in_graph", "8"),
+        (2, 64, "in_graph", "8"),
+        (None, 12, "in_graph", None),
+    ],
+)
+def test_threads_follow_the_limit(
+    limit: int | None, cores: int, kind: str, threads: str | None
+) -> None:
+    """Inter-op threads are TensorFlow's own or follow the CPU limit, and are as many as a
+    coordinator, or the clients of a server, need at least.
+    """
+    counts = {"ps": 1, "worker": 2, "chief": int(kind == "coordinated")}
+    found = tf_config.environment_defaults(limit, cores, counts, in_graph=kind == "in_graph")
+    assert found.get("TF_NUM_INTEROP_THREADS") == threads
+    assert found.get("TF_NUM_INTRAOP_THREADS") == (str(limit) if limit else None)
 
 
 class Runtime:
@@ -184,5 +203,7 @@ def test_package_and_runtime_agree(
     assert runtime.ask(data, f"{kind}-{index}") == [
         tf_config.build(addresses, kind, index),
         tf_config.flags(wanted, addresses, kind, index, data_dir="/data", output_dir="/log"),
-        tf_config.environment_defaults(threads, len(os.sched_getaffinity(0))),
+        tf_config.environment_defaults(
+            threads, len(os.sched_getaffinity(0)), counts, in_graph=False
+        ),
     ]
