@@ -91,6 +91,8 @@ def undefined_names(path: str, file: File) -> str | None:
     """A warning about names that the file uses and does not define; None when there are none."""
     from pyflakes import checker, messages  # type: ignore[import-untyped]  # 40 ms
 
+    # IPython adds names to the built-in ones of this process; a task does not have them.
+    checker.builtin_vars -= {"display", "get_ipython"}
     found: dict[str, int] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of annotations in quotes, which the checker parses

@@ -89,15 +89,18 @@ def test_a_launch_under_way_cannot_be_sent_twice(
 
 
 def test_a_name_that_was_given_again_is_not_stopped_by_an_old_question(
-    panel: Panel, manager: ClusterManager, wait_for: WaitFor
+    panel: Panel, manager: ClusterManager, wait_for: WaitFor, own_folders: Path
 ) -> None:
-    """A question is about the run that it was asked about."""
+    """A question is about the run that it was asked about, also where its number is used again:
+    somebody has removed the file that remembers numbers.
+    """
     manager.launch("hello.py", workers=1, name="twice")
     manager.wait("twice-1", 180, until=Until.RELEASED)
     wait_for(lambda: "twice-1" in rows(panel))
     row = rows(panel)["twice-1"]
     row.delete.click()
     manager.delete("twice-1", with_logs=True)
+    (own_folders / "state" / "hours.json").unlink()
     manager.launch("sleep.py", workers=1, name="twice")
     row._question.children[1].click()
 

@@ -106,3 +106,15 @@ def test_cell_that_uses_the_notebooks_names_is_warned_of(here: Path, workspace: 
     assert warnings[0].startswith(
         "the cell uses display (line 2), model (line 2), get_ipython (line 3) which it"
     )
+
+
+def test_names_of_a_notebook_are_none_of_a_task(
+    here: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel has `display` among its built-in names; a task has not, which is told there, too."""
+    from pyflakes import checker
+
+    known = checker.builtin_vars | {"display", "get_ipython"}
+    monkeypatch.setattr(checker, "builtin_vars", known)
+    _, warnings = snapshot_cell("display(get_ipython())\n", workspace=workspace, cwd=here)
+    assert "display (line 2), get_ipython (line 2)" in warnings[0]
