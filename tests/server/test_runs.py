@@ -209,11 +209,16 @@ def _cluster(event: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-async def test_a_name_that_is_another_run_by_now(api: Api, launch: Launch, ended: Launch) -> None:
-    """Who names the run that was seen does nothing to another one that has its name since."""
+async def test_a_name_that_is_another_run_by_now(
+    api: Api, launch: Launch, ended: Launch, own_folders: Path
+) -> None:
+    """Who names the run that was seen does nothing to another one that has its name since: the file
+    that remembers numbers was removed.
+    """
     first = (await ended()).metadata.uid
     assert (await api("POST", f"clusters/digits/stop?uid={first}")).status == 200
     assert (await api("DELETE", f"clusters/digits-1?uid={first}&logs=1")).status == 204
+    (own_folders / "state" / "hours.json").unlink()
     second = await launch()
     assert second.metadata.name == "digits-1"
     for method, path in (("POST", "/stop"), ("DELETE", "")):
