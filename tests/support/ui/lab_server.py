@@ -252,7 +252,8 @@ class LabServer:
             self.manager.stop(run.metadata.name, "the test is over")
         for run in runs:
             self.delete(run.metadata.name)
-        # A run that was deleted without its output keeps its number.
+        # Numbers of runs are used once: each test counts from 1 again.
+        (self.state / "hours.json").unlink(missing_ok=True)
         shutil.rmtree(self.root / "log", ignore_errors=True)
 
     def _boards(self) -> list[dict[str, Any]]:
