@@ -71,9 +71,12 @@ def test_a_deleted_run_stays_as_it_was_stored(lab: LabPage) -> None:
 
 
 def test_another_run_of_the_same_name_is_not_shown(lab: LabPage) -> None:
-    """A name that was given again never changes what an old output says."""
+    """A name that was given again never changes what an old output says, also where the file that
+    remembers numbers of runs was removed.
+    """
     first = lab.server.launch("hello.py", workers=1, name="again")
     lab.server.delete("again-1")
+    (lab.server.state / "hours.json").unlink()
     second = lab.server.launch("sleep.py", workers=1, name="again")
     assert second.metadata.name == first.metadata.name
     found = lab.notebook("", outputs=[output_of(first)], kernel=False)

@@ -190,7 +190,8 @@ def test_a_tensorboard_that_cannot_be_opened(lab: LabPage) -> None:
     assert lab.pwned() is None
     (lab.server.root / name).mkdir()
     alert.get_by_role("button", name="Try Again").click()
-    expect(frame(lab).locator("body")).to_contain_text("No dashboards are active", timeout=60_000)
+    expect(frame(lab).locator("body")).to_contain_text("No event files yet", timeout=60_000)
+    assert lab.pwned() is None
     lab.execute("tfcluster:tensorboard", folder="../..")
     expect(lab.page.locator("[role='alert']:visible")).to_contain_text("TensorBoard does not show")
 
