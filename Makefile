@@ -91,7 +91,7 @@ kube-shell:  ## a shell with kubectl and KUBECONFIG of that cluster
 
 test-kube: dev  ## the tests on that cluster; KUBECONFIG=... CLUSTER=about-it.toml for another one
 	@$(BIN)/python tools/browser.py
-	$(SUITE) tests/kube -n 3 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	$(SUITE) tests/kube -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 bench-kube: dev  ## measure the operator, the hub's spawns, shared claims, and WITH=kwok 600 tasks, into build/bench/ (root)
 	$(BIN)/python -m pytest tests/kube/bench_operator.py tests/kube/bench_hub.py -q -s

@@ -37,16 +37,13 @@ LEFT_OUT = pytest.StashKey[dict[str, list[str]]]()
 RAN_BEFORE = pytest.StashKey[bool]()
 ORDER = (
     *("recovery", "chaos", "node", "upgrade", "two_nodes", "server_loss"),
-    *("hub_nodes", "scale", "enforcement"),
-    *("user_journey", "lab", "explain", "backend_contract", "console_usage", "hub_faults"),
-    *("images", "operator", "hub", "attempts", "storage", "console_archive", "modes"),
-    *("hub_openid", "outage", "admission", "backend", "deletion", "tenancy", "network_policy"),
-    *("notebook", "console", "render", "isolation", "security"),
+    *("hub_nodes", "scale", "enforcement", "lab"),
+    *("backend_contract", "hub", "operator", "explain", "user_journey", "images", "tenancy"),
+    *("hub_faults", "console", "console_archive", "render", "isolation", "attempts"),
+    *("modes", "notebook", "admission", "backend", "storage", "security"),
 )
 """Files that go first: those that want the cluster alone, beside the one that needs it not, then
-the longest, so that all processes end together; between those whose tests want the hub alone lie
-others.
-"""
+the longest, so that two processes end together."""
 
 
 def pytest_configure(config: pytest.Config) -> None:

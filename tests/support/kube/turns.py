@@ -1,4 +1,4 @@
-"""Turns: what several processes of tests may do at the same time on one cluster.
+"""Turns: what two processes of tests may do at the same time on one cluster.
 
 Many share it; one that wants it alone waits until the others gave it back, and nobody begins before
 it. A turn is a lock of the kernel on a file: whoever dies gives back what they had.
