@@ -119,6 +119,7 @@ BROUGHT = f"{tenants.CARRIED}/programs"
 BRING = f"""
 import json, subprocess, sys
 from tfcluster_magic import Cluster
+from tfcluster_magic.errors import ClusterFailed
 
 
 def tfcluster(*words, folder={BROUGHT!r}):
@@ -128,7 +129,11 @@ def tfcluster(*words, folder={BROUGHT!r}):
 
 
 def tell(name, said):
-    run = Cluster(name.replace("_", "-")).wait(400)
+    run = Cluster(name.replace("_", "-"))
+    try:
+        run.wait(400)
+    except ClusterFailed:
+        pass
     counts = {{kind: count.desired for kind, count in run.status.counts.items()}}
     shown = tfcluster("status", run.name)
     step = json.loads(tfcluster("status", run.name, "-o", "json")).get("progress") or {{}}
