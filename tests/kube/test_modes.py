@@ -250,6 +250,7 @@ def test_every_kind_of_task_trains(home: Tenant, tmp_path: Path) -> None:
     assert re.search(r"EVALUATOR [\s\S]*accuracy", said), said
 
 
+@pytest.mark.long  # tests/programs shows the same on one machine
 def test_programs_that_people_bring(home: Tenant, tmp_path: Path) -> None:
     """Each has the tasks that it needs, ends in pods as on one machine, and what was inferred is
     said.
