@@ -149,14 +149,14 @@ def event_files(pids: list[int]) -> dict[str, int]:
     found = {}
     for pid in pids:
         folder = f"/proc/{pid}/fd"
-        try:
-            for name in os.listdir(folder):
+        for name in _names(folder):
+            try:
                 path = os.readlink(os.path.join(folder, name))
                 if "tfevents" in path:
                     found[path] = os.stat(os.path.join(folder, name)).st_size
-        except OSError:
-            # Ended or closed meanwhile, or another user's.
-            pass
+            except OSError:
+                # Ended or closed meanwhile, or another user's.
+                continue
     return found
 
 

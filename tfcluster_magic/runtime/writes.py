@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 
-import process
+import activity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,40 +74,10 @@ def files_below(folder: str, but: str = "") -> Iterator[os.DirEntry[str]]:
         level = below
 
 
-def processes_below() -> list[int]:
-    """Every process below this one, by a hundredth of what a look through /proc costs."""
-    if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
-        return process.descendants()  # a kernel without it
-    found, left = [], [os.getpid()]
-    while left:
-        pid = left.pop()
-        try:
-            for thread in os.listdir(f"/proc/{pid}/task"):
-                with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
-                    left += [int(each) for each in file.read().split()]
-        except OSError:
-            # It has just ended, or one of its threads has.
-            pass
-        found.append(pid)
-    return found[1:]
-
-
 def open_event_files(pids: list[int]) -> set[str]:
     """Paths of the event files that these processes have open."""
-    found = set()
-    for pid in pids:
-        try:
-            numbers = os.listdir(f"/proc/{pid}/fd")
-        except OSError:
-            continue
-        for number in numbers:
-            try:
-                path = os.readlink(f"/proc/{pid}/fd/{number}")
-            except OSError:
-                continue
-            if _EVENTS.search(os.path.basename(path)) and os.path.isabs(path):
-                found.add(path)
-    return found
+    found = activity.event_files(pids)
+    return {p for p in found if _EVENTS.search(os.path.basename(p)) and os.path.isabs(p)}
 
 
 # ---- what goes with a pod ----
@@ -383,7 +353,7 @@ class WriteWatch:
     def _look(self, last: bool) -> None:
         if self._earlier is not None:
             self._earlier.note_opened()
-        pids = processes_below()
+        pids = activity.family()
         self._pids.update(pids)
         found = open_event_files(pids)
         self._events |= found
