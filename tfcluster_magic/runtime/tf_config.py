@@ -114,7 +114,8 @@ def flags(
 def environment_defaults(
     threads: int | None, cpus: int, counts: Mapping[str, int], *, in_graph: bool
 ) -> dict[str, str]:
-    """TensorFlow's threads and gRPC options, for variables that nobody set.
+    """TensorFlow's threads and gRPC options, and that Python says where native code crashed, for
+    variables that nobody set.
 
     Args:
         threads: the task's CPU limit rounded up, None without one (TensorFlow takes its pools from
@@ -123,7 +124,7 @@ def environment_defaults(
         counts: tasks of each type; a chief may coordinate parameter servers and workers.
         in_graph: whether the task is a server, for clients outside of the cluster.
     """
-    found = {"TF_GRPC_DEFAULT_OPTIONS": GRPC_OPTIONS}
+    found = {"TF_GRPC_DEFAULT_OPTIONS": GRPC_OPTIONS, "PYTHONFAULTHANDLER": "1"}
     least = LEAST_INTEROP_THREADS
     if in_graph:
         least = CLIENTS_INTEROP_THREADS
