@@ -33,8 +33,11 @@ ONLY_FROM_PROXY = ("X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port")
 
 
 def secret_segment(token: str) -> str:
-    """Return the first part of the paths by which the proxy reaches the owner of this token."""
-    return hmac.new(token.encode(), b"the proxy's path", hashlib.sha256).hexdigest()
+    """Return the first part of the paths by which the proxy reaches the owner of this token.
+
+    k8s/hub/proxy.yaml makes the hub's as well, for requests that come before the hub's routes.
+    """
+    return hmac.new(token.encode(), b"path of the proxy", hashlib.sha256).hexdigest()
 
 
 class Proxy(ConfigurableHTTPProxy):
