@@ -38,6 +38,7 @@ BENCHES: dict[str, Bench] = {
     "ps_reclaim": latency.ps_reclaim,
     "exit_visible": latency.exit_visible,
     "log_line": latency.log_line,
+    "step_shown": latency.step_shown,
     "lab_push": lab.push,
     "lab_load": lab.load,
     "lab_idle_requests": lab.idle,

@@ -1,4 +1,4 @@
-"""How soon TFCluster does or shows something: reclaimed servers, an exit, a line of a log."""
+"""How soon TFCluster does or shows something: reclaimed servers, an exit, a line, a step."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from queue import Empty
+from queue import Empty, Queue
 
 from jupyter_client.manager import KernelManager
+
+from tfcluster_magic.runs.watcher import RunWatcher, WatchedRun
 
 from .by_hand import PROGRAMS
 from .processes import until
@@ -40,6 +42,13 @@ def log_line(quick: bool) -> list[Row]:
     with workbench() as bench:
         slowest = max(_lines(bench, 8 if quick else 30))
     return [bounded("log_line", "s", [slowest], at_most=1.0)]
+
+
+def step_shown(quick: bool) -> list[Row]:
+    """From the first step that a task prints to the change that every open view is told of."""
+    with workbench() as bench:
+        late = [_step(bench) for _ in range(1 if quick else 5)]
+    return [bounded("step_shown", "s", late, at_most=2.0)]
 
 
 @contextmanager
@@ -73,6 +82,24 @@ def _exit(bench: Workbench) -> float:
     with _roles(bench) as marks:
         until("the exit in the status", seen)
         return time.time() - float((marks / "worker-0.end").read_text())
+
+
+def _step(bench: Workbench) -> float:
+    shown: Queue[float] = Queue()
+
+    def listener(_name: str, known: WatchedRun | None) -> None:
+        if known and known.cluster.active and known.progress and known.progress.step:
+            shown.put(time.time())
+
+    with tempfile.NamedTemporaryFile() as mark:
+        program = [str(PROGRAMS / "first_step.py"), "--", mark.name]
+        bench.tfcluster("launch", "--name", "bench", "--workers", "1", "--ps", "0", *program)
+        end = RunWatcher(bench.manager).listen(listener)
+        try:
+            return shown.get(timeout=30) - float(Path(mark.name).read_text())
+        finally:
+            end()
+            bench.end("bench")
 
 
 def _lines(bench: Workbench, count: int) -> list[float]:
