@@ -38,7 +38,7 @@ WALK_EVERY = 4
 ENTRIES = 4000
 DEPTH = 4
 MOST_LINKS = 64
-# Of a pod's own disk: bytes copied in one look, and altogether.
+# Of a pod's own disk: bytes after which a look copies no further file, and that lie there at most.
 COPY_PER_LOOK = 16 << 20
 COPY_IN_ALL = 512 << 20
 SETTLED = 2.0
@@ -300,7 +300,8 @@ class WriteWatch:
         self._pids: set[int] = set()
         self._placed: dict[str, str] = {}
         self._copied: dict[str, int] = {}
-        self._bytes = 0
+        self._sizes: dict[str, int] = {}
+        self._left_out, self._said_left_out = "", False
         self._folders: dict[str, bool] = {}
         self._news: list[tuple[str, bool]] = []
         self._closing = threading.Event()
@@ -337,6 +338,12 @@ class WriteWatch:
                     f"$TFCLUSTER_OUTPUT_DIR ({self._config.output_dir}), which stays"
                 )
             self._told(folder, lost)
+        if self._left_out and not self._said_left_out:
+            self._said_left_out = True
+            self._say(
+                f"{self._left_out} is not copied: at most {COPY_IN_ALL >> 20} MiB of what lies on "
+                f"the pod's own disk is; write to $TFCLUSTER_OUTPUT_DIR ({self._config.output_dir})"
+            )
 
     def _run(self) -> None:
         last = False
@@ -363,7 +370,7 @@ class WriteWatch:
             for folder in dict.fromkeys([*others, *map(os.path.dirname, sorted(found)), own]):
                 found |= self._new_files(folder)
         self._looks += 1
-        left = COPY_PER_LOOK
+        left = COPY_IN_ALL if last else COPY_PER_LOOK
         beside = {os.path.dirname(path) for path in self._events}
         beside |= {os.path.dirname(each) for each in beside}
         for path in sorted(found):
@@ -477,12 +484,16 @@ class WriteWatch:
         else:  # a checkpoint is written at once, and replaced whole
             settled = last or time.time() - seen.st_mtime > SETTLED
             size = seen.st_size if settled and done != seen.st_mtime_ns else 0
-        if size <= 0 or self._bytes + size > COPY_IN_ALL or (size > most and not grows):
+        if size <= 0 or most <= 0:
             return 0
-        size = min(size, most)
-        place = self._place_of(folder)
-        os.makedirs(place, exist_ok=True)
-        target = os.path.join(place, os.path.basename(path))
+        if grows:
+            size = min(size, most)
+        kept = done if grows else 0
+        if not self._has_room(path, kept + size):
+            self._leave_out(path)
+            return 0
+        target = self._copy_of(path)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
         if grows:
             with open(path, "rb") as source, open(target, "r+b" if done else "wb") as copy:
                 source.seek(done)
@@ -495,8 +506,29 @@ class WriteWatch:
             shutil.copyfile(path, target + ".partial")
             os.replace(target + ".partial", target)
             self._copied[path] = seen.st_mtime_ns
-        self._bytes += size
+        self._sizes[path] = kept + size
         return size
+
+    def _copy_of(self, path: str) -> str:
+        return os.path.join(self._place_of(os.path.dirname(path)), os.path.basename(path))
+
+    def _has_room(self, path: str, size: int) -> bool:
+        """Whether a copy may be so large; copies of what the program has removed make room."""
+        others = sum(self._sizes.values()) - self._sizes.get(path, 0)
+        for old in list(self._sizes):
+            if others + size <= COPY_IN_ALL:
+                break
+            if old != path and not os.path.exists(old):
+                os.unlink(self._copy_of(old))
+                others -= self._sizes.pop(old)
+                del self._copied[old]
+        return others + size <= COPY_IN_ALL
+
+    def _leave_out(self, path: str) -> None:
+        """Have it said once."""
+        if not self._left_out:
+            self._left_out = path
+            os.write(self._tell, b".")
 
     def found_only_a_checkpoint(self, tail: bytes) -> dict[str, str | int] | None:
         """What a program that ended well found and did not go beyond; None when it has trained.

@@ -157,6 +157,38 @@ def test_what_a_pod_would_lose_is_copied_and_told(run: Run) -> None:
     assert not any(path.is_symlink() for path in (run.output / "written").rglob("*"))
 
 
+@pytest.mark.skipif(not os.path.ismount("/dev/shm"), reason="a folder in memory")
+def test_large_checkpoints_are_copied_while_there_is_room(run: Run) -> None:
+    """Checkpoints of any size, the newest of those that a program keeps; what there is no room for
+    is named.
+    """
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as gone:
+        program(
+            run,
+            f"""
+from pathlib import Path
+def save(name, mebibytes):
+    path = '{gone}/logs/' + name + '.data-00000-of-00001'
+    os.truncate(os.open(path, os.O_CREAT | os.O_WRONLY), mebibytes << 20)
+    return path
+event_file('{gone}/logs')
+old = save('model.ckpt-1', 300)
+while not list(Path({str(run.output)!r}).glob('written/**/model.ckpt-1.data-*')):
+    time.sleep(0.01)
+os.unlink(old)
+save('model.ckpt-2', 300)
+save('model.ckpt-3', 600)
+""",
+            f"--model_dir={gone}",
+        )
+        run.config["ownFolder"] = True
+        task = run.task().start()
+        task.wait()
+        copies = run.output.glob("written/**/*.data-*")
+        assert {path.name.split(".data")[0] for path in copies} == {"model.ckpt-2"}
+        assert "model.ckpt-3.data-00000-of-00001 is not copied: at most 512 MiB" in task.output
+
+
 # ---- a checkpoint of an earlier run ----
 
 RESTORES = "open('model/model.ckpt-800.index').read()\n"
