@@ -267,7 +267,7 @@ def test_a_full_log_folder_never_stops_training(runs: Runs) -> None:
     logs = [run.log(task) for task in run.tasks]
     assert all(log.count("goes on for long") == 40000 for log in logs)
     assert any("was stopped: No space left on device; training goes on" in log for log in logs)
-    told = "takes no copies of what tasks print (No space left on device)"
+    told = "accepts no copies of the tasks' output (No space left on device)"
     assert sum(told in words for words in status.warnings) == 1
     assert sum(told in event.message for event in status.events) == 1
 

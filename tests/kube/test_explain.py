@@ -186,5 +186,5 @@ def test_an_eviction_is_told_and_healed(place: Tenant, image: str, tmp_path: Pat
     (pod,) = place.pods("evicted-1")
     evict(place.kubectl, pod["metadata"]["name"])
     said = told(place, "evicted-1", "worker-0 was evicted")
-    assert "somebody evicted it, as when a node is emptied" in said
+    assert "somebody evicted it, for example to drain its node" in said
     assert "It is restarted (1 of 3 times)" in said

@@ -247,7 +247,9 @@ def test_training_goes_on_without_the_copy_of_its_log(tenant: Tenant, tmp_path: 
     )
     tenant.launch("full-1", spec_of(file, workers=2))
     status = tenant.phase("full-1", "Succeeded")
-    told = [words for words in status["warnings"] if "takes no copies of what tasks print" in words]
+    told = [
+        words for words in status["warnings"] if "accepts no copies of the tasks' output" in words
+    ]
     assert len(told) == 1
     for worker in tenant.pods("full-1"):
         assert "line 999" in tenant.kubectl.logs(worker["metadata"]["name"])

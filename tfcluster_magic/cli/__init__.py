@@ -31,7 +31,7 @@ Exit codes:
   6   the backend cannot be used
   7   it cannot run here: a Python, a folder or a permission is missing
   10  a run that was waited for ended without success
-  11  it did not get there in time; it goes on
+  11  the wait timed out; the run goes on
   130 detached by Ctrl-C; the run goes on
 
 A run is called NAME-N, as in digits-2; NAME alone means its newest run.

@@ -148,7 +148,7 @@ VERBS: dict[str, tuple[str, str]] = {
         mark("how a run is doing, in one sentence and task by task"),
     ),
     "logs": ("tfcluster_magic.cli.logs", mark("what the tasks print")),
-    "note": ("tfcluster_magic.cli.runs", mark("say or change what is noted about a run")),
+    "note": ("tfcluster_magic.cli.runs", mark("show or change the note on a run")),
     "stop": ("tfcluster_magic.cli.runs", mark("end runs; their records and output stay")),
     "delete": ("tfcluster_magic.cli.runs", mark("remove records, and output when asked")),
     "rerun": ("tfcluster_magic.cli.launch", mark("launch the same snapshot again, or resume it")),

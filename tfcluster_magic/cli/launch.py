@@ -44,7 +44,7 @@ def _wait_options(command: grammar.F) -> grammar.F:
 @grammar.launch_options
 @click.option("--name", help="name of the cluster [from the program]")
 @click.option("--sha256", help="checksum that a program from a URL must have")
-@click.option("-f", "--file", type=click.Path(), help="cluster file in YAML; options go before it")
+@click.option("-f", "--file", type=click.Path(), help="cluster file in YAML; options override it")
 @_wait_options
 @click.pass_context
 def launch_command(ctx: click.Context, /, **words: Any) -> TFCluster | None:

@@ -33,7 +33,7 @@ def _complete_tasks(ctx: click.Context, _param: click.Parameter, incomplete: str
 @click.command("logs", cls=Command)
 @grammar.ref_argument()
 @click.argument("tasks", metavar="[TASK]...", nargs=-1, shell_complete=_complete_tasks)
-@click.option("-f", "--follow", is_flag=True, help="go on until the run has ended")
+@click.option("-f", "--follow", is_flag=True, help="keep printing until the run has ended")
 @click.option("--tail", type=click.IntRange(min=0), help="the last lines of each task only [all]")
 @click.option("-a", "--all", "everything", is_flag=True, help="TensorFlow's own remarks, too")
 @click.option("--no-prefix", is_flag=True, help="lines as the tasks printed them, and all of them")

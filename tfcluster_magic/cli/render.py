@@ -69,7 +69,7 @@ LAYOUTS = ("native", "per-task")
 @grammar.launch_options
 @click.option("--name", help="name of the cluster [from the program]")
 @click.option("--sha256", help="checksum that a program from a URL must have")
-@click.option("-f", "--file", type=click.Path(), help="cluster file in YAML; options go before it")
+@click.option("-f", "--file", type=click.Path(), help="cluster file in YAML; options override it")
 @click.option(
     "--layout",
     type=click.Choice(LAYOUTS),

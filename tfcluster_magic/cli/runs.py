@@ -78,7 +78,7 @@ def list_command(
 
 @click.command("status", cls=Command)
 @grammar.ref_argument(required=False)
-@click.option("-f", "--follow", is_flag=True, help="go on until the run has ended")
+@click.option("-f", "--follow", is_flag=True, help="keep updating until the run has ended")
 @grammar.output_option()
 @grammar.backend_option
 @click.pass_obj

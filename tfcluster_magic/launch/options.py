@@ -117,7 +117,7 @@ OPTIONS: tuple[Option, ...] = (
         "Who drives",
         ("mode",),
         Kind.WORD,
-        "who drives: each worker's program, or this notebook [between-graph]",
+        "what drives the training: each worker's program, or this notebook [between-graph]",
         _enum_values(Mode),
     ),
     Option(
@@ -168,7 +168,7 @@ OPTIONS: tuple[Option, ...] = (
         "Flags",
         ("passFlags",),
         Kind.WORD,
-        "which flags the program is given, of those that it takes [all]",
+        "which of the flags that the program takes are passed to it [all]",
         _enum_values(PassFlags),
         only=Mode.BETWEEN_GRAPH,
     ),
@@ -276,7 +276,7 @@ OPTIONS: tuple[Option, ...] = (
         "--stall-timeout",
         "Standstill at most",
         "stallTimeout",
-        "end the run when no task prints, steps or uses CPU this long [never]",
+        "end the run when no task prints, writes event files or uses CPU this long [never]",
         only=Mode.BETWEEN_GRAPH,
     ),
     _limit(

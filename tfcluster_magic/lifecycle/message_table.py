@@ -57,22 +57,22 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "TasksRunning": mark_plural("{count} task is running", "{count} tasks are running"),
         "TasksFinished": mark("{tasks:commas} finished"),
         "MaxDuration": mark(
-            "Not finished after {time:duration} (--max-duration): {tasks:commas} still ran. "
-            "Raise the limit, or look with `tfcluster logs` whether it hung."
+            "Not finished after {time:duration} (--max-duration): {tasks:commas} still ran. Raise "
+            "the limit, or check with `tfcluster logs` whether it hung."
         ),
         "IdleTimeout": mark(
             "No notebook used it for {time:duration} (--idle-timeout), since {since:clock}; its "
             "tasks were stopped."
         ),
         "Stalled": mark_plural(
-            "Nothing has happened since {since:clock}: {tasks:commas} neither prints, steps nor "
-            "uses CPU.",
-            "Nothing has happened since {since:clock}: {tasks:commas} neither print, step nor use "
-            "CPU.",
+            "Nothing has happened since {since:clock}: {tasks:commas} prints nothing, writes no "
+            "event file and uses almost no CPU.",
+            "Nothing has happened since {since:clock}: {tasks:commas} print nothing, write no "
+            "event file and use almost no CPU.",
         ),
         "StallTimeout": mark(
             "Nothing has happened for {time:duration} (--stall-timeout), since {since:clock}: "
-            "{tasks:commas} neither printed, stepped nor used CPU."
+            "{tasks:commas} printed nothing, wrote no event file and used almost no CPU."
         ),
         "WaitsForFinished": mark_plural(
             "{tasks:commas} waits for {peer}, which finished at {at:clock}.",
@@ -87,19 +87,19 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         ),
         "TensorFlowSays": mark("TensorFlow says: {words}"),
         "StallAdvice": mark(
-            "If nothing more is to come, end it: `tfcluster stop {name}`. With --stall-timeout 10m "
-            "such a run ends by itself."
+            "If you expect nothing more from it, end it: `tfcluster stop {name}`. With "
+            "--stall-timeout 10m such a run ends by itself."
         ),
-        "StallEnds": mark("It is ended when this has lasted {time:duration} (--stall-timeout)."),
+        "StallEnds": mark("The run ends when this has lasted {time:duration} (--stall-timeout)."),
         "StallAdviceLeader": mark(
-            "If nothing more is to come, end it: `tfcluster stop {name}`. With --success-policy "
-            "chief a run succeeds when {task} does, with --stall-timeout 10m it ends when nothing "
-            "happens."
+            "If you expect nothing more from it, end it: `tfcluster stop {name}`. With "
+            "--success-policy chief a run succeeds when {task} does; with --stall-timeout 10m it "
+            "ends when nothing happens."
         ),
         "StartedElsewhere": mark(
             "{task} does not listen on its own port {own}, but on port {ports:commas}; it counts "
-            "as started. Take the addresses from TF_CONFIG or the address flags: those written "
-            "into a program work for one run at a time and on one machine only"
+            "as started. Take the addresses from TF_CONFIG or the address flags: addresses "
+            "written into a program work for only one run at a time, on one machine"
         ),
         "StartedBySteps": mark(
             "{task} does not listen on its own port {own}, but prints steps; it counts as started"
@@ -109,12 +109,12 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "started"
         ),
         "StartedByCpu": mark(
-            "{task} does not listen on its own port {own}, but computes ({cores} cores for "
-            "{time:duration}); it counts as started. --max-duration still ends it"
+            "{task} does not listen on its own port {own}, but uses CPU ({cores} cores for "
+            "{time:duration}); it counts as started. --max-duration still applies"
         ),
         "StopRequested": mark("A stop was requested by {whom}{said}"),
         "TasksToEnd": mark("waiting for {tasks:commas} to end"),
-        "TasksCalledBack": mark("calling back the tasks that may still come"),
+        "TasksCalledBack": mark("withdrawing the tasks that may still appear"),
         "StoppedBy": mark("Ended by {whom}{said}."),
         "Stopped": mark("Stopped."),
         "Succeeded": mark("{tasks:commas} finished successfully"),
@@ -133,13 +133,13 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
     },
     "Where a run writes, and what it found": {
         "WritesElsewhere": mark(
-            "It writes to {folder}: TensorBoard and progress follow it there, and "
-            "`tfcluster delete` leaves it there."
+            "It writes to {folder}: TensorBoard and progress read it there, and `tfcluster "
+            "delete` does not remove it."
         ),
         "WritesLost": mark(
-            "{task} writes to {folder}, on the disk of its pod, which goes with the pod. What "
-            "there is room for is copied to the folder `written` of the run's output; write to "
-            "$TFCLUSTER_OUTPUT_DIR, which stays"
+            "{task} writes to {folder} on the disk of its pod, which is lost with the pod. "
+            "Results there are copied to the folder `written` of the run's output while there is "
+            "room. Write to $TFCLUSTER_OUTPUT_DIR, which is kept"
         ),
         "TrainedNothing": mark(
             "It found {place}{of} in {folder}, so it had nothing left to do and trained {steps}. "
@@ -167,13 +167,13 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "SomeSignal": mark("a signal"),
         "MemoryUsed": mark("used {used}"),
         "GracePeriodOver": mark("it did not end within its grace period and was killed"),
-        "NoMoreProcesses": mark("this machine gives no more processes ({why})"),
+        "NoMoreProcesses": mark("this machine allows no more processes ({why})"),
         "NodeWasLowOn": mark("node {node} was low on {resource}"),
-        "VolumeFilled": mark("it filled more than {limit} of {where}"),
+        "VolumeFilled": mark("it wrote more than {limit} to the volume {where}"),
         "DiskFilled": mark("it wrote more than {limit} to the disk of its node"),
         "Preempted": mark("a pod of higher priority took its place{said}"),
-        "EvictedBySomebody": mark("somebody evicted it, as when a node is emptied"),
-        "EvictedByTaint": mark("a taint of its node made it leave"),
+        "EvictedBySomebody": mark("somebody evicted it, for example to drain its node"),
+        "EvictedByTaint": mark("a taint of its node evicted it"),
         "ContainerLost": mark("its node lost its container"),
         "PodDeleted": mark("its pod was deleted"),
         "NodeLost": mark("its node was lost"),
@@ -199,19 +199,19 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "--pass-flags none leaves them out",
         ),
         "DataFolderPassed": mark(
-            "{flag} is passed with the data folder, because line {line} of {file} has no default "
-            "for it; --pass-flags addresses leaves it out"
+            "{flag} is set to the data folder, because line {line} of {file} has no default for "
+            "it; --pass-flags addresses leaves it out"
         ),
         "OutputFolderPassed": mark(
-            "{flag} is passed with the run's output folder, because line {line} of {file} has no "
+            "{flag} is set to the run's output folder, because line {line} of {file} has no "
             "default for it; --pass-flags addresses leaves it out"
         ),
         "FlagUnclear": mark(
-            "{flag} is not passed: line {line} of {file} does not say that it is the folder that "
-            "would be given. Pass it yourself, after ` -- `"
+            "{flag} is not passed: according to line {line} of {file}, it may mean another folder "
+            "than TFCluster would pass. Pass it yourself, after ` -- `"
         ),
         "FlagUnrelated": mark(
-            "{flag} is not passed: the program takes no other flag about addresses (line {line} of "
+            "{flag} is not passed: the program takes no other address flag (line {line} of "
             "{file}). Pass it yourself, after ` -- `"
         ),
         "FlagOfSubcommand": mark(
@@ -219,7 +219,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "yourself, after ` -- `"
         ),
     },
-    "What a failed run says after that": {
+    "Details of a failed run": {
         "ServerLeftWorkers": mark(
             "The workers cannot go on without it: a parameter server must call server.join()"
         ),
@@ -230,7 +230,9 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "All workers take each step together: give each the same number of steps, such as with "
             "dataset.repeat() and steps_per_epoch"
         ),
-        "RestartsUsedUp": mark("It had been restarted {times} already; raise that with --heals"),
+        "RestartsUsedUp": mark(
+            "It had already been restarted {times}; raise this limit with --heals"
+        ),
         "FailedAlike": mark("{tasks:commas} failed in the same way"),
         "EndedAfterIt": mark_plural(
             "{tasks:commas} ended after it", "{tasks:commas} ended after it, too"
@@ -245,7 +247,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "FewerTasks": mark("Use fewer tasks or smaller batches, or set a limit for each task"),
         "RaiseMemory": mark("Raise the limit with `tfcluster rerun {name} {option}`"),
     },
-    "What to do about an error that many meet": {
+    "Advice about common errors": {
         "TensorFlowMissing": mark(
             "TensorFlow is missing where the tasks run: `python -m pip install tensorflow-cpu`, "
             "or on Kubernetes an image that has it (--image)"
@@ -255,7 +257,8 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "{module}`"
         ),
         "PortTaken": mark(
-            "The program asked for a port that is taken: use its address in TF_CONFIG or --*_hosts"
+            "The program asked for a port that is taken: let it use its own address from "
+            "TF_CONFIG or --*_hosts"
         ),
         "CommandMissing": mark("There is no command {command} where the tasks run"),
         "DiskFull": mark("The disk is full: free space, or write somewhere else"),
@@ -263,10 +266,10 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "Keras 3 cannot fit() under this strategy: use tf_keras (--env TF_USE_LEGACY_KERAS=1)"
         ),
         "PyFunctionElsewhere": mark(
-            "py_function runs only in the process that defined it: place it there"
+            "py_function runs only in the process that defined it: place it in that process"
         ),
         "PathNotWritable": mark(
-            "The task may not touch {path}: write to $TFCLUSTER_OUTPUT_DIR instead"
+            "The task has no permission for {path}: write to $TFCLUSTER_OUTPUT_DIR instead"
         ),
         "NotExecutable": mark(
             "Make it executable with `chmod +x {command}`, or name what runs it: `bash {command}`"
@@ -280,29 +283,29 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "`tf.disable_v2_behavior()`; TensorFlow 2 has no tf.contrib and no tensorflow.examples"
         ),
         "DeviceMemory": mark(
-            "The device has not enough memory for it: use smaller batches or a smaller model, and "
+            "The device does not have enough memory: use smaller batches or a smaller model, and "
             "one task for each GPU"
         ),
         "HostMemory": mark(
             "It asked for more memory than there is: use smaller batches, or read the data in parts"
         ),
         "OtherProcessor": mark(
-            "A library was built for another kind of CPU: install a build of it for this one"
+            "A library was built for another kind of CPU: install a build for this CPU"
         ),
         "CudaMissing": mark(
-            "CUDA's libraries are not where the tasks run: install `tensorflow[and-cuda]`, or "
-            "tensorflow-cpu for tasks without a GPU"
+            "The CUDA libraries are missing where the tasks run: install `tensorflow[and-cuda]`, "
+            "or tensorflow-cpu for tasks without a GPU"
         ),
         "CudnnFailed": mark(
             "cuDNN could not start: another process holds the GPU's memory, or its version does "
-            "not fit this TensorFlow"
+            "not match this TensorFlow"
         ),
         "OlderSystem": mark(
             "A library was built for a newer system than the tasks run on: install it again for "
             "this Python, or use another image"
         ),
         "PackagesConflict": mark(
-            "Installed packages do not fit each other: `python -m pip check` names them"
+            "Installed packages are incompatible: `python -m pip check` names them"
         ),
         "DataRanOut": mark(
             "The data ended before the steps did: repeat it with `dataset.repeat()`, or ask for "
@@ -311,9 +314,9 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "MissingArguments": mark("Give the program {arguments} after `--`"),
         "UnknownArguments": mark("The program does not know {arguments}: check what follows `--`"),
     },
-    "Failures that are looked into, retried or healed": {
+    "Failures under investigation, retries and healing": {
         "Investigating": mark(
-            "{ended}; looking up to {time:duration} whether another task was the cause."
+            "{ended}; checking for up to {time:duration} whether another task was the cause."
         ),
         "BackingOff": mark("Retry {number} of {most} in {time:duration}"),
         "Healing": mark("{what} ({number} of {times}); {after}"),
@@ -334,21 +337,24 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "{task} ended after the disruption, so the workers restart together from {where}."
         ),
     },
-    "What a success hides": {
-        "ThreadDied": mark("{task} finished although a thread of it had ended with an error{said}"),
+    "Errors that a success hides": {
+        "ThreadDied": mark(
+            "{task} finished although one of its threads had ended with an error{said}"
+        ),
         "ProcessDied": mark(
-            "{task} finished although a process of it had ended with an error{said}"
+            "{task} finished although one of its processes had ended with an error{said}"
         ),
         "PipeHid": mark(
-            "{task} finished with exit code 0 although its output ends with an error{said}. "
-            "A pipe such as `python train.py | tee log` hides the exit code of what stands before "
+            "{task} finished with exit code 0 although its output ends with an error{said}. A "
+            "pipe such as `python train.py | tee log` hides the exit code of the command before "
             "it: begin the script with `set -o pipefail`"
         ),
     },
     "Records and disks": {
         "LogCopyFailed": mark(
-            "The log volume takes no copies of what tasks print ({why}): training goes on, and the "
-            "copies do when there is room. Make room by `tfcluster delete NAME --with-logs`"
+            "The log volume accepts no copies of the tasks' output ({why}): training goes on, and "
+            "copying resumes when there is room. Make room with `tfcluster delete NAME "
+            "--with-logs`"
         ),
         "RecordDamaged": mark(
             "Its record {path} cannot be read: {why}. Nothing of it runs any more; remove it with "
@@ -368,8 +374,8 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "SupervisorError": mark("Its supervisor ended with an error ({words})"),
         "SupervisorKilled": mark("Its supervisor was killed from outside"),
         "SaidNothing": mark("it said nothing"),
-        "LeftoversEnded": mark("{what}; what was left of it ended, too."),
-        "StoppedUnsaid": mark("Stopped. {what} before it could say so."),
+        "LeftoversEnded": mark("{what}; its remaining tasks ended, too."),
+        "StoppedUnsaid": mark("Stopped. {what} before it could record that."),
         "SupervisorLost": mark(
             "{what}; its tasks ended with it. Logs are kept; "
             "start again with `tfcluster rerun {name}`."
@@ -380,8 +386,8 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         ),
     },
     "What a run waits for in the queue (on Kubernetes)": {
-        "OperatorLooksAround": mark("the operator, which has just begun to look around"),
-        "OperatorCountsHours": mark("the operator, which has just begun to count hours"),
+        "OperatorLooksAround": mark("the operator to read the state of the cluster"),
+        "OperatorCountsHours": mark("the operator to add up the hours used"),
         "VolcanoMissing": mark("Volcano, which the policy demands and this cluster does not have"),
         "PolicyCheckPending": mark("the check that NetworkPolicies are enforced on this cluster"),
         "TurnAfter": mark("its turn after {name}"),
@@ -408,7 +414,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         ),
         "VolcanoQueueClosed": mark("Volcano's queue {queue}, which takes nothing now ({state})"),
     },
-    "What is in the way of a run, or was (on Kubernetes)": {
+    "What hinders or hindered a run (on Kubernetes)": {
         "Obstacle": "{why}",
         "Refused": "{why}",
         "JobDeleted": mark("Somebody deleted the Job {name} while the run was active."),
@@ -416,8 +422,8 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "The Job {name} was deleted, and no operator was there to see how its tasks ended."
         ),
         "SuccessUnseen": mark(
-            "Nobody saw when: no operator was there, and Kubernetes has taken its Jobs away, as it "
-            "does an hour after all their tasks have succeeded."
+            "It is not known when it ended: no operator was running, and Kubernetes has deleted "
+            "its Jobs, as it does an hour after all their tasks have succeeded."
         ),
     },
     "What tasks wait for (on Kubernetes)": {
@@ -431,12 +437,12 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "it runs and has not opened its port yet: importing TensorFlow takes a while"
         ),
         "NameUnresolved": mark(
-            "the name of {peer} does not resolve though it runs: the cluster's DNS does not answer "
-            "its question; ask the administrator"
+            "the name of {peer} does not resolve though it runs: the cluster's DNS does not "
+            "answer; ask the administrator"
         ),
         "WaitsForAddress": mark("it waits for the address of {peers:commas}"),
         "NodeSilent": mark(
-            "its node {node} does not answer: it starts elsewhere when the node stays away"
+            "its node {node} does not answer: if it stays silent, the task starts on another node"
         ),
         "SchedulingGated": mark("its pod is held back by a scheduling gate"),
         "KubernetesSays": mark("Kubernetes says: {words}"),
@@ -507,11 +513,11 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
     "Images and containers": {
         "ImageFetching": mark("its image {image} is being fetched"),
         "ImageNotFetched": mark("the image {image} cannot be fetched: {why}"),
-        "ImageNameInvalid": mark("{image:quoted} is no name of an image"),
+        "ImageNameInvalid": mark("{image:quoted} is not a valid image name"),
         "ImageNotOnNode": mark("the node has no image {image} and may not fetch it"),
         "ImageSecretRefused": mark(
-            "the registry does not give the image {image} to whom the secret {secrets:commas} "
-            "names: check that the secret exists and its user and password"
+            "the registry refuses the image {image} to the account in the secret "
+            "{secrets:commas}: check that the secret exists, and its user and password"
         ),
         "ImagePrivate": mark(
             "the image {image} is private: name a secret that opens it with --image-pull-secret"
@@ -536,7 +542,9 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "end another run, or ask for fewer or smaller tasks"
         ),
         "QuotaTaken": mark("{used} of {limit} is taken and a {task} needs {each}"),
-        "QuotaNeedsRequests": mark("the quota {name} wants every task to say {keys:commas}{use}"),
+        "QuotaNeedsRequests": mark(
+            "the quota {name} requires every task to state {keys:commas}{use}"
+        ),
         "BoundsBroken": "{parts:clauses}{use}",
         "TaskTooLarge": mark(
             "a task may use at most {bound} in this namespace, and {has} is asked for"
@@ -545,12 +553,12 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "a task must use at least {bound} in this namespace, and {has} is asked for"
         ),
         "LimitRatio": mark(
-            "the limit of {name} may be {ratio} times what is requested at most in this "
-            "namespace: ask the administrator, or use a smaller {option}"
+            "in this namespace the limit of {name} may be at most {ratio} times its request: ask "
+            "the administrator, or use a smaller {option}"
         ),
         "WebhookSilent": mark(
-            "the admission webhook {name}, which has to agree to each pod, does not answer: "
-            "it is tried again; ask the administrator ({why})"
+            "the admission webhook {name}, which must admit each pod, does not answer: it is "
+            "tried again; ask the administrator ({why})"
         ),
         "WebhookRefused": mark("the admission webhook {name} refuses it: {why}"),
         "PodSecurityRefused": mark(

@@ -8,7 +8,7 @@ from ..spec import Message, Model, Status, TaskExit, TaskState
 
 
 class Quiet(Model, frozen=True):
-    """What a task does that does nothing: since when it neither prints, steps nor uses CPU.
+    """An idle task: since when it prints nothing, writes no event file and uses almost no CPU.
 
     `until` is up to when that is known, None where its end would be told at once (both in epoch
     seconds); `peer` is the task that TensorFlow says it waits for, `words` are TensorFlow's.

@@ -215,7 +215,9 @@ class Task:
             self._say_in_pod("works again")
         else:
             at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(quiet["since"]))
-            self._say_in_pod(f"quiet since {at}: it neither prints, steps nor uses CPU")
+            self._say_in_pod(
+                f"quiet since {at}: it prints nothing, writes no event file and uses almost no CPU"
+            )
 
     def _say_in_pod(self, text: str) -> None:
         """Tell where nobody hears a report: in the log of a pod, which the operator reads."""

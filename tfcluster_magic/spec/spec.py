@@ -333,8 +333,8 @@ class Lifecycle(Model, frozen=True):
         Annotated[
             PositiveSeconds,
             Meta(
-                description="Between-Graph: bound on a run in which no task prints, steps or uses "
-                "CPU; none when absent"
+                description="Between-Graph: bound on a run in which no task prints, writes event "
+                "files or uses CPU; none when absent"
             ),
         ]
         | None

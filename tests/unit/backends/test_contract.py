@@ -122,7 +122,7 @@ reader.join()
     status = until_released(backend, launch(text, worker=1)).status
     assert (status.phase, status.reason) == (Phase.SUCCEEDED, Reason.COMPLETED)
     (warning,) = [words for words in status.warnings if "thread" in words]
-    assert "worker-0 finished although a thread" in warning
+    assert "worker-0 finished although one of its threads" in warning
     assert "ZeroDivisionError: division by zero" in warning
     assert "line 3" in warning
 

@@ -188,7 +188,7 @@ def test_what_was_read_from_the_program_is_told(run: Run, here: Path) -> None:
     for told in (launched.out, run("status", "tf1").out.replace("inferred: ", "inferred ")):
         assert why in told
         assert "inferred --ps-hosts is passed, because line 3 of tf1.py takes it" in told
-        assert "inferred --log_dir is passed with the run's output folder" in told
+        assert "inferred --log_dir is set to the run's output folder" in told
     again = run("rerun", "tf1", "--ps", "0", "--pass-flags", "none", "--dry-run")
     assert "inferred" not in again.err and "is passed" not in again.err
     assert "--ps-hosts is passed" in run("rerun", "tf1", "--dry-run").err
@@ -316,7 +316,7 @@ def test_event_files_are_followed_to_where_the_program_writes(
     run("launch", "curves.py", "--workers", "1", "--wait", "--", content)
     shown = run("status", "curves").out
     assert "progress: step 7 · loss 0.5" in shown
-    assert f"It writes to {here}/logs: TensorBoard and progress follow it there" in shown
+    assert f"It writes to {here}/logs: TensorBoard and progress read it there" in shown
 
 
 def test_a_run_that_had_nothing_left_to_do_says_so(run: Run, here: Path) -> None:

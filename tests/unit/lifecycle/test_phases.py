@@ -72,7 +72,7 @@ def test_where_results_are_is_said_once() -> None:
     codes = [message.code for event in story.status.events for message in event.messages]
     assert (codes.count("WritesElsewhere"), codes.count("WritesLost")) == (1, 1)
     (warning,) = story.status.warnings
-    assert warning.startswith("worker-0 writes to /tmp/m, on the disk of its pod")
+    assert warning.startswith("worker-0 writes to /tmp/m on the disk of its pod")
 
 
 def test_a_stop_after_success_reclaims_at_once() -> None:
@@ -150,10 +150,11 @@ def test_who_waits_for_whom_is_told() -> None:
     story.passes(30)
     assert (story.status.phase, story.status.reason) == (Phase.RUNNING, Reason.STALLED)
     assert story.status.message == (
-        f"Nothing has happened since {clock}: worker-1 neither prints, steps nor uses CPU. "
-        f"worker-1 waits for worker-0, which finished at {clock}. If nothing more is to come, end "
-        "it: `tfcluster stop digits-2`. With --success-policy chief a run succeeds when worker-0 "
-        "does, with --stall-timeout 10m it ends when nothing happens."
+        f"Nothing has happened since {clock}: worker-1 prints nothing, writes no event "
+        f"file and uses almost no CPU. worker-1 waits for worker-0, which finished at {clock}. If "
+        "you expect nothing more from it, end it: `tfcluster stop digits-2`. With --success-policy "
+        "chief a run succeeds when worker-0 does; with --stall-timeout 10m it ends when nothing "
+        "happens."
     )
     story.passes(30)
     assert [e.reason for e in story.status.events].count("Stalled") == 1
@@ -170,7 +171,7 @@ def test_all_may_wait_for_their_data() -> None:
     assert story.status.reason is Reason.RUNNING
     story.passes(1)
     assert story.status.reason is Reason.STALLED
-    assert "worker-0, worker-1 neither print, step nor use CPU" in story.status.message
+    assert "worker-0, worker-1 print nothing, write no event file" in story.status.message
 
 
 def test_one_that_works_is_enough() -> None:

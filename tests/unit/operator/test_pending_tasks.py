@@ -225,7 +225,7 @@ def test_what_nodes_have_left_is_summed_up_for_who_has_no_room() -> None:
 
 # -- tasks that do nothing -------------------------------------------------------------------------
 
-QUIET = "tfcluster: quiet since 2033-05-18T03:33:20Z: it neither prints, steps nor uses CPU"
+QUIET = "tfcluster: quiet since 2033-05-18T03:33:20Z: it prints nothing, writes no event file"
 SESSION = "I] CreateSession still waiting for response from worker: /job:worker/replica:0/task:0"
 
 

@@ -13,8 +13,8 @@ from tfcluster_magic.lifecycle.messages import sentences, text
 
 BUSYBOX = "registry:5001/busybox:3937bac03110"
 PRIVATE = (
-    f"the registry does not give the image {BUSYBOX} to whom the secret access names: "
-    "check that the secret exists and its user and password."
+    f"the registry refuses the image {BUSYBOX} to the account in the secret access: "
+    "check that the secret exists, and its user and password."
 )
 SENTENCES = {
     "no-cpu": "3 workers wait: no node has 64 CPU; the largest has 2 CPU: use --worker-cpu 2.",
@@ -31,7 +31,7 @@ SENTENCES = {
     "quota-count": "worker-1 and worker-2 wait: the quota small of this namespace is used up "
     "(1 pod of 1 pod is taken and a worker needs 1 pod): end another run, or ask for fewer or "
     "smaller tasks.",
-    "quota-unstated": "worker-0 waits: the quota small wants every task to say limits.memory, "
+    "quota-unstated": "worker-0 waits: the quota small requires every task to state limits.memory, "
     "requests.cpu: use --worker-cpu 1 --worker-memory 1Gi.",
     "limit-range": "worker-0 waits: a task may use at most 1 CPU in this namespace, and 2 CPU is "
     "asked for; a task may use at most 32Mi in this namespace, and 64Mi is asked for: "
@@ -43,7 +43,7 @@ SENTENCES = {
     "image-no-registry": "worker-0 waits: the node does not reach the registry of the image "
     "registry.invalid/team/train:1: dial tcp: lookup registry.invalid on [::1]:53: read udp "
     "[::1]:57241->[::1]:53: read: connection refused.",
-    "image-name-wrong": "worker-0 waits: 'Registry//Train:1:2' is no name of an image.",
+    "image-name-wrong": "worker-0 waits: 'Registry//Train:1:2' is not a valid image name.",
     "image-private": f"worker-0 waits: the image {BUSYBOX} is private: name a secret that opens it "
     "with --image-pull-secret.",
     "image-private-wrong-password": f"worker-0 waits: {PRIVATE}",
@@ -66,8 +66,8 @@ SENTENCES = {
     "serves one node at a time (ReadWriteOnce): use a claim that is ReadWriteMany.",
     "secret-missing": "worker-0 waits: there is no secret keys in this namespace.",
     "secret-file-missing": "worker-0 waits: there is no secret keys in this namespace.",
-    "webhook-down": "worker-0 waits: the admission webhook pods.policy.example.org, which has to "
-    "agree to each pod, does not answer: it is tried again; ask the administrator (service "
+    "webhook-down": "worker-0 waits: the admission webhook pods.policy.example.org, which must "
+    "admit each pod, does not answer: it is tried again; ask the administrator (service "
     '"nobody" not found).',
     "pod-security": "worker-0 waits: Pod Security restricted:latest of this namespace refuses its "
     "pod: host namespaces (hostNetwork=true); ask the administrator.",
@@ -75,8 +75,8 @@ SENTENCES = {
     "administrator's policy names.",
     "service-account-missing": "worker-0 waits: there is no service account nobody in the "
     "namespace ada, which the administrator's policy names.",
-    "node-lost": "worker-0 waits: its node node-2 does not answer: it starts elsewhere when the "
-    "node stays away.",
+    "node-lost": "worker-0 waits: its node node-2 does not answer: if it stays silent, the "
+    "task starts on another node.",
 }
 NOTHING = ("running", "oom", "evicted-storage", "evicted-by-api", "no-such-command")
 """Nothing waits here: what ended is told by its end."""

@@ -74,7 +74,7 @@ def test_ends_keep_what_helps() -> None:
     """A failure keeps its last lines, a container that never ran the runtime's own words."""
     assert end("failed").last_lines[-1] == "ValueError: shapes do not match"
     assert "/no/such/python" in end("start-error").detail
-    assert end("evicted-disk").detail == "it filled more than 5Mi of s"
+    assert end("evicted-disk").detail == "it wrote more than 5Mi to the volume s"
     assert end("deleted").detail == "its pod was deleted"
 
 

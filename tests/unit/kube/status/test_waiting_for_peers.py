@@ -39,7 +39,7 @@ def test_a_worker_waits_for_its_parameter_server() -> None:
 
 LINES = {
     "waiting for the address of digits-1-worker-0.digits-1": "the name of worker-0 does not "
-    "resolve though it runs: the cluster's DNS does not answer its question; ask the administrator",
+    "resolve though it runs: the cluster's DNS does not answer; ask the administrator",
     "waiting for the address of digits-1-chief-0.digits-1 and 3 more": "it waits for the address "
     "of chief-0",
     "I tensorflow/x.cc] CreateSession still waiting for response from worker: "

@@ -32,7 +32,7 @@ def test_a_success_that_nobody_saw_is_one(world: World) -> None:
     world.operate()
     status = world.wait("digits-1", lambda s: s.get("releasedAt"))
     assert (status["phase"], status["reason"]) == ("Succeeded", "Completed")
-    assert "no operator was there" in status["message"]
+    assert "no operator was running" in status["message"]
     assert status["finishedAt"] <= time.time() - TTL_SECONDS + 5
     assert status["counts"]["worker"]["succeeded"] == 1
     assert not [t for t in status["attention"] if "never started" in t.get("message", "")]

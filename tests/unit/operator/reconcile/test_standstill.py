@@ -13,7 +13,7 @@ from support.polling import wait_until
 from tfcluster_magic.lifecycle import phases
 from tfcluster_magic.operator.reconcile import status_rules
 
-QUIET = b"tfcluster: quiet since 2026-11-21T20:15:00Z: it neither prints, steps nor uses CPU\n"
+QUIET = b"tfcluster: quiet since 2026-11-21T20:15:00Z: it prints nothing, writes no event file\n"
 SESSION = b"I] CreateSession still waiting for response from worker: /job:worker/replica:0/task:0\n"
 
 

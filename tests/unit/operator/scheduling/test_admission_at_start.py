@@ -82,7 +82,7 @@ def test_nobody_is_refused_before_the_nodes_were_seen(beginner: Beginner) -> Non
     wait_until(lambda: all(each.synced.is_set() for each in others) and nodes.problem is not None)
     verdict = beginner.decide()
     assert isinstance(verdict, Waiting)
-    assert "just begun to look around" in text(verdict.sentence)
+    assert "the operator to read the state of the cluster" in text(verdict.sentence)
     beginner.server.refuses = lambda _method, _path: None
     wait_until(nodes.synced.is_set)
     wait_until(lambda: beginner.decide() == Admitted())
