@@ -192,7 +192,7 @@ def _tf_config_warning(findings: Findings) -> list[str]:
         return []
     path, line = findings.replaces_tf_config
     text = _(
-        "line {line} of {file} replaces TF_CONFIG: each task is then told the same cluster, index "
-        "and ports, and not its own. Leave that line out"
+        "line {line} of {file} replaces TF_CONFIG: every task then gets the same cluster, index "
+        "and ports instead of its own. Remove that line"
     )
     return [text.format(line=line, file=path)]

@@ -63,7 +63,7 @@ def check_cell(text: str, file: File, first_line: int) -> None:
         if len(magics) > 3:
             named = _("{names} and {count} more").format(names=named, count=len(magics) - 3)
         text = _(
-            "{named}: {plain}, and magics, shell lines and `?` are the notebook's own. "
+            "{named}: {plain}; magics, shell lines and `?` work in a notebook only. "
             "Put them into another cell"
         )
         raise program_refusal("cell", text.format(named=named, plain=_(_PLAIN)))

@@ -222,9 +222,10 @@ def _warnings(
         if by is not None and named[by].is_path:
             told[by] = (named[by], told.get(by, (named[by], 0))[1] + size)
     text = _(
-        "{path} names {name} (line {line}), which is not copied with it{size}: files beside a "
-        "program may have {each}, and {limit} together. A task reads it only where it sees the "
-        "folder that you launch from; put it into the data folder (TFCLUSTER_DATA_DIR)"
+        "{path} names {name} (line {line}), which is not copied with it{size}: a file beside a "
+        "program may have at most {each}, and all of them {limit} together. A task can read it "
+        "only where it sees the folder that you launch from; put it into the data folder "
+        "(TFCLUSTER_DATA_DIR)"
     )
     return [
         text.format(

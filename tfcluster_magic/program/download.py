@@ -84,7 +84,7 @@ def split_checksum(url: str, sha256: str | None) -> tuple[str, str | None]:
     if parts.username or parts.password:
         shown = parts._replace(netloc=f"…@{host}").geturl()
         raise program_refusal(
-            shown, _("a URL with a user name or password would be kept in the record")
+            shown, _("a user name or password in a URL would be kept in the record; leave it out")
         )
     named = urllib.parse.parse_qs(parts.fragment).get("sha256", [])
     sums = {s.lower() for s in [*named, *([sha256] if sha256 else [])]}
@@ -97,7 +97,7 @@ def split_checksum(url: str, sha256: str | None) -> tuple[str, str | None]:
     if expected is not None and not re.fullmatch(r"[0-9a-f]{64}", expected):
         raise program_refusal(
             url,
-            _("sha256={expected} is no checksum: it has 64 digits of 0-9 and a-f").format(
+            _("sha256={expected} is no checksum: a checksum has 64 digits of 0-9 and a-f").format(
                 expected=expected
             ),
         )
@@ -143,8 +143,8 @@ def fetch(
         raise program_refusal(
             url,
             _(
-                "what was downloaded has sha256 {got}, and {sha256} was asked for: either the file "
-                "changed or the checksum is of another one"
+                "the downloaded file has sha256 {got} instead of {sha256}: either the file has "
+                "changed, or the checksum belongs to another file"
             ).format(got=got, sha256=sha256),
         )
     return Download(content, final)
@@ -193,7 +193,7 @@ def _read(url: str, limit_bytes: int, deadline: _Deadline, silence: float) -> tu
 
 
 _MEANINGS = {
-    401: mark("it wants a sign-in"),
+    401: mark("it requires a sign-in"),
     403: mark("it refuses access"),
     404: mark("there is no such file"),
 }
@@ -404,8 +404,8 @@ def _is_wanted(path: str, kind: str, source: object) -> bool:
         raise program_refusal(
             source,
             _(
-                "the archive has the entry {path!a}, which leads outside its folder or is no plain "
-                "name; pack the program's folder with relative names"
+                "the archive has the entry {path!a}, which leads outside its folder or is not a "
+                "plain name; pack the program's folder with relative names"
             ).format(path=path),
         )
     if is_ignored(path):

@@ -87,7 +87,7 @@ def _ask(python: str, names: list[str], environ: Mapping[str, str] | None) -> Mo
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return Modules(_("it said nothing for {seconds:g} s").format(seconds=_TIMEOUT))
+        return Modules(_("it did not answer within {seconds:g} s").format(seconds=_TIMEOUT))
     except OSError as error:
         return Modules(error.strerror or str(error))
     answers = [line for line in done.stdout.splitlines() if line.startswith(_MARK)]

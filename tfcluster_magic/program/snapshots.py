@@ -132,7 +132,7 @@ def materialise(
         target.parent.mkdir(parents=True, exist_ok=True)
         if not _has_content(target, tree) and not _write_folder(tree, target, folder_mode):
             raise TFClusterError(
-                _("{target} holds other files than the program; name a new folder").format(
+                _("{target} holds files that are not the program's; name a new folder").format(
                     target=target
                 )
             )

@@ -31,7 +31,7 @@ ARCHIVES = (".zip", ".tar.gz", ".tgz")
 TIMEOUT = 120.0
 """Seconds that a download may take."""
 _ALLOWED = mark("a program is a .py or .sh file, a folder, or a URL")
-_ARCHIVE = mark("an archive is taken from a URL only: unpack it and name the folder")
+_ARCHIVE = mark("an archive can only come from a URL: unpack it and name the folder")
 _NOTEBOOK = mark(
     "a notebook cannot be run by a task: put the code into a .py file, or into one cell "
     "that starts with %%tfcluster launch"
@@ -78,7 +78,7 @@ def read(
     if is_url(source):
         return read_url(source, cwd, sha256, limit_bytes, timeout, python)
     if sha256 is not None:
-        raise program_refusal(source, _("a checksum (sha256) goes with a URL; leave it out"))
+        raise program_refusal(source, _("only a URL can have a checksum (sha256); leave it out"))
     path = cwd / os.path.expanduser(source)
     hint = _HINTS.get(path.suffix.lower())
     try:
@@ -90,7 +90,7 @@ def read(
                 raise program_refusal(source, text.format(rule=_(_ALLOWED)))
             return read_script(path, source, cwd, limit_bytes, beside_bytes, python)
         if os.path.lexists(path):
-            text = _("it is no regular file; {rule}")
+            text = _("it is not a regular file; {rule}")
             raise program_refusal(source, text.format(rule=_(_ALLOWED)))
     except (OSError, ValueError) as error:  # a folder without access, a name with a zero byte
         why = getattr(error, "strerror", None) or error
@@ -160,7 +160,7 @@ def read_folder(
         raise program_refusal(
             source,
             _(
-                "this is your home folder or one above it, with everything that is yours: put the "
+                "this is your home folder or one above it, and all of it would be copied: put the "
                 "program into a folder of its own, or name its .py file"
             ),
         )

@@ -90,12 +90,12 @@ def check_limits(source: object, sizes: Mapping[str, int], limit_bytes: int) -> 
     largest = sorted(sizes, key=lambda path: (-sizes[path], path))[:3]
     named = ", ".join(f"{path} ({format_size(sizes[path])})" for path in largest)
     what = (
-        _("it has {count} files or more with {size} together")
+        _("it has {count} files or more, {size} in total")
         if len(sizes) > MAX_FILES
-        else _("it has {count} files with {size} together")
+        else _("it has {count} files, {size} in total")
     )
     text = _(
-        "{what}, and a program may have at most {most} files with {limit}; the largest: "
+        "{what}; a program may have at most {most} files and {limit}. The largest: "
         "{named}. Keep data out of the program's folder: tasks read it from the data folder "
         "(TFCLUSTER_DATA_DIR)"
     )
@@ -112,7 +112,7 @@ def check_paths(source: object, paths: Iterable[str]) -> None:
     """Refuse paths that are not safe, or that are a file and a folder at once."""
     known = set(paths)
     if strange := sorted(path for path in known if not is_safe(path)):
-        text = _("file names may not hold {name!a}; rename that file")
+        text = _("a file name may not contain {name!a}; rename that file")
         raise program_refusal(source, text.format(name=strange[0]))
     for path in sorted(known):
         parts = path.split("/")
@@ -237,5 +237,5 @@ def _wrong_link(root: Path, real_root: str, path: str) -> str:
         return _("{path} is a link to {target}, which does not exist")
     above = [root.joinpath(*link.relative_to(root).parts[:i]) for i in range(len(path.split("/")))]
     if any(os.path.commonpath([os.path.realpath(folder), real]) == real for folder in above):
-        return _("{path} is a link to {target}, a folder that it lies in")
+        return _("{path} is a link to {target}, a folder that contains it")
     return ""

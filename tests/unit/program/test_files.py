@@ -181,8 +181,8 @@ def test_file_that_cannot_run_is_refused(
     [
         ("", "name a program"),
         ("  ", "name a program"),
-        ("pipe.py", "no regular file"),
-        ("broken.py", "no regular file"),
+        ("pipe.py", "not a regular file"),
+        ("broken.py", "not a regular file"),
         ("a\0.py", "a .py or .sh file"),
         ("~", "home folder"),
         ("/", "home folder"),
@@ -235,7 +235,7 @@ def test_folder_of_very_many_files_is_refused(
 def test_checksum_is_for_urls(here: Path, workspace: Path) -> None:
     """A checksum with a local program is refused instead of ignored."""
     write(here, {"a.py": "x = 1\n"})
-    assert "goes with a URL" in refusal("a.py", here, workspace, sha256="0" * 64)
+    assert "only a URL can have a checksum" in refusal("a.py", here, workspace, sha256="0" * 64)
 
 
 def test_unreadable_file_is_refused(here: Path, workspace: Path, tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_links_inside_a_folder_are_copied_as_files(
         ("../outside.csv", "leads outside, to ../outside.csv"),
         ("/etc", "leads outside, to /etc"),
         ("gone.csv", "which does not exist"),
-        (".", "a folder that it lies in"),
+        (".", "a folder that contains it"),
         ("../link", "which does not exist"),
     ],
 )
@@ -110,7 +110,7 @@ def test_circle_of_two_links_is_refused(here: Path, workspace: Path) -> None:
     write(here / "job", {"main.py": "x = 1\n", "a/x.txt": "", "b/x.txt": ""})
     (here / "job" / "a" / "to_b").symlink_to("../b")
     (here / "job" / "b" / "to_a").symlink_to("../a")
-    assert "a folder that it lies in" in refusal("job", here, workspace)
+    assert "a folder that contains it" in refusal("job", here, workspace)
 
 
 def test_socket_in_a_folder_is_a_warning(here: Path, workspace: Path) -> None:

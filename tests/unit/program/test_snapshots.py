@@ -169,7 +169,7 @@ def test_copy_is_read_only_and_never_mixed(here: Path, workspace: Path, tmp_path
     assert (tmp_path / "empty").stat().st_mode & 0o777 == 0o555
     assert (tmp_path / "empty" / "b.py").stat().st_mode & 0o777 == 0o444
     write(tmp_path / "other", {"x.txt": "mine"})
-    with pytest.raises(TFClusterError, match="holds other files"):
+    with pytest.raises(TFClusterError, match="files that are not the program"):
         materialise(program, tmp_path / "other", workspace)
     assert on_disk(tmp_path / "other") == {"x.txt": (b"mine", False)}
 
@@ -180,7 +180,7 @@ def test_record_cannot_write_outside(path: str, tmp_path: Path, workspace: Path)
     program = Program(
         kind=ProgramKind.FILE, source="x", entrypoint="x.py", sha256="0" * 64, files={path: ""}
     )
-    with pytest.raises(TFClusterError, match="file names may not hold"):
+    with pytest.raises(TFClusterError, match="a file name may not contain"):
         materialise(program, tmp_path / "run" / "program", workspace)
     assert not (tmp_path / "run").exists()
 
