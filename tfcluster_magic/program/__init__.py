@@ -1,4 +1,4 @@
-"""Programs: what the user named, as one snapshot that never changes.
+"""Programs: an immutable snapshot of what the user named.
 
 A snapshot taken twice of the same files has the same checksum, and whatever could not run is
 refused before any task starts. Owns reading, checking, storing and writing out of programs. Never
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 OWN_FOLDER = "."
-"""As working directory: the folder in which a task finds the program's files."""
+"""A working directory that stands for the folder of the program's files in a task."""
 
 
 def snapshot(
@@ -60,11 +60,11 @@ def snapshot(
     """Take a snapshot of a file, a folder or a URL.
 
     Args:
-        source: as the user wrote it; relative to `cwd`.
+        source: the source as the user wrote it, relative to `cwd`.
         arguments: what the program is started with.
         workspace: folder that tasks see too, in which a large snapshot is stored.
-        cwd: folder the user works in, in which a `.py` file runs.
-        sha256: checksum of what a URL gives.
+        cwd: the user's current folder, in which a `.py` file runs.
+        sha256: checksum of the file behind a URL.
         limit_bytes: most bytes of all files together.
         beside_bytes: most bytes of a file and the small files beside it; `limit_bytes` when None.
         timeout: seconds for a download.
@@ -114,19 +114,19 @@ def snapshot_cell(
 
 
 def default_name(source: str | os.PathLike[str], cwd: Path | None = None) -> str:
-    """A cluster's name for a program: `train.py` gives `train`, a cell (`"cell"`) `cell`."""
+    """Return a cluster's name for a program: `train.py` gives `train`, a cell (`"cell"`) `cell`."""
     return names.derive(sources.source_name(os.fspath(source), cwd or Path.cwd()))
 
 
 def check_url(url: str, sha256: str | None = None) -> None:
-    """Raise InvalidRequest for an address that would not even be asked. Asks nobody."""
+    """Raise InvalidRequest for a URL that no request would be sent to. Sends none."""
     from . import download
 
     download.split_checksum(url, sha256)
 
 
 def find_out(program: Program, workspace: Path) -> Findings:
-    """What the text of a snapshot says about a launch: flags, task types, TF_CONFIG.
+    """Return what the text of a snapshot tells about a launch: flags, task types, TF_CONFIG.
 
     Raises:
         TFClusterError: the snapshot is gone or altered.
@@ -138,7 +138,7 @@ def find_out(program: Program, workspace: Path) -> Findings:
 
 
 _found: dict[tuple[str, str], Findings] = {}
-"""Findings by checksum and entry: a form looks at the same program with each key."""
+"""Findings by checksum and entry: a form inspects the same program at each key stroke."""
 _MOST_FOUND = 16
 
 
@@ -151,7 +151,7 @@ def _keep(key: tuple[str, str], findings: Findings) -> None:
 def _take_snapshot(
     read: sources.LoadedProgram, arguments: Sequence[str], workspace: Path, cwd: Path
 ) -> tuple[Program, tuple[str, ...]]:
-    """The snapshot, and the warnings about it."""
+    """Return the snapshot and the warnings about it."""
     sha256 = checksum(read.tree)
     key = (sha256, read.entrypoint)
     findings = _found.get(key) or inspect_program(read.tree, read.entrypoint)
@@ -159,8 +159,8 @@ def _take_snapshot(
     files = snapshots.inline_files(read.tree)
     if files is None:
         snapshots.store(read.tree, sha256, workspace, source=read.source)
-    # A shell script expects its files around it; a Python file runs as a person would run it: from
-    # here, where its relative paths lead to data.
+    # A shell script expects its files around it. A Python file runs as the user would run it: in
+    # the current folder, where its relative paths lead to data.
     alone = read.kind in (ProgramKind.FILE, ProgramKind.CELL)
     runs_here = alone and read.entrypoint.endswith(".py")
     program = Program(
@@ -180,7 +180,9 @@ def _take_snapshot(
 
 
 def _imports_tensorflow(tree: Tree, entry: str) -> bool:
-    """Whether the program surely fails where there is no TensorFlow; a script may see to it."""
+    """Return whether the program certainly fails without TensorFlow; a script may handle that
+    itself.
+    """
     if not entry.endswith(".py"):
         return False
     needed = inspection.import_closure(inspection.InTree(tree), entry)

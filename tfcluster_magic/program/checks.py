@@ -25,7 +25,8 @@ _PLAIN = mark("a task runs plain Python")
 
 
 def check_entry(path: str, file: File, *, source: object, called: str = "") -> None:
-    """Refuse an entry file that is empty or has a syntax error; messages name it, or `called`.
+    """Refuse an entry file that is empty or has a syntax error. Messages name the file, or
+    `called`.
 
     Raises:
         InvalidRequest: with the line's number and text.
@@ -71,7 +72,9 @@ def check_cell(text: str, file: File, first_line: int) -> None:
 
 
 def syntax_error(content: bytes, path: str) -> SyntaxError | None:
-    """Why Python does not accept `content`, in line 1 if it does not say; None when it does."""
+    """Return why Python does not accept `content`, None if it does. The line is 1 if Python names
+    none.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -88,7 +91,9 @@ def syntax_error(content: bytes, path: str) -> SyntaxError | None:
 
 
 def undefined_names(path: str, file: File) -> str | None:
-    """A warning about names that the file uses and does not define; None when there are none."""
+    """Return a warning about names that the file uses and does not define; None if there
+    are none.
+    """
     from pyflakes import checker, messages  # type: ignore[import-untyped]  # 40 ms
 
     # IPython adds names to the built-in ones of this process; a task does not have them.
@@ -99,7 +104,7 @@ def undefined_names(path: str, file: File) -> str | None:
         module = parse_python(file.content)
         try:
             seen = retry_parsing(lambda: checker.Checker(module, filename=path).messages)
-        except RecursionError:  # nested more deeply than the checker, but not Python, can take
+        except RecursionError:  # too deeply nested for the checker, though not for Python
             return None
     for message in seen:
         if isinstance(message, messages.UndefinedName):
@@ -124,11 +129,12 @@ def undefined_names(path: str, file: File) -> str | None:
 def missing_modules(
     closure: ImportClosure, tree: Tree, cwd: Path, python: str | None = None
 ) -> list[str]:
-    """Warnings about modules that are neither in the program nor installed for `python`, the path
-    of the interpreter that the tasks run with; for this process's own when None.
+    """Return warnings about modules that are neither in the program nor installed.
+
+    `python` is the path of the interpreter that the tasks run with; None means this process's own.
     """
     if closure.moves_path:
-        return []  # it arranges by itself where modules come from
+        return []  # the program itself sets where modules come from
     stems = {part.removesuffix(".py") for path in tree for part in path.split("/")}
     outside = sorted(set(closure.missing).difference(stems, sys.builtin_module_names))
     if python is None or python == sys.executable:
@@ -136,7 +142,7 @@ def missing_modules(
     else:
         answer = find_modules(python, outside)
         if answer.trouble:
-            return []  # what is wrong with it is told by whoever starts the tasks
+            return []  # an error of that Python is reported when tasks are started
         found = answer.found
     return [
         _(
@@ -150,7 +156,7 @@ def missing_modules(
 
 
 def broken_modules(closure: ImportClosure, entry: str) -> list[str]:
-    """Warnings about modules of the program that have syntax errors."""
+    """Return warnings about modules of the program that have syntax errors."""
     told = []
     for path, file in sorted(closure.files.items()):
         if path != entry and path.endswith(".py"):
@@ -165,10 +171,11 @@ def broken_modules(closure: ImportClosure, entry: str) -> list[str]:
 
 
 def _is_installed(name: str, cwd: Path) -> bool:
-    """Whether this interpreter finds `name` elsewhere than in the folder this process works in."""
+    """Return whether this interpreter finds `name` outside of its working directory."""
     if name in sys.stdlib_module_names:
         return True
-    # A task starts in another folder: what only '' or a leading cwd on sys.path give is not there.
+    # A task starts in another folder: modules that only '' or a leading cwd on sys.path give are
+    # missing there.
     mine = {"", str(cwd)}
     if given := os.environ.get("PYTHONPATH"):
         mine -= set(given.split(os.pathsep))
@@ -184,7 +191,7 @@ def _is_installed(name: str, cwd: Path) -> bool:
 
 
 def _magic_lines(text: str) -> list[int]:
-    """Indexes of the lines of a cell that only IPython understands.
+    """Return the indexes of the lines of a cell that only IPython understands.
 
     Only a line at which Python stops can be one: `%d` inside a string or after `(` is not.
     """

@@ -1,9 +1,9 @@
-"""Which task types a program asks for, by what its code does with them, and where it says so.
+"""Task types that a program needs, found in its code, with the line that shows each.
 
-A parameter server where the program places variables on one, a chief where nothing trains without
-it, an evaluator where one has a part of its own. Counts what runs when the program is started, and
-nothing of a program that makes a cluster of its own. Owns the evidence and what of it is certain;
-never how many tasks a launch gets when the user says so.
+A program needs a parameter server if it places variables on one, a chief if nothing trains without
+it, and an evaluator if an evaluator has a part of its own. Only code that runs when the program is
+started counts, and a program that makes a cluster of its own needs nothing. Owns the evidence and
+how certain it is. Does not decide how many tasks a launch gets; the user may override it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from .tree import Tree
 
 @dataclass(frozen=True)
 class Evidence:
-    """A line that shows that a program wants tasks of a type.
+    """A line that shows that a program needs tasks of a type.
 
-    `code` is that of a message about it (`UsesName`, ...), `name` what stands in the line, and
-    `certain` whether the program cannot train without such a task.
+    `code` is the code of the message about the line (`UsesName`, ...), `name` the name in the line,
+    and `certain` whether the program cannot train without such a task.
     """
 
     code: str
@@ -35,19 +35,19 @@ class Evidence:
 
     @property
     def message(self) -> Message:
-        """Why, as a clause: `line 12 of train.py uses replica_device_setter`."""
+        """The reason as a clause: `line 12 of train.py uses replica_device_setter`."""
         return Message(self.code, {"line": self.line, "file": self.path, "name": self.name})
 
 
 @dataclass(frozen=True)
 class Findings:
-    """What a program's text says about a launch.
+    """Launch settings that were found in a program's text.
 
     Attributes:
         flags: the flags that it takes, passed or left out.
-        wanted: why it wants a task of a type beside the workers, for those that it wants.
-        replaces_tf_config: file and line that write TF_CONFIG anew, if any.
-        unclear: why it may want parameter servers or not: it can use several strategies.
+        wanted: for each type that it needs beside workers, the line that shows it.
+        replaces_tf_config: file and line that overwrite TF_CONFIG, if any.
+        unclear: a line that uses a strategy with parameter servers, as one of several.
     """
 
     flags: tuple[Flag, ...] = ()
@@ -57,8 +57,8 @@ class Findings:
 
 
 def inspect_program(tree: Tree, entry: str) -> Findings:
-    """Look at a program; `entry` is the file that is started. In one that is nested too deeply,
-    nothing is found.
+    """Inspect a program that is started with the file `entry`. Finds nothing if it is nested too
+    deeply.
     """
     try:
         code = code_of(tree, entry)
@@ -80,7 +80,7 @@ _INDEX_WORDS = re.compile(r"index|task_id|\bid\b|rank|chief", re.IGNORECASE)
 
 
 class _Uses:
-    """What the running code of a program does with TensorFlow's cluster."""
+    """The uses of TensorFlow's cluster in the running code of a program."""
 
     def __init__(self, code: RunningCode, flags: Sequence[Flag]) -> None:
         self.code = code
@@ -100,7 +100,9 @@ class _Uses:
 
     @property
     def replaces_tf_config(self) -> tuple[str, int] | None:
-        """Where TF_CONFIG is written without having been read, and not from our addresses."""
+        """File and line that write TF_CONFIG without reading it first; None if address flags are
+        passed.
+        """
         if "worker_hosts" in self.flags or "ps_hosts" in self.flags:
             return None
         for path, line in sorted(self.writes_tf_config, key=lambda found: found[1]):
@@ -109,7 +111,9 @@ class _Uses:
         return None
 
     def wanted(self) -> tuple[dict[TaskType, Evidence], Evidence | None]:
-        """The task types that it wants beside workers, and what makes that unclear."""
+        """Return the task types that it needs beside workers, and the line that leaves them
+        unclear.
+        """
         alone = self.serves_alone and not (self.flags or self.reads_tf_config)
         if alone or self.replaces_tf_config:
             return {}, None  # a cluster of its own
@@ -149,7 +153,7 @@ class _Uses:
         collective: Evidence | None,
         estimator: Evidence | None,
     ) -> Evidence | None:
-        """What needs a chief, if anything: elsewhere worker-0 leads."""
+        """Return the line that needs a chief, if any: without one, worker-0 leads."""
         if collective is not None:
             return None
         coordinator = self.names.get("ClusterCoordinator")
@@ -255,14 +259,14 @@ class _Uses:
 
     @staticmethod
     def _keep(found: dict[str, Evidence], name: str, evidence: Evidence) -> None:
-        """Keep the first line of a file, and of several files the first that was read."""
+        """Keep the first line of a file, and the first file that was read."""
         known = found.get(name)
         if known is None or (known.path == evidence.path and evidence.line < known.line):
             found[name] = evidence
 
 
 def _type_names(node: ast.AST) -> set[str]:
-    """The task types that stand in an expression as constants."""
+    """Return the task types that an expression holds as constants."""
     elements = node.elts if isinstance(node, (ast.Tuple, ast.List, ast.Set)) else [node]
     return {
         str(each.value)
@@ -272,15 +276,15 @@ def _type_names(node: ast.AST) -> set[str]:
 
 
 def _is_server(node: ast.AST) -> bool:
-    """Whether it starts a server of a type that the program says itself."""
+    """Return whether the call starts a server whose type the program sets itself."""
     if not isinstance(node, ast.Call) or ast.unparse(node.func).rpartition(".")[2] != "Server":
         return False
     return any(k.arg == "job_name" and _type_names(k.value) for k in node.keywords)
 
 
 def _passed_over(code: RunningCode) -> set[int]:
-    """Nodes that say nothing: TF_CONFIG that is written where there was none, and the question
-    before a branch that does nothing.
+    """Return nodes that show nothing: a TF_CONFIG that is written only if there was none, and the
+    test before a branch that does nothing.
     """
     found: set[int] = set()
     for _path, node in code.nodes():
@@ -295,6 +299,6 @@ def _passed_over(code: RunningCode) -> set[int]:
 
 
 def _is_environment(node: ast.AST) -> bool:
-    """Whether it is an entry of `os.environ`, or a call that sets some."""
+    """Return whether it is an entry of `os.environ`, or a call that sets some."""
     whole = node.value if isinstance(node, ast.Subscript) else node
     return isinstance(node, (ast.Subscript, ast.Call)) and "environ" in ast.unparse(whole)

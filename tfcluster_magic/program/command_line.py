@@ -1,10 +1,11 @@
-"""The flags that a program's own command line takes, of those that TFCluster can give a value.
+"""Flags of a program's command line to which TFCluster can give a value.
 
-Reads what runs when the program is started (`RunningCode`): definitions of absl and `tf.app.flags`,
-argparse, optparse, click and getopt, a prefix that is compared with `sys.argv`, and of a shell
-script its `case` patterns and the programs to which it hands `"$@"`. What could break a program
-that runs without it is not passed: a flag with a default keeps it, and where two command lines read
-the same arguments only what both take is passed. Owns what is passed and why; never the values.
+Reads the code that runs when the program is started (`RunningCode`): definitions of absl and
+`tf.app.flags`, argparse, optparse, click and getopt, and prefixes that are compared with
+`sys.argv`. Of a shell script it reads the `case` patterns and the programs to which the script
+passes `"$@"`. A flag whose passing could break a program that runs without it is left out: a flag
+with a default keeps it, and if two parsers read the same arguments, only flags of both are passed.
+Owns which flags are passed and why; never their values.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ _TAKEN = frozenset((*ADDRESS_FLAGS, *FOLDER_FLAGS))
 class Flag:
     """A flag as the program declares it, without its dashes, and where.
 
-    `required`: the program does not run without it. `empty`: its default is None or "".
-    `left_out` is the code of the message that says why it is not passed; empty when it is.
+    `required`: the program does not run without it. `empty`: its default is None or "". `left_out`
+    is the code of the message that says why it is not passed; empty if it is passed.
     """
 
     name: str
@@ -41,7 +42,7 @@ class Flag:
 
     @property
     def key(self) -> str:
-        """Its name with underscores: `ps-hosts` and `ps_hosts` mean the same."""
+        """Its name with underscores: `ps-hosts` and `ps_hosts` are the same flag."""
         return flag_key(self.name)
 
     @property
@@ -51,10 +52,10 @@ class Flag:
 
 
 def taken_flags(tree: Tree, entry: str, code: RunningCode) -> tuple[Flag, ...]:
-    """The flags of the command line of `entry` that TFCluster knows, in the order of their values.
+    """Return the known flags of the command line of `entry`, in the order of their values.
 
-    `code` is what runs of it (`code_of`). A `--job_name` or `--task_index` alone is left out: it is
-    as often something else, such as the name of a log.
+    `code` is the code of the program that runs (`code_of`). A single `--job_name` or `--task_index`
+    is left out: it often means something else, such as the name of a log.
     """
     found = _of_code(code) if entry.endswith(".py") else _of_script(tree, entry)
     by_key: dict[str, Flag] = {}
@@ -71,7 +72,7 @@ def taken_flags(tree: Tree, entry: str, code: RunningCode) -> tuple[Flag, ...]:
 
 
 def code_of(tree: Tree, entry: str) -> RunningCode:
-    """The Python code that runs when `entry` is started, also by a shell script."""
+    """Return the Python code that runs when `entry` is started, directly or by a shell script."""
     started = [entry] if entry.endswith(".py") else [each.path for each in started_by(tree, entry)]
     return RunningCode(InTree(tree), list(dict.fromkeys(started)))
 
@@ -81,7 +82,7 @@ def code_of(tree: Tree, entry: str) -> RunningCode:
 
 @dataclass
 class _CommandLine:
-    """The flags of one way to read the arguments; `strict` refuses what it does not know."""
+    """The flags of one parser; a `strict` parser refuses flags that it does not know."""
 
     flags: list[Flag]
     reads: bool
@@ -96,7 +97,7 @@ def _of_code(code: RunningCode) -> Sequence[Flag]:
     lines = [line for line in (argparse, absl, _click(code)) if line.reads and line.flags]
     strict = [line for line in (argparse, absl) if line.reads and line.strict]
     found = [flag for line in lines for flag in line.flags]
-    for line in strict:  # what it does not know, it refuses
+    for line in strict:  # it refuses flags that it does not know
         names = {flag.name for flag in line.flags}
         found = [flag for flag in found if flag.name in names]
     return found or [*_getopt(code, calls), *_by_hand(code)]
@@ -110,7 +111,7 @@ _READS = {
     "parse_known_intermixed_args": False,
     "parse_args_into_dataclasses": True,
 }
-"""Methods of a parser that read the command line, and whether they refuse what is not declared."""
+"""Methods of a parser that read the command line, and whether they refuse undeclared flags."""
 
 
 def _argparse(calls: Sequence[tuple[str, ast.Call]]) -> _CommandLine:
@@ -147,7 +148,7 @@ def _argparse(calls: Sequence[tuple[str, ast.Call]]) -> _CommandLine:
 
 
 def _reads_command_line(call: ast.Call) -> bool:
-    """Whether a parser is given no list of its own to read."""
+    """Return whether a parser is given no list of arguments, and so reads the command line."""
     given = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "args")]
     if not given or isinstance(given[0], (ast.Name, ast.Attribute, ast.Subscript)):
         return True
@@ -161,7 +162,7 @@ def _absl(code: RunningCode, calls: Sequence[tuple[str, ast.Call]]) -> _CommandL
     rewritten = False
     for path, node in code.nodes():
         if isinstance(node, ast.Attribute):
-            # tf.app.flags reads the command line when the first flag is asked for
+            # tf.app.flags reads the command line when the first flag is read
             reads |= _last(node.value) == "FLAGS"
             stored = isinstance(node.ctx, ast.Store)
             rewritten |= stored and code.meaning(path, node) == "sys.argv"
@@ -229,7 +230,7 @@ def _click(code: RunningCode) -> _CommandLine:
 
 
 def _declared(path: str, call: ast.Call, names: Sequence[ast.expr]) -> Flag | None:
-    """The flag of one `add_argument` or `click.option`, if it is one that is known."""
+    """Return the flag of one `add_argument` or `click.option`, None if it is not a known flag."""
     options = [text.lstrip("-") for text in _texts(names) if text.startswith("--")]
     name = next((option for option in options if flag_key(option) in _TAKEN), None)
     if name is None:
@@ -253,8 +254,8 @@ def _declared(path: str, call: ast.Call, names: Sequence[ast.expr]) -> Flag | No
     return _judged(flag, [named["help"]] if "help" in named else [])
 
 
-# What a folder is for cannot be seen in its name alone: `--train_dir` holds checkpoints in one
-# program and training images in the next.
+# The name alone does not say what a folder is for: `--train_dir` holds checkpoints in one program
+# and training images in another.
 _READ_FROM = re.compile(
     r"\b(pre-?trained|load|loads|restore|restores|resum\w+|initial\w*|fine-?tun\w+|read|reads|"
     r"existing|trained|warm)\b",
@@ -270,7 +271,9 @@ _WRITTEN_FOLDERS = ("log_path", "log_dir", "logdir", "output_dir")
 
 
 def _judged(flag: Flag, helps: Sequence[ast.expr]) -> Flag:
-    """The flag, left out where its help says that another folder is meant than would be given."""
+    """Return the flag, left out if its help says that it means another folder than the
+    one to pass.
+    """
     if flag.is_address or flag.key in _WRITTEN_FOLDERS:
         return flag
     said = " ".join(
@@ -299,7 +302,7 @@ def _getopt(code: RunningCode, calls: Sequence[tuple[str, ast.Call]]) -> Iterato
 
 
 def _by_hand(code: RunningCode) -> Iterator[Flag]:
-    """Prefixes such as "--job_name=" that a program looks for in `sys.argv`."""
+    """Yield prefixes such as "--job_name=" that a program looks for in `sys.argv`."""
     nodes = list(code.nodes())
     if not any(code.meaning(p, n) == "sys.argv" for p, n in nodes if isinstance(n, ast.Attribute)):
         return
@@ -329,7 +332,7 @@ def _receiver(call: ast.Call) -> str:
 
 
 def _texts(nodes: Iterable[ast.AST]) -> list[str]:
-    """The texts that stand in these expressions: constants, and lists of constants."""
+    """Return the texts in these expressions: constants, and lists of constants."""
     found: list[str] = []
     for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -340,7 +343,7 @@ def _texts(nodes: Iterable[ast.AST]) -> list[str]:
 
 
 def _excludes_workers(choices: Sequence[ast.expr]) -> bool:
-    """Whether a flag takes only certain words, and `worker` is none of them."""
+    """Return whether a flag takes only certain words and `worker` is not among them."""
     said = _texts(choices)
     return bool(said) and "worker" not in said
 
@@ -363,19 +366,21 @@ _HANDED_ON = re.compile(r"\$(?:[@*]|\{[@*]\})")
 
 @dataclass(frozen=True)
 class StartedFile:
-    """A Python file that a shell script starts, by the `command` that does it."""
+    """A Python file that a shell script starts, and the `command` that starts it."""
 
     path: str
     command: str
 
     @property
     def gets_arguments(self) -> bool:
-        """Whether the script hands its own arguments on."""
+        """Whether the script passes its own arguments on."""
         return _HANDED_ON.search(self.command) is not None
 
 
 def started_by(tree: Tree, entry: str) -> list[StartedFile]:
-    """The Python files of the program that a shell script starts, also by other scripts."""
+    """Return the Python files of the program that a shell script starts, directly or by other
+    scripts.
+    """
     found: list[StartedFile] = []
     pending, seen = [(entry, "$@")], {entry}
     while pending:
@@ -411,7 +416,9 @@ def _of_script(tree: Tree, entry: str) -> list[Flag]:
 
 
 def _commands(tree: Tree, path: str) -> Iterator[tuple[int, str]]:
-    """The commands of a script by their line, without comments; lines that go on are joined."""
+    """Yield the commands of a script with their lines, without comments; continued lines are
+    joined.
+    """
     joined, begins = "", 0
     for number, line in enumerate(tree[path].content.decode("utf-8", "replace").splitlines(), 1):
         begins = begins or number
@@ -433,7 +440,9 @@ def _named_file(tree: Tree, script: str, match: re.Match[str]) -> str | None:
 
 
 def _in_tree(tree: Tree, script: str, name: str) -> str | None:
-    """A file that a script names, beside the script or wherever it alone has that name."""
+    """Return a file that a script names: the one beside the script, or the only one of
+    that name.
+    """
     path = posixpath.normpath(posixpath.join(posixpath.dirname(script), name))
     if path in tree:
         return path

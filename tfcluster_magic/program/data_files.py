@@ -1,10 +1,10 @@
 """Files beside a program that is one file: settings, vocabularies and small data that it reads.
 
-Small ones come along with the program, those first that its text names; what it names and does not
-get is told. Owns which files beside a program belong to it. Code that nothing names, what trainings
-write (logs, event files, checkpoints) and hidden files are left out, and of a folder that is more
-than one program's (a home, a temporary folder) everything is that no text names. Reads nothing
-outside of the program's folder.
+Small files are copied with the program, those that its text names first; a warning tells of a named
+file that is not copied. Not copied unless named: code, output of training (logs, event files,
+checkpoints) and hidden files, and everything in a folder that serves more than one program (a home,
+a temporary folder). Owns which files beside a program belong to it. Reads nothing outside of the
+program's folder.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from .inspection import parse_file, script_text
 from .tree import File, Tree, format_size, is_ignored, is_safe, list_files, read_file
 
 MOST_BYTES_EACH = 1 << 20
-"""Bytes of one file that comes along."""
+"""Largest file that is copied, in bytes."""
 MOST_NAMES = 2000
-"""Names in a folder above which it is more than a program's."""
+"""A folder with more entries than this serves more than one program."""
 _UNNAMED = (
     ".*",
     "*.py",
@@ -42,14 +42,16 @@ _UNNAMED = (
     "*.swp",
     "*~",
 )
-"""Names of files that come along only if the program names them."""
+"""Names of files that are copied only if the program names them."""
 _WORD = re.compile(r"[\w./+-]+")
 _MOST_TOLD = 3
 
 
 @dataclass(frozen=True)
 class _Mention:
-    """Where a program names a file or a folder; `is_path` when it can hardly be anything else."""
+    """A place where a program names a file or a folder; `is_path` if it can hardly be anything
+    else.
+    """
 
     path: str
     line: int
@@ -64,14 +66,14 @@ def files_beside(
     source: object,
     unnamed_bytes: int | None = None,
 ) -> tuple[dict[str, File], list[str]]:
-    """The files in `root` that come along with a program, and warnings about those that do not.
+    """Return the files in `root` to copy with a program, and warnings about those left out.
 
     Args:
         root: the folder of the program.
-        code: its files that are read for names.
-        tree: all that is copied already.
+        code: its files, which are searched for names.
+        tree: all files that are copied already.
         limit_bytes: most bytes of these files, names included.
-        source: as the user named the program.
+        source: the program as the user named it.
         unnamed_bytes: as `limit_bytes`, for files that the program does not name.
     """
     named = _mentions(root, code)
@@ -104,7 +106,9 @@ def files_beside(
 
 
 def _is_shared(root: Path) -> bool:
-    """Whether a folder is more than one program's: a home or above it, /tmp, a crowded one."""
+    """Return whether a folder serves more than one program: a home or above it, /tmp, a crowded
+    one.
+    """
     home = Path(os.path.realpath(os.path.expanduser("~")))
     real = Path(os.path.realpath(root))
     if real == home or real in home.parents:
@@ -121,7 +125,7 @@ def _is_shared(root: Path) -> bool:
 
 
 def _sizes_of_others(root: Path) -> dict[str, int]:
-    """Sizes of the files directly in `root` that may come along unnamed."""
+    """Return the sizes of the files directly in `root` that may be copied without being named."""
     found: dict[str, int] = {}
     try:
         with os.scandir(root) as entries:
@@ -146,7 +150,7 @@ def _may_be_taken(path: str) -> bool:
 
 
 def _mentions(root: Path, code: Mapping[str, File]) -> dict[str, _Mention]:
-    """Where the program names what lies in `root`, by its path there."""
+    """Return the places where the program names something in `root`, by its path there."""
     found: dict[str, _Mention] = {}
     for path, file in code.items():
         for text, line in _texts(path, file):
@@ -159,7 +163,7 @@ def _mentions(root: Path, code: Mapping[str, File]) -> dict[str, _Mention]:
 
 
 def _texts(path: str, file: File) -> Iterator[tuple[str, int]]:
-    """The strings of a Python file, the words of a script, each with its line."""
+    """Yield the strings of a Python file, or the words of a script, each with its line."""
     module = parse_file(path, file)
     if module is not None:
         for node in ast.walk(module):
@@ -172,7 +176,7 @@ def _texts(path: str, file: File) -> Iterator[tuple[str, int]]:
 
 
 def _path_in(root: Path, text: str) -> str | None:
-    """What a text means in `root`: a file, a folder, or the folder that it begins with."""
+    """Return what a text names in `root`: a file, a folder, or the folder with which it begins."""
     if not 0 < len(text) < 256 or text.startswith(("/", "~")) or "://" in text or "\n" in text:
         return None
     path = posixpath.normpath(text)
@@ -187,7 +191,7 @@ def _path_in(root: Path, text: str) -> str | None:
 def _sizes_of_named(
     root: Path, named: Mapping[str, _Mention], source: object
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Sizes of the files that are named, those below named folders too; and what is left out."""
+    """Return the sizes of named files (also below named folders), and of those left out."""
     sizes: dict[str, int] = {}
     left_out: dict[str, int] = {}
     real_root = os.path.realpath(root)
@@ -214,7 +218,7 @@ def _sizes_of_named(
 def _warnings(
     left_out: Mapping[str, int], named: Mapping[str, _Mention], limit_bytes: int
 ) -> list[str]:
-    """A sentence on what the program names and does not get, by the folder that it names."""
+    """Return a sentence for each named file that is not copied, one for a named folder."""
     told: dict[str, tuple[_Mention, int]] = {}
     for path, size in left_out.items():
         parents = [path, *map(str, Path(path).parents)]

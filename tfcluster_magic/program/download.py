@@ -1,7 +1,7 @@
 """Programs from a URL: the download by http or https, and archives unpacked in memory.
 
-A download gives an answer or one clear error within the time limit, and never holds more bytes in
-memory than the size limit. This module owns what a URL may be, redirects, time limits, the checksum
+A download ends in an answer or in one clear error within the time limit, and never holds more bytes
+in memory than the size limit. Owns the URLs that are accepted, redirects, time limits, the checksum
 of the download, and which entries of an archive are refused. Never reads another scheme (file:,
 ftp:), not even by a redirect, and never writes a file.
 """
@@ -49,14 +49,14 @@ _SCHEME_RULE = mark("a URL starts with http:// or https://")
 
 @dataclass(frozen=True)
 class Download:
-    """What came: its bytes, and the URL after redirects."""
+    """The bytes that were downloaded, and the URL after redirects."""
 
     content: bytes
     url: str
 
 
 def split_checksum(url: str, sha256: str | None) -> tuple[str, str | None]:
-    """The URL without its fragment, and the checksum of the argument or of `#sha256=...`.
+    """Return the URL without its fragment, and the checksum of the argument or of `#sha256=...`.
 
     Raises:
         InvalidRequest: the scheme, a name with a password in it, or the checksum are not valid.
@@ -175,7 +175,9 @@ def _read(url: str, limit_bytes: int, deadline: _Deadline, silence: float) -> tu
             text = _("it has {size}, and {too_large}")
             raise program_refusal(url, text.format(size=format_size(length), too_large=too_large))
         content = bytearray()
-        while block := response.read1(64 * 1024):  # returns what is there, so that slowness shows
+        while block := response.read1(
+            64 * 1024
+        ):  # returns the bytes that are there, so that a slow server is noticed
             content += block
             if len(content) > limit_bytes:
                 text = _("it is too large, {too_large}")
@@ -231,14 +233,16 @@ def _failure_text(error: Exception, silence: float) -> str:
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows at most 5 redirects, and only to http and https."""
+    """A handler that follows at most 5 redirects, and only to http and https."""
 
     max_redirections = 5
 
     def http_error_302(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message
     ) -> object:
-        """Refuse other schemes by name, which the base class would follow (ftp) or not explain."""
+        """Refuse other schemes by name: the base class would follow ftp, and not explain the
+        others.
+        """
         fp.close()  # else the base class reads its body, of whatever size
         target = urllib.parse.urljoin(req.full_url, headers.get("location") or "")
         if urllib.parse.urlsplit(target).scheme.lower() not in SCHEMES:
@@ -255,7 +259,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
 
 class _Deadline:
-    """Shuts the sockets of a download when its time is over: no read can outlast it."""
+    """A deadline that shuts the sockets of a download, so that no read can outlast it."""
 
     def __init__(self, seconds: float) -> None:
         self.passed = False
@@ -271,7 +275,7 @@ class _Deadline:
             self._pass()
 
     def cancel(self) -> None:
-        """The download is over."""
+        """Cancel the deadline, because the download is over."""
         self._timer.cancel()
 
     def _pass(self) -> None:
@@ -322,7 +326,7 @@ ArchiveEntry = tuple[str, int, bool, IO[bytes]]
 
 
 def unpack_archive(archive: bytes, *, source: object, limit_bytes: int) -> dict[str, File]:
-    """The files of an archive; a single folder that holds everything is taken as the root.
+    """Return the files of an archive. If one folder holds everything, it becomes the root.
 
     Raises:
         InvalidRequest: it is no archive, damaged or encrypted, unpacks to more than `limit_bytes`,
@@ -370,7 +374,7 @@ def _zip_entries(content: bytes, source: object) -> Iterator[ArchiveEntry]:
 
 def _tar_entries(content: bytes, source: object, limit_bytes: int) -> Iterator[ArchiveEntry]:
     with gzip.GzipFile(fileobj=io.BytesIO(content)) as plain:
-        # Headers and padding come on top of the files; unbounded, a header could ask for it all.
+        # Headers and padding come on top of the files; a header could claim any size.
         bounded = _BoundedStream(plain, limit_bytes + 4096 * MAX_FILES)
         with tarfile.open(fileobj=bounded, mode="r|") as archive:
             for info in archive:
@@ -388,7 +392,7 @@ class _BoundedStream(io.RawIOBase):
         self._stream, self._left = stream, limit_bytes
 
     def read(self, size: int = -1) -> bytes:
-        """The next bytes."""
+        """Return the next bytes."""
         block = self._stream.read(min(size, self._left + 1) if size >= 0 else self._left + 1)
         self._left -= len(block)
         if self._left < 0:
@@ -397,7 +401,7 @@ class _BoundedStream(io.RawIOBase):
 
 
 def _is_wanted(path: str, kind: str, source: object) -> bool:
-    """Whether an entry is to be copied; `kind` says what else it is than a file or folder."""
+    """Return whether to copy an entry; `kind` says what it is if neither a file nor a folder."""
     if path in ("", "."):
         return False
     if not is_safe(path):

@@ -36,13 +36,13 @@ _OWNERS = {
     "Server": frozenset({"train", "distribute", "server_lib"}),
     "train_and_evaluate": frozenset({"estimator"}),
 }
-"""Names that programs give to functions of their own: each counts as an attribute of, or an import
-from, one of these modules.
+"""Programs use these names for functions of their own, too: a name counts only as an attribute of,
+or an import from, one of these modules.
 """
 
 
 def uses_distributed_runtime(tree: Tree) -> bool:
-    """Whether the program uses TensorFlow's distributed runtime: a name of SERVING_NAMES or
+    """Return whether the program uses TensorFlow's distributed runtime: a name of SERVING_NAMES or
     `Server`.
 
     True means that a task listens on its own port if the cluster has more than one task; a
@@ -52,7 +52,7 @@ def uses_distributed_runtime(tree: Tree) -> bool:
 
 
 def parse_file(path: str, file: File) -> ast.Module | None:
-    """The syntax tree of a Python file; None for any other file and for one with errors."""
+    """Return the syntax tree of a Python file; None for any other file and for one with errors."""
     if not path.endswith(".py"):
         return None
     try:
@@ -62,7 +62,7 @@ def parse_file(path: str, file: File) -> ast.Module | None:
 
 
 def script_text(path: str, file: File) -> str | None:
-    """A script without its comment lines; None for what is no script."""
+    """Return a script without its comment lines; None if the file is not a script."""
     if not path.endswith((".sh", ".py")) and not file.content.startswith(b"#!"):
         return None
     text = file.content.decode("utf-8", "replace")
@@ -93,7 +93,7 @@ def _last_name(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-# Which files beside a program it needs, found by reading its imports as Python would follow them
+# The files beside a program that it needs, found by reading its imports as Python would follow them
 # from the program's own folder: a module brings its file, a package its whole folder, and a shell
 # script the `.py` and `.sh` files that it names.
 
@@ -103,67 +103,67 @@ _ANY_FAILURE = {"ImportError", "ModuleNotFoundError", "Exception", "BaseExceptio
 
 
 class ImportRoot(Protocol):
-    """Where imports are looked up; paths have `/` between their parts."""
+    """A folder in which imports are looked up; its paths have `/` between their parts."""
 
     def has_file(self, path: str) -> bool:
-        """Whether `path` is a file."""
+        """Return whether `path` is a file."""
 
     def has_folder(self, path: str) -> bool:
-        """Whether `path` is a folder."""
+        """Return whether `path` is a folder."""
 
     def read(self, path: str) -> File:
-        """The file at `path`, which exists."""
+        """Return the file at `path`, which exists."""
 
     def modules(self, package: str) -> list[str]:
-        """Paths of all Python files in the folder `package` and below."""
+        """Return the paths of all Python files in the folder `package` and below."""
 
 
 @dataclass(frozen=True)
 class OnDisk:
-    """A folder on disk, of which only what is asked for is read."""
+    """A folder on disk; only files that are asked for are read."""
 
     root: Path
     source: object
     limit_bytes: int
 
     def has_file(self, path: str) -> bool:
-        """Whether `path` is a file."""
+        """Return whether `path` is a file."""
         return (self.root / path).is_file()
 
     def has_folder(self, path: str) -> bool:
-        """Whether `path` is a folder."""
+        """Return whether `path` is a folder."""
         return (self.root / path).is_dir()
 
     def read(self, path: str) -> File:
-        """The file at `path`, which exists."""
+        """Return the file at `path`, which exists."""
         return read_file(self.root / path, self.limit_bytes, source=self.source)
 
     def modules(self, package: str) -> list[str]:
-        """Paths of all Python files in the folder `package` and below."""
+        """Return the paths of all Python files in the folder `package` and below."""
         listed = list_files(self.root, package, source=self.source, skipped=[])
         return [path for path in listed if path.endswith(".py")]
 
 
 @dataclass(frozen=True)
 class InTree:
-    """A tree that was read before."""
+    """A tree that is already in memory."""
 
     tree: Tree
 
     def has_file(self, path: str) -> bool:
-        """Whether `path` is a file."""
+        """Return whether `path` is a file."""
         return path in self.tree
 
     def has_folder(self, path: str) -> bool:
-        """Whether `path` is a folder."""
+        """Return whether `path` is a folder."""
         return path in self._folders
 
     def read(self, path: str) -> File:
-        """The file at `path`, which exists."""
+        """Return the file at `path`, which exists."""
         return self.tree[path]
 
     def modules(self, package: str) -> list[str]:
-        """Paths of all Python files in the folder `package` and below."""
+        """Return the paths of all Python files in the folder `package` and below."""
         return [p for p in self.tree if p.startswith(f"{package}/") and p.endswith(".py")]
 
     @cached_property
@@ -173,7 +173,7 @@ class InTree:
 
 @dataclass(frozen=True)
 class ImportedModule:
-    """One imported module; `sure` when nothing but an error keeps it from being imported."""
+    """One imported module; `sure` if it is imported unless an error prevents it."""
 
     name: str
     line: int
@@ -182,11 +182,11 @@ class ImportedModule:
 
 @dataclass
 class ImportClosure:
-    """What a program needs of its folder.
+    """The files of its folder that a program needs.
 
-    `files` holds single files by path, `packages` folders to take whole, `missing` by top-level
-    module the file and line that import it, and `moves_path` whether the program changes where it
-    imports from.
+    `files` holds single files by path, `packages` folders to copy whole, and `missing` for each
+    top-level module the file and line that import it. `moves_path` says whether the program changes
+    where it imports from.
     """
 
     files: dict[str, File] = field(default_factory=dict)
@@ -196,7 +196,7 @@ class ImportClosure:
 
 
 def imports_of(module: ast.Module) -> Iterator[ImportedModule]:
-    """Every absolute import of a module, submodule candidates of `from a import b` included."""
+    """Return every absolute import of a module; for `from a import b` also `a.b`."""
     pending: deque[tuple[ast.AST, bool]] = deque([(module, True)])
     while pending:
         node, sure = pending.popleft()
@@ -212,7 +212,9 @@ def imports_of(module: ast.Module) -> Iterator[ImportedModule]:
 
 
 def import_closure(folder: ImportRoot, entry: str, entry_file: File | None = None) -> ImportClosure:
-    """What a program needs of `folder`; it starts with `entry`, or `entry_file` in its place."""
+    """Return what a program needs of `folder`. It starts with `entry`, or with `entry_file` in its
+    place.
+    """
     found = ImportClosure()
     # Files that surely run come first, so that a file is read as sure when it is both.
     pending: tuple[deque[tuple[str, str]], ...] = (deque(), deque())
@@ -232,7 +234,9 @@ def import_closure(folder: ImportRoot, entry: str, entry_file: File | None = Non
 def _required_files(
     folder: ImportRoot, path: str, file: File, root: str, found: ImportClosure, sure: bool
 ) -> Iterator[tuple[str, str, bool]]:
-    """Paths that `path` runs, the folder each imports from, and whether it surely runs."""
+    """Return the paths that `path` runs, the folder each imports from, and whether it
+    surely runs.
+    """
     module = parse_file(path, file)
     if module is None:
         text = script_text(path, file) or ""
@@ -258,7 +262,7 @@ def _required_files(
 def _locate_module(
     folder: ImportRoot, root: str, parts: tuple[str, ...]
 ) -> tuple[list[str], str | None]:
-    """Files that importing `parts` from `root` runs, and the outermost package of them."""
+    """Return the files that importing `parts` from `root` runs, and their outermost package."""
     ran: list[str] = []
     package = None
     here = root
@@ -293,7 +297,7 @@ def _join(root: str, name: str) -> str:
 
 
 def _may_be_skipped(node: ast.AST, child: ast.AST) -> bool:
-    """Whether `child` may not run, or may fail without harm, although `node` runs."""
+    """Return whether `child` may not run, or may fail without harm, although `node` runs."""
     if isinstance(node, ast.If):
         return child is not node.test and "__name__" not in ast.dump(node.test)
     if isinstance(node, ast.ExceptHandler):
@@ -311,9 +315,9 @@ def _catches_import(handler: ast.ExceptHandler) -> bool:
     return any(isinstance(e, ast.Name) and e.id in _ANY_FAILURE for e in elements)
 
 
-# Syntax trees, on every Python that runs here: parsing fails for what is wrong with the text and
-# for nothing else. Python before 3.11.8 and 3.12.2 counts the depth of a tree once for the whole
-# process, so a second thread that parses (a traceback does, too) fails the first with SystemError:
+# Syntax trees, on every Python that runs here. Parsing shall fail only because of the text, but
+# Python before 3.11.8 and 3.12.2 counts the depth of a tree once for the whole process, so a second
+# thread that parses (a traceback does, too) makes the first fail with SystemError:
 # https://github.com/python/cpython/issues/106905
 
 _ATTEMPTS = 20
@@ -321,7 +325,7 @@ _T = TypeVar("_T")
 
 
 def parse_python(content: bytes) -> ast.Module:
-    """The syntax tree of a Python text, without its warnings: they are the program's own business.
+    """Return the syntax tree of a Python text without showing its warnings, which are the user's.
 
     Raises:
         SyntaxError, ValueError, RecursionError, MemoryError: as `ast.parse`.
@@ -336,7 +340,7 @@ def parse_python(content: bytes) -> ast.Module:
 
 
 def retry_parsing(parse: Callable[[], _T]) -> _T:
-    """What `parse` makes, tried again when another thread's parsing disturbed it."""
+    """Call `parse`, and again if another thread's parsing disturbed it."""
     for _attempt in range(_ATTEMPTS - 1):
         with contextlib.suppress(SystemError):
             return parse()

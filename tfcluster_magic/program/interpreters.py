@@ -1,8 +1,8 @@
-"""Which modules another Python finds, asked of that Python itself.
+"""Modules that another Python finds, as that Python itself reports them.
 
-One short process for each question, outside of the folder that the user works in and with a time
-limit. Answers are kept for a moment, so that a form can ask while a user types. Nothing is
-imported: a module counts as found when its files are there.
+Each question starts one short process with a time limit, outside of the user's working folder.
+Answers are kept for a moment, so that a form can ask while a user types. Nothing is imported: a
+module counts as found if its files exist.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from ..i18n import _
 
 CACHE_SECONDS, CACHE_SECONDS_OF_FAILURE = 60.0, 5.0
-"""Seconds in which it is not asked again; a person who installs something does not wait long."""
+"""Seconds for which an answer is kept; short, for users who have just installed a module."""
 _TIMEOUT = 10.0
 _MARK = "tfcluster-modules:"
 _PROBE = f"""
@@ -32,7 +32,7 @@ print({_MARK!r}, *filter(there, sys.argv[1:]))
 
 @dataclass
 class Modules:
-    """What a Python answered: the modules that it `found` of those `asked`, or its `trouble`."""
+    """A Python's answer: the modules that it `found` of those `asked`, or its `trouble`."""
 
     trouble: str = ""
     asked: set[str] = field(default_factory=set)
@@ -48,7 +48,7 @@ def find_modules(
     environ: Mapping[str, str] | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Modules:
-    """Which of the top-level modules `names` the Python at this path finds.
+    """Return which of the top-level modules `names` the Python at this path finds.
 
     Args:
         python: its path.

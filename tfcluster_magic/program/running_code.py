@@ -1,10 +1,10 @@
 """The code of a program that runs when the program is started, found without running it.
 
-Starts from the file that is started and follows imports, names and calls through the program's own
-files. What stands below a helper's `if __name__ == "__main__"`, in a function that nothing names,
-or in a file that nothing imports does not count. Follows names, not values: what is found through
-`getattr` or a registry of strings is missed. Owns which of the code runs and what a name means;
-never what the code does.
+Begins with the file that is started and follows imports, names and calls through the program's own
+files. Ignores code below a helper's `if __name__ == "__main__"`, functions that nothing names, and
+files that nothing imports. Follows names, not values: it misses code that is found through
+`getattr` or a registry of strings. Owns which code runs and what a name means; never what the code
+does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _DEFINITIONS = (*_FUNCTIONS, ast.ClassDef)
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _MOST_ALIASES = 16
-"""Renamings that are followed at most: two modules may name each other in a circle."""
+"""Most renamings that are followed: two modules may import a name from each other in a circle."""
 
 
 @dataclass
@@ -64,25 +64,25 @@ class RunningCode:
                 self._walk(module, _running_nodes([definition], module.is_entry, whole=True))
 
     def nodes(self) -> Iterator[tuple[str, ast.AST]]:
-        """Every node of the syntax trees that runs, with the path of its file."""
+        """Return every node that runs of the syntax trees, with the path of its file."""
         return iter(self._nodes)
 
     def runs(self, definition: Definition) -> bool:
-        """Whether a function or class is named by code that runs."""
+        """Return whether running code names a function or class."""
         return id(definition) in self._reached
 
     def definitions(self) -> Iterator[tuple[str, Definition]]:
-        """The functions and classes of all files that are imported or started, run or not."""
+        """Yield the functions and classes of all files that are imported or started, run or not."""
         for module in self._modules.values():
             for definition in module.definitions.values():
                 yield module.path, definition
 
     def is_entry(self, path: str) -> bool:
-        """Whether the file is started, and not only imported."""
+        """Return whether the file is started, and not only imported."""
         return path in self._entries
 
     def meaning(self, path: str, node: ast.AST) -> str:
-        """The full name of a dotted expression, aliases resolved; empty for anything else.
+        """Return the full name of a dotted expression, aliases resolved; empty for anything else.
 
         `flags.DEFINE_string` is `tensorflow.app.flags.DEFINE_string` after
         `import tensorflow as tf; flags = tf.app.flags`.
@@ -122,7 +122,7 @@ class RunningCode:
         self._imported.append((module, at_start))
         if module.is_entry:
             for definition in module.definitions.values():
-                # `@cli.command()`, `@hydra.main()`: what a decorator keeps may be called by it
+                # `@cli.command()`, `@hydra.main()`: a decorator may call the function that it keeps
                 if isinstance(definition, _FUNCTIONS) and definition.decorator_list:
                     self._reach(module, definition)
 
@@ -144,7 +144,9 @@ class RunningCode:
                         self._reach(started, started.definitions["main"])
 
     def _runs_main(self, module: _Module, call: ast.Call) -> bool:
-        """Whether it is `tf.app.run()`, which calls the `main` of the file that is started."""
+        """Return whether it is `tf.app.run()`, which calls the `main` of the file that is
+        started.
+        """
         named = any(keyword.arg == "main" for keyword in call.keywords)
         return (
             not call.args and not named and self.meaning(module.path, call.func).endswith("app.run")
@@ -164,7 +166,7 @@ class RunningCode:
                 return
 
     def _reach_name(self, module: _Module, name: str) -> None:
-        """Follow a full name to the function or class of the program that it means, if any."""
+        """Follow a full name to the function or class of the program that it names, if any."""
         for _step in range(_MOST_ALIASES):
             first, _dot, _rest = name.partition(".")
             if first in module.definitions:
@@ -181,7 +183,7 @@ class RunningCode:
             name = self._first_name(module.path, left)
 
     def _file_of(self, root: str, name: str) -> tuple[_Module, str] | None:
-        """The longest part of a full name that is a file, and what is left of the name."""
+        """Return the longest part of a full name that is a file, and the rest of the name."""
         parts = name.split(".")
         for folder in _roots(root):
             for count in range(len(parts) - 1, 0, -1):
@@ -237,7 +239,7 @@ def _learn_names(module: _Module) -> None:
 
 
 def _top_level(statements: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements of a file and those inside its `if`, `try` and `with`."""
+    """Yield the statements of a file and those inside its `if`, `try` and `with`."""
     pending: deque[ast.AST] = deque(statements)
     while pending:
         node = pending.popleft()
@@ -248,7 +250,9 @@ def _top_level(statements: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _imported_from(module: _Module, node: ast.ImportFrom) -> str:
-    """The full name of the module that `from … import` names, below the folder of the entry."""
+    """Return the full name of the module that `from … import` names, below the folder of
+    the entry.
+    """
     if not node.level:
         return node.module or ""
     inside = posixpath.relpath(posixpath.dirname(module.path) or ".", module.root or ".")
@@ -268,8 +272,8 @@ def _dotted(node: ast.AST) -> str:
 def _running_nodes(
     roots: Sequence[ast.AST], is_entry: bool, whole: bool = False
 ) -> Iterator[ast.AST]:
-    """The nodes below `roots` that run; of functions only the line that defines them, unless the
-    roots are functions or classes that run as a `whole`.
+    """Yield the nodes below `roots` that run. Of a function this is only the line that defines it,
+    unless the root is a function or class that runs as a `whole`.
     """
     pending: deque[ast.AST] = deque(roots)
     while pending:
@@ -286,7 +290,7 @@ def _running_nodes(
 
 
 def _taken(node: ast.If, is_entry: bool) -> Sequence[ast.stmt] | None:
-    """The branch of an `if` that runs, when that is known; None when either may."""
+    """Return the branch of an `if` that runs, if that is known; None if either may run."""
     test = node.test
     if isinstance(test, ast.Constant):
         return node.body if test.value else node.orelse

@@ -1,8 +1,9 @@
 """Snapshots of programs: where their files lie, and how a run gets its own copy of them.
 
-What `materialise` writes has the snapshot's checksum, and a stored folder appears whole or not at
-all. A launch that is refused leaves no snapshot behind. Owns `<workspace>/.tfcluster/code/` and the
-rule of 64 KiB. Never removes a stored folder of another launch that has the right content.
+The files that `materialise` writes have the snapshot's checksum, and a stored folder appears whole
+or not at all. A refused launch leaves no snapshot behind. Owns `<workspace>/.tfcluster/code/` and
+the rule of 64 KiB. Never removes a stored folder with the right content that belongs to another
+launch.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ INLINE_BYTES = 64 * 1024
 
 
 def inline_files(tree: Tree) -> dict[str, str] | None:
-    """The files for the record, in base64; None when they are too large for it."""
+    """Return the files for the record in base64; None if they are too large for it."""
     size = sum(len(path) + len(file.content) for path, file in tree.items())
     if size > INLINE_BYTES or len(tree) > MOST_FILES:
         return None
@@ -50,12 +51,12 @@ def inline_files(tree: Tree) -> dict[str, str] | None:
 
 
 def stored_folder(workspace: Path, sha256: str) -> Path:
-    """Where the files of a large snapshot lie."""
+    """Return the folder of the files of a large snapshot."""
     return workspace / ".tfcluster" / "code" / sha256
 
 
 def store(tree: Tree, sha256: str, workspace: Path, *, source: object) -> Path:
-    """Put a large snapshot into the workspace, unless it is there; return its folder.
+    """Put a large snapshot into the workspace if it is not there yet; return its folder.
 
     Raises:
         InvalidRequest: the workspace cannot be written.
@@ -87,7 +88,7 @@ def store(tree: Tree, sha256: str, workspace: Path, *, source: object) -> Path:
 
 
 def load(program: Program, workspace: Path) -> dict[str, File]:
-    """The files of a snapshot, with their checksum verified.
+    """Return the files of a snapshot after verifying their checksum.
 
     Raises:
         TFClusterError: the stored folder is gone or altered, or the record is.
@@ -147,7 +148,8 @@ def materialise(
 def keep_written(program: Path, target: Path) -> None:
     """Move the files that a program wrote beside its own copy in `program` to the folder `target`.
 
-    What a snapshot holds is read-only, what a program writes is not. What cannot be moved stays.
+    Files of the snapshot are read-only, files of the program are not. Files that cannot be moved
+    stay.
     """
     for below, folders, files in os.walk(program):
         folders[:] = [name for name in folders if not is_ignored(name)]
@@ -166,7 +168,9 @@ def keep_written(program: Path, target: Path) -> None:
 
 
 def _read_folder(folder: Path, executables: Iterable[str]) -> dict[str, File]:
-    """A folder's files; executable is what the record says, as not every volume keeps the bit."""
+    """Return a folder's files. The record says which are executable: not every volume keeps the
+    bit.
+    """
     names = set(executables)
     if not folder.is_dir():
         return {}
@@ -192,7 +196,7 @@ def _decode(files: Mapping[str, str], executables: tuple[str, ...]) -> dict[str,
 
 
 def _has_content(folder: Path, tree: Tree) -> bool:
-    """Whether `folder` has exactly these files."""
+    """Return whether `folder` has exactly these files."""
     with contextlib.suppress(TFClusterError):
         executables = [path for path, file in tree.items() if file.executable]
         return checksum(_read_folder(folder, executables)) == checksum(tree)
@@ -200,7 +204,7 @@ def _has_content(folder: Path, tree: Tree) -> bool:
 
 
 def _write_folder(tree: Tree, final: Path, folder_mode: int) -> bool:
-    """Write `tree` beside `final` and rename it there; False when `final` has files already."""
+    """Write `tree` beside `final` and rename it; return False if `final` already has files."""
     new = Path(tempfile.mkdtemp(prefix=".new-", dir=final.parent))
     try:
         for path, file in tree.items():
@@ -225,7 +229,7 @@ def _set_modes(folder: Path, mode: int) -> None:
 
 
 def _put_aside(folder: Path) -> None:
-    """Take away a folder that does not hold what its name says."""
+    """Remove a folder whose content does not match its name."""
     aside = Path(tempfile.mkdtemp(prefix=".old-", dir=folder.parent))
     with contextlib.suppress(FileNotFoundError):  # another process was faster
         folder.rename(aside / folder.name)
@@ -237,7 +241,8 @@ def _put_aside(folder: Path) -> None:
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A folder for the snapshot of a launch that is not accepted yet; removed at the end.
+    """Yield a folder for the snapshot of a launch that is not accepted yet, and remove it
+    afterwards.
 
     Raises:
         TFClusterError: no temporary folder can be made.
@@ -262,9 +267,9 @@ def scratch_folder() -> Iterator[Path]:
 def keep_snapshot(
     program: Program | None, taken_in: Path, workspace: Callable[[], Path] = home_dir
 ) -> Iterator[None]:
-    """Keep the snapshot in the user's workspace, unless what is done inside fails.
+    """Keep the snapshot in the user's workspace, unless the code inside fails.
 
-    One that another launch has taken up meanwhile, or may be about to, stays in any case.
+    A snapshot that another launch uses or may be about to use stays in any case.
 
     Raises:
         TFClusterError: the workspace cannot be written, or (of `workspace`) there is none.
@@ -286,14 +291,16 @@ def keep_snapshot(
                 shutil.rmtree(final, ignore_errors=True)
             raise
         with suppress(OSError):
-            os.utime(final)  # for a launch that stored it and is refused: it is in use
+            os.utime(final)  # a refused launch that stored it must not remove it: it is in use
 
 
 @contextmanager
 def _shared_lock(folder: Path) -> Iterator[Callable[[], bool]]:
-    """Be seen by other launches that use `folder`; gives whether there is none of them now."""
+    """Show other launches that this one uses `folder`; yield whether no other launch uses
+    it now.
+    """
     fd = -1
-    with suppress(OSError):  # whoever writes there will say why it cannot
+    with suppress(OSError):  # the writer will report why it cannot write there
         folder.mkdir(parents=True, exist_ok=True)
         fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
         fcntl.flock(fd, fcntl.LOCK_SH)

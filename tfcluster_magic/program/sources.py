@@ -1,7 +1,7 @@
-"""The four places a program comes from, each read into a tree with its entry point.
+"""The four sources of a program, each read into a tree with its entry point.
 
-Only what the program is gets copied: a file or a cell with what it imports and reads from beside
-it, a folder, or a download. Owns which file starts a folder and what may be named at all. Never
+Only the program itself is copied: a file or a cell with what it imports and reads from beside it, a
+folder, or a download. Owns which file of a folder is started and which sources are accepted. Never
 stores anything.
 """
 
@@ -25,11 +25,11 @@ from .snapshots import INLINE_BYTES
 from .tree import File, Tree, check_limits, check_paths, list_files, program_refusal, read_files
 
 ENTRIES = ("run.sh", "main.py", "__main__.py")
-"""What starts a folder, the first that is there; without them its only `.py` file."""
+"""Files that start a folder, the first that exists; without them its only `.py` file starts it."""
 CELL = "cell.py"
 ARCHIVES = (".zip", ".tar.gz", ".tgz")
 TIMEOUT = 120.0
-"""Seconds that a download may take."""
+"""Time limit of a download in seconds."""
 _ALLOWED = mark("a program is a .py or .sh file, a folder, or a URL")
 _ARCHIVE = mark("an archive can only come from a URL: unpack it and name the folder")
 _NOTEBOOK = mark(
@@ -41,7 +41,7 @@ _HINTS = {".ipynb": _NOTEBOOK, ".zip": _ARCHIVE, ".gz": _ARCHIVE, ".tgz": _ARCHI
 
 @dataclass(frozen=True)
 class LoadedProgram:
-    """A program that was read: everything of a snapshot but where it is kept."""
+    """A program that was read: everything of a snapshot except where it is stored."""
 
     kind: ProgramKind
     source: str
@@ -51,7 +51,7 @@ class LoadedProgram:
 
 
 def is_url(source: str) -> bool:
-    """Whether `source` is written as a URL of whatever scheme, and not as a path."""
+    """Return whether `source` is written as a URL, whatever its scheme, and not as a path."""
     return re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", source) is not None
 
 
@@ -64,11 +64,11 @@ def read(
     beside_bytes: int | None = None,
     python: str | None = None,
 ) -> LoadedProgram:
-    """Read what the user named. `python` is the interpreter that it will run with, where that is
-    another one than this process's own.
+    """Read the program that the user named.
 
-    `beside_bytes` are the most that a file may have with the small files beside it, `limit_bytes`
-    when None; what it imports always comes along.
+    `python` is the interpreter that it will run with, if not this process's own. `beside_bytes` are
+    the most bytes of a file and the small files beside it (`limit_bytes` if None); its imports are
+    always copied.
 
     Raises:
         InvalidRequest: with what is wrong, and what is allowed.
@@ -109,7 +109,9 @@ def read_script(
     beside_bytes: int | None = None,
     python: str | None = None,
 ) -> LoadedProgram:
-    """A file, with the modules and packages beside it that it imports, and small files there."""
+    """Read a file, with the modules and packages beside it that it imports, and small
+    files there.
+    """
     real = Path(
         os.path.realpath(path)
     )  # Python looks for modules beside the file, not beside a link
@@ -131,11 +133,12 @@ def read_cell(
     beside_bytes: int | None = None,
     python: str | None = None,
 ) -> LoadedProgram:
-    """The body of a cell, with the modules and packages of the notebook's folder that it imports,
-    and small files there.
+    """Read the body of a cell, with the modules and packages that it imports from the notebook's
+    folder, and small files there.
 
-    `first_line` is the number of the body's first line in the cell as the notebook shows it;
-    comments are put in place of those above, so that a traceback has the line numbers of the cell.
+    `first_line` is the number of the body's first line in the cell as the notebook shows it.
+    Comments take the place of the lines above, so that a traceback has the line numbers of the
+    cell.
     """
     text = text.replace("\r\n", "\n")
     above = "# %%tfcluster\n" * max(first_line - 1, 0)
@@ -153,7 +156,7 @@ def read_cell(
 def read_folder(
     path: Path, source: str, cwd: Path, limit_bytes: int, python: str | None = None
 ) -> LoadedProgram:
-    """A folder with everything in it."""
+    """Read a folder with everything in it."""
     real = Path(os.path.realpath(path))
     home = Path(os.path.realpath(os.path.expanduser("~")))
     if real == home or real in home.parents:
@@ -180,7 +183,7 @@ def read_url(
     timeout: float,
     python: str | None = None,
 ) -> LoadedProgram:
-    """A download: a .py or .sh file, or a folder as .zip or .tar.gz."""
+    """Read a download: a .py or .sh file, or a folder as .zip or .tar.gz."""
     from . import download  # 60 ms of http and ssl, which only this source needs
 
     url, expected = download.split_checksum(source, sha256)
@@ -209,7 +212,7 @@ def read_url(
 
 
 def find_entry(paths: Iterable[str], source: str) -> str:
-    """The file that starts a folder; `paths` are those of its files.
+    """Return the file that starts a folder; `paths` are the folder's files.
 
     Raises:
         InvalidRequest: there is none, or more than one could be meant.
@@ -240,7 +243,7 @@ def find_entry(paths: Iterable[str], source: str) -> str:
 
 
 def source_name(source: str, cwd: Path) -> str:
-    """What a program may be called after: a file's stem, a folder's name, the URL's last part."""
+    """Return a name for a program: a file's stem, a folder's name, the URL's last part."""
     if is_url(source):
         name = _last_part(source.partition("#")[0])
     else:
@@ -252,7 +255,7 @@ def source_name(source: str, cwd: Path) -> str:
 
 
 def _with_packages(needed: ImportClosure, beside: OnDisk, files: Tree) -> tuple[Tree, list[str]]:
-    """The single files and all files of the packages, within the limit."""
+    """Return the single files and all files of the packages, within the limit."""
     sizes = {path: len(file.content) for path, file in files.items()}
     skipped: list[str] = []
     for package in sorted(needed.packages):
@@ -270,9 +273,9 @@ def _with_data(
     beside_bytes: int | None,
     unnamed_bytes: int | None = None,
 ) -> tuple[dict[str, File], list[str]]:
-    """The small files beside a program, and warnings about what it names and does not get.
+    """Return the small files beside a program, and warnings about named files that are not copied.
 
-    Those that it does not name come as long as all of it has at most `unnamed_bytes`.
+    Files that the program does not name are copied while everything has at most `unnamed_bytes`.
     """
     most = beside.limit_bytes if beside_bytes is None else min(beside_bytes, beside.limit_bytes)
     used = sum(len(path) + len(file.content) for path, file in tree.items())

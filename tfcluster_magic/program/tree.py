@@ -1,7 +1,7 @@
 """A program as a tree of files: paths, limits, the checksum, and reading one from a folder.
 
 Equal programs have equal checksums on every machine, and a checked path is safe to write below any
-folder. Nothing outside of a folder is read: a link that leads out is refused by its name, and no
+folder. Nothing outside of a folder is read: a link that leads out is refused by its name. No
 content is read before the sizes of all files are known to be within the limit. Writes no file.
 """
 
@@ -19,9 +19,9 @@ from ..errors import InvalidRequest, Problem
 from ..i18n import _
 
 LIMIT_BYTES = 50 * 1024 * 1024
-"""Most bytes that the files of a program may have together."""
+"""Most bytes of all files of a program together."""
 MAX_FILES = 10_000
-"""Most files that a program may have; a folder with more is surely not one."""
+"""Most files of a program; a folder with more is surely not a program."""
 
 IGNORED = (
     ".git",
@@ -55,17 +55,17 @@ Tree = Mapping[str, File]
 
 
 def program_refusal(source: object, allowed: str) -> InvalidRequest:
-    """The error for a program that is refused: what was named, and what is wrong or allowed."""
+    """Return the error for a refused program: the program's name, and what is wrong or allowed."""
     return InvalidRequest([Problem("program", str(source), allowed)])
 
 
 def is_ignored(path: str) -> bool:
-    """Whether a part of `path` is a name that is never copied."""
+    """Return whether a part of `path` is a name that is never copied."""
     return any(fnmatch.fnmatchcase(part, name) for part in path.split("/") for name in IGNORED)
 
 
 def is_safe(path: str) -> bool:
-    """Whether `path` stays below any folder it is joined to, and can be written down in JSON."""
+    """Return whether `path` stays below any folder it is joined to, and can be written as JSON."""
     parts = path.split("/")
     if any(part in ("", ".", "..") for part in parts) or "\\" in path or "\0" in path:
         return False
@@ -73,7 +73,7 @@ def is_safe(path: str) -> bool:
 
 
 def checksum(tree: Tree) -> str:
-    """The SHA-256 over paths, executable bits and contents, in the order of the paths."""
+    """Return the SHA-256 over paths, executable bits and contents, in the order of the paths."""
     digest = hashlib.sha256(b"tfcluster program 1\n")
     for path, file in sorted(tree.items(), key=lambda item: item[0].encode()):
         name = path.encode()
@@ -123,7 +123,7 @@ def check_paths(source: object, paths: Iterable[str]) -> None:
 
 
 def format_size(size: int) -> str:
-    """Bytes for people: `512 bytes`, `70 KiB`, `48.2 MiB`."""
+    """Return bytes for people: `512 bytes`, `70 KiB`, `48.2 MiB`."""
     if size < 1024:
         return _("{count} bytes").format(count=size)
     if size < 1024 * 1024:
@@ -138,9 +138,10 @@ def format_size(size: int) -> str:
 def list_files(
     root: Path, below: str = "", *, source: object, skipped: list[str]
 ) -> dict[str, int]:
-    """Sizes by path (below `root`) of the files in `root/below`.
+    """Return sizes by path (below `root`) of the files in `root/below`.
 
-    Stops above `MAX_FILES`. Adds to `skipped` what is neither a file nor a folder (sockets, pipes).
+    Stops above `MAX_FILES`. Adds to `skipped` everything that is neither a file nor a folder
+    (sockets, pipes).
 
     Raises:
         InvalidRequest: a link leads out of `root`, is broken or leads to a folder above itself, or
@@ -179,7 +180,9 @@ def list_files(
 def read_files(
     root: Path, sizes: Mapping[str, int], limit_bytes: int, *, source: object
 ) -> dict[str, File]:
-    """The files named in `sizes`, read from `root` after their sizes and names were checked."""
+    """Return the files named in `sizes`, read from `root` after their sizes and names
+    were checked.
+    """
     check_limits(source, sizes, limit_bytes)
     check_paths(source, sizes)
     tree: dict[str, File] = {}
@@ -191,7 +194,7 @@ def read_files(
 
 
 def read_file(path: Path, limit_bytes: int, *, source: object) -> File:
-    """One file; refused when it cannot be read, or has grown above `limit_bytes`."""
+    """Return one file; refuse it if it cannot be read or has grown above `limit_bytes`."""
     try:
         with path.open("rb") as stream:
             executable = bool(os.fstat(stream.fileno()).st_mode & stat.S_IXUSR)
@@ -228,7 +231,9 @@ def _unreadable(source: object, path: object, error: OSError) -> InvalidRequest:
 
 
 def _wrong_link(root: Path, real_root: str, path: str) -> str:
-    """What is wrong with a link, as a sentence on its `path` and `target`; "" when nothing is."""
+    """Return a sentence about what is wrong with a link, by its `path` and `target`; "" if nothing
+    is.
+    """
     link = root / path
     real = os.path.realpath(link)
     if os.path.commonpath([real, real_root]) != real_root:
