@@ -1,13 +1,14 @@
-"""Progress that a program tells by itself: in the lines that it prints, and by
+"""Progress that a program itself reports: in the lines that it prints, and by
 `tfcluster.progress()`.
 
-Keras' bars and `Epoch 2/10`, estimators' `loss = 0.3, step = 145`, tqdm's bars, `step 145/1000`
-and the like. A line counts as progress only where it says a total, a figure that training has, or
-nothing else: `Step 1: load the data` is none. Figures of validation are never taken for training.
+Recognises Keras' bars and `Epoch 2/10`, estimators' `loss = 0.3, step = 145`, tqdm's bars,
+`step 145/1000` and the like. A line counts as progress only if it has a total, a training metric,
+or nothing but the step: `Step 1: load the data` does not. Figures of validation are never taken
+for training.
 
-Work of one look: a `stat` for each of at most 16 logs, of a run of 600 tasks others each time;
-64 KiB read of each that has grown, at most 8 of them, and 300 lines parsed. Nothing is kept open,
-and nothing is raised for what a file contains.
+One look costs a `stat` for each of at most 16 logs (in a run of 600 tasks other logs each time), a
+read of 64 KiB for each of at most 8 logs that have grown, and the parsing of 300 lines. Nothing is
+kept open, and no content of a file raises an error.
 """
 
 from __future__ import annotations
@@ -77,10 +78,10 @@ _MOST_METRICS = 16
 
 
 class PrintedStep(NamedTuple):
-    """What one line says: each None where it does not.
+    """The progress that one line shows; None for each value that is not in the line.
 
     `is_bar` marks a bar of Keras, whose steps count within the epoch that was named before it;
-    `rate` is in steps for each second.
+    `rate` is in steps per second.
     """
 
     step: int | None = None
@@ -93,7 +94,7 @@ class PrintedStep(NamedTuple):
 
 
 def parse_line(line: str) -> PrintedStep | None:
-    """What a line says of a training's progress; None when it says nothing of it."""
+    """Return the training progress that a line shows; None if it shows none."""
     line = _ANSI.sub("", line).replace("\b", "").strip()
     if not line or line.startswith("tfcluster: ") or len(line) > 4096:
         return None
@@ -148,7 +149,7 @@ def _plain_line(line: str) -> PrintedStep | None:
     if not (tells or any(match[2] for match in found)):
         rest = line[max(match.end() for match in found) :]
         if re.search(r"[A-Za-z]", rest) or (step and "batch" in step[0].lower()):
-            return None  # it may speak of anything
+            return None  # the line may be about anything
     elif not tells and re.search(r"[:.]\s+[A-Za-z]", line[max(m.end() for m in found) :]):
         return None  # `step 2/5: build the vocabulary`
     (count, total), (number, epochs) = _counted(step), _counted(epoch)
@@ -156,7 +157,7 @@ def _plain_line(line: str) -> PrintedStep | None:
 
 
 def _counted(match: re.Match[str] | None) -> tuple[int | None, int | None]:
-    """A count and its total; None for what a line does not say."""
+    """Return a count and its total; None for each that is not in the line."""
     if match is None:
         return None, None
     count, total = (int(text.replace(",", "")) if text else None for text in match.groups())
@@ -168,7 +169,7 @@ def _scaled(number: str, scale: str) -> float:
 
 
 def _metrics(text: str) -> dict[str, float]:
-    """The figures of a line by their names as printed, at most 16."""
+    """Return the metrics of a line by their names as printed, at most 16."""
     found: dict[str, float] = {}
     for name, number in (*_METRIC.findall(text), *_SPOKEN_METRIC.findall(text)):
         if len(found) < _MOST_METRICS and not _NO_METRIC.fullmatch(name):
@@ -176,14 +177,16 @@ def _metrics(text: str) -> dict[str, float]:
     return found
 
 
-# ---- what the lines of one task say together ----
+# ---- the progress of one task, from its lines ----
 
 _RATE_WINDOW = 30.0
 
 
 @dataclass
 class PrintedTrack:
-    """How far one task is by its lines. Totals that its arguments name go before none at all."""
+    """The progress of one task by its lines. Totals from its arguments serve where lines
+    have none.
+    """
 
     total_steps: int | None = None
     total_epochs: int | None = None
@@ -202,9 +205,9 @@ class PrintedTrack:
     _points: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=256))
 
     def add(self, line: PrintedStep) -> None:
-        """Take note of a line."""
+        """Add a line."""
         if line.is_bar and self._done:
-            return  # of `evaluate` or `predict`, behind an epoch that is complete
+            return  # a bar of `evaluate` or `predict`, after a complete epoch
         before = self.unit, self.count
         if line.epoch is not None:
             self._add_epoch(line)
@@ -226,7 +229,7 @@ class PrintedTrack:
         self._from_zero |= line.epoch == 0
         self._done = False
         if self.total and line.step is None:
-            # With figures it sums an epoch up, without it begins one.
+            # A line with metrics ends an epoch, one without begins it.
             self._summed_up = bool(line.metrics)
             self.step = self.total if self._summed_up else 0
 
@@ -241,24 +244,26 @@ class PrintedTrack:
             self._curve.add(self.count, metrics[self._loss])
 
     def look(self, at: float) -> None:
-        """Note that so far was printed at `at`, in seconds since 1970: the speed comes of looks."""
+        """Record that the lines were read at `at` (seconds since 1970), from which the speed
+        follows.
+        """
         self.at = at
         if not self._points or self._points[-1][1] != self.count:
             self._points.append((at, self.count))
 
     @property
     def known(self) -> bool:
-        """Whether any line has said how far it is."""
+        """Whether any line has shown progress."""
         return self.step is not None or self.epoch is not None
 
     @property
     def unit(self) -> str:
-        """What `count` counts."""
+        """The unit of `count`."""
         return EPOCH if self.step is None else STEP
 
     @property
     def count(self) -> int:
-        """Steps since the beginning, where epochs have a known length; else what was printed."""
+        """Steps since the beginning if the length of an epoch is known; else the printed count."""
         if self.step is None:
             return self.epoch or 0
         return self.step + self._earlier
@@ -276,7 +281,7 @@ class PrintedTrack:
 
     @property
     def most(self) -> int | None:
-        """How many there are in all; None when nobody says it."""
+        """The total; None if nothing states it."""
         if self.unit == EPOCH:
             most = self._most_epochs
         elif self.epoch is not None and self.total and self._most_epochs:
@@ -286,13 +291,13 @@ class PrintedTrack:
         return most if most is not None and most >= self.count else None
 
     def total_of(self, unit: str) -> int | None:
-        """How many of a unit there are in all, whatever the task counts itself."""
+        """Return the total of a unit, whatever unit the task itself counts."""
         if unit == EPOCH:
             return self._most_epochs
         return self.most if self.unit == unit else None
 
     def progress(self) -> Progress | None:
-        """How far the task is; None while it has not said."""
+        """Return the progress of the task; None if no line has shown any."""
         if not self.known:
             return None
         seen = [p for p in self._points if p[0] >= self._points[-1][0] - _RATE_WINDOW]
@@ -327,7 +332,7 @@ _KERAS_EPOCH = re.compile(rb"Epoch (\d+)/(\d+)\s*[\r\n]")
 
 
 class PrintedLog:
-    """One task's log, of which only the newest is read."""
+    """One task's log, of which only the newest part is read."""
 
     def __init__(self, places: Sequence[str], track: PrintedTrack) -> None:
         self.track = track
@@ -336,7 +341,7 @@ class PrintedLog:
         self._offset = 0
 
     def size_of(self) -> tuple[str, os.stat_result] | None:
-        """Where the log is, if it has grown since it was read."""
+        """Return the path of the log if it has grown since it was read."""
         for place in self._places:
             try:
                 seen = os.stat(place)
@@ -348,9 +353,9 @@ class PrintedLog:
         return None
 
     def read(self, place: str) -> None:
-        """Take note of what was appended, at most of the last 64 KiB."""
+        """Read what was appended, at most the last 64 KiB."""
         try:
-            # A program may have put anything under that name, also a pipe that nobody writes to.
+            # A program may have put anything at that path, even a pipe without a writer.
             how = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
             with open(os.open(place, how), "rb", buffering=0) as file:
                 seen = os.fstat(file.fileno())
@@ -368,7 +373,7 @@ class PrintedLog:
         if cut:
             pieces = pieces[1:]
         told = [piece for piece in pieces if _MAYBE.search(piece)][-_LINES:]
-        # A bar is drawn without an end of its line; what a plain line says may not be all there.
+        # A bar has no end of its line; a plain line without one may be incomplete.
         for text in (each.decode("utf-8", "replace") for each in told):
             if (line := parse_line(text)) is not None:
                 self.track.add(line)
@@ -379,14 +384,14 @@ class PrintedLog:
         self.track.look(seen.st_mtime)
 
     def _look_back(self, fd: int, before: int) -> None:
-        """Find the epoch in which a long row of bars is, once, in the 2 MiB before it."""
+        """Find the epoch of a long row of bars in the 2 MiB before it; done once."""
         earlier = os.pread(fd, min(_LOOK_BACK, before), max(0, before - _LOOK_BACK))
         for match in list(_KERAS_EPOCH.finditer(earlier))[-1:]:
             self.track.add(PrintedStep(epoch=int(match[1]), epochs=int(match[2])))
 
 
 class PrintedLogs:
-    """The logs of a run's tasks; `places` are those of each task, the leading task's first."""
+    """The logs of a run's tasks; `places` has those of each task, the leading task's first."""
 
     def __init__(
         self, places: Sequence[Sequence[str]], total_steps: int | None, total_epochs: int | None
@@ -396,11 +401,11 @@ class PrintedLogs:
         self._furthest: PrintedTrack | None = None
 
     def total_of(self, unit: str) -> int | None:
-        """How many of a unit there are in all, by the lines of the last look; None if unsaid."""
+        """Return the total of a unit by the lines of the last look; None if no line states it."""
         return self._furthest.total_of(unit) if self._furthest else None
 
     def read(self) -> Progress | None:
-        """What the task says that is furthest among those that printed lately."""
+        """Return the progress of the furthest task among those that printed lately."""
         grown = [(log, found) for log in self._turn() if (found := log.size_of()) is not None]
         for log, (place, _seen) in grown[:_LOGS_READ]:
             log.read(place)
@@ -411,7 +416,7 @@ class PrintedLogs:
         return self._furthest.progress() if self._furthest else None
 
     def _turn(self) -> list[PrintedLog]:
-        """The logs that are looked at now: those that say something, the first, and a few more."""
+        """Return the logs to look at now: those with progress, the first, and a few more."""
         speaking = [log for log in self._logs if log.track.known][: _LOGS_READ // 2]
         first = [*speaking, *(log for log in self._logs[:_LOGS_READ] if log not in speaking)]
         others = self._logs[_LOGS_READ:]
@@ -437,7 +442,7 @@ class ReportedProgress:
         self._folder = os.path.join(folder, _REPORTS)
 
     def read(self) -> Progress | None:
-        """The report that is furthest among those of the last half minute."""
+        """Return the furthest report among those of the last half minute."""
         found = [each for each in map(self._report, self._names()) if each is not None]
         newest = max((each.at for each in found), default=0.0)
         current = [each for each in found if each.at >= newest - _RATE_WINDOW]
@@ -463,7 +468,11 @@ class ReportedProgress:
 
 
 def _progress_of_report(report: dict[str, object]) -> Progress | None:
-    """Raises ValueError, LookupError, TypeError, AttributeError for what is not a report."""
+    """Return the progress in a report.
+
+    Raises:
+        ValueError, LookupError, TypeError, AttributeError: the data is not a report.
+    """
     step, at = int(str(report["step"])), float(str(report["at"]))
     total = None if report.get("total") is None else int(str(report["total"]))
     given, points = report.get("metrics") or {}, report.get("points") or []

@@ -1,10 +1,10 @@
-"""What a program does as seen from outside: its words, the CPU that all its processes use, the
-ports that they listen on and the event files that they write.
+"""A program's activity as seen from outside: its output, the CPU time of all its processes, the
+ports on which they listen, and the event files that they write.
 
-Two things follow from it. A program that works counts as started although its own port is closed
-(`StartSigns`), and one without any sign of work is quiet (`Activity.quiet`). Asks the kernel only
-(/proc), never the program; what is made of it is the lifecycle's to say. Standard library only,
-Python 3.8 syntax.
+It shows two things. A program that works counts as started although its own port is closed
+(`StartSigns`), and a program without any sign of work is quiet (`Activity.quiet`). Asks only the
+kernel (/proc), never the program; the lifecycle decides what follows. Standard library only, Python
+3.8 syntax.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 SAMPLE = 5.0
 # Samples without a sign of work after which a program is quiet.
 QUIET_SAMPLES = 3
-# Looking may take so large a part of a core.
+# The largest part of a core that looking may use.
 MOST_SHARE = 0.002
 MOST_WORDS = 300
 
 # ---- words ----
 
-# What TensorFlow prints again and again while it waits for another task is no sign of work:
+# Lines that TensorFlow repeats while it waits for another task are no sign of work:
 # master_session.cc, and the coordination service of tsl.
 WAITING = re.compile(
     rb"[^\n]*(?:still waiting for response from worker: |[Bb]arrier timed out"
@@ -47,11 +47,12 @@ _STEP = re.compile(
 
 
 class Words:
-    """What a program prints.
+    """The output of a program.
 
-    `at` is when it last printed anything but that it waits (monotonic seconds); `peer` and `words`
-    are for whom TensorFlow has said since then that it waits, and how; `repeated` is how often.
-    `steps` says whether it has printed steps, while `looks_for_steps` is true.
+    `at` is when it last printed anything except TensorFlow's notes that it waits (monotonic
+    seconds). `peer` and `words` are the task for which TensorFlow has said since then that it
+    waits, and the text of that note; `repeated` counts these notes. `steps` says whether the
+    program has printed steps, while `looks_for_steps` is true.
     """
 
     def __init__(self) -> None:
@@ -81,7 +82,7 @@ class Words:
     def _wait(self, line: bytes) -> None:
         found = _PEER.search(line)
         self.peer = b"-".join(found.groups()).decode() if found else self.peer
-        said = line.partition(b"] ")[2] or line  # without the time, which is new in each line
+        said = line.partition(b"] ")[2] or line  # without the time, which differs in each line
         self.words = said.decode("utf-8", "replace").strip()[:MOST_WORDS]
         self.repeated += 1
 
@@ -90,8 +91,10 @@ class Words:
 
 
 def family() -> list[int]:
-    """Every process below this one. One that is born or ends meanwhile may be missing: so it costs
-    the threads of a few processes to look, and not all processes of the machine.
+    """Return every process below this one.
+
+    A process that starts or ends meanwhile may be missing: only the threads of a few processes are
+    looked at, not all processes of the machine.
     """
     found: list[int] = []
     queue = [os.getpid()]
@@ -104,7 +107,7 @@ def family() -> list[int]:
                 found += below
                 queue += below
     except OSError:
-        # A thread has ended meanwhile, or the kernel does not tell.
+        # The thread has ended meanwhile, or the kernel does not tell.
         return process.descendants()
     return found
 
@@ -118,18 +121,18 @@ def _names(folder: str) -> list[str]:
 
 
 def cpu_seconds(pids: list[int]) -> float:
-    """CPU seconds of these processes, and of all below this one that have ended."""
+    """Return the CPU seconds of these processes, and of all ended processes below this one."""
     mine = os.times()
     used = mine.children_user + mine.children_system
     for pid in pids:
-        # utime and stime, and the same of those that it has waited for.
+        # utime and stime, of the process and of children that it has waited for.
         used += sum(map(int, process.read_stat(pid)[11:15])) / TICKS
     return used
 
 
 def seconds_waiting(pids: list[int]) -> float:
-    """Seconds for which the threads of these processes have waited for a core that others had; 0
-    where the kernel does not tell.
+    """Return for how many seconds the threads of these processes have waited for a core that others
+    used; 0 if the kernel does not tell.
     """
     waited = 0
     for pid in pids:
@@ -139,13 +142,13 @@ def seconds_waiting(pids: list[int]) -> float:
                 with open(f"{folder}/{thread}/schedstat", encoding="ascii") as file:
                     waited += int(file.read().split()[1])
             except (OSError, ValueError, IndexError):
-                # Ended meanwhile, or a kernel without it.
+                # The thread has ended meanwhile, or the kernel has no schedstat.
                 continue
     return waited / 1e9
 
 
 def event_files(pids: list[int]) -> dict[str, int]:
-    """The sizes of the event files that these processes have open, by path."""
+    """Return the sizes of the event files that these processes have open, by path."""
     found = {}
     for pid in pids:
         folder = f"/proc/{pid}/fd"
@@ -161,7 +164,7 @@ def event_files(pids: list[int]) -> dict[str, int]:
 
 
 class Activity:
-    """The signs of work of everything that descends from this process; `sample` is the pace."""
+    """The signs of work of all processes below this one, sampled every `sample` seconds."""
 
     def __init__(self, sample: float = SAMPLE) -> None:
         self.words = Words()
@@ -172,7 +175,7 @@ class Activity:
         self._since: float | None = None
 
     def look(self) -> float:
-        """Look once; seconds until the next time."""
+        """Take a sample; return the seconds until the next one."""
         began, spent = time.monotonic(), time.thread_time()
         pids = family()
         used = cpu_seconds(pids)
@@ -192,8 +195,8 @@ class Activity:
         return max(self._sample, (time.thread_time() - spent) / MOST_SHARE)
 
     def quiet(self) -> dict[str, Any] | None:
-        """Since when (epoch seconds) nothing was seen, and what TensorFlow says of it; None while
-        the program works.
+        """Return since when (epoch seconds) the program has been quiet, and what TensorFlow says
+        about it; None while the program works.
         """
         if self._since is None:
             return None
@@ -202,18 +205,18 @@ class Activity:
 
 # ---- started ----
 
-# Seconds for which a sign must stay, while the own port may still come: for so long it can be read
-# in the log of a pod that is not up, which is looked at every ten seconds at the least.
+# Seconds for which a sign must last, while the own port may still open: long enough to be read in
+# the log of a pod that is not up, which is read at least every ten seconds.
 PATIENCE = 12.0
-# Share of a core that is work.
+# The share of a core that counts as work.
 WORKS = 0.5
-# Seconds between two looks, and the first of them: importing TensorFlow takes longer.
+# Seconds between two looks, and before the first: importing TensorFlow takes longer.
 LOOK, FIRST_LOOK = 1.0, 3.0
 MOST_SHARE_AT_START = 0.02
 
 
 class StartSigns:
-    """The signs by which a program counts as started whose own port is closed.
+    """The signs by which a program counts as started although its own port is closed.
 
     Args:
         words: what it prints.
@@ -234,7 +237,9 @@ class StartSigns:
         words.looks_for_steps = True
 
     def look(self) -> bool:
-        """Look again if it is time; whether the program counts as started, by what `seen` says."""
+        """Look again if it is time; return whether the program counts as started. `seen`
+        says why.
+        """
         now = time.monotonic()
         if now < self._next:
             return False
@@ -251,7 +256,7 @@ class StartSigns:
         return now - self._first >= self._patience
 
     def elsewhere(self, pids: list[int]) -> dict[str, Any] | None:
-        """The ports on which it listens while its own is closed; None for none of both."""
+        """Return the ports on which it listens while its own is closed; None if there are none."""
         ports = sorted(sockets.listening(pids))
         return {"sign": "ports", "ports": ports[:5]} if ports and self._own not in ports else None
 
@@ -264,8 +269,8 @@ class StartSigns:
         return {"sign": "events"} if event_files(pids) else None
 
     def _computes(self, now: float, used: float) -> dict[str, Any] | None:
-        """Whether it used more than half a core over the whole window, and over its second half, or
-        would have on a machine that had it.
+        """Return whether it used more than half a core over the whole window and over its second
+        half, or would have if no other program had used the cores.
         """
         age = now - self._began
         if age < self._window - self._patience:
@@ -278,8 +283,9 @@ class StartSigns:
 
 
 def described(sign: dict[str, Any], own: int) -> str:
-    """What a pod's log says of it, where nobody hears a report; `kube/status/waiting_reasons.py`
-    reads it there.
+    """Return the text for the log of a pod, where nobody hears a report.
+
+    `kube/status/waiting_reasons.py` reads it there.
     """
     how = {
         "ports": "listens on port " + ", ".join(map(str, sign.get("ports", ()))),

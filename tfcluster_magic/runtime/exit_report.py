@@ -1,8 +1,8 @@
-"""The report of a task's exit: cause, code, signal and what its output says (TaskExit in JSON).
+"""The report of a task's exit: cause, code, signal and what its output shows (TaskExit in JSON).
 
-Owns the kernel's counters of memory kills, and the two places where a report goes: the backend's
-pipe and the termination message. What the output says is read by `printed_errors`. Standard library
-only, Python 3.8 syntax.
+Owns the kernel's counters of memory kills, and the two places to which a report goes: the backend's
+pipe and the termination message. `printed_errors` reads the output. Standard library only, Python
+3.8 syntax.
 """
 
 from __future__ import annotations
@@ -38,21 +38,23 @@ NO_LIMIT = 1 << 50
 
 
 class OomWatch:
-    """Remembers the counters at its creation."""
+    """The counters of memory kills as they were when this was created."""
 
     def __init__(self) -> None:
         self._before = _kill_counters()
 
     def own(self) -> bool:
-        """Whether a process of this task was killed for memory since.
+        """Return whether a process of this task was killed for memory since then.
 
-        To be asked when our children are gone: a cgroup in which others live is not ours, and what
-        was killed there may have been another task.
+        Call this when our children are gone: a cgroup in which others still run is not ours alone,
+        and a process that was killed there may have been another task's.
         """
         return any(_is_own_cgroup(path) for path in self._risen())
 
     def around(self) -> bool:
-        """Whether it happened in the cgroup, ours or not, or without one on this machine."""
+        """Return whether it happened in the cgroup, ours or not, or, without a cgroup, on this
+        machine.
+        """
         return bool(self._risen())
 
     def _risen(self) -> list[str]:
@@ -63,7 +65,7 @@ class OomWatch:
 
 
 def memory_limit() -> str:
-    """The own cgroup's memory limit for people, such as '512 MiB', or ''."""
+    """Return the own cgroup's memory limit for people, such as '512 MiB', or ''."""
     for _, path in _cgroup_files():
         value = _read(path).strip()
         if value.isdigit() and int(value) < NO_LIMIT:
@@ -86,7 +88,7 @@ def _kill_counters() -> dict[str, int]:
 
 
 def _cgroup_files() -> list[tuple[str, str]]:
-    """(counters, limit) of the own cgroup, which in a container may be the mount's root."""
+    """Return (counters, limit) of the own cgroup, which in a container may be the mount's root."""
     found = []
     for line in _read("/proc/self/cgroup").splitlines():
         controllers, path = line.split(":", 2)[1:]
@@ -112,9 +114,9 @@ def _read(path: str) -> str:
 # ---- cause and code ----
 
 
-# By these somebody outside ends a process; any other (SEGV, ABRT, ...) is the program's own doing.
+# Signals that come from outside; any other (SEGV, ABRT, ...) is raised by the program itself.
 FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-# Those by which native code ends its own process.
+# Signals by which native code ends its own process.
 CRASHES = (
     signal.SIGSEGV,
     signal.SIGABRT,
@@ -128,7 +130,7 @@ SHELL_SIGNAL = 128
 
 
 class ChildExit:
-    """How the child itself ended; all None when it never ran or could not be collected."""
+    """The end of the child itself; all None if it never ran or could not be collected."""
 
     def __init__(self, status: int | None, shell: bool) -> None:
         self.ran = status is not None
@@ -142,16 +144,16 @@ class ChildExit:
 
     @property
     def killed_by(self) -> int | None:
-        """The signal that ended it, or that ended what the shell ran, as the shell tells it."""
+        """The signal that ended it, or, as the shell reports it, the command that the shell ran."""
         told = self.code - SHELL_SIGNAL if self.shell and self.code else 0
         return told if told in (*FROM_OUTSIDE, *CRASHES) else self.signal
 
 
 def exit_cause(child: ChildExit, memory: OomWatch) -> tuple[str, str]:
-    """(cause, detail) of a child that ended by itself."""
+    """Return (cause, detail) of a child that ended by itself."""
     by = child.killed_by
-    # A shell hides that what it ran was killed for memory, so its exit code does not count; another
-    # program that lost a helper and still says 0 has coped.
+    # A shell hides that its command was killed for memory, so its exit code does not count. Another
+    # program that lost a helper process and still exits 0 has coped.
     if (by == signal.SIGKILL and memory.around()) or (
         memory.own() and (child.shell or child.code != 0)
     ):
@@ -165,7 +167,7 @@ def exit_cause(child: ChildExit, memory: OomWatch) -> tuple[str, str]:
 
 
 def stop_cause(child: ChildExit) -> tuple[str, str]:
-    """(cause, detail) of a child that was asked to end."""
+    """Return (cause, detail) of a child that was asked to end."""
     if child.signal == signal.SIGKILL:
         return "Stopped", "it did not end within the grace period and was killed"
     return "Stopped", ""
@@ -179,7 +181,7 @@ def task_exit(
     last: LastLines | None = None,
     folder: str = "",
 ) -> dict[str, Any]:
-    """The report of an exit at `at` (epoch seconds, now when 0) of a program in `folder`."""
+    """Return the report of an exit at `at` (epoch seconds, now if 0) of a program in `folder`."""
     crash = child.killed_by if child and cause == "Error" else None
     output = last.report(cause, bool(crash), bool(child and child.shell), folder) if last else {}
     return {
@@ -195,9 +197,10 @@ def task_exit(
 
 
 def exit_status(cause: str, child: ChildExit) -> int:
-    """What our own process ends with: the child's code, 128 + signal, as of SIGTERM when stopped.
+    """Return the exit status of our own process: the child's code, 128 + signal, SIGTERM's if
+    stopped.
 
-    Never 0 when stopped: a Job would count the task as done and not start it again.
+    Never 0 if stopped: a Job would count the task as done and not start it again.
     """
     if cause == "Stopped" and child.signal != signal.SIGKILL:
         return SHELL_SIGNAL + signal.SIGTERM
@@ -213,9 +216,9 @@ def _signal_name(number: int | None) -> str:
         return f"signal {number}"
 
 
-# ---- what the backend is told: one JSON line per event, and the termination message ----
-# Both stay below 4096 bytes: so much goes into a pipe in one piece, and Kubernetes keeps no more of
-# a termination message.
+# ---- reports to the backend: one JSON line per event, and the termination message ----
+# Both stay below 4096 bytes: a pipe takes that in one piece, and Kubernetes keeps no more of a
+# termination message.
 
 
 MESSAGE_BYTES = 4000
@@ -226,7 +229,7 @@ MIN_CHARS = 40
 
 
 class Report:
-    """Writes to the report descriptor and the termination file that the environment names."""
+    """A writer to the report descriptor and the termination file that the environment names."""
 
     def __init__(self, env: dict[str, str], task: str) -> None:
         number = attempt(env)
@@ -238,12 +241,12 @@ class Report:
         self._waiting: list[bytes] = []
 
     def event(self, event: str, **fields: object) -> None:
-        """Tell one event. Never blocks: what does not fit now goes with the next one."""
+        """Report one event. Never blocks: what does not fit now goes with the next event."""
         self._waiting.append(_encode({**self._head, "event": event, **fields}) + b"\n")
         self._flush(0)
 
     def exit(self, task_exit: dict[str, Any]) -> None:
-        """Leave how the task ended: the termination message first, then the event."""
+        """Report how the task ended: the termination message first, then the event."""
         head = len(_encode({**self._head, "event": "exit"}))
         task_exit = shortened(task_exit, MESSAGE_BYTES - head)
         if self._file:
@@ -259,14 +262,16 @@ class Report:
             try:
                 os.write(self.fd, self._waiting[0])
             except OSError:
-                # The reader is gone, which the task learns by itself.
+                # The reader is gone; the task notices that elsewhere.
                 self._waiting.clear()
                 return
             self._waiting.pop(0)
 
 
 def shortened(task_exit: dict[str, Any], limit: int) -> dict[str, Any]:
-    """Shorten `lastLines` until all is `limit` bytes: the oldest go, then the longest shrink."""
+    """Shorten `lastLines` until the whole is `limit` bytes: the oldest lines go, then the longest
+    shrink.
+    """
     lines = list(task_exit["lastLines"])
     task_exit = {**task_exit, "lastLines": lines, "detail": task_exit["detail"][:500]}
     while len(_encode(task_exit)) > limit and lines:
@@ -284,14 +289,14 @@ def _encode(value: dict[str, Any]) -> bytes:
 
 
 def _replace_file(path: str, data: bytes) -> None:
-    """Write a file in one step; nowhere to leave it is no reason to fail."""
+    """Write a file in one step. Does not fail if the file cannot be written."""
     temporary = f"{path}.{os.getpid()}"
     try:
         with open(temporary, "wb") as file:
             file.write(data)
         os.replace(temporary, path)
     except OSError:
-        # A file mounted by itself, as in a container, cannot be replaced: one write has to do.
+        # A file that is a mount point, as in a container, cannot be replaced: write to it instead.
         try:
             with open(path, "wb", buffering=0) as file:
                 file.write(data)
@@ -302,7 +307,7 @@ def _replace_file(path: str, data: bytes) -> None:
 
 
 def _open_descriptor(text: str) -> int:
-    """The number of an open descriptor, or -1."""
+    """Return the number of an open descriptor, or -1."""
     try:
         os.fstat(int(text))
         return int(text)

@@ -1,4 +1,4 @@
-"""What went wrong, by what a program printed: the error and its message, the user's own line.
+"""Errors in a program's output: the error and its message, and the line of the user's code.
 
 Owns the end of the output in memory and every pattern that reads it: tracebacks (chained, grouped,
 one inside the message of another), TensorFlow's and Keras' decoration of messages, crashes of
@@ -22,13 +22,13 @@ TAIL_BYTES = 64 * 1024
 MAX_LINES = 20
 MAX_CHARS = 500
 MAX_ERROR = 300
-# After an error that a pipe hid, so many lines may be its message or the script's last words.
+# So many lines after an error that a pipe hid may be its message or the script's last lines.
 MORE_LINES = 3
-# How much is kept of an error that a thread or a child process left long before the end.
+# Bytes kept of an error that a thread or a child process printed long before the end.
 ASIDE_BYTES = 8 * 1024
 ASIDE = re.compile(rb"^(?:Exception in thread |Process [^\n:]*:$)", re.MULTILINE)
 ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-# What a progress bar overwrites: everything before the last \r or run of backspaces.
+# The part of a line that a progress bar overwrites: up to the last \r or run of backspaces.
 OVERWRITTEN = re.compile(r"\r|\x08+")
 # The start of a log line and its level:
 #   2024-05-01 10:00:00.123456: I tensorflow/...     TensorFlow
@@ -52,7 +52,7 @@ LOST_PEER = re.compile(
 
 
 class LastLines:
-    """Collects output as it comes, byte for byte; reads it only when asked."""
+    """A buffer of the last output, byte for byte; it is parsed only on request."""
 
     def __init__(self) -> None:
         self._tail = bytearray()
@@ -71,17 +71,17 @@ class LastLines:
 
     @property
     def tail(self) -> bytes:
-        """The end of the output as it came."""
+        """Return the end of the output, unchanged."""
         return bytes(self._tail)
 
     def report(self, cause: str, crashed: bool, shell: bool, folder: str) -> dict[str, Any]:
-        """The fields of a TaskExit that its output tells.
+        """Return the fields of a TaskExit that its output shows.
 
         Args:
             cause: of the exit, such as "Error" or "Completed".
-            crashed: whether a signal of its own doing ended it.
+            crashed: whether a signal that the program raised itself ended it.
             shell: whether a shell ran it, which hides the exit codes of a pipe's earlier commands.
-            folder: of the program, to which the user's own files are relative.
+            folder: of the program, to which the paths of the user's own files are relative.
         """
         lines = _shown_lines(bytes(self._tail), self._cut)
         errors = find_errors(lines, folder)
@@ -89,7 +89,7 @@ class LastLines:
         if cause == "Error":
             error = _cause_of_end(errors, crashed)
             told["lastLines"] = _last(lines, error)
-            # Of native code that crashed nothing is believed but what it said of the crash.
+            # If native code crashed, only its own lines about the crash count.
             rest = [] if crashed else lines[-MAX_LINES:]
             said = error.raw if error and (crashed or error.kind == MAIN) else rest
             told["follows"] = any(LOST_PEER.search(line) for line in said)
@@ -120,9 +120,9 @@ def _shown(line: str) -> str:
 
 
 def _last(lines: list[str], error: PrintedError | None) -> list[str]:
-    """At most 20 lines without noise: the last ones, up to the error that ended the program.
+    """Return at most 20 lines without noise: the last ones, up to the error that ended the program.
 
-    Of a message too long for that the first line is kept, which names the exception.
+    Of a message that is too long, the first line is kept, which names the exception.
     """
     end = error.end if error and error.kind == MAIN else len(lines)
     head = [line for line in lines[:end] if not _is_noise(line)] or lines
@@ -133,13 +133,15 @@ def _last(lines: list[str], error: PrintedError | None) -> list[str]:
 
 
 def _went_on(lines: list[str], error: PrintedError) -> bool:
-    """Whether more was printed after an error than a message of several lines is long."""
+    """Return whether more was printed after an error than a message of several lines is long."""
     plain = [n for n in lines[error.said_at + 1 :] if not (_is_noise(n) or n[0] in " \t|")]
     return sum(not (DECORATION.match(line) or FRAME.match(line)) for line in plain) > MORE_LINES
 
 
 def _last_words(lines: list[str], errors: list[PrintedError]) -> str:
-    """The last line that is neither log nor part of an error that did not end the program."""
+    """Return the last line that is neither a log line nor part of an error that did not end the
+    program.
+    """
     aside = {n for each in errors for n in range(each.start, each.end)}
     for number in range(len(lines) - 1, -1, -1):
         line = lines[number]
@@ -165,16 +167,16 @@ def _is_noise(line: str) -> bool:
 
 
 TRACEBACK = "Traceback (most recent call last)"
-# What ended the program; a thread or a child process of it; what it went on after.
+# Errors that ended the program; of a thread or child process; after which it went on.
 MAIN, THREAD, PROCESS, ASIDE_KIND = "main", "thread", "process", "aside"
 CRASH = "crash"
-# Why a coordinator cancelled what its workers did, of which the program is told no more than that.
+# Why a coordinator cancelled the work of its workers; the program only learns that it did.
 CANCELLED = "cancelled"
 CANCELLING = re.compile(r"ERROR:tensorflow:Start cancelling closures due to error (\w+)\(\): (.*)$")
 CHAIN = re.compile(
     r"During handling of the above exception, another|The above exception was the direct cause of"
 )
-# A line before a traceback that says whose it is.
+# A line before a traceback that says which thread or process it belongs to.
 OWNERS = (
     (re.compile(r"Exception in thread "), THREAD),
     (re.compile(r"Process [^:]*:$"), PROCESS),
@@ -189,7 +191,7 @@ OWNERS = (
 FRAME = re.compile(r"""[\s│|>]*(?:File )?"(?P<file>[^"]+)", line (?P<line>\d+)(?:, in .*)?""")
 BOXED_FRAME = re.compile(r"│\s*(?P<file>[^\s:│]+):(?P<line>\d+) in ")
 EXCEPTION = re.compile(r"\s*(?P<name>[A-Za-z_][\w.<>]*)(?::\s?(?P<said>.*))?$")
-# Files of Python, of packages and of generated code: not the user's.
+# Files of Python, of packages and generated code: not the user's own.
 NOT_THE_USERS = re.compile(
     r"/(?:site|dist)-packages/|/lib(?:64)?/python\d|^<|/__autograph_generated_file|\.zip/"
     r"|^/proc/|/tfcluster_magic/runtime/"
@@ -217,10 +219,11 @@ STACK = re.compile(r"(?:Current thread|Thread) 0x\w+ .*\(most recent call first\
 
 
 class PrintedError:
-    """One error: its `kind`, the lines from `start` to `end`, where the error itself is `said_at`.
+    """One error.
 
-    `error` and `origin` (what led to it) are texts for people; `file` and `line` are the user's.
-    `raw` is the error as it was printed.
+    `kind` says what it ended; `start` and `end` are its lines, `said_at` is the line of the error
+    itself. `error` and `origin` (what led to it) are texts for people; `file` and `line` are in the
+    user's code. `raw` is the error as it was printed.
     """
 
     def __init__(self, kind: str, start: int) -> None:
@@ -232,19 +235,19 @@ class PrintedError:
         self.place: tuple[str, int] | None = None
 
     def fields(self) -> dict[str, Any]:
-        """As fields of a TaskExit."""
+        """Return it as fields of a TaskExit."""
         found: dict[str, Any] = {"error": _short(self.error, MAX_ERROR)}
         if self.place:
             found.update(file=_short(self.place[0], 200), line=self.place[1])
         said, before = (text.partition(": ")[2] for text in (self.error, self.origin))
-        # Told once, though it was raised again as another kind.
+        # Reported once, though it was raised again as another kind.
         if self.origin not in ("", self.error) and (not before or before != said):
             found["origin"] = _short(self.origin, MAX_ERROR)
         return found
 
 
 def find_errors(lines: list[str], folder: str = "") -> list[PrintedError]:
-    """Every error in lines of output, in their order; `folder` is that of the program."""
+    """Return every error in lines of output, in order; `folder` is the program's folder."""
     found: list[PrintedError] = []
     number = 0
     while number < len(lines):
@@ -264,11 +267,11 @@ def find_errors(lines: list[str], folder: str = "") -> list[PrintedError]:
 
 
 def _cause_of_end(errors: list[PrintedError], crashed: bool) -> PrintedError | None:
-    """The error that ended a program."""
+    """Return the error that ended a program."""
     ends = [each for each in errors if each.kind in (MAIN, CRASH)]
     if crashed and (crashes := [each for each in ends if each.kind == CRASH]):
         first = crashes[0]
-        # Native code that is torn down after an exception may crash as well.
+        # Native code may also crash while it is torn down after an exception.
         before = [each for each in ends if each.kind == MAIN and each.end >= first.start - 1]
         return before[0] if before and before[0].start < first.start else first
     why = [each for each in errors if each.kind == CANCELLED]
@@ -280,7 +283,7 @@ def _cause_of_end(errors: list[PrintedError], crashed: bool) -> PrintedError | N
 
 
 def _place(frames: list[tuple[str, int]], folder: str) -> tuple[str, int] | None:
-    """The last frame that is the user's, its file relative to the program's folder."""
+    """Return the last frame of the user's code, its file relative to the program's folder."""
     for file, line in reversed(frames):
         if not NOT_THE_USERS.search(file):
             own = folder.rstrip("/") + "/"
@@ -313,7 +316,9 @@ def _traceback(
 def _plain(
     lines: list[str], number: int, folder: str, before: list[PrintedError]
 ) -> PrintedError | None:
-    """One traceback: frames, then the exception, whose message ends where something else begins."""
+    """Read one traceback: frames, then the exception, whose message ends where something else
+    begins.
+    """
     boxed = "─" in lines[number]
     depth = 0 if boxed else _indent(lines[number])
     at = number + 1
@@ -336,7 +341,7 @@ def _plain(
     read.place = _place(_frames(lines[number : read.end]), folder)
     last = before[-1] if before else None
     if last and last.end == number and last.kind not in (THREAD, PROCESS, ASIDE_KIND):
-        # Inside the message of the one before, as a tf.data function's is.
+        # Inside the message of the traceback before, as for a function of tf.data.
         read.place = read.place or last.place
         read.raw = last.raw + read.raw
         read.start = last.start
@@ -357,7 +362,7 @@ def _owner(lines: list[str], number: int) -> str:
 
 
 def _begins_another(lines: list[str], number: int) -> bool:
-    """Whether a line cannot be part of an exception's message."""
+    """Return whether a line cannot be part of an exception's message."""
     line = lines[number]
     return bool(
         _level(line)
@@ -373,7 +378,7 @@ def _begins_another(lines: list[str], number: int) -> bool:
 
 
 def _group(lines: list[str], number: int, folder: str) -> PrintedError:
-    """An ExceptionGroup: the first of the exceptions in it that is not a group itself."""
+    """Read an ExceptionGroup: the first exception in it that is not a group itself."""
     read = PrintedError(_owner(lines, number), number)
     at = number + 1
     parts: list[list[str]] = [[]]
@@ -420,7 +425,9 @@ REST = re.compile(
 
 
 def describe(raw: list[str]) -> str:
-    """`InvalidArgumentError: indices[0] = 5 is not in [0, 3)`: what an exception's lines say."""
+    """Return the text of an exception's lines, such as `InvalidArgumentError: indices[0] = 5 is not
+    in [0, 3)`.
+    """
     match = EXCEPTION.match(raw[0]) if raw else None
     if match is None:
         return raw[0].strip() if raw else ""
@@ -459,7 +466,7 @@ def _names_exception(name: str) -> bool:
 
 
 def _cancelled(lines: list[str], number: int, folder: str) -> PrintedError | None:
-    """Why a ClusterCoordinator cancels everything, which it only logs."""
+    """Return why a ClusterCoordinator cancelled everything; it only logs that."""
     match = CANCELLING.match(lines[number])
     if match is None:
         return None
@@ -472,7 +479,7 @@ def _cancelled(lines: list[str], number: int, folder: str) -> PrintedError | Non
 
 
 def _syntax_error(lines: list[str], number: int, folder: str) -> PrintedError | None:
-    """A file that Python cannot read, which it says without a traceback's first line."""
+    """Read the error of a file that Python cannot parse; it has no first line of a traceback."""
     match = FRAME.match(lines[number])
     if match is None:
         return None
@@ -487,7 +494,7 @@ def _syntax_error(lines: list[str], number: int, folder: str) -> PrintedError | 
 
 
 def _crash(lines: list[str], number: int, folder: str) -> PrintedError | None:
-    """Native code that ends its process: a failed check, the allocator, C++, Python itself."""
+    """Read the crash of native code: a failed check, the allocator, C++, Python itself."""
     line = lines[number]
     said = ""
     if _level(line) == "F":
@@ -541,7 +548,7 @@ def _shell(line: str) -> re.Match[str] | None:
 
 
 def _command_line(lines: list[str], number: int, folder: str) -> PrintedError | None:
-    """What a shell, Python's command line or the program's own parser of arguments refuses."""
+    """Read what a shell, Python's command line or the program's own argument parser refuses."""
     line = lines[number]
     read = PrintedError(MAIN, number)
     read.raw = [line]

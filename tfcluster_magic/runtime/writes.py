@@ -1,10 +1,11 @@
-"""Where a program writes its results, and whether it began where an earlier one had ended.
+"""The places where a program writes its results, and the checkpoint with which it began.
 
-Event files and checkpoints that lie outside of the run's folder get links in its folder `written`,
-so that TensorBoard and progress find them; of those on a pod's own disk, which goes with the pod,
-bounded copies are made there while the program runs. Found by what its processes have open and by
-new files below the folder that it works in: never by its text. Writes nothing outside of the run's
-folder, and looks from a thread, because a volume may hang. Standard library only, Python 3.8.
+Event files and checkpoints outside of the run's folder get links in its folder `written`, so that
+TensorBoard and progress find them. Files on a pod's own disk, which is lost with the pod, are
+copied there instead, within bounds, while the program runs. They are found by the files that its
+processes have open and by new files below its working directory, never by its text. Writes nothing
+outside of the run's folder, and looks from a thread, because a volume may hang. Standard library
+only, Python 3.8.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ if TYPE_CHECKING:
     from task_config import TaskConfig
 
 WRITTEN = "written"
-# Where a task of a pod says what will be lost, for faces that see the log volume.
+# Where a task in a pod records what will be lost, for clients that see the log volume.
 LOST = ".tfcluster-lost"
-# Seconds between two looks: the second number, for so many seconds since the start. Folders are
-# walked at every fourth.
+# The second number is the pause between two looks, used until the first (seconds since the start)
+# has passed. Every fourth look walks the folders.
 PACE = ((30.0, 1.0), (300.0, 2.5), (float("inf"), 10.0))
 WALK_EVERY = 4
 ENTRIES = 4000
 DEPTH = 4
 MOST_LINKS = 64
-# Of a pod's own disk: bytes after which a look copies no further file, and that lie there at most.
+# Copies from a pod's own disk: bytes after which a look copies no more files, most bytes in total.
 COPY_PER_LOOK = 16 << 20
 COPY_IN_ALL = 512 << 20
 SETTLED = 2.0
@@ -50,7 +51,9 @@ _IGNORED = {".git", ".venv", "node_modules", "__pycache__", ".ipynb_checkpoints"
 
 
 def files_below(folder: str, but: str = "") -> Iterator[os.DirEntry[str]]:
-    """Files in a folder and four levels below, breadth first; follows no link, enters not `but`."""
+    """Yield the files in a folder and four levels below, breadth first. Follows no link, and does
+    not enter `but`.
+    """
     level, left = [folder], ENTRIES
     for _depth in range(DEPTH + 1):
         below: list[str] = []
@@ -75,7 +78,7 @@ def files_below(folder: str, but: str = "") -> Iterator[os.DirEntry[str]]:
 
 
 def open_event_files(pids: list[int]) -> set[str]:
-    """Paths of the event files that these processes have open."""
+    """Return the paths of the event files that these processes have open."""
     found = activity.event_files(pids)
     return {p for p in found if _EVENTS.search(os.path.basename(p)) and os.path.isabs(p)}
 
@@ -87,7 +90,7 @@ _EMPTY_DIR = "kubernetes.io~empty-dir"
 
 
 def is_lost_with_pod(path: str, mountinfo: str) -> bool:
-    """Whether a path lies on a pod's own disk, by the text of /proc/self/mountinfo."""
+    """Return whether a path lies on a pod's own disk, by the text of /proc/self/mountinfo."""
     best, lost = "", False
     for line in mountinfo.splitlines():
         head, _dash, tail = line.partition(" - ")
@@ -110,7 +113,9 @@ IN_OPEN = 0x20
 
 
 def checkpoint_name(index: str) -> str:
-    """The checkpoint that TensorFlow's file `checkpoint` names, such as `model.ckpt-278`, or ''."""
+    """Return the checkpoint that TensorFlow's file `checkpoint` names, such as `model.ckpt-278`, or
+    ''.
+    """
     try:
         fd = os.open(index, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(fd, "rb") as file:
@@ -123,23 +128,25 @@ def checkpoint_name(index: str) -> str:
 
 
 def number_of(checkpoint: str) -> int:
-    """The number at the end of a checkpoint's name: TensorFlow 1 puts the step there. Else -1."""
+    """Return the number at the end of a checkpoint's name, where TensorFlow 1 puts the step; else
+    -1.
+    """
     found = _NUMBER.search(checkpoint)
     return int(found.group(1)) if found else -1
 
 
 def spare_steps(checkpoint: str) -> int:
-    """How many steps a program trains that finds itself done: StopAtStepHook of TensorFlow 1 looks
-    only behind the first. TensorFlow 2 may number checkpoints instead of steps.
+    """Return how many steps a program trains although it has nothing left to do: StopAtStepHook of
+    TensorFlow 1 looks only after the first. TensorFlow 2 may number checkpoints instead of steps.
     """
     return 1 if checkpoint.startswith("model.ckpt-") else 0
 
 
 class EarlierCheckpoints:
-    """The checkpoints that lie in the folders of a program before it starts.
+    """The checkpoints in the folders of a program before it starts.
 
-    They are watched, so that it is known which of them it opened. Where the kernel gives no inotify
-    nothing is ever said of them.
+    They are watched, to learn which of them the program opened. If the kernel has no inotify,
+    nothing is ever reported about them.
     """
 
     def __init__(self, folders: list[str]) -> None:
@@ -156,7 +163,7 @@ class EarlierCheckpoints:
                         self.names[os.path.dirname(entry.path)] = name
 
     def watch(self) -> None:
-        """Begin to look which of them is opened. Call right before the program starts."""
+        """Watch which of them is opened. Call this right before the program starts."""
         import ctypes
 
         if not self.names:
@@ -165,7 +172,7 @@ class EarlierCheckpoints:
             libc = ctypes.CDLL(None, use_errno=True)
             self._fd = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
             for folder, name in self.names.items():
-                # Whoever restores it opens this; the file `checkpoint` is looked at by peers, too.
+                # A program that restores it opens this file; peers read the file `checkpoint`, too.
                 index = os.fsencode(os.path.join(folder, f"{name}.index"))
                 number = libc.inotify_add_watch(self._fd, index, IN_OPEN)
                 if number >= 0:
@@ -175,7 +182,7 @@ class EarlierCheckpoints:
             self._fd = -1
 
     def note_opened(self) -> None:
-        """Take note of what was opened since the last call."""
+        """Record what was opened since the last call."""
         try:
             data = os.read(self._fd, 1 << 16) if self._fd >= 0 else b""
         except OSError:
@@ -187,10 +194,10 @@ class EarlierCheckpoints:
             data = data[16 + int.from_bytes(data[12:16], sys.byteorder) :]
 
     def only_found(self) -> tuple[str, str, int]:
-        """Folder and name of a checkpoint that was opened and behind which none was saved; and how
-        many steps there are between it and the newest one.
+        """Return folder and name of a checkpoint that was opened and after which none was saved,
+        and how many steps lie between it and the newest one.
 
-        Empty when there is none, also when a newer one was saved anywhere.
+        Empty if there is none, or if a newer one was saved anywhere.
         """
         self.note_opened()
         found = ("", "", 0)
@@ -204,15 +211,15 @@ class EarlierCheckpoints:
         return found
 
 
-# What is printed of training whatever its numbers are: an epoch, a bar.
+# Output that shows training whatever its numbers are: an epoch, a bar.
 _TRAINED = re.compile(rb"\bepoch\W{0,3}\d|\d/\d+ *(?:\[|\xe2\x94)|\d%\|", re.IGNORECASE)
 _PRINTED_STEP = re.compile(rb"\b(?:step|iter(?:ation)?|batch)\W{0,4}(\d+)(.*)", re.IGNORECASE)
 _FIGURE = re.compile(rb"loss|acc", re.IGNORECASE)
 
 
 def printed_training(tail: bytes, last: int, spare: int) -> bool:
-    """Whether the end of an output tells of training beyond step `last` and `spare` more, or of
-    steps before it, which are those of something else than the checkpoint's.
+    """Return whether the end of an output shows training: a step beyond `last` plus `spare`, or one
+    before `last`, which does not belong to the checkpoint.
     """
     if _TRAINED.search(tail):
         return True
@@ -225,7 +232,7 @@ def printed_training(tail: bytes, last: int, spare: int) -> bool:
 
 
 def furthest_event(path: str) -> int:
-    """The largest step in the first MiB of an event file; -1 without any.
+    """Return the largest step in the first MiB of an event file; -1 if there is none.
 
     Source: TFRecord framing and `Event.step` in TensorFlow's record_writer.h and event.proto.
     """
@@ -254,7 +261,9 @@ def furthest_event(path: str) -> int:
 
 
 def places_of(config: TaskConfig, folder: str) -> list[str]:
-    """Folders in which a program may write: where it works, and those that its arguments name."""
+    """Return the folders in which a program may write: its working directory, and those in its
+    arguments.
+    """
     named = [str(each).rpartition("=")[2] for each in config.program.get("arguments", ())]
     wanted = [os.path.join(folder, os.path.expanduser(each)) for each in named if "/" in each]
     return [folder, *(each for each in wanted if os.path.isdir(each))][:MOST_PLACES]
@@ -264,17 +273,17 @@ MOST_PLACES = 8
 
 
 def log_root(config: TaskConfig) -> str:
-    """The folder of all runs' output, where the run's own is laid out as usual; else ''."""
+    """Return the folder of all runs' output if the run's own has the usual place in it; else ''."""
     own = f"/{config.data.get('cluster')}/{config.data.get('run')}"
     return config.output_dir[: -len(own)] if config.output_dir.endswith(own) else ""
 
 
 class WriteWatch:
-    """Looks where a program writes, from a thread; `told` is called from the loop.
+    """A watch, in a thread, over where a program writes; `told` is called from the loop.
 
     Args:
-        told: called with a folder that holds results outside of the run's own, and whether it will
-            be lost.
+        told: called with a folder outside of the run's own that has results, and whether it will be
+            lost.
     """
 
     def __init__(
@@ -310,16 +319,16 @@ class WriteWatch:
 
     @property
     def folders(self) -> dict[str, bool]:
-        """Folders outside of the run's own that hold results, and whether each will be lost."""
+        """Folders outside of the run's own that have results, and whether each will be lost."""
         return dict(self._folders)
 
     def start(self) -> None:
-        """Begin to look. Call after the child was started."""
+        """Start the watch. Call this after the child was started."""
         self._loop.on_fd(self._hear, select.POLLIN, self._heard)
         threading.Thread(target=self._run, daemon=True).start()
 
     def close(self, seconds: float) -> None:
-        """Look once more, for at most so long."""
+        """Look once more, for at most `seconds`."""
         self._closing.set()
         self._ended.wait(seconds)
         self._heard_all()
@@ -333,16 +342,16 @@ class WriteWatch:
             folder, lost = self._news.pop(0)
             if lost:
                 self._say(
-                    f"{folder} is on the pod's own disk and goes with it: results there are copied "
-                    f"to {self._place_of(folder)} while there is room; write to "
-                    f"$TFCLUSTER_OUTPUT_DIR ({self._config.output_dir}), which stays"
+                    f"{folder} is on the pod's own disk and is lost with it: results there are "
+                    f"copied to {self._place_of(folder)} while there is room; write to "
+                    f"$TFCLUSTER_OUTPUT_DIR ({self._config.output_dir}), which is kept"
                 )
             self._told(folder, lost)
         if self._left_out and not self._said_left_out:
             self._said_left_out = True
             self._say(
-                f"{self._left_out} is not copied: at most {COPY_IN_ALL >> 20} MiB of what lies on "
-                f"the pod's own disk is; write to $TFCLUSTER_OUTPUT_DIR ({self._config.output_dir})"
+                f"{self._left_out} is not copied: at most {COPY_IN_ALL >> 20} MiB are copied from "
+                f"the pod's own disk; write to $TFCLUSTER_OUTPUT_DIR ({self._config.output_dir})"
             )
 
     def _run(self) -> None:
@@ -353,7 +362,7 @@ class WriteWatch:
             try:
                 self._look(last)
             except Exception:
-                # It watches only: whatever a file system answers is no reason to end a task.
+                # This only watches: an error of a file system is no reason to end a task.
                 pass
         self._ended.set()
 
@@ -383,7 +392,7 @@ class WriteWatch:
                 self._link(path)  # a checkpoint elsewhere may be that of another run
 
     def _new_files(self, folder: str) -> set[str]:
-        """New event files and checkpoints below a folder."""
+        """Find new event files and checkpoints below a folder."""
         found = set()
         for entry in files_below(folder, log_root(self._config)):
             if _EVENTS.search(entry.name):
@@ -403,7 +412,9 @@ class WriteWatch:
             return False
 
     def _is_new_event_file(self, entry: os.DirEntry[str]) -> bool:
-        """Whether this program made it: the name has second, host and mostly the process."""
+        """Return whether this program made it: the name has the second, the host and mostly the
+        process.
+        """
         match = _EVENTS.search(entry.name)
         if match is None or int(match.group(1)) < int(self._began) - 1 or not self._is_new(entry):
             return False
@@ -412,7 +423,7 @@ class WriteWatch:
         if rest.startswith(host + "."):
             number = rest[len(host) + 1 :].split(".")[0]
             if number.isdigit() and int(number) not in self._pids:
-                # Another run may work in the same folder; an ended process was too quick for us.
+                # Another run may work in the same folder, or a process ended before we saw it.
                 return not os.path.exists(f"/proc/{number}")
         return True
 
@@ -436,7 +447,7 @@ class WriteWatch:
             os.write(self._tell, b".")
 
     def _write_lost(self) -> None:
-        """Say it in a file, too: nobody hears a pod while it runs."""
+        """Write it to a file too: nobody hears a pod while it runs."""
         place = os.path.join(self._config.output_dir, LOST)
         os.makedirs(place, exist_ok=True)
         told = {"folders": {f: self._place_of(f) for f, lost in self._folders.items() if lost}}
@@ -446,7 +457,9 @@ class WriteWatch:
         os.replace(partial, os.path.join(place, f"{self._config.task}.json"))
 
     def _place_of(self, folder: str) -> str:
-        """Where links or copies of a folder's files lie: two levels below `written` at most."""
+        """Return the folder for links or copies of a folder's files: at most two levels below
+        `written`.
+        """
         inside = os.path.relpath(folder, self._folder)
         parts = [each for each in inside.split(os.sep) if each not in (".", "")]
         if inside.startswith(".."):
@@ -461,7 +474,7 @@ class WriteWatch:
             return
         folder = os.path.dirname(path)
         if not f"{folder}/".startswith(f"{self._config.program['dir']}/"):
-            self._note(folder, False)  # else kept when the record goes: `keep_written`
+            self._note(folder, False)  # `keep_written` keeps other files when the record goes
         place = self._place_of(folder)
         os.makedirs(place, exist_ok=True)
         link = os.path.join(place, os.path.basename(path))
@@ -473,7 +486,7 @@ class WriteWatch:
             pass
 
     def _copy(self, path: str, most: int, last: bool) -> int:
-        """Copy what is new of a file that will be lost; how many bytes that were."""
+        """Copy the new bytes of a file that will be lost; return their number."""
         folder = os.path.dirname(path)
         self._note(folder, True)
         seen = os.stat(path)
@@ -513,7 +526,7 @@ class WriteWatch:
         return os.path.join(self._place_of(os.path.dirname(path)), os.path.basename(path))
 
     def _has_room(self, path: str, size: int) -> bool:
-        """Whether a copy may be so large; copies of what the program has removed make room."""
+        """Return whether there is room for a copy; copies of removed files are deleted for it."""
         others = sum(self._sizes.values()) - self._sizes.get(path, 0)
         for old in list(self._sizes):
             if others + size <= COPY_IN_ALL:
@@ -525,17 +538,17 @@ class WriteWatch:
         return others + size <= COPY_IN_ALL
 
     def _leave_out(self, path: str) -> None:
-        """Have it said once."""
+        """Report the first file that is left out, once."""
         if not self._left_out:
             self._left_out = path
             os.write(self._tell, b".")
 
     def found_only_a_checkpoint(self, tail: bytes) -> dict[str, str | int] | None:
-        """What a program that ended well found and did not go beyond; None when it has trained.
+        """Return the checkpoint that a program found and did not go beyond; None if it has trained.
 
-        That is told only of one that opened a checkpoint which was there before, saved no newer one
-        and nothing else, and neither printed nor logged a further step. `tail` is the end of its
-        output. Call after close().
+        This holds only for a program that opened a checkpoint that was there before, saved no newer
+        one and nothing else, and neither printed nor logged a further step. `tail` is the end of
+        its output. Call this after close().
         """
         if self._earlier is None:
             return None

@@ -145,7 +145,7 @@ def test_what_a_pod_would_lose_is_copied_and_told(run: Run) -> None:
         told = task.event("writes")
         assert (told["folder"], told["gone"]) == (f"{gone}/logs", True)
         wait_until(lambda: (p := ProgressReader(run.output).read()) and p.step == 7, "the copy")
-        assert "goes with it" in task.output and str(run.output) in task.output
+        assert "is lost with it" in task.output and str(run.output) in task.output
         place = lost_writes(str(run.output))[0]
         assert place[:2] == ("worker-0", f"{gone}/logs")
         go.touch()
