@@ -23,14 +23,14 @@ DETACHED = 130
 EPILOG = """\b
 Exit codes:
   0   done
-  1   an error that has no number of its own
+  1   any other error
   2   the request is wrong; nothing was created
   3   there is no room; the message names what would fit
-  4   it does not apply to the run as it is now, or the name is taken
+  4   the command does not fit the state of the run, or the name is taken
   5   no such run, task or log
-  6   the backend cannot be used
+  6   the backend is not available
   7   it cannot run here: a Python, a folder or a permission is missing
-  10  a run that was waited for ended without success
+  10  the run that the command waited for ended without success
   11  the wait timed out; the run goes on
   130 detached by Ctrl-C; the run goes on
 

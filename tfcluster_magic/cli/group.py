@@ -142,7 +142,7 @@ class Command(click.Command):
 
 VERBS: dict[str, tuple[str, str]] = {
     "launch": ("tfcluster_magic.cli.launch", mark("start a cluster")),
-    "list": ("tfcluster_magic.cli.runs", mark("the runs there are")),
+    "list": ("tfcluster_magic.cli.runs", mark("list the runs")),
     "status": (
         "tfcluster_magic.cli.runs",
         mark("how a run is doing, in one sentence and task by task"),

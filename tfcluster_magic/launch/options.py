@@ -252,7 +252,7 @@ OPTIONS: tuple[Option, ...] = (
         "--reclaim-after",
         "Parameter servers stay",
         "reclaimAfter",
-        "parameter servers and the evaluator live this long after success [30s]",
+        "keep parameter servers and the evaluator this long after success [30s]",
         only=Mode.BETWEEN_GRAPH,
     ),
     _limit(
