@@ -22,24 +22,24 @@ WIDTH = 96
 HEAD = """\
 # The command line and `%tfcluster`
 
-This page is made of the program's own help by `python tools/cli_docs.py`; a test keeps it current.
+This page is generated from the program's own help by `python tools/cli_docs.py`.
 
 Everything below works in a shell as `tfcluster VERB …` and in a notebook, after
 `%load_ext tfcluster_magic`, as `%tfcluster VERB …`, with the same words and the same messages.
 In a notebook also:
 
 - `%%tfcluster launch …` runs the rest of the cell as the program.
-- `cluster = %tfcluster launch …` gives a handle: `cluster.wait()`, `.status`, `.logs()`, `.stop()`,
-  `.tensorboard()`, and for in-graph clusters `.target`, `.session()`, `.strategy()`,
+- `cluster = %tfcluster launch …` returns a handle: `cluster.wait()`, `.status`, `.logs()`,
+  `.stop()`, `.tensorboard()`, and for in-graph clusters `.target`, `.session()`, `.strategy()`,
   `.coordinator()`, `.resolver()`.
-- `{name}` and `$name` are filled in with the notebook's variables.
+- `{name}` and `$name` are replaced by the notebook's variables.
 - Interrupting a cell detaches: the run goes on.
-- What goes wrong fails the cell with one message, so that *Run All*, nbconvert and papermill stop.
+- An error fails the cell with one message, so that *Run All*, nbconvert and papermill stop.
 
 In Python: `from tfcluster_magic import ClusterManager`; a verb is a method, an option is a keyword
 (`manager.launch("train.py", ["--epochs", "3"], workers=4, worker_cpu=2)`).
 
-Durations are seconds or 30s, 10m, 1h30m, 7d. Memory is 512Mi, 2Gi. `NO_COLOR=1` takes colours away.
+Durations are seconds or 30s, 10m, 1h30m, 7d. Memory is 512Mi, 2Gi. `NO_COLOR=1` turns colours off.
 """
 
 

@@ -110,7 +110,7 @@ def test_a_run_in_a_closed_queue_says_so_and_begins_when_it_opens(
     turn(cluster, queue, "CloseQueue")
     wait_until(lambda: state(cluster, queue) == "Closed", f"{queue} is closed", seconds=90)
     there.launch("closed-1", wish(program, workers=2, ps=1, cpu=1))
-    why = f"Volcano's queue {queue}, which takes nothing now (Closed)"
+    why = f"Volcano's queue {queue}, which accepts no jobs now (Closed)"
     told = there.wait("closed-1", lambda s: why in s.get("message", ""), "it says so", seconds=90)
     assert (told["phase"], there.pods("closed-1")) == ("Queued", [])
     for face, said in faces(there, "closed-1", tmp_path).items():
@@ -136,7 +136,7 @@ def test_a_queue_that_closes_before_a_run_that_waits_says_so(
     there.wait("waits-1", lambda s: "insufficient" in s.get("message", "").lower(), "it waits")
     turn(cluster, queue, "CloseQueue")
     wait_until(lambda: state(cluster, queue) == "Closing", f"{queue} closes", seconds=90)
-    why = f"Volcano's queue {queue}, which takes nothing now (Closing)"
+    why = f"Volcano's queue {queue}, which accepts no jobs now (Closing)"
     told = there.wait("waits-1", lambda s: why in s.get("message", ""), "it says so", seconds=90)
     assert told["phase"] == "Queued"
     assert there.status("runs-1")["phase"] == "Running"

@@ -1,11 +1,11 @@
-"""The text of every message about a run's state, by its code: why it waits, why it failed.
+"""The text of every message about a run's state, by code.
 
-Records hold codes and values, and each face makes the sentence in its reader's language
+Records hold codes and values, and each view makes the sentence in its reader's language
 (`messages.text`). The reference of reasons in docs/ and the table of the JupyterLab extension are
 generated from here. A code never changes its meaning: programs may act on it.
 
-In a text `{name}` is a value, `{name:format}` one of the formats of `messages.FORMATS`. Of a text
-with two forms the value `count` chooses one.
+In a text `{name}` is a value, `{name:format}` one of the formats of `messages.FORMATS`. If a text
+has two forms, the value `count` chooses one.
 """
 
 from __future__ import annotations
@@ -357,12 +357,12 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "--with-logs`"
         ),
         "RecordDamaged": mark(
-            "Its record {path} cannot be read: {why}. Nothing of it runs any more; remove it with "
-            "`tfcluster delete {name}`"
+            "Its record {path} cannot be read: {why}. None of its tasks runs any more; remove it "
+            "with `tfcluster delete {name}`"
         ),
         "RecordDamagedRunning": mark(
-            "Its record {path} cannot be read: {why}. While it runs it writes the record again; "
-            "end it with `tfcluster stop {name}`, remove it with `tfcluster delete {name}`"
+            "Its record {path} cannot be read: {why}. While the run goes on, it rewrites the "
+            "record; end it with `tfcluster stop {name}`, remove it with `tfcluster delete {name}`"
         ),
         "StatusDamaged": mark(
             "Its status {path} cannot be read; it is written again as long as it runs."
@@ -392,7 +392,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "PolicyCheckPending": mark("the check that NetworkPolicies are enforced on this cluster"),
         "TurnAfter": mark("its turn after {name}"),
         "EarlierOffer": mark(
-            "what there was when it was queued ({problems}); it fails if that stays away"
+            "what the cluster had when it was queued ({problems}); it fails if that does not return"
         ),
         "Missing": "{parts:commas}{held}",
         "NodesWithRoom": mark("nodes with {amount} free for a task"),
@@ -400,7 +400,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "MoreOnNodes": mark("{more} more on the nodes"),
         "HeldBy": mark(", held by {holders:commas}"),
         "EarlierObject": mark("{kind} {name} of an earlier run of this name is still there"),
-        "ObjectsNotMade": mark("its objects to be made: {why}"),
+        "ObjectsNotMade": mark("its objects to be created: {why}"),
         "TasksLack": mark("what its tasks lack: {why}"),
         "VolcanoGone": mark(
             "Volcano, which is not on this cluster any more: stop the run, and launch it again"
@@ -412,14 +412,15 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "VolcanoQueueMissing": mark(
             "Volcano's queue {queue}, which does not exist: ask the administrator"
         ),
-        "VolcanoQueueClosed": mark("Volcano's queue {queue}, which takes nothing now ({state})"),
+        "VolcanoQueueClosed": mark("Volcano's queue {queue}, which accepts no jobs now ({state})"),
     },
     "What hinders or hindered a run (on Kubernetes)": {
         "Obstacle": "{why}",
         "Refused": "{why}",
         "JobDeleted": mark("Somebody deleted the Job {name} while the run was active."),
         "JobDeletedUnseen": mark(
-            "The Job {name} was deleted, and no operator was there to see how its tasks ended."
+            "The Job {name} was deleted while no operator was running: it is not known how its "
+            "tasks ended."
         ),
         "SuccessUnseen": mark(
             "It is not known when it ended: no operator was running, and Kubernetes has deleted "
@@ -497,8 +498,8 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "uses it: use a claim that is ReadWriteMany"
         ),
         "ClaimOnOneNode": mark(
-            "the volume of the claim {claims:commas} is on one node only, where no room is for it: "
-            "use a claim that is ReadWriteMany"
+            "the volume of the claim {claims:commas} is on one node only, which has no room for "
+            "it: use a claim that is ReadWriteMany"
         ),
         "ClaimInUse": mark(
             "its claim {claims:commas} is in use on another node and serves one node at a time "

@@ -60,7 +60,7 @@ SENTENCES = {
     "claim-one-pod-only": "worker-1 waits: the claim data serves one pod at a time "
     "(ReadWriteOncePod) and another uses it: use a claim that is ReadWriteMany.",
     "claim-on-another-node": "worker-0 waits: the volume of the claim data is on one node only, "
-    "where no room is for it: use a claim that is ReadWriteMany; no free node has the label "
+    "which has no room for it: use a claim that is ReadWriteMany; no free node has the label "
     "kubernetes.io/hostname=node-1, which it must have here: ask the administrator.",
     "claim-mounted-elsewhere": "worker-0 waits: its claim data is in use on another node and "
     "serves one node at a time (ReadWriteOnce): use a claim that is ReadWriteMany.",

@@ -51,7 +51,7 @@ def test_a_job_that_went_unseen_is_said_to_be_gone(world: World, away: float) ->
     world.operate()
     status = world.phase("digits-1", "Failed")
     assert "Job digits-1-worker" in status["message"]
-    assert "no operator was there to see" in status["message"]
+    assert "while no operator was running" in status["message"]
     assert "digits-1-ps" not in status["message"]
 
 

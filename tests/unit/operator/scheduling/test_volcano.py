@@ -146,7 +146,7 @@ def test_a_queue_that_closes_before_one_that_waits_is_said(volcano: World) -> No
     told = {"type": "Unschedulable", "status": "True", "message": counts}
     status = {"phase": "Pending", "conditions": [told]}
     volcano.server.put(f"{GROUPS}/digits-1", {**group(volcano), "status": status})
-    closed = "Waiting for Volcano's queue default, which takes nothing now (Closing)."
+    closed = "Waiting for Volcano's queue default, which accepts no jobs now (Closing)."
     volcano.wait("digits-1", lambda s: s.get("message") == closed)
     volcano.server.put(where, {"status": {"state": "Open"}})
     volcano.wait("digits-1", lambda s: counts in s.get("message", ""))
@@ -217,7 +217,7 @@ def test_another_operator_goes_on_waiting(volcano: World) -> None:
         ),
         (
             "can only submit PodGroup to queue with state `Open`, queue `fast` status is `Closed`.",
-            "Volcano's queue fast, which takes nothing now (Closed)",
+            "Volcano's queue fast, which accepts no jobs now (Closed)",
         ),
     ],
 )
