@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import InvalidRequest
-from ..i18n import _
+from ..i18n import _, mark
 from ..spec.spec import MOST_FILES
 from .inspection import parse_file, script_text
 from .tree import File, Tree, format_size, is_ignored, is_safe, list_files, read_file
@@ -43,6 +43,12 @@ _UNNAMED = (
     "*~",
 )
 """Names of files that are copied only if the program names them."""
+_LINK_OUT = mark("a link in its path leads out of the program's folder")
+_UNREADABLE = mark("it cannot be read, or a link in it leads out of the program's folder")
+_MANY_INSIDE = mark("a folder is copied only with {most} files at most")
+_TOO_LARGE = mark(
+    "a file beside a program may have at most {each}, and all of them {limit} together"
+)
 _WORD = re.compile(r"[\w./+-]+")
 _MOST_TOLD = 3
 
@@ -56,6 +62,16 @@ class _Mention:
     path: str
     line: int
     is_path: bool
+
+
+@dataclass(frozen=True)
+class _LeftOut:
+    """A file or folder that is not copied: why, as a message id, and its size in bytes, 0 if that
+    is not known.
+    """
+
+    why: str
+    size: int = 0
 
 
 def files_beside(
@@ -90,16 +106,19 @@ def files_beside(
         if path in tree:
             continue
         room = (limit_bytes if path in sizes else most_unnamed) - used
-        is_many = len(tree) + len(taken) >= MOST_FILES and path not in sizes
-        if is_many or size > MOST_BYTES_EACH or size + len(path) > room:
-            if path in sizes:
-                left_out.setdefault(path, size)
+        why = ""
+        if len(tree) + len(taken) >= MOST_FILES and path not in sizes:
             continue
-        try:
-            taken[path] = read_file(root / path, MOST_BYTES_EACH, source=source)
-        except InvalidRequest:  # it cannot be read, or it grew
+        if size > MOST_BYTES_EACH or size + len(path) > room:
+            why = _TOO_LARGE
+        else:
+            try:
+                taken[path] = read_file(root / path, MOST_BYTES_EACH, source=source)
+            except InvalidRequest:  # or it grew
+                why = _UNREADABLE
+        if why:
             if path in sizes:
-                left_out.setdefault(path, size)
+                left_out.setdefault(path, _LeftOut(why, size))
             continue
         used += len(path) + len(taken[path].content)
     return taken, _warnings(left_out, named, limit_bytes)
@@ -190,55 +209,58 @@ def _path_in(root: Path, text: str) -> str | None:
 
 def _sizes_of_named(
     root: Path, named: Mapping[str, _Mention], source: object
-) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the sizes of named files (also below named folders), and of those left out."""
+) -> tuple[dict[str, int], dict[str, _LeftOut]]:
+    """Return the sizes of named files (also below named folders), and what is left out."""
     sizes: dict[str, int] = {}
-    left_out: dict[str, int] = {}
+    left_out: dict[str, _LeftOut] = {}
     real_root = os.path.realpath(root)
     for path in named:
         real = os.path.realpath(root / path)
         if os.path.commonpath([real, real_root]) != real_root:
-            left_out[path] = 0
+            left_out[path] = _LeftOut(_LINK_OUT)
         elif os.path.isfile(real):
             sizes[path] = os.path.getsize(real)
         elif os.path.isdir(real):
             try:
                 inside = list_files(root, path, source=source, skipped=[])
-            except InvalidRequest:  # a link that leads outside, a folder that cannot be read
-                left_out[path] = 0
+            except InvalidRequest:
+                left_out[path] = _LeftOut(_UNREADABLE)
                 continue
             inside = {p: n for p, n in inside.items() if _comes_unnamed(posixpath.basename(p))}
             if len(inside) > MOST_NAMES:
-                left_out[path] = sum(inside.values())
+                left_out[path] = _LeftOut(_MANY_INSIDE, sum(inside.values()))
             else:
                 sizes.update(inside)
     return sizes, left_out
 
 
 def _warnings(
-    left_out: Mapping[str, int], named: Mapping[str, _Mention], limit_bytes: int
+    left_out: Mapping[str, _LeftOut], named: Mapping[str, _Mention], limit_bytes: int
 ) -> list[str]:
     """Return a sentence for each named file that is not copied, one for a named folder."""
-    told: dict[str, tuple[_Mention, int]] = {}
-    for path, size in left_out.items():
+    told: dict[str, _LeftOut] = {}
+    for path, found in left_out.items():
         parents = [path, *map(str, Path(path).parents)]
         by = next((each for each in parents if each in named), None)
         if by is not None and named[by].is_path:
-            told[by] = (named[by], told.get(by, (named[by], 0))[1] + size)
+            before = told[by].size if by in told else 0
+            told[by] = _LeftOut(found.why, before + found.size)
     text = _(
-        "{path} names {name} (line {line}), which is not copied with it{size}: a file beside a "
-        "program may have at most {each}, and all of them {limit} together. A task can read it "
-        "only where it sees the folder that you launch from; put it into the data folder "
+        "{path} names {name} (line {line}), which is not copied with it{size}: {why}. A task can "
+        "read it only where it sees the folder that you launch from; put it into the data folder "
         "(TFCLUSTER_DATA_DIR)"
     )
     return [
         text.format(
-            path=where.path,
+            path=named[name].path,
             name=name,
-            line=where.line,
-            size=f" ({format_size(size)})" if size else "",
-            each=format_size(MOST_BYTES_EACH),
-            limit=format_size(limit_bytes),
+            line=named[name].line,
+            size=f" ({format_size(found.size)})" if found.size else "",
+            why=_(found.why).format(
+                each=format_size(MOST_BYTES_EACH),
+                limit=format_size(limit_bytes),
+                most=MOST_NAMES,
+            ),
         )
-        for name, (where, size) in sorted(told.items())[:_MOST_TOLD]
+        for name, found in sorted(told.items(), key=lambda item: item[0])[:_MOST_TOLD]
     ]

@@ -65,11 +65,11 @@ class OomWatch:
 
 
 def memory_limit() -> str:
-    """Return the own cgroup's memory limit for people, such as '512 MiB', or ''."""
+    """Return the own cgroup's memory limit as a quantity, such as '512Mi', or ''."""
     for _, path in _cgroup_files():
         value = _read(path).strip()
         if value.isdigit() and int(value) < NO_LIMIT:
-            return f"{int(value) >> 20} MiB"
+            return f"{int(value) >> 20}Mi"
     return ""
 
 
@@ -158,7 +158,9 @@ def exit_cause(child: ChildExit, memory: OomWatch) -> tuple[str, str]:
         memory.own() and (child.shell or child.code != 0)
     ):
         limit = memory_limit()
-        return "OOMKilled", "killed by the kernel for memory" + (limit and f" (limit {limit})")
+        # A limit as `lifecycle.messages.out_of_memory_detail` writes it; without one the machine's
+        # memory was used up.
+        return "OOMKilled", f"limit {limit}" if limit else "killed by the kernel for memory"
     if child.code == 0:
         return "Completed", ""
     if by in FROM_OUTSIDE:

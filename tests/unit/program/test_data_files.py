@@ -103,6 +103,7 @@ def test_links_that_lead_outside_stay(here: Path, workspace: Path, tmp_path: Pat
     program, warnings = snapshot("train.py", workspace=workspace, cwd=here)
     assert set(contents(program)) == {"train.py"}
     assert len(warnings) == 1 and "link.txt" in warnings[0]
+    assert "a link in its path leads out of the program's folder" in warnings[0]
 
 
 @pytest.mark.parametrize("why", ["home", "sticky"])
