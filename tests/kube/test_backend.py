@@ -253,7 +253,7 @@ def test_a_spec_cannot_be_changed(backend: KubernetesBackend, hello: Path) -> No
 
     def change() -> None:
         with backend._explained(run.metadata.name):
-            backend.api.merge(where, {"spec": {"lifecycle": {"grace": 7.0}}})
+            backend.api.merge(where, {"spec": {"lifecycle": {"graceSeconds": 7}}})
 
     refused = words_of(change)
     assert isinstance(refused, InvalidRequest)

@@ -15,7 +15,7 @@ from support.project import ROOT
 from tfcluster_magic.kube.api.client import Api, ApiError, path
 from tfcluster_magic.kube.objects import custom_resource
 from tfcluster_magic.launch.validation import validate
-from tfcluster_magic.spec import Phase, Reason, Status, TypeCounts
+from tfcluster_magic.spec import Phase, Reason, Spec, Status, TypeCounts, resource_form
 
 CRDS = ROOT / "k8s" / "crds"
 WHOLE = {
@@ -43,10 +43,12 @@ WHOLE = {
 
 
 def run(name: str, spec: Mapping[str, Any]) -> Object:
-    """A TFCluster as somebody writes it by hand."""
-    head = {"name": name}
-    return {"apiVersion": "tfcluster.dev/v1alpha1", "kind": "TFCluster", "metadata": head} | {
-        "spec": spec
+    """A TFCluster as somebody writes it by hand, of a spec by its names in Python."""
+    return {
+        "apiVersion": "tfcluster.dev/v1beta1",
+        "kind": "TFCluster",
+        "metadata": {"name": name},
+        "spec": resource_form.write(Spec, spec),
     }
 
 
@@ -131,22 +133,23 @@ def test_a_launch_is_stored_as_it_was_asked_for(kubectl: Kubectl, kube: Kubectl)
 
 
 CHANGES: Mapping[str, Any] = {
-    "mode": "in-graph",
+    "mode": "InGraph",
     "replicas": {"worker": {"count": 5}},
     "program": {"arguments": ["--epochs", "9"]},
-    "server": "python",
+    "passFlags": "None",
+    "server": "Python",
     "image": "other:1",
     "interpreter": "/usr/bin/python3",
     "env": {"A": "c"},
-    "lifecycle": {"maxDuration": 7200},
+    "lifecycle": {"maxDurationSeconds": 7200},
     "resumeFrom": "digits-1",
     "pods": {"annotations": {"a": "b"}},
 }
 
 
 def test_only_a_stop_can_change_a_run(api: Api, kube: Kubectl) -> None:
-    """Every other field stays as it was launched, whether it is changed, added or removed; a stop
-    is asked for once and stays.
+    """Every other field stays as it was launched, whether it is changed, added or removed, and the
+    refusal names the next run; a stop is asked for once and stays.
     """
 
     def refused(name: str, spec: Mapping[str, Any]) -> str:
@@ -157,16 +160,19 @@ def test_only_a_stop_can_change_a_run(api: Api, kube: Kubectl) -> None:
     def change(name: str, spec: Mapping[str, Any]) -> Object:
         return api.merge(path("tfclusters", kube.namespace, name), {"spec": spec})
 
-    kube.apply(run("digits-1", WHOLE), run("plain-1", running()))
-    for name in ("digits-1", "plain-1"):
+    kube.apply(run("digits-1", WHOLE), run("plain-99", running()))
+    for name in ("digits-1", "plain-99"):
         for field, value in CHANGES.items():
             said = refused(name, {field: value})
             assert f"spec.{field}: Invalid value" in said
             assert "only spec.stop can change once a run exists" in said
+            next_run = {"digits-1": "digits-2", "plain-99": "plain-100"}[name]
+            assert f"create {next_run} instead" in said
     for field in ("image", "pods", "env", "program"):
         assert f"spec.{field}: " in refused("digits-1", {field: None})
 
-    change("digits-1", {"stop": {"reason": "enough", "by": "alice", "at": 1.5}})
+    at = "1970-01-01T00:00:01.5Z"
+    change("digits-1", {"stop": {"reason": "enough", "by": "alice", "time": at}})
     assert "stays so" in refused("digits-1", {"stop": {"reason": "more"}})
     assert "stays so" in refused("digits-1", {"stop": None})
     stopped = custom_resource.read(kube.get("tfc", "digits-1")).spec.stop
@@ -207,4 +213,8 @@ def test_kubectl_explains_what_a_field_is_for(kubectl: Kubectl) -> None:
     replicas = " ".join(kubectl("explain", "tfcluster.spec.replicas").split())
     assert "The tasks of a cluster by task type; a type that is absent has none." in replicas
     assert "Parameter servers, given back when the workers are done." in replicas
-    assert "one notebook (in-graph)" in kubectl("explain", "tfc.spec.mode")
+    mode = " ".join(kubectl("explain", "tfc.spec.mode").split())
+    assert "one notebook (InGraph). Default: BetweenGraph." in mode
+    lifecycle = " ".join(kubectl("explain", "tfc.spec.lifecycle").split())
+    assert "from its start. In seconds. Default: 86400." in lifecycle
+    assert "lastTransitionTime" in kubectl("explain", "tfc.status.conditions")

@@ -137,9 +137,9 @@ def test_users_tie_no_record_to_anything(alices: Tenant, waits: Any) -> None:
     for more in ({}, {"blockOwnerDeletion": True}, {"controller": True}):
         owner = {**OWNER, "uid": uid, **more}
         assert "may have no owner" in patch(f"--as={USER}", ownerReferences=[owner])
-    made = {"apiVersion": "tfcluster.dev/v1alpha1", "kind": "TFCluster"}
+    made = {"apiVersion": "tfcluster.dev/v1beta1", "kind": "TFCluster"}
     head = {"name": "tied-2", "namespace": alices.name, "finalizers": [HOLD]}
-    said = alices.kubectl.refused({**made, "metadata": head, "spec": {"mode": "in-graph"}})
+    said = alices.kubectl.refused({**made, "metadata": head, "spec": {"mode": "InGraph"}})
     assert "no finalizers of your own" in said
     hold(alices, "tied-1", HOLD, "example.com/other")
     assert patch(f"--as={USER}", labels={"mine": "too"}) == ""  # old ones block nothing

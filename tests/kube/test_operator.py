@@ -123,8 +123,11 @@ def hurt(launched: Tenant) -> dict[str, list[Object]]:
 
 @pytest.mark.usefixtures("hurt")
 def test_a_failure_names_the_task_and_its_last_lines(launched: Tenant) -> None:
-    """A run whose program fails is Failed, says which task and with what, and frees its ps."""
+    """A run whose program fails is Failed, says which task and with what, and frees its ps; what
+    waits for a Job's condition gets it.
+    """
     status = launched.phase("fails-1", "Failed")
+    launched.kubectl("wait", "tfc/fails-1", "--for=condition=Failed", "--timeout=60s")
     assert status["culprit"] == "worker-1"
     assert "worker-1" in status["message"]
     assert "the shapes do not match" in status["message"]
@@ -135,10 +138,12 @@ def test_a_failure_names_the_task_and_its_last_lines(launched: Tenant) -> None:
 def test_a_stop_ends_every_task(launched: Tenant) -> None:
     """`spec.stop` ends all tasks of a run, which is Stopped with the reason that was given."""
     launched.phase("stops-1", "Running")
-    asked = '{"spec":{"stop":{"reason":"lunch","by":"alice","at":1.0}}}'
+    asked = '{"spec":{"stop":{"reason":"lunch","by":"alice","time":"2026-01-31T12:00:00Z"}}}'
     launched.kubectl("patch", "tfcluster", "stops-1", "--type=merge", "-p", asked)
     status = launched.phase("stops-1", "Stopped")
     assert "lunch" in status["message"]
+    assert launched.kubectl.get("tfc", "stops-1")["metadata"]["generation"] == 2
+    launched.kubectl("wait", "tfc/stops-1", "--for=condition=Failed", "--timeout=60s")
     wait_until(lambda: not launched.pods("stops-1"), "its pods are gone", seconds=120)
 
 
@@ -263,6 +268,7 @@ def test_a_record_goes_when_its_time_is_over(launched: Tenant) -> None:
 def test_digits_are_learned_and_the_ps_is_reclaimed(launched: Tenant, watched: Watched) -> None:
     """Between-Graph TensorFlow succeeds, and its ps is asked to end when reclaimAfter is over."""
     status = launched.phase("digits-1", "Succeeded", seconds=300)
+    launched.kubectl("wait", "tfc/digits-1", "--for=condition=Complete", "--timeout=60s")
     assert status["counts"]["worker"] == {"desired": 2, "succeeded": 2}
     status = launched.wait("digits-1", lambda s: s.get("releasedAt"), "its ps has ended")
     assert status["reclaimed"]["tasks"] == ["ps-0"]

@@ -18,12 +18,21 @@ from tfcluster_magic.operator.scheduling.admission import Admission, Verdict
 from tfcluster_magic.operator.scheduling.published_options import OptionsPublisher
 from tfcluster_magic.operator.scheduling.snapshot import ClusterSnapshot, Snapshotter
 from tfcluster_magic.operator.scheduling.volcano import PodGroups
-from tfcluster_magic.spec import Mode, Replicas, ReplicaSet, Resources, Spec, TaskType
+from tfcluster_magic.spec import (
+    Mode,
+    Replicas,
+    ReplicaSet,
+    Resources,
+    Spec,
+    Status,
+    TaskType,
+    resource_form,
+)
 
 NODES, PODS, RUNS = (
     "/api/v1/nodes",
     "/api/v1/namespaces/{}/pods",
-    "/apis/tfcluster.dev/v1alpha1/namespaces/{}/tfclusters",
+    "/apis/tfcluster.dev/v1beta1/namespaces/{}/tfclusters",
 )
 
 
@@ -110,7 +119,8 @@ class Place:
     def say(self, namespace: str, name: str, **status: Any) -> None:
         """The status of a run, as the operator writes it."""
         path = f"{RUNS.format(namespace)}/{name}"
-        self.server.put(path, {**self.server.objects[path], "status": status})
+        told = resource_form.write(Status, status)
+        self.server.put(path, {**self.server.objects[path], "status": told})
         self.seen()
 
     def pod(self, namespace: str, run: str, index: int, node: str, cpu: str, **status: str) -> None:

@@ -153,8 +153,8 @@ SHAPES = (
         kubectl="greater than or equal to 0",
     ),
     Wrong(running(replicas={"worker": {}}), "worker.count", "required", kubectl="Required value"),
-    Wrong(workers(cpu="many"), "worker.resources.cpu", "a number", kubectl="of type number"),
-    Wrong(workers(cpu=0), "worker.resources.cpu", "> 0", kubectl="greater than 0"),
+    Wrong(workers(cpu="many"), "worker.resources.cpu", "a number", kubectl="such as 2, 0.5 or"),
+    Wrong(workers(cpu=0), "worker.resources.cpu", "> 0", kubectl="more than 0"),
     Wrong(workers(memory="3x"), "worker.resources.memory", "such as 512Mi or 2Gi"),
     Wrong(
         {"program": {**CELL, "sha256": "0"}}, "program.sha256", "^[0-9a-f]{64}$", kubectl="{64}$"
@@ -163,7 +163,7 @@ SHAPES = (
         running(lifecycle={"maxDuration": 0}),
         "lifecycle.maxDuration",
         "> 0",
-        kubectl="greater than 0",
+        kubectl="greater than or equal to 1",
     ),
     Wrong(
         running(env={f"A{i}": "" for i in range(501)}), "spec.env", "<= 500", kubectl="at most 500"

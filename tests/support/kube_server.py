@@ -120,8 +120,9 @@ class KubeServer:
             head.setdefault("uid", uuid.uuid4().hex)
             now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
             head.setdefault("creationTimestamp", now)
+            head.setdefault("generation", 1)
             if old is not None and old.get("spec") != found.get("spec"):
-                head["generation"] = head.get("generation", 1) + 1
+                head["generation"] += 1
             if "/leases/" in path:
                 at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.clock()))
                 head["managedFields"] = [{"manager": "operator", "time": at}]

@@ -14,7 +14,15 @@ from tfcluster_magic.hub.tenancy import namespace_objects
 from tfcluster_magic.kube.api import labels
 from tfcluster_magic.kube.api.client import path
 from tfcluster_magic.kube.objects import custom_resource
-from tfcluster_magic.spec import Mode, Replicas, ReplicaSet, Resources, Spec
+from tfcluster_magic.spec import (
+    Mode,
+    Replicas,
+    ReplicaSet,
+    Resources,
+    Spec,
+    Status,
+    resource_form,
+)
 
 HOME = "tfcluster-hub"
 
@@ -49,7 +57,8 @@ def launched(server: KubeServer, namespace: str, name: str, **status: Any) -> Ob
     """A run of two workers."""
     cluster, _dash, number = name.rpartition("-")
     made = custom_resource.write(cluster, int(number), Spec(mode=Mode.IN_GRAPH, replicas=WORKERS))
-    return server.put(path("tfclusters", namespace, name), {**made, "status": status})
+    told = resource_form.write(Status, status)
+    return server.put(path("tfclusters", namespace, name), {**made, "status": told})
 
 
 def within(

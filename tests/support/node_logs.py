@@ -79,8 +79,8 @@ def put_run(server: KubeServer, phase: str = "Running") -> TFCluster:
     """The run `digits-1` as it is now, written and read."""
     written = {
         "metadata": {"uid": "1"},
-        "spec": {"mode": "in-graph"},
-        "status": {"phase": phase, "startedAt": 1.0},
+        "spec": {"mode": "InGraph"},
+        "status": {"phase": phase, "startTime": "1970-01-01T00:00:01Z"},
     }
     return custom_resource.read(server.put(path("tfclusters", NAMESPACE, "digits-1"), written))
 

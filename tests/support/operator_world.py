@@ -16,7 +16,14 @@ from tfcluster_magic.kube.objects import custom_resource
 from tfcluster_magic.kube.objects.policy import Policy
 from tfcluster_magic.operator.reconcile.controller import Controller
 from tfcluster_magic.operator.scheduling.admission import Admitted, Verdict
-from tfcluster_magic.spec import Lifecycle, Replicas, ReplicaSet, Spec
+from tfcluster_magic.spec import (
+    Lifecycle,
+    Replicas,
+    ReplicaSet,
+    Spec,
+    Status,
+    resource_form,
+)
 
 RECORDED = DATA / "pods"
 RUNS = path("tfclusters", "a")
@@ -95,9 +102,14 @@ class World:
         return self.server.objects[f"{RUNS}/{name}"]
 
     def status(self, name: str) -> Object:
-        """Its status."""
-        found: Object = self.run(name).get("status") or {}
-        return found
+        """Its status, by the names that it has in Python."""
+        return resource_form.read(Status, self.run(name).get("status") or {})
+
+    def say(self, name: str, **status: Any) -> None:
+        """Have a run's status say so, by the names that it has in Python."""
+        found = copy.deepcopy(self.run(name))
+        found["status"] = found.get("status", {}) | resource_form.write(Status, status)
+        self.server.put(f"{RUNS}/{name}", found)
 
     def job(self, name: str) -> Object:
         """A Job as it is now."""

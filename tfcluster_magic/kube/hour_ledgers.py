@@ -14,8 +14,9 @@ import msgspec
 from ..quota import ledger
 from ..quota.budgets import Budget, effective_budget
 from ..quota.ledger import AccountedRun, HoursAccount, Ledger
-from ..spec import TFCluster, Usage
+from ..spec import TFCluster
 from .api import labels
+from .api.decoding import epoch_seconds
 from .objects import custom_resource
 
 Object = dict[str, Any]
@@ -63,11 +64,7 @@ def read_ledger(found: Object) -> tuple[str, str, Ledger]:
 
 def accounted_run_of(found: Object, group: str) -> AccountedRun | None:
     """A run as the ledger needs it, also one whose spec nobody can read; None: it held nothing."""
-    told = found.get("status") or {}
-    try:
-        held = msgspec.convert(told.get("usage"), Usage | None)
-    except msgspec.ValidationError:
-        held = custom_resource.read_status(found).usage  # of another release
+    held = custom_resource.usage_of(found)
     if held is None:
         return None
     cluster, run = custom_resource.split_name(found["metadata"]["name"])
@@ -75,7 +72,7 @@ def accounted_run_of(found: Object, group: str) -> AccountedRun | None:
         cluster=cluster,
         run=run,
         usage=held,
-        until=told.get("releasedAt"),
+        until=epoch_seconds((found.get("status") or {}).get("releasedTime")),
         gpus=_gpus(found.get("spec") or {}),
         group=group,
     )

@@ -1,5 +1,7 @@
 """Cluster files: a TFCluster, or its spec alone, as YAML or JSON, by a person or by `-o yaml`.
 
+A spec may be written as `kubectl` takes it, too.
+
 Takes the name, the spec and the program's source out of a file of either form; what was a run's own
 (uid, run number, status, a stop request) is left behind. Writes such a file for a run, too.
 """
@@ -16,7 +18,7 @@ import msgspec
 
 from ..errors import InvalidRequest, Problem
 from ..i18n import _
-from ..spec import API_VERSION, KIND, TFCluster
+from ..spec import API_VERSION, KIND, Spec, TFCluster, names, resource_form
 from .launch_as_command import portable_source
 
 MOST_BYTES = 4 * 1024 * 1024  # a record with its program inside stays far below
@@ -52,13 +54,15 @@ def read(path: str) -> ClusterFile:
         metadata = data.get("metadata") or {}
         if not isinstance(metadata, Mapping):
             raise _refusal(path, metadata, _("`metadata` holds `cluster: <name>`"))
-        name = metadata.get("cluster") or metadata.get("name")
+        # A file for kubectl names the run, `digits-1`.
+        run = str(metadata.get("name") or "")
+        name = metadata.get("cluster") or names.parse_ref(run)[0] or None
         spec = data.get("spec") or {}
     else:
         spec = data
     if not isinstance(spec, Mapping):
         raise _refusal(path, spec, _("`spec` holds fields such as mode, replicas and program"))
-    spec = {key: value for key, value in spec.items() if key != "stop"}
+    spec = resource_form.read(Spec, {k: v for k, v in spec.items() if k != "stop"})
     program = spec.get("program")
     if isinstance(program, Mapping) and "sha256" not in program and program.get("source"):
         spec = {key: value for key, value in spec.items() if key != "program"}

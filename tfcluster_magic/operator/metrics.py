@@ -23,6 +23,7 @@ from ..kube.api.decoding import epoch_seconds
 from ..kube.api.informer import Informer
 from ..kube.api.labels import TASK_TYPE
 from ..kube.controller.process import METRIC_PREFIX, labelled_metric, number_metrics
+from ..kube.objects import custom_resource
 from ..kube.status.exit_status import is_over
 from ..spec import Lifecycle, Phase, Status, TaskType
 from .cluster_state import ClusterCaches, run_key
@@ -96,11 +97,10 @@ def _has_started_task(status: Status) -> bool:
 
 def _tasks_due_at(found: Object, phase: Phase, finished: float) -> float:
     """When the tasks of a run that ended have to go."""
-    spec = found.get("spec") or {}
-    limits = spec.get("lifecycle") or {}
-    if phase is not Phase.SUCCEEDED or spec.get("stop"):
+    if phase is not Phase.SUCCEEDED or (found.get("spec") or {}).get("stop"):
         return finished
-    return finished + float(limits.get("reclaimAfter", Lifecycle().reclaim_after))
+    stays = custom_resource.seconds_of(found, "reclaimAfterSeconds")
+    return finished + (Lifecycle().reclaim_after if stays is None else stays)
 
 
 class StateCollector(Collector):
@@ -157,9 +157,10 @@ class StateCollector(Collector):
             made = epoch_seconds(pod["metadata"].get("creationTimestamp")) or now
             return now - made > PATIENCE
         status = found.get("status") or {}
-        finished, phase = status.get("finishedAt"), Phase(status.get("phase") or Phase.QUEUED)
+        finished = custom_resource.ended_at(found)
+        phase = Phase(status.get("phase") or Phase.QUEUED)
         if finished is None or not phase.is_final:
             return False
-        limits = (found.get("spec") or {}).get("lifecycle") or {}
-        grace = float(limits.get("grace", Lifecycle().grace))
-        return now > _tasks_due_at(found, phase, float(finished)) + grace + PATIENCE
+        said = custom_resource.seconds_of(found, "graceSeconds")
+        grace = Lifecycle().grace if said is None else said
+        return now > _tasks_due_at(found, phase, finished) + grace + PATIENCE

@@ -111,7 +111,7 @@ __all__ = [
 
 # One run as a whole: identity, spec and status, and its JSON Schema.
 
-API_VERSION = "tfcluster.dev/v1alpha1"
+API_VERSION = "tfcluster.dev/v1beta1"
 KIND = "TFCluster"
 NOTE_LENGTH = 500
 Note = Annotated[

@@ -120,6 +120,8 @@ IMAGE_PATTERN = r"^[A-Za-z0-9\[][A-Za-z0-9._:@\[\]-]*(/[A-Za-z0-9._:@-]+)*$"
 
 LONGEST = 128 * 1024
 """Characters of one argument or variable: what Linux gives a process at most."""
+MOST_CORES = 1024
+"""CPU cores of one task."""
 MOST_FILES = 1000
 """Files of a program inside the record; more lie in the workspace."""
 
@@ -149,7 +151,9 @@ class Resources(Model, frozen=True):
     """What one task may use. None means no limit of its own."""
 
     cpu: (
-        Annotated[float, Meta(gt=0, le=1024, description="CPU cores; sets TensorFlow's threads")]
+        Annotated[
+            float, Meta(gt=0, le=MOST_CORES, description="CPU cores; sets TensorFlow's threads")
+        ]
         | None
     ) = None
     memory: (
@@ -350,7 +354,7 @@ class Stop(Model, frozen=True):
 
     reason: Annotated[str, Meta(description="what the record says about it")] = ""
     by: Annotated[str, Meta(description="who asks")] = ""
-    at: Annotated[float, Meta(description="when, in seconds since 1970")] = 0.0
+    at: Annotated[float, Meta(description="when that was, in seconds since 1970")] = 0.0
 
 
 class Spec(Model, frozen=True):

@@ -95,8 +95,11 @@ class Message(Model, frozen=True):
     that is part of this one, or a list of names or of messages.
     """
 
-    code: str
-    params: Mapping[str, str | int | float | Sequence[str | Message] | Message] = {}
+    code: Annotated[str, Meta(description="the code of the text, from docs/messages.md")]
+    params: Annotated[
+        Mapping[str, str | int | float | Sequence[str | Message] | Message],
+        Meta(description="the values that stand in the text, by name"),
+    ] = {}
 
 
 class FoundCheckpoint(Model, frozen=True):
@@ -104,21 +107,26 @@ class FoundCheckpoint(Model, frozen=True):
     known, and `steps` how many it trained all the same.
     """
 
-    checkpoint: str
-    folder: str
-    run: str = ""
-    steps: int = 0
+    checkpoint: Annotated[str, Meta(description="name of the checkpoint")]
+    folder: Annotated[str, Meta(description="the folder that it is in")]
+    run: Annotated[str, Meta(description="the run that wrote it; empty when it is not known")] = ""
+    steps: Annotated[int, Meta(description="steps that the program trained all the same")] = 0
 
 
 class TaskExit(Model, frozen=True):
     """How one task ended: what the runtime's termination message says, on any backend."""
 
     cause: Cause
-    finished_at: float
-    exit_code: int | None = None
-    signal: int | None = None
+    finished_at: Annotated[float, Meta(description="when it ended, in seconds since 1970")]
+    exit_code: (
+        Annotated[
+            int, Meta(description="how its process ended; absent when it did not end by itself")
+        ]
+        | None
+    ) = None
+    signal: Annotated[int, Meta(description="number of the signal that ended it")] | None = None
     follows: Annotated[bool, Meta(description="its last lines say that it lost a peer")] = False
-    last_lines: tuple[str, ...] = ()
+    last_lines: Annotated[tuple[str, ...], Meta(description="the end of its output")] = ()
     error: Annotated[
         str, Meta(description="what its output says that went wrong, such as an exception")
     ] = ""
@@ -132,7 +140,9 @@ class TaskExit(Model, frozen=True):
             "a child `process`, or what stands before a `pipe` in a shell script"
         ),
     ] = ""
-    detail: str = ""
+    detail: Annotated[
+        str, Meta(description="what the cluster or the machine says of it, in English")
+    ] = ""
     detail_message: Message | None = None
     uncopied: Annotated[str, Meta(description="why the copy of its output lacks lines")] = ""
     wrote: Annotated[
@@ -147,18 +157,18 @@ class TaskExit(Model, frozen=True):
 class TaskFailure(Model, frozen=True):
     """One entry of the failure ledger."""
 
-    task: str
-    attempt: int
+    task: Annotated[str, Meta(description="the task, such as worker-3")]
+    attempt: Annotated[int, Meta(description="the attempt of the task that ended; 1 is the first")]
     exit: TaskExit
 
 
 class TaskStatus(Model, frozen=True):
     """One task, for people: `name` is `worker-3`."""
 
-    name: str
+    name: Annotated[str, Meta(description="the task, such as worker-3")]
     state: TaskState
-    message: str = ""
-    restarts: int = 0
+    message: Annotated[str, Meta(description="what is to be said of it, in English")] = ""
+    restarts: Annotated[int, Meta(description="how often it was started again")] = 0
     exit: TaskExit | None = None
     messages: Annotated[tuple[Message, ...], Meta(description=_BY_CODE)] = ()
 
@@ -166,31 +176,31 @@ class TaskStatus(Model, frozen=True):
 class TypeCounts(Model, frozen=True):
     """How many tasks of one type are in which state."""
 
-    desired: int
-    starting: int = 0
-    running: int = 0
-    succeeded: int = 0
-    failed: int = 0
-    stopped: int = 0
+    desired: Annotated[int, Meta(description="tasks that were asked for")]
+    starting: Annotated[int, Meta(description="tasks that are started")] = 0
+    running: Annotated[int, Meta(description="tasks that run")] = 0
+    succeeded: Annotated[int, Meta(description="tasks that have succeeded")] = 0
+    failed: Annotated[int, Meta(description="tasks that have failed")] = 0
+    stopped: Annotated[int, Meta(description="tasks that were ended")] = 0
 
 
 class Event(Model, frozen=True):
     """Something that happened to the run, worth telling."""
 
-    at: float
-    reason: str
-    message: str
+    at: Annotated[float, Meta(description="when it happened")]
+    reason: Annotated[str, Meta(description="what happened, in one word")]
+    message: Annotated[str, Meta(description="what happened, in English")]
     messages: Annotated[tuple[Message, ...], Meta(description=_BY_CODE)] = ()
 
 
 class Reclaimed(Model, frozen=True):
     """What was given back, and when."""
 
-    at: float
-    tasks: tuple[str, ...]
-    cpu: float = 0.0
-    memory: int = 0
-    gpu: int = 0
+    at: Annotated[float, Meta(description="when it was given back")]
+    tasks: Annotated[tuple[str, ...], Meta(description="the tasks that gave it back")]
+    cpu: Annotated[float, Meta(description="CPU cores")] = 0.0
+    memory: Annotated[int, Meta(description="memory in bytes")] = 0
+    gpu: Annotated[int, Meta(description="GPUs")] = 0
 
 
 class Usage(Model, frozen=True):
@@ -227,26 +237,33 @@ class Status(Model, frozen=True):
     message: Annotated[str, Meta(description="why it is there, in English")] = ""
     messages: Annotated[tuple[Message, ...], Meta(description=_BY_CODE)] = ()
     attempt: Annotated[int, Meta(description="group attempt; 1 is the first")] = 1
-    queued_at: float | None = None
-    started_at: float | None = None
-    running_at: float | None = None
-    finished_at: float | None = None
+    queued_at: Annotated[float, Meta(description="when it was seen first")] | None = None
+    started_at: (
+        Annotated[float, Meta(description="when it got what it asks for and began")] | None
+    ) = None
+    running_at: Annotated[float, Meta(description="when all of its tasks were up")] | None = None
+    finished_at: Annotated[float, Meta(description="when it ended")] | None = None
     released_at: Annotated[float, Meta(description="when the last task was gone")] | None = None
-    stop_at: float | None = None
-    retry_at: float | None = None
-    heals: int = 0
-    program_restarts: int = 0
+    stop_at: Annotated[float, Meta(description="when what still runs is ended")] | None = None
+    retry_at: Annotated[float, Meta(description="when its tasks are started again")] | None = None
+    heals: Annotated[int, Meta(description="disruptions that were healed")] = 0
+    program_restarts: Annotated[int, Meta(description="retries of a failing program")] = 0
     restarts: Annotated[
         dict[str, int], Meta(description="restarts of single tasks, where above 0")
     ] = {}
-    window_opened_at: float | None = None
+    window_opened_at: (
+        Annotated[
+            float, Meta(description="when the first of the failures came that are judged together")
+        ]
+        | None
+    ) = None
     failures: Annotated[
         tuple[TaskFailure, ...],
         Meta(description="failures in the open window, or those that ended the run"),
     ] = ()
-    culprit: str | None = None
+    culprit: Annotated[str, Meta(description="the task that failed first")] | None = None
     evaluator: TaskFailure | None = None
-    counts: dict[str, TypeCounts] = {}
+    counts: Annotated[dict[str, TypeCounts], Meta(description="tasks by task type and state")] = {}
     attention: Annotated[
         tuple[TaskStatus, ...], Meta(description="at most 20 tasks that need a look")
     ] = ()
@@ -259,7 +276,9 @@ class Status(Model, frozen=True):
     paths: Annotated[
         dict[str, str], Meta(description="output: the run's own folder; logs: its log files")
     ] = {}
-    warnings: tuple[str, ...] = ()
+    warnings: Annotated[
+        tuple[str, ...], Meta(description="what the launch and the operator warn of")
+    ] = ()
     inferred: Annotated[
         tuple[Message, ...],
         Meta(

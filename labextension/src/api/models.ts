@@ -343,7 +343,7 @@ export interface Stop {
    */
   by?: string;
   /**
-   * when, in seconds since 1970
+   * when that was, in seconds since 1970
    */
   at?: number;
 }
@@ -374,7 +374,13 @@ export interface Status {
   releasedAt?: number | null;
   stopAt?: number | null;
   retryAt?: number | null;
+  /**
+   * disruptions that were healed
+   */
   heals?: number;
+  /**
+   * retries of a failing program
+   */
   programRestarts?: number;
   /**
    * restarts of single tasks, where above 0
@@ -389,6 +395,9 @@ export interface Status {
   failures?: TaskFailure[];
   culprit?: string | null;
   evaluator?: TaskFailure | null;
+  /**
+   * tasks by task type and state
+   */
   counts?: {
     [k: string]: TypeCounts;
   };
@@ -414,6 +423,9 @@ export interface Status {
   paths?: {
     [k: string]: string;
   };
+  /**
+   * what the launch and the operator warn of
+   */
   warnings?: string[];
   /**
    * what the launch read from the program's text: flags that are passed, and counts; each with the option that overrides it
@@ -427,7 +439,13 @@ export interface Status {
  *     that is part of this one, or a list of names or of messages.
  */
 export interface Message {
+  /**
+   * the code of the text, from docs/messages.md
+   */
   code: string;
+  /**
+   * the values that stand in the text, by name
+   */
   params?: {
     [k: string]: string | number | (string | Message)[] | Message;
   };
@@ -436,7 +454,13 @@ export interface Message {
  * One entry of the failure ledger.
  */
 export interface TaskFailure {
+  /**
+   * the task, such as worker-3
+   */
   task: string;
+  /**
+   * the attempt of the task that ended; 1 is the first
+   */
   attempt: number;
   exit: TaskExit;
 }
@@ -445,6 +469,9 @@ export interface TaskFailure {
  */
 export interface TaskExit {
   cause: Cause;
+  /**
+   * when it ended, in seconds since 1970
+   */
   finishedAt: number;
   exitCode?: number | null;
   signal?: number | null;
@@ -452,6 +479,9 @@ export interface TaskExit {
    * its last lines say that it lost a peer
    */
   follows?: boolean;
+  /**
+   * the end of its output
+   */
   lastLines?: string[];
   /**
    * what its output says that went wrong, such as an exception
@@ -473,6 +503,9 @@ export interface TaskExit {
    * what its exit code 0 did not tell of `error`: that it ended a `thread`, a child `process`, or what stands before a `pipe` in a shell script
    */
   hidden?: string;
+  /**
+   * what the cluster or the machine says of it, in English
+   */
   detail?: string;
   detailMessage?: Message | null;
   /**
@@ -494,29 +527,68 @@ export interface TaskExit {
  *     known, and `steps` how many it trained all the same.
  */
 export interface FoundCheckpoint {
+  /**
+   * name of the checkpoint
+   */
   checkpoint: string;
+  /**
+   * the folder that it is in
+   */
   folder: string;
+  /**
+   * the run that wrote it; empty when it is not known
+   */
   run?: string;
+  /**
+   * steps that the program trained all the same
+   */
   steps?: number;
 }
 /**
  * How many tasks of one type are in which state.
  */
 export interface TypeCounts {
+  /**
+   * tasks that were asked for
+   */
   desired: number;
+  /**
+   * tasks that are started
+   */
   starting?: number;
+  /**
+   * tasks that run
+   */
   running?: number;
+  /**
+   * tasks that have succeeded
+   */
   succeeded?: number;
+  /**
+   * tasks that have failed
+   */
   failed?: number;
+  /**
+   * tasks that were ended
+   */
   stopped?: number;
 }
 /**
  * One task, for people: `name` is `worker-3`.
  */
 export interface TaskStatus {
+  /**
+   * the task, such as worker-3
+   */
   name: string;
   state: TaskState;
+  /**
+   * what is to be said of it, in English
+   */
   message?: string;
+  /**
+   * how often it was started again
+   */
   restarts?: number;
   exit?: TaskExit | null;
   /**
@@ -528,8 +600,17 @@ export interface TaskStatus {
  * Something that happened to the run, worth telling.
  */
 export interface Event {
+  /**
+   * when it happened
+   */
   at: number;
+  /**
+   * what happened, in one word
+   */
   reason: string;
+  /**
+   * what happened, in English
+   */
   message: string;
   /**
    * the sentences of `message` by their codes, to be shown in any language
@@ -540,10 +621,25 @@ export interface Event {
  * What was given back, and when.
  */
 export interface Reclaimed {
+  /**
+   * when it was given back
+   */
   at: number;
+  /**
+   * the tasks that gave it back
+   */
   tasks: string[];
+  /**
+   * CPU cores
+   */
   cpu?: number;
+  /**
+   * memory in bytes
+   */
   memory?: number;
+  /**
+   * GPUs
+   */
   gpu?: number;
 }
 /**

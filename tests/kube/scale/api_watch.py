@@ -92,7 +92,7 @@ class Phases:
                 self._there.add(key)
                 self.changes[key] += update.old is not None
                 self.at[key].setdefault(status.get("phase", ""), time.monotonic())
-                if status.get("releasedAt") is not None:
+                if status.get("releasedTime") is not None:
                     self.at[key].setdefault("released", time.monotonic())
             self._told.notify_all()
 

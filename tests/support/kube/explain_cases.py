@@ -23,12 +23,15 @@ from tfcluster_magic.kube.api.client import Api, path
 from tfcluster_magic.kube.objects import custom_resource
 from tfcluster_magic.spec import (
     Lifecycle,
+    Phase,
     Pods,
+    Reason,
     Replicas,
     ReplicaSet,
     Resources,
     SecretUse,
     Spec,
+    Status,
     Volume,
 )
 
@@ -96,7 +99,8 @@ def admit(api: Api, tenant: Tenant, run: str, spec: Spec) -> None:
     cluster, _dash, number = run.rpartition("-")
     api.create(path("tfclusters", tenant.name), custom_resource.write(cluster, int(number), spec))
     now = time.time()
-    status = {"phase": "Starting", "reason": "Starting", "queuedAt": now, "startedAt": now}
+    begun = Status(phase=Phase.STARTING, reason=Reason.STARTING, queued_at=now, started_at=now)
+    status = custom_resource.write_status(begun)
     api.merge(path("tfclusters", tenant.name, run, "status"), {"status": status})
 
 

@@ -28,7 +28,7 @@ from support.kube.turns import OPERATOR, folder_of_all
 from tfcluster_magic import program
 from tfcluster_magic.kube.objects import custom_resource
 from tfcluster_magic.kube.objects.network_policy import DnsResolver, dns_rules
-from tfcluster_magic.spec import Replicas, ReplicaSet, Resources, Spec
+from tfcluster_magic.spec import Replicas, ReplicaSet, Resources, Spec, Status, resource_form
 
 if TYPE_CHECKING:
     from support.kube.kubectl import Kubectl, Object
@@ -74,19 +74,17 @@ class Tenant:
         )
 
     def status(self, name: str) -> Object:
-        """The status of a run as it is written."""
-        found: Object = self.kubectl.get("tfcluster", name).get("status", {})
-        return found
+        """The status of a run, by the names that it has in Python."""
+        return _status(self.kubectl.get("tfcluster", name))
 
     def wait(
         self, name: str, condition: Callable[[Object], object], what: str, seconds: float = 240
     ) -> Object:
         """Wait until something is true of a run's status, and return that."""
         found = self.kubectl.wait(
-            "tfcluster", name, lambda run: condition(run.get("status") or {}), what, seconds
+            "tfcluster", name, lambda run: condition(_status(run)), what, seconds
         )
-        status: Object = found["status"]
-        return status
+        return _status(found)
 
     def phase(self, name: str, phase: str, seconds: float = 240) -> Object:
         """Wait until a run is in this phase, and return its status; another end is an error."""
@@ -107,6 +105,10 @@ class Tenant:
         found = [f"{kind}/{each['metadata']['name']}" for kind, each in owned]
         runs = [run["metadata"]["name"] for run in self.kubectl.every("tfcluster")]
         return found + [f"tfcluster/{run}" for run in runs if run == name]
+
+
+def _status(run: Object) -> Object:
+    return resource_form.read(Status, run.get("status") or {})
 
 
 def spec_of(

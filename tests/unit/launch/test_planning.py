@@ -177,7 +177,7 @@ def test_a_file_describes_a_cluster_and_options_go_before_it(
 ) -> None:
     """A cluster file in YAML is a launch; what is said beside it wins."""
     (here / "cluster.yaml").write_text(
-        "apiVersion: tfcluster.dev/v1alpha1\nkind: TFCluster\nmetadata: {cluster: fromfile}\n"
+        "apiVersion: tfcluster.dev/v1beta1\nkind: TFCluster\nmetadata: {cluster: fromfile}\n"
         "spec:\n  replicas: {worker: {count: 3}}\n  lifecycle: {grace: 3s}\n"
         "  program: {source: hello.py, arguments: [a, 1]}\n"
     )
@@ -188,6 +188,22 @@ def test_a_file_describes_a_cluster_and_options_go_before_it(
     assert spec.program is not None
     assert spec.program.arguments == ("a", "1")
     assert manager.plan(file="cluster.yaml").cluster.metadata.cluster == "fromfile"
+
+
+def test_a_file_for_kubectl_is_a_cluster_file(manager: ClusterManager, here: Path) -> None:
+    """What `kubectl apply` takes is launched here, too, under the name of its cluster."""
+    (here / "digits.yaml").write_text(
+        "apiVersion: tfcluster.dev/v1beta1\nkind: TFCluster\nmetadata: {name: digits-7}\n"
+        "spec:\n  mode: BetweenGraph\n"
+        "  replicas: {worker: {count: 2, resources: {cpu: 500m, memory: 1Gi}}}\n"
+        "  lifecycle: {maxDurationSeconds: 5400}\n"
+        "  program: {source: hello.py}\n"
+    )
+    plan = manager.plan(file="digits.yaml").cluster
+
+    assert plan.metadata.cluster == "digits"
+    assert plan.spec.replicas.worker.resources.cpu == 0.5
+    assert plan.spec.lifecycle.max_duration == 5400
 
 
 def test_the_record_of_a_run_is_a_cluster_file(manager: ClusterManager, here: Path) -> None:

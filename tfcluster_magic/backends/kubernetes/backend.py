@@ -19,7 +19,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import overload
 
-import msgspec
 from msgspec.structs import replace
 
 from ...errors import BackendUnavailable, Conflict, InvalidRequest, Problem
@@ -51,7 +50,7 @@ def read_record(found: Object) -> TFCluster | None:
     except InvalidRequest as error:
         if not custom_resource.split_name(str(found["metadata"]["name"]))[0]:
             return None
-        cluster = custom_resource.read({**found, "spec": {"mode": "in-graph"}})
+        cluster = custom_resource.read({**found, "spec": {"mode": "InGraph"}})
         return replace(cluster, status=replace(cluster.status, message=str(error)))
 
 
@@ -431,7 +430,7 @@ class KubernetesBackend(Backend):
         stop = replace(stop, at=stop.at or time.time())
         wish = {
             "metadata": {"uid": cluster.metadata.uid},  # not another run of that name
-            "spec": {"stop": msgspec.to_builtins(stop)},
+            "spec": custom_resource.write_stop(stop),
         }
         with self._explained(cluster.metadata.name):
             try:

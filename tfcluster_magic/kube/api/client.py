@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kubernetes.client.configuration import Configuration
 
 API_PREFIXES = {
-    "tfclusters": "/apis/tfcluster.dev/v1alpha1",
+    "tfclusters": "/apis/tfcluster.dev/v1beta1",
     "jobs": "/apis/batch/v1",
     "networkpolicies": "/apis/networking.k8s.io/v1",
     "rolebindings": "/apis/rbac.authorization.k8s.io/v1",

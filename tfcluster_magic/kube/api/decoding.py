@@ -8,12 +8,12 @@ field: to skip that costs a tenth of making objects of it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any, TypedDict
 
 import msgspec
 
 from ...spec import Phase
+from ...spec.resource_form import parse_time
 
 
 class Shape:
@@ -113,9 +113,7 @@ WHOLE_SHAPE, POD_SHAPE, JOB_SHAPE, NAMED_SHAPE = (
 
 def epoch_seconds(timestamp: str | None) -> float | None:
     """Return a time of the API, `2026-01-31T12:00:00Z`, in epoch seconds; None for no time."""
-    if not timestamp:
-        return None
-    return datetime.fromisoformat(timestamp.replace("Z", "+00:00")).timestamp()
+    return parse_time(timestamp) if timestamp else None
 
 
 def condition(found: Mapping[str, Any], kind: str) -> dict[str, Any]:
@@ -164,7 +162,7 @@ def trim_tfcluster(found: Object) -> Object:
     """A TFCluster; one that is over and gave everything back without its program."""
     kept = {**found, "metadata": _head(found)}
     status = found.get("status") or {}
-    if status.get("phase") in _FINAL and status.get("releasedAt") is not None:
+    if status.get("phase") in _FINAL and status.get("releasedTime") is not None:
         kept["spec"] = {key: value for key, value in found["spec"].items() if key != "program"}
     return kept
 

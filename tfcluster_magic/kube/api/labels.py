@@ -12,7 +12,7 @@ from typing import Any
 from ...spec import NAME_PATTERN, TaskType
 
 GROUP = "tfcluster.dev"
-VERSION = "v1alpha1"
+VERSION = "v1beta1"
 NAME = f"{GROUP}/name"
 """Label of every object and pod of a run: the run's name, `digits-2`."""
 UID = f"{GROUP}/uid"
@@ -57,6 +57,7 @@ CONTAINER = "tensorflow"
 
 RUN_PATTERN = NAME_PATTERN[:-1] + "-[1-9][0-9]{0,5}$"
 """Names that a TFCluster may have: `<cluster>-<run>`."""
+LONGEST_RUN_NAME = 47
 
 
 def job_name(run: str, task_type: TaskType) -> str:

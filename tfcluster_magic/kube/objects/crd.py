@@ -2,7 +2,8 @@
 
 `kubectl apply` refuses what `%tfcluster launch` refuses, in the same words, before anything is
 stored, and a stored spec changes in nothing but `stop`. What a schema cannot say are CEL rules;
-`launch.validation` has the same rules once more, and a test holds the two equal.
+`launch.validation` has the same rules once more, and a test holds the two equal. Names, units and
+types of fields are those of `spec.resource_form`.
 
 Ref: https://kubernetes.io/docs/reference/kubernetes-api/extend-resources/custom-resource-definition-v1/
 Ref: https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/
@@ -11,6 +12,7 @@ Ref: https://kubernetes.io/docs/reference/using-api/cel/
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,11 +23,13 @@ from ...i18n import language
 from ...launch.validation import rules
 from ...launch.validation.schema import pattern_rule
 from ...program.snapshots import INLINE_BYTES
-from ...spec import ENV_NAME_PATTERN, KIND, Spec, schema
+from ...spec import ENV_NAME_PATTERN, KIND, Mode, Model, Spec, TaskType, resource_form, schema
 from ...spec.names import name_rule
-from ...spec.spec import ANNOTATION_PATTERN
+from ...spec.quantities import memory_rule
+from ...spec.resource_form import constant
+from ...spec.spec import ANNOTATION_PATTERN, MOST_CORES
 from ..api.client import Object
-from ..api.labels import GROUP, RUN_PATTERN, VERSION
+from ..api.labels import GROUP, LONGEST_RUN_NAME, RUN_PATTERN, VERSION
 
 _KEPT = (
     "type", "enum", "pattern", "minimum", "maximum", "minLength", "maxLength", "maxItems",
@@ -47,15 +51,9 @@ def structural_schema(schema: Mapping[str, Any], name: str, *, strict: bool = Tr
 
 def _node(node: Mapping[str, Any], definitions: Mapping[str, Any], strict: bool) -> Object:
     """One schema. Structural: `type` stands everywhere, and nothing is hidden in `anyOf`."""
-    told = dict(node)
-    while "$ref" in told or "anyOf" in told:
-        if "anyOf" in told:  # X or null: the API server takes null for absent
-            inner, *others = (each for each in told.pop("anyOf") if each.get("type") != "null")
-            if others:  # such as the values of a message, which may be messages
-                return {"x-kubernetes-preserve-unknown-fields": True}
-        else:
-            inner = definitions[told.pop("$ref").rsplit("/", 1)[-1]]
-        told = {**inner, **told}
+    told, model = _resolved(node, definitions)
+    if "anyOf" in told:  # such as the values of a message, which may be messages
+        return {"x-kubernetes-preserve-unknown-fields": True}
     made: Object = {}
     if "description" in told:
         made["description"] = _sentence(told["description"])
@@ -66,11 +64,11 @@ def _node(node: Mapping[str, Any], definitions: Mapping[str, Any], strict: bool)
     if words := pattern_rule(made.get("pattern", "")):
         made[VALIDATIONS] = [{"rule": cel_matches("self", made.pop("pattern")), "message": words}]
     if "properties" in told:
-        made["properties"] = {
-            key: _node(each, definitions, strict) for key, each in told["properties"].items()
-        }
+        parts = {key: _node(each, definitions, strict) for key, each in told["properties"].items()}
+        made["properties"] = resource_form.properties(model, parts) if model else parts
         if told.get("required"):
-            made["required"] = list(told["required"])
+            other = resource_form.other_names(model) if model else {}
+            made["required"] = [other.get(key, key) for key in told["required"]]
     elif isinstance(told.get("additionalProperties"), Mapping):
         made["additionalProperties"] = _node(told["additionalProperties"], definitions, strict)
     if "items" in told:
@@ -78,12 +76,49 @@ def _node(node: Mapping[str, Any], definitions: Mapping[str, Any], strict: bool)
     default = told.get("default")
     if strict and (default or (default == {} and "properties" in made)):
         made["default"] = default
+    if strict and isinstance(default, (bool, int)) and not default:  # left out of objects
+        made["description"] = _default_told(made.get("description", ""), default)
+    if made["type"] == "integer":
+        made["format"] = "int32" if made.get("maximum", 2**31) < 2**31 else "int64"
     return made
+
+
+def _resolved(
+    node: Mapping[str, Any], definitions: Mapping[str, Any]
+) -> tuple[Object, type[Model] | None]:
+    """A schema without references, and the model that it is of; with `anyOf` where it may be one of
+    several types.
+    """
+    told, model = dict(node), None
+    while "$ref" in told or "anyOf" in told:
+        if "anyOf" in told:  # X or null: the API server takes null for absent
+            inner, *others = (each for each in told["anyOf"] if each.get("type") != "null")
+            if others:
+                break
+            del told["anyOf"]
+        else:
+            name = told.pop("$ref").rsplit("/", 1)[-1]
+            inner, model = definitions[name], resource_form.MODELS.get(name)
+        told = {**inner, **told}
+    return told, model
 
 
 def cel_matches(value: str, pattern: str) -> str:
     """A CEL expression: whether `value` has this pattern, none of which has a quotation mark."""
     return f"{value}.matches(r'{pattern}')"
+
+
+def _default_told(text: str, default: object) -> str:
+    """A description that says the default, too: `kubectl explain` shows no other word of it."""
+    said = default if isinstance(default, str) else json.dumps(default)
+    return f"{text} Default: {said}."
+
+
+def _tell_defaults(node: Object) -> None:
+    if default := node.get("default"):
+        node["description"] = _default_told(node["description"], default)
+    for below in node.get("properties", {}).values():
+        _tell_defaults(below)
 
 
 def _sentence(text: str) -> str:
@@ -135,6 +170,15 @@ def _under(folders: tuple[str, ...]) -> str:
     return "|".join(folder[1:] for folder in folders)
 
 
+def _at_least(value: str, least: str) -> str:
+    """That a quantity is not less; one that is none is refused by another rule."""
+    return (
+        f"!isQuantity(string({value})) || "
+        f"quantity(string({value})).compareTo(quantity('{least}')) >= 0"
+    )
+
+
+_IN_GRAPH, _BETWEEN = constant(Mode.IN_GRAPH.value), constant(Mode.BETWEEN_GRAPH.value)
 _OURS, _OF_SYSTEM = _under(rules.RESERVED_MOUNTS), _under(rules.SYSTEM_FOLDERS)
 _HIDDEN = rf"self.path.matches(r'^/(({_OURS})(/.*)?|({_OF_SYSTEM}))$')"
 _HIDES = rules.HIDING_MOUNT.format(ours=", ".join(rules.RESERVED_MOUNTS))
@@ -152,7 +196,7 @@ SPEC_RULES = (
     *(
         CelRule(
             "",
-            f"self.mode != 'in-graph' || {_sum(each)} == 0",
+            f"self.mode != '{_IN_GRAPH}' || {_sum(each)} == 0",
             rules.NO_SUCH_TASKS,
             f"replicas.{each}.count",
         )
@@ -165,14 +209,15 @@ SPEC_RULES = (
         rules.TASKS_AT_MOST.format(most=rules.MOST_TASKS),
         "replicas",
     ),
+    CelRule("", f"self.mode != '{_BETWEEN}' || has(self.program)", rules.PROGRAM_NEEDED, "program"),
     CelRule(
-        "", "self.mode != 'between-graph' || has(self.program)", rules.PROGRAM_NEEDED, "program"
+        "", f"self.mode != '{_IN_GRAPH}' || !has(self.program)", rules.PROGRAM_UNUSED, "program"
     ),
-    CelRule("", "self.mode != 'in-graph' || !has(self.program)", rules.PROGRAM_UNUSED, "program"),
     *(
         CelRule(
             "",
-            f"self.mode == '{each.mode.value}' || self.{each.field} == '{each.default.value}'",
+            f"self.mode == '{constant(each.mode.value)}' || "
+            f"self.{each.field} == '{constant(each.default.value)}'",
             each.why,
             each.field,
         )
@@ -181,8 +226,7 @@ SPEC_RULES = (
     *(
         CelRule(
             f"replicas.{each}.resources",
-            "!has(self.memory) || !isQuantity(self.memory) || "
-            f"quantity(self.memory).compareTo(quantity('{rules.SMALLEST_MEMORY}')) >= 0",
+            f"!has(self.memory) || {_at_least('self.memory', rules.SMALLEST_MEMORY)}",
             rules.MEMORY_AT_LEAST.format(least=rules.SMALLEST_MEMORY),
             "memory",
         )
@@ -227,7 +271,11 @@ SPEC_RULES = (
         "subPath",
     ),
     CelRule("pods", f"({_MOUNTS}).all(p, ({_MOUNTS}).exists_one(q, q == p))", rules.MOUNTED_TWICE),
-    CelRule("pods.imagePullSecrets", "self.all(n, self.exists_one(m, m == n))", rules.NAMED_TWICE),
+    CelRule(
+        "pods.imagePullSecrets",
+        "self.all(n, self.exists_one(m, m.name == n.name))",
+        rules.NAMED_TWICE,
+    ),
     CelRule(
         "pods.secrets",
         f"{_AS_ENVIRONMENT}.all(n, {_AS_ENVIRONMENT}.exists_one(m, m == n))",
@@ -241,13 +289,35 @@ SPEC_RULES = (
     CelRule("pods.annotations", _free("self", rules.RESERVED_ANNOTATIONS), rules.RESERVED_NAME),
     CelRule(
         "pods.dataClaim",
-        "!isQuantity(self.size) || "
-        f"quantity(self.size).compareTo(quantity('{rules.SMALLEST_CLAIM}')) >= 0",
+        _at_least("self.size", rules.SMALLEST_CLAIM),
         rules.CLAIM_AT_LEAST.format(least=rules.SMALLEST_CLAIM),
         "size",
     ),
 )
 """Below `spec`."""
+
+_SIZES = [f"replicas.{each.value}.resources" for each in TaskType]
+_IS_QUANTITY = "isQuantity(string(self))"
+QUANTITY_RULES = (
+    *(
+        CelRule(f"{each}.cpu", _IS_QUANTITY, "write CPU cores such as 2, 0.5 or 500m")
+        for each in _SIZES
+    ),
+    *(
+        CelRule(
+            f"{each}.cpu",
+            f"!{_IS_QUANTITY} || (quantity(string(self)).isGreaterThan(quantity('0')) && "
+            f"!quantity(string(self)).isGreaterThan(quantity('{MOST_CORES}')))",
+            f"use more than 0 and at most {MOST_CORES} CPU cores",
+        )
+        for each in _SIZES
+    ),
+    *(
+        CelRule(each, _IS_QUANTITY, _english(memory_rule))
+        for each in (*(f"{each}.memory" for each in _SIZES), "pods.dataClaim.size")
+    ),
+)
+"""What a type of JSON cannot say of quantities, which may be text or whole numbers."""
 
 TEXTS_WITHOUT_NUL = ("env[]", "program.arguments[]")
 """Texts without a NUL character, said by a pattern: in CEL it would cost too much."""
@@ -314,32 +384,83 @@ def object_schema() -> Object:
     """The schema of a whole object."""
     whole = schema()
     spec = structural_schema(whole, "Spec")
-    for rule in SPEC_RULES:
+    _tell_defaults(spec)
+    for rule in (*SPEC_RULES, *QUANTITY_RULES):
         _at(spec, rule.at).setdefault(VALIDATIONS, []).append(rule.as_object())
     for where in TEXTS_WITHOUT_NUL:
         _at(spec, where)["pattern"] = r"^[^\x00]*$"
-    spec[VALIDATIONS] += _unchanging(spec)
     status = structural_schema(whole, "Status", strict=False)
     del status["properties"]["addresses"]  # they follow from the name
-    status["properties"]["ready"] = {
+    status["properties"] |= _STATUS_OF_THE_RESOURCE
+    name = {
+        "description": "The name of the cluster and the number of the run, as in digits-1.",
         "type": "string",
-        "description": "Tasks that run or have succeeded, of all, as in 2/3.",
+        "maxLength": LONGEST_RUN_NAME,
+        VALIDATIONS: [NAME_RULE.as_object()],
     }
+    generated = {"description": "Not for runs, whose names are numbered.", "type": "string"}
     return {
         "description": "One run of a TensorFlow cluster, called <cluster>-<run>, as in digits-1.",
         "type": "object",
         "required": ["spec"],
         "properties": {
-            "apiVersion": {"type": "string"},
-            "kind": {"type": "string"},
+            "apiVersion": {"description": f"{GROUP}/{VERSION}.", "type": "string"},
+            "kind": {"description": f"{KIND}.", "type": "string"},
             "metadata": {
                 "type": "object",
-                "properties": {"name": {"type": "string", VALIDATIONS: [NAME_RULE.as_object()]}},
+                "properties": {"name": name, "generateName": generated},
             },
             "spec": spec,
             "status": status,
         },
+        VALIDATIONS: _unchanging(spec),
     }
+
+
+_CONDITION_FIELDS: Mapping[str, Object] = {
+    "type": {
+        "description": "Admitted: it got what it asks for. Running: all of its tasks run. "
+        "Complete: it has succeeded. Failed: it has ended without success.",
+        "type": "string",
+    },
+    "status": {"description": "True, False or Unknown.", "type": "string"},
+    "observedGeneration": {
+        "description": "The metadata.generation that this is about.",
+        "type": "integer",
+        "format": "int64",
+    },
+    "lastTransitionTime": {
+        "description": "Since when the status is what it is. In RFC 3339.",
+        "type": "string",
+        "format": "date-time",
+    },
+    "reason": {"description": "Why it is so, in one word.", "type": "string"},
+    "message": {"description": "Why it is so, in English.", "type": "string"},
+}
+_STATUS_OF_THE_RESOURCE: Mapping[str, Object] = {
+    "ready": {
+        "description": "Tasks that run or have succeeded, of all, as in 2/3.",
+        "type": "string",
+    },
+    "observedGeneration": {
+        "description": "The metadata.generation of the spec that this status is about.",
+        "type": "integer",
+        "format": "int64",
+    },
+    "conditions": {
+        "description": "What other tools wait for: Admitted, Running, Complete, Failed.",
+        "type": "array",
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["type"],
+        "items": {
+            "description": "One condition, as metav1.Condition.",
+            "type": "object",
+            "properties": dict(_CONDITION_FIELDS),
+            "required": ["type", "status", "lastTransitionTime", "reason", "message"],
+        },
+    },
+}
+"""What a status has in the resource alone; see `custom_resource.write_status`."""
 
 
 def _at(node: Object, where: str) -> Any:
@@ -352,18 +473,36 @@ def _at(node: Object, where: str) -> Any:
     return node
 
 
+_NAME, _DASH = "self.metadata.name", "self.metadata.name.lastIndexOf('-') + 1"
+_NEXT = f"[dyn({_NAME}.substring(0, {_DASH})), dyn(int({_NAME}.substring({_DASH})) + 1)]"
+"""Both parts of the next run's name, in CEL. (A number as text, and what is made of it, would cost
+too much, for the API server does not know its length.)
+"""
+
+
 def _unchanging(spec: Object) -> list[Object]:
-    """Transition rules: of a run that exists only `stop` may be set, and that once."""
+    """Transition rules: of a run that exists only `stop` may be set, and that once.
+
+    They stand at the root, where alone CEL knows the name, and so the next one.
+    """
     found = []
     for name in (field.encode_name for field in fields(Spec)):
+        new, old = f"self.spec.{name}", f"oldSelf.spec.{name}"
         if name == "stop":
-            rule = "!has(oldSelf.stop) || (has(self.stop) && self.stop == oldSelf.stop)"
-            message = "a run that is asked to stop stays so: launch another one"
+            rule = f"!has({old}) || (has({new}) && {new} == {old})"
+            message = "a run that is asked to stop stays so"
         else:
-            both = f"has(self.{name}) && has(oldSelf.{name}) && self.{name} == oldSelf.{name}"
-            rule = f"({both}) || (!has(self.{name}) && !has(oldSelf.{name}))"
+            rule = f"(has({new}) && has({old}) && {new} == {old}) || (!has({new}) && !has({old}))"
             if "default" in spec["properties"][name]:
-                rule = f"self.{name} == oldSelf.{name}"
-            message = "only spec.stop can change once a run exists: launch another one"
-        found.append({"rule": rule, "message": message, "fieldPath": f".{name}"})
+                rule = f"{new} == {old}"
+            message = "only spec.stop can change once a run exists"
+        said = f"{message}: create %s%d instead, or the next number that is free"
+        found.append(
+            {
+                "rule": rule,
+                "message": f"{message}: create the next run instead",
+                "messageExpression": f"'{said}'.format({_NEXT})",
+                "fieldPath": f".spec.{name}",
+            }
+        )
     return found

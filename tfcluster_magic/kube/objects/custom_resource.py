@@ -1,9 +1,10 @@
-"""A run as the custom resource, and back. Pure.
+"""A run as the custom resource, and back; its conditions. Pure.
 
 `read` gives the same record that every other backend has, whoever wrote the object: a launch,
 kubectl with defaults filled in or not, a newer version (what is not known here is left out, and
 told in the warnings). Owns what is not stored because it follows from the name: run number, owner,
-addresses, folders. Never talks to the API.
+addresses, folders; and the conditions, which follow from the status. Names and units of fields are
+those of `spec.resource_form`. Never talks to the API.
 
 Ref: https://kubernetes.io/docs/concepts/extend-kubernetes/api-extension/custom-resources/
 """
@@ -12,7 +13,9 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace as changed
 from functools import cache
 from typing import Any
 
@@ -37,7 +40,9 @@ from ...spec import (
     Stop,
     TaskType,
     TFCluster,
+    Usage,
     names,
+    resource_form,
 )
 from ..api.client import Object, foreign_finalizers, is_deleted
 from ..api.decoding import epoch_seconds
@@ -72,7 +77,9 @@ def read(thing: Mapping[str, Any]) -> TFCluster:
     try:
         spec = _spec(thing.get("spec") or {}, told)
     except InvalidRequest as error:
-        problems += error.problems
+        problems += [
+            changed(each, field=resource_form.field_path(each.field)) for each in error.problems
+        ]
     if problems:
         raise InvalidRequest(problems, _("the TFCluster {name} is wrong").format(name=name))
     status = _status(thing.get("status") or {}, told)
@@ -127,18 +134,111 @@ def write(
         "apiVersion": API_VERSION,
         "kind": KIND,
         "metadata": head,
-        "spec": msgspec.to_builtins(spec),
+        "spec": resource_form.write(Spec, msgspec.to_builtins(spec)),
     }
 
 
-def write_status(status: Status) -> Object:
-    """What the operator writes as status: without addresses, which follow from the name, and with
-    `ready` for `kubectl get`, which can show no sum.
+def write_stop(stop: Stop) -> Object:
+    """Return what is merged into the spec of a run to stop it."""
+    return {"stop": resource_form.write(Stop, msgspec.to_builtins(stop))}
+
+
+def write_status(status: Status, generation: int = 0, before: Mapping[str, Any] = {}) -> Object:
+    """Return the status that the operator writes. It lacks addresses, which follow from the name,
+    and has what other tools read: conditions, the observed generation, and `ready` for
+    `kubectl get`, which cannot add up counts.
+
+    Args:
+        status: the run's status.
+        generation: `metadata.generation` of the spec that the status is about; 0 to leave it out.
+        before: the status in the resource; its conditions keep their times.
     """
-    told: Object = msgspec.to_builtins(replace(status, addresses={}))
+    told = resource_form.write(Status, msgspec.to_builtins(replace(status, addresses={})))
     counts = status.counts.values()
     ready = sum(c.running + c.succeeded for c in counts)
-    return {**told, "ready": f"{ready}/{sum(c.desired for c in counts)}"}
+    observed = {"observedGeneration": generation} if generation else {}
+    return {
+        **told,
+        "ready": f"{ready}/{sum(c.desired for c in counts)}",
+        **observed,
+        "conditions": _conditions(status, observed, before.get("conditions") or ()),
+    }
+
+
+def is_released(found: Mapping[str, Any]) -> bool:
+    """Return whether the run of an object has given everything back."""
+    return (found.get("status") or {}).get("releasedTime") is not None
+
+
+def ended_at(found: Mapping[str, Any]) -> float | None:
+    """Return when the run of an object ended, in epoch seconds; None if it has not."""
+    status = found.get("status") or {}
+    return epoch_seconds(status.get("completionTime") or status.get("releasedTime"))
+
+
+def seconds_of(found: Mapping[str, Any], name: str) -> float | None:
+    """Return a duration of the spec's lifecycle, such as `keepForSeconds`; None if it is missing or
+    is not a number.
+    """
+    said = ((found.get("spec") or {}).get("lifecycle") or {}).get(name)
+    return float(said) if isinstance(said, (int, float)) else None
+
+
+def usage_of(found: Mapping[str, Any]) -> Usage | None:
+    """Return how long the tasks of an object's run have held resources; None if they never did."""
+    said = (found.get("status") or {}).get("usage")
+    try:
+        return msgspec.convert(resource_form.read(Usage, said), Usage) if said else None
+    except (AttributeError, msgspec.ValidationError):
+        return read_status(found).usage  # of another release
+
+
+# -- conditions ----------------------------------------------------------------------------------
+# Ref: https://pkg.go.dev/k8s.io/apimachinery/pkg/apis/meta/v1#Condition
+
+_ADMITTED = "Admitted"
+_UNSUCCESSFUL = (Phase.FAILED, Phase.STOPPED)
+
+
+def _conditions(
+    status: Status, observed: Mapping[str, int], before: Sequence[Mapping[str, Any]]
+) -> list[Object]:
+    """Return the conditions of a run."""
+    admitted, phase = status.started_at is not None, status.phase
+    why, words = status.reason.value, status.message
+    told = (
+        (
+            _ADMITTED,
+            admitted,
+            status.started_at,
+            _ADMITTED if admitted else why,
+            "" if admitted else words,
+        ),
+        ("Running", phase is Phase.RUNNING, status.running_at, why, words),
+        ("Complete", phase is Phase.SUCCEEDED, status.finished_at, why, words),
+        ("Failed", phase in _UNSUCCESSFUL, status.finished_at, why, words),
+    )
+    known = {each.get("type"): each for each in before}
+    made = []
+    for kind, holds, since, reason, message in told:
+        last = known.get(kind) or {}
+        changed_at = last.get("lastTransitionTime") if last.get("status") == str(holds) else None
+        made.append(
+            {
+                "type": kind,
+                "status": str(holds),
+                **observed,
+                "lastTransitionTime": changed_at or _second(since if holds else None),
+                "reason": reason,
+                "message": message if holds or kind in (_ADMITTED, "Running") else "",
+            }
+        )
+    return made
+
+
+def _second(at: float | None) -> str:
+    """Return a time as `metav1.Time`; None means now."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() if at is None else at))
 
 
 def task_addresses(name: str, spec: Spec) -> dict[str, tuple[str, ...]]:
@@ -168,7 +268,8 @@ def name_rule() -> str:
 # -- what another version wrote ------------------------------------------------------------------
 
 
-def _spec(content: Mapping[str, Any], told: list[str]) -> Spec:
+def _spec(found: Mapping[str, Any], told: list[str]) -> Spec:
+    content = resource_form.read(Spec, found)
     try:
         spec = msgspec.convert(content, Spec)  # a list of thousands has no time for more
     except msgspec.ValidationError:
@@ -209,7 +310,8 @@ def _status(content: Mapping[str, Any], told: list[str]) -> Status:
     """The status as far as this version understands it; a value that it does not know counts as
     not written.
     """
-    known = _known({k: v for k, v in content.items() if k != "ready"}, Status, "status", told)
+    content = resource_form.read(Status, {k: v for k, v in content.items() if k not in _SHOWN})
+    known = _known(content, Status, "status", told)
     kept: dict[str, Any] = {}
     for field in _fields(Status):
         if field.encode_name in known:
@@ -223,6 +325,8 @@ def _status(content: Mapping[str, Any], told: list[str]) -> Status:
     return Status(**kept)
 
 
+_SHOWN = ("ready", "observedGeneration", "conditions")
+"""What a status has for other tools alone."""
 _PHASES = (
     ("finished_at", Phase.FAILED),
     ("running_at", Phase.RUNNING),

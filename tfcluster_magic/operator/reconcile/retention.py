@@ -43,10 +43,9 @@ def apply_retention(context: ReconcileContext, key: Key, found: Object) -> float
     Raises ApiError.
     """
     status, head = found["status"], found["metadata"]
-    ended = float(status.get("finishedAt") or status["releasedAt"])
-    passed = context.clock() - ended
-    limits = (found.get("spec") or {}).get("lifecycle") or {}
-    asked = Lifecycle(keep_for=float(limits.get("keepFor", Lifecycle().keep_for)))
+    passed = context.clock() - (custom_resource.ended_at(found) or 0.0)
+    said = custom_resource.seconds_of(found, "keepForSeconds")
+    asked = Lifecycle() if said is None else Lifecycle(keep_for=said)
     stays = cap_durations(Spec(lifecycle=asked), context.policy).lifecycle.keep_for
     if is_deleted(found):  # a finalizer keeps it
         return _empty_deleted_record(context, key, found)
@@ -55,6 +54,7 @@ def apply_retention(context: ReconcileContext, key: Key, found: Object) -> float
         context.cleanup_at.pop(head["uid"], None)
         discard_object(context.api, path("tfclusters", *key), head["uid"])
         return None
+    _tell_generation(context, found)
     context.pod_groups.discard(key, head["uid"])
     left = cluster_state.owned_objects(context.caches, key, head["uid"]).jobs
     for job in left.values():
@@ -99,6 +99,16 @@ def _remove_leftovers(context: ReconcileContext, key: Key, uid: str) -> float:
         log.info("%s/%s: what it had beside its Jobs is deleted", *key)
         _remove_objects(context, key, uid)
     return math.inf
+
+
+def _tell_generation(context: ReconcileContext, found: Object) -> None:
+    """Report that a change after the run's end, such as a stop, was seen; until then other tools
+    wait. Raises ApiError, StatusConflict.
+    """
+    told = found["status"].get("observedGeneration")
+    if told is not None and told != found["metadata"].get("generation"):
+        status = custom_resource.read_status(found)
+        StatusWriter(context.api, found, context.metrics, context.write_limit).write(status, status)
 
 
 def suspend_ended_job(context: ReconcileContext, job: Object, status: Object) -> None:

@@ -272,4 +272,4 @@ def is_run_over(found: Object) -> bool:
     """Whether a run has ended and given everything back."""
     status = found.get("status") or {}
     final: Sequence[str] = [phase.value for phase in Phase if phase.is_final]
-    return status.get("phase") in final and status.get("releasedAt") is not None
+    return status.get("phase") in final and custom_resource.is_released(found)

@@ -40,6 +40,7 @@ class StatusWriter:
         self._api = api
         self._where = path("tfclusters", head["namespace"], head["name"])
         self._version = str(head["resourceVersion"])
+        self._generation = int(head.get("generation") or 0)
         self._there: Object | None = found.get("status")
         self._written: Object | None = None
         self._not_before = 0.0
@@ -51,7 +52,9 @@ class StatusWriter:
         Raises:
             StatusConflict: it is newer, and its status is not ours.
         """
-        version = str(found["metadata"]["resourceVersion"])
+        head = found["metadata"]
+        version = str(head["resourceVersion"])
+        self._generation = max(self._generation, int(head.get("generation") or 0))
         if int(version) > int(self._version):
             if (found.get("status") or None) != (self._there or None):
                 raise StatusConflict(self._where)
@@ -64,7 +67,7 @@ class StatusWriter:
             ApiError: the API does not take it.
             StatusConflict: the status is not the one that was last written here.
         """
-        wanted = custom_resource.write_status(status)
+        wanted = custom_resource.write_status(status, self._generation, self._there or {})
         if wanted == self._written:
             return None
         now = time.monotonic()

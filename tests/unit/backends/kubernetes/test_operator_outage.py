@@ -27,7 +27,7 @@ from tfcluster_magic.kube.controller.leader_election import Leader
 from tfcluster_magic.kube.objects import custom_resource
 from tfcluster_magic.runs.manager import Until, wait_for_run
 from tfcluster_magic.runs.watcher import RunWatcher
-from tfcluster_magic.spec import Mode, Spec
+from tfcluster_magic.spec import Mode, Spec, Status, resource_form
 
 LEASE = path("leases", leader_election.OPERATOR_NAMESPACE, leader_election.OPERATOR_LEASE)
 RUNS = path("tfclusters", NAMESPACE)
@@ -77,7 +77,8 @@ def launched(server: KubeServer, name: str = "digits-1", **status: Any) -> None:
     """Post a run."""
     cluster, _dash, run = name.rpartition("-")
     body = custom_resource.write(cluster, int(run), Spec(mode=Mode.IN_GRAPH))
-    server.put(f"{RUNS}/{name}", {**body, **({"status": status} if status else {})})
+    told = resource_form.write(Status, status)
+    server.put(f"{RUNS}/{name}", {**body, **({"status": told} if told else {})})
 
 
 STEPS = st.lists(

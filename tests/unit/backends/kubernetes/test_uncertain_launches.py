@@ -31,6 +31,7 @@ from tfcluster_magic.spec import Mode, Replicas, ReplicaSet, Resources, Spec
 
 SPEC = Spec(mode=Mode.IN_GRAPH)
 RUNS = path("tfclusters", NAMESPACE)
+NOW = "2026-01-31T12:00:00Z"
 
 
 @pytest.fixture
@@ -273,7 +274,7 @@ def test_a_record_that_stays_is_not_said_to_be_deleted(
     name = launch(laptop)
     where = f"{RUNS}/{name}"
     kept = {"metadata": {"finalizers": ["example.com/hold"]}}
-    server.api().merge(where, {**kept, "status": {"phase": "Stopped", "releasedAt": 1.0}})
+    server.api().merge(where, {**kept, "status": {"phase": "Stopped", "releasedTime": NOW}})
     with pytest.raises(Conflict, match=r"example\.com/hold.*kubectl -n .* patch tfcluster") as told:
         laptop.delete(name)
     assert '{"metadata":{"finalizers":null}}' in str(told.value)

@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin
 
 import pytest
 from msgspec.structs import fields
@@ -20,7 +20,7 @@ from tfcluster_magic.i18n import language
 from tfcluster_magic.kube.objects import crd
 from tfcluster_magic.launch.validation import rules, validate
 from tfcluster_magic.launch.validation.schema import element_type, model_type
-from tfcluster_magic.spec import Model, Spec, Status
+from tfcluster_magic.spec import Model, Spec, Status, TaskType, resource_form
 from tfcluster_magic.spec.spec import ANNOTATION_PATTERN
 
 SCHEMA = crd.object_schema()
@@ -43,9 +43,10 @@ VALUES = ".params[]"
 
 
 def paths_of(kind: type[Model], path: str) -> Iterator[str]:
-    """The path of every field of a model and of the models in it."""
+    """The path in the resource of every field of a model and of the models in it."""
+    other = resource_form.other_names(kind)
     for field in fields(kind):
-        where = f"{path}.{field.encode_name}"
+        where = f"{path}.{other.get(field.encode_name, field.encode_name)}"
         yield where
         below = model_type(field.type)
         if inner := below or element_type(field.type) or _value_in(field.type):
@@ -53,22 +54,30 @@ def paths_of(kind: type[Model], path: str) -> Iterator[str]:
 
 
 def _value_in(annotation: Any) -> type[Model] | None:
-    """The model behind `dict[str, X]`."""
+    """The model behind `dict[str, X]`, however annotated."""
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
     return model_type(get_args(annotation)[1]) if get_origin(annotation) is dict else None
 
 
 def test_every_field_of_the_models_is_in_the_resource_and_no_other() -> None:
     """What a record holds can be stored in Kubernetes; addresses follow from the name."""
     named = {path for path, _ in nodes(SPEC, "spec") if not path.endswith("[]")}
-    assert named == {"spec", *paths_of(Spec, "spec")}
+    assert named - {"spec", *paths_of(Spec, "spec")} == {"spec.pods.imagePullSecrets[].name"}
+    assert {"spec", *paths_of(Spec, "spec")} - named == set()
 
     told = {path for path, _ in nodes(STATUS, "status") if not path.endswith("[]")}
+    told = {re.sub(r"(counts)\.(chief|worker|ps|evaluator)", r"\1[]", path) for path in told}
     whole = {"status", *paths_of(Status, "status")}
     assert whole - told == {"status.addresses"}
-    assert told - whole == {"status.ready"}
+    alone = re.compile(
+        r"status\.(ready|observedGeneration|conditions.*|usage\.days\[\].*)|.*\.decimals"
+        r"|.*\.(chief|worker|ps|evaluator)"
+    )
+    assert [p for p in told - whole if not (alone.fullmatch(p) or p.endswith("[]"))] == []
 
 
-@pytest.mark.parametrize("word", ["$ref", "anyOf", "nullable", "title", "exclusiveMaximum"])
+@pytest.mark.parametrize("word", ["$ref", "nullable", "title", "exclusiveMaximum"])
 def test_nothing_is_in_the_schema_that_kubernetes_refuses(word: str) -> None:
     """References, unions and nulls of JSON Schema are resolved."""
     assert json.dumps(word) + ":" not in json.dumps(crd.crd_object())
@@ -76,25 +85,119 @@ def test_nothing_is_in_the_schema_that_kubernetes_refuses(word: str) -> None:
 
 def test_every_schema_has_a_type_and_none_takes_unknown_fields() -> None:
     """The schema is structural: each node has a type, and what it does not name is dropped; but
-    for the values of messages, which the operator alone writes.
+    for the values of messages, which the operator alone writes. A quantity is text or a number.
     """
     for path, node in nodes(SCHEMA, ""):
         if "status" in path and path.endswith(VALUES):
             assert node == {"x-kubernetes-preserve-unknown-fields": True}
             continue
-        assert node["type"] in {"object", "array", "string", "integer", "number", "boolean"}, path
+        if node.get("x-kubernetes-int-or-string"):
+            assert node["anyOf"] == [{"type": "integer"}, {"type": "string"}] and "type" not in node
+            continue
+        assert "anyOf" not in node, path
+        assert node["type"] in {"object", "array", "string", "integer", "boolean"}, path
         assert "x-kubernetes-preserve-unknown-fields" not in node, path
         assert not {"properties", "additionalProperties"} <= node.keys(), path
 
 
-def test_every_field_of_a_spec_is_explained() -> None:
-    """`kubectl explain` has a sentence for each field that a person may write."""
+# The conventions of the Kubernetes API, as far as a schema shows them; docs/kubernetes-api.md goes
+# through all of them.
+# Ref: https://github.com/kubernetes/community/blob/master/contributors/devel/sig-architecture/api-conventions.md
+
+
+def test_every_field_is_explained() -> None:
+    """`kubectl explain` has a sentence for each field."""
+    unit = re.compile(r"(In (milli)?seconds\.|In RFC 3339\.|A quantity\.)?( Default: .*)?")
     silent = {
         path
-        for path, node in nodes(SPEC, "spec")
-        if not path.endswith("[]") and not node.get("description", "").endswith(".")
+        for path, node in nodes(SCHEMA, "")
+        if not path.endswith("[]")
+        and not (
+            node.get("description", "").endswith(".") and not unit.fullmatch(node["description"])
+        )
     }
-    assert silent == set()
+    assert silent == {".metadata"}  # it is Kubernetes' own, with its own words
+
+
+def test_no_number_is_a_floating_point_number() -> None:
+    """Numbers are whole and of a known size, in schemas and in defaults."""
+    for path, node in nodes(SCHEMA, ""):
+        assert node.get("type") != "number", path
+        assert (
+            "type" not in node
+            or (node["type"] == "integer") == ("format" in node)
+            or (node["format"] == "date-time")
+        ), path
+        assert not isinstance(node.get("default"), float), path
+
+
+def test_durations_times_and_amounts_say_their_unit() -> None:
+    """A duration is an integer called `…Seconds`, a time is called `…Time` and in RFC 3339, and CPU
+    and memory are quantities; `kubectl explain` says so.
+    """
+    for path, node in nodes(SCHEMA, ""):
+        name, told = path.rsplit(".", 1)[-1], node.get("description", "")
+        is_time = node.get("format") == "date-time"
+        assert is_time == bool(re.search("(^t|T)ime$", name)) == ("In RFC 3339." in told), path
+        if "In seconds." in told or "In milliseconds." in told:
+            assert node["type"] == "integer" and name.endswith("econds"), path
+        if "x-kubernetes-int-or-string" in node:
+            assert "A quantity." in told, path
+    kept = {path for path, node in nodes(SCHEMA, "") if "x-kubernetes-int-or-string" in node}
+    assert {path.rsplit(".", 1)[-1] for path in kept} == {
+        *("cpu", "memory", "size"),
+        *(each.value for each in TaskType),  # `usage.cores`
+    }
+    lifecycle = SPEC["properties"]["lifecycle"]["properties"]
+    durations = {name for name, node in lifecycle.items() if "In seconds." in node["description"]}
+    assert durations == set(DURATIONS)
+
+
+DURATIONS = (
+    "reclaimAfterSeconds",
+    "queueTimeoutSeconds",
+    "startTimeoutSeconds",
+    "maxDurationSeconds",
+    "idleTimeoutSeconds",
+    "stallTimeoutSeconds",
+    "graceSeconds",
+    "keepForSeconds",
+)
+
+
+def test_constants_and_names_are_in_camel_case() -> None:
+    """Values of enumerations begin with a capital letter, names of fields with a small one."""
+    for path, node in nodes(SCHEMA, ""):
+        assert all(re.fullmatch(r"([A-Z][a-z]*)+", value) for value in node.get("enum", ())), path
+        assert all(re.fullmatch(r"[a-z][A-Za-z0-9]*", name) for name in node.get("properties", ()))
+
+
+def test_maps_hold_no_objects() -> None:
+    """A map is one of text or numbers; objects stand in fields, or in lists by a key."""
+    for path, node in nodes(SCHEMA, ""):
+        value = node.get("additionalProperties", {})
+        assert value.get("type") not in ("object", "array"), path
+
+
+def test_conditions_are_those_of_kubernetes() -> None:
+    """Conditions are a list by type, each as a metav1.Condition, beside observedGeneration."""
+    told = STATUS["properties"]
+    conditions = told["conditions"]
+    assert told["observedGeneration"]["type"] == "integer"
+    assert conditions["x-kubernetes-list-type"] == "map"
+    assert conditions["x-kubernetes-list-map-keys"] == ["type"]
+    fields_ = {"type", "status", "observedGeneration", "lastTransitionTime", "reason", "message"}
+    assert set(conditions["items"]["properties"]) == fields_
+    assert set(conditions["items"]["required"]) == fields_ - {"observedGeneration"}
+
+
+def test_every_default_is_explained() -> None:
+    """`kubectl explain`, which shows no defaults, tells them in words."""
+    for path, node in nodes(SPEC, "spec"):
+        if node.get("default") not in (None, {}):
+            said = node["default"]
+            words = said if isinstance(said, str) else json.dumps(said)
+            assert f"Default: {words}." in node["description"], path
 
 
 def test_bounds_and_defaults_are_those_of_the_models() -> None:
@@ -103,13 +206,17 @@ def test_bounds_and_defaults_are_those_of_the_models() -> None:
 
     count = by_path["spec.replicas.worker.count"]
     assert (count["minimum"], count["maximum"]) == (0, 1000)
-    cpu = by_path["spec.replicas.ps.resources.cpu"]
-    assert (cpu["minimum"], cpu["exclusiveMinimum"], cpu["maximum"]) == (0, True, 1024)
+    cpu = json.dumps(by_path["spec.replicas.ps.resources.cpu"])
+    assert "isGreaterThan(quantity('0'))" in cpu and "isGreaterThan(quantity('1024'))" in cpu
+    longest = by_path["spec.lifecycle.maxDurationSeconds"]
+    assert (longest["minimum"], longest["maximum"], longest["default"]) == (1, 31622400, 86400)
+    assert by_path["spec.lifecycle.graceSeconds"]["minimum"] == 0
     assert by_path["spec.lifecycle.heals"]["default"] == 3
     assert by_path["spec.replicas.worker"]["default"] == {"count": 1}
-    assert by_path["spec.mode"]["enum"] == ["between-graph", "in-graph"]
+    assert by_path["spec.mode"]["enum"] == ["BetweenGraph", "InGraph"]
+    assert by_path["spec.mode"]["default"] == "BetweenGraph"
     assert by_path["spec.pods.volumes"]["maxItems"] == 20
-    assert by_path["spec.pods.volumes[]"]["required"] == ["claim", "path"]
+    assert by_path["spec.pods.volumes[]"]["required"] == ["claimName", "path"]
     assert by_path["spec.program.sha256"]["pattern"] == "^[0-9a-f]{64}$"
 
 
@@ -129,10 +236,8 @@ def test_columns_show_what_there_is() -> None:
 
 def test_everything_but_stop_is_kept_from_changing() -> None:
     """Each field of a spec has a rule of its own for changes, so that a refusal names it."""
-    kept = {
-        rule["fieldPath"] for rule in SPEC["x-kubernetes-validations"] if "oldSelf" in rule["rule"]
-    }
-    assert kept == {f".{field.encode_name}" for field in fields(Spec)}
+    rules_ = [r for r in SCHEMA["x-kubernetes-validations"] if "oldSelf" in r["rule"]]
+    assert {r["fieldPath"] for r in rules_} == {f".spec.{f.encode_name}" for f in fields(Spec)}
 
 
 def test_the_resource_is_in_english_whatever_the_language() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from support.invalid_specs import CELL, NAMES
 
 from tfcluster_magic.errors import InvalidRequest
@@ -26,6 +27,7 @@ from tfcluster_magic.spec import (
     Stop,
     TypeCounts,
     Volume,
+    resource_form,
     schema,
 )
 
@@ -73,9 +75,10 @@ def test_name_namespace_and_time_say_who_a_run_is() -> None:
 
 def test_defaults_may_be_filled_in_or_left_out() -> None:
     """An object reads the same before and after the API server filled in the defaults."""
-    full = _with_defaults(schema(), "Spec", stored(SPEC)["spec"])
+    full = resource_form.write(Spec, _with_defaults(schema(), "Spec", msgspec.to_builtins(SPEC)))
 
     assert full["lifecycle"]["heals"] == 3
+    assert full["lifecycle"]["graceSeconds"] == 10
     assert custom_resource.read(applied(spec=full)) == custom_resource.read(stored(SPEC))
 
 
@@ -122,6 +125,55 @@ def test_a_status_comes_back_without_what_is_only_shown() -> None:
     assert "addresses" not in written
     found = custom_resource.read(stored(SPEC) | {"status": written}).status
     assert msgspec.structs.replace(found, addresses=status.addresses) == status
+
+
+def conditions(status: Status, generation: int = 1, before: Any = None) -> dict[str, Any]:
+    """The conditions that a status is written with, by type."""
+    written = custom_resource.write_status(status, generation, before or {})
+    return {each["type"]: each for each in written["conditions"]}
+
+
+@pytest.mark.parametrize(
+    ("phase", "started", "true"),
+    [
+        (Phase.QUEUED, None, set()),
+        (Phase.STARTING, 5.0, {"Admitted"}),
+        (Phase.RUNNING, 5.0, {"Admitted", "Running"}),
+        (Phase.STOPPING, 5.0, {"Admitted"}),
+        (Phase.SUCCEEDED, 5.0, {"Admitted", "Complete"}),
+        (Phase.FAILED, 5.0, {"Admitted", "Failed"}),
+        (Phase.FAILED, None, {"Failed"}),
+        (Phase.STOPPED, 5.0, {"Admitted", "Failed"}),
+    ],
+)
+def test_conditions_say_where_a_run_is(phase: Phase, started: float | None, true: set[str]) -> None:
+    """Every phase has all four conditions, of which those are true that other tools wait for; a run
+    that was stopped has ended without success.
+    """
+    status = Status(phase=phase, reason=Reason.RUNNING, started_at=started, message="it is so")
+    told = conditions(status, 3)
+
+    assert list(told) == ["Admitted", "Running", "Complete", "Failed"]
+    assert {kind for kind, each in told.items() if each["status"] == "True"} == true
+    assert all(each["observedGeneration"] == 3 and each["reason"] for each in told.values())
+    assert told["Running"]["message"] == "it is so"
+
+
+def test_a_condition_knows_since_when_it_is_so() -> None:
+    """The time of a condition is that of the change, as the status has it, and stays."""
+    running = Status(
+        phase=Phase.RUNNING, reason=Reason.RUNNING, started_at=1769860800.0, running_at=1769860805.9
+    )
+    first = conditions(running)
+    assert first["Admitted"]["lastTransitionTime"] == "2026-01-31T12:00:00Z"
+    assert first["Running"]["lastTransitionTime"] == "2026-01-31T12:00:05Z"
+
+    before = {"conditions": [{**each, "lastTransitionTime": "then"} for each in first.values()]}
+    ended = replace(running, phase=Phase.SUCCEEDED, finished_at=1769860900.0)
+    later = conditions(ended, 2, before)
+    kept = {kind for kind, each in later.items() if each["lastTransitionTime"] == "then"}
+    assert kept == {"Admitted", "Failed"}
+    assert later["Complete"]["lastTransitionTime"] == "2026-01-31T12:01:40Z"
 
 
 def test_what_the_launch_warned_of_is_in_the_record() -> None:
@@ -172,7 +224,7 @@ def test_what_a_newer_version_wrote_is_read_as_far_as_it_is_known() -> None:
         status={
             "phase": "Paused",
             "reason": "Holiday",
-            "startedAt": 5.0,
+            "startTime": "1970-01-01T00:00:05Z",
             "tide": "high",
             "attention": [{"name": "worker-0", "state": "Asleep"}],
         },

@@ -237,7 +237,7 @@ def test_trimming_keeps_the_original() -> None:
 def test_a_finished_record_is_kept_without_its_program() -> None:
     """Records that are over and gave everything back do not hold their programs in memory."""
     found = {"metadata": {"name": "d-1"}, "spec": {"program": {"files": {}}, "mode": "x"}}
-    over = {**found, "status": {"phase": "Failed", "releasedAt": 5.0}}
+    over = {**found, "status": {"phase": "Failed", "releasedTime": "2026-01-31T12:00:00Z"}}
     holding = {**found, "status": {"phase": "Succeeded"}}
     assert decoding.trim_tfcluster(over)["spec"] == {"mode": "x"}
     assert decoding.trim_tfcluster(holding)["spec"] == found["spec"]

@@ -45,10 +45,7 @@ def test_success_counts_from_the_end_of_the_work(world: World) -> None:
     world.rest()
     world.pod("digits-1-worker", "succeeded", 0, "digits-1-worker-0-first")
     at = time.time() + 1.5  # what the recorded end says is older than the run
-    run = world.run("digits-1")
-    run["status"]["startedAt"] = run["status"]["runningAt"] = at - 200
-    run["status"]["events"] = []
-    world.server.put(f"{RUNS}/digits-1", run)
+    world.say("digits-1", startedAt=at - 200, runningAt=at - 200, events=[])
     pod = copy.deepcopy(world.server.objects["/api/v1/namespaces/a/pods/digits-1-worker-0-first"])
     ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
     ended["message"] = json.dumps({"cause": "Completed", "finishedAt": at - 100, "exitCode": 0})
@@ -251,7 +248,7 @@ def test_records_and_objects_go_in_their_time(
     assert world.server.names("services") == world.server.names("configmaps") == []
     run = copy.deepcopy(world.run("digits-1"))
     assert run["status"]["phase"] == "Succeeded"
-    run["spec"]["lifecycle"]["keepFor"] = 1.0  # which is over
+    run["spec"]["lifecycle"]["keepForSeconds"] = 1  # which is over
     world.server.put(f"{RUNS}/digits-1", run)
     wait_until(lambda: world.server.names("tfclusters") == [])
 

@@ -125,9 +125,7 @@ def test_jobs_of_a_run_that_is_over_are_suspended_by_the_next_operator(world: Wo
     for pod in ("digits-1-ps-0-first", "digits-1-worker-0-first"):
         world.server.remove(f"{PODS}/{pod}")
     world.rest()
-    run = copy.deepcopy(world.run("digits-1"))
-    run["status"] |= {"phase": "Stopped", "finishedAt": time.time(), "releasedAt": time.time()}
-    world.server.put(f"{RUNS}/digits-1", run)
+    world.say("digits-1", phase="Stopped", finishedAt=time.time(), releasedAt=time.time())
     world.server.refuses = lambda method, path: away if (method, path) == first else None
     first = ("PATCH", f"{JOBS}/digits-1-ps")
     world.operate()

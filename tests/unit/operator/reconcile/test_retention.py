@@ -27,6 +27,24 @@ def test_a_job_of_somebody_else_is_not_deleted(
     assert world.server.names("jobs") == ["digits-1-ps"]
 
 
+def test_a_stop_after_the_end_is_said_to_be_seen(world: World) -> None:
+    """A status is about the newest spec, also where a change means nothing any more: else
+    `kubectl wait` takes none of its conditions for true. Nothing else of it changes.
+    """
+    up(world)
+    world.pod("digits-1-worker", "succeeded", 0, "digits-1-worker-0-first")
+    before = world.wait("digits-1", lambda s: s.get("releasedAt"))
+    assert before["observedGeneration"] == world.run("digits-1")["metadata"]["generation"]
+    world.server.answer("PATCH", f"{RUNS}/digits-1", {"spec": {"stop": {"reason": "lunch"}}})
+    now = before["observedGeneration"] + 1
+    after = world.wait("digits-1", lambda s: s["observedGeneration"] == now)
+
+    assert {each.pop("observedGeneration") for each in after["conditions"]} == {now}
+    for each in before["conditions"]:
+        del each["observedGeneration"]
+    assert {**after, "observedGeneration": now - 1} == before
+
+
 def test_objects_of_the_next_run_of_a_name_are_not_deleted(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,7 @@ from tfcluster_magic.operator.scheduling.volcano import PodGroups
 from tfcluster_magic.spec import Mode, Replicas, ReplicaSet, Resources, Spec
 
 NODES, SPACE = "/api/v1/nodes", "/api/v1/namespaces/alice"
-RUN = "/apis/tfcluster.dev/v1alpha1/namespaces/alice/tfclusters/a-1"
+RUN = "/apis/tfcluster.dev/v1beta1/namespaces/alice/tfclusters/a-1"
 
 
 class Beginner:

@@ -333,7 +333,7 @@ class KubernetesSite:
         kubernetes_runs.refuse_to_stop(row.name, found)
         wish: dict[str, Any] = {
             "metadata": {"uid": row.uid},  # not another run of that name
-            "spec": {"stop": msgspec.to_builtins(replace(stop, at=stop.at or time.time()))},
+            "spec": custom_resource.write_stop(replace(stop, at=stop.at or time.time())),
         }
         where = path("tfclusters", namespace, row.name)
         try:

@@ -22,7 +22,7 @@ from ....kube.api.client import Api, ApiError, find_object, path
 from ....kube.api.decoding import ObjectMeta, Shape, epoch_seconds
 from ....kube.objects import custom_resource
 from ....lifecycle.messages import shown
-from ....spec import Metadata, Replicas, ReplicaSet, Spec, TFCluster
+from ....spec import Metadata, Replicas, ReplicaSet, Spec, TFCluster, resource_form
 from ...tenancy import namespace_objects
 from ...tenancy.provisioning import REMOVED_DATA, is_removed
 from .base import Leak, SiteRun, run_row
@@ -43,10 +43,10 @@ class _Status(TypedDict, total=False):
     reason: Any
     message: Any
     messages: Any
-    startedAt: Any
-    runningAt: Any
-    finishedAt: Any
-    releasedAt: Any
+    startTime: Any
+    runningTime: Any
+    completionTime: Any
+    releasedTime: Any
     usage: Any
     failures: Any
     attention: Any
@@ -157,8 +157,10 @@ def _kept(found: Object) -> Object:
 
 def _spec(told: Object) -> Spec:
     """What was asked for, without its program; of a spec that nobody can read, nothing."""
+    keys = ("mode", "replicas")
+    asked: Object = {key: told[key] for key in keys if key in told}
     try:
-        return msgspec.convert({k: told[k] for k in ("mode", "replicas") if k in told}, Spec)
+        return msgspec.convert(resource_form.read(Spec, asked), Spec)
     except msgspec.ValidationError:
         return Spec(replicas=ReplicaSet(worker=Replicas(count=0)))
 

@@ -1,0 +1,62 @@
+"""Records of the version before, as docs/kubernetes.md has them exported and created again."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+from support.invalid_specs import CELL
+from support.project import ROOT
+
+from tfcluster_magic.kube.objects import custom_resource
+from tfcluster_magic.launch.validation import validate
+from tfcluster_magic.spec import Phase
+
+SPEC = {
+    "program": CELL,
+    "replicas": {"worker": {"count": 2, "resources": {"cpu": 0.5, "memory": "1Gi"}}},
+    "lifecycle": {"maxDuration": 3600.0},
+    "pods": {"volumes": [{"claim": "images", "path": "/mnt/images"}]},
+}
+
+
+def old(name: str, **status: Any) -> dict[str, Any]:
+    """An object of v1alpha1, as kubectl prints it."""
+    notes = {
+        "tfcluster.dev/note": "learning rate 0.1",
+        "kubectl.kubernetes.io/last-applied-configuration": "{}",
+    }
+    head = {"name": name, "namespace": "alice", "uid": "7f0e", "annotations": notes}
+    made = {"apiVersion": "tfcluster.dev/v1alpha1", "kind": "TFCluster", "metadata": head}
+    return {**made, "spec": SPEC, "status": {"ready": "0/2", **status}}
+
+
+def test_records_of_the_version_before_are_created_again() -> None:
+    """What ended stays ended, with its history and its note; what ran begins anew."""
+    usage = {"at": 9.0, "days": {"2026-11-22": {"worker": 3600.5}}}
+    over = old("digits-1", phase="Failed", reason="ProgramFailed", releasedAt=9.5, usage=usage)
+    listing = {"apiVersion": "v1", "kind": "List", "items": [over, old("digits-2", startedAt=5.0)]}
+    made = subprocess.run(
+        [sys.executable, ROOT / "tools" / "convert_records.py"],
+        input=json.dumps(listing),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    ended, runs = json.loads(made.stdout)["items"]
+    record = custom_resource.read(ended)
+
+    assert record.spec == custom_resource.read(runs).spec == validate(SPEC)
+    assert (record.status.phase, record.status.released_at) == (Phase.FAILED, 9.5)
+    assert (record.status.usage, record.metadata.note) == (None, "learning rate 0.1")
+    assert ended["spec"]["lifecycle"] == {"maxDurationSeconds": 3600}
+    assert {each["type"]: each["status"] for each in ended["status"]["conditions"]} == {
+        "Admitted": "False",
+        "Running": "False",
+        "Complete": "False",
+        "Failed": "True",
+    }
+    assert "status" not in runs and "uid" not in runs["metadata"]
+    assert list(runs["metadata"]["annotations"]) == ["tfcluster.dev/note"]

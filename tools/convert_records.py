@@ -1,0 +1,45 @@
+"""Convert TFClusters of v1alpha1: `kubectl get tfc -A -o json | python tools/convert_records.py`.
+
+What ended comes with its status, so that it stays a record; what had not ended begins anew.
+docs/kubernetes.md has the steps around it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from tfcluster_magic.kube.objects import custom_resource
+from tfcluster_magic.spec import API_VERSION, KIND, Spec, resource_form
+
+_KUBECTL = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def converted(listing: Mapping[str, Any]) -> dict[str, Any]:
+    """The list of objects as `kubectl create` takes it."""
+    items = [_converted(found) for found in listing["items"]]
+    return {"apiVersion": "v1", "kind": "List", "items": items}
+
+
+def _converted(found: Mapping[str, Any]) -> dict[str, Any]:
+    head, status = found["metadata"], custom_resource.read_status(found)
+    notes = {k: v for k, v in (head.get("annotations") or {}).items() if k != _KUBECTL}
+    kept = {"name": head["name"], "namespace": head["namespace"]}
+    made = {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": kept | ({"annotations": notes} if notes else {}),
+        "spec": resource_form.write(Spec, found["spec"]),
+    }
+    if status.phase.is_final and status.released_at is not None:
+        # What it used stays in the ledger, by the uid of the object that was.
+        made["status"] = custom_resource.write_status(replace(status, usage=None))
+    return made
+
+
+if __name__ == "__main__":
+    json.dump(converted(json.load(sys.stdin)), sys.stdout, indent=1)
