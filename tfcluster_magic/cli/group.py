@@ -147,6 +147,10 @@ VERBS: dict[str, tuple[str, str]] = {
         "tfcluster_magic.cli.runs",
         mark("how a run is doing, in one sentence and task by task"),
     ),
+    "wait": (
+        "tfcluster_magic.cli.runs",
+        mark("wait for the end of a run, or until its tasks run"),
+    ),
     "logs": ("tfcluster_magic.cli.logs", mark("what the tasks print")),
     "note": ("tfcluster_magic.cli.runs", mark("show or change the note on a run")),
     "stop": ("tfcluster_magic.cli.runs", mark("end runs; their records and output stay")),

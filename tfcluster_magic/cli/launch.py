@@ -15,6 +15,7 @@ from ..runs.manager import Until
 from ..spec import Mode, TFCluster
 from . import grammar
 from .logs import follow_output
+from .runs import wait_and_report
 from .terminal import Terminal
 
 if TYPE_CHECKING:
@@ -158,16 +159,5 @@ def _report_and_wait(
             follow_output(terminal, cluster, deadline=deadline)
         ready = cluster.spec.mode is Mode.IN_GRAPH and not follow
         left = None if deadline is None else max(0.0, deadline - time.monotonic())
-        try:
-            cluster = terminal.manager.wait(
-                name,
-                left,
-                until=Until.READY if ready else Until.END,
-                on_change=None if follow or form != "table" else terminal.changed,
-            )
-        finally:
-            if form != "table":
-                terminal.emit(document(terminal.manager.status(name), form))
-    if form == "table":
-        terminal.finished(cluster)
-    return cluster
+        until = Until.READY if ready else Until.END
+        return wait_and_report(terminal, name, until, left, form, quiet=follow)

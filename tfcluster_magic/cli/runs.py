@@ -117,6 +117,62 @@ def _status_text(terminal: Terminal, cluster: TFCluster) -> str:
     return report.status(cluster, terminal.paint, notes, most=terminal.columns)
 
 
+def wait_and_report(
+    terminal: Terminal,
+    name: str,
+    until: Until,
+    timeout: float | None,
+    form: str,
+    *,
+    quiet: bool = False,
+) -> TFCluster:
+    """Wait for a run and report how it is then; raises as `ClusterManager.wait`.
+
+    With `quiet`, changes in between are not reported.
+    """
+    try:
+        cluster = terminal.manager.wait(
+            name,
+            timeout,
+            until=until,
+            on_change=None if quiet or form != "table" else terminal.changed,
+        )
+    finally:
+        if form != "table":
+            terminal.emit(document(terminal.manager.status(name), form))
+    if form == "table":
+        terminal.finished(cluster)
+    return cluster
+
+
+_UNTIL = {"running": Until.READY, "end": Until.END}
+
+
+@click.command("wait", cls=Command)
+@grammar.ref_argument()
+@click.option(
+    "--for",
+    "what",
+    type=click.Choice(list(_UNTIL)),
+    default="end",
+    help="until all of its tasks run, or until it has ended [end]",
+)
+@click.option("--timeout", type=grammar.Duration(), help="stop waiting after this long")
+@grammar.output_option()
+@grammar.backend_option
+@click.pass_obj
+def wait_command(
+    terminal: Terminal, ref: str, what: str, timeout: float | None, form: str
+) -> TFCluster:
+    """Wait until the run REF has ended, and fail when it ends without success.
+
+    With --for running, wait until all of its tasks run, or the run has succeeded.
+    """
+    name = terminal.manager.status(ref).metadata.name
+    with terminal.detaching(name):
+        return wait_and_report(terminal, name, _UNTIL[what], timeout, form)
+
+
 @click.command("note", cls=Command)
 @grammar.ref_argument()
 @click.argument("text", required=False)

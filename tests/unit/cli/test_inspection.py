@@ -30,6 +30,37 @@ def test_list_is_a_table_and_an_empty_one_says_what_to_do(run: Run) -> None:
     assert row.split()[:2] == ["sleep-1", "between-graph"]
 
 
+def test_wait_ends_on_success_and_failure_alike(run: Run) -> None:
+    """A script learns from the exit code how a run ended that it did not launch, whenever it asks:
+    10 for one that failed or was stopped, 5 for one that is not there.
+    """
+    run("launch", "hello.py", "--workers", "1")
+    run("launch", "fail.py", "--workers", "1")
+    done = run("wait", "hello")
+    failed = run("wait", "fail", "--timeout", "90s")
+
+    assert (done.code, failed.code, run("wait", "none").code) == (0, 10, 5)
+    assert done.err.splitlines()[-1].startswith("hello-1 Succeeded: ")
+    assert failed.err.splitlines()[-1].startswith("fail-1 failed: ")
+    assert run("wait", "fail-1", "--for", "running").code == 10
+    assert json.loads(run("wait", "hello", "-o", "json").out)["status"]["phase"] == "Succeeded"
+
+
+def test_wait_for_running_leaves_the_run_alone(run: Run) -> None:
+    """A wait for all tasks ends when they run, a wait for the end in time with 11; after a stop
+    both end with 10.
+    """
+    run("launch", "sleep.py", "--workers", "2")
+    up = run("wait", "sleep", "--for", "running", "--timeout", "90s")
+    late = run("wait", "sleep", "--timeout", "0.2s")
+
+    assert (up.code, late.code) == (0, 11)
+    assert up.err.splitlines()[-1].startswith("sleep-1 Running: ")
+    assert "It goes on" in late.err
+    run("stop", "sleep", "--yes")
+    assert run("wait", "sleep").code == run("wait", "sleep", "--for", "running").code == 10
+
+
 def test_list_filters_and_says_how_many_it_hides(run: Run) -> None:
     """Earlier runs of a name are left out unless they are asked for."""
     for _ in range(2):
