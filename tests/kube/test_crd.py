@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -130,6 +133,28 @@ def test_a_launch_is_stored_as_it_was_asked_for(kubectl: Kubectl, kube: Kubectl)
     stored = custom_resource.read(kube.get("tfc", "digits-3"))
 
     assert (stored.spec, stored.status.warnings) == (spec, ("memory is scarce",))
+
+
+def test_records_of_the_version_before_are_stored_again(kubectl: Kubectl, kube: Kubectl) -> None:
+    """What docs/kubernetes.md says of v1alpha1 works: records that ended keep their status."""
+    head = {"name": "old-3", "namespace": kube.namespace, "uid": "7f0e"}
+    ended = float(int(time.time()))  # an operator deletes what ended long ago
+    status = {"phase": "Succeeded", "reason": "Completed", "finishedAt": ended, "releasedAt": ended}
+    old = {"metadata": head, "spec": {**WHOLE, "lifecycle": {"grace": 5.0}}, "status": status}
+    made = subprocess.run(
+        [sys.executable, ROOT / "tools" / "convert_records.py"],
+        input=json.dumps({"items": [old]}),
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    kube("create", "-f", "-", stdin=made)
+    kube("replace", "--subresource=status", "-f", "-", stdin=made)
+    found = custom_resource.read(kube.get("tfc", "old-3"))
+
+    assert (found.spec.lifecycle.grace, found.status.phase) == (5.0, Phase.SUCCEEDED)
+    assert found.status.finished_at == found.status.released_at == ended
+    kube("wait", "tfc/old-3", "--for=condition=Complete", "--timeout=10s")
 
 
 CHANGES: Mapping[str, Any] = {
