@@ -219,6 +219,31 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "yourself, after ` -- `"
         ),
     },
+    "Programs that tasks read when they start": {
+        "ProgramNotPinned": mark(
+            "{source} is not a snapshot: each task runs what is there when it starts, so a restart "
+            "or a rerun may run something else. To pin it, set `sha256` in spec.program"
+        ),
+        "ChecksumDiffers": mark(
+            "{source} does not have the checksum {expected} of spec.program.sha256, but {found}"
+        ),
+        "ProgramNotThere": mark(
+            "there is no {path} where the task runs: a relative path is looked for in the "
+            "workspace, a full one in the image and its volumes"
+        ),
+        "ProgramNotFetched": mark(
+            "{url} cannot be fetched: {why}. A pod reaches only the networks that `egress` of the "
+            "administrator's policy grants"
+        ),
+        "ProgramIsWebPage": mark(
+            "{url} is a web page, not a program: use the address of the raw file"
+        ),
+        "ProgramOfNoKind": mark(
+            "{url} ends in none of .py, .sh, .zip, .tar.gz and .tgz, so nobody knows how it is "
+            "started"
+        ),
+        "CommandNotThere": mark("there is no command {command} where the task runs"),
+    },
     "Details of a failed run": {
         "ServerLeftWorkers": mark(
             "The workers cannot go on without it: a parameter server must call server.join()"
