@@ -48,6 +48,10 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "Its output: `tfcluster logs {name} {task}`. "
             "If it only needs longer: --start-timeout 30m."
         ),
+        "ImageTimeout": mark("{tasks:commas} had no image after {time:duration}: {why}{said}"),
+        "ImageAdvice": mark(
+            "Name another image (--image), or wait longer for this one: --image-timeout 10m"
+        ),
         "PortNotOpened": mark("its TensorFlow server did not open its port"),
         "ProgramNotStarted": mark("its program was not started"),
         "ServersRunning": mark(
@@ -538,6 +542,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
     },
     "Images and containers": {
         "ImageFetching": mark("its image {image} is being fetched"),
+        "RegistrySays": mark("the registry says: {words}"),
         "ImageNotFetched": mark("the image {image} cannot be fetched: {why}"),
         "ImageNameInvalid": mark("{image:quoted} is not a valid image name"),
         "ImageNotOnNode": mark("the node has no image {image} and may not fetch it"),

@@ -420,6 +420,13 @@ class Lifecycle(Model, frozen=True):
         Annotated[Seconds, Meta(description="bound on Queued; none when absent")] | None
     ) = None
     start_timeout: Annotated[PositiveSeconds, Meta(description="bound on Starting")] = 600.0
+    image_timeout: Annotated[
+        PositiveSeconds,
+        Meta(
+            description="bound on Starting, from when a task has a node, where the registry does "
+            "not have its image or does not give it"
+        ),
+    ] = 120.0
     max_duration: Annotated[
         PositiveSeconds, Meta(description="bound on the run from its start")
     ] = 86400.0

@@ -244,6 +244,10 @@ export interface Lifecycle {
    */
   startTimeout?: number;
   /**
+   * bound on Starting, from when a task has a node, where the registry does not have its image or does not give it
+   */
+  imageTimeout?: number;
+  /**
    * bound on the run from its start
    */
   maxDuration?: number;

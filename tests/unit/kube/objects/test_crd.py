@@ -157,6 +157,7 @@ DURATIONS = (
     "reclaimAfterSeconds",
     "queueTimeoutSeconds",
     "startTimeoutSeconds",
+    "imageTimeoutSeconds",
     "maxDurationSeconds",
     "idleTimeoutSeconds",
     "stallTimeoutSeconds",
