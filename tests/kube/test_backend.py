@@ -81,7 +81,8 @@ def relay(backend: KubernetesBackend) -> Iterator[Relay]:
 
 def stuck(hello: Path) -> Spec:
     """Options of a launch whose tasks never come up."""
-    return spec_of(hello, image=NEVER_THERE, lifecycle=Lifecycle(grace=1.0))
+    patient = Lifecycle(grace=1.0, image_timeout=3600)
+    return spec_of(hello, image=NEVER_THERE, lifecycle=patient)
 
 
 def refusal(call: Callable[[], object]) -> TFClusterError | None:

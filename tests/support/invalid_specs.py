@@ -110,6 +110,17 @@ FILES = (
         "at most 64 KiB travel inside the record",
     ),
 )
+PROGRAMS = (
+    Wrong({"program": {"inline": "1", "path": "train.py"}}, "spec.program", "keep one of them"),
+    Wrong({"program": {}}, "spec.program", "say what runs"),
+    Wrong({"program": {"sha256": "0" * 64}}, "program.entrypoint", "that is started"),
+    Wrong({"program": {"command": ["a"], "entrypoint": "a.py"}}, "spec.program", "neither"),
+    Wrong({"program": {"command": ["a", "b\0"]}}, "command[1]", "NUL", kubectl="should match"),
+    Wrong({"program": {"command": []}}, "program.command", ">= 1", kubectl="at least 1 items"),
+    Wrong({"program": {"inline": ""}}, "program.inline", ">= 1", kubectl="at least 1 chars long"),
+    Wrong({"program": {"url": "ftp://a/b.py"}}, "program.url", "https://example.com/train.py"),
+    Wrong({"program": {"path": "a\nb.py"}}, "program.path", "without line breaks"),
+)
 PODS = (
     Wrong(mounting("/tfcluster/x"), "pods.volumes[0].path", "hide what tasks need"),
     *(Wrong(mounting(path), "volumes[0].path", "hide") for path in ("/log", "/etc", "/proc/1")),
@@ -157,7 +168,7 @@ SHAPES = (
     Wrong(workers(cpu=0), "worker.resources.cpu", "> 0", kubectl="more than 0"),
     Wrong(workers(memory="3x"), "worker.resources.memory", "such as 512Mi or 2Gi"),
     Wrong(
-        {"program": {**CELL, "sha256": "0"}}, "program.sha256", "^[0-9a-f]{64}$", kubectl="{64}$"
+        {"program": {**CELL, "sha256": "0"}}, "program.sha256", "[0-9a-f]{64}", kubectl="{64})?$"
     ),
     Wrong(
         running(lifecycle={"maxDuration": 0}),
@@ -196,7 +207,7 @@ SHAPES = (
         for image in ("https://a/b", "a b", "a:1\n", "")
     ),
 )
-WRONG = (*BETWEEN_FIELDS, *ENVIRONMENT, *FILES, *PODS, *SHAPES)
+WRONG = (*BETWEEN_FIELDS, *ENVIRONMENT, *FILES, *PROGRAMS, *PODS, *SHAPES)
 NAMES = (
     "digits",
     "digits-0",

@@ -126,7 +126,7 @@ def render_command(ctx: click.Context, /, **words: Any) -> None:
 
 def _note_large(terminal: Terminal, cluster: TFCluster) -> None:
     program = cluster.spec.program
-    if program is not None and program.files is None:
+    if program is not None and program.is_stored:
         terminal.note(
             _(
                 "the program is too large for a manifest: the tasks look for it in their "

@@ -18,8 +18,10 @@ import msgspec
 
 from ..errors import InvalidRequest, Problem
 from ..i18n import _
+from ..program.snapshots import written_program
 from ..spec import API_VERSION, KIND, Spec, TFCluster, names, resource_form
 from .launch_as_command import portable_source
+from .validation.rules import PROGRAM_FORMS
 
 MOST_BYTES = 4 * 1024 * 1024  # a record with its program inside stays far below
 
@@ -64,11 +66,18 @@ def read(path: str) -> ClusterFile:
         raise _refusal(path, spec, _("`spec` holds fields such as mode, replicas and program"))
     spec = resource_form.read(Spec, {k: v for k, v in spec.items() if k != "stop"})
     program = spec.get("program")
-    if isinstance(program, Mapping) and "sha256" not in program and program.get("source"):
+    if isinstance(program, Mapping) and program.get("source") and not _says_what_runs(program):
         spec = {key: value for key, value in spec.items() if key != "program"}
         arguments = tuple(str(argument) for argument in program.get("arguments") or ())
         return ClusterFile(name, spec, _relative_to_file(path, str(program["source"])), arguments)
     return ClusterFile(name, spec)
+
+
+def _says_what_runs(program: Mapping[str, object]) -> bool:
+    """Whether it holds the program itself, or where the tasks find it: then its source is only a
+    name.
+    """
+    return any(program.get(each) is not None for each in ("sha256", *PROGRAM_FORMS))
 
 
 def cluster_file_of(cluster: TFCluster) -> dict[str, object]:
@@ -82,7 +91,9 @@ def cluster_file_of(cluster: TFCluster) -> dict[str, object]:
         spec.pop(own, None)
     program = cluster.spec.program
     source = portable_source(program)
-    if program is not None and source is not None:
+    if program is not None and program.by_hand:
+        spec["program"] = written_program(program)
+    elif program is not None and source is not None:
         spec["program"] = {"source": source}
         if program.arguments:
             spec["program"]["arguments"] = list(program.arguments)

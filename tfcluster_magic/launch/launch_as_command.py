@@ -24,7 +24,6 @@ from ..program import Findings, find_out
 from ..spec import Mode, Program, ProgramKind, Spec, TaskType, TFCluster
 from .options import DEFAULT_WORKERS, OPTIONS, Kind, Option, pod_option_texts
 
-CELL = "cell.py"
 _ABOVE = "# %%tfcluster\n"  # what a snapshot has in place of a cell's first line
 
 
@@ -65,12 +64,13 @@ def magic_line(words: Sequence[str], cell: bool = False) -> str:
 
 
 def shell_command(cluster: TFCluster) -> str | None:
-    """The command of a shell that launches what `cluster` was; None for the text of a cell.
+    """The command of a shell that launches what `cluster` was; None for text in the record and a
+    command of the image, for which there are no words.
 
     Where the folder in which it ran is known and matters, the command goes there first.
     """
     program = cluster.spec.program
-    if program is not None and program.kind is ProgramKind.CELL:
+    if program is not None and program.kind in _WORDLESS:
         return None
     line = shlex.join(["tfcluster", *_cluster_argv(cluster, _source(program))])
     folder = program.working_dir if program else None
@@ -79,11 +79,18 @@ def shell_command(cluster: TFCluster) -> str | None:
     return line
 
 
+_WORDLESS = (ProgramKind.CELL, ProgramKind.INLINE, ProgramKind.COMMAND)
+_NO_CELL = "# No cell says it: launch its cluster file with `tfcluster launch --file`."
+
+
 def notebook_cell(cluster: TFCluster) -> str:
     """The cell of any notebook that launches what `cluster` was."""
     program = cluster.spec.program
-    if program is not None and program.kind is ProgramKind.CELL:
-        return f"{magic_line(_cluster_argv(cluster, None), cell=True)}\n{_cell_of(program)}"
+    if program is not None and program.kind in _WORDLESS:
+        text = _cell_of(program)
+        return (
+            f"{magic_line(_cluster_argv(cluster, None), cell=True)}\n{text}" if text else _NO_CELL
+        )
     return magic_line(_cluster_argv(cluster, portable_source(program) or _source(program)))
 
 
@@ -119,9 +126,9 @@ _NONE: tuple[object, ...] = ((), {}, None)
 
 def portable_source(program: Program | None) -> str | None:
     """The source in words that mean the same in every folder; None where there are none."""
-    if program is None or program.kind is ProgramKind.CELL:
+    if program is None or program.kind in _WORDLESS:
         return None
-    if program.kind is ProgramKind.URL or _is_absolute(program):
+    if program.kind in (ProgramKind.URL, ProgramKind.LINK) or _is_absolute(program):
         return program.source
     folder = program.working_dir
     if folder is None or not os.path.isabs(folder):
@@ -210,7 +217,10 @@ def _findings(program: Program | None) -> Findings | None:
 
 
 def _cell_of(program: Program) -> str:
-    content = (program.files or {}).get(CELL)
+    """The text of a cell; empty for what no cell says."""
+    if program.kind is not ProgramKind.CELL and not program.entrypoint.endswith(".py"):
+        return ""
+    content = (program.files or {}).get(program.entrypoint)
     if content is None:
         return "# The text of the cell is too long for the record: it is in the run's folder."
     text = base64.b64decode(content).decode("utf-8", "replace")
@@ -218,7 +228,7 @@ def _cell_of(program: Program) -> str:
 
 
 def _source(program: Program | None) -> str | None:
-    return None if program is None or program.kind is ProgramKind.CELL else program.source
+    return None if program is None or program.kind in _WORDLESS else program.source
 
 
 def _is_absolute(program: Program) -> bool:

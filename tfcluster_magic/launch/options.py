@@ -264,6 +264,12 @@ OPTIONS: tuple[Option, ...] = (
     _limit(
         "--start-timeout", "Time to start", "startTimeout", "give up starting after this long [10m]"
     ),
+    _limit(
+        "--image-timeout",
+        "Time for an image that is missing",
+        "imageTimeout",
+        "give up starting when the registry does not give the image for this long [2m]",
+    ),
     _limit("--max-duration", "Longest run", "maxDuration", "end the run after this long [24h]"),
     _limit(
         "--idle-timeout",

@@ -23,6 +23,7 @@ import msgspec
 from .. import program as programs
 from ..errors import Conflict, InvalidRequest, Problem
 from ..i18n import _
+from ..program.snapshots import unpinned_messages
 from ..quota.preflight import Preflight
 from ..spec import (
     FOLDER_FLAGS,
@@ -345,7 +346,7 @@ def inferred_messages(
     """What of `spec` follows from `findings`; `given` are the types that got a task by them."""
     if spec.mode is not Mode.BETWEEN_GRAPH:
         return ()
-    told: list[Message] = []
+    told: list[Message] = [*unpinned_messages(spec.program)]
     for task_type, code in _INFERRED_COUNTS.items():
         if task_type in given:
             evidence = findings.wanted[task_type]
@@ -378,8 +379,10 @@ def _still_inferred(
     old: TFCluster, spec: Spec, options: Mapping[str, object]
 ) -> tuple[Message, ...]:
     """What was inferred for a run and holds for `spec`, another run of the same snapshot."""
-    kept = []
+    kept = [*unpinned_messages(spec.program)]
     for told in old.status.inferred:
+        if told.code == "ProgramNotPinned":
+            continue
         if (key := _OVERRIDES.get(told.code)) is not None:
             if options.get(key) is None:
                 kept.append(told)

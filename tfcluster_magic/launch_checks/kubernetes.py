@@ -22,6 +22,7 @@ from ..i18n import _
 from ..kube.api.resource_amounts import CPU, MEMORY, format_amount, parse_amounts
 from ..kube.objects.pod_template import task_resources
 from ..kube.objects.policy import Policy
+from ..program.snapshots import checksum_problems
 from ..quota import budgets, ledger, storage
 from ..quota.ledger import HoursAccount
 from ..quota.preflight import Limit, Options, Preflight
@@ -84,7 +85,8 @@ def launch_problems(spec: Spec, facts: LaunchFacts) -> list[Problem]:
 
 def _setup_problems(spec: Spec, facts: LaunchFacts) -> list[Problem]:
     """What is not allowed or not given here, whatever room there is."""
-    found = policy_check.policy_problems(spec, facts.policy, facts.names)
+    found = checksum_problems(spec.program)
+    found += policy_check.policy_problems(spec, facts.policy, facts.names)
     if facts.enforced is False and facts.policy.require_network_policy:
         told = _(
             "NetworkPolicies are not enforced on this cluster, so everybody on it could use the "

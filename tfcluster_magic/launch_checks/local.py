@@ -153,7 +153,9 @@ def _python_problem(spec: Spec, python: TaskPython) -> Problem | None:
     if python.trouble:
         return Problem("--python", python.path, python.trouble)
     wants_tensorflow = spec.program is None or (
-        spec.program.entrypoint.endswith(".py") and spec.program.imports_tensorflow
+        not spec.program.by_hand
+        and spec.program.entrypoint.endswith(".py")
+        and spec.program.imports_tensorflow
     )
     if not wants_tensorflow or python.has_tensorflow:
         return None

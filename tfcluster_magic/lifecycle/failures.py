@@ -59,6 +59,9 @@ def handle_failures(turn: Turn) -> None:
         _retry(turn)
         return
     fresh = turn.fresh_failures()
+    if wrong := [f for f in fresh if _never_runs(f.exit)]:
+        fail_run(turn, root_cause.root_cause(wrong), fresh)
+        return
     healed = len(fresh) < len(turn.get("failures"))
     closes = opened + root_cause.window_length(turn.collective, turn.seen.nodes_not_ready, healed)
     if fresh and _heal(turn, fresh, healed):
@@ -75,6 +78,16 @@ def handle_failures(turn: Turn) -> None:
         _close_window(turn, fresh)
     else:
         turn.set(window_opened_at=None, failures=())
+
+
+NEVER_RUNS = ("ChecksumDiffers", "ProgramNotThere", "ProgramOfNoKind", "CommandNotThere")
+"""Why a task was not started which would be so at each try."""
+
+
+def _never_runs(task_exit: TaskExit) -> bool:
+    """Whether it makes no sense to wait for another cause, or to try again."""
+    why = task_exit.detail_message
+    return task_exit.cause is Cause.NOT_STARTED and why is not None and why.code in NEVER_RUNS
 
 
 def _heal(turn: Turn, fresh: Sequence[TaskFailure], healed: bool) -> bool:

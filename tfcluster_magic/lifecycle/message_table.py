@@ -48,6 +48,10 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "Its output: `tfcluster logs {name} {task}`. "
             "If it only needs longer: --start-timeout 30m."
         ),
+        "ImageTimeout": mark("{tasks:commas} had no image after {time:duration}: {why}{said}"),
+        "ImageAdvice": mark(
+            "Name another image (--image), or wait longer for this one: --image-timeout 10m"
+        ),
         "PortNotOpened": mark("its TensorFlow server did not open its port"),
         "ProgramNotStarted": mark("its program was not started"),
         "ServersRunning": mark(
@@ -218,6 +222,31 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "{flag} is not passed: it belongs to a subcommand (line {line} of {file}). Pass it "
             "yourself, after ` -- `"
         ),
+    },
+    "Programs that tasks read when they start": {
+        "ProgramNotPinned": mark(
+            "{source} is not a snapshot: each task runs what is there when it starts, so a restart "
+            "or a rerun may run something else. To pin it, set `sha256` in spec.program"
+        ),
+        "ChecksumDiffers": mark(
+            "{source} does not have the checksum {expected} of spec.program.sha256, but {found}"
+        ),
+        "ProgramNotThere": mark(
+            "there is no {path} where the task runs: a relative path is looked for in the "
+            "workspace, a full one in the image and its volumes"
+        ),
+        "ProgramNotFetched": mark(
+            "{url} cannot be fetched: {why}. A pod reaches only the networks that `egress` of the "
+            "administrator's policy grants"
+        ),
+        "ProgramIsWebPage": mark(
+            "{url} is a web page, not a program: use the address of the raw file"
+        ),
+        "ProgramOfNoKind": mark(
+            "{url} ends in none of .py, .sh, .zip, .tar.gz and .tgz, so nobody knows how it is "
+            "started"
+        ),
+        "CommandNotThere": mark("there is no command {command} where the task runs"),
     },
     "Details of a failed run": {
         "ServerLeftWorkers": mark(
@@ -513,6 +542,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
     },
     "Images and containers": {
         "ImageFetching": mark("its image {image} is being fetched"),
+        "RegistrySays": mark("the registry says: {words}"),
         "ImageNotFetched": mark("the image {image} cannot be fetched: {why}"),
         "ImageNameInvalid": mark("{image:quoted} is not a valid image name"),
         "ImageNotOnNode": mark("the node has no image {image} and may not fetch it"),

@@ -732,6 +732,24 @@ def start_timeout(
     )
 
 
+NO_IMAGE = (
+    "ImageNotFound",
+    "ImagePrivate",
+    "ImageSecretRefused",
+    "ImageNameInvalid",
+    "ImageNotOnNode",
+    "ImageOtherProcessor",
+)
+"""Why an image cannot be had, where no more time helps."""
+
+
+def no_image(tasks: Sequence[str], why: Message, words: str, limit: float) -> Sentences:
+    """Say that an image could not be had in time; `words` are the registry's."""
+    said = _in_brackets(Message("RegistrySays", {"words": words}) if words else "")
+    values = {"tasks": some(tasks), "time": limit, "why": why, "said": said}
+    return Message("ImageTimeout", values), Message("ImageAdvice")
+
+
 def queue_timeout(waiting_for: Message | None, limit: float) -> Message:
     """Say that it never got room."""
     return Message("QueueTimeout", {"time": limit, "what": waiting_for or Message("Room")})

@@ -57,13 +57,15 @@ class WaitingReason(Model, frozen=True):
     """Why tasks of an admitted run are not up, as the world tells it.
 
     `text` is the reason as a clause, for each of them; `sentence` is the same with who waits.
-    `reason` is the world's own word for it, `rank` how telling it is (0 the most).
+    `reason` is the world's own word for it, `words` are those of a registry that has not the image,
+    `rank` says how telling it is (0 the most).
     """
 
     tasks: tuple[str, ...]
     text: Message
     sentence: Message
     reason: str = ""
+    words: str = ""
     rank: int = 1
 
 

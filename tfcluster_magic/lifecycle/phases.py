@@ -127,7 +127,7 @@ def _over_time_limit(turn: Turn) -> bool:
     # Nobody may have looked for longer than a bound: what came up meanwhile did start.
     starts = turn.phase is Phase.STARTING
     missing = [t for t in turn.needed if starts and not turn.is_up(t)]
-    if _fails_at_its_limit(turn, missing):
+    if _fails_at_its_limit(turn, missing) or _lacks_image(turn, missing):
         return True
     if turn.now >= started + limits.max_duration:
         message = messages.max_duration(limits.max_duration, turn.unfinished())
@@ -171,6 +171,31 @@ def _fails_at_its_limit(turn: Turn, missing: Sequence[str]) -> bool:
         fail_run(turn, root_cause.root_cause(fresh), fresh)
         return True
     return False
+
+
+def _lacks_image(turn: Turn, missing: Sequence[str]) -> bool:
+    """A task whose image the registry does not have, or does not give, since it has a node: no
+    more of `startTimeout` would change that.
+    """
+    limit = turn.spec.lifecycle.image_timeout
+    for why in turn.seen.why:
+        if why.text.code not in messages.NO_IMAGE:
+            continue
+        since = {t: s for t in why.tasks if t in missing and (s := _bound_at(turn, t)) is not None}
+        if late := [t for t, at in since.items() if turn.now >= at + limit]:
+            turn.set(culprit=late[0], window_opened_at=None, failures=())
+            told = messages.no_image(late, why.text, why.words, limit)
+            turn.finish(Phase.FAILED, Reason.START_FAILED, *told)
+            return True
+        for at in since.values():
+            turn.wake(at + limit)
+    return False
+
+
+def _bound_at(turn: Turn, task: str) -> float | None:
+    """When a task got the node on which it waits; None while it has none."""
+    seen = turn.current(task)
+    return None if seen is None else seen.since
 
 
 def _start_limit(turn: Turn, task: str) -> float:

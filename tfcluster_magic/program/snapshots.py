@@ -13,18 +13,24 @@ import binascii
 import contextlib
 import errno
 import fcntl
+import hashlib
 import os
+import shlex
 import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
-from ..errors import TFClusterError
+import msgspec
+from msgspec.structs import replace
+
+from ..errors import InvalidRequest, Problem, TFClusterError
 from ..i18n import _
 from ..paths import home_dir
-from ..spec import Program
+from ..spec import Message, Program, ProgramKind
 from ..spec.spec import MOST_FILES
 from .tree import (
     File,
@@ -91,30 +97,125 @@ def load(program: Program, workspace: Path) -> dict[str, File]:
     """Return the files of a snapshot after verifying their checksum.
 
     Raises:
-        TFClusterError: the stored folder is gone or altered, or the record is.
+        InvalidRequest: the record has other files than its checksum says.
+        TFClusterError: the stored folder is gone or altered.
     """
-    if program.files is None:
-        folder = stored_folder(workspace, program.sha256)
-        if not folder.is_dir():
-            raise TFClusterError(
-                _(
-                    "the snapshot of {source} is gone: {folder} does not exist. Launch the "
-                    "program again instead of rerunning this run"
-                ).format(source=program.source, folder=folder)
-            )
-        tree = _read_folder(folder, program.executables)
-        where = str(folder)
-    else:
-        tree = _decode(program.files, program.executables)
-        where = _("the record")
+    if not program.is_stored:
+        tree = _decode(program.files or {}, program.executables)
+        _compare(program, tree)
+        return tree
+    folder = stored_folder(workspace, program.sha256)
+    if not folder.is_dir():
+        raise TFClusterError(
+            _(
+                "the snapshot of {source} is gone: {folder} does not exist. Launch the "
+                "program again instead of rerunning this run"
+            ).format(source=program.source, folder=folder)
+        )
+    tree = _read_folder(folder, program.executables)
     if checksum(tree) != program.sha256:
         raise TFClusterError(
             _(
                 "the snapshot of {source} was altered: the files in {where} do not have the "
                 "checksum {sha256}. Launch the program again instead of rerunning this run"
-            ).format(source=program.source, where=where, sha256=program.sha256)
+            ).format(source=program.source, where=folder, sha256=program.sha256)
         )
     return tree
+
+
+def _compare(program: Program, tree: Tree) -> None:
+    """Refuse files in the record whose checksum is another than it says. Raises InvalidRequest."""
+    found = _checksum_of(program.kind, tree)
+    if found != program.sha256:
+        allowed = _(
+            "the program in the record was altered, or another checksum was meant: it has {found}"
+        ).format(found=found)
+        raise InvalidRequest([Problem("spec.program.sha256", program.sha256, allowed)])
+
+
+def checksum_problems(program: Program | None) -> list[Problem]:
+    """What is wrong with a program inside the record: its checksum, or that it is no base64."""
+    if program is None or program.files is None:
+        return []
+    try:
+        load(program, Path())
+    except InvalidRequest as error:
+        return list(error.problems)
+    return []
+
+
+def _checksum_of(kind: ProgramKind | None, tree: Tree) -> str:
+    """That of text which somebody wrote is the one that `sha256sum` prints."""
+    if kind is ProgramKind.INLINE and len(tree) == 1:
+        (file,) = tree.values()
+        return hashlib.sha256(file.content).hexdigest()
+    return checksum(tree)
+
+
+INLINE_ENTRY = "program.py"
+"""What text in the record is called that gives itself no name."""
+
+
+def completed(program: Program | None) -> Program | None:
+    """The program with what follows from how somebody wrote it: `kind` and `source`, and of text
+    the file and the checksum, as of a snapshot.
+
+    A checksum that was given is not compared: see `load`.
+    """
+    if program is None:
+        return None
+    if program.inline is not None:
+        entry = program.entrypoint or INLINE_ENTRY
+        content = program.inline.encode("utf-8", "surrogatepass")
+        return replace(
+            program,
+            inline=None,
+            kind=ProgramKind.INLINE,
+            source=program.source or "inline",
+            entrypoint=entry,
+            files={entry: base64.b64encode(content).decode()},
+            sha256=program.sha256 or _checksum_of(ProgramKind.INLINE, {entry: File(content)}),
+        )
+    if program.command:
+        told = program.source or shlex.join(program.command)[:MOST_SOURCE]
+        return replace(program, kind=ProgramKind.COMMAND, source=told)
+    if program.path:
+        return replace(program, kind=ProgramKind.PATH, source=program.source or program.path)
+    if program.url:
+        return replace(program, kind=ProgramKind.LINK, source=program.source or program.url)
+    kind, source = program.kind or ProgramKind.FILE, program.source or program.entrypoint
+    if program.files is None or program.sha256:
+        return replace(program, kind=kind, source=source)
+    try:
+        sha256 = _checksum_of(kind, _decode(program.files, program.executables))
+    except InvalidRequest:  # `load` says it
+        sha256 = ""
+    return replace(program, kind=kind, source=source, sha256=sha256)
+
+
+MOST_SOURCE = 4096
+
+
+def written_program(program: Program) -> dict[str, Any]:
+    """What a person writes for a program that no launch has read: the reverse of `completed`."""
+    written: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(program))
+    for own in ("kind", "source"):
+        written.pop(own, None)
+    if program.kind is ProgramKind.INLINE and program.files:
+        (file,) = _decode(program.files, program.executables).values()
+        text = file.content.decode("utf-8", "surrogatepass")
+        del written["files"], written["sha256"]
+        if program.entrypoint == INLINE_ENTRY:
+            del written["entrypoint"]
+        return {"inline": text, **written}
+    return written
+
+
+def unpinned_messages(program: Program | None) -> tuple[Message, ...]:
+    """Return what a status says of a program that is not a snapshot."""
+    if program is None or program.is_pinned:
+        return ()
+    return (Message("ProgramNotPinned", {"source": program.path or program.url or ""}),)
 
 
 def materialise(
@@ -274,7 +375,7 @@ def keep_snapshot(
     Raises:
         TFClusterError: the workspace cannot be written, or (of `workspace`) there is none.
     """
-    if program is None or program.files is not None:
+    if program is None or not program.is_stored:
         yield
         return
 

@@ -20,7 +20,8 @@ import msgspec
 from ..errors import Conflict
 from ..kube.objects import templates
 from ..lifecycle.messages import shown
-from ..spec import Mode, TaskType, TFCluster
+from ..paths import home_dir
+from ..spec import Mode, Program, TaskType, TFCluster
 from ..spec.names import parse_ref, task_name
 from ..spec.task_file import RUNTIME, guard_path
 
@@ -128,7 +129,6 @@ def _command(
         return [place.interpreter, str(RUNTIME), "tf_server", "--server", spec.server.value]
     if spec.program is None:  # the record is damaged
         raise Conflict(shown(cluster.status))
-    script = os.path.join(place.program_dir, spec.program.entrypoint)
     flags = tf_config.flags(
         spec.passed_flags,
         addresses,
@@ -137,8 +137,19 @@ def _command(
         data_dir=place.data_dir,
         output_dir=place.output_dir,
     )
+    if spec.program.command:
+        return [*spec.program.command, *flags, *spec.program.arguments]
+    script = _script(spec.program, place)
     start = ["bash"] if script.endswith(".sh") else [place.interpreter, "-u"]
     return [*start, script, *flags, *spec.program.arguments]
+
+
+def _script(program: Program, place: TaskPlace) -> str:
+    """The file that is started, as far as it is known before the task has looked."""
+    if program.url:
+        return f"<download of {program.url}>"
+    folder = os.path.join(home_dir(), program.path) if program.path else place.program_dir
+    return os.path.normpath(os.path.join(folder, program.entrypoint))
 
 
 def _env(

@@ -1,5 +1,5 @@
-"""Preparation before the child starts: the output folder is there and this run's own, names
-resolve, and the checkpoints of the run that is resumed are copied.
+"""Preparation before the child starts: the output folder is there and this run's own, the program
+is found, names resolve, and the checkpoints of the run that is resumed are copied.
 
 Runs in a thread, because a volume or a name server may hang and SIGTERM must be answered still.
 Standard library only, Python 3.8 syntax.
@@ -14,12 +14,14 @@ import select
 import time
 
 from name_resolution import wait_for_names
+from program_source import find_program
 from task_config import ConfigError, TaskConfig
 from writes import WRITTEN, EarlierCheckpoints, places_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from process import EventLoop
 
@@ -49,6 +51,8 @@ class Preparation:
     def __init__(self, config: TaskConfig, loop: EventLoop, say: Callable[[str], None]) -> None:
         self.finished = False
         self.problem = ""
+        self.problem_message: dict[str, Any] | None = None
+        """The same by its code, where it has one."""
         self.owns_folder = False
         """Whether the output folder is there, and this run's."""
         self.earlier: EarlierCheckpoints | None = None
@@ -67,7 +71,7 @@ class Preparation:
         try:
             self._prepare()
         except ConfigError as error:
-            problem = str(error)
+            problem, self.problem_message = str(error), error.message
         except Exception as error:  # the task must end with a reason, never wait on
             problem = f"cannot prepare the task: {error!r}"
         self._result.append(problem)
@@ -90,6 +94,8 @@ class Preparation:
         patience = float(os.environ.get("TFCLUSTER_PATIENCE") or PATIENCE)
         make_folder(config.output_dir, config.owner, min(VOLUME_PATIENCE, patience), self._later)
         self.owns_folder = True
+        if config.program.get("byHand"):
+            find_program(config, patience, self._later)
         if config.working_dir and not os.path.isdir(config.working_dir):
             bring_files(config.program["dir"], config.working_dir, config.output_dir, self._later)
         hold_off = config.hold_off(dict(os.environ))

@@ -76,6 +76,7 @@ class Task:
         self.status: int | None = None
         self.ended_at = 0.0
         self.problem = ""
+        self._message: dict[str, Any] | None = None
         self.stopping = False
         self.orphaned = False
         self.given_up = False
@@ -87,7 +88,7 @@ class Task:
         self._watch_signals_and_parent()
         preparation = Preparation(self.config, self.loop, self.output.say)
         self.loop.run(lambda: preparation.finished or self.stopping or self.orphaned)
-        self.problem = preparation.problem
+        self.problem, self._message = preparation.problem, preparation.problem_message
         if not (self.problem or self.stopping or self.orphaned):
             self._spawn(preparation)
         if not preparation.owns_folder:
@@ -140,6 +141,7 @@ class Task:
                 self.writes = WriteWatch(config, cwd, self.loop, say, told, earlier)
         except (ConfigError, process.SpawnError) as error:
             self.problem = f"cannot start the program: {error}"
+            self._message = getattr(error, "message", None)
         finally:
             os.close(write)
 
@@ -299,6 +301,10 @@ class Task:
         last = self.output.last
         folder = str(self.config.program.get("dir") or "")
         ended = task_exit(cause, detail, self.ended_at, child, last, folder)
+        if cause == "NotStarted" and self._message:
+            values = self._message["params"].items()
+            short = {name: value[:MOST_TOLD_CHARS] for name, value in values}
+            ended["detailMessage"] = {**self._message, "params": short}
         if self.writes is not None:
             self.writes.close(LAST_LOOK)
             folders = self.writes.folders

@@ -31,6 +31,7 @@ PRIVATE = (
     "TFCLUSTER_INDEX_FAILURES",
     "TFCLUSTER_INDEX_IGNORED",
 )
+SHELLS = ("sh", "bash", "dash", "ash", "ksh", "zsh")
 # The largest description that a task reads.
 MOST_BYTES = 8 << 20
 # The folder of these files, or the zip that a pod has of them.
@@ -51,7 +52,13 @@ def attempt(env: Mapping[str, str]) -> str:
 
 
 class ConfigError(Exception):
-    """The task cannot be started as it was described; the message is for people."""
+    """The task cannot be started as it was described; the text is for people, `message` has the
+    code of `lifecycle/message_table.py` that says the same, and its values, where there is one.
+    """
+
+    def __init__(self, text: str, code: str = "", **values: str) -> None:
+        super().__init__(text)
+        self.message = {"code": code, "params": values} if code else None
 
 
 def _content(path: str) -> bytes:
@@ -144,8 +151,8 @@ class TaskConfig:
         lasting = ("chief", "worker", "ps") if self.in_graph else ("ps",)
         if any(host == _host(a) for kind in lasting for a in self.cluster.get(kind, [])):
             return True
-        together = not self.counts.get("ps") and bool(self.program.get("serves"))
-        return together and not sum(failures(env))
+        serves = self.program.get("serves") or self.program.get("mayServe")
+        return bool(serves and not self.counts.get("ps") and not sum(failures(env)))
 
     @property
     def owner(self) -> str:
@@ -159,8 +166,11 @@ class TaskConfig:
 
     @property
     def is_shell(self) -> bool:
-        """Whether the program is a shell script."""
-        return str(self.program.get("entrypoint", "")).endswith(".sh")
+        """Whether the program is a shell script, or the command of a shell."""
+        first = (self.program.get("command") or [""])[0]
+        return os.path.basename(first) in SHELLS or str(
+            self.program.get("entrypoint") or ""
+        ).endswith(".sh")
 
     @property
     def mark(self) -> str:
@@ -195,8 +205,12 @@ class TaskConfig:
 
         A lone worker with MultiWorkerMirroredStrategy opens none.
         """
-        serves = bool(self.program.get("serves")) and sum(map(len, self.cluster.values())) > 1
+        serves = bool(self.program.get("serves")) and self._has_peers
         return bool(self.port) and (self.in_graph or serves)
+
+    @property
+    def _has_peers(self) -> bool:
+        return sum(map(len, self.cluster.values())) > 1
 
     @property
     def beacon(self) -> int:
@@ -206,7 +220,8 @@ class TaskConfig:
     @property
     def started_beacon(self) -> int:
         """The port that a pod opens when its program counts as started; 0 for none."""
-        return int(self.data.get("beacon") or 0) if self.opens_port and not self.in_graph else 0
+        asked = self.opens_port or (self.program.get("byHand") and self.port and self._has_peers)
+        return int(self.data.get("beacon") or 0) if asked and not self.in_graph else 0
 
     @property
     def start_window(self) -> float:
@@ -246,6 +261,15 @@ class TaskConfig:
         if self.in_graph:
             kind = self.data.get("server", "native")
             return [self.interpreter, HERE, "tf_server", "--server", kind]
+        if self.program.get("command"):
+            first, *rest = self.program["command"]
+            if not (found := first if "/" in first else find(first)):
+                raise ConfigError(
+                    f"there is no command {first} where the task runs",
+                    code="CommandNotThere",
+                    command=first,
+                )
+            return [found, *rest, *self.flags(), *self.program.get("arguments", [])]
         script = os.path.join(self.program["dir"], self.program["entrypoint"])
         if not os.path.isfile(script):
             raise ConfigError(f"its file {script} does not exist")

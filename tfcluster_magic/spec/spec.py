@@ -122,6 +122,10 @@ LONGEST = 128 * 1024
 """Characters of one argument or variable: what Linux gives a process at most."""
 MOST_CORES = 1024
 """CPU cores of one task."""
+MOST_INLINE_TEXT = 64 * 1024
+"""Characters of a program that is written into the record by hand."""
+PROGRAM_PATH_PATTERN = r"^[^\x00-\x1f]+$"
+PROGRAM_URL_PATTERN = r"^https?://[!-~]+$"
 MOST_FILES = 1000
 """Files of a program inside the record; more lie in the workspace."""
 
@@ -212,27 +216,92 @@ class ReplicaSet(Model, frozen=True):
 
 
 class ProgramKind(str, enum.Enum):
-    """Where a program came from."""
+    """Where a program came from: the first four are snapshots that a launch took."""
 
     FILE = "file"
     FOLDER = "folder"
     CELL = "cell"
     URL = "url"
+    INLINE = "inline"
+    COMMAND = "command"
+    PATH = "path"
+    LINK = "link"
 
 
 class Program(Model, frozen=True):
-    """A snapshot of the user's program, taken once at launch.
+    """What tasks run. By hand it is one of `inline`, `command`, `path` and `url`.
 
-    Small ones (64 KiB) travel in `files`; larger ones lie under
-    `<workspace>/.tfcluster/code/<sha256>/`.
+    A launch takes a snapshot instead: small ones (64 KiB) travel in `files`; larger ones lie under
+    `<workspace>/.tfcluster/code/<sha256>/`. What is read of a record always has `kind` and
+    `source` (`program.snapshots.completed`).
     """
 
-    kind: ProgramKind
-    source: Annotated[ShortText, Meta(description="what the user named: a path, a URL, or 'cell'")]
-    entrypoint: Annotated[ShortText, Meta(description="file inside the snapshot that is started")]
+    inline: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=MOST_INLINE_TEXT,
+                description="text of a Python program; with an entrypoint that ends in .sh, of a "
+                "shell script",
+            ),
+        ]
+        | None
+    ) = None
+    command: (
+        Annotated[
+            tuple[LongText, ...],
+            Meta(
+                min_length=1,
+                max_length=1000,
+                description="a command of the image, which starts where the image says",
+            ),
+        ]
+        | None
+    ) = None
+    path: (
+        Annotated[
+            str,
+            Meta(
+                pattern=PROGRAM_PATH_PATTERN,
+                max_length=4096,
+                description="file or folder that tasks see, a relative one in the workspace; it is "
+                "run as it is there when a task starts",
+            ),
+        ]
+        | None
+    ) = None
+    url: (
+        Annotated[
+            str,
+            Meta(
+                pattern=PROGRAM_URL_PATTERN,
+                max_length=4096,
+                description="address from which each task fetches a .py or .sh file, a .zip or a "
+                ".tar.gz when it starts; the administrator's policy has to grant egress to it",
+            ),
+        ]
+        | None
+    ) = None
+    kind: Annotated[ProgramKind, Meta(description="what kind of program it is")] | None = None
+    source: Annotated[
+        ShortText, Meta(description="what the user named: a path, a URL, or 'cell'")
+    ] = ""
+    entrypoint: Annotated[
+        ShortText,
+        Meta(
+            description="file of the program that is started; absent: the file itself, and of a "
+            "folder run.sh, main.py, __main__.py or its only .py file"
+        ),
+    ] = ""
     sha256: Annotated[
-        str, Meta(pattern="^[0-9a-f]{64}$", description="checksum of the whole snapshot")
-    ]
+        str,
+        Meta(
+            pattern="^([0-9a-f]{64})?$",
+            description="checksum without which it does not run: of inline, a file and a url what "
+            "sha256sum prints; of a folder and a snapshot see docs/kubernetes-files.md",
+        ),
+    ] = ""
     files: (
         Annotated[
             dict[str, LongText],
@@ -256,11 +325,33 @@ class Program(Model, frozen=True):
         bool, Meta(description="the program cannot start without TensorFlow")
     ] = True
     serves: Annotated[
-        bool, Meta(description="the program mentions TensorFlow's distributed runtime")
+        bool,
+        Meta(
+            description="the program mentions TensorFlow's distributed runtime; of one written by "
+            "hand each task finds that out"
+        ),
     ] = False
     working_dir: (
         Annotated[ShortText, Meta(description="where it starts; relative to its own folder")] | None
     ) = None
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether no launch has read its text: each task does."""
+        return self.kind in _BY_HAND or bool(self.inline or self.command or self.path or self.url)
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether it is a snapshot that lies in the workspace, below its checksum."""
+        return self.files is None and not self.by_hand
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether a rerun runs the same: it is in the record or the image, or has a checksum."""
+        return not (self.path or self.url) or bool(self.sha256)
+
+
+_BY_HAND = (ProgramKind.INLINE, ProgramKind.COMMAND, ProgramKind.PATH, ProgramKind.LINK)
 
 
 class ServerKind(str, enum.Enum):
@@ -329,6 +420,13 @@ class Lifecycle(Model, frozen=True):
         Annotated[Seconds, Meta(description="bound on Queued; none when absent")] | None
     ) = None
     start_timeout: Annotated[PositiveSeconds, Meta(description="bound on Starting")] = 600.0
+    image_timeout: Annotated[
+        PositiveSeconds,
+        Meta(
+            description="bound on Starting, from when a task has a node, where the registry does "
+            "not have its image or does not give it"
+        ),
+    ] = 120.0
     max_duration: Annotated[
         PositiveSeconds, Meta(description="bound on the run from its start")
     ] = 86400.0

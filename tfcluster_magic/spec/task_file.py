@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ctypes
 import math
+import posixpath
 from pathlib import Path
 
 from ..errors import TFClusterError
 from ..i18n import _, mark
-from . import Metadata, Spec
+from . import Metadata, Program, Spec
 
 RUNTIME = Path(__file__).resolve().parents[1] / "runtime"
 """The folder that tasks run from; Python starts it by this path."""
@@ -74,6 +75,7 @@ def task_description(
     data_dir: str,
     output_dir: str,
     resume_from: str | None,
+    workspace: str,
 ) -> dict[str, object]:
     """What is the same in both worlds.
 
@@ -84,6 +86,7 @@ def task_description(
         data_dir: the data folder.
         output_dir: the run's own folder.
         resume_from: the folder of the run whose checkpoints are taken over.
+        workspace: the user's own folder as a task sees it, in which a relative path lies.
     """
     counts = spec.replicas.counts
     program: dict[str, object] | None = None
@@ -96,6 +99,8 @@ def task_description(
             "serves": spec.program.serves,
             "workingDir": spec.program.working_dir,
         }
+        if spec.program.by_hand:
+            program |= {"byHand": True, **_unread(spec.program, workspace)}
     cpu = {t.value: spec.replicas.of(t).resources.cpu for t in counts}
     return {
         "version": VERSION,
@@ -115,3 +120,17 @@ def task_description(
         "grace": spec.lifecycle.grace,
         "startTimeout": spec.lifecycle.start_timeout,
     }
+
+
+def _unread(program: Program, workspace: str) -> dict[str, object]:
+    """What `runtime/program_source.py` reads of a program that no launch has read."""
+    found: dict[str, object] = {}
+    if program.command:
+        found["command"] = program.command
+    if program.path:
+        found["path"] = posixpath.normpath(posixpath.join(workspace, program.path))
+    if program.url:
+        found["url"] = program.url
+    if found and program.sha256:
+        found["sha256"] = program.sha256
+    return found

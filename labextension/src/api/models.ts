@@ -5,9 +5,9 @@
  */
 export type Mode = 'between-graph' | 'in-graph';
 /**
- * Where a program came from.
+ * what kind of program it is
  */
-export type ProgramKind = 'cell' | 'file' | 'folder' | 'url';
+export type ProgramKind = 'cell' | 'command' | 'file' | 'folder' | 'inline' | 'link' | 'path' | 'url';
 /**
  * flags that the program is given of those that it takes
  */
@@ -170,25 +170,30 @@ export interface Replicas3 {
   resources?: Resources;
 }
 /**
- * A snapshot of the user's program, taken once at launch.
+ * What tasks run. By hand it is one of `inline`, `command`, `path` and `url`.
  *
- *     Small ones (64 KiB) travel in `files`; larger ones lie under
- *     `<workspace>/.tfcluster/code/<sha256>/`.
+ *     A launch takes a snapshot instead: small ones (64 KiB) travel in `files`; larger ones lie under
+ *     `<workspace>/.tfcluster/code/<sha256>/`. What is read of a record always has `kind` and
+ *     `source` (`program.snapshots.completed`).
  */
 export interface Program {
-  kind: ProgramKind;
+  inline?: string | null;
+  command?: string[] | null;
+  path?: string | null;
+  url?: string | null;
+  kind?: ProgramKind | null;
   /**
    * what the user named: a path, a URL, or 'cell'
    */
-  source: string;
+  source?: string;
   /**
-   * file inside the snapshot that is started
+   * file of the program that is started; absent: the file itself, and of a folder run.sh, main.py, __main__.py or its only .py file
    */
-  entrypoint: string;
+  entrypoint?: string;
   /**
-   * checksum of the whole snapshot
+   * checksum without which it does not run: of inline, a file and a url what sha256sum prints; of a folder and a snapshot see docs/kubernetes-files.md
    */
-  sha256: string;
+  sha256?: string;
   files?: {
     [k: string]: string;
   } | null;
@@ -211,7 +216,7 @@ export interface Program {
    */
   importsTensorflow?: boolean;
   /**
-   * the program mentions TensorFlow's distributed runtime
+   * the program mentions TensorFlow's distributed runtime; of one written by hand each task finds that out
    */
   serves?: boolean;
   workingDir?: string | null;
@@ -238,6 +243,10 @@ export interface Lifecycle {
    * bound on Starting
    */
   startTimeout?: number;
+  /**
+   * bound on Starting, from when a task has a node, where the registry does not have its image or does not give it
+   */
+  imageTimeout?: number;
   /**
    * bound on the run from its start
    */

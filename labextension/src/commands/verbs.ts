@@ -53,8 +53,8 @@ const isStoppable = (run: IRun): boolean =>
 const isInGraph = (run: IRun): boolean =>
   isActive(run) && modeOf(run) === 'in-graph';
 /** Its program has no file that a shell could name. */
-const isCell = (run: IRun): boolean =>
-  run.cluster.spec.program?.kind === 'cell';
+const isWordless = (run: IRun): boolean =>
+  ['cell', 'inline', 'command'].includes(run.cluster.spec.program?.kind ?? '');
 const isAny = (): boolean => true;
 
 /** Add all of them to JupyterLab's commands; gives their ids. */
@@ -222,7 +222,7 @@ function verbsOf(context: IVerbs): Record<string, IVerb> {
       question: trans.__('Copy a Cluster as Command…'),
       caption: () => trans.__('Copy the line that launches the same again'),
       icon: copyIcon,
-      fits: (run, args) => !args.shell || !isCell(run),
+      fits: (run, args) => !args.shell || !isWordless(run),
       none: nothing,
       more: { shell: { type: 'boolean' } },
       execute: async (run, args) => {

@@ -1,7 +1,7 @@
 /**
  * What a form begins with: the last launch, a program, a cell, or the spec of a run. Pure.
  */
-import type { Spec } from '../api/models';
+import type { Program, Spec } from '../api/models';
 import type { ILaunchOptions } from '../api/launchOptions';
 import { EMPTY, IDraft } from './draft';
 import { typed } from './pods';
@@ -67,15 +67,16 @@ export function draftOfSpec(
           : (typed(field.kind, value) ?? String(value));
     }
   }
-  const isUrl = program?.kind === 'url';
+  const kind = program?.kind ?? 'file';
+  const isUrl = kind === 'url' || kind === 'link';
+  const isFile = ['file', 'folder', 'path'].includes(kind);
   return {
     ...EMPTY,
     mode,
     name,
-    source: isUrl ? 'url' : program?.kind === 'cell' ? 'cell' : 'file',
-    url: isUrl ? program.source : '',
-    program:
-      program && !isUrl && program.kind !== 'cell' ? pathOf(program) : '',
+    source: isUrl ? 'url' : kind === 'cell' ? 'cell' : 'file',
+    url: isUrl ? (program?.source ?? '') : '',
+    program: program && isFile ? pathOf(program) : '',
     arguments: joinArguments(program?.arguments ?? []),
     kernelspec: spec.interpreter ? '' : null,
     values
@@ -132,10 +133,10 @@ const UNITS: ReadonlyArray<readonly [string, number]> = [
 const isRecord = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null;
 
-const pathOf = (program: { source: string; workingDir?: string | null }) =>
-  program.workingDir?.startsWith('/') && !program.source.startsWith('/')
-    ? `${program.workingDir}/${program.source}`
-    : program.source;
+const pathOf = ({ source = '', workingDir }: Program): string =>
+  workingDir?.startsWith('/') && !source.startsWith('/')
+    ? `${workingDir}/${source}`
+    : source;
 
 function at(spec: object, path: ReadonlyArray<string>): unknown {
   return path.reduce<unknown>(

@@ -155,8 +155,9 @@ export function programWords(run: IRun, short = false): string {
   if (!program) {
     return '';
   }
-  const name = program.source.replace(/\/$/, '').split('/').pop();
-  const source = short && name ? name : program.source;
+  const whole = program.source ?? '';
+  const name = whole.replace(/\/$/, '').split('/').pop();
+  const source = short && name ? name : whole;
   return [source, ...(program.arguments ?? [])].join(' ');
 }
 

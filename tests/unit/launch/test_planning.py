@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from tfcluster_magic import ClusterManager
 from tfcluster_magic.errors import InvalidRequest
 from tfcluster_magic.launch import options
 from tfcluster_magic.launch.options import fill_in_defaults, read_options
-from tfcluster_magic.spec import TaskType
+from tfcluster_magic.spec import API_VERSION, TaskType
 
 __all__ = ["here", "manager"]  # fixtures, as if written here
 
@@ -217,6 +219,46 @@ def test_the_record_of_a_run_is_a_cluster_file(manager: ClusterManager, here: Pa
 
     assert second.metadata.name == "hello-2"
     assert manager.wait("hello-2", 180).spec == first.spec
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        {"inline": HELLO},
+        {"path": "hello.py"},
+        {"command": [sys.executable, "hello.py"], "workingDir": "/"},
+    ],
+    ids=lambda each: next(iter(each)),
+)
+def test_a_file_for_kubectl_runs_on_this_machine(
+    manager: ClusterManager, here: Path, own_folders: Path, program: dict[str, Any]
+) -> None:
+    """A TFCluster that names its program without our client runs here as it does in pods, under
+    the name of its cluster; a path is one in the workspace.
+    """
+    home = own_folders / "tfcluster"
+    home.mkdir(exist_ok=True)
+    (home / "hello.py").write_text(HELLO)
+    program = {**program, **({"workingDir": str(home)} if "workingDir" in program else {})}
+    thing = {"apiVersion": API_VERSION, "kind": "TFCluster", "metadata": {"name": "digits-1"}}
+    thing["spec"] = {"program": program, "replicas": {"worker": {"count": 1}}}
+    (here / "digits.yaml").write_text(json.dumps(thing))
+    ended = manager.wait(manager.launch(file="digits.yaml").metadata.name, 180)
+    assert (ended.metadata.name, ended.status.phase.value) == ("digits-1", "Succeeded")
+    assert [line.text for line in manager.logs("digits") if line] == ["hello from worker-0"]
+    told = [each.code for each in ended.status.inferred]
+    assert told == (["ProgramNotPinned"] if "path" in program else [])
+    rerun = manager.wait(manager.rerun("digits").metadata.name, 180)
+    assert (rerun.spec, rerun.status.phase.value) == (ended.spec, "Succeeded")
+
+
+def test_a_wrong_checksum_makes_no_run(manager: ClusterManager, here: Path) -> None:
+    """Text in a file with another checksum than it says is refused with the right one."""
+    wrong = {"program": {"inline": HELLO, "sha256": "0" * 64}}
+    (here / "digits.yaml").write_text(json.dumps(wrong))
+    with pytest.raises(InvalidRequest, match=hashlib.sha256(HELLO.encode()).hexdigest()):
+        manager.launch(file="digits.yaml", name="digits")
+    assert manager.list(all_runs=True) == []
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ def test_who_has_no_secret_gets_no_image_from_a_nodes_cache() -> None:
     """A pod asks the registry if its run names a secret or an image of its own; not for the
     administrator's image, and not where nodes have images that no registry has.
     """
-    default = "tfcluster/notebook"
+    default = Policy().default_image
 
     def policy_of(spec: Spec, policy: Policy = Policy()) -> Any:  # noqa: B008
         run = TFCluster(
@@ -110,7 +110,7 @@ def test_who_has_no_secret_gets_no_image_from_a_nodes_cache() -> None:
     assert policy_of(Spec(pods=secret)) == "Always"
     assert policy_of(Spec(pods=secret), preloaded) == "Always"
     assert policy_of(Spec()) is None
-    assert policy_of(Spec(image=f"docker.io/{default}:latest")) is None
+    assert policy_of(Spec(image=f"docker.io/{default}")) is None
     assert policy_of(Spec(image="private.example/img"), preloaded) is None
 
 

@@ -8,6 +8,7 @@ from support.lifecycle_simulation import PROGRAM, Story, spec_of
 from tfcluster_magic.spec import (
     Cause,
     Lifecycle,
+    Message,
     Phase,
     Reason,
     Replicas,
@@ -195,3 +196,16 @@ def test_tasks_that_fail_alike_are_no_consequence_of_each_other() -> None:
     story.ends("worker-2", Cause.ERROR, exit_code=1, follows=True, last_lines=("UNAVAILABLE: x",))
     story.passes(5)
     assert "worker-0 failed in the same way. worker-2 ended after it." in story.status.message
+
+
+def test_a_program_that_never_runs_fails_the_cluster_at_once() -> None:
+    """A wrong checksum is told with the right one, without looking for another cause and without a
+    retry: each would find the same.
+    """
+    values = {"source": "train.py", "expected": "0" * 64, "found": "f" * 64}
+    story = Story(spec_of(worker=3, lifecycle=Lifecycle(restarts=3)))
+    wrong = Message("ChecksumDiffers", values)
+    story.ends("worker-1", Cause.NOT_STARTED, detail="another checksum", detail_message=wrong)
+    assert story.outcome == (Phase.FAILED, Reason.START_FAILED, "worker-1")
+    assert f"the checksum {'0' * 64} of spec.program.sha256, but {'f' * 64}" in story.status.message
+    assert story.running() == []

@@ -367,6 +367,35 @@ def test_what_the_world_knows_of_a_start_is_told() -> None:
     assert told_late in story.status.message
 
 
+def test_an_image_that_no_registry_has_is_not_waited_for() -> None:
+    """A task whose image is missing fails its run after imageTimeout from when it has a
+    node, with the image and the registry's words; one that is being fetched has startTimeout.
+    """
+    story = Story(spec_of(lifecycle=Lifecycle(image_timeout=30), worker=1), obeys=False)
+    story.passes(100)  # without a node for a while
+    bound = msgspec.structs.replace(story.tasks["worker-0"], ready=False, since=story.now)
+    story.tasks["worker-0"] = bound
+
+    def waits(code: str, words: str) -> None:
+        text = Message(code, {"image": "r/a:1"})
+        values = {"who": ["worker-0"], "why": text, "count": 1}
+        sentence = Message("TasksWait", values)
+        story.why = (WaitingReason(("worker-0",), text, sentence, "ErrImagePull", words),)
+
+    waits("ImageFetching", "")
+    story.passes(29)
+    waits("ImageNotFound", "manifest unknown")
+    story.passes(0.5)
+    assert story.status.phase is Phase.STARTING
+    story.obeys = True
+    story.passes(1)
+    assert story.outcome == (Phase.FAILED, Reason.START_FAILED, "worker-0")
+    assert story.status.message.startswith(
+        "worker-0 had no image after 30s: there is no image r/a:1: check its name and tag "
+        "(the registry says: manifest unknown). Name another image (--image)"
+    )
+
+
 @pytest.mark.parametrize(
     ("limits", "ready"),
     [

@@ -309,7 +309,7 @@ def _lost_output(spec: Spec, root: Path | None) -> Path | None:
 
 
 def _lost_program(spec: Spec) -> Path | None:
-    if spec.program is None or spec.program.files is not None:
+    if spec.program is None or not spec.program.is_stored:
         return None
     folder = stored_folder(Path.home(), spec.program.sha256)
     return None if folder.is_dir() else folder

@@ -140,6 +140,7 @@ def task_description(
         data_dir=str(folders.data),
         output_dir=str(folders.output),
         resume_from=str(folders.resume_from) if folders.resume_from else None,
+        workspace=str(paths.home_dir()),
     )
     return described | {
         "addresses": {},
@@ -256,8 +257,10 @@ class Launch:
                 why=error.strerror
             )
             raise SetupRefused([Problem(_("log folder"), str(output), text)]) from None
-        if spec.program is not None:
+        if spec.program is not None and (spec.program.files is not None or spec.program.is_stored):
             materialise(spec.program, folder.program, paths.home_dir(), folder_mode=0o755)
+        elif spec.program is not None:
+            folder.program.mkdir(exist_ok=True)  # each task puts there what it fetches
         if free_gpus is not None:
             given = assign_gpus(spec, free_gpus)
             state_files.write(folder.gpus_file, msgspec.json.encode(given))

@@ -32,8 +32,8 @@ from ..api.client import Object
 from ..api.labels import GROUP, LONGEST_RUN_NAME, RUN_PATTERN, VERSION
 
 _KEPT = (
-    "type", "enum", "pattern", "minimum", "maximum", "minLength", "maxLength", "maxItems",
-    "maxProperties",
+    "type", "enum", "pattern", "minimum", "maximum", "minLength", "maxLength", "minItems",
+    "maxItems", "maxProperties",
 )  # fmt: skip
 VALIDATIONS = "x-kubernetes-validations"
 
@@ -187,6 +187,9 @@ _MOUNTS = (
     "(has(self.secrets) ? self.secrets.filter(s, has(s.path) && s.path != '').map(s, s.path) : [])"
 )
 _AS_ENVIRONMENT = "self.filter(s, !has(s.path) || s.path == '').map(s, s.name)"
+_WRITTEN = "(" + " || ".join(f"has(self.{each})" for each in rules.PROGRAM_FORMS) + ")"
+_HAS_CHECKSUM = "has(self.sha256) && self.sha256 != ''"
+_HAS_ENTRYPOINT = "has(self.entrypoint) && self.entrypoint != ''"
 
 SPEC_RULES = (
     *(
@@ -243,7 +246,25 @@ SPEC_RULES = (
     ),
     CelRule(
         "program",
-        "!has(self.files) || self.entrypoint in self.files",
+        f"[{', '.join(f'has(self.{each})' for each in rules.PROGRAM_FORMS)}]"
+        ".filter(said, said).size() <= 1",
+        rules.ONE_PROGRAM,
+    ),
+    CelRule("program", f"{_WRITTEN} || {_HAS_CHECKSUM}", rules.NO_PROGRAM),
+    CelRule(
+        "program",
+        f"{_WRITTEN} || !({_HAS_CHECKSUM}) || ({_HAS_ENTRYPOINT})",
+        rules.ENTRYPOINT_NEEDED,
+        "entrypoint",
+    ),
+    CelRule(
+        "program",
+        f"!has(self.command) || !({_HAS_CHECKSUM} || {_HAS_ENTRYPOINT})",
+        rules.COMMAND_ALONE,
+    ),
+    CelRule(
+        "program",
+        "!has(self.files) || (has(self.entrypoint) && self.entrypoint in self.files)",
         rules.ENTRYPOINT_MISSING,
         "entrypoint",
     ),
@@ -319,7 +340,7 @@ QUANTITY_RULES = (
 )
 """What a type of JSON cannot say of quantities, which may be text or whole numbers."""
 
-TEXTS_WITHOUT_NUL = ("env[]", "program.arguments[]")
+TEXTS_WITHOUT_NUL = ("env[]", "program.arguments[]", "program.command[]")
 """Texts without a NUL character, said by a pattern: in CEL it would cost too much."""
 NAME_RULE = CelRule(
     "metadata.name",

@@ -26,6 +26,7 @@ from ...errors import InvalidRequest, Problem, one_line
 from ...i18n import _
 from ...launch import validation
 from ...launch.validation.schema import element_type, model_type
+from ...program import snapshots
 from ...spec import (
     API_VERSION,
     KIND,
@@ -101,7 +102,7 @@ def read(thing: Mapping[str, Any]) -> TFCluster:
             addresses=task_addresses(name, spec),
             paths=status.paths or {"output": output, "logs": output},
             warnings=tuple(dict.fromkeys(warned)),
-            inferred=status.inferred or _inferred(head),
+            inferred=_with_unpinned(status.inferred or _inferred(head), spec),
         ),
     )
 
@@ -276,7 +277,7 @@ def _spec(found: Mapping[str, Any], told: list[str]) -> Spec:
         return validation.validate(_known(content, Spec, "spec", told))
     if problems := validation.check_rules(spec):
         raise InvalidRequest(problems)
-    return spec
+    return replace(spec, program=snapshots.completed(spec.program))
 
 
 def _known(content: object, kind: type[Model], path: str, told: list[str]) -> Any:
@@ -371,6 +372,12 @@ def _warned(head: Mapping[str, Any]) -> list[str]:
     except ValueError:
         return []
     return [text for text in said if isinstance(text, str)] if isinstance(said, list) else []
+
+
+def _with_unpinned(told: tuple[Message, ...], spec: Spec) -> tuple[Message, ...]:
+    """What is told, with what follows from the spec: that its program is no snapshot."""
+    more = snapshots.unpinned_messages(spec.program)
+    return (*told, *(each for each in more if each not in told))
 
 
 def _inferred(head: Mapping[str, Any]) -> tuple[Message, ...]:

@@ -121,7 +121,7 @@ def output_dir(metadata: Metadata, policy: Policy) -> str:
 
 
 def program_dir(spec: Spec, policy: Policy) -> str:
-    """Where a task finds the snapshot's files.
+    """Where a task finds the program's files; empty where it finds that out itself.
 
     Raises:
         InvalidRequest: it lies in a workspace, and there is none.
@@ -129,6 +129,14 @@ def program_dir(spec: Spec, policy: Policy) -> str:
     program = spec.program
     if program is None or program.files is not None:
         return f"{FILES_ROOT}/program"
+    if program.path and not posixpath.isabs(program.path) and not policy.workspace_claim:
+        allowed = _(
+            "tasks here see no workspace: give the full path of a file in the image or a volume, "
+            "or write the program as `inline`"
+        )
+        raise InvalidRequest([Problem("spec.program.path", program.path, allowed)])
+    if not program.is_stored:
+        return ""
     if not policy.workspace_claim:
         allowed = _(
             "tasks here see no workspace, so a program has to travel in the record: keep it "
@@ -151,6 +159,7 @@ def _described(cluster: TFCluster, policy: Policy, addresses: str) -> bytes:
         data_dir=policy.data_path,
         output_dir=output_dir(metadata, policy),
         resume_from=resume_from,
+        workspace=policy.workspace_path,
     )
     described |= {
         "addressTemplate": addresses,
@@ -287,11 +296,12 @@ def _always_pulls(spec: Spec, policy: Policy) -> bool:
 
 def opens_port(cluster: TFCluster, task_type: TaskType) -> bool:
     """Whether such a task has started only when its port accepts, or when its program shows that it
-    works; `runtime/task_config.py` agrees.
+    works; `runtime/task_config.py` agrees. Of a program that nobody has read each task knows, and
+    opens the port at once where it has not to wait.
     """
-    spec = cluster.spec
+    spec, program = cluster.spec, cluster.spec.program
     peers = spec.replicas.total - spec.replicas.evaluator.count
-    serves = spec.program is not None and spec.program.serves and peers > 1
+    serves = program is not None and (program.serves or program.by_hand) and peers > 1
     return task_type is not TaskType.EVALUATOR and (spec.mode is Mode.IN_GRAPH or serves)
 
 

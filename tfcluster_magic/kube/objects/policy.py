@@ -39,7 +39,7 @@ class Policy(Model, frozen=True):
     defines what image patterns mean; patterns of annotations are a shell's.
     """
 
-    default_image: str = "tfcluster/notebook"
+    default_image: str = "tensorflow/tensorflow:2.19.0"
     images: tuple[str, ...] = ()
     require_digest: Annotated[
         bool,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...lifecycle.messages import Clause, clauses
@@ -55,11 +55,14 @@ class PodContext:
 
 @dataclass(frozen=True)
 class PodProblem:
-    """Why, without whom it concerns and without a full stop; `reason` is Kubernetes' own word."""
+    """Why, without whom it concerns and without a full stop; `reason` is Kubernetes' own word,
+    `words` are a registry's, such as `not found`.
+    """
 
     rank: int
     text: Message
     reason: str = ""
+    words: str = ""
 
 
 ProblemRule = tuple[str, int, Callable[[re.Match[str], PodContext], Message]]
@@ -290,13 +293,14 @@ def container_waiting_problem(reason: str, words: str, asked: PodContext) -> Pod
         return None
     if "Image" in reason or reason == "RegistryUnavailable":
         body = _BACK_OFF.sub("", words)
-        return first_match(IMAGE_RULES, f"{reason}: {body}", asked, reason) or PodProblem(
+        found = first_match(IMAGE_RULES, f"{reason}: {body}", asked, reason) or PodProblem(
             BY_SOMEBODY,
             Message(
                 "ImageNotFetched", {"image": asked.image, "why": shorten_message(body) or reason}
             ),
             reason,
         )
+        return replace(found, words=shorten_message(body).rpartition(": ")[2])
     return first_match(WAITING_RULES, words, asked, reason) or PodProblem(
         BY_SOMEBODY, quote_kubernetes(f"{reason}: {words}"), reason
     )

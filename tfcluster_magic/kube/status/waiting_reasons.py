@@ -330,6 +330,7 @@ def _why_of_problem(clause: PodProblem, tasks: Sequence[str]) -> WaitingReason:
         text=clause.text,
         sentence=Message("TasksWait", values),
         reason=clause.reason,
+        words=clause.words,
         rank=clause.rank,
     )
 

@@ -12,9 +12,11 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from ...errors import InvalidRequest, Problem
 from ...i18n import _
+from ...program.snapshots import completed
 from ...spec import Model, Spec
 from ...spec.names import is_valid, name_rule
 from . import schema
@@ -42,6 +44,7 @@ def validate(data: Mapping[str, Any]) -> Spec:
     if not problems:
         spec = msgspec.convert(clean, Spec)
         problems += check_rules(spec)
+        spec = replace(spec, program=completed(spec.program))
     if problems or spec is None:
         raise InvalidRequest(problems)
     return spec

@@ -43,6 +43,13 @@ NO_SUCH_TASKS = mark("in-graph has ps and workers only: 0")
 MEMORY_AT_LEAST = mark("TensorFlow cannot start below {least}")
 ENV_NAME = mark("a name has letters, digits and '_', and no digit first")
 RESERVED_NAME = mark("this name is set by TFCluster itself; choose another")
+ONE_PROGRAM = mark("a program is one of inline, command, path, url and files: keep one of them")
+NO_PROGRAM = mark(
+    "say what runs: the program itself as inline, a command of the image, a path that tasks see, "
+    "or a url"
+)
+COMMAND_ALONE = mark("a command of the image has neither a checksum nor an entrypoint")
+ENTRYPOINT_NEEDED = mark("name the file of the snapshot that is started")
 ENTRYPOINT_MISSING = mark("it is not among the program's files: name one of them")
 FILES_AT_MOST = mark(
     "at most {limit} KiB travel inside the record: launch a larger program with "
@@ -222,6 +229,28 @@ def _env(spec: Spec) -> list[Problem]:
     return found
 
 
+def _forms(spec: Spec) -> list[Problem]:
+    """A program is written in one way, with what belongs to that."""
+    program = spec.program
+    if program is None:
+        return []
+    forms = {each: getattr(program, each) for each in PROGRAM_FORMS}
+    said = [each for each, value in forms.items() if value is not None]
+    if len(said) > 1:
+        return [Problem("spec.program", ", ".join(said), _(ONE_PROGRAM))]
+    if not said and not program.sha256:
+        return [Problem("spec.program", None, _(NO_PROGRAM))]
+    if not said and not program.entrypoint:
+        return [Problem("spec.program.entrypoint", None, _(ENTRYPOINT_NEEDED))]
+    if program.command is not None and (odd := program.sha256 or program.entrypoint):
+        return [Problem("spec.program", odd, _(COMMAND_ALONE))]
+    return []
+
+
+PROGRAM_FORMS = ("inline", "command", "path", "url", "files")
+"""The ways to write a program down; without any it is a snapshot in the workspace."""
+
+
 def _files(spec: Spec) -> list[Problem]:
     """A program inside the record; whether its content is what was launched, `program` checks."""
     program = spec.program
@@ -239,10 +268,12 @@ def _files(spec: Spec) -> list[Problem]:
 
 
 def _arguments(spec: Spec) -> list[Problem]:
-    arguments = spec.program.arguments if spec.program else ()
+    program = spec.program
+    lists = {"arguments": program.arguments, "command": program.command or ()} if program else {}
     return [
-        Problem(f"spec.program.arguments[{i}]", text, _("an argument cannot hold a NUL character"))
-        for i, text in enumerate(arguments)
+        Problem(f"spec.program.{where}[{i}]", text, _("an argument cannot hold a NUL character"))
+        for where, texts in lists.items()
+        for i, text in enumerate(texts)
         if "\0" in text
     ]
 
@@ -274,7 +305,19 @@ def _undecodable(value: object, path: str) -> Iterator[Problem]:
         yield Problem(path, value, _("it is not UTF-8 text, and a record holds nothing else"))
 
 
-_RULES = (_counts, _mode, _only_in, _memory, _env, _files, _arguments, _interpreter, _pods, _text)
+_RULES = (
+    _counts,
+    _mode,
+    _only_in,
+    _memory,
+    _env,
+    _forms,
+    _files,
+    _arguments,
+    _interpreter,
+    _pods,
+    _text,
+)
 
 
 def check_rules(spec: Spec) -> list[Problem]:

@@ -24,6 +24,8 @@ from ...spec.spec import (
     MOUNT_OR_NOTHING,
     MOUNT_PATTERN,
     OBJECT_NAME_PATTERN,
+    PROGRAM_PATH_PATTERN,
+    PROGRAM_URL_PATTERN,
     SUB_PATH_PATTERN,
 )
 
@@ -118,6 +120,8 @@ _WORDS: Mapping[str, Callable[[], str]] = {
     OBJECT_NAME_PATTERN: _object_name_rule,
     MOUNT_PATTERN: _path_rule,
     MOUNT_OR_NOTHING: _path_rule,
+    PROGRAM_PATH_PATTERN: lambda: _("write a path without line breaks"),
+    PROGRAM_URL_PATTERN: lambda: _("write an address such as https://example.com/train.py"),
     SUB_PATH_PATTERN: lambda: _("write a path inside of the claim, without a '/' first or ':'"),
     ANNOTATION_PATTERN: lambda: _(
         "write names such as prometheus.io/scrape, at most 63 characters after the '/', "

@@ -157,6 +157,7 @@ DURATIONS = (
     "reclaimAfterSeconds",
     "queueTimeoutSeconds",
     "startTimeoutSeconds",
+    "imageTimeoutSeconds",
     "maxDurationSeconds",
     "idleTimeoutSeconds",
     "stallTimeoutSeconds",
@@ -217,7 +218,7 @@ def test_bounds_and_defaults_are_those_of_the_models() -> None:
     assert by_path["spec.mode"]["default"] == "BetweenGraph"
     assert by_path["spec.pods.volumes"]["maxItems"] == 20
     assert by_path["spec.pods.volumes[]"]["required"] == ["claimName", "path"]
-    assert by_path["spec.program.sha256"]["pattern"] == "^[0-9a-f]{64}$"
+    assert by_path["spec.program.sha256"]["pattern"] == "^([0-9a-f]{64})?$"
 
 
 def test_the_status_bounds_nothing() -> None:

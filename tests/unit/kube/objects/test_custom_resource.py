@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,6 +14,7 @@ from support.invalid_specs import CELL, NAMES
 
 from tfcluster_magic.errors import InvalidRequest
 from tfcluster_magic.kube.objects import custom_resource
+from tfcluster_magic.program import snapshots
 from tfcluster_magic.spec import (
     Event,
     Message,
@@ -253,3 +256,35 @@ def test_an_object_without_anything_is_refused_in_words() -> None:
     """An object of which nothing is there is refused, not a crash."""
     with pytest.raises(InvalidRequest, match=r"metadata\.name"):
         custom_resource.read({})
+
+
+TEXT = "print('digits')\n"
+
+
+@pytest.mark.parametrize(
+    ("written", "kind", "source", "entrypoint"),
+    [
+        ({"inline": TEXT}, "inline", "inline", "program.py"),
+        ({"inline": TEXT, "entrypoint": "run.sh"}, "inline", "inline", "run.sh"),
+        ({"command": ["python", "-m", "my train"]}, "command", "python -m 'my train'", ""),
+        ({"path": "digits/train.py"}, "path", "digits/train.py", ""),
+        ({"url": "https://example.com/a.py"}, "link", "https://example.com/a.py", ""),
+    ],
+)
+def test_a_program_by_hand_is_read_as_any_other(
+    written: dict[str, Any], kind: str, source: str, entrypoint: str
+) -> None:
+    """What a person wrote has a kind, a source and, of text, the file and its checksum, as a
+    snapshot has; written down again it is what the person wrote.
+    """
+    program = custom_resource.read(applied(spec={"program": written})).spec.program
+    assert program is not None
+    assert program.kind == kind
+    assert (program.source, program.entrypoint) == (source, entrypoint)
+    assert program.by_hand and not program.is_stored
+    if "inline" in written:
+        assert program.sha256 == hashlib.sha256(TEXT.encode()).hexdigest()
+        assert snapshots.load(program, Path())[entrypoint].content == TEXT.encode()
+    assert snapshots.written_program(program) == written
+    again = custom_resource.read(stored(Spec(program=program)))
+    assert again.spec.program == program

@@ -211,7 +211,7 @@ def test_no_value_becomes_structure(text: str) -> None:
         if each["kind"] == "Job":
             template = each["spec"]["template"]
             assert template["metadata"]["annotations"] == {"x": text}
-            assert template["spec"]["containers"][0]["image"] == (text or "tfcluster/notebook")
+            assert template["spec"]["containers"][0]["image"] == (text or Policy().default_image)
 
 
 def test_tasks_find_one_another(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 
 import pytest
 from support.operator_world import JOBS, PODS, RUNS, World, up
@@ -57,3 +58,28 @@ def test_a_later_policy_refuses_no_run_that_has_begun(world: World) -> None:
     world.pod("digits-1-worker", "succeeded", 0, "digits-1-worker-0-first")
     status = world.phase("digits-1", "Succeeded")
     assert status["paths"]["output"] == "/log/digits/1"
+
+
+def test_a_wrong_checksum_fails_a_run_at_once(world: World) -> None:
+    """A program in the record with another checksum than is said is Failed before anything is made,
+    with the checksum that it has.
+    """
+    spec = {"program": {"inline": "print(1)\n", "sha256": "0" * 64}}
+    world.server.put(f"{RUNS}/digits-1", {"spec": spec})
+    status = world.phase("digits-1", "Failed")
+    assert status["releasedAt"]
+    assert "0" * 64 in status["message"]
+    assert hashlib.sha256(b"print(1)\n").hexdigest() in status["message"]
+    assert world.made() == 0
+
+
+def test_a_program_that_is_no_snapshot_is_told(world: World) -> None:
+    """The status of a run of a path without a checksum says that it may change, and how that is
+    avoided; of text in the record nothing has to be said.
+    """
+    where = {"program": {"path": "digits/train.py"}}
+    world.server.put(f"{RUNS}/digits-1", {"spec": where})
+    told = world.wait("digits-1", lambda s: s.get("inferred"))["inferred"]
+    assert told == [{"code": "ProgramNotPinned", "params": {"source": "digits/train.py"}}]
+    world.server.put(f"{RUNS}/text-1", {"spec": {"program": {"inline": "print(1)\n"}}})
+    assert "inferred" not in world.phase("text-1", "Starting")

@@ -1,0 +1,165 @@
+"""The files of examples/kubernetes, applied by kubectl on a real node without our client, and what
+such a file may have wrong.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+from kubenode.commands import say
+from support.kube.operator import Tenant
+from support.kube.under_test import UnderTest
+from support.kube.workloads import USER, WEB, pod
+from support.polling import wait_until
+from support.project import ROOT
+
+pytestmark = pytest.mark.needs("rwx", "network-policy")
+
+EXAMPLES = {
+    path.stem: yaml.safe_load(path.read_text())
+    for path in sorted((ROOT / "examples" / "kubernetes").glob("*.yaml"))
+}
+TRAIN = "import os, sys\nprint('trained by', os.path.basename(__file__), *sys.argv[1:])\n"
+PRINTED = {
+    "inline": ("worker-0", "hello from worker 0"),
+    "image-command": ("worker-0", "TensorFlow 2."),
+    "workspace-path": ("worker-1", "trained by train.py --epochs 3"),
+    "url": ("worker-1", "trained by train.py"),
+    "parameter-servers": ("chief-0", "weight after 100 steps: 1.0"),
+    "multi-worker-mirrored": ("worker-0", "replicas: 2 weight: 0.65"),
+    "volumes-and-limits": ("chief-0", "chief-0 learns with 0.01"),
+}
+"""What a task of each example prints; the one that is left is In-Graph."""
+NOTHING = "registry:5000/nothing:3"
+WRONG: dict[str, dict[str, Any]] = {
+    "image": {"image": NOTHING, "lifecycle": {"imageTimeoutSeconds": 5}},
+    "checksum": {"program": {"path": "digits/train.py", "sha256": "0" * 64}},
+    "text": {"program": {"inline": TRAIN, "sha256": "0" * 64}},
+    "lost": {"program": {"path": "digits/none.py"}},
+    "closed": {"program": {"url": "http://10.96.0.1/train.py"}},
+}
+"""Specs that fail, by the name of their cluster."""
+
+
+def filled_workspace(image: str) -> dict[str, Any]:
+    """A pod that leaves the program in the workspace, where a notebook would have it."""
+    made = pod("filler", image, "sh", "-c", 'mkdir -p /w/digits && echo "$1" >/w/digits/train.py')
+    spec = made["spec"]
+    spec["containers"][0]["command"] += ["sh", TRAIN.removesuffix("\n")]
+    spec["containers"][0]["volumeMounts"] = [{"name": "w", "mountPath": "/w"}]
+    spec["volumes"] = [{"name": "w", "persistentVolumeClaim": {"claimName": "workspace"}}]
+    spec["securityContext"]["fsGroup"] = 100
+    return made
+
+
+def site(image: str) -> list[dict[str, Any]]:
+    """A pod that serves the program, and what an administrator grants for it."""
+    shell = f'mkdir /tmp/w && echo "$1" >/tmp/w/train.py && exec httpd -f -p {WEB} -h /tmp/w'
+    serving = pod("site", image, "sh", "-c", shell)
+    serving["spec"]["containers"][0]["command"] += ["sh", TRAIN.removesuffix("\n")]
+    ours, peer = {"app": "site"}, {"app.kubernetes.io/managed-by": "tfcluster-operator"}
+
+    def policy(name: str, chosen: dict[str, str], **rules: Any) -> dict[str, Any]:
+        spec = {"podSelector": {"matchLabels": chosen}, **rules}
+        head = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy"}
+        return {**head, "metadata": {"name": name}, "spec": spec}
+
+    others = [{"podSelector": {"matchLabels": peer}}]
+    there = [{"podSelector": {"matchLabels": ours}}]
+    return [
+        serving,
+        policy("site", ours, policyTypes=["Ingress"], ingress=[{"from": others}]),
+        policy("to-site", peer, policyTypes=["Egress"], egress=[{"to": there}]),
+    ]
+
+
+@pytest.fixture(scope="module")
+def applied(new_tenant: Callable[[], Tenant], cluster: UnderTest) -> Tenant:
+    """A tenant in which all examples were applied, and what is wrong beside them."""
+    tenant = new_tenant()
+    kubectl = tenant.kubectl
+    kubectl.apply(filled_workspace(cluster.busybox), *site(cluster.busybox))
+    address = kubectl.running("site")["status"]["podIP"]
+    done = {"Succeeded", "Failed"}
+    kubectl.wait("pod", "filler", lambda p: p["status"]["phase"] in done, "the workspace is filled")
+    things = []
+    for name, example in EXAMPLES.items():
+        thing = json.loads(json.dumps(example))
+        if "image" in thing["spec"]:
+            thing["spec"]["image"] = tenant.image
+        if name == "url":
+            thing["spec"]["program"]["url"] = f"http://{address}:{WEB}/train.py"
+        things.append(thing)
+    head = {key: EXAMPLES["inline"][key] for key in ("apiVersion", "kind")}
+    program = {"inline": TRAIN}
+    things += [
+        {**head, "metadata": {"name": f"{name}-1"}, "spec": {"program": program, **spec}}
+        for name, spec in WRONG.items()
+    ]
+    kubectl("apply", "-f", "-", stdin="\n---\n".join(map(json.dumps, things)))
+    say(f"examples run in {tenant.name}, as uid {USER}")
+    return tenant
+
+
+def printed(tenant: Tenant, run: str, task: str) -> str:
+    """What a task has printed until now."""
+    found = [p for p in tenant.pods(run) if f"-{task}-" in f"{p['metadata']['name']}-"]
+    return tenant.kubectl.logs(found[0]["metadata"]["name"]) if found else ""
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_an_example_runs(applied: Tenant, name: str) -> None:
+    """`kubectl apply` of the file is all that a run needs; it succeeds and prints what it says."""
+    run = EXAMPLES[name]["metadata"]["name"]
+    status = applied.phase(run, "Succeeded", seconds=420)
+    task, words = PRINTED[name]
+    wait_until(lambda: words in printed(applied, run, task), words)
+    codes = [each["code"] for each in status.get("inferred", ())]
+    assert codes == (["ProgramNotPinned"] if name in ("workspace-path", "url") else [])
+
+
+def test_the_example_of_in_graph_serves(applied: Tenant) -> None:
+    """The servers come up without any program, and end by a stop."""
+    applied.phase("ingraph-1", "Running", seconds=420)
+    asked = '{"spec":{"stop":{"reason":"enough"}}}'
+    applied.kubectl("patch", "tfcluster", "ingraph-1", "--type=merge", "-p", asked)
+    assert "enough" in applied.phase("ingraph-1", "Stopped")["message"]
+
+
+def test_an_image_that_is_missing_is_not_waited_for(applied: Tenant) -> None:
+    """An image that its registry does not have fails the run after imageTimeoutSeconds, with the
+    image and the registry's words.
+    """
+    status = applied.phase("image-1", "Failed", seconds=120)
+    assert (status["reason"], status["messages"][0]["code"]) == ("StartFailed", "ImageTimeout")
+    assert f"there is no image {NOTHING}" in status["message"]
+    assert "the registry says: not found" in status["message"]
+    applied.wait("image-1", lambda s: s.get("releasedTime"), "it gives back what it held")
+
+
+@pytest.mark.parametrize(("name", "text"), [("checksum", TRAIN), ("text", TRAIN)])
+def test_a_wrong_checksum_fails_at_once(applied: Tenant, name: str, text: str) -> None:
+    """Both checksums are told, nothing is tried again, and what was held is given back."""
+    status = applied.phase(f"{name}-1", "Failed")
+    assert status["reason"] == "StartFailed"
+    assert "0" * 64 in status["message"]
+    assert hashlib.sha256(text.encode()).hexdigest() in status["message"]
+    applied.wait(f"{name}-1", lambda s: s.get("releasedTime"), "it gives back what it held")
+
+
+def test_a_path_that_leads_nowhere_is_told(applied: Tenant) -> None:
+    """A file that the workspace does not have fails the run, which says where it was looked for."""
+    message = applied.phase("lost-1", "Failed")["message"]
+    assert "there is no /home/jovyan/digits/none.py where the task runs" in message
+
+
+def test_a_network_that_is_not_granted_is_told(applied: Tenant) -> None:
+    """A URL behind a closed network fails the run with what the administrator has to grant."""
+    message = applied.phase("closed-1", "Failed", seconds=240)["message"]
+    assert "http://10.96.0.1/train.py cannot be fetched" in message
+    assert "`egress` of the administrator's policy" in message

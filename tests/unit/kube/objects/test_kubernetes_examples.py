@@ -1,0 +1,53 @@
+"""The files of examples/kubernetes, as the API server would look at them."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from support.project import ROOT
+
+from tfcluster_magic.kube.objects import crd, custom_resource
+from tfcluster_magic.spec import API_VERSION, KIND
+
+EXAMPLES = sorted((ROOT / "examples" / "kubernetes").glob("*.yaml"))
+
+
+def strict(node: Any) -> Any:
+    """A schema that refuses fields which it does not name, as `kubectl apply` does."""
+    if isinstance(node, dict):
+        node = {key: strict(value) for key, value in node.items()}
+        if "properties" in node and node.get("type") == "object":
+            node.setdefault("additionalProperties", False)
+        if node.pop("exclusiveMinimum", False):
+            node["exclusiveMinimum"] = node.pop("minimum")
+    return [strict(each) for each in node] if isinstance(node, list) else node
+
+
+def test_there_are_eight() -> None:
+    """Each way of writing a program and of training has a file."""
+    assert len(EXAMPLES) == 8
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_fits_the_resource(path: Any) -> None:
+    """An example has the resource's version and passes its schema and its rules, and nothing in it
+    is unknown.
+    """
+    thing = yaml.safe_load(path.read_text())
+    assert (thing["apiVersion"], thing["kind"]) == (API_VERSION, KIND)
+    schema = strict(copy.deepcopy(crd.object_schema()))
+    schema["properties"]["metadata"] = {"type": "object"}
+    jsonschema.Draft202012Validator(schema).validate(thing)
+    read = custom_resource.read(thing)
+    assert read.status.warnings == ()
+    assert read.metadata.run == 1
+
+
+def test_the_shortest_has_fifteen_lines() -> None:
+    """A TFCluster that runs is a screen of YAML."""
+    text = (ROOT / "examples" / "kubernetes" / "inline.yaml").read_text()
+    assert len(text.splitlines()) <= 15

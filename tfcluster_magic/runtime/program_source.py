@@ -1,0 +1,392 @@
+"""A program that no launch took a snapshot of, as a task finds it when it starts: a path that it
+sees, a URL, a command of its image, or text that nobody has read.
+
+Owns fetching, checksums and which file starts a folder. What it finds goes into the task's own
+description of its program; it starts nothing. A URL's network is the administrator's to grant, and
+nobody else ever reads it. Standard library only, Python 3.8 syntax.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import io
+import os
+import re
+import tempfile
+import time
+
+from task_config import ConfigError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from task_config import TaskConfig
+
+ENTRIES = ("run.sh", "main.py", "__main__.py")
+"""What starts a folder, the first that is there; without them its only `.py` file. The same as in
+`program/sources.py`."""
+SCRIPTS = (".py", ".sh")
+ARCHIVES = (".zip", ".tar.gz", ".tgz")
+MOST_BYTES = 50 << 20
+"""The largest program: a file, a folder that is hashed, a download, and what an archive unpacks to.
+"""
+MOST_FILES = 10000
+PATH_PATIENCE = 5.0
+"""Seconds in which a volume may come to see a file that is there."""
+URL_PATIENCE = 60.0
+"""Seconds in which an address may come to answer: a pod's network policy may be late."""
+CONNECT_SECONDS = 10.0
+PASSING = (408, 425, 429, 500, 502, 503, 504)
+"""Answers of servers that may be another in a moment.
+Ref: https://www.rfc-editor.org/rfc/rfc9110#section-15"""
+SERVES = re.compile(
+    r"\b(?:ParameterServerStrategy(?:V2)?|MultiWorkerMirroredStrategy|CollectiveAllReduceStrategy"
+    r"|(?:train|distribute|server_lib)\.Server|estimator\.train_and_evaluate)\b"
+)
+"""What makes a task listen on its own port; `program/inspection.py` reads the same in a snapshot.
+"""
+IMPORTED = re.compile(r"^\s*(?:from|import)\s+(\w+)", re.MULTILINE)
+MOST_READ, MOST_READ_FILES = 1 << 20, 200
+
+
+def find_program(config: TaskConfig, patience: float, say: Callable[[str], None]) -> None:
+    """Fill in where the program of this task is, what starts it and whether it serves; in at most
+    `patience` seconds.
+
+    Raises:
+        ConfigError: it is not there, cannot be fetched, or has another checksum than was asked for.
+    """
+    program = config.program
+    if program.get("command"):
+        _find_command(config)
+    elif program.get("url"):
+        _find_download(config, min(URL_PATIENCE, patience), say)
+    elif program.get("path"):
+        _find_path(config, min(PATH_PATIENCE, patience))
+    if not program.get("serves"):
+        found = _serves(program)
+        program["serves"], program["mayServe"] = bool(found), found is None
+
+
+def _find_command(config: TaskConfig) -> None:
+    """It starts where its image says, which is where a pod's first process is."""
+    if config.in_pod and not config.program.get("workingDir"):
+        config.program.update(dir=os.getcwd(), workingDir=".")
+
+
+def _find_path(config: TaskConfig, patience: float) -> None:
+    program = config.program
+    path, until = program["path"], time.monotonic() + patience
+    while not os.path.exists(path):
+        if time.monotonic() > until:
+            raise ConfigError(
+                f"there is no {path} where the task runs",
+                code="ProgramNotThere",
+                path=path,
+            )
+        time.sleep(0.2)
+    whole = os.path.isdir(path)
+    try:
+        if program.get("sha256"):
+            found = folder_checksum(path) if whole else file_checksum(path)
+            _compare(program, path, found)
+        if whole:
+            _starts(program, path, path)
+        else:
+            program.update(dir=os.path.dirname(path) or "/", entrypoint=os.path.basename(path))
+    except OSError as error:
+        raise ConfigError(f"the program {path} cannot be read: {error.strerror}") from None
+    program["workingDir"] = program.get("workingDir") or "."
+
+
+def _starts(program: dict[str, Any], folder: str, source: str) -> None:
+    """The file that starts a folder: as asked for, else by its name."""
+    program["dir"] = folder
+    if program.get("entrypoint"):
+        return
+    here = sorted(each for each in os.listdir(folder) if not each.startswith("."))
+    programs = [each for each in here if each.endswith(".py")]
+    named = [each for each in ENTRIES if each in here]
+    if not named and len(programs) != 1:
+        raise ConfigError(
+            f"no file in {source} says what to start: name it as `entrypoint`, or have one of "
+            f"{', '.join(ENTRIES)}, or only one .py file"
+        )
+    program["entrypoint"] = (named or programs)[0]
+
+
+# ---- checksums ----
+
+
+def file_checksum(path: str) -> str:
+    """The SHA-256 of a file's bytes, as `sha256sum` prints it. Raises OSError."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        for block in iter(lambda: file.read(1 << 20), b""):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def folder_checksum(folder: str) -> str:
+    r"""The SHA-256 of what `sha256sum` prints of all files of a folder, ordered by their paths.
+
+    Hidden files and folders and `__pycache__` do not count; links count as what they lead to.
+
+        find -L . -mindepth 1 \( -name '.*' -o -name __pycache__ \) -prune -o -type f \
+            -printf '%P\0' | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum
+
+    Raises:
+        OSError: a file cannot be read.
+        ConfigError: it is larger than a program.
+    """
+    left, listed = MOST_BYTES, []
+    for path in _files_of(folder):
+        left -= os.path.getsize(os.path.join(folder, path))
+        listed.append(os.fsencode(path))
+        if left < 0 or len(listed) > MOST_FILES:
+            raise ConfigError(
+                f"the folder {folder} has more than {MOST_FILES} files or {MOST_BYTES >> 20} MiB: "
+                "keep data out of a program's folder"
+            )
+    digest = hashlib.sha256()
+    for name in sorted(listed):
+        checksum = file_checksum(os.path.join(folder, os.fsdecode(name)))
+        digest.update(checksum.encode() + b"  " + name + b"\n")
+    return digest.hexdigest()
+
+
+def _files_of(folder: str) -> Iterator[str]:
+    """Paths below a folder."""
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    for below, folders, files in os.walk(folder, onerror=fail, followlinks=True):
+        folders[:] = [each for each in folders if _counts(each)]
+        for name in filter(_counts, files):
+            path = os.path.join(below, name)
+            if os.path.isfile(path):
+                yield os.path.relpath(path, folder)
+
+
+def _counts(name: str) -> bool:
+    return not name.startswith(".") and name != "__pycache__"
+
+
+def _compare(program: dict[str, Any], source: str, found: str) -> None:
+    expected = program["sha256"]
+    if found != expected:
+        raise ConfigError(
+            f"{source} does not have the checksum {expected}, but {found}",
+            code="ChecksumDiffers",
+            source=source,
+            expected=expected,
+            found=found,
+        )
+
+
+# ---- downloads ----
+
+
+def _find_download(config: TaskConfig, patience: float, say: Callable[[str], None]) -> None:
+    program = config.program
+    url = program["url"]
+    name, content = _fetch(url, _proxies(config), patience, say)
+    if program.get("sha256"):
+        _compare(program, url, hashlib.sha256(content).hexdigest())
+    if re.match(rb"\s*<(?:!doctype|html|head)", content[:200], re.IGNORECASE):
+        raise ConfigError(
+            f"{url} is a web page, not a program: use the address of the raw file",
+            code="ProgramIsWebPage",
+            url=url,
+        )
+    try:
+        folder = tempfile.mkdtemp(prefix="program-", dir=program.get("dir") or None)
+        if name.lower().endswith(ARCHIVES):
+            _starts(program, _unpack(content, name, folder), url)
+            program["workingDir"] = program.get("workingDir") or "."
+        else:
+            plain = re.fullmatch(r"\w[\w.-]*", name)
+            entry = name if plain else "program" + os.path.splitext(name)[1]
+            with open(os.path.join(folder, entry), "wb") as file:
+                file.write(content)
+            program.update(dir=folder, entrypoint=entry)
+    except OSError as error:
+        raise ConfigError(f"the program of {url} cannot be kept: {error.strerror}") from None
+
+
+def _proxies(config: TaskConfig) -> dict[str, str]:
+    """The proxies that the program has, too."""
+    env = {**os.environ, **(config.data.get("env") or {})}
+    found = {
+        kind: env.get(f"{kind}_proxy") or env.get(f"{kind.upper()}_PROXY")
+        for kind in ("http", "https")
+    }
+    return {kind: value for kind, value in found.items() if value}
+
+
+def _fetch(
+    url: str, proxies: dict[str, str], patience: float, say: Callable[[str], None]
+) -> tuple[str, bytes]:
+    """The name and content of what is at an address. Raises ConfigError."""
+    import urllib.error
+    import urllib.request
+    from http.client import HTTPException
+
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler(proxies))
+    until, pause, told = time.monotonic() + patience, 0.5, ""
+    while True:
+        final = False
+        try:
+            with opener.open(url, timeout=CONNECT_SECONDS) as answer:
+                return _name_of(url, answer.url), _read(answer, url, until + URL_PATIENCE)
+        except urllib.error.HTTPError as error:
+            why, final = f"{error.code} {error.reason}", error.code not in PASSING
+        except urllib.error.URLError as error:
+            why = getattr(error.reason, "strerror", None) or str(error.reason)
+        except (OSError, HTTPException, ValueError) as error:
+            why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        if final or time.monotonic() > until:
+            raise ConfigError(
+                f"{url} cannot be fetched: {why}", code="ProgramNotFetched", url=url, why=why
+            )
+        if why != told:
+            say(f"waiting for {url}: {why}")
+            told = why
+        time.sleep(pause)
+        pause = min(5.0, pause * 1.5)
+
+
+def _name_of(*urls: str) -> str:
+    """The first name that says what a program is. Raises ConfigError without any."""
+    for name in map(_last_part, urls):
+        if name.lower().endswith((*SCRIPTS, *ARCHIVES)):
+            return name
+    raise ConfigError(
+        f"{urls[0]} ends in none of {', '.join((*SCRIPTS, *ARCHIVES))}, so nobody knows how it is "
+        "started",
+        code="ProgramOfNoKind",
+        url=urls[0],
+    )
+
+
+def _read(answer: Any, url: str, until: float) -> bytes:
+    content = bytearray()
+    for block in iter(lambda: answer.read(1 << 16), b""):
+        content += block
+        if len(content) > MOST_BYTES:
+            raise ConfigError(f"{url} is larger than {MOST_BYTES >> 20} MiB: keep data out of it")
+        if time.monotonic() > until:
+            raise TimeoutError(errno.ETIMEDOUT, "the server sends too slowly")
+    return bytes(content)
+
+
+def _last_part(url: str) -> str:
+    from urllib.parse import unquote, urlsplit
+
+    return unquote(urlsplit(url).path).rstrip("/").rpartition("/")[2]
+
+
+def _unpack(content: bytes, name: str, folder: str) -> str:
+    """Write out an archive's files; a single folder that holds everything is taken as the root."""
+    import tarfile
+    import zipfile
+    import zlib
+
+    left = MOST_BYTES
+    try:
+        entries = _zipped(content) if name.lower().endswith(".zip") else _tarred(content)
+        for count, (path, executable, stream) in enumerate(entries):
+            parts = path.split("/")
+            if any(part in ("", "..") for part in parts) or count >= MOST_FILES:
+                raise ConfigError(f"the archive {name} holds {path!r}, which is not unpacked")
+            data = stream.read(left + 1)
+            left -= len(data)
+            if left < 0:
+                raise ConfigError(f"the archive {name} unpacks to more than {MOST_BYTES >> 20} MiB")
+            target = os.path.join(folder, *parts)
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            with open(target, "wb") as file:
+                file.write(data)
+            if executable:
+                os.chmod(target, 0o700)
+    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
+        raise ConfigError(f"the archive {name} cannot be unpacked: {error}") from None
+    inside = os.listdir(folder)
+    only = os.path.join(folder, inside[0]) if len(inside) == 1 else ""
+    return only if os.path.isdir(only) else folder
+
+
+def _zipped(content: bytes) -> Iterator[tuple[str, bool, Any]]:
+    import zipfile
+
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        for info in archive.infolist():
+            if not info.is_dir():
+                with archive.open(info) as stream:
+                    yield _relative(info.filename), bool(info.external_attr >> 16 & 0o100), stream
+
+
+def _tarred(content: bytes) -> Iterator[tuple[str, bool, Any]]:
+    import tarfile
+
+    with tarfile.open(fileobj=io.BytesIO(content), mode="r|gz") as archive:
+        for info in archive:
+            stream = archive.extractfile(info) if info.isfile() else None
+            if stream is not None:
+                yield _relative(info.name), bool(info.mode & 0o100), stream
+
+
+def _relative(name: str) -> str:
+    return name[2:] if name.startswith("./") else name
+
+
+# ---- what its text says ----
+
+
+def _serves(program: dict[str, Any]) -> bool | None:
+    """Whether its text uses TensorFlow's distributed runtime; None where no text was found."""
+    waiting = [path for path in _scripts(program) if os.path.isfile(path)]
+    seen: set[str] = set()
+    while waiting and len(seen) < MOST_READ_FILES:
+        path = waiting.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        text = _text(path)
+        if SERVES.search(text):
+            return True
+        beside = os.path.dirname(path)
+        for name in IMPORTED.findall(text) if path.endswith(".py") else ():
+            module = os.path.join(beside, name)
+            waiting += [
+                each for each in (f"{module}.py", f"{module}/__init__.py") if os.path.isfile(each)
+            ]
+        if path.endswith(".sh"):
+            named = re.findall(r"[\w./-]+\.py\b", text)
+            waiting += [
+                found for each in named if os.path.isfile(found := os.path.join(beside, each))
+            ]
+    return False if seen else None
+
+
+def _scripts(program: dict[str, Any]) -> list[str]:
+    """The files that it is known to begin with."""
+    folder = program.get("dir") or ""
+    if program.get("command"):
+        words = [word for word in program["command"] if word.endswith(SCRIPTS)]
+        return [os.path.join(folder, word) for word in words]
+    return [os.path.join(folder, program.get("entrypoint") or "")]
+
+
+def _text(path: str) -> str:
+    """The beginning of a file without its comments; empty where it cannot be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            lines = file.read(MOST_READ).splitlines()
+    except OSError:
+        return ""
+    return "\n".join(line for line in lines if not line.lstrip().startswith("#"))
