@@ -44,7 +44,11 @@ class Controller:
         unwatched: Callable[[], float],
     ) -> None:
         self.turns: KeyedWorkers[Key] = KeyedWorkers(
-            self._reconcile, leads, self._log_failure, self._observe_seconds
+            self._reconcile,
+            leads,
+            self._log_failure,
+            self._observe_seconds,
+            share=lambda key: key[0],
         )
         self.caches = ClusterCaches(api, namespace, self.turns.work.add)
         wake = self.turns.work.add
