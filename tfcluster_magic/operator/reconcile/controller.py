@@ -16,7 +16,7 @@ from ...kube.api.informer import backoff_seconds
 from ...kube.controller.work_queue import BackgroundThread, KeyedWorkers
 from ...kube.objects.policy import Policy
 from ..accounting import Accountant
-from ..cluster_state import ClusterCaches, ClusterState, Key
+from ..cluster_state import REFUSED, ClusterCaches, ClusterState, Key
 from ..pending_tasks import PendingTaskDiagnosis
 from ..policy_enforcement import EnforcementCheck
 from ..scheduling.admission import Admission
@@ -139,13 +139,15 @@ class Controller:
         if is_run_over(found) and (run is None or run.uid == found["metadata"]["uid"]):
             self._runs.pop(key, None)
             return retention.apply_retention(self.context, key, found)
+        if refused := found.get(REFUSED):
+            return retention.fail_invalid_run(self.context, key, found, refused)
         try:
             if run is None or run.uid != found["metadata"]["uid"]:
                 run = self._runs[key] = RunReconciler(self.context, found)
             return run.reconcile(found)
         except InvalidRequest as error:
             self._runs.pop(key, None)
-            return retention.fail_invalid_run(self.context, key, found, error)
+            return retention.fail_invalid_run(self.context, key, found, str(error))
         except ApiError as error:
             if error.gone and self._is_gone(key):
                 self._runs.pop(key, None)

@@ -13,7 +13,7 @@ import re
 
 from msgspec.structs import replace
 
-from ...errors import InvalidRequest, TFClusterError
+from ...errors import TFClusterError
 from ...kube.api import labels
 from ...kube.api.client import ApiError, Object, discard_object, find_object, is_deleted, path
 from ...kube.objects import custom_resource
@@ -107,8 +107,12 @@ def _tell_generation(context: ReconcileContext, found: Object) -> None:
     """
     told = found["status"].get("observedGeneration")
     if told is not None and told != found["metadata"].get("generation"):
-        status = custom_resource.read_status(found)
-        StatusWriter(context.api, found, context.metrics, context.write_limit).write(status, status)
+        head = found["metadata"]
+        whole = find_object(context.api, path("tfclusters", head["namespace"], head["name"]))
+        if whole is None or whole["metadata"]["uid"] != head["uid"]:
+            return
+        status = custom_resource.read_status(whole)  # of runs that are over caches keep a part
+        StatusWriter(context.api, whole, context.metrics, context.write_limit).write(status, status)
 
 
 def suspend_ended_job(context: ReconcileContext, job: Object, status: Object) -> None:
@@ -189,9 +193,7 @@ CHECK_ENDING = 1.0
 """Seconds between looks at tasks that are ending."""
 
 
-def fail_invalid_run(
-    context: ReconcileContext, key: Key, found: Object, error: InvalidRequest
-) -> float | None:
+def fail_invalid_run(context: ReconcileContext, key: Key, found: Object, why: str) -> float | None:
     """End it as Failed with every problem; seconds until the next look, None when all is gone.
 
     Raises:
@@ -202,10 +204,10 @@ def fail_invalid_run(
     own = cluster_state.owned_objects(context.caches, key, found["metadata"]["uid"])
     status, now = before, context.clock()
     if not status.phase.is_final:
-        log.info("%s/%s: refused: %s", *key, error)
+        log.info("%s/%s: refused: %s", *key, why)
         begun = status.started_at is not None  # then its spec was altered from outside
         reason = Reason.DISRUPTED if begun else Reason.START_FAILED
-        refused = Message("Refused", {"why": str(error)})
+        refused = Message("Refused", {"why": why})
         status = status_rules.failed_status(status, reason, refused, now, released=False)
     if all(is_over(pod) for pod in own.pods):
         status = _released_status(status, now)
