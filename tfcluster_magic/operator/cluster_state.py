@@ -16,7 +16,7 @@ from ..i18n import _
 from ..kube.api import decoding, labels
 from ..kube.api.client import Api, ApiError, Object, path
 from ..kube.api.informer import CacheUpdate, Informer, InformerGroup
-from ..kube.api.resource_amounts import parse_amounts
+from ..kube.api.resource_amounts import parse_amounts, parse_quantity
 from ..kube.objects import custom_resource
 from ..kube.objects.policy import SharedClaim
 from ..launch_checks.namespace_quota import ContainerBounds, container_bounds
@@ -239,6 +239,12 @@ class ClusterState(InformerGroup):
     def bounds(self, namespace: str) -> ContainerBounds:
         """What the LimitRanges of a namespace say."""
         return container_bounds(self.ranges.of(namespace))
+
+    def record_limit(self, namespace: str) -> float | None:
+        """How many TFClusters a namespace may have by its ResourceQuotas; None: any number."""
+        said = (each["spec"].get("hard") or {} for each in self.quotas.of(namespace))
+        counts = (hard.get(labels.COUNTED_RECORDS) for hard in said)
+        return min((parse_quantity(each) for each in counts if each is not None), default=None)
 
     def quotas_now(self, namespace: str) -> list[Object]:
         """The ResourceQuotas as the API server has them at this moment, where there are any.

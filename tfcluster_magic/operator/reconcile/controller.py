@@ -67,6 +67,7 @@ class Controller:
             policy_of=self.scheduler.snapshotter.policy_of,
             pod_groups=self.scheduler.pod_groups,
             unwatched=unwatched,
+            record_limit=self.scheduler.cluster_state.record_limit,
         )
         self._runs: dict[Key, RunReconciler] = {}
         self._begun = False
@@ -136,6 +137,7 @@ class Controller:
             self._runs.pop(key, None)  # what it had goes by ownership
             self.context.explainer.forget(key)
             return None
+        retention.make_room(self.context, key[0])
         if is_run_over(found) and (run is None or run.uid == found["metadata"]["uid"]):
             self._runs.pop(key, None)
             return retention.apply_retention(self.context, key, found)

@@ -1,7 +1,8 @@
 """Removes what is left of runs that are over, orphaned or invalid.
 
-Objects go after an hour, records after keepFor; no record is deleted but the one that was meant (by
-uid), and no Job of such a run makes pods any more.
+Objects go after an hour, records after keepFor, or before a namespace has as many as it may have;
+no record is deleted but the one that was meant (by uid), and no Job of such a run makes pods any
+more.
 """
 
 from __future__ import annotations
@@ -64,6 +65,39 @@ def apply_retention(context: ReconcileContext, key: Key, found: Object) -> float
     if left:
         _remove_objects(context, key, head["uid"])
     return min(stays - passed, _remove_leftovers(context, key, head["uid"]))
+
+
+# Room for records, where a quota counts them: the oldest that ended go before it refuses a launch.
+
+SPARE = 0.1
+"""Part of what a namespace may have that is kept free for who launches several at once."""
+MOST_AT_ONCE = 20
+"""Records that one turn deletes: others wait for it."""
+
+
+def make_room(context: ReconcileContext, namespace: str) -> None:
+    """Delete the oldest ended records of a namespace that has nearly as many as it may have.
+
+    Raises ApiError.
+    """
+    limit = context.record_limit(namespace)
+    if limit is None:
+        return
+    there = context.caches.runs.of(namespace)
+    kept = max(1, int(limit) - max(1, int(limit * SPARE)))
+    if len(there) <= kept:
+        return
+    ended = sorted(
+        (custom_resource.ended_at(each) or 0.0, each["metadata"]["name"], each["metadata"]["uid"])
+        for each in there
+        if custom_resource.is_released(each) and not is_deleted(each)
+    )
+    for _at, name, uid in ended[: min(len(there) - kept, MOST_AT_ONCE)]:
+        log.info(
+            "%s/%s: its record is deleted: it is the oldest of %d, and %d are allowed",
+            *(namespace, name, len(there), int(limit)),
+        )
+        discard_object(context.api, path("tfclusters", namespace, name), uid)
 
 
 def _empty_deleted_record(context: ReconcileContext, key: Key, found: Object) -> float | None:
