@@ -78,6 +78,7 @@ def snapshot(
     Raises:
         InvalidRequest: with what is wrong, and what is allowed.
     """
+    beside_bytes = _room_beside(beside_bytes, arguments, taken_bytes)
     read = sources.read(os.fspath(source), cwd, sha256, limit_bytes, timeout, beside_bytes, python)
     return _take_snapshot(read, arguments, workspace, cwd, taken_bytes)
 
@@ -113,6 +114,7 @@ def snapshot_cell(
     Raises:
         InvalidRequest: with what is wrong, and what is allowed.
     """
+    beside_bytes = _room_beside(beside_bytes, arguments, taken_bytes)
     read = sources.read_cell(text, cwd, limit_bytes, first_line, beside_bytes, python)
     return _take_snapshot(read, arguments, workspace, cwd, taken_bytes)
 
@@ -167,14 +169,15 @@ def _take_snapshot(
     words = tuple(str(argument) for argument in arguments)
     executables = tuple(sorted(path for path, file in read.tree.items() if file.executable))
     flags = tuple(flag.name for flag in findings.flags if not flag.left_out)
-    taken_bytes += sum(len(text.encode(errors="replace")) for text in words + executables + flags)
+    alone = read.kind in (ProgramKind.FILE, ProgramKind.CELL)
+    # A shell script expects its files around it. A Python file runs as the user would run it: in
+    # the current folder, where its relative paths lead to data.
+    working_dir = os.path.abspath(cwd) if alone and read.entrypoint.endswith(".py") else OWN_FOLDER
+    texts = (*words, *executables, *flags, read.source, read.entrypoint, working_dir)
+    taken_bytes += sum(len(text.encode(errors="replace")) for text in texts)
     files = snapshots.inline_files(read.tree, INLINE_BYTES - taken_bytes)
     if files is None:
         snapshots.store(read.tree, sha256, workspace, source=read.source)
-    # A shell script expects its files around it. A Python file runs as the user would run it: in
-    # the current folder, where its relative paths lead to data.
-    alone = read.kind in (ProgramKind.FILE, ProgramKind.CELL)
-    runs_here = alone and read.entrypoint.endswith(".py")
     program = Program(
         kind=read.kind,
         source=read.source,
@@ -186,9 +189,21 @@ def _take_snapshot(
         flags=flags,
         imports_tensorflow=_imports_tensorflow(read.tree, read.entrypoint),
         serves=inspection.uses_distributed_runtime(read.tree),
-        working_dir=os.path.abspath(cwd) if runs_here else OWN_FOLDER,
+        working_dir=working_dir,
     )
     return program, (*read.warnings, *_tf_config_warning(findings))
+
+
+_NAMES_BYTES = 4 * 1024
+"""What names, flags and the ends of files in base64 may take beside a program in the record."""
+
+
+def _room_beside(most: int | None, arguments: Sequence[str], taken_bytes: int) -> int | None:
+    """What a file and the small files beside it may have where `most` travels in the record."""
+    if most is None:
+        return None
+    taken_bytes += sum(len(str(each).encode(errors="replace")) for each in arguments)
+    return max(0, most - taken_bytes - _NAMES_BYTES)
 
 
 def _imports_tensorflow(tree: Tree, entry: str) -> bool:

@@ -203,6 +203,8 @@ _PAYLOAD = " + ".join(
         _of_map("self.env"),
         _of_map("self.pods.annotations"),
         _characters("k", "size(k) + size(self.program.files[k]) * 3 / 4", "self.program.files"),
+        "(has(self.program) ? size(self.program.source) + size(self.program.entrypoint) : 0)",
+        "(has(self.program) && has(self.program.workingDir) ? size(self.program.workingDir) : 0)",
         _characters("t", "size(t)", "self.program.arguments"),
         _characters("t", "size(t)", "self.program.executables"),
         _characters("t", "size(t)", "self.program.flags"),

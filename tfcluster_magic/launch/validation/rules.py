@@ -251,6 +251,8 @@ def payload_sizes(spec: Spec) -> dict[str, int]:
         ),
     }
     if program is not None:
+        named = (program.source, program.entrypoint, program.working_dir or "")
+        found["spec.program"] = sum(map(_size, named))
         found["spec.program.arguments"] = sum(map(_size, program.arguments))
         found["spec.program.executables"] = sum(map(_size, program.executables))
         found["spec.program.flags"] = sum(map(_size, program.flags))

@@ -114,7 +114,8 @@ def test_texts_count_by_their_bytes() -> None:
     """Environment, arguments and a program in the record may have 64 KiB together, of letters of
     three bytes a third; the refusal says how much was asked for and what to do.
     """
-    exact = {"env": {"A": "x" * (PAYLOAD_BYTES - 1)}, "program": CELL}
+    others = len("A") + len("cell") + len("cell.py")
+    exact = {"env": {"A": "x" * (PAYLOAD_BYTES - others)}, "program": CELL}
     assert validate(exact).env
     for env in ({"A": "x" * PAYLOAD_BYTES}, {"A": "字" * (PAYLOAD_BYTES // 3 + 1)}):
         with pytest.raises(InvalidRequest) as caught:
