@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -131,3 +132,18 @@ def test_a_full_namespace_refuses_and_says_how_many_there_may_be(bounded: Tenant
     with pytest.raises(ApiError) as refused:
         launch_many()
     assert namespace_access.exceeded_record_limit(refused.value) == MOST, refused.value.message
+
+
+def test_no_record_grows_by_who_writes_it(bounded: Tenant) -> None:
+    """What Kubernetes keeps of everybody who wrote a record is bounded, too."""
+    spec = running(env={f"A{i:0250}": "" for i in range(100)})
+    text = json.dumps(record("owned-1", spec))
+
+    def write_under_many_names() -> None:
+        for number in range(20):
+            name = f"--field-manager=m{number}"
+            bounded.kubectl("apply", "--server-side", name, "-f", "-", stdin=text)
+
+    with pytest.raises(NodeError, match="under names of their own"):
+        write_under_many_names()
+    bounded.kubectl("delete", "tfcluster", "owned-1")

@@ -78,7 +78,7 @@ MOST_AT_ONCE = 20
 def make_room(context: ReconcileContext, namespace: str) -> None:
     """Delete the oldest ended records of a namespace that has nearly as many as it may have.
 
-    Raises ApiError.
+    What the API does not take is logged and holds up no run: the next turn tries it again.
     """
     limit = context.record_limit(namespace)
     if limit is None:
@@ -97,7 +97,11 @@ def make_room(context: ReconcileContext, namespace: str) -> None:
             "%s/%s: its record is deleted: it is the oldest of %d, and %d are allowed",
             *(namespace, name, len(there), int(limit)),
         )
-        discard_object(context.api, path("tfclusters", namespace, name), uid)
+        try:
+            discard_object(context.api, path("tfclusters", namespace, name), uid)
+        except ApiError as error:
+            log.warning("%s/%s: it stays: %s", namespace, name, error.message or error.reason)
+            return
 
 
 def _empty_deleted_record(context: ReconcileContext, key: Key, found: Object) -> float | None:
